@@ -24,6 +24,8 @@ class: default
 max_gpus: 1
 run: |
   nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+  df -h "$BOA_SCRATCH" | tail -n 1
+  dd if=/dev/zero of="$BOA_SCRATCH/written" bs=1M count=256 conv=fsync 2>&1 | tail -n 1
   python3 -u - <<'SCRIPT'
   import json, time
   from boa_daemon import job

@@ -253,7 +253,7 @@ class CostAnswer(TypedDict):
 
 
 class InstanceAnswer(TypedDict):
-    """One node; `usd` is what it has cost so far, `tiers` what is above it in the network, widest first."""
+    """One node; `usd` is its cost so far, `kinds` the parts, `tiers` what is above it, widest first."""
 
     id: str
     instance_type: str
@@ -266,6 +266,7 @@ class InstanceAnswer(TypedDict):
     ended_at: float | None
     usd_per_hour: float
     usd: float
+    kinds: dict[str, float]
     launched_by: str
     idle_since: float | None
     tiers: list[str]

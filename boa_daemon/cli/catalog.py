@@ -61,6 +61,7 @@ def _row(entry: CatalogEntry) -> dict[str, Any]:
         "gpu_memory_mib": entry.gpu_memory_mib,
         "vcpus": entry.vcpus,
         "link_gigabits_per_second": entry.link_gigabits_per_second,
+        "instance_store_gb": entry.instance_store_gb,
         "usd_per_hour": entry.usd_per_hour,
         "usd_per_gpu_hour": entry.usd_per_gpu_hour,
         "spot_usd_per_hour_min": entry.spot_usd_per_hour_min,

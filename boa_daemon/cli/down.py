@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.aws.extras import HOURS_OF_A_MONTH
+from boa_daemon.backends.aws.images import most_usd_per_hour, own_images
 from boa_daemon.backends.aws.receipt import Receipt, end_everything
 from boa_daemon.backends.aws.side_prices import side_prices
 from boa_daemon.backends.aws.sweep import Sweeper
@@ -18,7 +22,10 @@ from boa_daemon.cli.remains import SIMULATED, end_simulated, simulated_settings
 from boa_daemon.cli.state import let_go
 from boa_daemon.cli.talking import SocketOption
 from boa_daemon.clock import SystemClock
+from boa_daemon.daemon.config import load_settings
+from boa_daemon.daemon.side_costs import billed_usd, close_standing
 from boa_daemon.errors import PARTLY_DONE, InputError, MissingPrice
+from boa_daemon.units import counted
 
 
 def down(
@@ -58,7 +65,8 @@ def down(
     if simulated is not None:
         if stack:
             raise InputError("--stack is about AWS: the simulated cloud has none")
-        _show(SIMULATED, [end_simulated(simulated)], None, stack=False, form=output)
+        receipt = end_simulated(simulated)
+        _show(SIMULATED, [receipt], None, stack=False, form=output, billed=billed_usd(simulated))
         return
     settings = settings_of(config, cluster=cluster)
     clock = SystemClock()
@@ -69,22 +77,51 @@ def down(
     is_clean = all(receipt.is_clean for receipt in receipts)
     # While something is rented the role that could end it, and the node's own, stay.
     gone = _take_away(Stack(calls), wait_seconds, data=data) if stack and is_clean else None
-    _show(settings.cluster, receipts, gone, stack=stack, form=output)
+    whole = load_settings(config).settings if cluster is None and config.exists() else None
+    if gone is not None and whole is not None:
+        close_standing(whole)
+    _show(
+        settings.cluster, receipts, gone, stack=stack, form=output,
+        images=_images(calls), billed=None if whole is None else billed_usd(whole),
+    )  # fmt: skip
     if not is_clean:
         raise typer.Exit(PARTLY_DONE)
 
 
+def _images(calls: AwsCalls) -> dict[str, Any] | None:
+    """Return how many images stay and what they cost at the most; None where nobody may look."""
+    try:
+        images = own_images(calls)
+        usd = most_usd_per_hour(images, calls.settings) * HOURS_OF_A_MONTH
+    except (CallFailed, MissingPrice):
+        return None
+    return {"count": len(images), "most_usd_per_month": round(usd, 4)}
+
+
 def _show(
-    cluster: str, receipts: list[Receipt], gone: dict[str, Any] | None, *, stack: bool, form: OutputFormat
+    cluster: str,
+    receipts: list[Receipt],
+    gone: dict[str, Any] | None,
+    *,
+    stack: bool,
+    form: OutputFormat,
+    images: dict[str, Any] | None = None,
+    billed: Mapping[str, float] | None = None,
 ) -> None:
-    document: dict[str, Any] = {"cluster": cluster, "regions": [receipt.row() for receipt in receipts]}
+    """Show the receipts, what stays, what was billed by kind, and what became of the stack."""
+    document: dict[str, Any] = {
+        "cluster": cluster,
+        "regions": [receipt.row() for receipt in receipts],
+        "images": images,
+        "billed_usd": billed,
+    }
     if stack:
         document["stack"] = gone
     show(
         form,
         document,
         rows=lambda: [{**receipt.row(), "failed": len(receipt.failed)} for receipt in receipts],
-        table=lambda: _print(receipts, gone, asked=stack),
+        table=lambda: _print(document, receipts, gone, asked=stack),
     )
 
 
@@ -113,10 +150,25 @@ def _take_away(stack: Stack, wait_seconds: float, *, data: bool) -> dict[str, An
     }
 
 
-def _print(receipts: list[Receipt], gone: dict[str, Any] | None, *, asked: bool) -> None:
-    """Print the receipts, and what became of the stack."""
+def _print(
+    document: Mapping[str, Any], receipts: list[Receipt], gone: dict[str, Any] | None, *, asked: bool
+) -> None:
+    """Print the receipts, what stays, what was billed by kind, and what became of the stack."""
     print_receipts(receipts)
     console = stdout_console()
+    if images := document["images"]:
+        console.print(
+            f"{counted(images['count'], 'image')} left, at most {images['most_usd_per_month']:g} USD/month; "
+            "`boa image remove --keep 0` takes all away."
+            if images["count"]
+            else "0 images.",
+            soft_wrap=True,
+        )
+    if billed := document["billed_usd"]:
+        parts = ", ".join(f"{kind} {usd:.4f}" for kind, usd in billed.items())
+        console.print(
+            f"billed, as the ledger has it: {sum(billed.values()):.4f} USD ({parts}).", soft_wrap=True
+        )
     if gone is None:
         if asked:
             console.print("The stack stays: something is still rented. Type the same again.")

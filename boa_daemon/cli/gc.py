@@ -107,12 +107,13 @@ def print_receipts(receipts: list[Receipt]) -> None:
     console = stdout_console()
     for receipt in receipts:
         left = receipt.left
+        pool = f", {receipt.of_warm_pool} of the warm pool" if receipt.of_warm_pool else ""
         console.print(
             f"{receipt.region}: {counted(left['instance'], 'instance')}, "
             f"{counted(left['volume'], 'volume')}, "
             f"{counted(left['network-interface'], 'interface')}, "
             f"{counted(left['spot-request'], 'spot request')} left; "
-            f"{receipt.ended} ended.",
+            f"{receipt.ended} ended{pool}.",
             soft_wrap=True,
         )
         if receipt.stopped_at is not None:

@@ -12,7 +12,6 @@ import typer
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.costs import BESIDE, check_known, compared, explorer_days
-from boa_daemon.backends.aws.images import most_usd_per_hour, own_images
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.cli.talking import a_client, say_as_of, say_next, usd
 from boa_daemon.daemon.config import aws_settings, load_settings
@@ -45,10 +44,7 @@ def reconcile(
         ledger = client.cost(by="day", since=begins)
     aws = aws_settings(settings.cloud)
     ours = {date.fromisoformat(row["name"]): _kinds(row) for row in ledger["rows"]}
-    standing = settings.budget.standing_usd_per_hour
-    calls = AwsCalls(aws)
-    theirs = explorer_days(calls, aws.cluster, first, today)
-    rates = {"gateway": standing, "images": most_usd_per_hour(own_images(calls), aws)}
+    theirs = explorer_days(AwsCalls(aws), aws.cluster, first, today)
     found = compared(
         {day: kinds[COMPUTE] for day, kinds in ours.items()},
         {day: kinds[COMPUTE] for day, kinds in theirs.items()},
@@ -68,7 +64,7 @@ def reconcile(
             "note": day.note,
             "kinds": {
                 kind: {
-                    "ledger_usd": _estimate(kind, ours.get(day.day, {}), rates, day.day, now),
+                    "ledger_usd": ours.get(day.day, {}).get(kind, 0.0),
                     "cost_explorer_usd": theirs[day.day].get(kind) if day.day in theirs else None,
                 }
                 for kind in (COMPUTE, *EXTRAS, *BESIDE)
@@ -82,16 +78,6 @@ def reconcile(
     show(form, document, rows=lambda: plain, table=lambda: _print(document, rows))
     if drifting:
         raise typer.Exit(DRIFT_FOUND)
-
-
-def _estimate(
-    kind: str, ours: Mapping[str, float], rates: Mapping[str, float], day: date, now: float
-) -> float:
-    """Return what the ledger has of a kind on a day; of gateway and images what caps leave room for."""
-    if kind not in rates:
-        return ours.get(kind, 0.0)
-    begins = datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
-    return rates[kind] * min(max(now - begins, 0.0), 86_400.0) / 3600.0
 
 
 def _kinds(row: Mapping[str, Any]) -> Mapping[str, float]:
@@ -115,7 +101,7 @@ def _print(document: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
         said = [each["cost_explorer_usd"] for each in pairs if each["cost_explorer_usd"] is not None]
         estimated = sum(each["ledger_usd"] for each in pairs)
         console.print(
-            f"{kind}: {usd(estimated)} USD estimated, {usd(sum(said)) if said else '-'} in Cost Explorer",
+            f"{kind}: {usd(estimated)} USD in the ledger, {usd(sum(said)) if said else '-'} in Cost Explorer",
             soft_wrap=True,
         )
     if document["drift"]:

@@ -174,7 +174,8 @@ class Screen:
         self._say(f"  {'in all':<20} {receipt['seconds']:>9.1f} s {receipt['usd']:>9.4f} USD")
         for row in receipt["nodes"]:
             ended = "runs on" if row["ended_at"] is None else "given back"
-            self._say(f"  {row['id']} {row['instance_type']}: {row['usd']:.4f} USD, {ended}")
+            parts = ", ".join(f"{kind} {usd:.4f}" for kind, usd in row["kinds"].items())
+            self._say(f"  {row['id']} {row['instance_type']}: {row['usd']:.4f} USD ({parts}), {ended}")
         if receipt["left"] is None:
             self._say("The daemon goes on, and gives nodes back by its plan: `boa instances`.")
         elif receipt["is_clean"]:
@@ -194,6 +195,10 @@ def _because(receipt: Mapping[str, Any]) -> str:
     if receipt["is_money_used_up"]:
         return f" (the money is used up: what is left of {receipt['max_usd']:g} USD pays for no node)"
     return f" ({receipt['cause']})" if receipt["cause"] and receipt["status"] != "finished" else ""
+
+
+_OF_A_NODE = ("id", "instance_type", "zone", "market", "launched_at", "ended_at", "usd", "kinds")
+"""What a receipt says of a node."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -385,13 +390,7 @@ class Run:
             "usd_of_job": job.get("usd", 0.0),
             "seconds": round(time.time() - self._began_at, 3),
             "phases": [phase.row for phase in self.phases.found],
-            "nodes": [
-                {
-                    key: row[key]
-                    for key in ("id", "instance_type", "zone", "market", "launched_at", "ended_at", "usd")
-                }
-                for row in self._nodes.values()
-            ],
+            "nodes": [{key: row[key] for key in _OF_A_NODE} for row in self._nodes.values()],
             "left": left,
             "is_clean": left is None or not any(left.values()),
         }

@@ -280,21 +280,17 @@ def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
         listed = calls.call("ec2:DescribeInstances", InstanceIds=[instance_of(node)])
         return str(listed["Reservations"][0]["Instances"][0]["PrivateIpAddress"])
 
-    catalog = Catalog.load()
-    efa = cloud.settings.efa and bool(cloud.settings.subnets)
     given = SsmSettings(
         queue_url=engine.queue_url,
         uri=engine.uri,
         state_file=state / "ssm.json",
         own_user=engine.own_user,
-        efa_cards={
-            name: entry.efa_interfaces
-            for name, entry in catalog.entries.items()
-            if efa and entry.efa_interfaces
-        },
     )
     ssm, sqs, s3 = (calls.client(name) for name in ("ssm", "sqs", "s3"))
-    return SsmEngine(ssm, sqs, s3, given, address_of=address_of, gate=door, starts_at_once=AT_ONCE)
+    return SsmEngine(
+        ssm, sqs, s3, given,
+        address_of=address_of, gate=door, starts_at_once=AT_ONCE, efa_of=cloud.efa_cards,
+    )  # fmt: skip
 
 
 def _ray(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:

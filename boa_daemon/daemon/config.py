@@ -59,7 +59,7 @@ class BudgetSettings(Strict):
     )
     standing_usd_per_hour: NotNegative = Field(
         default=0.0,
-        description="dollars per hour that the site costs without a node, as a NAT gateway; caps leave room",
+        description="dollars per hour that the site costs without a node, as a NAT gateway; a charge an hour",
     )
     max_instances: int | None = Field(default=16, ge=1, le=100_000, description="instances at once")
     share_half_life_hours: Positive = Field(

@@ -2,7 +2,8 @@
 
 What a node costs before any job is on it (its boot, the first minute that is billed in any case) belongs to
 the jobs that came onto it first. Money that no job's GPUs cost (idle nodes, free GPUs, nodes that no job came
-to) stands in a row of its own, so the rows always add up to the bills.
+to) stands in a row of its own, and so does what the site costs without nodes (a NAT gateway, images), so the
+rows always add up to the bills.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import select
 
+from boa_daemon.daemon.standing_costs import STANDING
 from boa_daemon.store.database import Database
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import Usage
@@ -26,10 +28,14 @@ from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, dollars
 from policies.model import JobId
 
 CostBy: TypeAlias = Literal["job", "class", "user", "team", "day", "kind"]
+_Standing: TypeAlias = Sequence[tuple[str, int, int]]
 AT_ONCE = 500
 """Jobs that one question names."""
 NO_TEAM = "(no team)"
 UNUSED = "(idle, unused, free GPUs)"
+STANDS = "(gateway, images)"
+NOBODYS = frozenset({UNUSED, STANDS})
+"""Rows that are no job's, user's, team's or class's."""
 
 
 def spent_usd(books: Storage, *, now: float) -> float:
@@ -48,10 +54,11 @@ def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[
         name: bill_within(node, window, until=now if node.ended_at is None else node.ended_at)
         for name, node in nodes.items()
     }
+    stands = _standing(queue.database, since)
     if by == "kind":
-        return _by_kind(nodes.values(), window, now)
+        return _by_kind(nodes.values(), stands, window, now)
     if by == "day":
-        return _by_day(queue.database, nodes, since, now)
+        return _by_day(queue.database, nodes, stands, since, now)
     usd: dict[str, float] = defaultdict(float)
     hours: dict[str, float] = defaultdict(float)
     boots: dict[str, float] = defaultdict(float)
@@ -85,7 +92,19 @@ def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[
     if abs(unused) >= 1.0:
         usd_unused = unused / MICRO_DOLLARS_PER_DOLLAR
         rows.append({"name": UNUSED, "usd": usd_unused, "boot_usd": 0.0, "gpu_hours": None})
+    if stands:
+        usd_standing = dollars(sum(amount for _, _, amount in stands))
+        rows.append({"name": STANDS, "usd": usd_standing, "boot_usd": 0.0, "gpu_hours": None})
     return rows
+
+
+def _standing(database: Database, since: float) -> list[tuple[str, int, int]]:
+    """Return (kind, day since the epoch, micro-dollars) of what stood without nodes, hour by hour."""
+    columns = (CHARGES.c.instance_type, CHARGES.c.started_at, CHARGES.c.micro_dollars)
+    query = select(*columns).where(CHARGES.c.instance_type.in_(STANDING), CHARGES.c.ended_at > since)
+    with database.read() as connection:
+        rows = connection.execute(query.order_by(CHARGES.c.started_at)).all()
+    return [(str(kind), int(at // DAY_SECONDS), int(amount)) for kind, at, amount in rows]
 
 
 def _boots(
@@ -120,7 +139,7 @@ def _boots(
 def spent_today(queue: JobQueue, *, now: float) -> Mapping[str, float]:
     """Return the dollars that the GPUs of each user's jobs cost today (UTC)."""
     rows = cost_rows(queue, by="user", since=day_of(now).begins_at, now=now)
-    return {row["name"]: float(row["usd"]) for row in rows if row["name"] != UNUSED}
+    return {row["name"]: float(row["usd"]) for row in rows if row["name"] not in NOBODYS}
 
 
 def _labels(database: Database, by: CostBy, jobs: Sequence[JobId]) -> Mapping[str, str]:
@@ -137,17 +156,25 @@ def _labels(database: Database, by: CostBy, jobs: Sequence[JobId]) -> Mapping[st
     return found
 
 
-def _by_kind(nodes: Iterable[NodeState], window: Window, now: float) -> list[dict[str, Any]]:
-    """Return a row for each kind of what nodes cost: compute, disk, address, requests."""
+def _by_kind(
+    nodes: Iterable[NodeState], stands: _Standing, window: Window, now: float
+) -> list[dict[str, Any]]:
+    """Return a row for each kind of what was billed: compute, disk, address, requests, gateway, images."""
     total: Counter[str] = Counter({COMPUTE: 0})
     for node in nodes:
         total.update(bill_by_kind_within(node, window, until=now if node.ended_at is None else node.ended_at))
+    for kind, _, amount in stands:
+        total[kind] += amount
     return [{"name": kind, "usd": dollars(amount)} for kind, amount in total.items()]
 
 
-def _kinds_by_day(nodes: Iterable[NodeState], since: float, now: float) -> dict[int, Counter[str]]:
-    """Return what nodes cost by day since the epoch and kind."""
+def _kinds_by_day(
+    nodes: Iterable[NodeState], stands: _Standing, since: float, now: float
+) -> dict[int, Counter[str]]:
+    """Return what was billed by day since the epoch and kind."""
     days: dict[int, Counter[str]] = defaultdict(Counter)
+    for kind, day, amount in stands:
+        days[day][kind] += amount
     for node in nodes:
         until = now if node.ended_at is None else node.ended_at
         first = int(max(since, node.launched_at) // DAY_SECONDS)
@@ -158,7 +185,7 @@ def _kinds_by_day(nodes: Iterable[NodeState], since: float, now: float) -> dict[
 
 
 def _by_day(
-    database: Database, nodes: Mapping[str, NodeState], since: float, now: float
+    database: Database, nodes: Mapping[str, NodeState], stands: _Standing, since: float, now: float
 ) -> list[dict[str, Any]]:
     """Return a row per day: final bills, and what runs."""
     first = int(since // DAY_SECONDS)
@@ -176,7 +203,7 @@ def _by_day(
         for day in range(first, int(now // DAY_SECONDS) + 1):
             window = Window(begins_at=day * DAY_SECONDS, ends_at=(day + 1) * DAY_SECONDS)
             days[day] += bill_within(node, window, until=now if node.ended_at is None else node.ended_at)
-    kinds = _kinds_by_day(nodes.values(), since, now)
+    kinds = _kinds_by_day(nodes.values(), stands, since, now)
     return [
         {
             "name": datetime.fromtimestamp(day * DAY_SECONDS, UTC).strftime("%Y-%m-%d"),

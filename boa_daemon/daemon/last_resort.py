@@ -116,6 +116,7 @@ class LastResort:
             + sum(bill_within(node, day_of(now), until=node.ended_at or now) for node in uncharged),
             settled_month_micro_dollars=store.settled_since(month_of(now).begins_at)
             + sum(bill_within(node, month_of(now), until=node.ended_at or now) for node in uncharged),
+            standing_charged_until=store.standing_charged_until(),
         )
 
     def _is_charged(self, node: NodeState) -> bool:

@@ -37,6 +37,7 @@ from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.progress import KEEP_SECONDS
 from boa_daemon.daemon.purses import Purses, TeamTerms
 from boa_daemon.daemon.site_metrics import SiteMetrics
+from boa_daemon.daemon.standing_costs import StandingCosts
 from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.gate.supervisor import GateSupervisor
@@ -158,6 +159,7 @@ class Daemon:
         self.learning = LearningStep(learner=Learner(None if database is None else SqlSamples(database)))
         self.watched = BudgetWatch(None if database is None else read_best_effort(database))
         self._planned: Controller | None = None
+        self.standing_costs = None if books is None else StandingCosts(books.store)
         self.use(settings)
         if books is not None:
             books.store.speed = self._speed
@@ -215,7 +217,7 @@ class Daemon:
             # What a real cloud takes nobody knows beforehand; a simulated one does what the settings say.
             planner.boots = self.boots
         planner.spot = self.spot
-        planner.standing = self.world.cloud.standing_usd_per_hour
+        planner.standing_of_cloud = self.world.cloud.standing
         self.settings, self.planner = settings, planner
         learning = settings.learning
         self.learning.beliefs = Beliefs(
@@ -295,6 +297,8 @@ class Daemon:
                 raise NotOurs(said)
         self._learn()
         self._explore()
+        if self.standing_costs is not None:
+            self.standing_costs.charge(self.planner.standing(), now=self.world.clock.now())
         controller = self.controller()
         self.standing.pace = controller.rules.pace
         decision = controller.run_once()

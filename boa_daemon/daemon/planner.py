@@ -13,6 +13,7 @@ from typing import Any
 
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.markets import as_learnt, on_both, on_planned_markets
+from boa_daemon.daemon.standing_costs import standing_of
 from boa_daemon.daemon.warm_pool import warm_pool_of
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
@@ -25,6 +26,7 @@ from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.learning.step import LearntClasses
 from boa_daemon.tick.limits import Caps, Steady
+from boa_daemon.tick.offers import Extras
 from boa_daemon.tick.ports import Provider
 from boa_daemon.tick.state import Rules
 from boa_daemon.units import SECONDS_PER_HOUR
@@ -58,8 +60,8 @@ class Planner(LearntClasses):
         self.settings, self._cloud = settings, cloud
         self._boot_seconds = settings.cloud.boot_seconds if cloud.boot_seconds is None else cloud.boot_seconds
         self.boots: Boots | None = None
-        self.standing: Callable[[], float] = lambda: 0.0
-        """What the cloud bills without a node, beside what the settings say."""
+        self.standing_of_cloud: Callable[[], Extras] = tuple
+        """What the cloud bills without a node, by kind, beside what the settings say."""
         self.spot = SpotHistory()
         self._catalog = catalog or Catalog.load()
         self.on_demand = machines_of(settings, self._catalog)
@@ -316,6 +318,10 @@ class Planner(LearntClasses):
             known = self._speeds[key] = 0.0 if curve is None else float(curve.speed_at(width.gpus))
         return known
 
+    def standing(self) -> Extras:
+        """Return what the site costs per hour without any node, by kind."""
+        return (*standing_of(self.settings.budget), *self.standing_of_cloud())
+
     def rules(self) -> Rules:
         """Return the site's rules."""
         budget, steady, daemon = self.settings.budget, self.settings.steady, self.settings.daemon
@@ -330,7 +336,7 @@ class Planner(LearntClasses):
                 usd_per_month=budget.usd_per_month_cap,
                 usd_per_hour=budget.usd_per_hour_ceiling,
                 instances=budget.max_instances,
-                standing_usd_per_hour=budget.standing_usd_per_hour + self.standing(),
+                standing_usd_per_hour=sum(usd for _, usd in self.standing()),
                 checkpoint_seconds=daemon.checkpoint_seconds,
                 tick_seconds=daemon.tick_seconds,
             ),

@@ -36,7 +36,7 @@ from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.decision import decide
-from boa_daemon.tick.ledger import bill
+from boa_daemon.tick.ledger import bill, bill_by_kind
 from boa_daemon.tick.ports import BringsCode, KeepsArtifacts
 from boa_daemon.tick.reasons import JobReason
 from boa_daemon.tick.runner_up import width_choice
@@ -694,6 +694,10 @@ class Service:
                 "ended_at": record.node.ended_at,
                 "usd_per_hour": record.node.usd_per_hour,
                 "usd": dollars(bill(record.node, until=record.node.ended_at or now)),
+                "kinds": {
+                    kind: dollars(amount)
+                    for kind, amount in bill_by_kind(record.node, until=record.node.ended_at or now).items()
+                },
                 "launched_by": record.node.launched_by,
                 "idle_since": record.idle_since,
                 "tiers": list(record.node.tiers),

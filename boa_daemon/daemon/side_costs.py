@@ -6,14 +6,20 @@ While a daemon runs it lists such an instance itself and bills it; where none do
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
+from math import inf
 
 from boa_daemon.daemon.assembly import database_url, make_folder, open_books, places, take_lead
 from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.costs import cost_rows
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
+from boa_daemon.daemon.standing_costs import CLOSED, StandingCosts, charged_until, standing_of
 from boa_daemon.errors import INFEASIBLE, BoaError
+from boa_daemon.store.engine import StoreUnusable
 from boa_daemon.store.leader import LedElsewhere
 from boa_daemon.store.records import InstanceRecord
+from boa_daemon.store.storage import Storage
 from boa_daemon.tick.ledger import bill_within, charge_for
 from boa_daemon.tick.limits import day_of, month_of
 from boa_daemon.tick.state import NodeState
@@ -53,7 +59,7 @@ def check_room(
         ):
             if cap is None:
                 continue
-            hours = (window.ends_at - window.begins_at) / 3600.0
+            hours = window.overlap_seconds(charged_until(books.store), inf) / 3600.0
             meters = sum(bill_within(node, window, until=now) for node in live)
             spent = dollars(books.store.settled_since(window.begins_at) + meters)
             left = cap - spent - standing * hours
@@ -69,6 +75,41 @@ def check_room(
 
 def enter(settings: Settings, node: NodeState) -> bool:
     """Write the bill of an instance that has ended into the books; return whether a daemon does so."""
+
+    def write(books: Storage) -> None:
+        books.queue.save_instance(InstanceRecord(node=node, last_seen_at=node.ended_at or 0.0))
+        books.store.record_charge(charge_for(node))
+
+    return _does_a_daemon(settings, write)
+
+
+def billed_usd(settings: Settings, *, now: float | None = None) -> dict[str, float] | None:
+    """Return what the books hold by kind, in dollars; None where there are none that can be read."""
+    if settings.daemon.database is None and not places(settings).database.exists():
+        return None
+    try:
+        with closing(open_books(database_url(settings))) as books:
+            rows = cost_rows(books.queue, by="kind", since=0.0, now=time.time() if now is None else now)
+    except StoreUnusable:
+        return None
+    return {str(row["name"]): round(float(row["usd"]), 6) for row in rows}
+
+
+def close_standing(settings: Settings, *, now: float | None = None) -> None:
+    """Write down, where there are books, that nothing stands any more: later hours are not made up for."""
+    standing = standing_of(settings.budget)
+
+    def write(books: Storage) -> None:
+        StandingCosts(books.store).charge(standing, now=time.time() if now is None else now)
+        books.store.set_flag(CLOSED, True)
+
+    if settings.daemon.database is not None or places(settings).database.exists():
+        with suppress(StoreUnusable):
+            _does_a_daemon(settings, write)
+
+
+def _does_a_daemon(settings: Settings, write: Callable[[Storage], None]) -> bool:
+    """Write into the books; return whether a daemon is there, which does so itself."""
     there = places(settings)
     make_folder(there.state)
     lock = Lock(there.state)
@@ -78,8 +119,7 @@ def enter(settings: Settings, node: NodeState) -> bool:
         return True
     try:
         with closing(open_books(database_url(settings), lead=take_lead)) as books:
-            books.queue.save_instance(InstanceRecord(node=node, last_seen_at=node.ended_at or 0.0))
-            books.store.record_charge(charge_for(node))
+            write(books)
     except LedElsewhere:
         return True
     finally:

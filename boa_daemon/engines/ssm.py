@@ -15,7 +15,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -61,7 +61,6 @@ from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.ports import Accepted, GatePass, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.tick.state import NodeState
-from policies.links.machines import off_market
 from policies.model import JobId, NodeId
 
 _LOG = logging.getLogger("boa.engine")
@@ -90,12 +89,12 @@ class SsmSettings:
     rendezvous_port: int = 29400
     own_user: bool = False
     """Whether each job runs as a user of its own on its nodes, not as root."""
-    efa_cards: Mapping[str, int] = field(default_factory=dict)
-    """Instance type to the EFA cards that its nodes must show."""
 
 
 class SsmEngine:
     """Implements `Runner` over SSM, SQS and S3. `address_of` gives a node's private address.
+
+    `efa_of` says how many EFA cards a node must show, or why none is looked for.
 
     With `starts_at_once` threads no tick waits for starts or for new nodes; with none each is done at once.
     """
@@ -113,10 +112,11 @@ class SsmEngine:
         now: Callable[[], float] = time.time,
         gate: JobGate | None = None,
         starts_at_once: int = 0,
+        efa_of: Callable[[NodeId], tuple[int, str]] = lambda node: (0, ""),
     ) -> None:
         self._commands, self._s3, self._settings = SsmCommands(ssm), s3, settings
         self._inbox = Inbox(sqs, settings.queue_url, self._read_status)
-        self._now, self._gate = now, gate
+        self._now, self._gate, self._efa_of = now, gate, efa_of
         self.starts = Starts(self._commands, address_of, at_once=starts_at_once)
         self._is_cut_off = False
         self._jobs: dict[JobId, SsmJob] = {}
@@ -150,13 +150,14 @@ class SsmEngine:
             if self._preparer.is_ready(node.id):
                 found[node.id] = Accepted()
             else:
-                efa = self._settings.efa_cards.get(off_market(node.instance_type.name), 0)
+                efa, unchecked = self._efa_of(node.id)
                 new[node.id] = partial(
                     self._preparer.prepare,
                     node.id,
                     self._root(node.id),
                     gpus=node.instance_type.gpus,
                     efa=efa,
+                    unchecked=unchecked,
                 )
         return found | self.starts.ask(new)
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from boa_daemon.engines.patience import Patience
-from boa_daemon.engines.ssm_scripts import HEALTH, READY, prepare_script
+from boa_daemon.engines.ssm_scripts import HEALTH, READY, SCRATCH, prepare_script
 from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.ports import Accepted, Refused, Unknown
 from policies.model import NodeId
+
+_LOG = logging.getLogger("boa.engines.ssm")
 
 
 class SsmClient(Protocol):
@@ -129,6 +132,14 @@ def _why_not_reached(said: str) -> str:
     )
 
 
+def _disks(output: str) -> str:
+    """Return what a node said of the disks that its jobs are on."""
+    try:
+        return str(json.loads(output.partition(SCRATCH)[2].splitlines()[0])["said"])
+    except (ValueError, KeyError, IndexError, TypeError):
+        return "where its jobs are was not said"
+
+
 MOST_UNFIT = 3
 """Looks in a row that find a node unfit, after which it is of no use: a driver that still loads passes."""
 
@@ -150,9 +161,12 @@ class Preparer:
         return node in self._prepared
 
     def prepare(
-        self, node: NodeId, root: str, *, gpus: int = 0, efa: int = 0
+        self, node: NodeId, root: str, *, gpus: int = 0, efa: int = 0, unchecked: str = ""
     ) -> Accepted | Refused | Unknown:
-        """Return whether a node is ready, and have it made ready if it is new; refused: it is of no use."""
+        """Return whether a node is ready, and have it made ready if it is new; refused: it is of no use.
+
+        What could not be looked at, by the node or, as `unchecked`, beforehand, is said in the log.
+        """
         if node in self._prepared:
             return Accepted()
         looks, faults = self._unfit.get(node, (0, ""))
@@ -173,7 +187,7 @@ class Preparer:
             return self._prepares(node)
         del self._preparing[node]
         if status == "Success" and READY in output:
-            return self._judge(node, output)
+            return self._judge(node, output, unchecked)
         return self._later(node, f"preparing {node} ended as {status}: {output[-200:].strip()}")
 
     def _prepares(self, node: NodeId) -> Unknown:
@@ -187,10 +201,12 @@ class Preparer:
         self._patience.refused(node, why, now=self._now())
         return Unknown(reason=why)
 
-    def _judge(self, node: NodeId, output: str) -> Accepted | Refused | Unknown:
+    def _judge(self, node: NodeId, output: str, unchecked: str) -> Accepted | Refused | Unknown:
         """Return what follows from the look at a node's GPUs."""
+        notes: list[str] = []
         try:
             found = json.loads(output.partition(HEALTH)[2].splitlines()[0])
+            notes = [_disks(output), *map(str, found.get("notes", ()))]
             faults = "; ".join(map(str, found["faults"]))
         except (ValueError, KeyError, IndexError, TypeError):
             faults = "the look at its GPUs said nothing that can be read"
@@ -198,6 +214,8 @@ class Preparer:
             self._prepared.add(node)
             self._unfit.pop(node, None)
             self._patience.forget(node)
+            said = "; ".join([*notes, *([unchecked] if unchecked else ())])
+            _LOG.info("%s is fit for work, as far as was looked: %s", node, said, extra={"node": node})
             return Accepted()
         self._patience.forget(node)
         looks = self._unfit.get(node, (0, ""))[0] + 1

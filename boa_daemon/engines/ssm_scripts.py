@@ -26,6 +26,7 @@ from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.tick.ports import GatePass
 
 READY, STATUS, HEALTH = "boa-node-ready", "boa-unit-status ", "boa-node-health "
+SCRATCH = "boa-node-scratch "
 
 
 _PACKING = Lock()
@@ -80,7 +81,7 @@ def library(root: str) -> str:
 
 
 def prepare_script(root: str, *, gpus: int = 0, efa: int = 0) -> str:
-    """Return the script that makes a node ready: it unpacks the bundle, once, and looks at the GPUs."""
+    """Return the script that makes a node ready: it unpacks the bundle, once, and looks at disks and GPUs."""
     folder, (_, packed) = library(root), bundle()
     return f"""set -eu
 umask 022
@@ -94,6 +95,8 @@ BUNDLE
   touch {quote(folder)}/ready
 fi
 PYTHONPATH={quote(folder)} python3 -c 'import boa_daemon.job.keeper'
+printf '%s' {quote(SCRATCH)}
+PYTHONPATH={quote(folder)} python3 -m boa_daemon.job.scratch {quote(root)}/jobs
 printf '%s' {quote(HEALTH)}
 PYTHONPATH={quote(folder)} python3 -m boa_daemon.job.health --gpus {gpus} --efa {efa}
 echo {READY}

@@ -13,7 +13,7 @@ from boa_daemon.engines.environment import around, ended_container, with_setup, 
 from boa_daemon.engines.layout import OWN, Errands, Layout
 from boa_daemon.job.failures import ERROR_FILE, FILE_NAME
 from boa_daemon.job.logs import RANK_FILES, RANK_MARK
-from boa_daemon.job.unit import Unit
+from boa_daemon.job.unit import SCRATCH, Unit
 from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.ports import JobSpec
 from policies.model import JobId, NodeId
@@ -93,6 +93,7 @@ def units_of(
                 **spec.environment,
                 **common,
                 **_data_dir(spec, layout.unit(spec.job, action.generation, rank)),
+                "BOA_SCRATCH": str(folder / OWN / f"n{rank}" / SCRATCH),
                 "BOA_UNIT": unit_name(layout, spec.job, action.generation, rank),
                 "BOA_NODE_ID": node,
                 "BOA_NODE_RANK": str(rank),

@@ -27,7 +27,8 @@ class CatalogEntry:
     """An instance type as the catalogue knows it; `usd_per_hour` is None where no price is known.
 
     `as_of` is the day of the price and `specs_as_of` that of the rest, both ISO dates; empty when nobody
-    said. Quotas are Service Quotas codes, counted in `vcpus`.
+    said. Quotas are Service Quotas codes, counted in `vcpus`. An instance store is NVMe disks of the machine
+    itself, all of `instance_store_gb` together: they cost nothing and end with the instance.
     """
 
     name: str
@@ -40,6 +41,8 @@ class CatalogEntry:
     memory_mib: int = 0
     link_gigabits_per_second: float = 10.0
     efa_interfaces: int = 0
+    instance_store_disks: int = 0
+    instance_store_gb: int = 0
     spot_usd_per_hour_min: float | None = None
     spot_usd_per_hour_max: float | None = None
     spot_as_of: str = ""

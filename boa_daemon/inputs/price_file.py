@@ -49,6 +49,8 @@ class TypeRow(Strict):
         default=None, description="sustained gigabits per second"
     )
     efa_interfaces: _Count | None = Field(default=None, description="EFA interfaces at most")
+    instance_store_disks: _Count | None = Field(default=None, description="NVMe disks of its own")
+    instance_store_gb: _Count | None = Field(default=None, description="GB of all of these together")
     usd_per_hour: Positive | None = Field(
         default=None, description="dollars per hour and instance, on demand"
     )

@@ -21,6 +21,7 @@ import ctypes
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +43,7 @@ from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kill
 from boa_daemon.job.seal import key_of, sealed
 from boa_daemon.job.secrets import SecretMissing, values_of
 from boa_daemon.job.unit import (
+    SCRATCH,
     Unit,
     keep_room,
     lost_end,
@@ -146,6 +148,7 @@ class Keeper:
         with suppress(OSError), self.unit.as_user():
             remove_rank_files(self.unit.own)
         self._write_exit(code, out_of_memory=memory_kills() > kills_before, lingering=lingering)
+        drop_scratch(self.unit)
 
     @property
     def _is_over_already(self) -> bool:
@@ -186,6 +189,8 @@ class Keeper:
             environment[ahead.GO_FILE] = str(self.unit.own / GO)
         if drops(self.unit):
             environment.pop("XDG_RUNTIME_DIR", None)
+        with self.unit.as_user():
+            (self.unit.own / SCRATCH).mkdir(parents=True, exist_ok=True)
         argv, note = command_of(self.unit, environment)
         if note:
             log.write(f"boa: {note}\n".encode())
@@ -426,6 +431,13 @@ def settle(folder: Path) -> None:
                 timeout=seconds,
                 **user,
             )
+    drop_scratch(unit)
+
+
+def drop_scratch(unit: Unit) -> None:
+    """Remove what a unit's command needed while it ran."""
+    with unit.as_user():
+        shutil.rmtree(unit.own / SCRATCH, ignore_errors=True)
 
 
 def _unblock() -> None:

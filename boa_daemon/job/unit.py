@@ -17,6 +17,9 @@ from boa_daemon.job.logs import last_lines
 from boa_daemon.job.processes import is_alive
 from boa_daemon.job.seal import SEAL, TOLD, is_sealed, key_of, sealed
 
+SCRATCH = "scratch"
+"""The folder of a unit for what its command needs while it runs; it goes with the unit."""
+
 
 @dataclass(frozen=True)
 class Unit:

@@ -155,6 +155,10 @@ class MemoryStore:
         first = int(at // DAY_SECONDS)
         return sum(part for day, part in self._settled_by_day.items() if day >= first)
 
+    def standing_charged_until(self) -> float:
+        """Return 0: in a simulation nothing stands without nodes."""
+        return 0.0
+
     def acts_since(self, at: float) -> Sequence[Act]:
         """Return what was ordered from an instant on, in order of time."""
         return [act for act in self._acts.values() if act.at >= at]

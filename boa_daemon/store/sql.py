@@ -65,6 +65,8 @@ class SqlStore:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self.charged_until = 0.0
+        """Until when what stands without nodes is charged: who charges it says so."""
         self.reload()
 
     def reload(self) -> None:
@@ -293,6 +295,23 @@ class SqlStore:
         """Return the parts of final bills of the day of an instant and later ones."""
         first = int(at // DAY_SECONDS)
         return sum(part for day, part in self._by_day.items() if day >= first)
+
+    def standing_charged_until(self) -> float:
+        """Return until when what the site costs without nodes is charged; 0 where it is not yet."""
+        return self.charged_until
+
+    def newest_charges(self, kind: str) -> tuple[float, int, int] | None:
+        """Return the last begin among the charges of a type or kind, with their sum and number from then."""
+        query = (
+            select(CHARGES.c.started_at, func.sum(CHARGES.c.micro_dollars), func.count())
+            .where(CHARGES.c.instance_type == kind)
+            .group_by(CHARGES.c.started_at)
+            .order_by(CHARGES.c.started_at.desc())
+            .limit(1)
+        )
+        with self.database.read() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else (float(row[0]), int(row[1]), int(row[2]))
 
     def acts_since(self, at: float) -> Sequence[Act]:
         """Return what was ordered from an instant on, in order of time; refused launches are left out."""

@@ -158,7 +158,10 @@ CHARGES = Table(
     Column("ended_at", _Instant, nullable=False),
     Column("micro_dollars", BigInteger, nullable=False),
 )
-"""Final bills: what a `node` cost from its launch to its end."""
+"""Final bills: what a `node` cost from its launch to its end, or an hour of what stands without one.
+
+Of the latter `node` names the hour and `instance_type` the kind, such as `gateway`.
+"""
 CHARGE_DAYS = Table(
     "charge_days",
     METADATA,

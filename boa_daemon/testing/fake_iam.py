@@ -188,6 +188,15 @@ def _listed(value: str | Sequence[str]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
+_BUCKET_SETTINGS = {
+    "policy": "BucketPolicy",
+    "encryption": "EncryptionConfiguration",
+    "lifecycle": "LifecycleConfiguration",
+    "publicAccessBlock": "BucketPublicAccessBlock",
+}
+"""What is asked of a bucket in the query of its address, and how IAM calls that."""
+
+
 def checks_of(call: Call, tags_of: Callable[[str, str], Mapping[str, str]]) -> list[Check]:
     """Return what AWS checks of a request. `tags_of(region, id)` are the tags of what exists."""
     if f"{call.service}:{call.operation}" in _FREE:
@@ -329,8 +338,8 @@ def _s3_checks(
     del tags_of
     path, _, query = call.path.partition("?")
     bucket, _, key = unquote(path).lstrip("/").partition("/")
-    if not key and query.split("=")[0] == "policy":
-        yield "s3:GetBucketPolicy", f"arn:aws:s3:::{bucket}", base
+    if not key and (setting := _BUCKET_SETTINGS.get(query.split("=")[0])):
+        yield f"s3:Get{setting}", f"arn:aws:s3:::{bucket}", base
         return
     if not key:
         action = "s3:ListBucket" if call.operation in ("GET", "HEAD") else f"s3:{call.operation}"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing.fake_answers import Answer, Call, iso, json_answer, json_error
 from boa_daemon.testing.fake_sessions import FakeSessions
 from boa_daemon.testing.fake_ssm import FakeSsm, NoSuchInstance
@@ -27,11 +28,16 @@ class FakeNodes:
     """The agents. `environment` is that of everything on nodes: where AWS is, and the nodes' credentials."""
 
     def __init__(self, folder: Path, *, environment: Mapping[str, str], agent_seconds: float = 2.0) -> None:
-        self.ssm = FakeSsm(folder, environment=environment, rewrite=self._rewrite, gpus_of=self._gpus_of)
+        self.ssm = FakeSsm(
+            folder, environment=environment, rewrite=self._rewrite, gpus_of=self._gpus_of,
+            disks_of=self._disks_of,
+        )  # fmt: skip
         self.sessions = FakeSessions(self.ssm.environment_of, self._rewrite)
         self.agent_seconds = agent_seconds
         self._folder = folder
         self._gpus: dict[str, int] = {}
+        self._types: dict[str, str] = {}
+        self._catalog = Catalog.load()
 
     def close(self) -> None:
         """End everything on all nodes."""
@@ -62,6 +68,7 @@ class FakeNodes:
             and life.is_reachable
         }
         self._gpus.update({name: gpus_of(life.instance_type) for name, life in online.items()})
+        self._types.update({name: life.instance_type for name, life in online.items()})
         document = call.document
         if call.operation == "DescribeInstanceInformation":
             rows = [
@@ -118,3 +125,8 @@ class FakeNodes:
     def _gpus_of(self, node: str) -> int:
         """Return how many GPUs `nvidia-smi` shows on a node."""
         return self._gpus.get(node, 0)
+
+    def _disks_of(self, node: str) -> int:
+        """Return how many disks of its own a node has, by its type."""
+        entry = self._catalog.entries.get(self._types.get(node, ""))
+        return 0 if entry is None else entry.instance_store_disks

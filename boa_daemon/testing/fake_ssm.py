@@ -1,8 +1,9 @@
 """SSM on this machine: scripts that are sent to a node really run here, with stand-ins for systemd and `aws`.
 
 What is tested is therefore what runs: the same scripts, the same keeper from the same bundle, the same unit
-names. Only `systemd-run`, `systemctl` and `aws` are stand-ins (`boa_daemon.testing.shims`), found first in
-the scripts' PATH. Each node has folders of its own, so what reaches another node did so through S3.
+names. Only `systemd-run`, `systemctl` and `aws` are stand-ins (`boa_daemon.testing.shims`), and what mounts
+disks (`boa_daemon.testing.fake_disks`), found first in the scripts' PATH. Each node has its own folders, so
+what reaches another node did so through S3.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from boa_daemon.testing.fake_disks import STORE, stand_ins
 
 COMMANDS = ("systemd-run", "systemctl", "aws")
 NVIDIA_SMI = """#!/bin/bash
@@ -53,11 +56,13 @@ class FakeSsm:
         environment: Mapping[str, str],
         rewrite: Callable[[str, str], str] = lambda node, script: script,
         gpus_of: Callable[[str], int] = lambda node: 8,
+        disks_of: Callable[[str], int] = lambda node: 0,
         users: bool = False,
         python: str = sys.executable,
     ) -> None:
         self._folder, self._environment = folder, dict(environment)
         self._rewrite, self._gpus_of, self._users, self._python = rewrite, gpus_of, users, python
+        self._disks_of = disks_of
         self._shims = folder / "shims"
         self._running: dict[tuple[str, str], tuple[subprocess.Popen[bytes], Path]] = {}
         self.gone: set[str] = set()
@@ -75,7 +80,8 @@ class FakeSsm:
             program = f"{self._python} -S -P {here / 'boa_daemon' / 'testing' / 'shims.py'} {name}"
             file.write_text(f'#!/bin/bash\nPYTHONPATH={here} exec {program} "$@"\n')
             file.chmod(0o755)
-        for name, script in (("nvidia-smi", NVIDIA_SMI), ("dmesg", DMESG), ("sudo", SUDO)):
+        plain = {"nvidia-smi": NVIDIA_SMI, "dmesg": DMESG, "sudo": SUDO, **stand_ins()}
+        for name, script in plain.items():
             (self._shims / name).write_text(script)
             (self._shims / name).chmod(0o755)
         python = self._shims / "python3"
@@ -93,6 +99,8 @@ class FakeSsm:
             "BOA_FAKE_NODE": node,
             "BOA_FAKE_UNITS": str(home / "units"),
             "BOA_FAKE_GPUS": str(self._gpus_of(node)),
+            "BOA_FAKE_DISKS": str(self._disks_of(node)),
+            "BOA_STORE": str(home / STORE),
             **self._environment,
         }
 

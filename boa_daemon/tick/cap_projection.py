@@ -75,9 +75,10 @@ class CapProjection:
                 continue
             window = window_of(state.now)
             cap = micro_dollars(usd) - _standing(window, caps)
+            charged = _standing(window, caps) - _standing(window, caps, since=state.standing_charged_until)
             meters = sum(bill_within(node, window, until=state.now) for node in nodes)
             rounding = _ROUNDING * len(nodes)
-            yield _Purse(code=code, window=window, cap=cap, left=cap - bills - meters - rounding)
+            yield _Purse(code=code, window=window, cap=cap, left=cap + charged - bills - meters - rounding)
             if horizon > window.ends_at:
                 after = window_of(window.ends_at)
                 cap = micro_dollars(usd) - _standing(after, caps)
@@ -200,10 +201,9 @@ class CapProjection:
             purse.left -= change * self._rates[name]
 
 
-def _standing(window: Window, caps: Caps) -> int:
-    """Return what the site costs in a window without any node, in micro-dollars."""
-    hours = (window.ends_at - window.begins_at) / SECONDS_PER_HOUR
-    return micro_dollars(caps.standing_usd_per_hour * hours)
+def _standing(window: Window, caps: Caps, *, since: float = 0.0) -> int:
+    """Return what the site costs in a window from an instant on without any node, in micro-dollars."""
+    return micro_dollars(caps.standing_usd_per_hour * window.overlap_seconds(since, inf) / SECONDS_PER_HOUR)
 
 
 def most_per_second(node: NodeState) -> float:

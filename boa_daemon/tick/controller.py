@@ -168,6 +168,7 @@ class Controller:
             state,
             settled_today_micro_dollars=store.settled_since(day_of(state.now).begins_at),
             settled_month_micro_dollars=store.settled_since(month_of(state.now).begins_at),
+            standing_charged_until=store.standing_charged_until(),
         )
 
     def _with_books_in_time(self, state: ClusterState) -> ClusterState:

@@ -175,6 +175,12 @@ class Window:
         return max(min(ends_at, self.ends_at) - max(begins_at, self.begins_at), 0.0)
 
 
+def hour_of(now: float) -> Window:
+    """Return the hour (UTC) that an instant falls into."""
+    begins = now - now % 3600.0
+    return Window(begins_at=begins, ends_at=begins + 3600.0)
+
+
 def day_of(now: float) -> Window:
     """Return the day (UTC) that an instant falls into."""
     begins = now - now % DAY_SECONDS

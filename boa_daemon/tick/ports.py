@@ -15,7 +15,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.limits import Act
-from boa_daemon.tick.offers import Cooldown, Offer, RefusalKind
+from boa_daemon.tick.offers import Cooldown, Extras, Offer, RefusalKind
 from boa_daemon.tick.state import ClusterState, GateView, JobState, NodeState, Plan, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from policies.errors import InvalidProblem
@@ -83,7 +83,7 @@ class OpenLaunch:
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """The final bill of one node, in whole micro-dollars.
+    """The final bill of one node, or of an hour of what stands without one, in whole micro-dollars.
 
     `days` are its parts by the day since the epoch (UTC) that they fall into; they add up to the bill.
     """
@@ -328,9 +328,9 @@ class Provider(Cloud, Protocol):
         """Ask for facts that are getting old; called from a thread of its own, as a tick never waits."""
         return
 
-    def standing_usd_per_hour(self) -> float:
-        """Return what is billed without any node, at the most; every cap in dollars has room for it."""
-        return 0.0
+    def standing(self) -> Extras:
+        """Return the dollars per hour, at the most, that are billed without any node, by kind."""
+        return ()
 
     def ages(self) -> Mapping[str, float | None]:
         """Return how old each fact is, in seconds; None for what is not known."""
@@ -646,6 +646,10 @@ class Store(Protocol):
 
     def settled_since(self, at: float) -> int:
         """Return the parts of final bills that fall into the day (UTC) of an instant and later ones."""
+        ...
+
+    def standing_charged_until(self) -> float:
+        """Return until when what the site costs without nodes is charged; 0 where it is not yet."""
         ...
 
     def acts_since(self, at: float) -> Sequence[Act]:

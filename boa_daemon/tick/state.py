@@ -266,7 +266,8 @@ class ClusterState:
     opened. `memory` is what the policy remembered last, and when. `users` are those with a cap of their own,
     `teams` the purses of teams.
     `gate` is what the gate says, where one runs that orders what jobs send. Of the running jobs that are
-    `not_ready` the next nodes do not have what they need yet.
+    `not_ready` the next nodes do not have what they need yet. Until `standing_charged_until` the bills hold
+    what the site costs without nodes; 0 where they hold none of it.
     """
 
     now: float
@@ -285,6 +286,7 @@ class ClusterState:
     teams: Mapping[str, TeamMoney] = field(default_factory=lambda: MappingProxyType({}))
     gate: GateView | None = None
     not_ready: frozenset[JobId] = frozenset()
+    standing_charged_until: float = 0.0
 
     @property
     def bound_jobs(self) -> Mapping[JobId, JobState]:

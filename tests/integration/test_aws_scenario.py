@@ -55,7 +55,9 @@ def test_a_life_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch) -> N
     assert site.fake.iam.denied == []
     assert site.shapes.faults == []
     # The agent's own calls are not made here, no job brings code, and only the doctor asks what may be done.
-    assert {sid for _, sid in unused} == {"SsmAgent", "AskOwnRights", "ReadBucketPolicy", "Code"}
+    assert {sid for _, sid in unused} == {
+        "SsmAgent", "AskOwnRights", "ReadBucketSettings", "ReadRules", "Code"
+    }  # fmt: skip
     assert sum(site.shapes.counts.values()) > 100
     # With -s the figures of docs/how-to/check-a-real-account.md.
     sys.stdout.write(

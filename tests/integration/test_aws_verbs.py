@@ -6,6 +6,7 @@ import calendar
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from verbs import exit_code
 
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
+from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.standing_costs import StandingCosts
 from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.store.engine import sqlite_url
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Terms
@@ -202,6 +206,33 @@ def test_down_gives_a_receipt(boa: Boa, fake: FakeCloud) -> None:
     assert before - 2 <= calendar.timegm(stopped) <= time.time()
     assert (second["region"], second["ended"]) == ("us-west-2", 0)
     assert fake.live() == []
+
+
+def test_down_says_what_stays_and_what_was_billed_by_kind(boa: Boa, fake: FakeCloud, tmp_path: Path) -> None:
+    """An image, which no end of a cluster takes; and of the books all kinds, those without a node too."""
+    with Path("boa.toml").open("a") as file:
+        file.write(f'[budget]\nstanding_usd_per_hour = 0.045\n[daemon]\nstate_dir = "{tmp_path / "state"}"\n')
+    (tmp_path / "state").mkdir()
+    with closing(open_books(sqlite_url(tmp_path / "state" / "boa.sqlite"))) as books:
+        StandingCosts(books.store).charge((("gateway", 0.045), ("images", 0.02)), now=time.time() - 7200.0)
+    [name] = rent()
+    tags = [{"Key": "boa:image", "Value": "boa"}]
+    boto3.client("ec2", region_name="us-east-1").create_image(
+        InstanceId=name,
+        Name="boa-boa-1",
+        TagSpecifications=[{"ResourceType": kind, "Tags": tags} for kind in ("image", "snapshot")],
+    )
+    code, answer, _ = boa("down", "--all")
+    _, _, said = boa("down", "--all", is_json=False)
+
+    assert code == 0
+    assert answer["regions"][0]["of_warm_pool"] == 0
+    assert answer["images"]["count"] == 1
+    assert answer["images"]["most_usd_per_month"] > 0.0
+    assert answer["billed_usd"] == {"compute": 0.0, "gateway": 0.045, "images": 0.02}
+    assert "1 image left" in said
+    assert "boa image remove --keep 0" in said
+    assert "0.0650 USD (compute 0.0000, gateway 0.0450, images 0.0200)" in said
 
 
 def test_down_says_what_is_left(boa: Boa, fake: FakeCloud) -> None:

@@ -77,9 +77,8 @@ def disk_full(stage: Stage) -> None:
 
 
 def no_efa(stage: Stage) -> None:
-    zone = [{"Name": "availability-zone", "Values": ["us-east-1a"]}]
-    [subnet] = boto3.client("ec2", region_name="us-east-1").describe_subnets(Filters=zone)["Subnets"]
-    stage.cloud |= {"instance_types": ["g5.8xlarge"], "subnets": [subnet["SubnetId"]]}
+    # No subnet is named: the default one of the zone has room for one card.
+    stage.cloud |= {"instance_types": ["g5.8xlarge"]}
 
 
 def no_quota(stage: Stage) -> None:

@@ -148,6 +148,9 @@ def test_phases_add_up_to_the_bill(site: Site) -> None:
     )
     assert sum(row["usd"] for row in receipt["phases"]) == pytest.approx(receipt["usd"], abs=1e-5)
     assert sum(row["usd"] for row in receipt["nodes"]) == pytest.approx(receipt["usd"], abs=1e-5)
+    for row in receipt["nodes"]:
+        assert sum(row["kinds"].values()) == pytest.approx(row["usd"], abs=1e-6)
+        assert "compute" in row["kinds"]
     assert sum(row["seconds"] for row in receipt["phases"]) == pytest.approx(receipt["seconds"], abs=0.2)
     assert receipt["usd"] >= 60 / 3600 * 1.006 - 1e-6
     assert all(row["ended_at"] is not None for row in receipt["nodes"])

@@ -29,7 +29,14 @@ from boa_daemon.backends.aws.lives import as_life, is_stop_open, life_before, li
 from boa_daemon.backends.aws.market import AwsMarket
 from boa_daemon.backends.aws.pool import WarmPool
 from boa_daemon.backends.aws.release import Releaser
-from boa_daemon.backends.aws.request import BOOKS_TAG, BUILD_TAG, CLUSTER_TAG, LEASE_TAG, MARKET_TAG
+from boa_daemon.backends.aws.request import (
+    BOOKS_TAG,
+    BUILD_TAG,
+    CARDS_TAG,
+    CLUSTER_TAG,
+    LEASE_TAG,
+    MARKET_TAG,
+)
 from boa_daemon.backends.aws.sweep import Sweeper
 from boa_daemon.backends.aws.topology import Topology
 from boa_daemon.backends.settings import AwsSettings
@@ -37,7 +44,7 @@ from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.lives import instance_of, life_named, life_of
-from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.offers import Extras, Offer
 from boa_daemon.tick.ports import Accepted, Clock, Launched, Provider, Refused, Unknown
 from boa_daemon.tick.state import NodeState
 from policies.model import InstanceType, NodeId
@@ -131,17 +138,35 @@ class AwsCloud(Provider):
         self.market.refresh()
         self._images.refresh(lambda: own_images(self.calls), now=self._clock.now())
 
-    def standing_usd_per_hour(self) -> float:
-        """Return what the cluster's images cost at the most, as they were last listed."""
+    def standing(self) -> Extras:
+        """Return what the cluster's images cost per hour at the most, as they were last listed."""
         try:
-            return most_usd_per_hour(self._images.value or (), self.settings)
+            usd = most_usd_per_hour(self._images.value or (), self.settings)
         except MissingPrice:
             # Nothing is rented there, so no cap can be broken.
-            return 0.0
+            return ()
+        return (("images", usd),) if usd else ()
 
     def ages(self) -> Mapping[str, float | None]:
         """Return how old each fact is, in seconds; None for what is not known."""
         return self.market.ages()
+
+    def efa_cards(self, node: NodeId) -> tuple[int, str]:
+        """Return how many EFA cards a node must show, by the tag it was born with, or why it shows none."""
+        name = instance_of(node)
+        listed = next((each for each in self._instances if each["InstanceId"] == name), {})
+        said = tags_of_instance(listed).get(CARDS_TAG, "")
+        if said.isascii() and said.isdigit() and len(said) < 4:
+            return int(said), ""
+        entry = self._catalog.entries.get(str(listed.get("InstanceType", "")))
+        if entry is None or not entry.efa_interfaces:
+            return 0, ""
+        why = (
+            f"no subnet of {listed.get('Placement', {}).get('AvailabilityZone') or 'its zone'} was known"
+            if self.settings.efa
+            else "[cloud] efa is false"
+        )
+        return 0, f"EFA is not checked: it was launched without a card of {entry.name}'s, as {why}"
 
     def close(self) -> None:
         """Stop listening."""

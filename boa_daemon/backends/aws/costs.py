@@ -5,10 +5,9 @@ final. It knows our tag only once that has been activated as a cost allocation t
 before that it answers zeros, which say nothing. A day without an answer is unknown, never zero.
 
 Asked for is what bears a tag of ours (the cluster's, the stack's, the images'), without credits, refunds and
-taxes, by service and type of usage. Compute is compared to the dollar. Disks, public addresses, requests and
-transfer are estimates in the ledger, the gateway and images are what the caps leave room for, and the bucket
-is in Cost Explorer alone: they stand beside each other, and never count as drift. Each request costs
-0.01 USD.
+taxes, by service and type of usage. Compute is compared to the dollar. Disks, public addresses, requests,
+transfer, the gateway and images are estimates in the ledger, and the bucket is in Cost Explorer alone: they
+stand beside each other, and never count as drift. Each request costs 0.01 USD.
 """
 
 from __future__ import annotations
@@ -47,7 +46,8 @@ _USAGES = (
 )
 """A part of a type of usage, and the kind that it is; the first that is found counts."""
 BESIDE = ("gateway", "images", "storage", "other")
-"""Kinds that are billed, and that no node bears: of the stack, of images and of the bucket."""
+"""Kinds that are billed, and that no node bears: of the stack, of images and of the bucket; the last two are
+in no ledger."""
 _TAGS = (CLUSTER_TAG, "boa:stack", IMAGE_TAG)
 """What is ours on the bill: nodes with what is theirs, what `boa up` made, and images."""
 _NOT_COUNTED = ["Credit", "Refund", "Tax"]

@@ -8,12 +8,13 @@ from typing import Any
 from boa_daemon.backends.aws.check import Check, Status
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.doctor_rights import RightsDoctor
+from boa_daemon.backends.aws.doctor_stack import StackDoctor
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.extras import HOURS_OF_A_MONTH, extras_of
 from boa_daemon.backends.aws.images import newest, staleness
 from boa_daemon.backends.aws.launch import MOST_CLOCK_SKEW_SECONDS
 from boa_daemon.backends.aws.listing import tags_of_instance
-from boa_daemon.backends.aws.policy import NOTHING_ELSE, Uses, iam_action, sids_for
+from boa_daemon.backends.aws.policy import NOTHING_ELSE, Uses, iam_action, queue_arn, sids_for
 from boa_daemon.backends.aws.pool_end import AFTER_SECONDS, most_usd
 from boa_daemon.backends.aws.request import CLUSTER_TAG, run_request
 from boa_daemon.backends.aws.resource_policies import Queue
@@ -25,6 +26,7 @@ from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Clock
+from boa_daemon.units import counted
 
 ALARM_SKEW_SECONDS, LEAST_LETTER_DAYS = 60.0, 1.0
 
@@ -35,7 +37,7 @@ class Doctor:
     def __init__(self, cloud: AwsCloud, catalog: Catalog, clock: Clock, *, uses: Uses = NOTHING_ELSE) -> None:
         self._cloud, self._settings, self._calls = cloud, cloud.settings, cloud.calls
         self._catalog, self._clock, self._uses = catalog, clock, uses
-        self._rights = RightsDoctor(self._calls, uses)
+        self._rights, self._stack = RightsDoctor(self._calls, uses), StackDoctor(self._calls)
 
     def checks(self) -> Iterator[Check]:
         """Yield the checks in order; without credentials the others are not tried."""
@@ -53,6 +55,7 @@ class Doctor:
             ("prices", self._prices),
             ("quotas", self._quotas),
             ("images", self._images),
+            ("disks", self._disks),
             ("launch", self._launch),
             ("release", self._release),
             ("nodes", self._agents),
@@ -108,7 +111,8 @@ class Doctor:
             return
         zones = self._cloud.market.zones()
         for name in self._settings.instance_types:
-            cards = self._catalog.entry(name).efa_interfaces if self._settings.efa else 1
+            of_type = self._catalog.entry(name).efa_interfaces
+            cards = of_type if self._settings.efa else 1
             here = [way for way in self._cloud.launcher.ways().values() if way.zone in zones.get(name, ())]
             wrong = [why for way in here if (why := way.why(max(cards, 1)))]
             fix = "" if not wrong else (
@@ -122,6 +126,8 @@ class Doctor:
                 said="; ".join(wrong) or f"{len(here)} subnets reach SSM, S3 and SQS",
                 fix=fix,
             )
+            if of_type:
+                yield _efa(name, of_type, asks=self._settings.efa, subnets=len(here))
 
     def _types(self) -> Iterator[Check]:
         """Does the region rent what the settings name?"""
@@ -214,6 +220,20 @@ class Doctor:
                 status="warning" if stale else "ok",
                 said="; ".join([said, *([own.holds] if own else []), *stale]),
                 fix="`boa image build --yes` makes a new one" if stale else "",
+            )
+
+    def _disks(self) -> Iterator[Check]:
+        """Where do jobs read and write on a node of each type?"""
+        root = f"root volume of {self._settings.volume_gib} GiB at {self._settings.volume_mb_per_second} MB/s"
+        for name in self._settings.instance_types:
+            entry = self._catalog.entry(name)
+            own = counted(entry.instance_store_disks, "disk")
+            yield Check(
+                name=f"disk {name}",
+                status="ok",
+                said=f"{own} of its own ({entry.instance_store_gb} GB) for jobs and their data; {root}"
+                if entry.instance_store_disks
+                else f"no disk of its own: jobs and their data are on the {root}",
             )
 
     def _launch(self) -> Iterator[Check]:
@@ -338,6 +358,9 @@ class Doctor:
             )
             return
         yield from self._queue_checks("queue", "warnings", self._settings.queue_url)
+        yield from self._stack.rules(
+            queue_arn(self._settings, self._settings.queue_url, self._rights.account)
+        )
 
     def _reports(self) -> Iterator[Check]:
         """Do nodes reach us?"""
@@ -367,6 +390,22 @@ class Doctor:
         self._calls.call("s3:ListObjectsV2", Bucket=bucket, Prefix=start, MaxKeys=1)
         yield Check(name="bucket", status="ok", said=self._uses.uri)
         yield from self._rights.of_bucket()
+        yield from self._stack.bucket(bucket)
+
+
+def _efa(name: str, cards: int, *, asks: bool, subnets: int) -> Check:
+    """Return what becomes of a type's EFA cards: a node that was given some has to show them all."""
+    if asks and subnets:
+        said = f"{cards} cards with EFA are asked for, and a node has to show them before a job runs there"
+        return Check(name=f"efa {name}", status="ok", said=said)
+    why = "[cloud] efa is false" if not asks else "there is no subnet to put them in"
+    said = f"launched without its {cards} cards, and none is looked for: {why}"
+    return Check(
+        name=f"efa {name}",
+        status="skipped" if not asks else "warning",
+        said=said,
+        fix="" if not asks else "Name a subnet under [cloud] subnets",
+    )
 
 
 def _foreign(name: str, refused: CallFailed | None) -> Check:

@@ -71,7 +71,7 @@ class RightsDoctor:
         yield from self._simulated(Whose(principal=self.principal, flag="", of="", document=self.policy()))
 
     def others(self) -> Iterator[Check]:
-        """What do the nodes lack, and the role that ends what stays stopped?"""
+        """What do the nodes lack, and the role that ends what stays stopped, builders of images included?"""
         node = role_of(self._settings, self.account)
         if node and self.principal:
             document = node_policy(self._settings, self._uses, account=self.account)
@@ -79,7 +79,7 @@ class RightsDoctor:
                 Whose(principal=node, flag=" --node", of=" of nodes", document=document)
             )
         end = self._settings.pool_end_role
-        if end and self._settings.warm_pool_nodes and self.principal:
+        if end and self.principal:
             document = end_policy(self._settings, account=self.account)
             yield from self._simulated(
                 Whose(principal=end, flag=" --pool-end", of=" of the pool's end", document=document)

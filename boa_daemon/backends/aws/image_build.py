@@ -6,18 +6,16 @@ and asks for nothing twice: an instance by its token, the script by its own lock
 
 The builder bears the cluster's tag and a lease, as every node does: the daemon lists it, bills it and counts
 it in the caps until the lease ends, gives it no work, and sweeps it when the lease is over. It powers itself
-off, which ends it, at the same instant; only while it is stopped, and costs its disk alone, somebody has to.
+off, which ends it, at the same instant. While it is stopped it cannot, and costs its disk: EventBridge
+Scheduler ends it then, with the role of the warm pool's end, once no image can need it any more.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.image_recipe import BuilderGone, BuildFailed, Built, Intent, Recipe
 from boa_daemon.backends.aws.image_script import held, prepare_script
+from boa_daemon.backends.aws.image_state import BuildFile
 from boa_daemon.backends.aws.images import (
     BASE_TAG,
     HOLDS_TAG,
@@ -36,12 +35,11 @@ from boa_daemon.backends.aws.images import (
     remove,
 )
 from boa_daemon.backends.aws.policy import slug_of
+from boa_daemon.backends.aws.pool_end import schedule_builder_end
 from boa_daemon.backends.aws.request import BUILD_TAG
-from boa_daemon.errors import InputError
 from boa_daemon.tick.ports import Clock
 
 LOOK_SECONDS, ONLINE_SECONDS, IMAGE_SECONDS = 5.0, 900.0, 5400.0
-STATE_FILE = "image-build.json"
 _GONE = ("shutting-down", "terminated")
 
 
@@ -58,27 +56,16 @@ class ImageBuilder:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._calls, self._file, self._clock, self._say, self._sleep = (
-            calls, folder / STATE_FILE, clock, say, sleep
+            calls, BuildFile(folder), clock, say, sleep
         )  # fmt: skip
 
     def open_build(self) -> Intent | None:
         """Return the build that was cut off, if there is one.
 
         Raises:
-            InputError: when the file cannot be read: something may be rented that nothing else knows.
+            InputError: when its file cannot be read.
         """
-        try:
-            document = json.loads(self._file.read_text(encoding="utf-8"))
-            recipe = document.pop("recipe")
-            lists = {key: tuple(recipe[key]) for key in ("pip", "containers")}
-            return Intent(recipe=Recipe(**recipe | lists), **document)
-        except FileNotFoundError:
-            return None
-        except (ValueError, TypeError, KeyError) as error:
-            raise InputError(
-                f"the intent of a build cannot be read: {error}", file=self._file,
-                hint="`boa gc` ends a builder whose lease is over; then remove the file",
-            ) from error  # fmt: skip
+        return self._file.read()
 
     def build(self, recipe: Recipe, request_of: Callable[[str, float], Mapping[str, Any]]) -> Built:
         """Build an image, or go on with the build that was cut off. `request_of(build, lease)` is the launch.
@@ -112,7 +99,7 @@ class ImageBuilder:
         builders = self._end(intent.build)
         old = outdated(own_images(self._calls), keep=intent.recipe.keep, but=(image.id,))
         removed = remove(self._calls, old)
-        self._file.unlink(missing_ok=True)
+        self._file.forget()
         return Built(
             image=image,
             builder=builders[0] if builders else intent.instance,
@@ -123,14 +110,14 @@ class ImageBuilder:
     def _intent(self, recipe: Recipe, request_of: Callable[[str, float], Mapping[str, Any]]) -> Intent:
         """Return a new build's intent, on disk."""
         build, ends_at = secrets.token_hex(6), self._clock.now() + 60.0 * recipe.minutes
-        return self._note(
+        return self._file.write(
             Intent(build=build, recipe=recipe, request=request_of(build, ends_at), ends_at=ends_at)
         )
 
     def _drop(self, intent: Intent) -> None:
         """End what a build has rented, and forget it."""
         self._end(intent.build)
-        self._file.unlink(missing_ok=True)
+        self._file.forget()
 
     def _kept(self, intent: Intent) -> OwnImage:
         """Return the image of a build once it can be launched from."""
@@ -165,7 +152,7 @@ class ImageBuilder:
             raise BuildFailed(f"no builder could be rented: {error}", code=error.code) from error
         instance = str(answer["Instances"][0]["InstanceId"])
         self._say(f"builder {instance} is rented, until {_clock(intent.ends_at)} at the latest")
-        return self._note(replace(intent, instance=instance))
+        return self._file.write(replace(intent, instance=instance))
 
     def _prepared(self, intent: Intent) -> Intent:
         """Return the intent once the script came to its end on the builder."""
@@ -203,7 +190,7 @@ class ImageBuilder:
                 f"preparing the node ended {said['Status']}: {tail[-500:]}", code=str(said["Status"]),
                 hint="The builder has ended; mend that, and type the same again",
             )  # fmt: skip
-        return self._note(replace(intent, holds=holds))
+        return self._file.write(replace(intent, holds=holds))
 
     def _answer(self, command: str, instance: str) -> dict[str, Any]:
         """Return what became of a command; SSM may not know one yet that it has just taken."""
@@ -215,8 +202,10 @@ class ImageBuilder:
             raise
 
     def _stopped(self, intent: Intent) -> None:
-        """Stop the builder: what is written is on the disk then."""
+        """Stop the builder: what is written is on the disk then. Where a role may end it, it will."""
         if self._state(intent.instance) == "running":
+            if self._calls.settings.pool_end_role:
+                schedule_builder_end(self._calls, intent.instance, at=intent.ends_at + IMAGE_SECONDS)
             self._calls.call("ec2:StopInstances", InstanceIds=[intent.instance])
         self._until(lambda: self._state(intent.instance) == "stopped", 600.0, intent, "did not stop")
 
@@ -303,21 +292,6 @@ class ImageBuilder:
             if self._clock.now() >= deadline:
                 raise BuildFailed(f"builder {intent.instance} {what} after {seconds:.0f} s", code="Timeout")
             self._sleep(LOOK_SECONDS)
-
-    def _note(self, intent: Intent) -> Intent:
-        """Write the intent down, and return it once it is on disk."""
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        new = self._file.with_suffix(".new")
-        with new.open("w", encoding="utf-8") as file:
-            json.dump(asdict(intent), file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._file)
-        with suppress(OSError):
-            folder = os.open(self._file.parent, os.O_RDONLY)
-            os.fsync(folder)
-            os.close(folder)
-        return intent
 
 
 def _clock(instant: float) -> str:

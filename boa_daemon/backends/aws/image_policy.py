@@ -23,6 +23,8 @@ _OF_THE_DAEMON = (
     "Release",
     "WarmPool",
     "PassNodeRole",
+    "ScheduleEnds",
+    "PassPoolEndRole",
     "CommandDocument",
     "CommandNodes",
     "CommandAnswers",

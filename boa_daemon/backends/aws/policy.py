@@ -37,6 +37,9 @@ _IAM_ACTION = {
     "sqs:DeleteMessageBatch": "sqs:DeleteMessage",
     "s3:ListObjectsV2": "s3:ListBucket",
     "s3:AbortMultipartUpload": "s3:AbortMultipartUpload",
+    "s3:GetBucketEncryption": "s3:GetEncryptionConfiguration",
+    "s3:GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration",
+    "s3:GetPublicAccessBlock": "s3:GetBucketPublicAccessBlock",
 }
 """Operations that IAM knows under another name."""
 _SSM_AGENT = (
@@ -124,12 +127,12 @@ def policy(
     role = node_role or role_of(settings, account)
     if role:
         statements.append(_passing("PassNodeRole", role, _ec2_service(settings)))
-    end_role = settings.pool_end_role if settings.warm_pool_nodes else ""
-    if end_role:
+    end_role = settings.pool_end_role
+    if end_role and settings.warm_pool_nodes:
         statements += _scheduling(settings, account)
     if uses.uri or uses.reports_queue_url:
         statements += _commanding(settings, account)
-    statements += _queues(settings, uses, account)
+    statements += [*_queues(settings, uses, account), *_rules(settings)]
     statements += _bucket(settings, uses)
     statements += _data(settings, uses, "DataList", actions_of("list"), whole=False)
     if uses.sns_topic:
@@ -450,8 +453,24 @@ def _queues(settings: AwsSettings, uses: Uses, account: str) -> list[Statement]:
     ]
 
 
+def _rules(settings: AwsSettings) -> list[Statement]:
+    """Return what is read of EventBridge: the rules that fill the queue, under whatever names."""
+    if not settings.queue_url:
+        return []
+    here = {"StringEquals": {"aws:RequestedRegion": settings.region}}
+    return [
+        {
+            "Sid": "ReadRules",
+            "Effect": "Allow",
+            "Action": actions_of("rules"),
+            "Resource": ["*"],
+            "Condition": here,
+        }
+    ]
+
+
 def _bucket(settings: AwsSettings, uses: Uses) -> list[Statement]:
-    """Return what is read of the bucket: the logs below our prefix."""
+    """Return what is read of the bucket: the logs below our prefix, and how it is set."""
     if not uses.uri:
         return []
     bucket, prefix = _bucket_of(uses.uri)
@@ -482,7 +501,7 @@ def _bucket(settings: AwsSettings, uses: Uses) -> list[Statement]:
             "Action": [*actions_of("claim"), *actions_of("tidy")],
             "Resource": [f"{name}/{prefix}=code/*"],
         },
-        {"Sid": "ReadBucketPolicy", "Effect": "Allow", "Action": actions_of("bucket"), "Resource": [name]},
+        {"Sid": "ReadBucketSettings", "Effect": "Allow", "Action": actions_of("bucket"), "Resource": [name]},
     ]
 
 

@@ -4,7 +4,8 @@ An instance that is stopped cannot end itself, and its daemon may be gone for go
 stop it, EventBridge Scheduler is told to end it, an hour after the daemon would at the latest. Its role may
 end what bears the cluster's tag and whose life is even, which means that a stop was ordered last: the tag of
 the next run is written before its start, so a schedule that is left over ends no instance that runs. It
-removes itself when its time has come.
+removes itself when its time has come. The builder of an image is stopped while its disk is copied: it has a
+schedule too, at the time when it would be of no use, and the role may end whatever bears a builder's tag.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.lives import LIFE_TAG
 from boa_daemon.backends.aws.policy import partition_of, schedule_name, slug_of
-from boa_daemon.backends.aws.request import CLUSTER_TAG
+from boa_daemon.backends.aws.request import BUILD_TAG, CLUSTER_TAG
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.tick.warm_pool import LONGEST_SECONDS
 
@@ -35,17 +36,17 @@ def end_policy(settings: AwsSettings, *, account: str = "*") -> dict[str, Any]:
     """Return the policy of that role: to end what is ours and was told to stop, and nothing else."""
     partition = partition_of(settings.region)
     mine = {f"aws:ResourceTag/{CLUSTER_TAG}": settings.cluster}
-    statement = {
-        "Sid": "EndStopped",
-        "Effect": "Allow",
-        "Action": ["ec2:TerminateInstances"],
-        "Resource": [f"arn:{partition}:ec2:{settings.region}:{account}:instance/*"],
-        "Condition": {
-            "StringEquals": mine,
-            "StringLike": {f"aws:ResourceTag/{LIFE_TAG}": list(_EVEN)},
-        },
-    }
-    return {"Version": "2012-10-17", "Statement": [statement]}
+    statements = [
+        {
+            "Sid": sid,
+            "Effect": "Allow",
+            "Action": ["ec2:TerminateInstances"],
+            "Resource": [f"arn:{partition}:ec2:{settings.region}:{account}:instance/*"],
+            "Condition": {"StringEquals": mine, "StringLike": {f"aws:ResourceTag/{tag}": values}},
+        }
+        for sid, tag, values in (("EndStopped", LIFE_TAG, list(_EVEN)), ("EndBuilders", BUILD_TAG, ["?*"]))
+    ]
+    return {"Version": "2012-10-17", "Statement": statements}
 
 
 def schedule_end(calls: AwsCalls, instance: str, life: int, *, now: float) -> None:
@@ -54,14 +55,27 @@ def schedule_end(calls: AwsCalls, instance: str, life: int, *, now: float) -> No
     Raises:
         CallFailed: when EventBridge Scheduler does not take it.
     """
-    settings = calls.settings
-    at = datetime.fromtimestamp(now + AFTER_SECONDS, UTC)
+    _schedule(calls, instance, life, at=now + AFTER_SECONDS)
+
+
+def schedule_builder_end(calls: AwsCalls, instance: str, *, at: float) -> None:
+    """Have the builder of an image ended at an instant, whatever becomes of us; asking again changes nothing.
+
+    Raises:
+        CallFailed: when EventBridge Scheduler does not take it.
+    """
+    _schedule(calls, instance, 0, at=at)
+
+
+def _schedule(calls: AwsCalls, instance: str, life: int, *, at: float) -> None:
+    """Make the schedule that ends an instance; one of its name that is there already is the one."""
+    settings, when = calls.settings, datetime.fromtimestamp(at, UTC)
     try:
         calls.call(
             "scheduler:CreateSchedule",
             Name=schedule_name(settings, instance, life),
             Description=f"BOA {settings.cluster}: ends what was left stopped",
-            ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+            ScheduleExpression=f"at({when:%Y-%m-%dT%H:%M:%S})",
             ScheduleExpressionTimezone="UTC",
             FlexibleTimeWindow={"Mode": "OFF"},
             ActionAfterCompletion="DELETE",

@@ -18,13 +18,17 @@ _LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What is left in a region. `stopped_at` is when billing stopped; None where nothing was billed."""
+    """What is left in a region, and how many were ended, `of_warm_pool` of them stopped instances.
+
+    `stopped_at` is when billing stopped; None where nothing was billed.
+    """
 
     region: str
     left: dict[Kind, int]
     ended: int
     stopped_at: float | None
     failed: dict[str, str]
+    of_warm_pool: int = 0
 
     @property
     def is_clean(self) -> bool:
@@ -40,6 +44,7 @@ class Receipt:
             "network_interfaces": self.left["network-interface"],
             "spot_requests": self.left["spot-request"],
             "ended": self.ended,
+            "of_warm_pool": self.of_warm_pool,
             "billing_stopped_at": None if self.stopped_at is None else iso_time(self.stopped_at),
             "failed": self.failed,
         }
@@ -69,6 +74,7 @@ def end_everything(
     deadline = clock.now() + wait_seconds
     ended: set[str] = set()
     instances: set[str] = set()
+    stopped_ones: set[str] = set()
     failed: dict[str, str] = {}
     is_tried = False
     while True:
@@ -80,6 +86,7 @@ def end_everything(
         failed = sweeper.release(found)
         ended.update(each.id for each in found if each.id not in failed)
         instances.update(each.id for each in found if each.kind == "instance")
+        stopped_ones.update(each.id for each in found if each.is_stopped)
         sleep(min(_LOOK_SECONDS, max(deadline - clock.now(), 0.0)))
     left = Counter(each.kind for each in found)
     stopped = sweeper.billing_stopped_at(sorted(instances), region=region) if instances else None
@@ -90,4 +97,5 @@ def end_everything(
         ended=len(ended),
         stopped_at=stopped,
         failed={name: why for name, why in failed.items() if name in remaining},
+        of_warm_pool=len(stopped_ones & ended),
     )

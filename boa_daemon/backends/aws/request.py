@@ -20,6 +20,8 @@ from boa_daemon.tick.offers import Extras, Offer
 CLUSTER_TAG, INTENT_TAG, LEASE_TAG = "boa:cluster", "boa:intent", "boa:lease"
 PRICE_TAG, MARKET_TAG, BOOKS_TAG = "boa:usd-per-hour", "boa:market", "boa:books"
 EXTRAS_TAG = "boa:extra-usd-per-hour"
+CARDS_TAG = "boa:efa-cards"
+"""How many network cards with EFA an instance was launched with; what admits the node looks for so many."""
 JOB_TAG, GENERATION_TAG = "boa:job", "boa:generation"
 BUILD_TAG = "boa:image-build"
 """What builds an image bears it: no job runs there, and nothing prolongs its lease."""
@@ -86,6 +88,8 @@ def run_request(
     """Return the arguments of RunInstances. A gang comes whole or not at all: MinCount = MaxCount."""
     extras = extras_of(settings, has_address=site.has_address)
     tags = tags_of(action, offer, settings, books=books, lease=lease, extras=extras)
+    if cards := _cards(site, settings):
+        tags[CARDS_TAG] = str(cards)
     request: dict[str, Any] = {
         "ImageId": site.image,
         "InstanceType": action.instance_type.name,
@@ -133,10 +137,15 @@ def _tagged(tags: Mapping[str, str], offer: Offer) -> list[dict[str, Any]]:
     return [{"ResourceType": kind, "Tags": listed} for kind in kinds]
 
 
+def _cards(site: Site, settings: AwsSettings) -> int:
+    """Return how many cards with EFA are asked for: they need a subnet, named or the default one."""
+    return site.efa_interfaces if settings.efa and site.subnet else 0
+
+
 def _network(site: Site, settings: AwsSettings) -> dict[str, Any]:
     """Return subnet and security groups; with EFA they belong to each of the interfaces."""
     groups = list(settings.security_groups)
-    if not (site.efa_interfaces and settings.efa and site.subnet):
+    if not _cards(site, settings):
         found: dict[str, Any] = {"SubnetId": site.subnet} if site.subnet else {}
         return found | ({"SecurityGroupIds": groups} if groups else {})
     return {"NetworkInterfaces": _efa_interfaces(site, groups)}

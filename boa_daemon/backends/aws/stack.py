@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from boa_daemon.backends.aws.doctor_stack import CLOSED, ENCRYPTION, UNFINISHED
+from boa_daemon.backends.aws.event_rules import PATTERNS, SAID
 from boa_daemon.backends.aws.policy import (
     Uses,
     control_role_name,
@@ -29,8 +31,6 @@ from boa_daemon.job.gate.address import PORT as GATE_PORT
 
 ACCOUNT, REGION = "${AWS::AccountId}", "${AWS::Region}"
 LETTER_DAYS, MOST_RECEIVES = 14, 5
-_TAKEN_BACK = ("EC2 Spot Instance Interruption Warning",)
-_ENDS = ("shutting-down", "terminated", "stopping", "stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ def site_of(settings: AwsSettings, *, account: str = ACCOUNT) -> Site:
             update={
                 "instance_profile": names.node,
                 "queue_url": f"{base}/{names.warnings}",
-                "pool_end_role": role if settings.warm_pool_nodes else "",
+                "pool_end_role": role,
             }
         ),
         uses=Uses(reports_queue_url=f"{base}/{names.reports}", uri=f"s3://{bucket}/jobs"),
@@ -105,9 +105,7 @@ def site_of(settings: AwsSettings, *, account: str = ACCOUNT) -> Site:
 def stack_template(settings: AwsSettings, wishes: Wishes | None = None) -> dict[str, Any]:
     """Return the template. Without a network of its own it has one parameter, the VPC of the nodes."""
     wishes, site = wishes or Wishes(), site_of(settings)
-    resources = {**_roles(site), **_bucket(site, wishes), **_queues(site), **_rules(site)}
-    if settings.warm_pool_nodes:
-        resources |= _pool_end(site)
+    resources = {**_roles(site), **_pool_end(site), **_bucket(site, wishes), **_queues(site), **_rules(site)}
     vpc: object = {"Ref": "Vpc"}
     parameters: dict[str, Any] = {}
     if wishes.private_zones:
@@ -130,7 +128,7 @@ def stack_template(settings: AwsSettings, wishes: Wishes | None = None) -> dict[
     if parameters:
         document["Parameters"] = parameters
     document["Resources"] = resources
-    document["Outputs"] = _outputs(wishes, has_pool=bool(settings.warm_pool_nodes))
+    document["Outputs"] = _outputs(wishes)
     completed = _completed(document)
     assert isinstance(completed, dict)
     return completed
@@ -262,18 +260,13 @@ def _pool_end(site: Site) -> dict[str, Any]:
 
 def _bucket(site: Site, wishes: Wishes) -> dict[str, Any]:
     """Return the bucket: encrypted, closed to the public, TLS only, and kept when the stack goes."""
-    rules: list[dict[str, Any]] = [
-        {
-            "Id": "unfinished",
-            "Status": "Enabled",
-            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 3},
-        }
-    ]
+    # S3's own call and CloudFormation name a rule differently; without a filter it is about everything.
+    unfinished = {key: value for key, value in UNFINISHED.items() if key not in ("ID", "Filter")}
+    rules: list[dict[str, Any]] = [{"Id": UNFINISHED["ID"], **unfinished}]
     if wishes.expire_days is not None:
         rules.append({"Id": "old", "Status": "Enabled", "ExpirationInDays": wishes.expire_days})
     arn = {"Fn::GetAtt": ["Bucket", "Arn"]}
-    closed = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
-    encryption = {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+    encryption = {"ServerSideEncryptionByDefault": ENCRYPTION}
     return {
         "Bucket": {
             "Type": "AWS::S3::Bucket",
@@ -283,7 +276,7 @@ def _bucket(site: Site, wishes: Wishes) -> dict[str, Any]:
             "Properties": {
                 "BucketName": site.names.bucket,
                 "BucketEncryption": {"ServerSideEncryptionConfiguration": [encryption]},
-                "PublicAccessBlockConfiguration": dict.fromkeys(closed, True),
+                "PublicAccessBlockConfiguration": dict.fromkeys(CLOSED, True),
                 "LifecycleConfiguration": {"Rules": rules},
                 "Tags": _tags(site),
             },
@@ -332,27 +325,18 @@ def _queues(site: Site) -> dict[str, Any]:
 
 
 def _rules(site: Site) -> dict[str, Any]:
-    """Return the rules. EC2's events bear no tags, so ends of other instances come too, and are dropped."""
+    """Return the rules of EventBridge."""
     target = [{"Id": "queue", "Arn": {"Fn::GetAtt": ["Warnings", "Arn"]}}]
-    patterns: dict[str, dict[str, Any]] = {
-        "WarningsRule": {"source": ["aws.ec2"], "detail-type": list(_TAKEN_BACK)},
-        "EndsRule": {
-            "source": ["aws.ec2"],
-            "detail-type": ["EC2 Instance State-change Notification"],
-            "detail": {"state": list(_ENDS)},
-        },
-    }
-    said = {"WarningsRule": "spot instances that are taken back", "EndsRule": "instances that end"}
     return {
-        name: {
+        f"{about.capitalize()}Rule": {
             "Type": "AWS::Events::Rule",
             "Properties": {
-                "Description": f"BOA {site.settings.cluster}: {said[name]}",
+                "Description": f"BOA {site.settings.cluster}: {SAID[about]}",
                 "EventPattern": pattern,
                 "Targets": target,
             },
         }
-        for name, pattern in patterns.items()
+        for about, pattern in PATTERNS.items()
     }
 
 
@@ -530,7 +514,7 @@ def _budget(site: Site, email: str, usd: float) -> dict[str, Any]:
     }
 
 
-def _outputs(wishes: Wishes, *, has_pool: bool) -> dict[str, Any]:
+def _outputs(wishes: Wishes) -> dict[str, Any]:
     """Return what `boa.toml` needs of the stack."""
     values: dict[str, Any] = {
         "WarningsQueueUrl": {"Ref": "Warnings"},
@@ -539,11 +523,10 @@ def _outputs(wishes: Wishes, *, has_pool: bool) -> dict[str, Any]:
         "NodeProfileName": {"Ref": "NodeProfile"},
         "ControlRoleArn": {"Fn::GetAtt": ["ControlRole", "Arn"]},
         "PolicyArn": {"Ref": "DaemonPolicy"},
+        "PoolEndRoleArn": {"Fn::GetAtt": ["PoolEndRole", "Arn"]},
         "SecurityGroupId": {"Fn::GetAtt": ["Nodes", "GroupId"]},
         "ControlSecurityGroupId": {"Fn::GetAtt": ["Control", "GroupId"]},
     }
-    if has_pool:
-        values["PoolEndRoleArn"] = {"Fn::GetAtt": ["PoolEndRole", "Arn"]}
     if wishes.private_zones:
         subnets = [{"Ref": f"Subnet{number}"} for number in range(len(wishes.private_zones))]
         values["SubnetIds"] = {"Fn::Join": [",", subnets]}

@@ -34,7 +34,8 @@ Kind: TypeAlias = Literal["instance", "volume", "network-interface", "spot-reque
 class Found:
     """Something of ours that exists; `leak` says why it should not, empty where it may.
 
-    An instance that `is_ending` was told to, is not billed any more, and is only waited for.
+    An instance that `is_ending` was told to, is not billed any more, and is only waited for. One that
+    `is_stopped`, as those of the warm pool are, costs its disk.
     """
 
     kind: Kind
@@ -44,6 +45,7 @@ class Found:
     since: float | None = None
     instance_type: str = ""
     is_ending: bool = False
+    is_stopped: bool = False
 
 
 class Sweeper:
@@ -118,6 +120,7 @@ class Sweeper:
                 region=region,
                 leak="" if is_exempt else _leak(instance, known, now),
                 is_ending=state == "shutting-down",
+                is_stopped=state in ("stopping", "stopped"),
                 since=launched,
                 instance_type=instance["InstanceType"],
             )

@@ -88,6 +88,18 @@ def boa(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
             days=tuple((first + number, 24_000_000) for number in range(4)),
         )
         play.books.store.record_charge(charge)
+        for hour in range(24):
+            at = first * DAY_SECONDS + 3600.0 * hour
+            play.books.store.record_charge(
+                Charge(
+                    node=f"gateway {hour}",
+                    instance_type="gateway",
+                    started_at=at,
+                    ended_at=at + 3600.0,
+                    micro_dollars=45_000,
+                    days=((first, 45_000),),
+                )
+            )
         gatekeeper = Gatekeeper(ApiSettings())
         server = ApiServer(an_app(play.service, gatekeeper), [unix_socket(folder / "boa.sock")])
         server.start()
@@ -214,12 +226,14 @@ def test_kinds_stand_beside_each_other_and_never_drift(boa: Boa, bill: list[dict
 
     assert code == 0
     assert row["kinds"]["disk"] == {"ledger_usd": 0.0, "cost_explorer_usd": 9.0}
+    assert row["kinds"]["gateway"] == {"ledger_usd": pytest.approx(1.08), "cost_explorer_usd": 1.1}
+    assert json.loads(said)["days"][1]["kinds"]["gateway"]["ledger_usd"] == 0.0
     said_there = {kind: each["cost_explorer_usd"] for kind, each in row["kinds"].items()}
     assert said_there == {
         "compute": 24.0, "disk": 9.0, "address": 0.12, "requests": 1.5, "transfer": 3.5, "gateway": 1.1,
         "images": 0.2, "storage": 2.0, "other": 0.3,
     }  # fmt: skip
-    assert row["kinds"]["compute"] == {"ledger_usd": 24.0, "cost_explorer_usd": 24.0}
+    assert row["kinds"]["compute"] == {"ledger_usd": pytest.approx(24.0), "cost_explorer_usd": 24.0}
 
 
 def test_another_currency_is_not_compared(bill: list[dict[str, Any]]) -> None:

@@ -12,14 +12,15 @@ from daemon_time import pass_time
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from boa_daemon.daemon.costs import UNUSED
+from boa_daemon.daemon.costs import STANDS, UNUSED
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+from boa_daemon.tick.offers import Extras
 from boa_daemon.tick.state import NodeState
 
 START = 1_800_057_600.0
 SETTINGS: dict[str, dict[str, Any]] = {
-    "budget": {"usd_per_hour": 20.0},
+    "budget": {"usd_per_hour": 20.0, "standing_usd_per_hour": 0.045},
     "cloud": {"boot_seconds": 60.0},
     "daemon": {"tick_seconds": 30.0, "idle_hold_seconds": 60.0},
 }
@@ -27,13 +28,16 @@ EXTRAS = (("disk", 0.2), ("address", 0.05), ("requests", 0.003), ("transfer", 0.
 
 
 class WithExtras:
-    """A cloud whose nodes have disks and addresses."""
+    """A cloud whose nodes have disks and addresses, and that bills images without any node."""
 
     def __init__(self, cloud: Any) -> None:
         self._cloud = cloud
 
     def nodes(self) -> Sequence[NodeState]:
         return [replace(node, extras=EXTRAS) for node in self._cloud.nodes()]
+
+    def standing(self) -> Extras:
+        return (("images", 0.0274),)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cloud, name)
@@ -50,7 +54,7 @@ class WithExtras:
 def test_what_jobs_cost_adds_up_to_the_bill(
     tmp_path_factory: pytest.TempPathFactory, jobs: list[tuple[float, int, int]]
 ) -> None:
-    """By job, class, user, day and kind, whenever jobs come: the sum of all bills."""
+    """By job, class, user, team, day and kind, whenever jobs come: all that is billed."""
     clock = ManualClock(START)
     play = DaemonInAFolder(tmp_path_factory.mktemp("site"), clock, SETTINGS, wrap_cloud=WithExtras)
     try:
@@ -64,9 +68,15 @@ def test_what_jobs_cost_adds_up_to_the_bill(
             spent = play.books.store.settled_micro_dollars() + sum(
                 round(row["usd"] * 1e6) for row in play.service.instances()["instances"]
             )
-            for by in ("job", "class", "user", "day", "kind"):
+            for by in ("job", "class", "user", "team", "day", "kind"):
                 found = play.service.cost(by=by)["usd"]  # type: ignore[arg-type]
                 assert found == pytest.approx(spent / 1e6, abs=2e-5)
+            last = play.daemon.standing.decision
+            assert last is not None
+            hours = 1 + int(last.state.now // 3600.0) - int(START // 3600.0)
+            kinds = {row["name"]: row["usd"] for row in play.service.cost(by="kind")["rows"]}
+            assert kinds["gateway"] == pytest.approx(0.045 * hours)
+            assert kinds["images"] == pytest.approx(0.0274 * hours)
     finally:
         play.close()
 
@@ -78,11 +88,11 @@ def test_a_boot_belongs_to_the_job_that_it_was_for(tmp_path: Path) -> None:
     try:
         (job,) = play.service.submit([job_content(hours=0.5)], user="ann")["jobs"]
         pass_time(play, 3600.0)
-        [mine, unused] = play.service.cost(by="job")["rows"]
+        [mine, unused, stands] = play.service.cost(by="job")["rows"]
     finally:
         play.close()
 
-    assert (mine["name"], unused["name"]) == (job, UNUSED)
+    assert (mine["name"], unused["name"], stands["name"]) == (job, UNUSED, STANDS)
     assert mine["boot_usd"] == pytest.approx(60.0 / 3600.0 * 1.006, rel=0.01)
     assert mine["usd"] > mine["boot_usd"] + 0.5 * 1.006 - 1e-6
     assert unused["usd"] <= 120.0 / 3600.0 * 1.006

@@ -16,7 +16,7 @@ from engine_bench import Bench
 from boa_daemon.engines import ssm
 from boa_daemon.engines.ssm import AGAIN_SECONDS, SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_runs import BEGIN_SECONDS
-from boa_daemon.engines.ssm_scripts import HEALTH, READY, STATUS, prepare_script, start_script
+from boa_daemon.engines.ssm_scripts import HEALTH, READY, SCRATCH, STATUS, prepare_script, start_script
 from boa_daemon.inputs import messages
 from boa_daemon.inputs.messages import Refusals
 from boa_daemon.job.seal import KEY_FILE, sealed
@@ -520,6 +520,29 @@ def test_a_driver_that_still_loads_passes(stage: Stage) -> None:
     stage.wires.answers = [("Success", f'{HEALTH}{{"faults": ["nvidia-smi: x"]}}\n{READY}'), ("Success", FIT)]
 
     assert [stage.bench.engine.prepare([node])["i-1"] for _ in range(4)][-1] == Accepted()
+
+
+def test_what_could_not_be_looked_at_and_where_jobs_are_is_in_the_log(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, when the node is taken; a card that it was not launched with is not looked for on it."""
+    engine = SsmEngine(
+        stage.wires, stage.wires, stage.wires, stage.engine()._settings,
+        address_of=lambda _n: "10.0.0.1", now=stage.clock.now,
+        efa_of=lambda node: (0, "EFA is not checked: [cloud] efa is false"),
+    )  # fmt: skip
+    disks = f'{SCRATCH}{{"on": "", "said": "jobs are on the root volume: no disks"}}'
+    said = f'{disks}\n{HEALTH}{{"faults": [], "notes": ["no all-reduce was tried"]}}\n{READY}'
+    stage.wires.answers = [("Success", said)]
+    with caplog.at_level("INFO", logger="boa.engines.ssm"):
+        outcomes = [engine.prepare([a_node("i-1")])["i-1"] for _ in range(3)]
+
+    assert outcomes[-1] == Accepted()
+    assert "--efa 0" in stage.wires.sent[0][1]
+    assert [record.getMessage() for record in caplog.records] == [
+        "i-1 is fit for work, as far as was looked: jobs are on the root volume: no disks; no all-reduce was "
+        "tried; EFA is not checked: [cloud] efa is false"
+    ]
 
 
 OTHERS: Mapping[str, Any] = {

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from engine_bench import until
 
-from boa_daemon.job.unit import Unit, read_json, status_of
+from boa_daemon.job.unit import SCRATCH, Unit, read_json, status_of
 
 
 def a_unit(folder: Path, **changes: Any) -> Unit:
@@ -167,3 +167,26 @@ def test_a_node_is_looked_at_beside_a_job_that_runs(tmp_path: Path) -> None:
         until(lambda: (read_json(tmp_path / "beat") or {}).get("node_faults") == ["GPU 3 is sick"])
         (tmp_path / "go").touch()
         assert keeper.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize("ends", ["by itself", "by a kill"])
+def test_what_a_start_writes_into_its_scratch_goes_with_it(tmp_path: Path, ends: str) -> None:
+    """It is there and empty when the command begins, and gone when its keeper has ended."""
+    hold = "" if ends == "by itself" else "; sleep 600"
+    unit = a_unit(
+        tmp_path,
+        progress_file=str(tmp_path / "own" / "progress"),
+        run=f'ls -A "$BOA_SCRATCH" | wc -l; head -c 1000 /dev/zero > "$BOA_SCRATCH/big"; echo "it ran"{hold}',
+        environment={"BOA_SCRATCH": str(tmp_path / "own" / "unit" / SCRATCH)},
+    )
+    scratch = unit.own / SCRATCH
+    with kept(unit) as keeper:
+        until(lambda: "it ran" in printed(unit))
+        if hold:
+            assert (scratch / "big").stat().st_size == 1000
+            os.kill(keeper.pid, signal.SIGUSR1)
+        keeper.wait(timeout=60)
+
+    assert printed(unit).splitlines()[0] == "0"
+    assert not scratch.exists()
+    assert (unit.folder / "exit.json").exists()

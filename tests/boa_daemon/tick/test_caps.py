@@ -75,6 +75,9 @@ def test_what_the_site_costs_without_a_node_comes_first() -> None:
     decision = decided(state, Caps(usd_per_day=10.0, standing_usd_per_hour=0.05), a=4)
     assert decision.plan.waiting == {"a": "cap-day"}
     assert decision.plan.held[0].numbers == {"cap_usd": 8.8, "left_usd": 0.8}
+    later = replace(state, standing_charged_until=NOON + 3600.0)
+    charged = decided(later, Caps(usd_per_day=10.0, standing_usd_per_hour=0.05), a=4)
+    assert charged.actions, "thirteen hours of 0.05 are among the eight dollars: 1.45 are left, not 0.8"
     ceiling = Caps(usd_per_hour=4.0, standing_usd_per_hour=0.05)
     assert decided(state, ceiling, a=4).plan.waiting == {"a": "cap-hour"}
 

@@ -348,6 +348,9 @@ def test_a_job_that_was_kept_from_its_width_needs_no_tick_for_a_phase_that_asks_
 class Bills(MemoryStore):
     """Books in which the bills since an instant are that instant."""
 
+    def standing_charged_until(self) -> float:
+        return 0.0
+
     def settled_since(self, at: float) -> int:
         """Return the instant."""
         return int(at)

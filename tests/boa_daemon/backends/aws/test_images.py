@@ -17,12 +17,14 @@ from botocore.config import Config
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.cloud import IMAGES_SECONDS
 from boa_daemon.backends.aws.doctor import Doctor
-from boa_daemon.backends.aws.image_build import STATE_FILE, ImageBuilder
+from boa_daemon.backends.aws.image_build import IMAGE_SECONDS, ImageBuilder
 from boa_daemon.backends.aws.image_policy import image_policy
 from boa_daemon.backends.aws.image_recipe import BuildFailed, Built, Recipe, builder_request
 from boa_daemon.backends.aws.image_script import check, held
+from boa_daemon.backends.aws.image_state import STATE_FILE
 from boa_daemon.backends.aws.images import OwnImage, newest, own_images, remove, staleness
 from boa_daemon.backends.aws.policy import Uses
+from boa_daemon.backends.aws.pool_end import end_policy
 from boa_daemon.backends.aws.request import Site
 from boa_daemon.backends.settings import OPEN_DRIVER
 from boa_daemon.daemon.config import Settings
@@ -110,6 +112,10 @@ class Bench:
         for life in self.rig.fake.live():
             if life.is_running and self.rig.clock.now() >= life.launched_at + 60.0 * MINUTES:
                 self.rig.fake.end(life.id)
+
+    def stopped(self) -> bool:
+        """Whether the builder is stopped."""
+        return any(life.stopped_at is not None for life in self.rig.fake.live())
 
     def check_clean(self, images: int) -> None:
         """Nothing lives, so many images stand, and every snapshot of ours is one of theirs."""
@@ -222,6 +228,27 @@ def test_a_build_that_nobody_goes_on_with_ends_by_its_time_and_the_sweep(
             bench.check_clean(len(own_images(bench.rig.cloud.calls)))
 
 
+def test_a_stopped_builder_that_everybody_has_forgotten_is_ended_by_aws(tmp_path: Path) -> None:
+    """Died after the stop: nobody sweeps, and it ends all the same once no image can need it."""
+    with a_bench(tmp_path) as bench:
+        role = f"arn:aws:iam::{ACCOUNT}:role/boa-boa-pool-end"
+        bench.rig.settings = bench.rig.settings.model_copy(update={"pool_end_role": role})
+        bench.rig.fake.iam.principals["end"] = Principal(
+            role, [end_policy(bench.rig.settings, account=ACCOUNT)]
+        )
+        uses = Uses(reports_queue_url=f"https://sqs.us-east-1.amazonaws.com/{ACCOUNT}/boa-boa-reports")
+        allowed = image_policy(bench.rig.settings, uses=uses, account=ACCOUNT)
+        bench.rig.fake.iam.principals[KEY] = Principal(f"arn:aws:iam::{ACCOUNT}:role/builder", [allowed])
+        died = next(at for at in itertools.count(5) if bench.dies(at, after=True) and bench.stopped())
+        assert died > 5
+        begun = bench.rig.fake.live()[0].launched_at
+        bench.pass_time(begun + 60.0 * MINUTES + IMAGE_SECONDS - 60.0 - bench.rig.clock.now())
+        assert len(bench.rig.fake.live()) == 1
+        bench.pass_time(120.0)
+        assert bench.rig.fake.live() == []
+        assert bench.rig.fake.iam.denied == []
+
+
 def test_a_node_that_cannot_be_prepared_ends_and_says_why(bench: Bench) -> None:
     recipe = Recipe(base_name="x", base=bench.base(), script="echo no space left >&2; exit 7")
     with pytest.raises(BuildFailed, match="no space left"):
@@ -315,21 +342,21 @@ def test_what_images_cost_is_counted_by_the_caps(bench: Bench) -> None:
     """As full disks, from the next refresh on, and no more once they are gone."""
     cloud = bench.rig.another()
     cloud.refresh()
-    assert cloud.standing_usd_per_hour() == 0.0
+    assert cloud.standing() == ()
     bench.build()
     bench.rig.pass_time(IMAGES_SECONDS)
     cloud.refresh()
     images = own_images(bench.rig.cloud.calls)
     expected = sum(image.volume_gib for image in images) * 0.05 / 730.0
-    assert cloud.standing_usd_per_hour() == pytest.approx(expected)
+    assert cloud.standing() == (("images", pytest.approx(expected)),)
     assert expected > 0.0
 
     planner = Planner(Settings())
     before = planner.rules().caps.standing_usd_per_hour
-    planner.standing = cloud.standing_usd_per_hour
+    planner.standing_of_cloud = cloud.standing
     assert planner.rules().caps.standing_usd_per_hour == pytest.approx(before + expected)
 
     remove(bench.rig.cloud.calls, images)
     bench.rig.pass_time(IMAGES_SECONDS)
     cloud.refresh()
-    assert cloud.standing_usd_per_hour() == 0.0
+    assert cloud.standing() == ()

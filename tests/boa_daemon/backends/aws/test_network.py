@@ -68,6 +68,27 @@ def test_without_efa_it_is(make_rig: RigMaker) -> None:
     assert isinstance(rig.cloud.launch(a_launch(Offer(instance_type="p4d.24xlarge", zone=zone))), Launched)
 
 
+NO_EFA = "EFA is not checked: it was launched without a card of g5.8xlarge's, as [cloud] efa is false"
+
+
+@pytest.mark.parametrize(
+    ("efa", "name", "expected"),
+    [(True, "g5.8xlarge", (1, "")), (False, "g5.8xlarge", (0, NO_EFA)), (True, "g5.xlarge", (0, ""))],
+)
+def test_a_node_has_to_show_the_cards_it_was_launched_with_in_a_default_subnet_too(
+    make_rig: RigMaker, efa: bool, name: str, expected: tuple[int, str]
+) -> None:
+    """One card needs no subnet of its own; without EFA the reason is said, and other types have none."""
+    rig = profiled(make_rig, efa=efa, instance_types=(name,))
+    zone = next(offer.zone for offer in rig.cloud.offers() if offer.instance_type == name)
+    outcome = rig.cloud.launch(a_launch(Offer(instance_type=name, zone=zone)))
+    assert isinstance(outcome, Launched)
+    rig.pass_time(60.0)
+    rig.cloud.nodes()
+
+    assert rig.cloud.efa_cards(outcome.nodes[0]) == expected
+
+
 def test_a_subnet_behind_a_nat_will_do(make_rig: RigMaker) -> None:
     """A private subnet with a route to a NAT gateway reaches everything."""
     rig = profiled(make_rig)

@@ -43,7 +43,7 @@ SEPARATE = {"stack", "free", "bake", "unbake", "baked"}
 """Groups that no policy of the daemon holds."""
 MUTATING = re.compile(r"^ec2:(?!Describe)")
 NAMED = re.compile(
-    r'"((?:ce|cloudformation|ec2|iam|pricing|s3|servicequotas|scheduler|sns|sqs|ssm|sts):[A-Z]\w+)"'
+    r'"((?:ce|cloudformation|ec2|events|iam|pricing|s3|servicequotas|scheduler|sns|sqs|ssm|sts):[A-Z]\w+)"'
 )
 BY_METHOD = {
     "ssm:SendCommand", "ssm:GetCommandInvocation", "s3:GetObject", "s3:ListObjectsV2",
@@ -244,7 +244,7 @@ def test_other_partitions_have_arns_of_their_own() -> None:
     for region, partition in (("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")):
         text = json.dumps(
             policy(
-                SETTINGS.model_copy(update={"region": region, "warm_pool_nodes": 0}),
+                SETTINGS.model_copy(update={"region": region, "warm_pool_nodes": 0, "pool_end_role": ""}),
                 uses=Uses(uri="s3://b/j"),
             )
         )

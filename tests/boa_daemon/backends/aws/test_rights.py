@@ -18,6 +18,8 @@ from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.check import Check
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.doctor import Doctor
+from boa_daemon.backends.aws.doctor_stack import CLOSED, ENCRYPTION, UNFINISHED
+from boa_daemon.backends.aws.event_rules import PATTERNS
 from boa_daemon.backends.aws.image_policy import image_policy
 from boa_daemon.backends.aws.policy import Uses, node_policy, policy, queue_arn
 from boa_daemon.backends.aws.pool_end import end_policy
@@ -91,6 +93,16 @@ def an_account(flag: str = "", without: str = "", *, role: str = "boa-lab-contro
             ADMIN.client("sqs").create_queue(QueueName=name, Attributes=attributes)
         bucket, s3 = USES.uri.split("/")[2], ADMIN.client("s3")
         s3.create_bucket(Bucket=bucket)
+        s3.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration=dict.fromkeys(CLOSED, True))
+        encryption = {"Rules": [{"ApplyServerSideEncryptionByDefault": ENCRYPTION}]}
+        s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=encryption)
+        s3.put_bucket_lifecycle_configuration(
+            Bucket=bucket, LifecycleConfiguration={"Rules": [dict(UNFINISHED)]}
+        )
+        events = ADMIN.client("events")
+        for about, pattern in PATTERNS.items():
+            events.put_rule(Name=about, EventPattern=json.dumps(pattern))
+            events.put_targets(Rule=about, Targets=[{"Id": "queue", "Arn": WARNINGS}])
         if there[" --bucket"]["Statement"]:
             s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps(there[" --bucket"]))
         ADMIN.client("iam").create_instance_profile(InstanceProfileName=SITE.names.node)

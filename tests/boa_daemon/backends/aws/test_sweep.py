@@ -75,6 +75,7 @@ def test_down_ends_it_at_once_and_says_when_billing_stopped(rig: AwsRig) -> None
     a_stopped_one(rig)
     receipt = end_everything(sweeper(rig), "us-east-1", clock=rig.clock, sleep=rig.pass_time)
     assert (receipt.is_clean, receipt.ended, receipt.left["instance"]) == (True, 1, 0)
+    assert (receipt.of_warm_pool, receipt.row()["of_warm_pool"]) == (1, 1)
     assert receipt.stopped_at is not None
     assert gone(rig)
 

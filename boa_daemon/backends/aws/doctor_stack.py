@@ -1,0 +1,139 @@
+"""The doctor's look at what `boa up` made: the rules that fill the queue, and how the bucket is kept.
+
+A queue without its rules stays empty and looks well; a bucket that is open, or keeps halves of uploads for
+ever, works. So each is asked for, and each that lacks is named with what mends it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.check import Check
+from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.aws.event_rules import PATTERNS, SAID, lets_through
+from boa_daemon.backends.aws.policy import slug_of
+
+CLOSED = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
+ENCRYPTION = {"SSEAlgorithm": "AES256"}
+UNFINISHED: Mapping[str, Any] = {
+    "ID": "unfinished",
+    "Status": "Enabled",
+    "Filter": {"Prefix": ""},
+    "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 3},
+}
+
+_NEVER_SET = (
+    "NoSuchLifecycleConfiguration",
+    "NoSuchPublicAccessBlockConfiguration",
+    "ServerSideEncryptionConfigurationNotFoundError",
+)
+
+
+class StackDoctor:
+    """Looks at the rules of a queue and at a bucket."""
+
+    def __init__(self, calls: AwsCalls) -> None:
+        self._calls = calls
+
+    def rules(self, queue: str) -> Iterator[Check]:
+        """Does EventBridge tell the queue of that ARN what it has to?
+
+        Raises:
+            CallFailed: when EventBridge cannot be asked.
+        """
+        names = list(self._calls.pages("events:ListRuleNamesByTarget", "RuleNames", TargetArn=queue))
+        found = [self._calls.call("events:DescribeRule", Name=name) for name in names]
+        for about, pattern in PATTERNS.items():
+            fitting = [rule for rule in found if lets_through(str(rule.get("EventPattern", "")), pattern)]
+            names = [rule["Name"] for rule in fitting if rule.get("State") == "ENABLED"]
+            if names:
+                yield Check(name=f"rule of {about}", status="ok", said=f"{names[0]}: {SAID[about]}")
+            elif fitting:
+                name = str(fitting[0]["Name"])
+                yield Check(
+                    name=f"rule of {about}",
+                    status="warning",
+                    said=f"{name} is disabled: the queue hears nothing of {SAID[about]}",
+                    fix=f"Type `aws events enable-rule --name {name}`",
+                )
+            else:
+                yield Check(
+                    name=f"rule of {about}",
+                    status="warning",
+                    said=f"no rule of EventBridge tells the queue of {SAID[about]}",
+                    fix=self._a_rule(about, pattern, queue),
+                )
+
+    def _a_rule(self, about: str, pattern: Mapping[str, Any], queue: str) -> str:
+        """Return what to type for a rule that lacks."""
+        name = f"boa-{slug_of(self._calls.settings)}-{about}"
+        return (
+            f"Type `aws events put-rule --name {name} --event-pattern {shlex.quote(json.dumps(pattern))} && "
+            f"aws events put-targets --rule {name} --targets Id=queue,Arn={queue}`"
+        )
+
+    def bucket(self, name: str) -> Iterator[Check]:
+        """Is a bucket encrypted, closed to the public, and rid of uploads that never ended?
+
+        Raises:
+            CallFailed: when S3 cannot be asked.
+        """
+        encryption = self._of_bucket("s3:GetBucketEncryption", name, "ServerSideEncryptionConfiguration")
+        rules = encryption.get("Rules", ())
+        kinds = [rule.get("ApplyServerSideEncryptionByDefault", {}).get("SSEAlgorithm", "") for rule in rules]
+        document = json.dumps({"Rules": [{"ApplyServerSideEncryptionByDefault": ENCRYPTION}]})
+        yield _judged(
+            "encryption",
+            [kind for kind in kinds if kind],
+            f"{name} does not encrypt what is written to it by default",
+            f"Type `aws s3api put-bucket-encryption --bucket {name} "
+            f"--server-side-encryption-configuration {shlex.quote(document)}`",
+        )
+        block = self._of_bucket("s3:GetPublicAccessBlock", name, "PublicAccessBlockConfiguration")
+        is_closed = all(block.get(each) is True for each in CLOSED)
+        yield _judged(
+            "public access",
+            ["blocked"] if is_closed else (),
+            f"{name} can be opened to the public",
+            f"Type `aws s3api put-public-access-block --bucket {name} --public-access-block-configuration "
+            f"{','.join(f'{each}=true' for each in CLOSED)}`",
+        )
+        standing = self._of_bucket("s3:GetBucketLifecycleConfiguration", name, "Rules") or []
+        days = [
+            rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"]
+            for rule in standing
+            if rule.get("Status") == "Enabled" and "AbortIncompleteMultipartUpload" in rule
+        ]
+        # What stands there stays: the call takes the place of all rules.
+        document = json.dumps({"Rules": [*standing, UNFINISHED]}, default=str)
+        yield _judged(
+            "lifecycle",
+            [f"uploads that did not end go after {min(days)} days"] if days else (),
+            f"{name} keeps the parts of uploads that did not end for ever, and they are billed",
+            f"Type `aws s3api put-bucket-lifecycle-configuration --bucket {name} "
+            f"--lifecycle-configuration {shlex.quote(document)}`",
+        )
+
+    def _of_bucket(self, operation: str, name: str, key: str) -> Any:
+        """Return a part of how a bucket is set; nothing where it was never set.
+
+        Raises:
+            CallFailed: when S3 cannot be asked.
+        """
+        try:
+            return self._calls.call(operation, Bucket=name).get(key, {})
+        except CallFailed as error:
+            if error.code in _NEVER_SET:
+                return {}
+            raise
+
+
+def _judged(what: str, found: Sequence[str], lacks: str, fix: str) -> Check:
+    """Return the check of one thing about the bucket."""
+    if found:
+        return Check(name=f"bucket {what}", status="ok", said=", ".join(found))
+    return Check(name=f"bucket {what}", status="warning", said=lacks, fix=fix)

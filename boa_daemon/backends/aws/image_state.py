@@ -1,0 +1,59 @@
+"""The intent of a build on disk: there before EC2 is asked for anything, and gone when the build is over."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from boa_daemon.backends.aws.image_recipe import Intent, Recipe
+from boa_daemon.errors import InputError
+
+STATE_FILE = "image-build.json"
+
+
+class BuildFile:
+    """The file of the one build that may be open in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / STATE_FILE
+
+    def read(self) -> Intent | None:
+        """Return the build that was cut off, if there is one.
+
+        Raises:
+            InputError: when the file cannot be read: something may be rented that nothing else knows.
+        """
+        try:
+            document = json.loads(self._file.read_text(encoding="utf-8"))
+            recipe = document.pop("recipe")
+            lists = {key: tuple(recipe[key]) for key in ("pip", "containers")}
+            return Intent(recipe=Recipe(**recipe | lists), **document)
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(
+                f"the intent of a build cannot be read: {error}", file=self._file,
+                hint="`boa gc` ends a builder whose lease is over; then remove the file",
+            ) from error  # fmt: skip
+
+    def write(self, intent: Intent) -> Intent:
+        """Write an intent down, and return it once it is on disk."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        new = self._file.with_suffix(".new")
+        with new.open("w", encoding="utf-8") as file:
+            json.dump(asdict(intent), file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._file)
+        with suppress(OSError):
+            folder = os.open(self._file.parent, os.O_RDONLY)
+            os.fsync(folder)
+            os.close(folder)
+        return intent
+
+    def forget(self) -> None:
+        """Take the file away: the build is over."""
+        self._file.unlink(missing_ok=True)

@@ -1,0 +1,98 @@
+"""`daemon/standing_costs.py`: every hour of what stands without a node is charged, once and in full."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from daemon_time import pass_time
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.side_costs import billed_usd, close_standing
+from boa_daemon.daemon.standing_costs import StandingCosts
+from boa_daemon.store.engine import sqlite_url
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
+from boa_daemon.tick.limits import day_of
+
+START = 1_800_057_600.0 + 600.0
+HOUR = 3600.0
+SITE = {"budget": {"usd_per_hour": 20.0, "standing_usd_per_hour": 0.045}}
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(looks=st.lists(st.tuples(st.integers(0, 9000), st.booleans()), min_size=1, max_size=12))
+def test_every_begun_hour_is_charged_once_however_often_it_is_looked_at(
+    tmp_path_factory: pytest.TempPathFactory, looks: list[tuple[int, bool]]
+) -> None:
+    """Whatever the pauses, and whether the process is a new one each time: hours times the price."""
+    now = START
+    with closing(
+        open_books(sqlite_url(tmp_path_factory.mktemp("books") / "b.sqlite"), durable=False)
+    ) as books:
+        costs = StandingCosts(books.store)
+        for seconds, is_restarted in looks:
+            costs = StandingCosts(books.store) if is_restarted else costs
+            costs.charge((("gateway", 0.045),), now=now)
+            hours = 1 + int(now // HOUR) - int(START // HOUR)
+            assert books.store.settled_micro_dollars() == 45_000 * hours
+            assert books.store.standing_charged_until() == (now // HOUR + 1) * HOUR
+            now += seconds
+        today = day_of(START).begins_at
+        assert books.store.settled_since(today) == books.store.settled_micro_dollars()
+
+
+def test_a_price_that_rises_within_an_hour_is_charged_up_to_it(tmp_path: Path) -> None:
+    """An image more, then one less: the hour costs the most that it cost, the next one what it costs then."""
+    with closing(open_books(sqlite_url(tmp_path / "b.sqlite"), durable=False)) as books:
+        for usd, later, expected in (
+            (0.010, 0.0, 10_000),
+            (0.025, 60.0, 25_000),
+            (0.010, 120.0, 25_000),
+            (0.030, 180.0, 30_000),
+            (0.010, HOUR, 40_000),
+        ):
+            StandingCosts(books.store).charge((("images", usd),), now=START + later)
+            assert books.store.settled_micro_dollars() == expected
+
+
+def test_caps_hold_the_day_once(tmp_path: Path) -> None:
+    """What is charged and what is still to come of the day are the day: 24 x 0.045, at any hour of it."""
+    clock = ManualClock(START)
+    play = DaemonInAFolder(tmp_path, clock, {**SITE, "daemon": {"tick_seconds": 300.0}})
+    try:
+        pass_time(play, 5 * HOUR, every=300.0)
+        decision = play.daemon.tick()
+        assert decision is not None
+        state, caps = decision.state, play.daemon.planner.rules().caps
+        assert caps is not None
+        day = day_of(state.now)
+        to_come = caps.standing_usd_per_hour * day.overlap_seconds(state.standing_charged_until, day.ends_at)
+        whole = 0.045 * (day.ends_at - START // HOUR * HOUR) / HOUR
+        assert state.settled_today_micro_dollars / 1e6 + to_come / HOUR == pytest.approx(whole)
+    finally:
+        play.close()
+
+
+def test_hours_after_the_stack_was_taken_away_cost_nothing(tmp_path: Path) -> None:
+    """A pause is made up for; one after `boa down --all --stack` is not, and the next site begins anew."""
+    site = Settings.model_validate({**SITE, "daemon": {"state_dir": str(tmp_path)}})
+
+    def billed(now: float, *, is_closed: bool = False) -> float:
+        if is_closed:
+            close_standing(site, now=now)
+        else:
+            with closing(open_books(sqlite_url(tmp_path / "boa.sqlite"), durable=False)) as books:
+                StandingCosts(books.store).charge((("gateway", 0.045),), now=now)
+        return (billed_usd(site, now=now) or {})["gateway"]
+
+    assert billed_usd(site) is None
+    assert billed(START) == pytest.approx(0.045)
+    assert billed(START + 3 * HOUR) == pytest.approx(4 * 0.045)
+    assert billed(START + 5 * HOUR, is_closed=True) == pytest.approx(6 * 0.045)
+    assert billed(START + 500 * HOUR) == pytest.approx(7 * 0.045)
+    assert billed(START + 501 * HOUR) == pytest.approx(8 * 0.045)
