@@ -180,14 +180,16 @@ class Tick:
             cooldowns={} if is_up else {self.spot.key: Cooldown(until=self.now + 600.0)},
         )
         found = decide(state, allocator=OneGpu(), placer=FirstFit(), rules=self.rules)
-        wanted, note = found.plan.widths["a"].gpus, found.plan.dates.get("a")
-        if wanted == holds:
-            return held, note
+        wanted, note = found.plan.widths.get("a"), found.plan.dates.get("a")
+        if wanted is None:
+            return NOTHING, note
         orders = [one.offer for one in found.actions if isinstance(one, LaunchNodes)]
+        if wanted.gpus == holds and not orders:
+            return held, note
         is_spot = (
             all(one is not None and one.market == "spot" for one in orders) if orders else market == "spot"
         )
-        return 1 + gpus.index(wanted) + (len(gpus) if is_spot else 0), note
+        return 1 + gpus.index(wanted.gpus) + (len(gpus) if is_spot else 0), note
 
 
 def uniform_progress(date: float, work_hours: float = WORK_HOURS) -> Chooser:
