@@ -42,7 +42,7 @@ for (( ; ; )); do
   sleep 0.2
 done
 SECONDS=0
-while [ $SECONDS -lt {seconds:.0f} ] && kill -0 $it 2>/dev/null; do sleep 0.2; done
+while [ $SECONDS -le {seconds:.0f} ] && kill -0 $it 2>/dev/null; do sleep 0.2; done
 echo "{mark} [$first, $(seen)]"
 kill $it 2>/dev/null
 for (( i = 0; i < 50; i++ )); do kill -0 $it 2>/dev/null || exit 0; sleep 0.2; done

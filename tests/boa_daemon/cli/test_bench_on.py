@@ -48,7 +48,7 @@ def test_a_width_is_measured_from_its_first_record_to_its_last(tmp_path: Path) -
     seconds, steps = step_seconds(f"what it printed\n{said}")
 
     assert (code, seconds) == (0, pytest.approx(0.04))
-    assert steps >= 5
+    assert steps >= 2
     assert time.monotonic() - began < 30.0
 
 
@@ -120,7 +120,7 @@ def bench(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
 def test_machines_are_rented_measured_and_given_back() -> None:
     """Two widths of another type than the site's own; the second is on the node of the first.
 
-    A daemon of its own and a simulated node: twenty seconds on a quiet machine.
+    A daemon of its own and a simulated node, one to boot and to end: a minute and more.
     """
     with a_site(SETTINGS.format(usd=10.0).replace("[cloud]\n", CLOUD)) as site:
         done = bench(site, "--on", "g5.12xlarge", "--gpus", "1,2", "--max-usd", "2")
