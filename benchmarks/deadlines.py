@@ -14,7 +14,8 @@ one dollar per GPU-hour on demand.
 Below, `decide()` of the daemon is asked at every step, all stages, with a policy that gives one GPU: shorter
 jobs, for a tick takes a millisecond. `x 2` goes twice as often and stays away twice as long there, `/ 2` the
 other way. What is taken back loses the step, as after a warning in which a checkpoint was written; a start
-takes as long as the tick believes.
+takes as long as the tick believes. `it states` is what the tick says before it begins, with spot there or not
+as on average. Last, what it saves of the best rival, and the most that hindsight would.
 """
 
 from __future__ import annotations
@@ -180,14 +181,16 @@ class Tick:
             cooldowns={} if is_up else {self.spot.key: Cooldown(until=self.now + 600.0)},
         )
         found = decide(state, allocator=OneGpu(), placer=FirstFit(), rules=self.rules)
-        wanted, note = found.plan.widths["a"].gpus, found.plan.dates.get("a")
-        if wanted == holds:
-            return held, note
+        wanted, note = found.plan.widths.get("a"), found.plan.dates.get("a")
+        if wanted is None:
+            return NOTHING, note
         orders = [one.offer for one in found.actions if isinstance(one, LaunchNodes)]
+        if wanted.gpus == holds and not orders:
+            return held, note
         is_spot = (
             all(one is not None and one.market == "spot" for one in orders) if orders else market == "spot"
         )
-        return 1 + gpus.index(wanted) + (len(gpus) if is_spot else 0), note
+        return 1 + gpus.index(wanted.gpus) + (len(gpus) if is_spot else 0), note
 
 
 def uniform_progress(date: float, work_hours: float = WORK_HOURS) -> Chooser:
@@ -297,17 +300,29 @@ def main() -> None:
     print(f"{perf_counter() - began:.1f} s")
 
 
+def stated(tick: Tick, work: float, date: float) -> tuple[float, float]:
+    """Return the dollars and the probability that the tick says, with spot there or not as on average."""
+    believed = SpotMarket()
+    share = believed.up_hours / (believed.up_hours + believed.down_hours)
+    usd = kept = 0.0
+    for is_up, part in ((True, share), (False, 1.0 - share)):
+        _, note = tick.decided(round(date / tick.step_hours), work, NOTHING, is_up=is_up)
+        assert note is not None
+        usd, kept = usd + part * note.usd, kept + part * note.kept
+    return usd, kept
+
+
 def through_the_tick(jobs: int) -> None:
     """Print what the daemon's own tick pays and keeps beside the rivals; those cannot do 16 hours in six."""
     believed, one, many = SpotMarket(), rungs(1), rungs(1, 2, 4)
     names = ("on demand", "greedy", "uniform progress", "programme, 1 2 4", "through the tick", "it states")
-    print(f"\n{'through the tick':26}" + "".join(f"{name:>24}" for name in names))
+    print(f"\n{'through the tick':26}" + "".join(f"{name:>24}" for name in names) + "   saved, at most")
     for work, date in TICK_CASES:
         plan = date_plan(
             many, horizon_hours=date, boot_hours=BOOT_HOURS, market=believed, steps=round(date / STEP_HOURS)
         )
         tick = Tick(many)
-        _, note = tick.decided(round(date / STEP_HOURS), work, NOTHING, is_up=True)
+        usd, kept = stated(tick, work, date)
         for label, factor in (("", 1.0), (" x 2", 0.5), (" / 2", 2.0)):
             market = SpotMarket(up_hours=believed.up_hours * factor, down_hours=believed.down_hours / factor)
             choosers = [
@@ -318,9 +333,13 @@ def through_the_tick(jobs: int) -> None:
                 (many, tick),
             ]
             found = [simulate(w, market, date, c, jobs=jobs, work_hours=work) for w, c in choosers]
-            cells = "".join(f"{o.usd:14.2f} {o.kept:8.2%} " for o in found)
-            stated = "" if note is None else f"{note.usd:14.2f} {note.kept:8.2%}"
-            print(f"{work:g} h in {date:g} h{label:6}".ljust(26) + cells + stated, flush=True)
+            cells = "".join(f"{o.usd:14.2f} {o.kept:8.2%} " for o in (*found, Outcome(usd=usd, kept=kept)))
+            saved = ""
+            if work < date:
+                best = min(o.usd for o in found[:3])
+                least = hindsight(many, market, date, jobs=jobs, work_hours=work)
+                saved = f"{1.0 - found[-1].usd / best:6.0%}{1.0 - least / best:6.0%}"
+            print(f"{work:g} h in {date:g} h{label:6}".ljust(26) + cells + saved, flush=True)
 
 
 if __name__ == "__main__":

@@ -238,17 +238,27 @@ class Run:
         before = self._ask("/instances", ended=True)["instances"]
         self._meter.before = {row["id"]: float(row["usd"]) for row in before}
         try:
-            name = self.client.post("/jobs", {"jobs": [dict(self.content)]})["jobs"][0]
-            self._look(name)
-            while not self._is_over():
-                time.sleep(LOOK_SECONDS)
-                self._look(name)
-                self._end_without_money(name)
-                self._visit(name)
+            self._jobs()
         except KeyboardInterrupt:
             self.is_interrupted = True
             self._cancel()
         self._turn("giving back")
+
+    def _jobs(self) -> None:
+        """Run what there is to run: one job."""
+        self._through(self.content)
+
+    def _through(self, content: Mapping[str, Any]) -> str:
+        """Submit a job and stay with it until it is over; return its name."""
+        name: str = self.client.post("/jobs", {"jobs": [dict(content)]})["jobs"][0]
+        self._generation, self._has_printed, self._reader = 0, False, Reader()
+        self._look(name)
+        while not self._is_over():
+            time.sleep(LOOK_SECONDS)
+            self._look(name)
+            self._end_without_money(name)
+            self._visit(name)
+        return name
 
     def _visit(self, name: str) -> None:
         """Do what a run does beside its job, at each look; here nothing."""

@@ -86,8 +86,10 @@ class Outlook:
         note = decision.plan.dates.get(name)
         if note is not None:
             asked = "nothing more than is planned" if note.width is None else str(note.width)
+            if note.waits:
+                asked = "to wait for spot"
             firm = ", on demand" if note.is_firm else ""
-            then = f"what that asks for now: {asked}{firm}"
+            then = f"what that asks for now: {asked}{firm}; about ${note.usd:,.2f} from now on"
             if note.kept < HOPELESS:
                 then = "too little to pay for, so it runs as cheaply as if it had no date"
             said.append(

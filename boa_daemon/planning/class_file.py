@@ -28,12 +28,15 @@ def gpu_types_text(machines: Mapping[str, InstanceType]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def measured_class(name: str, gpu_type: str, seconds: Mapping[int, float], *, steps: int, note: str) -> str:
-    """Return a class of one phase from the seconds of a step at each width."""
-    times = ", ".join(f"{gpus}: {one:.6g}" for gpus, one in sorted(seconds.items()))
+def measured_class(name: str, seconds: Mapping[str, Mapping[int, float]], *, steps: int, note: str) -> str:
+    """Return a class of one phase from the seconds of a step by GPU type and width."""
+    times = ", ".join(
+        f"{_text(kind)}: {{{', '.join(f'{gpus}: {one:.6g}' for gpus, one in sorted(by_width.items()))}}}"
+        for kind, by_width in seconds.items()
+    )
     return (
         f"classes:\n  - name: {_text(name)}\n    phases:\n      - steps: {steps}  # {note}\n"
-        f"        step_seconds: {{{_text(gpu_type)}: {{{times}}}}}\n"
+        f"        step_seconds: {{{times}}}\n"
     )
 
 

@@ -5,6 +5,7 @@ Cost: a look-up for each size, and a tenth of a second where a programme is new 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil, exp, log2
 from typing import TypeAlias
 
@@ -16,7 +17,7 @@ from policies.answer import NodePrices
 from policies.links.machines import off_market, spot_kind
 from policies.model import Width
 from policies.online.date_programme import date_plan
-from policies.online.deadlines import FAILURE_HOURS, TINY, Advice, DatePlan, Rung, SpotMarket
+from policies.online.deadlines import FAILURE_HOURS, STEPS, TINY, Advice, DatePlan, Rung, SpotMarket
 from policies.quick import replace
 
 LIKELY = 0.5
@@ -34,7 +35,7 @@ LOOKS = 2
 SPOT = SpotMarket()
 """What is believed of every spot market."""
 MOST_RUNGS = 5
-"""So many widths are weighed."""
+"""So many widths are weighed, beside the cheapest and the one that is held."""
 BOOT_HOURS = 0.1
 """A boot, where the policy knows none."""
 LEAST_HOURS = 0.25
@@ -47,18 +48,20 @@ _FINE = 4
 def advice_of(state: ClusterState, rules: Rules, job: JobState, due: Due, *, boot_hours: float) -> Advice:
     """Return what the programme of a job says now, with the probability over all sizes that it may have.
 
-    It is asked for the largest size that can still be met, all but the rarest being looked at. It plans to
-    end a reserve before the date; what needs the reserve itself goes the surest way.
+    It is asked for the largest size that can still be met, all but the rarest being looked at; the dollars
+    are the mean over the sizes up to that. It plans to end a reserve before the date; what needs the reserve
+    itself goes the surest way.
     """
     hours_left, boot = (due.at - state.now) / SECONDS_PER_HOUR, boot_hours + due.startup_hours
     held = base_width(job.job.width)
-    rungs = _thinned(due.hours, held=held)
+    rungs = _weighed(state, rules, due.hours, held=held)
     plan, fastest = programme(state, rules, due, rungs, hours=hours_left, boot_hours=boot_hours)
     markets = {state.nodes[slot.node].market for slot in job.slots if slot.node in state.nodes}
-    is_up = _spot_price(state, rules, due.hours[0][0], is_open=True) is not None
 
     reserve = boot + LOOKS * look_hours_of(rules)
     is_spot = markets == {"spot"}
+    # What holds spot goes on with it, whether or not more of it can be had.
+    is_up = is_spot or _spot_price(state, rules, due.hours[0][0], is_open=True) is not None
 
     def advice(size: float) -> Advice:
         planned = plan.advise(hours_left - reserve, size * fastest, held=held, is_spot=is_spot, is_up=is_up)
@@ -74,7 +77,8 @@ def advice_of(state: ClusterState, rules: Rules, job: JobState, due: Due, *, boo
     for size in sorted({*by_size, *reach}, reverse=True):
         found = by_size.get(size) or advice(size)
         if 0.0 < size <= largest and found.kept >= LIKELY:
-            return replace(found, kept=kept)
+            usd = sum((by_size[one].usd if one < size else found.usd) * weight for one, weight in due.sizes)
+            return replace(found, kept=kept, usd=usd)
     return replace(by_size[due.sizes[0][0]], kept=kept)
 
 
@@ -114,26 +118,46 @@ def programme(
     boot_hours: float,
 ) -> tuple[DatePlan, float]:
     """Return the programme of a job for so many hours at the least, and its hours at the fastest width."""
-    rungs = rungs or _thinned(due.hours)
+    rungs = rungs or _weighed(state, rules, due.hours)
     fastest = min(took for _, took in rungs)
+    # No step is shorter than a look: what is taken back is lost for as long, and seen no sooner.
+    horizon = 2.0 ** (ceil(log2(max(hours, LEAST_HOURS)) * _FINE) / _FINE)
+    step = max(horizon / STEPS, look_hours_of(rules))
+    steps = ceil(horizon / step - TINY)
     plan = date_plan(
         [_rung(state, rules, width, fastest / took) for width, took in rungs],
-        horizon_hours=2.0 ** (ceil(log2(max(hours, LEAST_HOURS)) * _FINE) / _FINE),
+        horizon_hours=steps * step,
         boot_hours=boot_hours + due.startup_hours,
         market=SPOT,
+        steps=steps,
     )
     return plan, fastest
 
 
-def _thinned(hours: Hours, *, held: Width | None = None) -> Hours:
-    """Return the fastest width, others that halve its GPUs again and again, and what is held."""
-    fastest = min(hours, key=lambda one: one[1])
-    kept, least = [fastest], fastest[0].gpus
-    for width, took in sorted(hours, key=lambda one: (-one[0].gpus, one[1])):
-        if width.gpus * 2 <= least and len(kept) < MOST_RUNGS:
-            kept.append((width, took))
-            least = width.gpus
-    return (*kept, *(one for one in hours if one[0] == held and one not in kept))
+def _weighed(state: ClusterState, rules: Rules, hours: Hours, *, held: Width | None = None) -> Hours:
+    """Return the widths to weigh: those that cost less the slower they are, and what is held."""
+
+    def usd_per_hour(width: Width) -> float:
+        rung = _rung(state, rules, width, 1.0)
+        return min(rung.usd_per_hour, rung.spot_usd_per_hour or rung.usd_per_hour)
+
+    prices = {width: usd_per_hour(width) for width, _ in hours}
+    return _thinned(hours, prices, held=held)
+
+
+def _thinned(hours: Hours, usd_per_hour: Mapping[Width, float], *, held: Width | None = None) -> Hours:
+    """Return the fastest width, others that halve its price again and again, the cheapest, and what is held.
+
+    Of those that cost the same per hour, or more than a faster one, none is weighed but the fastest. The
+    cheapest is the one at which all of the work costs the least.
+    """
+    by_speed = sorted(hours, key=lambda one: (one[1], usd_per_hour[one[0]]))
+    kept = by_speed[:1]
+    for one in by_speed:
+        if 2.0 * usd_per_hour[one[0]] <= usd_per_hour[kept[-1][0]] and len(kept) < MOST_RUNGS:
+            kept.append(one)
+    cheapest = min(by_speed, key=lambda one: one[1] * usd_per_hour[one[0]])
+    return (*kept, *(one for one in hours if one not in kept and (one == cheapest or one[0] == held)))
 
 
 def _rung(state: ClusterState, rules: Rules, width: Width, speed: float) -> Rung:
@@ -144,7 +168,7 @@ def _rung(state: ClusterState, rules: Rules, width: Width, speed: float) -> Rung
         width=width,
         speed=round(speed, 3) or speed,
         usd_per_hour=width.gpus * machine.usd_per_gpu_hour,
-        spot_usd_per_hour=None if spot is None else round(width.gpus * spot / machine.gpus, 2) or None,
+        spot_usd_per_hour=None if spot is None else float(f"{width.gpus * spot / machine.gpus:.3g}"),
     )
 
 

@@ -11,6 +11,7 @@ from itertools import islice
 
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.offers import Offer, open_offers
+from boa_daemon.tick.reasons import WAITING
 from boa_daemon.tick.state import ClusterState, Plan
 from boa_daemon.tick.warm_pool import PoolStarts
 from boa_daemon.units import counted, format_hours
@@ -24,7 +25,7 @@ def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     """Return the actions that turn the observed cluster into the planned one, in the order to do them."""
     held = {held.what: held.sentence for held in plan.held}
     return (
-        *(_stop(state, job, held.get(f"job {job}", "the plan gives it no GPUs now")) for job in plan.stops),
+        *(_stop(state, job, held.get(f"job {job}", _no_gpus(plan, job))) for job in plan.stops),
         *(
             _stop(state, job, f"moves from {state.jobs[job].job.width} to {plan.widths[job]}")
             for job in plan.slots
@@ -37,6 +38,12 @@ def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
         *(_start(state, plan, job, slots) for job, slots in plan.slots.items()),
         *_launches(state, plan),
     )
+
+
+def _no_gpus(plan: Plan, job: JobId) -> str:
+    """Return why a job is to hold nothing."""
+    waits = plan.waiting.get(job)
+    return "the plan gives it no GPUs now" if waits is None else WAITING[waits]
 
 
 def _stop(state: ClusterState, job: JobId, reason: str) -> StopJob:

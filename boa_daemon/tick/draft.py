@@ -42,7 +42,7 @@ class Draft:
     `left_out` says why jobs that no longer have a width wait. `lent` are the planned widths of jobs that hold
     more GPUs than that. `room` is where the wishes may be placed; None where there is no wish. `claimed` are
     nodes that waiting jobs count on. `is_at_node_limit` says that jobs wait because no more nodes may be
-    held.
+    held. Jobs in `other_market` are to hold nodes of another market than theirs, at whatever width.
     """
 
     rules: Rules
@@ -57,6 +57,7 @@ class Draft:
     room: Room | None = None
     claimed: frozenset[NodeId] = frozenset()
     is_at_node_limit: bool = False
+    other_market: frozenset[JobId] = frozenset()
 
     def giving_back(self, givers: Mapping[JobId, Width]) -> Draft:
         """Return the draft in which some jobs are to go back to their planned widths, before others move."""

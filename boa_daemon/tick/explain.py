@@ -23,6 +23,7 @@ _NO_WIDTH: Mapping[WaitReason, str] = {
     "budget": "Jobs are served by weight per dollar of work left, the most first.",
     "cap-hour": "The nodes of its narrowest width cost more than that ceiling; other jobs go on.",
     "cap-instances": "Its narrowest width takes more nodes than that cap; other jobs go on.",
+    "spot": "It starts on demand in time where spot does not come.",
 }
 """Where a job has no width at all for a reason, what that means for it."""
 

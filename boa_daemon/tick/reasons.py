@@ -50,6 +50,7 @@ WAITING: Mapping[WaitReason, str] = MappingProxyType(
         "team-day-cap": HELD["team-day-cap"],
         "team-month-cap": HELD["team-month-cap"],
         "team-share": "its team has spent more than its share, and a team that has not waits",
+        "spot": "its date leaves time to wait for spot",
     }
 )
 """What a plan says that a job waits for."""

@@ -37,10 +37,12 @@ class Room:
         stopped: frozenset[JobId],
         placer: Placer,
         compact: frozenset[JobId] = frozenset(),
+        closed: AbstractSet[NodeId] = frozenset(),
     ) -> None:
         """Collect the ready nodes that have a free GPU or a job of `leaving`; `stopped` jobs free theirs.
 
-        Jobs in `compact` are placed on as few nodes as their width needs, or not at all.
+        Jobs in `compact` are placed on as few nodes as their width needs, or not at all. Nobody is placed on
+        nodes that are `closed`.
         """
         self._placer, self._compact = placer, compact
         self._asked: _Asked | None = None
@@ -52,7 +54,7 @@ class Room:
         several = len({*zones.values(), *(offer.zone for offer in state.offers)}) > 1
         self._zones: Mapping[NodeId, str] | None = zones if several else None
         for node in state.nodes.values():
-            if node.phase != "ready" or node.ends_by is not None:
+            if node.phase != "ready" or node.ends_by is not None or node.id in closed:
                 continue
             if node.id in moving or None in node.gpus:
                 self._nodes[node.id] = _as_placed(node)

@@ -47,6 +47,7 @@ WaitReason: TypeAlias = Literal[
     "team-day-cap",
     "team-month-cap",
     "team-share",
+    "spot",
 ]
 """Why a job does not have its width yet; a closed list."""
 _NOTHING: Mapping[str, Cooldown] = MappingProxyType({})
@@ -128,7 +129,8 @@ class Due:
 class DateNote:
     """What a date asks for now: a width, on demand where it `is_firm`, for so many dollars on average.
 
-    `kept` is the probability that it is met. Without a width nothing is asked for.
+    `kept` is the probability that it is met. Without a width it asks to hold nothing until spot comes, where
+    it `waits`, and for nothing otherwise.
     """
 
     at: float
@@ -136,6 +138,7 @@ class DateNote:
     usd: float
     width: Width | None = None
     is_firm: bool = False
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

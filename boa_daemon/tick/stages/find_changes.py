@@ -1,13 +1,14 @@
 """May change which jobs are to move, start or stop: those that do not hold the width they should.
 
 A job that holds its width keeps its very GPUs, unless its node ends. Jobs that shrink come first: they always
-fit where they are, and make room. The others follow in the order given, and then in order of arrival.
+fit where they are, and make room. The others follow in the order given, and then in order of arrival. A job
+that is to be on another market keeps nothing of what it holds, and holds it until the other nodes are there.
 Cost: O(jobs + nodes).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from boa_daemon.tick.draft import Changes, Draft, shrinks
 from boa_daemon.tick.room import Room
@@ -22,7 +23,7 @@ LEAVE_SECONDS = 120.0
 def find_changes(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with what should change, and a wake-up for when jobs must leave a node that ends."""
     allocation, plan = draft.allocation, draft.plan
-    changes = _changes(state, allocation.widths, allocation.order)
+    changes = _changes(state, draft)
     if not changes.wishes and not changes.stops and not draft.has_fixed_fleet:
         if plan.widths is allocation.widths:
             return draft
@@ -39,10 +40,11 @@ def find_changes(state: ClusterState, draft: Draft) -> Draft:
     )
 
 
-def _changes(state: ClusterState, widths: Mapping[JobId, Width], order: Sequence[JobId] = ()) -> Changes:
+def _changes(state: ClusterState, draft: Draft) -> Changes:
     """Return what should change."""
+    widths, order = draft.allocation.widths, draft.allocation.order
     ending = [n for n in state.nodes.values() if n.ends_by is not None or n.phase == "terminating"]
-    dying = {job for node in ending for job in node.gpus if job is not None}
+    dying = {job for node in ending for job in node.gpus if job is not None} | draft.other_market
     urgent = {
         job
         for node in ending
@@ -74,10 +76,12 @@ def _changes(state: ClusterState, widths: Mapping[JobId, Width], order: Sequence
 def _room(state: ClusterState, draft: Draft, changes: Changes, lent: Iterable[JobId]) -> Room:
     """Return where jobs may be placed: free GPUs, and those of jobs that may move."""
     stops = frozenset(changes.stops).union(changes.leaving)
+    left = {slot.node for job in draft.other_market for slot in state.jobs[job].slots}
     return Room(
         state,
         leaving=changes.wishes.keys() | stops | set(lent),
         stopped=stops,
+        closed=left,
         placer=draft.placer,
         compact=draft.allocation.compact,
     )

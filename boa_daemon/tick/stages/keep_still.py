@@ -31,8 +31,8 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
     steady, wanted, now = draft.rules.steady, draft.allocation, state.now
     if steady is None:
         return draft
-    limits = _Limits(steady=steady, history=History.of(state.acts), now=now)
-    moves = len([at for at in limits.history.stops if at > now - _HOUR])
+    limits = StillLimits.of(state, steady)
+    moves = limits.moves
     kept: dict[JobId, Width | None] = {}
     notes: list[tuple[Held, float]] = []
     optional: list[JobState] = []
@@ -99,12 +99,20 @@ def _is_ordered(job: JobState) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Limits:
-    """The rules against flapping, and what was done so far."""
+class StillLimits:
+    """The rules against flapping, and what was done so far: `moves` of all jobs within the last hour."""
 
     steady: Steady
     history: History
     now: float
+    moves: int
+
+    @classmethod
+    def of(cls, state: ClusterState, steady: Steady) -> StillLimits:
+        """Return the rules over the acts that the state knows."""
+        history = History.of(state.acts)
+        moves = sum(at > state.now - _HOUR for at in history.stops)
+        return cls(steady=steady, history=history, now=state.now, moves=moves)
 
     def why_held(self, job: JobState, moves: int) -> tuple[Held, float] | None:
         """Return why a job keeps what it holds, and until when; None where it may change."""

@@ -1,11 +1,14 @@
-"""May make jobs wider, and put them first: those whose file names a date that would not be met otherwise.
+"""May change widths, put jobs first, and have jobs wait: those whose file names a date run as that asks.
 
-What a date asks for now comes from the job's own programme (`policies.online.deadlines`): the width at which
-the rest costs the least with the date met, and whether spot is safe. The policy's width stands where it is as
-fast. A job whose date asks for a width is served before others, earliest date first, and beyond the policy's
-ceiling on spending; the site's hard caps come later and overrule it. A date that can no longer be met asks
-for nothing. Rigid jobs that run, and widths that a user ordered, are left alone. On spot a job stays until
-that is taken back: while it works as fast as asked, it loses none of the time that it has in hand.
+What a date asks for now comes from the job's own programme (`policies.online.deadlines`): the width, the
+market and the waits with which it is met for the least money. An earlier end is worth nothing to it, so the
+policy's width does not count. A job that asks for a width is served before others, earliest date first, and
+beyond the policy's ceiling on spending; the site's hard caps come later and overrule it. A date that can no
+longer be met asks for nothing, and its job runs as the policy says. Rigid jobs that run, and widths that a
+user ordered, are left alone. What only saves money keeps to the rules against flapping (`keep_still`).
+
+On spot a job stays at its width until that is taken back: while it works as fast as asked, it loses none of
+the time that it has in hand. It goes from on demand to spot where no other node on demand has room for it.
 
 Cost: a look-up for each job with a date; about a tenth of a second where a programme is new.
 """
@@ -13,22 +16,15 @@ Cost: a look-up for each job with a date; about a tenth of a second where a prog
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil
+from math import ceil, inf
 
-from boa_daemon.tick.dates import (
-    HOPELESS,
-    advice_of,
-    base_width,
-    boot_hours_of,
-    look_hours_of,
-    on_market,
-)
+from boa_daemon.tick.dates import HOPELESS, advice_of, base_width, boot_hours_of, look_hours_of, on_market
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.spending import price_of_next
-from boa_daemon.tick.state import ClusterState, DateNote, Rules
+from boa_daemon.tick.stages.keep_still import StillLimits
+from boa_daemon.tick.state import ClusterState, DateNote, JobState, Rules
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.answer import Allocation
-from policies.links.machines import is_spot
+from policies.links.machines import off_market, spot_kind
 from policies.model import JobId, Width
 from policies.quick import replace
 
@@ -37,30 +33,50 @@ LOOK_AGAIN_PART = 0.005
 
 
 def meet_dates(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with the widths that dates ask for."""
+    """Return the draft with what dates ask for."""
     found = dict(_notes(state, draft))
     if not found:
         return draft
-    allocation = draft.allocation
-    asked = {job: note.width for job, note in found.items() if note.width is not None}
-    slow = {
-        job: on_market(draft.rules, width, is_firm=found[job].is_firm)
-        for job, width in asked.items()
-        if _is_slower(state, allocation, job, width) or _is_unsafe(state, allocation, job, found[job])
-    }
-    first = sorted(asked, key=lambda job: found[job].at)
+    allocation, rules = draft.allocation, draft.rules
+    notes = {job: note for job, note in found.items() if note.waits or note.width is not None}
+    still = None if rules.steady is None else StillLimits.of(state, rules.steady)
+    asked = {job: _width(state, state.jobs[job], note, rules, still) for job, note in notes.items()}
+    widths = {job: width for job, width in asked.items() if width is not None}
+    waits = asked.keys() - widths.keys()
+    before = {job: width for job, width in allocation.widths.items() if job not in waits}
+    first = sorted(widths, key=lambda job: found[job].at)
     order = (*first, *(job for job in allocation.order if job not in asked))
     ceiling = allocation.most_usd_per_hour
     if ceiling is not None:
-        ceiling += sum(_usd_per_hour(state, draft.rules, width) for width in slow.values())
+        ceiling += sum(
+            _usd_per_hour(state, rules, width)
+            for job, width in widths.items()
+            if _hours(state.jobs[job], width) < _hours(state.jobs[job], before.get(job))
+        )
     allocation = replace(
-        allocation, widths={**allocation.widths, **slow}, order=order, most_usd_per_hour=ceiling
+        allocation,
+        widths={**before, **widths},
+        order=order,
+        stay=allocation.stay - asked.keys(),
+        most_usd_per_hour=ceiling,
     )
-    left_out = {job: why for job, why in draft.left_out.items() if job not in slow}
+    leave = (
+        job
+        for job, width in widths.items()
+        if base_width(width) == found[job].width
+        and not _is_held(state.jobs[job], found[job], still)
+        and _is_to_leave(state, state.jobs[job], found[job], width, rules)
+    )
+    left_out = {job: why for job, why in draft.left_out.items() if job not in asked}
     first_seconds = min(note.at for note in found.values()) - state.now
-    again = state.now + max(LOOK_AGAIN_PART * first_seconds, SECONDS_PER_HOUR * look_hours_of(draft.rules))
-    plan = replace(draft.plan, dates=found, widths=allocation.widths).looked_at_by(again)
-    return replace(draft, allocation=allocation, left_out=left_out, plan=plan)
+    again = state.now + max(LOOK_AGAIN_PART * first_seconds, SECONDS_PER_HOUR * look_hours_of(rules))
+    return replace(
+        draft,
+        allocation=allocation,
+        left_out={**left_out, **dict.fromkeys(sorted(waits), "spot")},
+        other_market=frozenset(leave),
+        plan=replace(draft.plan, dates=found, widths=allocation.widths).looked_at_by(again),
+    )
 
 
 def _notes(state: ClusterState, draft: Draft) -> Iterator[tuple[JobId, DateNote]]:
@@ -84,21 +100,60 @@ def _notes(state: ClusterState, draft: Draft) -> Iterator[tuple[JobId, DateNote]
                 usd=advice.usd,
                 width=advice.width if is_asked else None,
                 is_firm=advice.is_firm and is_asked,
+                waits=advice.width is None and is_asked,
             ),
         )
 
 
-def _is_slower(state: ClusterState, allocation: Allocation, job: JobId, asked: Width) -> bool:
-    """Return whether the planned width would take longer than the one that is asked for."""
-    due, planned = state.jobs[job].terms.due, base_width(allocation.widths.get(job))
-    hours = {} if due is None else dict(due.hours)
-    return planned is None or planned not in hours or hours[planned] > hours[asked] * (1.0 + 1e-9)
+def _width(
+    state: ClusterState, job: JobState, note: DateNote, rules: Rules, still: StillLimits | None
+) -> Width | None:
+    """Return what a job is to have as its date asks; None to wait."""
+    held = job.job.width if job.slots else None
+    asked = None if note.width is None else on_market(rules, note.width, is_firm=note.is_firm)
+    if held is None or held == asked:
+        return asked
+    if base_width(held) == note.width and _markets(state, job) == {"spot"}:
+        return held
+    return held if _is_held(job, note, still) else asked
 
 
-def _is_unsafe(state: ClusterState, allocation: Allocation, job: JobId, note: DateNote) -> bool:
-    """Return whether a job is to start on spot though its date asks for on demand."""
-    planned, holds = allocation.widths.get(job), state.jobs[job].slots
-    return note.is_firm and not holds and planned is not None and is_spot(planned.gpu_type)
+def _is_held(job: JobState, note: DateNote, still: StillLimits | None) -> bool:
+    """Return whether the rules against flapping keep a job as it is: not where more speed is asked for."""
+    is_faster = job.terms.due is not None and _hours(job, note.width) < _hours(job, job.job.width)
+    return not is_faster and still is not None and still.why_held(job, still.moves) is not None
+
+
+def _hours(job: JobState, width: Width | None) -> float:
+    """Return for how long a job works at a width; infinite where it is none, or nobody knows."""
+    base = base_width(width)
+    return inf if base is None or job.terms.due is None else dict(job.terms.due.hours).get(base, inf)
+
+
+def _markets(state: ClusterState, job: JobState) -> set[str]:
+    """Return the markets of the nodes that a job is on."""
+    return {state.nodes[slot.node].market for slot in job.slots if slot.node in state.nodes}
+
+
+def _is_to_leave(state: ClusterState, job: JobState, note: DateNote, width: Width, rules: Rules) -> bool:
+    """Return whether a job is to leave its nodes, all of one market, for others of its type.
+
+    Where markets are planned apart, the width says it. Nobody moves off nodes that others share, or while
+    nodes of the market that it leaves have room: it would only go there.
+    """
+    leaves = "spot" if note.is_firm else "on-demand"
+    is_new = width != job.job.width or not note.is_firm
+    is_apart = spot_kind(off_market(width.gpu_type)) in rules.instance_types
+    if not job.slots or not is_new or is_apart or _markets(state, job) != {leaves}:
+        return False
+    mine = {slot.node for slot in job.slots}
+    return all(
+        set(node.gpus) <= {None, job.job.id} if name in mine else not node.free_gpus
+        for name, node in state.nodes.items()
+        if node.market == leaves
+        and node.instance_type.gpu_type == width.gpu_type
+        and node.phase in ("ready", "requested")
+    )
 
 
 def _usd_per_hour(state: ClusterState, rules: Rules, width: Width) -> float:

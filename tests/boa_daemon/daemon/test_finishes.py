@@ -67,3 +67,23 @@ def test_nodes_that_are_asked_for_count_after_their_boot_and_what_has_no_room_ha
 
     assert finishes(state, more, known(0.0), boot_hours=0.5)["b"].at == pytest.approx(2.5 * 3600.0, rel=0.05)
     assert finishes(alone, PLAN, known(0.0), boot_hours=0.5) == {}
+
+
+def test_each_of_thousands_that_wait_has_its_end() -> None:
+    """One behind the other on four GPUs, two hours each."""
+    names = ("a", *(f"b{number}" for number in range(3000)))
+    first, *others = (a_job(name, remaining_gpu_hours=8.0, width=None) for name in names)
+    state = a_state(
+        replace(first, width=Width("gpu", 4)), *others,
+        nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1, 2, 3)}, now=0.0,
+    )  # fmt: skip
+    plan = Plan(
+        widths=dict.fromkeys(names, Width("gpu", 4)),
+        slots={},
+        waiting=dict.fromkeys(names[1:], "gpus-to-fall-free"),
+    )
+    about = Known(job_class=CLASS, size_gpu_hours=8.0, spread=0.0)
+    found = finishes(state, plan, dict.fromkeys(names, about), boot_hours=0.1)
+
+    assert found.keys() == set(names)
+    assert found["b2999"].at == pytest.approx(2.0 * 3001 * 3600.0)

@@ -19,7 +19,7 @@ def test_step_times_come_back(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     seconds = {1: 2.0, 2: 1.25, 4: 0.5}
     path.write_text(
-        gpu_types_text({"gpu x": OWN}) + measured_class("a: b", "gpu x", seconds, steps=3600, note="n")
+        gpu_types_text({"gpu x": OWN}) + measured_class("a: b", {"gpu x": seconds}, steps=3600, note="n")
     )
     file = load_problem(path, require_rates=False)
     (found,) = file.problem.classes

@@ -23,21 +23,32 @@ def hours_at(*gpus: int, work: float = 8.0) -> Hours:
 
 
 @given(gpus=st.sets(st.integers(1, 64), min_size=1), data=st.data())
-def test_the_fastest_width_and_halves_are_weighed_and_what_is_held(
+def test_the_fastest_width_and_halves_of_its_price_are_weighed_the_cheapest_and_what_is_held(
     gpus: set[int], data: st.DataObject
 ) -> None:
-    """Each at most half of the one before, five at the most; what a job holds is always among them."""
-    hours = hours_at(*sorted(gpus))
-    plain = [width.gpus for width, _ in _thinned(hours)]
-    assert plain[0] == max(gpus)
-    assert len(plain) <= MOST_RUNGS
-    assert all(later * 2 <= first for first, later in pairwise(plain))
-    left_out = [count for count in gpus if count * 2 <= plain[-1]]
-    assert not left_out or len(plain) == MOST_RUNGS
+    """Each at most half of the one before, five at the most; what a job holds is always among them.
+
+    Half an hour more at every width makes the narrowest the cheapest.
+    """
+    hours = tuple((width, took + 0.5) for width, took in hours_at(*sorted(gpus)))
+    prices = {width: float(width.gpus) for width, _ in hours}
     held = data.draw(st.sampled_from(sorted(gpus)))
-    found = [width.gpus for width, _ in _thinned(hours, held=Width("gpu", held))]
-    assert found == (plain if held in plain else [*plain, held])
-    assert set(_thinned(hours, held=Width("gpu", held))) <= set(hours)
+    found = [width.gpus for width, _ in _thinned(hours, prices, held=Width("gpu", held))]
+    assert len(found) == len(set(found)) <= MOST_RUNGS + 2
+    assert {max(gpus), min(gpus), held} <= set(found) <= gpus
+    halves = [count for count in found if count not in (min(gpus), held) or count == max(gpus)]
+    assert all(later * 2 <= first for first, later in pairwise(halves))
+    left_out = [count for count in gpus.difference(found) if count * 2 <= min(halves)]
+    assert not left_out or len(found) >= MOST_RUNGS
+
+
+def test_of_what_costs_the_same_the_faster_is_weighed_and_no_dearer_one_that_is_slower() -> None:
+    """Four of the old type cost what two of the new do, and are slower; one of the old is the cheapest."""
+    new, old = (lambda n: Width("new", n)), (lambda n: Width("old", n))
+    hours = ((new(4), 1.0), (new(2), 2.0), (old(4), 3.0), (old(8), 1.5), (old(1), 8.0))
+    prices = {new(4): 8.0, new(2): 4.0, old(4): 4.0, old(8): 8.0, old(1): 0.5}
+
+    assert [width for width, _ in _thinned(hours, prices)] == [new(4), new(2), old(1)]
 
 
 def with_due(due: Due) -> ClusterState:

@@ -12,7 +12,7 @@ from hypothesis.strategies import floats, integers
 from sampling import sampled
 
 from policies.optimum.calendar import Calendar, CalendarJob, Limits, Option, placed
-from policies.optimum.calendar_search import CHEAPEST, RULES, by_rule, search, what_saves
+from policies.optimum.calendar_search import CHEAPEST, RULES, Found, by_rule, search, what_saves
 from policies.optimum.job_list import ListedJob
 from tests.policies.optimum.test_calendar import MACHINES, check_limits, job_lists, limits
 
@@ -160,6 +160,40 @@ def test_a_date_before_the_fastest_end_can_only_be_moved() -> None:
 
     assert (change.kind, change.ends) == ("date", 5.0)
     assert found.least_missed == 1
+
+
+def test_a_job_off_the_spot_market_saves_its_date_and_no_other_is_late_for_it() -> None:
+    """Three dollars an hour hold one job at a time; first in line on spot it is in time, and the other late.
+
+    On demand it is over after eight hours for 24 dollars, and the other has eight hours left; on spot it
+    costs ten, and the other begins two hours later. Money is dear here, so the list took spot.
+    """
+    spot = Option(gpu_type="one@spot", instances=1, gpus=1, hours=10.0, usd=10.0, sure_hours=13.0)
+    firm = Option(gpu_type="one", instances=1, gpus=1, hours=8.0, usd=24.0)
+    either = CalendarJob(
+        job=ListedJob(id="either", class_name="c", deadline_hours=14.0), options=(spot, firm)
+    )
+    other = CalendarJob(job=ListedJob(id="other", class_name="c", deadline_hours=17.0), options=(firm,))
+    most = Limits(usd_per_hour=3.0)
+    order = (other, either)
+    found = Found(
+        calendar=placed(order, most, CHEAPEST),
+        order=order,
+        hours_per_usd=CHEAPEST,
+        own={},
+        bound_weighted_hours=0.0,
+        least_missed=0,
+    )
+    assert [job.job.id for job in found.calendar.missed] == ["either"]
+
+    (change,) = what_saves(found, most).values()
+
+    assert (change.kind, change.misses) == ("on-demand", ())
+    assert change.extra_usd == pytest.approx(24.0 - 10.0)
+    first = placed((either, other), most, CHEAPEST)
+    assert [job.job.id for job in first.missed] == ["other"]
+    saved = placed((replace(either, options=(firm,)), other), most, CHEAPEST)
+    assert saved.missed == ()
 
 
 @given(jobs=job_lists(), most=limits())

@@ -8,15 +8,16 @@ import pytest
 from followers import Known
 
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
-from boa_daemon.tick.actions import LaunchNodes
+from boa_daemon.tick.actions import LaunchNodes, StopJob, TerminateNode
 from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.limits import Caps
-from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.limits import Act, Caps, Steady
+from boa_daemon.tick.offers import Cooldown, Offer
 from boa_daemon.tick.stages.meet_dates import _usd_per_hour, meet_dates
 from boa_daemon.tick.state import ClusterState, Due, JobTerms, Rules, WarmPool
 from policies.answer import Allocation
+from policies.links.machines import spot_kind
 from policies.model import Width
 from policies.placement.first_fit import FirstFit
 
@@ -51,15 +52,95 @@ def decided(state: ClusterState, *, site: Rules = ONES, width: int = 1) -> Decis
     return decide(state, allocator=known, placer=FirstFit(), rules=site)
 
 
-def test_a_date_makes_a_job_as_wide_as_it_has_to_be_and_no_wider_than_the_policy_would() -> None:
-    """Eight GPU-hours in 2.5 hours are four GPUs; in ten hours the policy's one will do, and so will six."""
+def test_a_date_makes_a_job_as_wide_as_it_has_to_be_whatever_the_policy_would() -> None:
+    """Eight GPU-hours in 2.5 hours are four GPUs; in ten one will do, and an earlier end is worth nothing."""
     near, far = a_case(due_in(2.5)), a_case(due_in(10.0))
 
-    assert decided(near).plan.widths["a"] == Width("gpu", 4)
-    assert decided(far).plan.widths["a"] == Width("gpu", 1)
-    assert decided(near, width=8).plan.widths["a"] == Width("gpu", 8)
-    assert decided(near).plan.widths["b"] == Width("gpu", 1)
+    for width in (1, 8):
+        assert decided(near, width=width).plan.widths["a"] == Width("gpu", 4)
+        assert decided(far, width=width).plan.widths["a"] == Width("gpu", 1)
+        assert decided(near, width=width).plan.widths["b"] == Width("gpu", width)
     assert decided(near).plan.dates["a"].kept > 0.99
+
+
+def alone(state: ClusterState, *, is_up: bool = True, market: str | None = None) -> ClusterState:
+    """Return a state without "b" where spot is there or not, all nodes being of a market."""
+    nodes = {
+        name: node if market is None else replace(node, market=market) for name, node in state.nodes.items()
+    }
+    closed = {} if is_up else {OFFERS[0].key: Cooldown(until=state.now + 600.0)}
+    return replace(state, jobs={"a": state.jobs["a"]}, offers=OFFERS, nodes=nodes, cooldowns=closed)
+
+
+def test_a_job_whose_date_leaves_time_waits_for_spot_and_says_so() -> None:
+    """Forty hours for eight: nothing is rented while spot is not there; a job on demand lets go."""
+    waits = alone(a_case(due_in(40.0)), is_up=False)
+    runs = alone(a_case(due_in(40.0), width=1), is_up=False, market="on-demand")
+    found = decided(waits)
+
+    assert (found.plan.waiting, found.plan.launches) == ({"a": "spot"}, {})
+    assert found.plan.dates["a"].waits
+    assert "its date leaves time to wait for spot" in found.explain("a")
+    (stop,) = decided(runs).actions
+    assert isinstance(stop, StopJob)
+    assert stop.reason == "its date leaves time to wait for spot"
+    late = decided(alone(a_case(due_in(8.3, widths=(1,))), is_up=False)).plan
+    assert late.waiting == {"a": "nodes-to-come"}
+
+
+def test_what_runs_on_spot_goes_on_though_no_more_of_it_can_be_had() -> None:
+    """It has what it has."""
+    plan = decided(alone(a_case(due_in(40.0, widths=(1,)), width=1), is_up=False)).plan
+
+    assert (plan.widths["a"], plan.stops, plan.launches) == (Width("gpu", 1), (), {})
+
+
+def test_a_job_on_demand_goes_to_spot_once_that_is_there() -> None:
+    """It works on until the node on spot is ready, starts there, and does not move to others on demand."""
+    state = alone(a_case(due_in(40.0, widths=(1,)), width=1), market="on-demand")
+    first = decided(state)
+    (order,) = first.actions
+    assert isinstance(order, LaunchNodes)
+    assert order.offer == OFFERS[0]
+    assert (first.plan.stops, first.plan.slots) == ((), {})
+
+    ready = replace(a_node("s", gpus=1), market="spot")
+    then = decided(replace(state, nodes={**state.nodes, "s": ready}))
+    assert then.plan.slots == {"a": some_slots("s", 0)}
+    assert not any(isinstance(one, LaunchNodes) for one in then.actions)
+
+    idle = replace(a_node("d", gpus=1), market="on-demand")
+    beside = decided(replace(state, nodes={**state.nodes, "d": idle}))
+    assert [type(one) for one in beside.actions] == [TerminateNode]
+
+
+@pytest.mark.parametrize(("moved_at", "moves"), [(999.0, False), (100.0, True)])
+def test_what_only_saves_money_keeps_to_the_rules_against_flapping(moved_at: float, moves: bool) -> None:
+    """A job that was started a second ago stays on demand, and does not go to wait either."""
+    site = replace(ONES, steady=Steady())
+    acts = (Act(kind="start", target="a", at=moved_at),)
+    for is_up in (True, False):
+        case = a_case(due_in(40.0, widths=(1,)), width=1)
+        found = decided(replace(alone(case, is_up=is_up, market="on-demand"), acts=acts), site=site)
+        assert bool(found.actions) is moves
+
+    slow = replace(alone(a_case(due_in(2.5), width=1), market="on-demand"), acts=acts)
+    assert decided(slow, site=site).actions
+
+
+def test_where_markets_are_planned_apart_the_width_says_the_market() -> None:
+    """On spot while that is safe; one that runs on demand goes there."""
+    machine = an_instance_type(gpus=1)
+    apart = replace(machine, name=spot_kind(machine.name), gpu_type="gpu@spot", usd_per_hour=0.3)
+    site = rules(instance_types={"gpu": machine, "gpu@spot": apart})
+    offers = (replace(OFFERS[0], instance_type=apart.name), OFFERS[1])
+    for width in (None, 1):
+        state = alone(a_case(due_in(40.0, widths=(1,)), width=width), market="on-demand")
+        found = decided(replace(state, offers=offers), site=site)
+        assert found.plan.widths["a"] == Width("gpu@spot", 1)
+        (order,) = found.actions
+        assert isinstance(order, LaunchNodes)
+        assert order.offer == offers[0]
 
 
 def test_what_has_a_date_is_served_first_where_nodes_are_few() -> None:
