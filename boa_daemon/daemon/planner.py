@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.markets import as_learnt, on_both, on_planned_markets
 from boa_daemon.daemon.warm_pool import warm_pool_of
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.needs import NeedsRow, excluded_for, lack_on_node, without
+from boa_daemon.inputs.needs import GB_PER_GIB, NeedsRow, excluded_for, lack_on_node, without
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.learning.beliefs import Planned
@@ -152,10 +153,24 @@ class Planner(LearntClasses):
         }
         return {kind: why for kind, why in lacks.items() if why}
 
+    def lacks(self, content: Mapping[str, Any]) -> list[str]:
+        """Return the machines that a submission is not planned on, each with why, by the settings alone.
+
+        Nothing of a class that the settings do not know.
+
+        Raises:
+            InputError: when no machine has enough, or no width is left.
+        """
+        if content["class"] not in self.stated:
+            return []
+        return self.left_out(self.class_for(content).name, content)
+
     def left_out(self, class_name: str, content: Mapping[str, Any]) -> list[str]:
         """Return the machines that a job is not planned on because they have too little, each with why."""
         base = class_name.partition("[")[0]
-        of_class = excluded_for(base, self._needs.get(base), self.on_demand, self._catalog)
+        of_class = excluded_for(
+            base, self._needs.get(base), self.on_demand, self._catalog, disk_gb=disk_gb_of(self.settings)
+        )
         short = self.short_for(content).items()
         return [
             *(f"It is not planned on {self.on_demand[kind].name}: {why}." for kind, why in short),
@@ -384,6 +399,14 @@ def _check_prior(settings: Settings, stated: Mapping[str, JobClass]) -> None:
         )
 
 
+def disk_gb_of(settings: Settings) -> float | None:
+    """Return the disk of a node that is rented, 10^9 bytes; None where nodes bring their own."""
+    if settings.cloud.provider != "aws":
+        return None
+    gib = getattr(settings.cloud, "volume_gib", None) or AwsSettings.model_fields["volume_gib"].default
+    return float(gib) * GB_PER_GIB
+
+
 def _classes(
     settings: Settings, machines: Mapping[str, InstanceType], catalog: Catalog
 ) -> tuple[dict[str, JobClass], frozenset[str], Mapping[str, NeedsRow]]:
@@ -403,7 +426,9 @@ def _classes(
     found: dict[str, JobClass] = {}
     for stated in file.problem.classes:
         job_class = on_machines(stated, machines, file.instance_types)
-        short = excluded_for(stated.name, file.needs.get(stated.name), machines, catalog)
+        short = excluded_for(
+            stated.name, file.needs.get(stated.name), machines, catalog, disk_gb=disk_gb_of(settings)
+        )
         within = without(job_class, short)
         if within is None:
             continue
