@@ -36,6 +36,7 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
         is_monthly=site.is_monthly,
         is_stated=site.is_load_stated,
         rhythm=site.rhythm,
+        covered_per_hour=site.covered_per_hour,
     )
     problem = with_boots_at_changes(site.problem, site.boot_hours)
     frontier = MixedFrontier.of(problem)
@@ -44,7 +45,12 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
     plan = frontier.solution_at(max(pace.budget, frontier.cheapest_feasible_spend))
     nodes = WholeNodes.of(site.problem, plan, site.instance_types, boot_hours=site.boot_hours)
     return PacedBudgetOptimal.from_problem(
-        problem, pace, nodes=nodes, load_over_stated=site.load_over_stated, curvature=curvature
+        problem,
+        pace,
+        nodes=nodes,
+        load_over_stated=site.load_over_stated,
+        curvature=curvature,
+        free_per_hour=site.free_per_hour,
     )
 
 

@@ -82,7 +82,7 @@ def submit(
 
 
 def _not_planned_on(contents: Sequence[Mapping[str, Any]], config: Path | None) -> dict[str, list[str]]:
-    """Return by job the machines of the settings that have too little for it, with why; without settings none.
+    """Return by job what machines of the settings lack for it; nothing where no file has settings.
 
     Raises:
         InputError: when no machine has enough for a job.

@@ -186,6 +186,7 @@ class Daemon:
                 machines=lambda: tuple(self.planner.machines.values()),
                 spot=self.spot,
                 awaited=self.work.awaited_nodes,
+                paid=lambda: self.planner.paid,
             )
             self.last_resort = LastResort(
                 cloud=world.cloud,
@@ -490,10 +491,12 @@ class Daemon:
         last, now, before = self.standing.decision, self.world.clock.now(), self.watched.account
         if last is not None:
             record = replace(record, site=at_dearer_offers(record.site, last.state.offers))
+        site = self.planner.paid.under(record.site, now)
         account = self.watched.look(
-            record.name, record.site, record.options, now=now, spent=lambda: spent_usd(books, now=now)
+            record.name, site, record.options, now=now, spent=lambda: spent_usd(books, now=now)
         )
-        record = replace(record, best_effort=account)
+        # A best effort spends what the books have: commitments are in them, and cover nothing beforehand.
+        record = replace(record, site=site if account is None else record.site, best_effort=account)
         if self.watched.account != before:
             self._say_how_far_the_budget_goes(books, before)
         tries = self.learning.tries.explorations

@@ -14,6 +14,7 @@ from typing import Any
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.markets import as_learnt, on_both, on_planned_markets
+from boa_daemon.daemon.paid_anyway import PaidAnyway
 from boa_daemon.daemon.warm_pool import warm_pool_of
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
@@ -61,6 +62,7 @@ class Planner(LearntClasses):
         self.spot = SpotHistory()
         self._catalog = catalog or Catalog.load()
         self.on_demand = machines_of(settings, self._catalog)
+        self.paid = PaidAnyway.of(settings, tuple(self.on_demand.values()), self._catalog)
         # The clouds without a market of their own rent everything at one price.
         self.is_on_both = settings.cloud.market == "planned" and settings.cloud.provider not in NO_MARKET
         self.machines = on_both(self.on_demand) if self.is_on_both else self.on_demand
@@ -344,6 +346,7 @@ class Planner(LearntClasses):
                 usd_per_hour=budget.usd_per_hour_ceiling,
                 instances=budget.max_instances,
                 standing_usd_per_hour=budget.standing_usd_per_hour + self.standing(),
+                fixed=self.paid.fixed,
                 checkpoint_seconds=daemon.checkpoint_seconds,
                 tick_seconds=daemon.tick_seconds,
             ),

@@ -50,7 +50,7 @@ class CapProjection:
         self._least = {node.id: node.launched_at + MINIMUM_BILLED_SECONDS for node in nodes}
         self._until = dict.fromkeys(self._rates, state.now)
         self._staying = set(self._rates)
-        self._usd_per_hour = sum(self._prices.values()) + caps.standing_usd_per_hour
+        self._usd_per_hour = sum(self._prices.values()) + caps.beside_usd_per_hour(state.now)
         self._present_usd_per_hour = self._usd_per_hour
         self._purses = list(self._open(state, nodes))
         for node in nodes:
@@ -202,8 +202,7 @@ class CapProjection:
 
 def _standing(window: Window, caps: Caps) -> int:
     """Return what the site costs in a window without any node, in micro-dollars."""
-    hours = (window.ends_at - window.begins_at) / SECONDS_PER_HOUR
-    return micro_dollars(caps.standing_usd_per_hour * hours)
+    return micro_dollars(caps.beside_usd(window.begins_at, window.ends_at))
 
 
 def most_per_second(node: NodeState) -> float:

@@ -11,7 +11,7 @@ from boa_daemon.tick.state import ClusterState
 
 def want(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the policy's widths and reasons, given the jobs and the money."""
-    money = money_of(state, draft.rules.pace)
+    money = money_of(state, draft.rules.pace, draft.rules.fixed)
     aside = draft.set_aside
     jobs = [job.job for name, job in state.jobs.items() if name not in aside]
     allocation = draft.allocator.allocate(jobs, now=state.now, money=money)
