@@ -23,6 +23,7 @@ from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.learning.beliefs import Planned
 from boa_daemon.learning.boots import Boots
+from boa_daemon.learning.links import LinkEstimate, derived_kinds, link_estimate, with_link
 from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.learning.step import LearntClasses
@@ -222,9 +223,17 @@ class Planner(LearntClasses):
             self.take_back(found)
 
     def measured(self, stated: JobClass) -> JobClass:
-        """Return a class or a variant with what was measured of its class, on its markets."""
+        """Return a class or a variant with what was measured of its class, on its machines and markets."""
+        base = self.stated[stated.name.partition("[")[0]]
         found = super().measured(stated)
+        if link := self.link_of(base):
+            seen = {curve.gpu_type for curve in self.curves.values() if curve.class_name == base.name}
+            found = with_link(found, link, derived_kinds(base, self.on_demand) - seen, self.on_demand)
         return found if stated.name in self._not_on_spot else on_planned_markets(found, self.machines)
+
+    def link_of(self, stated: JobClass) -> LinkEstimate | None:
+        """Return what was learnt of the sending of a class."""
+        return link_estimate(stated, self.curves.values(), self.on_demand)
 
     def _plan_by(self, found: dict[str, JobClass]) -> None:
         """Plan by classes and variants."""

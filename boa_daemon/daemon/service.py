@@ -740,6 +740,7 @@ class Service:
                     curves,
                     is_rate_stated=name not in planner.unstated,
                     now=now,
+                    link=planner.link_of(stated),
                 )
                 for name, stated in list(planner.stated.items())
             ],
