@@ -1,7 +1,7 @@
 """Waiting at equal money, and money at equal waiting: one machine per GPU, several, + spot, + a commitment.
 
-    python benchmarks/rent.py SOURCE DATA [--workload 6] [--profiles DIR] [--jobs 200] [--hours 24]
-        [--seeds 3] [--times 1.5] [--rivals pollux-autoscale] [--points 6] [--mixes] [--out FOLDER]
+    python benchmarks/rent.py SOURCE DATA [--workload 6] [--profiles DIR] [--jobs 150] [--hours 18]
+        [--seeds 2] [--times 1.5] [--rivals pollux-autoscale] [--points 4] [--mixes] [--out FOLDER]
 
 SOURCE is `pollux`, `gavel` or `itp`, DATA what `boa trace import --from SOURCE` reads. Pollux's profiles hold
 step times on one-GPU and on four-GPU T4 machines, both are taken as measured; the other two were measured on
@@ -66,7 +66,7 @@ WORLD = WorldSettings(
     checkpoints=Checkpoints(every_seconds=600.0, cost_seconds=10.0),
 )
 DISCOUNT = 0.4
-UTILITIES = (0.35, 0.45, 0.55, 0.65, 0.75, 0.85)
+UTILITIES = (0.4, 0.55, 0.7, 0.85)
 """What an autoscaler aims at: the lower, the more it rents."""
 
 
@@ -262,12 +262,12 @@ class Bench:
         one_each = self._sites(self.singles, "")
         yield (
             "one machine per GPU",
-            [self.runs(one, 0.7 * on_demand, 1.3 * on_demand) for one in one_each],
+            [self.runs(one, 0.65 * on_demand, 1.15 * on_demand) for one in one_each],
         )
         (several,) = self._sites([self.machines], "")
         yield "several", [self.runs(several, 0.6 * on_demand, 1.1 * on_demand)]
         (both,) = self._sites([self.machines], "planned")
-        yield "several and spot", [self.runs(both, 0.6 * spot, 1.3 * spot)]
+        yield "several and spot", [self.runs(both, 0.65 * spot, 1.2 * spot)]
 
     def of_mixes(self) -> Iterator[tuple[str, list[Run]]]:
         """Yield the runs of every other set of machines and markets that has spot in it."""
@@ -281,7 +281,7 @@ class Bench:
                 machines = {kind: one for kind, one in self.machines.items() if kind in needed}
                 one = site(self.trace, machines, self.classes, spot="planned", only=frozenset(chosen))
                 if one is not None:
-                    yield "+".join(chosen), self.runs(replace(one, seed=self.seed), 0.6 * spot, 1.3 * spot)
+                    yield "+".join(chosen), self.runs(replace(one, seed=self.seed), 0.65 * spot, 1.2 * spot)
 
     def of_rival(self, name: str, market: str) -> list[list[Run]]:
         """Return the runs of a rival on each machine alone."""
@@ -336,11 +336,11 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--workload")
     parser.add_argument("--profiles", type=Path)
-    parser.add_argument("--jobs", type=int, default=200)
-    parser.add_argument("--hours", type=float, default=24.0)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=150)
+    parser.add_argument("--hours", type=float, default=18.0)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--times", type=float, default=1.5)
-    parser.add_argument("--points", type=int, default=6)
+    parser.add_argument("--points", type=int, default=4)
     parser.add_argument("--rivals", default="pollux-autoscale")
     parser.add_argument("--mixes", action="store_true")
     parser.add_argument("--out", type=Path)
@@ -354,7 +354,8 @@ def main() -> None:
             print(f"order {seed} at {perf_counter() - began:.0f} s", flush=True)
     on_demand, spot = bench.monies
     print(
-        f"{len(bench.trace.jobs)} jobs of {words.source} in {words.hours:g} h, {words.seeds} orders; medians, and paired ratios\n"
+        f"{len(bench.trace.jobs)} jobs of {words.source} in {words.hours:g} h, {words.seeds} orders; "
+        "medians, and paired ratios\n"
         f"{'':30} {f'min at {on_demand:.0f} $/h':>16} {'committed':>16} {f'min at {spot:.0f} $/h':>16}"
         f" {'$/h, equal wait':>16} {'committed':>16}"
     )

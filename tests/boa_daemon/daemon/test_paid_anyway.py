@@ -199,3 +199,24 @@ def test_a_file_that_is_wrong_is_refused_with_its_line(tmp_path: Path) -> None:
         DaemonInAFolder(
             tmp_path, ManualClock(NOON), settings_with(tmp_path, "commitments", PLAN.replace("g5 ", "g55 "))
         )
+
+
+def test_a_best_effort_spends_what_is_left_beside_what_is_paid_anyway(tmp_path: Path) -> None:
+    """With a budget far below the load its account is one of dollars that are paid, and not of a plan's."""
+    settings = dict(settings_with(tmp_path, "commitments", PLAN)) | {"budget": {"usd_per_hour": 1.3}}
+    (tmp_path / "classes.yaml").write_text(
+        "gpu_types: {a10g: {instance_type: g5.xlarge}}\n"
+        "classes: [{name: default, arrivals_per_hour: 50.0, phases: [{size_gpu_hours: 1.0,"
+        " speedup: {a10g: {table: {1: 1.0}}}}]}]\n"
+    )
+    play = DaemonInAFolder(
+        tmp_path, ManualClock(NOON), settings | {"workload": {"classes": str(tmp_path / "classes.yaml")}}
+    )
+    play.daemon.tick()
+    assert not play.daemon.standing.fault
+    record = play.daemon._record(play.books)
+    play.close()
+
+    assert record.best_effort is not None
+    assert (record.best_effort.budget, record.site.budget.amount) == (1.3, 1.3)
+    assert record.site.free_per_hour == 0.0
