@@ -1,35 +1,43 @@
-"""Waiting at equal money: one machine per GPU, several, + spot, + a commitment, under the daemon's policy.
+"""Waiting at equal money, and money at equal waiting: one machine per GPU, several, + spot, + a commitment.
 
-    python benchmarks/rent.py SOURCE DATA [--workload 6] [--profiles DIR] [--jobs 120] [--times 1.5]
-        [--rivals pollux-autoscale] [--points 7]
+    python benchmarks/rent.py SOURCE DATA [--workload 6] [--profiles DIR] [--jobs 150] [--hours 18]
+        [--seeds 2] [--times 1.5] [--rivals pollux-autoscale] [--points 4] [--mixes] [--out FOLDER]
 
 SOURCE is `pollux`, `gavel` or `itp`, DATA what `boa trace import --from SOURCE` reads. Pollux's profiles hold
 step times on one-GPU and on four-GPU T4 machines, both are taken as measured; the other two were measured on
 one machine per GPU, so on others only widths within a node are offered. Prices are those of the catalogue.
 
-Each site (a set of machines and markets) is run end to end by `boa-paced` for ever more money; what it waits
-when its bill is the money in question is read off between two runs. The money is `--times` what the cheapest
-machine needs at the least. Spot costs 0.4 of the price; nodes are taken back after 12 hours, three in ten
-without a notice; jobs save every ten minutes. The commitment is one year at 40 % off for all machines on
-demand, at the level of the least bill (in hindsight, within the same run). Rivals get each machine on each
-market, in runs that spend as much, and the best of those counts.
+Each site (a set of machines and markets) is run end to end by `boa-paced` for ever more money, on the same
+jobs in `--seeds` orders, at random instants of `--hours`: so long that the tail without arrivals, in which
+the budget goes on to accrue, is a small part. What a site waits for a sum, and what it pays for a waiting, is
+read off its runs.
+Two sums count, each `--times` the least that the cheapest single machine needs: on demand, and on spot.
+Spot costs 0.4 of the price; nodes are taken back after 12 hours, three in ten without a notice; jobs save
+every ten minutes. The commitment is one year at 40 % off for all machines on demand, at the level of the
+least bill (in hindsight, within the same run). Rivals get each machine for themselves, on demand and with
+spot first, at a row of utilities, and the best of those counts. `--mixes` also runs the plan on every set of
+machines and markets that has spot in it, of which the best counts in hindsight.
+
+Runs are kept in `--out` by the hash of what they are, so a benchmark that was stopped goes on.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+from statistics import median
 from time import perf_counter
+from typing import TypeAlias
 
 import numpy as np
 from machines import NAMES, classes_on
 
-from boa_daemon.comparing.cells import Cell, Comparison
-from boa_daemon.comparing.tasks import Tasks
-from boa_daemon.comparing.tune import run_cell
+from boa_daemon.comparing.summary import ratio_of
+from boa_daemon.comparing.tasks import Kept, Tasks
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.commitments_file import Terms
 from boa_daemon.inputs.problem_file import ProblemFile
@@ -43,11 +51,14 @@ from boa_daemon.traces.reader import Trace
 from boa_daemon.traces.sources import import_source
 from boa_daemon.traces.workload import GpuSource, Options
 from policies.errors import InfeasibleBudget
-from policies.links.machines import named_apart, on_machines
+from policies.links.machines import is_spot, named_apart, off_market, on_machines
 from policies.model import Budget, GpuType, InstanceType, JobClass, Problem
 from policies.optimum.commitments import best_levels
 from policies.optimum.frontier import MixedFrontier
+from policies.registry import PolicyOptions
 
+Run: TypeAlias = tuple[float, float, float]
+"""Minutes of waiting, the bill in USD per hour, and the bill under the commitment of least cost."""
 SMALLER = {"t4": "g4dn.xlarge", "v100": "p3.2xlarge"}
 """A further machine for a GPU."""
 WORLD = WorldSettings(
@@ -55,6 +66,8 @@ WORLD = WorldSettings(
     checkpoints=Checkpoints(every_seconds=600.0, cost_seconds=10.0),
 )
 DISCOUNT = 0.4
+UTILITIES = (0.4, 0.55, 0.7, 0.85)
+"""What an autoscaler aims at: the lower, the more it rents."""
 
 
 def measured(words: argparse.Namespace) -> tuple[Trace, dict[str, InstanceType], tuple[JobClass, ...]]:
@@ -85,25 +98,32 @@ def _machine(kind: str, source: GpuSource, catalog: Catalog) -> InstanceType:
 
 
 def site(
-    trace: Trace, machines: Mapping[str, InstanceType], classes: tuple[JobClass, ...], *, spot: str = ""
+    trace: Trace,
+    machines: Mapping[str, InstanceType],
+    classes: tuple[JobClass, ...],
+    *,
+    spot: str = "",
+    only: frozenset[str] = frozenset(),
 ) -> SimulationSettings | None:
-    """Return a site, with spot first or by the plan; None where some class runs on none of its machines."""
-    kept = []
-    for one in classes:
-        phases = tuple(
-            replace(
-                phase, speedups={kind: curve for kind, curve in phase.speedups.items() if kind in machines}
-            )
-            for phase in one.phases
-        )
-        if not all(phase.speedups for phase in phases):
-            return None
-        kept.append(replace(one, phases=phases))
+    """Return a site, with spot first or by the plan, on all or `only` some of its machines and markets.
+
+    None where some class runs on none of its machines.
+    """
     prices = (GpuType(name=kind, usd_per_gpu_hour=one.usd_per_gpu_hour) for kind, one in machines.items())
-    problem = Problem(classes=tuple(kept), gpu_types=tuple(prices))
+    kept = _on(classes, frozenset(machines))
+    if kept is None:
+        return None
+    problem = Problem(classes=kept, gpu_types=tuple(prices))
     file = ProblemFile(path="", problem=problem, budget=None, instance_types=machines)
     if spot == "planned":
         file = with_spot(file, WORLD)
+    if only:
+        left = _on(file.problem.classes, only)
+        if left is None:
+            return None
+        kinds = tuple(one for one in file.problem.gpu_types if one.name in only)
+        rented = {kind: one for kind, one in file.instance_types.items() if kind in only}
+        file = replace(file, problem=Problem(classes=left, gpu_types=kinds), instance_types=rented)
     return SimulationSettings(
         trace=trace,
         problem=file.problem,
@@ -114,21 +134,34 @@ def site(
     )
 
 
-def bills(settings: SimulationSettings, budgets: np.ndarray) -> Iterator[tuple[float, float, float]]:
-    """Yield minutes of waiting, the bill in USD per hour, and the bill under the commitment of least cost."""
-    for budget in budgets:
-        try:
-            run = prepare(replace(settings, budget=Budget(amount=float(budget))))
-        except InfeasibleBudget:
-            continue
-        result = run.finish()
-        usd = result.mean_usd_per_hour
-        yield 60.0 * result.mean_jct_hours, usd, usd - _saved(run.world.cloud.meter.on_demand, settings)
+def _on(classes: Iterable[JobClass], kinds: frozenset[str]) -> tuple[JobClass, ...] | None:
+    """Return the classes on some GPU types; None where a phase of one runs on none of them."""
+    kept = []
+    for one in classes:
+        phases = tuple(
+            replace(phase, speedups={kind: c for kind, c in phase.speedups.items() if kind in kinds})
+            for phase in one.phases
+        )
+        if not all(phase.speedups for phase in phases):
+            return None
+        kept.append(replace(one, phases=phases))
+    return tuple(kept)
+
+
+def ran(settings: SimulationSettings) -> Run | None:
+    """Run a site, to its end; None where the budget does not pay for the load."""
+    try:
+        run = prepare(settings)
+    except InfeasibleBudget:
+        return None
+    result = run.finish()
+    usd = result.mean_usd_per_hour
+    return 60.0 * result.mean_jct_hours, usd, usd - _saved(run.world.cloud.meter.on_demand, settings)
 
 
 def _saved(rented: list[tuple[str, int, float, float]], settings: SimulationSettings) -> float:
     """Return what the best commitment saves of a run's bill, per hour of arrivals."""
-    machines = [one for one in settings.instance_types.values() if "@spot" not in one.gpu_type]
+    machines = [one for one in settings.instance_types.values() if not is_spot(one.gpu_type)]
     if not rented:
         return 0.0
     begin, end = settings.trace.jobs[0].arrived_at_seconds, settings.trace.jobs[-1].arrived_at_seconds
@@ -145,37 +178,157 @@ def _saved(rented: list[tuple[str, int, float, float]], settings: SimulationSett
     return on_demand - best_levels(load, prices, commitments).bill.total
 
 
-def at_money(found: list[tuple[float, float, float]], money: float, *, column: int) -> float:
-    """Return the minutes at which the bill is the money: read off between runs, the envelope of them."""
-    below = [run for run in found if run[column] <= money]
-    reached = [run[0] for run in below]
-    for under in below:
-        for over in (run for run in found if run[column] > money):
-            share = (money - under[column]) / (over[column] - under[column])
-            reached.append(under[0] + share * (over[0] - under[0]))
+def least_of(settings: SimulationSettings) -> float:
+    """Return what a site's cheapest plan spends, USD per hour."""
+    return float(MixedFrontier.of(site_of(settings).problem).cheapest_feasible_spend)
+
+
+def minutes_for(sites: Iterable[list[Run]], money: float, *, bill: int = 1) -> float:
+    """Return the minutes at which a bill is the money, on the best of the sites."""
+    return min(_read_off([(run[bill], run[0]) for run in found], money) for found in sites)
+
+
+def money_for(sites: Iterable[list[Run]], minutes: float, *, bill: int = 1) -> float:
+    """Return the bill at which the waiting is so many minutes: the same, the other way round."""
+    return min(_read_off([(run[0], run[bill]) for run in found], minutes) for found in sites)
+
+
+def _read_off(points: list[tuple[float, float]], most: float) -> float:
+    """Return the least second figure where the first is at most so much: at a point, or between two."""
+    below = [point for point in points if point[0] <= most]
+    reached = [second for _, second in below]
+    for first, second in below:
+        for over, there in (point for point in points if point[0] > most):
+            reached.append(second + (most - first) / (over - first) * (there - second))
     return min(reached, default=math.inf)
 
 
-def rivals(
-    names: list[str], sites: list[SimulationSettings], money: float, tasks: Tasks
-) -> Iterator[tuple[str, float, str]]:
-    """Yield each rival's least minutes for the money over the sites, and the site."""
-    for name in names:
-        best = (math.inf, "none")
-        for one in sites:
-            said = "+".join(kind.name for kind in one.instance_types.values()) + (
-                " spot first" if one.world.spot is not None else ""
-            )
-            shared = replace(one, budget=Budget(amount=money))
-            comparison = Comparison(shared=shared, budgets=(shared.budget,), rivals=(name,))
-            cell = Cell(policy=name, budget=shared.budget, seed=0, target=money)
-            hours = run_cell(comparison, cell, tasks).equal_spend_mean_jct_hours
-            best = min(best, (math.inf if hours is None else 60.0 * hours, said))
-        yield name, *best
+def spread_over(trace: Trace, hours: float, seed: int) -> Trace:
+    """Return the jobs of a trace in another order, at random instants of so many hours."""
+    rng = np.random.default_rng([seed, len(trace.jobs)])
+    instants = np.sort(rng.uniform(0.0, 3600.0 * hours, len(trace.jobs))).tolist()
+    order = rng.permutation(len(trace.jobs)).tolist()
+    jobs = (
+        replace(trace.jobs[number], arrived_at_seconds=at) for number, at in zip(order, instants, strict=True)
+    )
+    return Trace(tuple(jobs))
+
+
+class Bench:
+    """Runs sites on one order of the jobs, each once."""
+
+    def __init__(self, words: argparse.Namespace, seed: int, tasks: Tasks) -> None:
+        trace, self.machines, classes = measured(words)
+        self.trace, self.words, self.seed, self.tasks = (
+            spread_over(trace, words.hours, seed),
+            words,
+            seed,
+            tasks,
+        )
+        slower = trace.window_hours / words.hours
+        self.classes = tuple(replace(c, arrivals_per_hour=c.arrivals_per_hour * slower) for c in classes)
+        firsts = {kind: one for kind, one in self.machines.items() if "@" not in kind}
+        self.singles = [firsts]
+        for kind, one in self.machines.items():
+            if kind not in firsts:
+                card = kind.partition("@")[0]
+                self.singles.append(
+                    {key: first for key, first in firsts.items() if key != card} | {kind: one}
+                )
+        least = [least_of(one) for one in self._sites(self.singles, "")]
+        on_spot = [least_of(one) for one in self._sites(self.singles, "planned", only_spot=True)]
+        self.monies = tuple(words.times * min(sums) for sums in (least, on_spot))
+
+    def _sites(
+        self, choices: Iterable[Mapping[str, InstanceType]], spot: str, *, only_spot: bool = False
+    ) -> list[SimulationSettings]:
+        """Return the sites of some machines on which all classes run."""
+        found = []
+        for machines in choices:
+            only = frozenset(f"{kind}@spot" for kind in machines) if only_spot else frozenset[str]()
+            one = site(self.trace, machines, self.classes, spot=spot, only=only)
+            if one is not None:
+                found.append(replace(one, seed=self.seed))
+        return found
+
+    def runs(self, settings: SimulationSettings, least: float, most: float) -> list[Run]:
+        """Return the runs of a site for ever more money."""
+        budgets = np.geomspace(least, most, self.words.points).tolist()
+        return self._ran(replace(settings, budget=Budget(amount=round(amount, 6))) for amount in budgets)
+
+    def of_machines(self) -> Iterator[tuple[str, list[list[Run]]]]:
+        """Yield a name and the runs of the sites of our own, of which the best counts."""
+        on_demand, spot = self.monies
+        one_each = self._sites(self.singles, "")
+        yield (
+            "one machine per GPU",
+            [self.runs(one, 0.65 * on_demand, 1.15 * on_demand) for one in one_each],
+        )
+        (several,) = self._sites([self.machines], "")
+        yield "several", [self.runs(several, 0.6 * on_demand, 1.1 * on_demand)]
+        (both,) = self._sites([self.machines], "planned")
+        yield "several and spot", [self.runs(both, 0.65 * spot, 1.2 * spot)]
+
+    def of_mixes(self) -> Iterator[tuple[str, list[Run]]]:
+        """Yield the runs of every other set of machines and markets that has spot in it."""
+        kinds = [*self.machines, *(f"{kind}@spot" for kind in self.machines)]
+        spot = self.monies[1]
+        for count in range(1, len(kinds)):
+            for chosen in combinations(kinds, count):
+                if not any(map(is_spot, chosen)):
+                    continue
+                needed = {off_market(kind) for kind in chosen}
+                machines = {kind: one for kind, one in self.machines.items() if kind in needed}
+                one = site(self.trace, machines, self.classes, spot="planned", only=frozenset(chosen))
+                if one is not None:
+                    yield "+".join(chosen), self.runs(replace(one, seed=self.seed), 0.65 * spot, 1.2 * spot)
+
+    def of_rival(self, name: str, market: str) -> list[list[Run]]:
+        """Return the runs of a rival on each machine alone."""
+        alone = self._sites([{kind: one} for kind, one in self.machines.items()], market)
+        of_each = ({"policy": name, "options": PolicyOptions(utility=utility)} for utility in UTILITIES)
+        changes = list(of_each)
+        return [self._ran(replace(one, **change) for change in changes) for one in alone]
+
+    def _ran(self, wanted: Iterable[SimulationSettings]) -> list[Run]:
+        """Return the runs that their budgets pay for."""
+        return [run for one in wanted if (run := self.tasks.run(ran, one)) is not None]
+
+
+def figures(bench: Bench) -> dict[str, tuple[float, ...]]:
+    """Return by row: minutes at both sums, with a commitment at the first; USD per hour for one's minutes."""
+    on_demand, spot = bench.monies
+    found: dict[str, tuple[float, ...]] = {}
+    goal = math.nan
+
+    def add(said: str, runs: list[list[Run]]) -> None:
+        found[said] = (
+            minutes_for(runs, on_demand),
+            minutes_for(runs, on_demand, bill=2),
+            minutes_for(runs, spot),
+            money_for(runs, goal),
+            money_for(runs, goal, bill=2),
+        )
+
+    for said, runs in bench.of_machines():
+        if math.isnan(goal):
+            goal = minutes_for(runs, on_demand)
+        add(said, runs)
+    for name in filter(None, bench.words.rivals.split(",")):
+        add(f"{name}, on demand", bench.of_rival(name, ""))
+        add(f"{name}, spot first", bench.of_rival(name, "first"))
+    if bench.words.mixes:
+        mixes = {said: minutes_for([runs], spot) for said, runs in bench.of_mixes()}
+        best = min(mixes, key=lambda said: mixes[said])
+        print(
+            f"  order {bench.seed}: of {len(mixes)} mixes the best was {best}: {mixes[best]:.1f}", flush=True
+        )
+        found["best mix in hindsight"] = (math.nan, math.nan, mixes[best], math.nan, math.nan)
+    return found
 
 
 def main() -> None:
-    """Print a row for each site, and one for each rival."""
+    """Print a row for each site and each rival: medians over the orders, and paired ratios."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -183,44 +336,42 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--workload")
     parser.add_argument("--profiles", type=Path)
-    parser.add_argument("--jobs", type=int, default=120)
+    parser.add_argument("--jobs", type=int, default=150)
+    parser.add_argument("--hours", type=float, default=18.0)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--times", type=float, default=1.5)
-    parser.add_argument("--points", type=int, default=7)
-    parser.add_argument("--least", type=float, default=0.6, help="least budget tried, in parts of the money")
-    parser.add_argument("--rivals", default="")
+    parser.add_argument("--points", type=int, default=4)
+    parser.add_argument("--rivals", default="pollux-autoscale")
+    parser.add_argument("--mixes", action="store_true")
+    parser.add_argument("--out", type=Path)
     words = parser.parse_args()
     began = perf_counter()
-    trace, machines, classes = measured(words)
-    firsts = {kind: one for kind, one in machines.items() if "@" not in kind}
-    one_each = site(trace, firsts, classes)
-    several = site(trace, machines, classes)
-    with_market = site(trace, machines, classes, spot="planned")
-    assert one_each is not None
-    assert several is not None
-    assert with_market is not None
-    least = MixedFrontier.of(site_of(one_each).problem).cheapest_feasible_spend
-    money = words.times * least
+    with Tasks(kept=Kept(words.out)) as tasks:
+        told = []
+        for seed in range(words.seeds):
+            bench = Bench(words, seed, tasks)
+            told.append(figures(bench))
+            print(f"order {seed} at {perf_counter() - began:.0f} s", flush=True)
+    on_demand, spot = bench.monies
     print(
-        f"{len(trace.jobs)} jobs of {words.source}; {money:.2f} USD/h, {words.times:g} times the least of one"
+        f"{len(bench.trace.jobs)} jobs of {words.source} in {words.hours:g} h, {words.seeds} orders; "
+        "medians, and paired ratios\n"
+        f"{'':30} {f'min at {on_demand:.0f} $/h':>16} {'committed':>16} {f'min at {spot:.0f} $/h':>16}"
+        f" {'$/h, equal wait':>16} {'committed':>16}"
     )
-    print("site                    minutes  with a commitment", flush=True)
-    single = math.inf
-    for said, one in (
-        ("one machine per GPU", one_each),
-        ("several", several),
-        ("several and spot", with_market),
-    ):
-        found = list(bills(one, np.geomspace(words.least, 1.5, words.points) * money))
-        minutes = [at_money(found, money, column=column) for column in (1, 2)]
-        single = min(single, minutes[0])
-        print(f"{said:22} {minutes[0]:8.1f}  {minutes[1]:8.1f}", flush=True)
-    names = [name for name in words.rivals.split(",") if name]
-    alone = [{kind: one} for kind, one in machines.items()]
-    sites = [site(trace, chosen, classes, spot=market) for chosen in alone for market in ("", "first")]
-    with Tasks() as tasks:
-        for name, minutes, where in rivals(names, [one for one in sites if one is not None], money, tasks):
-            print(f"{name:22} {minutes:8.1f}  on {where}", flush=True)
-    print(f"  {perf_counter() - began:.0f} s", flush=True)
+    for said in told[0]:
+        cells = []
+        for column in range(5):
+            values = [rows[said][column] for rows in told]
+            base = "several and spot" if column == 2 else "one machine per GPU"
+            bases = [rows[base][0 if column < 2 else column if column == 2 else 3] for rows in told]
+            if not all(map(math.isfinite, values)):
+                cells.append(f"{'-':>16}")
+                continue
+            over = ratio_of([value / one for value, one in zip(values, bases, strict=True)])
+            cells.append(f"{median(values):9.1f} x{over.mean:5.3f}")
+        print(f"{said:30} {' '.join(cells)}")
+    print(f"{tasks.done} runs, {tasks.found} found, {perf_counter() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
         is_monthly=site.is_monthly,
         is_stated=site.is_load_stated,
         rhythm=site.rhythm,
+        covered_per_hour=site.covered_per_hour,
     )
     problem = with_boots_at_changes(site.problem, site.boot_hours)
     frontier = MixedFrontier.of(problem)
@@ -50,6 +51,7 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
         load_over_stated=site.load_over_stated,
         curvature=curvature,
         options=frontier.options,
+        free_per_hour=site.free_per_hour,
     )
 
 

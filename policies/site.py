@@ -27,7 +27,9 @@ class Site:
     `max_nodes` is the most that will ever be held at once; None without a cap.
     `is_monthly` says that the budget is that of each calendar month. `load_over_stated` is the work that the
     problem brings per hour over what was stated, where it was learnt; `is_load_stated` whether anybody did.
-    `rhythm` is that of the load over the week, where the weeks before showed one.
+    `rhythm` is that of the load over the week, where the weeks before showed one. Where something is
+    committed to, the budget is one at prices on demand, `covered_per_hour` larger than what may be spent, and
+    jobs that take no more than `free_per_hour` together cost nothing more.
     """
 
     problem: Problem
@@ -39,6 +41,8 @@ class Site:
     load_over_stated: float = 1.0
     is_load_stated: bool = True
     rhythm: Rhythm | None = None
+    covered_per_hour: float = 0.0
+    free_per_hour: float = 0.0
 
     def node_price(self, instance_type: InstanceType) -> float:
         """Return what a node takes from the budget per hour: dollars, or its GPUs where GPUs are counted."""

@@ -70,7 +70,7 @@ def _export(document: dict[str, Any], path: Path) -> None:
 
 
 def _print(document: dict[str, Any], *, with_widths: bool) -> None:
-    """Print three lines per class, and the widths of the first where they are asked for."""
+    """Print three or four lines per class, and the widths of the first where they are asked for."""
     rows = document["classes"]
     titles = ("class", "figure", "estimate", "stated", "from")
     table = a_table("What is believed of the classes", *titles, right=("stated",))
@@ -80,6 +80,7 @@ def _print(document: dict[str, Any], *, with_widths: bool) -> None:
             ("jobs/h", row["arrivals_per_hour"]),
             ("GPU-hours a job", row["size_gpu_hours"]),
             (f"speed-up at {widest['gpus']} GPUs", widest),
+            *((("sending / computing", row["sending"]),) if "sending" in row else ()),
         )
         for line, ((name, figure), behind) in enumerate(zip(figures, _behind(row), strict=True)):
             stated = "-" if figure["stated"] is None else f"{figure['stated']:.3g}"
@@ -100,8 +101,8 @@ def _with_interval(figure: dict[str, Any]) -> str:
     return f"{figure['estimate']:.3g} [dim]({figure['low']:.2g} to {figure['high']:.2g})[/]"
 
 
-def _behind(row: dict[str, Any]) -> tuple[str, str, str]:
-    """Return what stands behind the estimates of a class: of its rate, its size, its speed-ups."""
+def _behind(row: dict[str, Any]) -> tuple[str, ...]:
+    """Return what stands behind the estimates of a class: of its rate, its size, its speed-ups, its links."""
     jobs, ended = row["arrivals_per_hour"]["jobs"], row["size_gpu_hours"]["ended"]
     seconds = sum(width["measured_seconds"] for width in row["speedups"])
     came = f"{jobs} came" if jobs else "[dim]no jobs yet[/]"
@@ -109,6 +110,7 @@ def _behind(row: dict[str, Any]) -> tuple[str, str, str]:
         f"{came}, {age(0.0, row['age_seconds'])} ago" if jobs else came,
         f"{ended} ended" if ended else "[dim]none ended yet[/]",
         f"{seconds / 3600.0:.1f} h measured" if seconds else "[dim]not measured yet[/]",
+        *((f"links of {', '.join(row['sending']['machines'])}",) if "sending" in row else ()),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -35,7 +35,9 @@ def submit(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Job files; - is standard input.")],
     config: ConfigOption = None,
     socket: SocketOption = None,
-    check: Annotated[bool, typer.Option("--check", help="Only check the files; ask no daemon.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only check the files, by the settings at hand; ask no daemon.")
+    ] = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Give jobs to the daemon, all or none."""
@@ -51,6 +53,7 @@ def submit(
             "groups": [],
             "valid": True,
             "rigid": rigid,
+            "not_planned_on": _not_planned_on(contents, config),
         }
     else:
         with a_client(config, socket) as client:
@@ -65,6 +68,8 @@ def submit(
     )
     for name, answer in document.get("dates", {}).items():
         stdout_console().print(f"{name}: {answer['text']}", markup=False, highlight=False)
+    for name, said in document.get("not_planned_on", {}).items():
+        stdout_console().print(f"{name}: {' '.join(said)}", markup=False, highlight=False)
     for name in document["groups"]:
         stdout_console().print(f"group {name}: `boa jobs --group {name}`, `boa cancel {name}`", markup=False)
     ids = names if len(names) == len(contents) else [content["name"] for content in contents]
@@ -74,6 +79,23 @@ def submit(
         stdout_console().print(f"{listed}: {RIGID}", markup=False, highlight=False)
     if not check:
         say_next(f"boa explain {names[0]}", f"boa logs -f {names[0]}", "boa status")
+
+
+def _not_planned_on(contents: Sequence[Mapping[str, Any]], config: Path | None) -> dict[str, list[str]]:
+    """Return by job what machines of the settings lack for it; nothing where no file has settings.
+
+    Raises:
+        InputError: when no machine has enough for a job.
+    """
+    from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
+    from boa_daemon.daemon.planner import Planner  # noqa: PLC0415 - slow to import
+
+    loaded = load_settings(config)
+    if not loaded.files:
+        return {}
+    planner = Planner(loaded.settings)
+    found = ((content["name"], planner.lacks(content)) for content in contents)
+    return {name: said for name, said in found if said}
 
 
 def jobs(

@@ -30,7 +30,7 @@ from boa_daemon.store.database import Database
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import ALERTS
 from boa_daemon.tick.ledger import bill_within
-from boa_daemon.tick.limits import Caps, Window, day_of, month_of
+from boa_daemon.tick.limits import Caps, Window, day_of, fixed_usd, month_of
 from boa_daemon.tick.state import ClusterState
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies import plugins
@@ -54,12 +54,14 @@ def books(state: ClusterState, caps: Caps | None) -> dict[str, dict[str, float |
         ("day", day_of(state.now), state.settled_today_micro_dollars, limits.usd_per_day),
         ("month", month_of(state.now), state.settled_month_micro_dollars, limits.usd_per_month),
     ):
-        spent = spent_in(state, window, settled)
+        spent = spent_in(state, window, settled) + fixed_usd(limits.fixed, window.begins_at, state.now)
         hours = (window.ends_at - state.now) / SECONDS_PER_HOUR
         found[name] = {
             "spent_usd": spent,
             "cap_usd": cap,
-            "forecast_usd": spent + state.usd_per_hour * hours,
+            "forecast_usd": spent
+            + state.usd_per_hour * hours
+            + fixed_usd(limits.fixed, state.now, window.ends_at),
         }
     return found
 

@@ -35,6 +35,17 @@ CAP_DAYS = 2.0
 OF_TEAM, REFERENCES = "team:", ("env:", "ssm:", "secretsmanager:")
 """How [secrets] names a team, and how references of secrets begin."""
 _BUDGETS = frozenset({"usd_per_hour", "usd_per_month"})
+_PATHS = (
+    "classes",
+    "commitments",
+    "blocks",
+    "state_dir",
+    "socket",
+    "tokens",
+    "tls_cert",
+    "tls_key",
+    "secrets_file",
+)
 
 
 class BudgetSettings(Strict):
@@ -105,6 +116,14 @@ class _CloudSettings(Strict):
     market: Literal["on-demand", "spot", "spot-then-on-demand", "planned"] = Field(
         default="on-demand",
         description="on-demand, spot, spot-then-on-demand, or planned: by class and phase, as the plan says",
+    )
+    commitments: str | None = Field(
+        default=None,
+        description="file of commitments that are paid anyway, as boa plan --commitments reads it",
+    )
+    blocks: str | None = Field(
+        default=None,
+        description="file of Capacity Blocks that were bought, as boa plan --blocks reads it: their fees",
     )
     boot_seconds: NotNegative = Field(default=5.0, description="seconds that a simulated node boots")
     warm_pool_nodes: int = Field(
@@ -476,7 +495,7 @@ def _merge(
     for section, values in words.items():
         table = dict(values)
         if beside is not None:
-            for key in ("classes", "state_dir", "socket", "tokens", "tls_cert", "tls_key", "secrets_file"):
+            for key in _PATHS:
                 if isinstance(table.get(key), str):
                     table[key] = str(beside / table[key])
         before = merged.get(section, {})

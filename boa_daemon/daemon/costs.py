@@ -22,7 +22,7 @@ from boa_daemon.store.records import Usage
 from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, JOBS
 from boa_daemon.tick.ledger import COMPUTE, bill, bill_by_kind_within, bill_within
-from boa_daemon.tick.limits import DAY_SECONDS, Window, day_of
+from boa_daemon.tick.limits import DAY_SECONDS, FixedCost, Window, day_of, fixed_usd
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, dollars
 from policies.model import JobId
@@ -36,6 +36,7 @@ UNUSED = "(idle, unused, free GPUs)"
 STANDS = "(gateway, images)"
 NOBODYS = frozenset({UNUSED, STANDS})
 """Rows that are no job's, user's, team's or class's."""
+FIXED = "(commitments and blocks)"
 
 
 def spent_usd(books: Storage, *, now: float) -> float:
@@ -105,6 +106,27 @@ def _standing(database: Database, since: float) -> list[tuple[str, int, int]]:
     with database.read() as connection:
         rows = connection.execute(query.order_by(CHARGES.c.started_at)).all()
     return [(str(kind), int(at // DAY_SECONDS), int(amount)) for kind, at, amount in rows]
+
+
+def with_fixed(
+    rows: list[dict[str, Any]], fixed: Sequence[FixedCost], *, by: CostBy, since: float, now: float
+) -> list[dict[str, Any]]:
+    """Return rows of costs with what is paid whether used or not: a row of its own, or a part of each day."""
+    usd = fixed_usd(fixed, since, now)
+    if not usd:
+        return rows
+    if by == "kind":
+        return [*rows, {"name": FIXED, "usd": usd}]
+    if by != "day":
+        return [*rows, {"name": FIXED, "usd": usd, "boot_usd": 0.0, "gpu_hours": None}]
+    found = {row["name"]: row for row in rows}
+    for day in range(int(since // DAY_SECONDS), int(now // DAY_SECONDS) + 1):
+        begin, end = max(day * DAY_SECONDS, since), min((day + 1) * DAY_SECONDS, now)
+        if part := fixed_usd(fixed, begin, end):
+            name = datetime.fromtimestamp(day * DAY_SECONDS, UTC).strftime("%Y-%m-%d")
+            row = found.get(name, {"name": name, "usd": 0.0, "kinds": {}})
+            found[name] = {**row, "usd": row["usd"] + part, "kinds": {**row["kinds"], FIXED: part}}
+    return [found[name] for name in sorted(found)]
 
 
 def _boots(

@@ -62,6 +62,7 @@ from boa_daemon.tick.actions import TerminateNode
 from boa_daemon.tick.codec import dumps
 from boa_daemon.tick.controller import ActsFailed, Controller, Ports
 from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.limits import fixed_usd
 from boa_daemon.tick.ports import Clock, KeepsJobs, Provider, Runner
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.tick.state import NodeState
@@ -188,6 +189,7 @@ class Daemon:
                 machines=lambda: tuple(self.planner.machines.values()),
                 spot=self.spot,
                 awaited=self.work.awaited_nodes,
+                paid=lambda: self.planner.paid,
             )
             self.last_resort = LastResort(
                 cloud=world.cloud,
@@ -494,10 +496,18 @@ class Daemon:
         last, now, before = self.standing.decision, self.world.clock.now(), self.watched.account
         if last is not None:
             record = replace(record, site=at_dearer_offers(record.site, last.state.offers))
-        account = self.watched.look(
-            record.name, record.site, record.options, now=now, spent=lambda: spent_usd(books, now=now)
-        )
-        record = replace(record, best_effort=account)
+        site = self.planner.paid.under(record.site, now)
+
+        def spent() -> float:
+            fixed = fixed_usd(self.planner.paid.fixed, books.store.books_opened_at(now), now)
+            return spent_usd(books, now=now) + fixed
+
+        account = self.watched.look(record.name, site, record.options, now=now, spent=spent)
+        if account is None:
+            record = replace(record, site=site, best_effort=None)
+        else:
+            # It spends what the books have: commitments are in them, and nothing is expected of them.
+            record = replace(record, best_effort=replace(account, budget=record.site.budget.amount))
         if self.watched.account != before:
             self._say_how_far_the_budget_goes(books, before)
         tries = self.learning.tries.explorations

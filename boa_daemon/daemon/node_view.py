@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from boa_daemon.daemon.markets import answer_as_planned, as_rented, offers_as_planned, planned_name
+from boa_daemon.daemon.paid_anyway import PaidAnyway
 from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import InstanceRecord, JobRecord
@@ -77,6 +78,7 @@ class Fleet:
         awaited: Callable[[], Collection[NodeId]] = tuple,
         missing_seconds: float = MISSING_SECONDS,
         spot: SpotHistory | None = None,
+        paid: Callable[[], PaidAnyway] = PaidAnyway,
     ) -> None:
         self._look, self._alert, self.may_act = look, alert, may_act
         self._over: dict[NodeId, float] = {}
@@ -88,7 +90,7 @@ class Fleet:
         self._logged: dict[NodeId, str] = {}
         self._told: dict[NodeId, NodeState] = {}
         self._machines, self._spot = machines, spot or SpotHistory()
-        self._awaited = awaited
+        self._awaited, self._paid = awaited, paid
         self._as_planned: dict[tuple[InstanceType, str, str], InstanceType] = {}
 
     def nodes(self) -> Sequence[NodeState]:
@@ -96,6 +98,9 @@ class Fleet:
         now = self._clock.now()
         listed = {node.id: self._planned_with(node) for node in self._cloud.nodes()}
         listed |= {name: self._planned_with(node) for name, node in self._missing(listed, now).items()}
+        if self._paid().levels:
+            written = {name: record.node for name, record in self._queue.instances.items()}
+            listed = self._paid().priced(listed.values(), written, now)
         self._look()
         prepared = self._runner.prepare([node for node in listed.values() if node.phase == "ready"])
         self._note_unusable(prepared, now)

@@ -11,17 +11,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.markets import as_learnt, on_both, on_planned_markets
+from boa_daemon.daemon.paid_anyway import PaidAnyway
 from boa_daemon.daemon.standing_costs import standing_of
 from boa_daemon.daemon.warm_pool import warm_pool_of
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.needs import NeedsRow, excluded_for, lack_on_node, without
+from boa_daemon.inputs.needs import GB_PER_GIB, NeedsRow, excluded_for, lack_on_node, without
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.learning.beliefs import Planned
 from boa_daemon.learning.boots import Boots
+from boa_daemon.learning.links import LinkEstimate, derived_kinds, link_estimate, with_link
 from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.learning.step import LearntClasses
@@ -65,6 +68,7 @@ class Planner(LearntClasses):
         self.spot = SpotHistory()
         self._catalog = catalog or Catalog.load()
         self.on_demand = machines_of(settings, self._catalog)
+        self.paid = PaidAnyway.of(settings, tuple(self.on_demand.values()), self._catalog)
         self.is_on_both = settings.cloud.market == "planned" and cloud.rents_spot
         self.machines = on_both(self.on_demand) if self.is_on_both else self.on_demand
         self._not_on_spot: set[str] = set()
@@ -156,10 +160,24 @@ class Planner(LearntClasses):
         }
         return {kind: why for kind, why in lacks.items() if why}
 
+    def lacks(self, content: Mapping[str, Any]) -> list[str]:
+        """Return the machines that a submission is not planned on, each with why, by the settings alone.
+
+        Nothing of a class that the settings do not know.
+
+        Raises:
+            InputError: when no machine has enough, or no width is left.
+        """
+        if content["class"] not in self.stated:
+            return []
+        return self.left_out(self.class_for(content).name, content)
+
     def left_out(self, class_name: str, content: Mapping[str, Any]) -> list[str]:
         """Return the machines that a job is not planned on because they have too little, each with why."""
         base = class_name.partition("[")[0]
-        of_class = excluded_for(base, self._needs.get(base), self.on_demand, self._catalog)
+        of_class = excluded_for(
+            base, self._needs.get(base), self.on_demand, self._catalog, disk_gb=disk_gb_of(self.settings)
+        )
         short = self.short_for(content).items()
         return [
             *(f"It is not planned on {self.on_demand[kind].name}: {why}." for kind, why in short),
@@ -209,9 +227,17 @@ class Planner(LearntClasses):
             self.take_back(found)
 
     def measured(self, stated: JobClass) -> JobClass:
-        """Return a class or a variant with what was measured of its class, on its markets."""
+        """Return a class or a variant with what was measured of its class, on its machines and markets."""
+        base = self.stated[stated.name.partition("[")[0]]
         found = super().measured(stated)
+        if link := self.link_of(base):
+            seen = {curve.gpu_type for curve in self.curves.values() if curve.class_name == base.name}
+            found = with_link(found, link, derived_kinds(base, self.on_demand) - seen, self.on_demand)
         return found if stated.name in self._not_on_spot else on_planned_markets(found, self.machines)
+
+    def link_of(self, stated: JobClass) -> LinkEstimate | None:
+        """Return what was learnt of the sending of a class."""
+        return link_estimate(stated, self.curves.values(), self.on_demand)
 
     def _plan_by(self, found: dict[str, JobClass]) -> None:
         """Plan by classes and variants."""
@@ -337,6 +363,7 @@ class Planner(LearntClasses):
                 usd_per_hour=budget.usd_per_hour_ceiling,
                 instances=budget.max_instances,
                 standing_usd_per_hour=sum(usd for _, usd in self.standing()),
+                fixed=self.paid.fixed,
                 checkpoint_seconds=daemon.checkpoint_seconds,
                 tick_seconds=daemon.tick_seconds,
             ),
@@ -392,6 +419,14 @@ def _check_prior(settings: Settings, stated: Mapping[str, JobClass]) -> None:
         )
 
 
+def disk_gb_of(settings: Settings) -> float | None:
+    """Return the disk of a node that is rented, 10^9 bytes; None where nodes bring their own."""
+    if settings.cloud.provider != "aws":
+        return None
+    gib = getattr(settings.cloud, "volume_gib", None) or AwsSettings.model_fields["volume_gib"].default
+    return float(gib) * GB_PER_GIB
+
+
 def _classes(
     settings: Settings, machines: Mapping[str, InstanceType], catalog: Catalog
 ) -> tuple[dict[str, JobClass], frozenset[str], Mapping[str, NeedsRow]]:
@@ -411,7 +446,9 @@ def _classes(
     found: dict[str, JobClass] = {}
     for stated in file.problem.classes:
         job_class = on_machines(stated, machines, file.instance_types)
-        short = excluded_for(stated.name, file.needs.get(stated.name), machines, catalog)
+        short = excluded_for(
+            stated.name, file.needs.get(stated.name), machines, catalog, disk_gb=disk_gb_of(settings)
+        )
         within = without(job_class, short)
         if within is None:
             continue

@@ -17,7 +17,7 @@ _AT_START = {
     "daemon": ("state_dir", "socket", "database", "backup_seconds", "observe"),
 }
 """Sections, or keys of them, that are read when the daemon starts."""
-_PLANNED = ("instance_types", "boot_seconds")
+_PLANNED = ("instance_types", "boot_seconds", "commitments", "blocks")
 """Keys of [cloud] that are the plan's alone, unless the cloud is fixed when it is opened."""
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today
+from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today, with_fixed
 from boa_daemon.daemon.data_sources import check_data
 from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
@@ -713,6 +713,7 @@ class Service:
         month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         begin = month.timestamp() if since is None else since
         rows = cost_rows(books.queue, by=by, since=begin, now=now)
+        rows = with_fixed(rows, self.daemon.planner.paid.fixed, by=by, since=begin, now=now)
         picture = self.daemon.standing.picture
         return {
             "as_of": now,
@@ -747,6 +748,7 @@ class Service:
                     curves,
                     is_rate_stated=name not in planner.unstated,
                     now=now,
+                    link=planner.link_of(stated),
                 )
                 for name, stated in list(planner.stated.items())
             ],

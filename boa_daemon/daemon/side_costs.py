@@ -14,14 +14,17 @@ from boa_daemon.daemon.assembly import database_url, make_folder, open_books, pl
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.costs import cost_rows
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
+from boa_daemon.daemon.paid_anyway import PaidAnyway
+from boa_daemon.daemon.planner import machines_of
 from boa_daemon.daemon.standing_costs import CLOSED, StandingCosts, charged_until, standing_of
 from boa_daemon.errors import INFEASIBLE, BoaError
+from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.engine import StoreUnusable
 from boa_daemon.store.leader import LedElsewhere
 from boa_daemon.store.records import InstanceRecord
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.ledger import bill_within, charge_for
-from boa_daemon.tick.limits import day_of, month_of
+from boa_daemon.tick.limits import Caps, day_of, fixed_usd, month_of
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import dollars
 
@@ -49,6 +52,8 @@ def check_room(
     """
     now, budget = time.time() if now is None else now, settings.budget
     standing = budget.standing_usd_per_hour + standing_usd_per_hour
+    catalog = Catalog.load()
+    fixed = PaidAnyway.of(settings, tuple(machines_of(settings, catalog).values()), catalog).fixed
     make_folder(places(settings).state)
     with closing(open_books(database_url(settings))) as books:
         live = [record.node for record in books.queue.instances.values() if record.node.ended_at is None]
@@ -62,13 +67,14 @@ def check_room(
             hours = window.overlap_seconds(charged_until(books.store), inf) / 3600.0
             meters = sum(bill_within(node, window, until=now) for node in live)
             spent = dollars(books.store.settled_since(window.begins_at) + meters)
-            left = cap - spent - standing * hours
+            left = cap - spent - standing * hours - fixed_usd(fixed, window.begins_at, window.ends_at)
             if usd > left:
                 raise NoRoom(f"it may cost {usd:.2f} USD, and {what} {cap:g} leaves {max(left, 0.0):.2f}")
     most, ceiling = budget.max_instances, budget.usd_per_hour_ceiling
     if most is not None and len(running) >= most:
         raise NoRoom(f"{len(running)} instances run, and [budget] max_instances is {most}")
-    rate = sum(node.usd_per_hour for node in live) + standing + usd_per_hour
+    beside = standing + Caps(fixed=fixed).beside_usd_per_hour(now)
+    rate = sum(node.usd_per_hour for node in live) + beside + usd_per_hour
     if ceiling is not None and rate > ceiling:
         raise NoRoom(f"{rate:.2f} USD/hour would run, and [budget] usd_per_hour_ceiling is {ceiling:g}")
 

@@ -1,8 +1,8 @@
-"""What a class or a job needs beside GPUs: cores and memory, and which machines have too little of them.
+"""What a class or a job needs beside GPUs: cores, memory, disk, and which machines have too little of them.
 
 A class says what each of its GPUs needs, since its jobs share nodes; a job's `cpus` and `memory_gb` are what
 it may use on a node, so a node has to have that much. Machines that the catalogue does not know are taken to
-have enough. Disks are the same on every node: `[cloud] volume_gib`.
+have enough. Every node has a disk of the same size, `[cloud] volume_gib`, which its GPUs share.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from policies.links.machines import off_market
 from policies.model import InstanceType, JobClass
 
 _MIB_PER_GB = 1e9 / 2**20
+GB_PER_GIB = 2**30 / 1e9
 
 
 class NeedsRow(Strict):
@@ -25,6 +26,7 @@ class NeedsRow(Strict):
 
     cpus_per_gpu: Positive | None = Field(default=None, description="vCPUs for each GPU")
     memory_gb_per_gpu: Positive | None = Field(default=None, description="10^9 bytes of memory for each GPU")
+    disk_gb_per_gpu: Positive | None = Field(default=None, description="10^9 bytes of disk for each GPU")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +43,16 @@ class Excluded:
         return f"{self.who} is not planned on {self.instance_type}: {self.why}"
 
 
-def lack_per_gpu(needs: NeedsRow, machine: InstanceType, catalog: Catalog) -> str:
-    """Return what a machine lacks for a class; nothing where it has enough, or nobody knows."""
+def lack_per_gpu(
+    needs: NeedsRow, machine: InstanceType, catalog: Catalog, *, disk_gb: float | None = None
+) -> str:
+    """Return what a machine lacks for a class; nothing where it has enough, or nobody knows.
+
+    `disk_gb` is the disk of a node, 10^9 bytes.
+    """
+    disk = needs.disk_gb_per_gpu
+    if disk is not None and disk_gb is not None and disk_gb < disk * machine.gpus:
+        return f"{disk_gb / machine.gpus:.4g} GB of disk for each GPU, and {disk:g} are needed"
     entry = catalog.entries.get(off_market(machine.name))
     if entry is None:
         return ""
@@ -69,12 +79,19 @@ def lack_on_node(cpus: float | None, memory_gb: float | None, machine: InstanceT
 
 
 def excluded_for(
-    name: str, needs: NeedsRow | None, machines: Mapping[str, InstanceType], catalog: Catalog
+    name: str,
+    needs: NeedsRow | None,
+    machines: Mapping[str, InstanceType],
+    catalog: Catalog,
+    *,
+    disk_gb: float | None = None,
 ) -> dict[str, Excluded]:
     """Return by GPU type the machines that have too little for a class."""
     if needs is None:
         return {}
-    lacks = {kind: lack_per_gpu(needs, machine, catalog) for kind, machine in machines.items()}
+    lacks = {
+        kind: lack_per_gpu(needs, machine, catalog, disk_gb=disk_gb) for kind, machine in machines.items()
+    }
     return {
         kind: Excluded(who=f"class {name}", instance_type=machines[kind].name, why=why)
         for kind, why in lacks.items()

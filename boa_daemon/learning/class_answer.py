@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from boa_daemon.learning.beliefs import ClassBelief, Planned
+from boa_daemon.learning.links import LinkEstimate
 from boa_daemon.learning.speedups import CurveEstimate
 from policies.model import JobClass
 from policies.online.estimates import Belief
@@ -24,6 +25,7 @@ def class_document(
     *,
     is_rate_stated: bool,
     now: float,
+    link: LinkEstimate | None = None,
 ) -> dict[str, Any]:
     """Return a class: stated, planned by, estimated with its 95 % interval, and what stands behind that."""
     found = {curve.gpu_type: curve for curve in curves if curve.class_name == stated.name}
@@ -44,6 +46,7 @@ def class_document(
             "ended": 0 if belief is None else belief.ended,
             "cut_off": 0 if belief is None else belief.cut,
         },
+        **({} if link is None else {"sending": _sending(link)}),
         "speedups": [
             row
             for gpu_type, curve in stated.phases[0].speedups.items()
@@ -51,6 +54,18 @@ def class_document(
         ],
         "newest_at": newest,
         "age_seconds": None if newest is None else max(now - newest, 0.0),
+    }
+
+
+def _sending(link: LinkEstimate) -> dict[str, Any]:
+    """Return seconds of sending per second of computing, stated and estimated, and on which machines."""
+    share = link.stated_share
+    return {
+        "stated": share,
+        "estimate": share * link.factor,
+        "low": share * link.low,
+        "high": share * link.high,
+        "machines": list(link.machines),
     }
 
 

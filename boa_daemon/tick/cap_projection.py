@@ -13,7 +13,7 @@ from math import inf
 from typing import TypeAlias
 
 from boa_daemon.tick.ledger import MINIMUM_BILLED_SECONDS, bill_within
-from boa_daemon.tick.limits import CapCode, Caps, HeldCode, Window, day_of, month_of
+from boa_daemon.tick.limits import CapCode, Caps, HeldCode, Window, day_of, fixed_usd, month_of
 from boa_daemon.tick.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars, micro_dollars
 from policies.model import NodeId
@@ -50,7 +50,7 @@ class CapProjection:
         self._least = {node.id: node.launched_at + MINIMUM_BILLED_SECONDS for node in nodes}
         self._until = dict.fromkeys(self._rates, state.now)
         self._staying = set(self._rates)
-        self._usd_per_hour = sum(self._prices.values()) + caps.standing_usd_per_hour
+        self._usd_per_hour = sum(self._prices.values()) + caps.beside_usd_per_hour(state.now)
         self._present_usd_per_hour = self._usd_per_hour
         self._purses = list(self._open(state, nodes))
         for node in nodes:
@@ -202,8 +202,12 @@ class CapProjection:
 
 
 def _standing(window: Window, caps: Caps, *, since: float = 0.0) -> int:
-    """Return what the site costs in a window from an instant on without any node, in micro-dollars."""
-    return micro_dollars(caps.standing_usd_per_hour * window.overlap_seconds(since, inf) / SECONDS_PER_HOUR)
+    """Return what the site costs in a window without any node, in micro-dollars.
+
+    What stands by the hour counts from `since` on, what is paid anyway always: no bill holds that.
+    """
+    stands = caps.standing_usd_per_hour * window.overlap_seconds(since, inf) / SECONDS_PER_HOUR
+    return micro_dollars(stands + fixed_usd(caps.fixed, window.begins_at, window.ends_at))
 
 
 def most_per_second(node: NodeState) -> float:

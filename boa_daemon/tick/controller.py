@@ -175,7 +175,7 @@ class Controller:
         """Return the state with the books opened later where money was not spent for longer than a window."""
         if self.rules.pace is None:
             return state
-        opening = opening_of(state, self.rules.pace)
+        opening = opening_of(state, self.rules.pace, self.rules.fixed)
         if opening is None or opening == state.books_opened_at:
             return state
         self.ports.store.reopen_books(opening)

@@ -7,14 +7,14 @@ become a node, so until it is settled it counts as a requested node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import fsum
 from types import MappingProxyType
 
-from boa_daemon.tick.limits import DAY_SECONDS, Window, month_of
+from boa_daemon.tick.limits import DAY_SECONDS, FixedCost, Window, fixed_usd, month_of
 from boa_daemon.tick.ports import Charge
 from boa_daemon.tick.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
@@ -143,10 +143,12 @@ class Ledger:
         return dollars(self.settled + self.running + self.promised)
 
 
-def money_of(state: ClusterState, pace: Pace | None = None) -> Money | None:
+def money_of(state: ClusterState, pace: Pace | None = None, fixed: Iterable[FixedCost] = ()) -> Money | None:
     """Return the books as a policy sees them; None where none were opened.
 
-    With a pace that is monthly, every calendar month (UTC) accrues the same money, however long it is.
+    With a pace that is monthly, every calendar month (UTC) accrues the same money, however long it is. What
+    is `fixed` was spent since the books were opened, used or not. A pace whose budget is at prices on demand,
+    commitments left out, has the difference to what may be spent added to both sides.
     """
     opened_at, now = state.books_opened_at, state.now
     if opened_at is None:
@@ -155,9 +157,13 @@ def money_of(state: ClusterState, pace: Pace | None = None) -> Money | None:
     is_monthly = pace is not None and pace.is_monthly
     accrued = _hours_of_mean_months if is_monthly else _hours
     memory, remembered_at = state.memory or ((), now)
+    elapsed_hours = accrued(opened_at, now)
+    spent = Ledger.of(state).committed_usd + fixed_usd(fixed, opened_at, now)
+    if pace is not None:
+        spent += pace.covered_per_hour * elapsed_hours
     return Money(
-        spent=Ledger.of(state).committed_usd,
-        elapsed_hours=accrued(opened_at, now),
+        spent=spent,
+        elapsed_hours=elapsed_hours,
         accrual=MONTH_HOURS / _hours(month.begins_at, month.ends_at) if is_monthly else 1.0,
         month_elapsed_hours=accrued(max(month.begins_at, opened_at), now),
         month_left_hours=_hours(now, month.ends_at),
@@ -185,14 +191,14 @@ def _months(at: float) -> float:
     return 12 * date.year + date.month + (at - month.begins_at) / (month.ends_at - month.begins_at)
 
 
-def opening_of(state: ClusterState, pace: Pace) -> float | None:
+def opening_of(state: ClusterState, pace: Pace, fixed: Iterable[FixedCost] = ()) -> float | None:
     """Return when the books should open: later than they did, where more is unspent than is carried over."""
-    least = money_of(replace(state, nodes=_NO_NODES), pace)
+    least = money_of(replace(state, nodes=_NO_NODES), pace, fixed)
     if least is None or state.books_opened_at is None:
         return None
     if pace.opening_hours(least) == 0.0:
         # Final bills alone say that nothing is forgone: what runs can only add to them.
         return state.books_opened_at
-    money = money_of(state, pace)
+    money = money_of(state, pace, fixed)
     assert money is not None
     return state.books_opened_at + pace.opening_hours(money) * SECONDS_PER_HOUR

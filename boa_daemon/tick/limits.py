@@ -5,10 +5,11 @@ A cap is never exceeded, whatever happens. A day and a month are those of the ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from math import fsum
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -66,6 +67,34 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FixedCost:
+    """Something that is paid whether used or not, a commitment or a Capacity Block: so much per hour.
+
+    From `begins_at` to `ends_at`, instants in seconds since the epoch; None is without a beginning or an end.
+    What is paid in advance is spread over the time that it is paid for.
+    """
+
+    name: str
+    usd_per_hour: float
+    begins_at: float | None = None
+    ends_at: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive(f"usd_per_hour of {self.name}", self.usd_per_hour)
+
+    def usd_between(self, begin: float, end: float) -> float:
+        """Return the dollars that fall between two instants."""
+        begin = begin if self.begins_at is None else max(begin, self.begins_at)
+        end = end if self.ends_at is None else min(end, self.ends_at)
+        return self.usd_per_hour * max(end - begin, 0.0) / 3600.0
+
+
+def fixed_usd(fixed: Iterable[FixedCost], begin: float, end: float) -> float:
+    """Return the dollars of everything that is paid anyway between two instants."""
+    return fsum(one.usd_between(begin, end) for one in fixed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
     """Hard limits; None is no limit.  Money in dollars, time in seconds.
 
@@ -76,7 +105,7 @@ class Caps:
     included, and `unseen_seconds` how long a listing may lag behind a launch. A launch is allowed only if
     everything could go on for `least_run_seconds` under every cap: a node that would be given back before it
     did anything is not worth its boot. `standing_usd_per_hour` is what the site costs without a node, such as
-    a NAT gateway: every cap in dollars has room for it first.
+    a NAT gateway: every cap in dollars has room for it first, and so for what is `fixed`: paid anyway.
     """
 
     usd_per_day: float | None = None
@@ -89,6 +118,7 @@ class Caps:
     unseen_seconds: float = 300.0
     least_run_seconds: float = 900.0
     standing_usd_per_hour: float = 0.0
+    fixed: tuple[FixedCost, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("usd_per_day", "usd_per_month", "usd_per_hour", "instances"):
@@ -99,6 +129,11 @@ class Caps:
             check_positive(name, getattr(self, name))
         for name in ("checkpoint_seconds", "unseen_seconds", "standing_usd_per_hour"):
             check_positive(name, getattr(self, name), zero=True)
+
+    def beside_usd_per_hour(self, now: float) -> float:
+        """Return what the site costs per hour without any node, with all that is paid in the next one."""
+        soon = (one.usd_per_hour for one in self.fixed if one.usd_between(now, now + 3600.0))
+        return self.standing_usd_per_hour + fsum(soon)
 
     @property
     def stop_seconds(self) -> float:

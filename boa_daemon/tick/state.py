@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from boa_daemon.tick.limits import Act, Caps, Held, Steady
+from boa_daemon.tick.limits import Act, Caps, FixedCost, Held, Steady
 from boa_daemon.tick.offers import Cooldown, Extras, Market, Offer
 from boa_daemon.tick.team_money import TeamMoney
 from policies.answer import NodePrices
@@ -350,6 +350,11 @@ class Rules:
         elif longest is not None:
             hold = min(hold, longest)
         return replace(self, pace=built.pace, round_seconds=built.round_seconds, idle_hold_seconds=hold)
+
+    @property
+    def fixed(self) -> tuple[FixedCost, ...]:
+        """What is paid whether used or not."""
+        return () if self.caps is None else self.caps.fixed
 
     @property
     def by_name(self) -> Mapping[str, InstanceType]:

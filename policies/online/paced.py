@@ -39,7 +39,9 @@ MOST_LEVELS = 20_000
 class PacedBudgetOptimal:
     """Give every job the width that is best at the multiplier of the tick; never queue.
 
-    `sizes` are GPU-hours of a job of each class; `costs` are those of a class at a level of the table.
+    `sizes` are GPU-hours of a job of each class; `costs` are those of a class at a level of the table. Jobs
+    that take no more than `free_per_hour` together cost nothing more, since that is paid anyway: they are made
+    wider until they take it.
     """
 
     pace: Pace
@@ -48,6 +50,7 @@ class PacedBudgetOptimal:
     sizes: Mapping[str, float]
     margin: float = SWITCH_MARGIN
     nodes: WholeNodes | None = None
+    free_per_hour: float = 0.0
     costs: Memo[tuple[str, int], CostsByScale] = field(repr=False, compare=False)
 
     @classmethod
@@ -60,6 +63,7 @@ class PacedBudgetOptimal:
         load_over_stated: float = 1.0,
         curvature: float | None = None,
         options: OptionSet | None = None,
+        free_per_hour: float = 0.0,
     ) -> PacedBudgetOptimal:
         """Sweep the hulls once. The pace starts from the stated load; what was learnt of rates is their mix.
 
@@ -80,6 +84,7 @@ class PacedBudgetOptimal:
             table=table,
             columns=columns,
             sizes={c.name: c.size_gpu_hours for c in problem.classes},
+            free_per_hour=free_per_hour,
             costs=Memo(costs, most=MOST_LEVELS),
         )
 
@@ -100,12 +105,27 @@ class PacedBudgetOptimal:
         step = None if money is None else self.step(jobs, money)
         position = self.table.planned(self.pace.budget) if step is None else step.position
         memory = None if step is None else step.memory
+        if self.free_per_hour:
+            free = self._widest_within(jobs, self.free_per_hour)
+            if free.multiplier < position.multiplier and self._burn(jobs, free) <= self.free_per_hour:
+                return self._answer(jobs, free, memory, partial(_free_reason, self.free_per_hour))
         return self._answer(jobs, position, memory, partial(_reason, position, step))
 
     def within(self, jobs: Sequence[Job], spend_per_hour: float, money: Money | None) -> Allocation:
         """Return the best widths at which the jobs take no more than so much per hour together.
 
         Where even the cheapest widths take more, it is those; where the money lasts at wider ones, those.
+        """
+        position, say = self._widest_within(jobs, spend_per_hour), partial(_burn_reason, spend_per_hour)
+        step = None if money is None else self.step(jobs, money)
+        if step is not None and step.position.multiplier < position.multiplier:
+            position, say = step.position, partial(_reason, step.position, step)
+        return self._answer(jobs, position, None if step is None else step.memory, say)
+
+    def _widest_within(self, jobs: Sequence[Job], spend_per_hour: float) -> Position:
+        """Return the place with the widest widths at which the jobs take no more than so much together.
+
+        The first of the table where even the cheapest widths take more.
         """
         low, high = 0, len(self.table.multipliers)
         while high - low > 1:
@@ -114,11 +134,7 @@ class PacedBudgetOptimal:
                 low = middle
             else:
                 high = middle
-        position, say = self.table.at(low), partial(_burn_reason, spend_per_hour)
-        step = None if money is None else self.step(jobs, money)
-        if step is not None and step.position.multiplier < position.multiplier:
-            position, say = step.position, partial(_reason, step.position, step)
-        return self._answer(jobs, position, None if step is None else step.memory, say)
+        return self.table.at(low)
 
     def _burn(self, jobs: Sequence[Job], position: Position) -> float:
         """Return what the jobs take per hour together at a place of the frontier."""
@@ -161,6 +177,14 @@ def _reason(position: Position, step: Step | None, job: Job) -> str:
     return (
         f"the best width for the rest of a job of class {job.class_name} when one unit of budget is worth "
         f"{position.multiplier:.3g} hours, which makes the money last{lasts}"
+    )
+
+
+def _free_reason(free_per_hour: float, job: Job) -> str:
+    """Return why the job has its width where more is paid anyway than the jobs need."""
+    return (
+        f"the best width for the rest of a job of class {job.class_name} at which all jobs together use what "
+        f"is committed to: {free_per_hour:.4g} per hour at prices on demand, paid whether used or not"
     )
 
 

@@ -101,6 +101,8 @@ class Pace:
     730 hours of budget, however long it is. `is_stated` says that somebody stated the load. `rhythm` is that
     of the week, where one was seen.
     `loss_fraction` is the part of the waiting that the response to single jobs costs, None where not known.
+    `covered_per_hour` is how much larger the budget is than what may be spent, since it is one at prices on
+    demand: what commitments pay for, less what is paid for them.
     """
 
     budget: float
@@ -110,6 +112,7 @@ class Pace:
     is_stated: bool = True
     rhythm: Rhythm | None = None
     loss_fraction: float | None = None
+    covered_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in (("budget", self.budget), ("window_hours", self.window_hours)):

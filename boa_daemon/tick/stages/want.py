@@ -10,7 +10,7 @@ from policies.quick import replace
 
 def want(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the policy's widths and reasons, given the jobs and the money."""
-    money = money_of(state, draft.rules.pace)
+    money = money_of(state, draft.rules.pace, draft.rules.fixed)
     aside = draft.set_aside
     jobs = [job.job for name, job in state.jobs.items() if name not in aside]
     allocation = draft.allocator.allocate(jobs, now=state.now, money=money)

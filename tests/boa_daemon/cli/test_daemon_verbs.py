@@ -291,6 +291,22 @@ def test_check_says_which_jobs_are_rigid_and_what_to_do(boa: Boa, tmp_path: Path
     assert json.loads(boa("submit", "--check", *files, "-o", "json")[1])["rigid"] == ["without"]
 
 
+def test_check_names_the_machines_of_the_settings_that_have_too_little(boa: Boa, tmp_path: Path) -> None:
+    """By the settings alone: each machine with its reason; where none has enough, exit code 2."""
+    settings, job = tmp_path / "boa.toml", tmp_path / "job.yaml"
+    settings.write_text('[cloud]\nprovider = "aws"\ninstance_types = ["g5.xlarge", "g5.4xlarge"]\n')
+    check = ("submit", "--check", str(job), "--config", str(settings))
+    job.write_text("name: a\nclass: default\nrun: sleep 1\ncpus: 8\n")
+    code, said = boa(*check, "-o", "json")
+    assert (code, json.loads(said)["not_planned_on"]) == (
+        0,
+        {"a": ["It is not planned on g5.xlarge: it has 4 vCPUs, and cpus is 8."]},
+    )
+    assert "a: It is not planned on g5.xlarge" in boa(*check)[1]
+    job.write_text("name: a\nclass: default\nrun: sleep 1\ncpus: 99\n")
+    assert boa(*check)[0] == 2
+
+
 def test_logs_of_a_node_or_a_rank_that_is_not_there_say_so(
     boa: Boa, play: tuple[DaemonInAFolder, Path]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Cores and memory that a class or a job needs exclude machines, each with its reason."""
+"""Cores, memory and disk that a class or a job needs exclude machines, each with its reason."""
 
 from __future__ import annotations
 
@@ -57,6 +57,28 @@ def test_needs_that_nothing_meets_are_refused_with_line_and_reason(tmp_path: Pat
         load_problem(a_file(tmp_path, "{cpu_per_gpu: 1}"))
 
     assert "larger machine" in str(one.value.hint)
+
+
+def test_the_gpus_of_a_node_share_its_disk(tmp_path: Path) -> None:
+    """Eight GPUs on 400 GiB have 53.7 GB each, one GPU has all of it; a file alone knows no disks."""
+    settings = Settings.model_validate(
+        {
+            "cloud": {"provider": "aws", "instance_types": ["g5.xlarge", "g5.48xlarge"], "volume_gib": 400},
+            "workload": {"classes": str(a_file(tmp_path, "{disk_gb_per_gpu: 100}"))},
+        }
+    )
+    planner = Planner(settings)
+    content = job_content(min_gpus=None, **{"class": "heavy"})
+
+    assert set(planner.class_for(content).phases[0].speedups) == {"a10g"}
+    assert planner.lacks(content) == [
+        "Class heavy is not planned on g5.48xlarge: 53.69 GB of disk for each GPU, and 100 are needed."
+    ]
+    assert planner.lacks({**content, "class": "unknown"}) == []
+    assert (
+        len(load_problem(a_file(tmp_path, "{disk_gb_per_gpu: 1e6}")).problem.classes[0].phases[0].speedups)
+        == 2
+    )
 
 
 def test_the_daemon_plans_by_the_needs_of_classes_and_of_jobs(tmp_path: Path) -> None:

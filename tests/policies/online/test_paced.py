@@ -109,3 +109,17 @@ def test_every_job_gets_a_width_and_a_reason() -> None:
 
     assert allocation.widths.keys() == allocation.reasons.keys() == set(SIZES)
     assert "one unit of budget is worth" in allocation.reasons["vision"]
+
+
+def test_few_jobs_are_made_wider_until_they_use_what_is_paid_anyway() -> None:
+    """One job takes more than its plan says, within what is free; of many, each has its planned width."""
+    free = PacedBudgetOptimal.from_problem(PROBLEM, Pace(budget=60.0), free_per_hour=40.0)
+    (alone,) = free.allocate([a_job()], now=0.0).widths.values()
+    (planned,) = POLICY.allocate([a_job()], now=0.0).widths.values()
+    taken = free.columns["vision"].rate[free.columns["vision"].index[alone]]
+    assert alone.gpus > planned.gpus
+    assert taken <= 40.0
+    assert "paid whether used or not" in free.allocate([a_job()], now=0.0).reasons["a"]
+
+    many = [a_job(id=str(number), draw=number / 50.0) for number in range(50)]
+    assert free.allocate(many, now=0.0).widths == POLICY.allocate(many, now=0.0).widths
