@@ -1,11 +1,12 @@
 """What resizing costs each framework: 1 -> 2 -> 4 -> 1 in peace and under kills, beside an unbroken run.
 
-    python benchmarks/frameworks.py --output found.json      # all that are installed; an hour and more
+    python benchmarks/frameworks.py                          # all that are installed; an hour and more
     python benchmarks/frameworks.py --framework ddp          # one of them
     python benchmarks/frameworks.py --engine ssm             # on nodes whose scripts run here, S3 of moto
 
-What is found is written to `--output` as it goes: the same command again does what is missing there, and
-prints the table. Lines to adapt are those of the example that name something of `boa_daemon`, imports
+What is found is written to `--output` as it goes, by default the file behind the table in the documentation:
+the same command again does what is missing there, and prints the table; `--again` measures what is named
+anew. Lines to adapt are those of the example that name something of `boa_daemon`, imports
 included. Lost steps are the engine's own count. Seconds are from the decision, the order to stop or the kill,
 to the first step that the next generation reports; the median of the three moves. Under kills a process of
 the job gets SIGKILL at each width. Under `ssm` and `ray` 2 and 4 workers are on two nodes, and each
@@ -38,10 +39,10 @@ from engine_bench import EXAMPLES, TORCHRUN, Bench  # noqa: E402  what the tests
 from engine_worlds import ENGINES, ray_world  # noqa: E402  after its folder is on the path
 
 from boa_daemon.job.processes import carrying, started_ticks  # noqa: E402
-from boa_daemon.job.unit import write_json  # noqa: E402
 from boa_daemon.testing import a_node  # noqa: E402
 from boa_daemon.tick.ports import Accepted, Runner, RunReport  # noqa: E402
 
+FOUND = HERE.parent / "docs" / "explanation" / "data" / "frameworks.json"
 WIDTHS = (1, 2, 4)
 COURSES = ("peace", "kills")
 EVERY = 10
@@ -198,7 +199,8 @@ def measure(name: str, engine: str, course: str, *, runner: Runner, folder: Path
         admit(bench, engine, kind.command(done.steps))
         bench.start(1)
         found[baseline] = finished(bench).loss
-    return asdict(done)
+    assert done.loss is not None
+    return {**asdict(done), "away": abs(done.loss - found[baseline]) / abs(found[baseline])}
 
 
 def end_all(runner: Runner) -> None:
@@ -223,7 +225,7 @@ def table(found: Found) -> str:
         lines = lines_to_adapt((EXAMPLES / kind.example).read_text())
         for engine in WORLDS:
             measured = {course: found.get(f"{name} {engine} {course}", {}) for course in COURSES}
-            courses = {course: one for course, one in measured.items() if "loss" in one}
+            courses = {course: one for course, one in measured.items() if "away" in one}
             if not courses:
                 continue
             lost = [str(courses[course]["lost"]) if course in courses else "-" for course in COURSES]
@@ -231,11 +233,7 @@ def table(found: Found) -> str:
                 f"{statistics.median(courses[course]['to_step']):.1f}" if course in courses else "-"
                 for course in COURSES
             ]
-            away = max(
-                abs(one["loss"] - found[f"{name} unbroken {one['steps']}"])
-                / abs(found[f"{name} unbroken {one['steps']}"])
-                for one in courses.values()
-            )
+            away = max(one["away"] for one in courses.values())
             said = f"{away:.1e}" if away else "0"
             rows.append(f"| {' | '.join([name, engine, str(lines), *lost, *seconds, said])} |")
     return "\n".join(rows)
@@ -247,13 +245,14 @@ def main() -> None:
     flags.add_argument("--framework", action="append", choices=list(KINDS))
     flags.add_argument("--engine", action="append", choices=list(WORLDS))
     flags.add_argument("--course", action="append", choices=COURSES)
-    flags.add_argument("--output", type=Path, help="file of what was found, read and written")
+    flags.add_argument("--output", type=Path, default=FOUND, help="file of what was found, read and written")
+    flags.add_argument("--again", action="store_true", help="measure what was found before, too")
     asked = flags.parse_args()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     # Whoever ends this ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    output: Path | None = asked.output
-    found: Found = json.loads(output.read_text()) if output and output.exists() else {}
+    output: Path = asked.output
+    found: Found = json.loads(output.read_text()) if output.exists() else {}
     for engine in asked.engine or WORLDS:
         missing = [
             (name, course)
@@ -261,14 +260,14 @@ def main() -> None:
             for course in asked.course or COURSES
             if engine in KINDS[name].engines
             and find_spec(KINDS[name].needs)
-            and "loss" not in found.get(f"{name} {engine} {course}", {})
+            and (asked.again or "away" not in found.get(f"{name} {engine} {course}", {}))
         ]
         if missing:
             measure_all(engine, missing, found, output)
     print(table(found))
 
 
-def measure_all(engine: str, missing: list[tuple[str, str]], found: Found, output: Path | None) -> None:
+def measure_all(engine: str, missing: list[tuple[str, str]], found: Found, output: Path) -> None:
     """Measure courses on one engine, and write down what each came to."""
     with tempfile.TemporaryDirectory(prefix="boa-frameworks-") as folder, ExitStack() as stack:
         runner = stack.enter_context(WORLDS[engine](Path(folder) / "root"))()
@@ -287,8 +286,7 @@ def measure_all(engine: str, missing: list[tuple[str, str]], found: Found, outpu
             found[f"{name} {engine} {course}"] = one
             said = {key: value for key, value in one.items() if key != "failed"} or one
             print(f"{name} {engine} {course}, {time.monotonic() - began:.0f} s: {said}", file=sys.stderr)
-            if output:
-                write_json(output, found)
+            output.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Many small jobs while the daemon and keepers are killed: nothing lost, run twice, left behind or growing.
 
-    python benchmarks/soak.py [--jobs 2000] [--kills 40]
+    python benchmarks/soak.py [--jobs 2000] [--kills 40] [--nodes 4]
 
 A group of jobs, each of which notes that it began and ended; a daemon in a process of its own that is killed
 and started again, and keepers of jobs that run, with kills spread over the first part of the jobs. At the end
 every job has finished and noted its end, twice only where its keeper was killed in between, and no process is
-left. What the daemon holds is measured all along: growth is told as rates, not as ends.
+left. What the daemon holds is measured all along: growth is told as rates, not as ends, and at ten points.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SETTINGS = """
 [budget]
 usd_per_hour = 500.0
 usd_per_day_cap = 20000.0
-max_instances = 4
+max_instances = {nodes}
 [cloud]
 boot_seconds = 0.1
 [daemon]
@@ -50,7 +50,7 @@ JOB = "echo begin >> $NOTES/$BOA_INDEX; sleep 0.5; echo end >> $NOTES/$BOA_INDEX
 
 
 PART_WITH_KILLS = 0.6
-SAMPLE_SECONDS, SETTLED_SECONDS = 2.0, 20.0
+SAMPLE_SECONDS, SETTLED_SECONDS, POINTS = 3.0, 20.0, 10
 """The daemon is measured this often; what a life holds in its first seconds is its start, not growth."""
 
 
@@ -66,6 +66,7 @@ class Sample:
     threads: int
     files: int
     files_of_jobs: int
+    mb_of_jobs: float
     database_mb: float
     rows: dict[str, int]
 
@@ -75,7 +76,8 @@ class Soaked:
     """What was found at the end: jobs by status and by how many ends they noted, and what is left.
 
     `growth` are rates: of memory, files and threads of the daemon per 1,000 jobs within its lives, once it
-    has settled; of files and rows per job, in the first and in the second half of the jobs.
+    has settled; of files and rows per job, in the first and in the second half of the jobs. `points` are some
+    of the measurements, in order.
     """
 
     jobs: int
@@ -87,14 +89,15 @@ class Soaked:
     database_bytes: int
     seconds: float
     growth: dict[str, float]
+    points: tuple[Sample, ...]
 
 
-def soak(folder: Path, *, jobs: int, kills: int, seed: int = 0) -> Soaked:
+def soak(folder: Path, *, jobs: int, kills: int, nodes: int = 4, seed: int = 0) -> Soaked:
     """Run so many jobs under so many kills, half of the daemon and half of keepers."""
     draw, began = random.Random(seed), time.monotonic()
     notes = folder / "notes"
     notes.mkdir()
-    site = Site(folder, SETTINGS)
+    site = Site(folder, SETTINGS.format(nodes=nodes))
     site.up()
     killed: Counter[str] = Counter()
     samples: list[Sample] = []
@@ -141,6 +144,7 @@ def soak(folder: Path, *, jobs: int, kills: int, seed: int = 0) -> Soaked:
         database_bytes=sum(file.stat().st_size for file in (folder / "state").glob("boa.sqlite*")),
         seconds=time.monotonic() - began,
         growth=growth_of(samples),
+        points=tuple(samples[:: max(len(samples) // POINTS, 1)]),
     )
 
 
@@ -152,7 +156,7 @@ def _sample(site: Site, *, life_seconds: float, jobs_done: int) -> Sample:
     with closing(sqlite3.connect(f"file:{state / 'boa.sqlite'}?mode=ro", uri=True, timeout=10.0)) as database:
         tables = database.execute("select name from sqlite_master where type = 'table'").fetchall()
         rows = {name: database.execute(f'select count(*) from "{name}"').fetchone()[0] for (name,) in tables}
-    jobs = sum(len(files) for _, _, files in os.walk(state / "jobs"))
+    jobs, mb_of_jobs = _weigh(state / "jobs")
     return Sample(
         pid=site.process.pid,
         life_seconds=life_seconds,
@@ -160,11 +164,23 @@ def _sample(site: Site, *, life_seconds: float, jobs_done: int) -> Sample:
         rss_mb=int(words["VmRSS"].split()[0]) / 1024.0,
         open_files=len(os.listdir(process / "fd")),
         threads=int(words["Threads"]),
-        files=sum(len(files) for _, _, files in os.walk(site.folder)) - jobs,
+        files=_weigh(site.folder)[0] - jobs,
         files_of_jobs=jobs,
+        mb_of_jobs=mb_of_jobs,
         database_mb=sum(file.stat().st_size for file in state.glob("boa.sqlite*")) / 1e6,
         rows=rows,
     )
+
+
+def _weigh(folder: Path) -> tuple[int, float]:
+    """Return how many files lie below a folder, and their megabytes; some go while they are counted."""
+    count, size = 0, 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += os.lstat(f"{place}/{name}").st_size
+                count += 1
+    return count, size / 1e6
 
 
 def growth_of(samples: Sequence[Sample]) -> dict[str, float]:
@@ -192,6 +208,7 @@ def growth_of(samples: Sequence[Sample]) -> dict[str, float]:
     for half, part in halves.items():
         found[f"files_per_job_{half}"] = _slope([part], lambda one: one.files)
         found[f"files_of_jobs_per_job_{half}"] = _slope([part], lambda one: one.files_of_jobs)
+        found[f"mb_of_jobs_per_1000_jobs_{half}"] = 1000.0 * _slope([part], lambda one: one.mb_of_jobs)
         found[f"database_mb_per_1000_jobs_{half}"] = 1000.0 * _slope([part], lambda one: one.database_mb)
         for table in samples[-1].rows:
             rate = _slope([part], lambda one, table=table: one.rows.get(table, 0))
@@ -233,9 +250,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=40)
+    parser.add_argument("--nodes", type=int, default=4, help="as many jobs run at a time")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="boa") as name:
-        print(json.dumps(asdict(soak(Path(name), jobs=asked.jobs, kills=asked.kills)), indent=2))
+        found = soak(Path(name), jobs=asked.jobs, kills=asked.kills, nodes=asked.nodes)
+        print(json.dumps(asdict(found), indent=2))
 
 
 if __name__ == "__main__":

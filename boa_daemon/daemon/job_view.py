@@ -46,10 +46,23 @@ BREAKER_SECONDS = 30 * 86_400.0
 """Failures without a new checkpoint in between count together for a month: each of them costs money."""
 MOST_FAILURES = 101
 """So many failures of a job are remembered: one more than any job file allows."""
+SILENT_HOURS = 2.0
+"""A job that says that it reports is ended after so long without a step and without a printed line."""
 MOST_OF_GRACE = 0.7
 """A save that takes more of the grace than this may miss its end: a stop is heard a step later."""
 LEAST_DONE = 0.01
 """What did less than this part of its size says nothing about it."""
+
+
+def first_report_limit(job: JobRecord) -> tuple[float, str] | None:
+    """Return the hours that a job has for its first step, and what else it must not have done in them.
+
+    None where it has no limit: what never said that it reports may be silent.
+    """
+    said = job.content.get("first_report_hours")
+    if said is not None:
+        return float(said), ""
+    return None if job.is_rigid else (SILENT_HOURS, " and printed nothing")
 
 
 class Work:
@@ -300,14 +313,25 @@ class Work:
             )
 
     def _watch_first_report(self, job: JobRecord, report: RunReport, now: float) -> None:
-        """End a generation that has reported no step within the time that its file allows."""
-        most = job.content.get("first_report_hours")
-        if most is None or report.step is not None or self._hours(job, now) <= float(most):
+        """End a generation that has reported no step within its time; say so when half of it is over."""
+        found = first_report_limit(job)
+        if found is None or report.step is not None:
             return
-        why = f"reported no step within {format_hours(float(most))} (first_report_hours)"
+        (most, how), hours = found, self._hours(job, now)
+        if how:
+            if report.quiet_seconds is None or report.phase != "running":
+                return
+            hours = min(hours, report.quiet_seconds / SECONDS_PER_HOUR)
+        name, silent = f"silent:{job.id}:{job.generation}", f"reported no step{how} within"
+        if most / 2.0 < hours <= most and how:
+            ends = f"it is ended after {format_hours(most)}, if its first_report_hours does not say more"
+            self._alert(name, f"job {job.id} {silent} {format_hours(most / 2.0)}: {ends}")
+        if hours <= most:
+            return
+        why = f"{silent} {format_hours(most)} (first_report_hours)"
         if job.id not in self._killed_for:
             self._killed_for[job.id] = why
-            self._alert(f"silent:{job.id}:{job.generation}", f"job {job.id} {why} and is ended")
+            self._alert(name, f"job {job.id} {why} and is ended")
         self._runner.kill(job.id, job.generation)
 
     def _learn(self, job: JobRecord, report: RunReport, now: float) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today, with_fixed
 from boa_daemon.daemon.data_sources import check_data
+from boa_daemon.daemon.job_view import first_report_limit
 from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.orders import interrupt, others_on, resize
@@ -833,6 +834,10 @@ def _running_seconds(job: JobRecord, now: float) -> float:
 def _rigidity(job: JobRecord) -> list[str]:
     """Return what a job that is not known to be elastic should hear, and what it has lost."""
     said = [f"{RIGID[0].upper()}{RIGID[1:]}"] if job.is_rigid else []
+    limit = first_report_limit(job)
+    if job.slots and not job.has_reported and limit is not None:
+        most, how = format_hours(limit[0]), limit[1]
+        said.append(f"It has not reported yet: it fails if it has reported no step{how} within {most}.")
     if job.lost_gpu_hours >= LEAST_LOST_GPU_HOURS:
         said.append(f"It lost {job.lost_gpu_hours:.3g} GPU-hours to ends without a checkpoint.")
     return said

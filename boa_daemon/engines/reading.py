@@ -67,7 +67,9 @@ def _progress(run: Generation, units: Sequence[Status]) -> dict[str, Any]:
     own = [record for record in records if record.get("generation") == run.number]
     record: Mapping[str, Any] = max(own, key=lambda found: found.get("step") or 0, default={})
     names = ("step", "samples", "seconds", "loss", "gradient_noise", "save_seconds")
-    return {**{name: record.get(name) for name in names}, "reported_at": record.get("at")}
+    quiet = [unit["quiet_seconds"] for unit in units if unit.get("quiet_seconds") is not None]
+    facts = {"reported_at": record.get("at"), "quiet_seconds": min(quiet, default=None)}
+    return {**{name: record.get(name) for name in names}, **facts}
 
 
 def _ended(run: Generation, units: Sequence[Status], facts: dict[str, Any]) -> RunReport:

@@ -46,6 +46,7 @@ from boa_daemon.engines.ssm_runs import (
 )
 from boa_daemon.engines.ssm_scripts import (
     STATUS,
+    bundle,
     errands_for,
     kill_script,
     library,
@@ -121,7 +122,7 @@ class SsmEngine:
         self._is_cut_off = False
         self._jobs: dict[JobId, SsmJob] = {}
         self._is_recalled = False
-        self._preparer = Preparer(self._commands, lambda: self._now())  # noqa: PLW0108 - a later clock too
+        self._preparer = Preparer(self._commands, self._bring_bundle, lambda: self._now())  # noqa: PLW0108 - a later clock too
         self._bringing = Bringing(self._commands)
         self._present: frozenset[NodeId] | None = None
         self._has_news = False
@@ -600,9 +601,16 @@ class SsmEngine:
     def drop_code(self, keep: Collection[str], *, before: float) -> int:
         """Remove archives from S3 that nobody needs; a node drops what it unpacked by itself."""
         top = f"{self._settings.uri.rstrip('/')}/=code/"
-        gone = drop_files(self._s3, top, before, keep={f"{digest}.tar.gz" for digest in keep})
+        kept = {f"{digest}.tar.gz" for digest in (*keep, bundle()[0])}
+        gone = drop_files(self._s3, top, before, keep=kept)
         self._codes.difference_update(name.removesuffix(".tar.gz") for name in gone)
         return len(gone)
+
+    def _bring_bundle(self) -> str:
+        """Put what nodes need of this package beside the code of jobs; return its address."""
+        digest, packed = bundle()
+        self.take_code(digest, packed)
+        return self._code_uri(digest)
 
     def _code_uri(self, digest: str) -> str:
         """Return where an archive goes; no job's folder has such a name."""

@@ -142,16 +142,23 @@ def _disks(output: str) -> str:
 
 MOST_UNFIT = 3
 """Looks in a row that find a node unfit, after which it is of no use: a driver that still loads passes."""
+BUNDLE_SECONDS = 86_400.0
+"""So long the bundle is taken to be in the bucket: a lifecycle rule counts whole days."""
 
 
 class Preparer:
     """Brings the bundle to nodes and has their GPUs looked at; knows which are ready, and why not.
 
-    A node that SSM does not reach, or whose script fails, is asked again ever more seldom.
+    A node that SSM does not reach, or whose script fails, is asked again ever more seldom. `bring` puts the
+    bundle where nodes read it and returns its address: anew each day, and after a script has failed, since
+    what lies in a bucket may be removed there.
     """
 
-    def __init__(self, commands: SsmCommands, now: Callable[[], float] = time.time) -> None:
-        self._commands, self._now, self._patience = commands, now, Patience()
+    def __init__(
+        self, commands: SsmCommands, bring: Callable[[], str], now: Callable[[], float] = time.time
+    ) -> None:
+        self._commands, self._bring, self._now, self._patience = commands, bring, now, Patience()
+        self._source, self._brought_at = "", 0.0
         self._preparing: dict[NodeId, str] = {}
         self._prepared: set[NodeId] = set()
         self._unfit: dict[NodeId, tuple[int, str]] = {}
@@ -176,7 +183,11 @@ class Preparer:
         if command is None:
             if why := self._patience.why_not_yet(node, now=self._now()):
                 return Unknown(reason=why)
-            script = prepare_script(root, gpus=gpus, efa=efa)
+            try:
+                source = self._bundle()
+            except Exception as error:
+                return self._later(node, f"what {node} needs could not be put into the bucket: {error}")
+            script = prepare_script(root, source, gpus=gpus, efa=efa)
             answer = self._commands.send([node], script, "prepare a node")
             if isinstance(answer, Refused):
                 return self._later(node, f"SSM does not reach {node} yet: {_why_not_reached(answer.reason)}")
@@ -188,7 +199,15 @@ class Preparer:
         del self._preparing[node]
         if status == "Success" and READY in output:
             return self._judge(node, output, unchecked)
+        self._source = ""
         return self._later(node, f"preparing {node} ended as {status}: {output[-200:].strip()}")
+
+    def _bundle(self) -> str:
+        """Return where nodes find the bundle, and have it there."""
+        now = self._now()
+        if not self._source or not 0.0 <= now - self._brought_at < BUNDLE_SECONDS:
+            self._source, self._brought_at = self._bring(), now
+        return self._source
 
     def _prepares(self, node: NodeId) -> Unknown:
         """Return that a script runs there; what came of the last one stays said until this one has ended."""

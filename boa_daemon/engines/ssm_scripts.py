@@ -6,8 +6,7 @@ a node and no key is spread: SSM brings the scripts, and everything comes back t
 
 from __future__ import annotations
 
-import ast
-import base64
+import gzip
 import hashlib
 import io
 import json
@@ -17,7 +16,6 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from shlex import quote
-from threading import Lock
 from typing import Any
 
 from boa_daemon.engines.layout import Errands
@@ -29,76 +27,54 @@ READY, STATUS, HEALTH = "boa-node-ready", "boa-unit-status ", "boa-node-health "
 SCRATCH = "boa-node-scratch "
 
 
-_PACKING = Lock()
-
-
-def bundle() -> tuple[str, str]:
-    """Return (digest, base64) of what a node needs of this package: `boa_daemon.job`, as code without words.
-
-    A command of SSM takes 64 KiB. Docstrings and comments were a third of it; the types of functions go too.
-    """
-    # Several nodes are prepared at once, and CPython 3.11 cannot parse in two threads (its issue 106905).
-    with _PACKING:
-        return _packed()
-
-
 @cache
-def _packed() -> tuple[str, str]:
-    """Pack it, once."""
-    buffer = io.BytesIO()
+def bundle() -> tuple[str, bytes]:
+    """Return (digest, archive) of what a node needs of this package, `boa_daemon.job`, packed as `.tar.gz`.
+
+    The same files give the same archive; the digest is the SHA-256 of it as packed, so that nothing is
+    unpacked before it is known for ours.
+    """
+    content = io.BytesIO()
     package = Path(str(files("boa_daemon")))
-    with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
+    with tarfile.open(fileobj=content, mode="w") as archive:
         top = [package / "__init__.py", package / "version.py"]
         for file in [*top, *sorted((package / "job").rglob("*.py"))]:
             member = tarfile.TarInfo(str(file.relative_to(package.parent)))
-            content = _wordless(file.read_text(encoding="utf-8")).encode()
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    packed = buffer.getvalue()
-    return hashlib.sha256(packed).hexdigest()[:16], base64.b64encode(packed).decode()
-
-
-def _wordless(source: str) -> str:
-    """Return a module without docstrings, comments and the types of functions."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            node.returns = None
-        elif isinstance(node, ast.arg):
-            node.annotation = None
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            words = [
-                isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in node.body
-            ]
-            kept = [each for each, is_word in zip(node.body, words, strict=True) if not is_word]
-            node.body = kept or ([] if isinstance(node, ast.Module) else [ast.Pass()])
-    return ast.unparse(tree)
+            member.size = file.stat().st_size
+            with file.open("rb") as source:
+                archive.addfile(member, source)
+    packed = gzip.compress(content.getvalue(), mtime=0)
+    return hashlib.sha256(packed).hexdigest(), packed
 
 
 def library(root: str) -> str:
     """Return the folder on a node that holds the bundle."""
-    return f"{root}/lib/{bundle()[0]}"
+    return f"{root}/lib/{bundle()[0][:16]}"
 
 
-def prepare_script(root: str, *, gpus: int = 0, efa: int = 0) -> str:
-    """Return the script that makes a node ready: it unpacks the bundle, once, and looks at disks and GPUs."""
-    folder, (_, packed) = library(root), bundle()
+def prepare_script(root: str, source: str, *, gpus: int = 0, efa: int = 0) -> str:
+    """Return the script that makes a node ready: it unpacks the bundle of `source`, looks at disks and GPUs.
+
+    `source` is an s3:// address. The folder is there when all of it is: it gets its name last.
+    """
+    folder, (digest, _) = quote(library(root)), bundle()
     return f"""set -eu
 umask 022
-if [ ! -e {quote(folder)}/ready ]; then
-  mkdir -p {quote(folder)}
-  base64 -d <<'BUNDLE' | tar -xJ -C {quote(folder)}
-{packed}
-BUNDLE
+if [ ! -d {folder} ]; then
   command -v systemd-run >/dev/null
-  command -v aws >/dev/null
-  touch {quote(folder)}/ready
+  part={folder}.$$
+  trap 'rm -rf "$part"' EXIT
+  mkdir -p "$part/library"
+  aws s3 cp {quote(source)} "$part/packed" --only-show-errors
+  echo "{digest}  $part/packed" | sha256sum --check --quiet
+  tar -xzf "$part/packed" -C "$part/library"
+  mv -T "$part/library" {folder} || [ -d {folder} ]
 fi
-PYTHONPATH={quote(folder)} python3 -c 'import boa_daemon.job.keeper'
+PYTHONPATH={folder} python3 -c 'import boa_daemon.job.keeper'
 printf '%s' {quote(SCRATCH)}
-PYTHONPATH={quote(folder)} python3 -m boa_daemon.job.scratch {quote(root)}/jobs
+PYTHONPATH={folder} python3 -m boa_daemon.job.scratch {quote(root)}/jobs
 printf '%s' {quote(HEALTH)}
-PYTHONPATH={quote(folder)} python3 -m boa_daemon.job.health --gpus {gpus} --efa {efa}
+PYTHONPATH={folder} python3 -m boa_daemon.job.health --gpus {gpus} --efa {efa}
 echo {READY}
 """
 

@@ -123,7 +123,8 @@ class _JobFile(Strict):
     )
     first_report_hours: Positive | None = Field(
         default=None,
-        description="hours after a start within which it reports a step; one that does not has failed",
+        description="hours after a start within which it reports a step; one that does not has failed; left "
+        "out: 2 hours without a step and a printed line, where it is known to be elastic",
     )
     not_before: str | None = Field(
         default=None, max_length=40, description="instant before which it is not started, ISO 8601 with zone"

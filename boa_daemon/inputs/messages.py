@@ -127,6 +127,7 @@ class _Status(_Word):
     manifest: _Manifest | None = None
     wrong_manifest: Text = ""
     last_lines: Annotated[list[Text], Field(max_length=MOST_LINES)] = Field(default_factory=list)
+    quiet_seconds: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None = None
     node_faults: Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length=64)] = Field(
         default_factory=list
     )

@@ -138,6 +138,7 @@ class Keeper:
             code = 1 if isinstance(error, SecretMissing) else 127
             self._write_exit(code << 8, out_of_memory=False, lingering=0)
             return
+        log.write(b"")  # From now on there is a log, and its age says for how long nothing was printed.
         code = self._watch(child.pid)
         lingering = self._gather()
         self._pump.join(5.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -72,6 +73,15 @@ def last_lines(folder: Path, count: int = 20) -> tuple[str, ...]:
     end = _end(_segments(folder))
     block, _, _ = read_log(folder, max(0, end - NEWEST_BYTES), NEWEST_BYTES)
     return tuple(line[:500] for line in block.decode(errors="replace").splitlines()[-count:])
+
+
+def quiet_seconds(folder: Path) -> float | None:
+    """Return for how long nothing was printed, since the command began at the most; None before that."""
+    segments = _segments(folder)
+    try:
+        return max(time.time() - segments[-1].stat().st_mtime, 0.0) if segments else None
+    except FileNotFoundError:
+        return 0.0  # It went for newer ones.
 
 
 def _read(segment: Path, at: int, limit_bytes: int) -> bytes:

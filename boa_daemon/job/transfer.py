@@ -14,12 +14,13 @@ start.
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,12 @@ from boa_daemon.job.checkpoint import (
 )
 from boa_daemon.job.unit import Unit, read_json, write_json
 
-AT_ONCE = 4
-"""So many files are on their way at a time; the command line splits large ones further."""
+AT_ONCE = 10
+"""So many files or parts of one the command line has on their way at a time."""
 TRIES = 5
 LEAST_BYTES_PER_SECOND = 1e6
-"""A file that comes slower than this, or than a quarter of what was measured, is tried again."""
-FIRST_SECONDS = 60.0
+"""What comes slower than this, or than a quarter of what was measured, is tried again."""
+FIRST_SECONDS, NOTE_SECONDS = 60.0, 1.0
 MOST_KEPT = 100
 KEPT = "kept.json"
 SENT = "sent.json"
@@ -50,42 +51,88 @@ class TransferFailed(RuntimeError):
 
 
 class Mover:
-    """Moves files with `aws s3 cp`, several at a time; how long one may take follows from the speed."""
+    """Copies files by one process of the command line, which has several on their way at a time.
 
-    def __init__(self) -> None:
-        self._speed = LEAST_BYTES_PER_SECOND
+    Each file that has arrived is a line of what it prints. Where none comes for long, or some failed, what is
+    missing is tried again; how long that is follows from the largest file and the speed measured.
+    """
 
-    def move(self, pairs: Iterable[tuple[str, str, int]]) -> None:
-        """Copy files, each (source, target, bytes).
+    def __init__(self, note: Callable[[Collection[str]], None] = lambda arrived: None) -> None:
+        self._note, self._speed = note, LEAST_BYTES_PER_SECOND
+
+    def move(self, source: str, target: str, wanted: Mapping[str, int], *, but: Iterable[str] = ()) -> None:
+        """Copy what lies below `source`, or the file that it is, without those named in `but`.
+
+        `wanted` has the bytes of each file to come, by its name below; `note` is told of them as they arrive.
 
         Raises:
             TransferFailed: when one cannot be copied, after several tries.
         """
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for failure in pool.map(self._move_one, pairs):
-                if failure:
-                    raise TransferFailed(failure)
-
-    def _move_one(self, pair: tuple[str, str, int]) -> str:
-        """Copy a file; return what went wrong the last time, empty where nothing did."""
-        source, target, size = pair
+        arrived: set[str] = set()
         wrong = ""
-        for number in range(TRIES):
+        for number in range(TRIES if wanted else 0):
             if number:
                 time.sleep(min(0.5 * 2.0**number, 10.0))
-            began = time.monotonic()
-            limit = FIRST_SECONDS + 4.0 * size / self._speed
-            try:
-                done = aws("s3", "cp", source, target, "--only-show-errors", seconds=limit)
-            except subprocess.TimeoutExpired:
-                wrong = f"{source} was not copied within {limit:.0f} s"
-                continue
-            if done.returncode == 0:
-                seconds = time.monotonic() - began
-                self._speed = max(self._speed, size / max(seconds, 1e-3) / AT_ONCE)
-                return ""
-            wrong = f"{source}: {done.stderr.strip()[-300:] or f'exit code {done.returncode}'}"
-        return wrong
+            missing = {name: size for name, size in wanted.items() if name not in arrived}
+            wrong = self._try(source, target, missing, {*but, *arrived}, arrived)
+            self._note(arrived)
+            if not wrong or arrived >= wanted.keys():
+                return
+        if wrong:
+            raise TransferFailed(wrong)
+
+    def _try(
+        self, source: str, target: str, missing: Mapping[str, int], but: Collection[str], arrived: set[str]
+    ) -> str:
+        """Copy once; return what went wrong, empty where nothing did."""
+        most = min(sum(missing.values()), AT_ONCE * max(missing.values()))
+        limit = FIRST_SECONDS + 4.0 * most / self._speed
+        words = ["aws", "s3", "cp", source, target, "--no-progress"]
+        if source.endswith("/"):
+            words.append("--recursive")
+            words += [word for name in sorted(but) for word in ("--exclude", _pattern(name))]
+        began = noted = time.monotonic()
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, bufsize=0
+            )
+            assert process.stdout is not None
+            with process.stdout as lines:
+                rest = b""
+                while select.select([lines], [], [], limit)[0]:
+                    if not (block := lines.read(1 << 16)):
+                        break
+                    *whole, rest = (rest + block).split(b"\n")
+                    names = {_arrived(line.decode(errors="replace"), source, target) for line in whole}
+                    arrived.update(names.intersection(missing))
+                    if time.monotonic() - noted >= NOTE_SECONDS:
+                        self._note(arrived)
+                        noted = time.monotonic()
+                else:
+                    process.kill()
+            code = process.wait()
+            said.seek(0)
+            why = said.read().decode(errors="replace").strip()[-300:]
+        if code == 0:
+            arrived.update(missing)
+        done = sum(missing[name] for name in arrived.intersection(missing))
+        self._speed = max(self._speed, done / max(time.monotonic() - began, 1e-3))
+        if code == 0:
+            return ""
+        why = why or (f"exit code {code}" if code > 0 else f"no file came within {limit:.0f} s")
+        return f"{source}: {why}"
+
+
+def _pattern(name: str) -> str:
+    """Return the pattern that stands for a name and no other."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+
+
+def _arrived(line: str, source: str, target: str) -> str:
+    """Return the name of the file that a line of the command line says has arrived."""
+    if line.startswith(f"download: {source}"):
+        return line.removeprefix(f"download: {source}").rpartition(" to ")[0]
+    return line.partition(f" to {target}")[2] if line.startswith("upload: ") else ""
 
 
 def aws(*words: str, seconds: float = FIRST_SECONDS) -> subprocess.CompletedProcess[str]:
@@ -141,26 +188,36 @@ def _send(unit: Unit, manifest: Mapping[str, Any], checkpoints: Path, uri: str, 
             raise TransferFailed(f"{name} is not what its manifest says, and is not sent")
     sent = read_json(unit.own / SENT) or {}
     done = set(sent.get("files", [])) if sent.get("sha256") == manifest["sha256"] else set()
-    mover, missing = Mover(), [name for name in mine if name not in done]
-    for begin in range(0, len(missing), AT_ONCE):
-        part = missing[begin : begin + AT_ONCE]
-        mover.move((str(staging / name), f"{uri}/{name}", mine[name]) for name in part)
-        done.update(part)
-        write_json(unit.own / SENT, {"sha256": manifest["sha256"], "files": sorted(done)})
+
+    def note(arrived: Collection[str]) -> None:
+        write_json(unit.own / SENT, {"sha256": manifest["sha256"], "files": sorted({*done, *arrived})})
+
+    missing = {name: size for name, size in mine.items() if name not in done}
+    Mover(note).move(f"{staging}/", f"{uri}/", missing, but=done)
     there = _listed(uri, path)
     if not wanted or any(there.get(name) != size for name, size in wanted.items()):
         return  # Another node is still sending its part: it writes the manifest.
     staging.mkdir(parents=True, exist_ok=True)
     write_json(staging / MANIFEST, manifest)
-    mover.move([(str(staging / MANIFEST), f"{uri}/manifest-{step}.json", 0)])
+    _move_file(str(staging / MANIFEST), f"{uri}/manifest-{step}.json")
     stands = {name: manifest[name] for name in ("generation", "step", "sha256", "path")}
     kept = [stands, *(read_json(unit.own / KEPT) or {"kept": []})["kept"]]
     write_json(unit.own / KEPT, {"kept": kept[:MOST_KEPT]})
     for old in kept[unit.keep_checkpoints : unit.keep_checkpoints + 1]:
-        for name in (f"manifest-{old['step']}.json", old["path"]):
-            with suppress(subprocess.TimeoutExpired):
-                aws("s3", "rm", f"{uri}/{name}")
-                aws("s3", "rm", f"{uri}/{name}", "--recursive")
+        # The manifest first: what does not stand may be half there. Then the file or the folder.
+        parts = ("--include", str(old["path"]), "--include", f"{old['path']}/*")
+        with suppress(subprocess.TimeoutExpired):
+            aws("s3", "rm", f"{uri}/manifest-{old['step']}.json")
+            aws("s3", "rm", f"{uri}/", "--recursive", "--exclude", "*", *parts)
+
+
+def _move_file(source: str, target: str, size: int = 0) -> None:
+    """Copy one file.
+
+    Raises:
+        TransferFailed: when it cannot be copied, after several tries.
+    """
+    Mover().move(source, target, {"": size})
 
 
 def _linked(file: Path, target: Path) -> int | None:
@@ -201,8 +258,8 @@ def fetch(checkpoints: Path, uri: str, step: str, sha256: str) -> None:
         OSError: when it cannot be written.
     """
     checkpoints.mkdir(parents=True, exist_ok=True)
-    aside, mover = checkpoints / f".manifest-{step}", Mover()
-    mover.move([(f"{uri}/manifest-{step}.json", str(aside), 0)])
+    aside = checkpoints / f".manifest-{step}"
+    _move_file(f"{uri}/manifest-{step}.json", str(aside))
     manifest = read_json(aside)
     if manifest is None or str(manifest.get("sha256")) != sha256:
         raise TransferFailed(f"{uri}/manifest-{step}.json is not the manifest of {sha256[:12]}")
@@ -217,12 +274,13 @@ def fetch(checkpoints: Path, uri: str, step: str, sha256: str) -> None:
         for name in listed:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
         wanted = {name: row for name, row in listed.items() if wrong_file(folder, {name: row})}
-        mover.move((f"{uri}/{path}/{name}", str(folder / name), size) for name, (size, _) in wanted.items())
+        sizes = {name: size for name, (size, _) in wanted.items()}
+        Mover().move(f"{uri}/{path}/", f"{folder}/", sizes, but=listed.keys() - wanted.keys())
         wrong = wrong_file(folder, wanted)
     else:
         if not _is(checkpoints / path, sha256):
             size = _listed(uri, path).get(path, 0)
-            mover.move([(f"{uri}/{path}", str(checkpoints / path), size)])
+            _move_file(f"{uri}/{path}", str(checkpoints / path), size)
         wrong = "" if _is(checkpoints / path, sha256) else f"{path!r} has another digest"
     if wrong:
         raise TransferFailed(f"the checkpoint of step {step} in {uri} is damaged: {wrong}")

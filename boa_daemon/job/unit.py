@@ -13,7 +13,7 @@ from typing import Any
 
 from boa_daemon.job.checkpoint import Checkpoint, newest_checkpoint
 from boa_daemon.job.failures import read_failure
-from boa_daemon.job.logs import last_lines
+from boa_daemon.job.logs import last_lines, quiet_seconds
 from boa_daemon.job.processes import is_alive
 from boa_daemon.job.seal import SEAL, TOLD, is_sealed, key_of, sealed
 
@@ -251,6 +251,7 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         "manifest": None,
         "wrong_manifest": "",
         "last_lines": [],
+        "quiet_seconds": quiet_seconds(folder),
         "failure": None,
         "node_faults": node_faults(folder),
         "kept": [],

@@ -130,19 +130,34 @@ def aws(arguments: list[str]) -> int:
         return 1
     if service == "s3api":
         return _list_objects(rest[rest.index("--bucket") + 1], rest[rest.index("--prefix") + 1])
-    if (service, verb) != ("s3", "sync"):
-        return _s3(verb, [word for word in rest if not word.startswith("--")])
-    source, target, *filters = [word for word in rest if word != "--only-show-errors"]
+    words = [word for word in rest if word not in ("--only-show-errors", "--no-progress", "--recursive")]
+    if verb != "sync" and "--recursive" not in rest:
+        return _s3(verb, words)
+    paths = [word.rstrip("/") for word in words[: 1 if verb in ("rm", "ls") else 2]]
+    return _s3_below(verb, paths, words[len(paths) :])
+
+
+def _s3_below(verb: str, paths: list[str], filters: list[str]) -> int:
+    """Copy, list or remove what lies below a folder or a prefix and passes the filters."""
+    source, target = paths[0], paths[-1]
+    if verb == "ls":
+        return _s3(verb, paths)
     if source.startswith("s3://"):
         for name, url in _listed(source):
-            if _passes(name, filters):
-                Path(target, name).parent.mkdir(parents=True, exist_ok=True)
-                Path(target, name).write_bytes(_request(url))
+            if not _passes(name, filters):
+                continue
+            if verb == "rm":
+                _request(url, method="DELETE")
+                continue
+            Path(target, name).parent.mkdir(parents=True, exist_ok=True)
+            Path(target, name).write_bytes(_request(url))
+            sys.stdout.write(f"download: {source}/{name} to {target}/{name}\n")
         return 0
     for file in Path(source).rglob("*"):
         name = file.relative_to(source).as_posix()
         if file.is_file() and _passes(name, filters):
             _request(f"{_endpoint()}/{target[5:]}/{quote(name)}", data=file.read_bytes(), method="PUT")
+            sys.stdout.write(f"upload: {file} to {target}/{name}\n")
     return 0
 
 

@@ -209,6 +209,7 @@ class RunReport:
     `step` is the last step that it reported, counted over all generations; `samples` and `seconds` are what
     this generation worked through and how long that took, so their ratio is its speed. `gradient_noise` is
     its gradient noise scale, where it reports one, `save_seconds` how long its last save took.
+    `quiet_seconds` is for how long none of its commands printed anything, None where nobody knows.
     `manifest` is the newest whole checkpoint of the job.
     `lost_steps`, at an end, are steps that were reported and are not in it. `evidence` is a sentence.
     A generation that `was_refused` never started: its nodes did not take it.
@@ -230,6 +231,7 @@ class RunReport:
     cause: FailureCause | None = None
     gradient_noise: float | None = None
     save_seconds: float | None = None
+    quiet_seconds: float | None = None
     gpus: int = 0
     last_lines: tuple[str, ...] = ()
 

@@ -40,8 +40,8 @@ class PacedBudgetOptimal:
     """Give every job the width that is best at the multiplier of the tick; never queue.
 
     `sizes` are GPU-hours of a job of each class; `costs` are those of a class at a level of the table. Jobs
-    that take no more than `free_per_hour` together cost nothing more, since that is paid anyway: they are made
-    wider until they take it.
+    that take no more than `free_per_hour` together cost nothing more, since that is paid anyway: they are
+    made wider until they take it.
     """
 
     pace: Pace

@@ -128,6 +128,9 @@ def site(fake: SlowNodes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attended]
         sqs = boto3.client("sqs", region_name="us-east-1")
         queue = sqs.create_queue(QueueName="boa")["QueueUrl"]
         sqs.close()
+        s3 = boto3.client("s3", region_name="us-east-1")
+        s3.create_bucket(Bucket="boa-test")
+        s3.close()
         iam = boto3.client("iam", region_name="us-east-1")
         iam.create_instance_profile(InstanceProfileName="boa-node")
         iam.close()

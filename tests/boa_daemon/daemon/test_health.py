@@ -338,6 +338,26 @@ def test_a_job_that_reports_nothing_in_its_time_is_ended_as_a_failure(stage: Sta
     assert stage.play.service.job(job)["status"] == "running"
 
 
+def test_an_elastic_job_that_neither_reports_nor_prints_is_ended_after_two_hours(stage: Stage) -> None:
+    """It is said after one. One that prints goes on, and so does one that never said that it reports."""
+    hung, printing = (stage.submit(hours=20.0, retries=0, elastic=True) for _ in range(2))
+    rigid = stage.submit(hours=20.0, retries=0, elastic=None)
+    since = {printing: START + 3 * 3600.0}
+    stage.runner.tell = lambda report: replace(
+        report, quiet_seconds=max(stage.clock.instant - since.get(report.job, START), 0.0)
+    )
+    stage.run(1.5 * 3600.0)
+    assert stage.play.service.job(hung)["status"] == "running"
+    assert f"{hung} reported no step and printed nothing within 1.00 h: it is ended" in stage.alerts()
+    assert "no step and printed nothing within 2.00 h" in stage.play.service.explain(hung)["text"]
+    stage.run(1.5 * 3600.0)
+    row = stage.play.service.job(hung)
+    assert row["status"] == "failed"
+    assert "reported no step and printed nothing within 2.00 h" in row["cause"]
+    assert [stage.play.service.job(job)["status"] for job in (printing, rigid)] == ["running"] * 2
+    assert rigid not in stage.alerts()
+
+
 def test_a_job_is_stopped_after_its_max_hours_and_says_how_long_it_ran(stage: Stage) -> None:
     """Half an hour over all its starts: stopped, failed, and the times of its start and end stay."""
     job = stage.submit(hours=5.0, max_hours=0.5)

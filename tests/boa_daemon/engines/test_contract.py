@@ -216,6 +216,20 @@ def test_a_command_runs_beside_a_job_and_ends_with_it(bench: Bench) -> None:
     assert isinstance(engine.inside.way(bench.job, 0), Refused)
 
 
+def test_how_long_a_job_has_printed_nothing_is_known_from_its_start_on(bench: Bench, tmp_path: Path) -> None:
+    """One that never printed is silent since its command began; a line sets it back."""
+    mark = tmp_path / "mark"
+    wait = f"import os, time\nwhile not os.path.exists({str(mark)!r}): time.sleep(0.05)\n"
+    bench.admit(script(f"{wait}print('x')\ntime.sleep(60)"))
+    bench.start(1)
+    silent = bench.wait(lambda report: (report.quiet_seconds or 0.0) > 2.0)
+    assert silent.phase == "running"
+    mark.touch()
+    bench.wait(lambda report: report.quiet_seconds is not None and report.quiet_seconds < 2.0)
+    bench.engine.kill("a", 1)
+    bench.wait_end()
+
+
 def test_code_that_nobody_needs_is_dropped(bench: Bench, tmp_path: Path) -> None:
     """Of those that came before an instant all that are not to be kept; what goes can come again."""
     (tmp_path / "project").mkdir()

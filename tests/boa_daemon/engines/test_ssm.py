@@ -15,8 +15,16 @@ from engine_bench import Bench
 
 from boa_daemon.engines import ssm
 from boa_daemon.engines.ssm import AGAIN_SECONDS, SsmEngine, SsmSettings
+from boa_daemon.engines.ssm_commands import BUNDLE_SECONDS
 from boa_daemon.engines.ssm_runs import BEGIN_SECONDS
-from boa_daemon.engines.ssm_scripts import HEALTH, READY, SCRATCH, STATUS, prepare_script, start_script
+from boa_daemon.engines.ssm_scripts import (
+    HEALTH,
+    READY,
+    SCRATCH,
+    STATUS,
+    bundle,
+    start_script,
+)
 from boa_daemon.inputs import messages
 from boa_daemon.inputs.messages import Refusals
 from boa_daemon.job.seal import KEY_FILE, sealed
@@ -35,6 +43,7 @@ class Wires:
     sent: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
     queue: list[str] = field(default_factory=list)
     answers: list[tuple[str, str]] = field(default_factory=list)
+    put: list[Mapping[str, Any]] = field(default_factory=list)
     is_broken: bool = False
     gone: set[str] = field(default_factory=set)
     loses: set[str] = field(default_factory=set)
@@ -69,6 +78,12 @@ class Wires:
 
     def get_object(self, **_request: Any) -> Mapping[str, Any]:
         raise AssertionError("nothing is there")
+
+    def put_object(self, **request: Any) -> Mapping[str, Any]:
+        if self.is_broken:
+            raise ConnectionError("no route")
+        self.put.append(request)
+        return {}
 
 
 class Stage:
@@ -458,9 +473,8 @@ def test_a_checkpoint_that_no_node_has_brought_to_s3_counts_for_nothing(stage: S
     assert "transfer forget" in unit["before"], "what lies on one node is no checkpoint of the job"
 
 
-def test_scripts_fit_into_a_command_and_quote_what_people_write() -> None:
-    """SSM takes 64 KiB; a job's id and command may hold quotes."""
-    assert len(prepare_script("/var/lib/boa", gpus=8, efa=32)) < 58_000
+def test_scripts_quote_what_people_write() -> None:
+    """A job's id and command may hold quotes."""
     spec = JobSpec(job="it's", name="n", class_name="c", run="echo 'a b'")
     unit = {"folder": "/x/it's", "name": "boa-it_s", "checkpoint_dir": "/c", "workdir": "/w", "run": spec.run}
     script = start_script("/var/lib/boa", unit)
@@ -543,6 +557,33 @@ def test_what_could_not_be_looked_at_and_where_jobs_are_is_in_the_log(
         "i-1 is fit for work, as far as was looked: jobs are on the root volume: no disks; no all-reduce was "
         "tried; EFA is not checked: [cloud] efa is false"
     ]
+
+
+def test_what_nodes_need_is_in_the_bucket_before_they_are_told_and_stays_there(stage: Stage) -> None:
+    """Once for all nodes; anew after a script that failed, and each day, since a bucket may forget."""
+    digest, packed = bundle()
+    stage.wires.is_broken = True
+    said = stage.bench.engine.prepare([a_node("i-1")])["i-1"]
+    assert isinstance(said, Unknown)
+    assert "could not be put into the bucket: no route" in said.reason
+    assert not stage.wires.tries, "a node is not sent for what is not there"
+
+    stage.wires.is_broken = False
+    stage.clock.instant += 60.0
+    stage.bench.engine.prepare([a_node("i-1"), a_node("i-2")])
+    assert [(each["Key"], each["Body"]) for each in stage.wires.put] == [
+        (f"jobs/=code/{digest}.tar.gz", packed)
+    ]
+    assert all(f"s3://b/jobs/=code/{digest}.tar.gz" in script for _, script in stage.wires.sent)
+
+    stage.wires.answers = [("Failed", "404"), ("Success", FIT)]
+    stage.bench.engine.prepare([a_node("i-1"), a_node("i-2")])
+    stage.clock.instant += 60.0
+    stage.bench.engine.prepare([a_node("i-1")])
+    assert len(stage.wires.put) == 2
+    stage.clock.instant += BUNDLE_SECONDS
+    stage.bench.engine.prepare([a_node("i-3")])
+    assert len(stage.wires.put) == 3
 
 
 OTHERS: Mapping[str, Any] = {

@@ -1,15 +1,55 @@
-"""What nodes are sent: packed once, however many are made ready at a time."""
+"""What nodes are sent: the same whoever packs it, and on a node whole or not at all."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
 
 from boa_daemon.engines import ssm_scripts
 
+COPY = """#!/bin/bash
+cp "$3" "$4"
+"""
+
 
 def test_many_nodes_at_once_get_the_same_bundle() -> None:
-    """CPython 3.11 cannot parse in two threads: before, a tick failed with a SystemError now and then."""
+    """Whoever packs it, and whenever: its digest is that of the files."""
+    packed = set()
     for _ in range(3):
-        ssm_scripts._packed.cache_clear()
+        ssm_scripts.bundle.cache_clear()
         with ThreadPoolExecutor(8) as pool:
-            assert len(set(pool.map(lambda _: ssm_scripts.bundle(), range(8)))) == 1
+            packed |= set(pool.map(lambda _: ssm_scripts.bundle(), range(8)))
+
+    assert len(packed) == 1
+
+
+@pytest.mark.parametrize("damage", ["", "byte", "cut", "gone"])
+def test_a_node_unpacks_what_is_ours_and_nothing_else(tmp_path: Path, damage: str) -> None:
+    """What a job has written over the bundle in the bucket is not unpacked, nor a half; no folder stays."""
+    _, packed = ssm_scripts.bundle()
+    source, root, programs = tmp_path / "packed", tmp_path / "a node's", tmp_path / "bin"
+    content = {"byte": packed[:-9] + b"?" + packed[-8:], "cut": packed[:-1]}.get(damage, packed)
+    if damage != "gone":
+        source.write_bytes(content)
+    programs.mkdir()
+    for name, text in (("aws", COPY), ("systemd-run", "")):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    done = subprocess.run(
+        ["/bin/bash", "-c", ssm_scripts.prepare_script(str(root), str(source))],
+        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    library = Path(ssm_scripts.library(str(root)))
+    assert (done.returncode == 0) is (not damage), done.stderr
+    assert [each.name for each in library.parent.iterdir()] == ([] if damage else [library.name])
+    if not damage:
+        assert (library / "boa_daemon" / "job" / "keeper.py").exists()
+        assert ssm_scripts.READY in done.stdout

@@ -53,6 +53,9 @@ class SlowSsm:
     def list_objects_v2(self, **_request: Any) -> Mapping[str, Any]:
         return {}
 
+    def put_object(self, **_request: Any) -> Mapping[str, Any]:
+        return {}
+
 
 class Stage:
     """An engine with threads on a slow SSM; made anew it knows what is on disk."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -20,25 +22,42 @@ from boa_daemon.job.checkpoint import (
 from boa_daemon.job.unit import Unit, read_json
 
 AWS = """#!{python} -S
-import os, shutil, sys
+import fnmatch, shutil, sys
 from pathlib import Path
-bucket, words = Path({bucket!r}), [word for word in sys.argv[2:] if not word.startswith("--only")]
+bucket, fails, is_deep = Path({bucket!r}), Path({fails!r}), "--recursive" in sys.argv
+verb, *words = [word for word in sys.argv[2:] if word not in ("--no-progress", "--recursive")]
+begin = min([at for at, word in enumerate(words) if word.startswith("--")], default=len(words))
+filters, words = words[begin:], words[:begin]
 def place(uri): return bucket / uri[5:] if uri.startswith("s3://") else Path(uri)
-with open({calls!r}, "a") as calls: calls.write(" ".join(words) + chr(10))
-fails = Path({fails!r})
-if fails.exists() and fails.read_text() in " ".join(words):
-    sys.stderr.write("An error occurred (503): Slow Down"); sys.exit(1)
-if words[0] == "cp":
-    target = place(words[2]); target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(place(words[1]), target)
-elif words[0] == "ls":
+def chosen(folder):
+    if not is_deep:
+        return [""]
+    files = [each for each in place(folder).rglob("*") if each.is_file()]
+    return [name for name in sorted(str(each.relative_to(place(folder))) for each in files) if passes(name)]
+def passes(name):
+    said = "--include"
+    for flag, pattern in zip(filters[::2], filters[1::2]):
+        said = flag if fnmatch.fnmatchcase(name, pattern) else said
+    return said == "--include"
+def copy(source, target):
+    with open({copies!r}, "a") as copies: copies.write(source + " " + target + chr(10))
+    if fails.exists() and fails.read_text() in source + target:
+        sys.stderr.write("An error occurred (503): Slow Down"); return 1
+    place(target).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(place(source), place(target))
+    print("download:" if source.startswith("s3:") else "upload:", source, "to", target, flush=True)
+    return 0
+with open({calls!r}, "a") as calls: calls.write(verb + " " + " ".join(words + filters) + chr(10))
+if verb == "cp":
+    sys.exit(max([copy(words[0] + name, words[1] + name) for name in chosen(words[0])], default=0))
+elif verb == "ls":
     for file in sorted(bucket.rglob("*")):
         name = str(file.relative_to(bucket))
-        if file.is_file() and name.startswith(words[2][5:]):
+        if file.is_file() and name.startswith(words[0][5:]):
             print("2026-01-01 00:00:00", file.stat().st_size, name.partition("/")[2])
 else:
-    found = place(words[1])
-    shutil.rmtree(found) if found.is_dir() else found.unlink(missing_ok=True)
+    for name in chosen(words[0]):
+        (place(words[0]) / name).unlink(missing_ok=True)
 """
 URI = "s3://bucket/jobs/a/g1/checkpoint"
 
@@ -48,7 +67,7 @@ class Cloud:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.bucket = folder, folder / "s3"
-        self.calls_file, self.fails = folder / "calls", folder / "fails"
+        self.calls_file, self.copies_file, self.fails = folder / "calls", folder / "copies", folder / "fails"
         self.bucket.mkdir()
         program = folder / "bin" / "aws"
         program.parent.mkdir()
@@ -57,14 +76,19 @@ class Cloud:
                 python=sys.executable,
                 bucket=str(self.bucket),
                 calls=str(self.calls_file),
+                copies=str(self.copies_file),
                 fails=str(self.fails),
             )
         )
         program.chmod(0o755)
 
-    def calls(self, begin: str) -> list[str]:
-        lines = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
-        return [line for line in lines if line.startswith(begin)]
+    def calls(self) -> list[str]:
+        """Return the processes that there were."""
+        return self.calls_file.read_text().splitlines()
+
+    def copies(self) -> list[str]:
+        """Return the files that were tried to copy, each "source target"."""
+        return self.copies_file.read_text().splitlines()
 
     def node(self, number: int) -> tuple[Path, Path]:
         """Return the unit folder and the checkpoint folder of a node."""
@@ -136,25 +160,70 @@ def test_a_checkpoint_stands_once_the_last_node_has_sent_its_part(
     assert (found.path / "sub" / "b").read_text() == "sub/b of 4"
 
 
-def test_a_transfer_that_was_cut_off_goes_on_with_what_is_missing(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transfer_that_was_cut_off_goes_on_with_what_is_missing(cloud: Cloud) -> None:
     """The first file was sent and is not sent again; a fetch keeps what is right already."""
-    monkeypatch.setattr(transfer, "AT_ONCE", 1)
     sha256 = two_nodes(cloud, 4)
     cloud.fails.write_text("sub/b")
     assert cloud.keep(0) == 1
     cloud.fails.unlink()
     assert (cloud.keep(0), cloud.keep(1)) == (0, 0)
-    sent = [line.split()[2].rpartition("ckpt/")[2] for line in cloud.calls("cp") if "g1-step4.ckpt" in line]
+    sent = [line.rpartition("ckpt/")[2] for line in cloud.copies() if "g1-step4.ckpt" in line]
     assert sent == ["a", "sub/b", "sub/b", "sub/b", "c"], "twice in vain, and once after that"
 
     there = cloud.folder / "fresh"
     assert transfer.main(["fetch", str(there), URI, "4", sha256]) == 0
     (there / "g1-step4.ckpt" / "a").write_text("a of X")
-    before = len(cloud.calls("cp"))
+    before = len(cloud.copies())
     assert transfer.main(["fetch", str(there), URI, "4", sha256]) == 0
-    assert len(cloud.calls("cp")) - before == 2, "the manifest and the one file that was wrong"
+    assert len(cloud.copies()) - before == 2, "the manifest and the one file that was wrong"
+
+
+ODD = ["__0_0.distcp", "a to b", "x[1]*?.pt", "x1aa.pt", "with space/é"]
+
+
+def test_many_files_of_odd_names_go_in_one_process(cloud: Cloud) -> None:
+    """A save is files, list, manifest; a fetch manifest and files. A name that is a pattern is one name."""
+    path = begin_folder(cloud.node(0)[1], generation=1, step=4)
+    for name in ODD:
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text(name)
+    files = described(path, files_of(path))
+    commit_folder(cloud.node(0)[1], generation=1, step=4, files=files)
+    cloud.fails.write_text("x1aa")
+    assert cloud.keep(0) == 1
+    cloud.fails.unlink()
+    cloud.calls_file.write_text("")
+    assert cloud.keep(0) == 0
+    assert [line.partition(" ")[0] for line in cloud.calls()] == ["cp", "ls", "cp"]
+    sent = [line.rpartition("ckpt/")[2] for line in cloud.copies() if "g1-step4.ckpt" in line]
+    assert sorted(sent) == sorted([*ODD, "x1aa.pt", "x1aa.pt"])
+
+    there = cloud.folder / "fresh"
+    sha256 = json.loads((cloud.node(0)[1] / "manifest.json").read_text())["sha256"]
+    cloud.calls_file.write_text("")
+    assert transfer.main(["fetch", str(there), URI, "4", sha256]) == 0
+    assert [line.partition(" ")[0] for line in cloud.calls()] == ["cp", "cp"]
+    assert files_of(there / "g1-step4.ckpt") == sorted(ODD)
+
+
+HANGS = """#!/bin/bash
+if [ ! -e {began} ]; then touch {began}; sleep 60 & echo $! > {began}; wait; fi
+echo "upload: x to $4"
+"""
+
+
+def test_a_transfer_of_which_nothing_comes_is_tried_again(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that hangs is ended after its time, and the next one does the work."""
+    began = cloud.folder / "began"
+    (cloud.folder / "bin" / "aws").write_text(HANGS.format(began=began))
+    monkeypatch.setattr(transfer, "FIRST_SECONDS", 0.2)
+    noted: list[set[str]] = []
+    transfer.Mover(lambda arrived: noted.append(set(arrived))).move("s/", "s3://b/t/", {"x": 3})
+    os.kill(int(began.read_text()), signal.SIGKILL)
+
+    assert noted == [set(), {"x"}]
 
 
 @pytest.mark.parametrize("damage", ["byte", "gone", "manifest", "other"])
@@ -216,3 +285,4 @@ def test_only_the_newest_stay_in_s3(cloud: Cloud) -> None:
     assert names == ["g1-step2.ckpt", "g1-step3.ckpt", "manifest-2.json", "manifest-3.json"]
     assert cloud.kept(0) == [3, 2, 1]
     assert not (unit / "sending").exists()
+    assert len(cloud.calls()) == 3 * 3 + 2, "files, list and manifest of three; and of one its two removals"
