@@ -175,7 +175,8 @@ class Screen:
         for row in receipt["nodes"]:
             ended = "runs on" if row["ended_at"] is None else "given back"
             parts = ", ".join(f"{kind} {usd:.4f}" for kind, usd in row["kinds"].items())
-            self._say(f"  {row['id']} {row['instance_type']}: {row['usd']:.4f} USD ({parts}), {ended}")
+            of = f" ({parts})" if len(row["kinds"]) > 1 else ""
+            self._say(f"  {row['id']} {row['instance_type']}: {row['usd']:.4f} USD{of}, {ended}")
         if receipt["left"] is None:
             self._say("The daemon goes on, and gives nodes back by its plan: `boa instances`.")
         elif receipt["is_clean"]:

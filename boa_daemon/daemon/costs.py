@@ -102,7 +102,13 @@ def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[
 def _standing(database: Database, since: float) -> list[tuple[str, int, int]]:
     """Return (kind, day since the epoch, micro-dollars) of what stood without nodes, hour by hour."""
     columns = (CHARGES.c.instance_type, CHARGES.c.started_at, CHARGES.c.micro_dollars)
-    query = select(*columns).where(CHARGES.c.instance_type.in_(STANDING), CHARGES.c.ended_at > since)
+    # By their days, which are indexed: bills of nodes are many, and each hour of what stands is of one day.
+    query = (
+        select(*columns)
+        .join(CHARGE_DAYS, CHARGE_DAYS.c.node == CHARGES.c.node)
+        .where(CHARGE_DAYS.c.day >= int(since // DAY_SECONDS), CHARGES.c.ended_at > since)
+        .where(CHARGES.c.instance_type.in_(STANDING))
+    )
     with database.read() as connection:
         rows = connection.execute(query.order_by(CHARGES.c.started_at)).all()
     return [(str(kind), int(at // DAY_SECONDS), int(amount)) for kind, at, amount in rows]
