@@ -186,9 +186,10 @@ def _tables(dialect: Dialect) -> tuple[str, ...]:
     """Return what makes the tables of a new database, and the mark that they are of the newest revision."""
     version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
     tables = (*METADATA.sorted_tables, version)
-    made = (*map(CreateTable, tables), *(CreateIndex(index) for table in tables for index in table.indexes))
-    statements = (str(statement.compile(dialect=dialect)) for statement in made)
-    return (*statements, f"INSERT INTO alembic_version (version_num) VALUES ('{HEAD}')")
+    made = (str(CreateTable(table).compile(dialect=dialect)) for table in tables)
+    indexes = (index for table in tables for index in table.indexes)
+    found = (str(CreateIndex(index).compile(dialect=dialect)) for index in indexes)
+    return (*made, *found, f"INSERT INTO alembic_version (version_num) VALUES ('{HEAD}')")
 
 
 def _bring_up(connection: Connection) -> None:
