@@ -16,7 +16,7 @@ import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 from sampling import EXAMPLES, SAMPLED
-from shared_work import rewrite_asserts_once, schema_made_once
+from shared_work import rewrite_asserts_once
 
 # What one process has compiled the others find, also where containers say that nothing is to be kept: the
 # suite starts some hundred, and each would compile all of BOA anew.
@@ -39,13 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _what_is_read_and_made_once() -> Iterator[None]:
-    """All sessions of botocore share a loader: each would read EC2's description anew, for half a second.
-
-    All databases of tests share their tables: alembic would make them anew, for a twentieth of a second.
-    """
+    """All sessions of botocore share a loader: each would read EC2's description anew, for half a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("botocore.session.create_loader", functools.cache(botocore.loaders.create_loader))
-        patch.setattr("alembic.command.upgrade", schema_made_once())
         yield
 
 

@@ -1,24 +1,18 @@
-"""What each worker of pytest-xdist would do for itself, or each test anew, is done once.
+"""What each worker of pytest-xdist would do for itself is done once.
 
 The four workers import every test file, and pytest spends more on rewriting the `assert`s of one than Python
-on reading it: six seconds of the processor for each worker. And each test with a daemon in a folder of its
-own would have alembic make the same tables.
+on reading it: six seconds of the processor for each worker.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
-from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 from _pytest.assertion import rewrite
-from alembic.command import upgrade as by_alembic
-from alembic.config import Config
-from sqlalchemy import inspect
 
 
 def rewrite_asserts_once(config: pytest.Config) -> None:
@@ -61,29 +55,3 @@ def _rewrite(file: Path) -> None:
     kept = _kept(file)
     kept.parent.mkdir(exist_ok=True)
     rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, found, kept)
-
-
-def schema_made_once() -> Callable[[Config, str], None]:
-    """Return alembic's `upgrade`, which makes the tables of an empty file as it made them the first time."""
-    made: list[str] = []
-
-    def upgrade(config: Config, revision: str) -> None:
-        connection = config.attributes["connection"]
-        is_empty = connection.dialect.name == "sqlite" and not inspect(connection).get_table_names()
-        if not is_empty or revision != "head":
-            by_alembic(config, revision)
-        elif made:
-            for statement in made:
-                connection.exec_driver_sql(statement)
-        else:
-            by_alembic(config, revision)
-            made.extend(_statements(connection.connection.driver_connection))
-
-    return upgrade
-
-
-def _statements(connection: sqlite3.Connection) -> Iterator[str]:
-    """Yield what makes a database like this one."""
-    for line in connection.iterdump():
-        if not line.startswith(("BEGIN", "COMMIT")):
-            yield line

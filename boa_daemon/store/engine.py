@@ -9,14 +9,31 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from sqlalchemy import Engine, create_engine, event, func, inspect, select, text
+from sqlalchemy import (
+    Column,
+    Connection,
+    Dialect,
+    Engine,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    func,
+    inspect,
+    select,
+    text,
+)
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from boa_daemon.errors import BoaError, InputError
+from boa_daemon.store.tables import METADATA
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 30.0
@@ -124,44 +141,66 @@ HEAD = "0004"
 """The newest revision: a database that has it is left as it is."""
 
 
-def _revision(engine: Engine) -> str | None:
+def _revision(connection: Connection) -> str | None:
     """Return the revision of a database; None where it has none."""
-    with engine.connect() as connection:
-        if not inspect(connection).has_table("alembic_version"):
-            return None
-        found = connection.scalar(text("SELECT version_num FROM alembic_version"))
-        return None if found is None else str(found)
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return None if found is None else str(found)
 
 
 def migrate(engine: Engine) -> None:
-    """Bring the schema to the newest revision.
+    """Make the tables of a new database, or bring those of an older one to the newest revision.
 
     Raises:
         StoreUnusable: when that fails, or a newer BOA wrote the database.
     """
-    found = _revision(engine)
+    with engine.connect() as connection:
+        found = _revision(connection)
     if found == HEAD:
         return
     if found is not None and found > HEAD:
         raise StoreTooNew(
             f"a newer boa wrote this database (schema {found}; this one knows {HEAD}): install that boa"
         )
-    from alembic import command  # noqa: PLC0415 - slow to import, and seldom anything is to be done
-    from alembic.config import Config  # noqa: PLC0415
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     try:
         with engine.begin() as connection:
             if engine.dialect.name == "postgresql":
                 # A daemon and its standby that start together: one makes the tables, the other waits.
                 connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            if not inspect(connection).get_table_names():
+                for statement in _tables(engine.dialect):
+                    connection.exec_driver_sql(statement)
+            elif (found := _revision(connection)) is None:
+                raise ValueError("it has tables, and does not say of which version")
+            elif found != HEAD:
+                _bring_up(connection)
     except Exception as error:
         if is_unreachable(error, engine):
             raise StoreUnreachable(f"the database does not answer: {error}") from error
         raise StoreUnusable(f"the schema of the database cannot be brought up to date: {error}") from error
+
+
+@cache
+def _tables(dialect: Dialect) -> tuple[str, ...]:
+    """Return what makes the tables of a new database, and the mark that they are of the newest revision."""
+    version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+    tables = (*METADATA.sorted_tables, version)
+    made = (str(CreateTable(table).compile(dialect=dialect)) for table in tables)
+    indexes = (index for table in tables for index in table.indexes)
+    found = (str(CreateIndex(index).compile(dialect=dialect)) for index in indexes)
+    return (*made, *found, f"INSERT INTO alembic_version (version_num) VALUES ('{HEAD}')")
+
+
+def _bring_up(connection: Connection) -> None:
+    """Have alembic bring an older database to the newest revision."""
+    from alembic import command  # noqa: PLC0415 - slow to import, and seldom anything is to be done
+    from alembic.config import Config  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
 
 
 def backup(engine: Engine, folder: Path, name: str) -> Path | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-from daemon_site import SETTINGS, Site, a_site
+from daemon_site import SETTINGS, Site, a_site, wait_for
 from verbs import exit_code
 
 import boa_daemon
@@ -170,8 +170,9 @@ def test_many_are_waited_for_by_their_list(site: Site, monkeypatch: pytest.Monke
         monkeypatch.setattr(boa, "job", lambda name: asked.append(name) or Client.job(boa, name))
         for name in names[1:]:
             boa.cancel(name)
+        wait_for(lambda: [job["id"] for job in boa.jobs(limit=len(names))["jobs"]] == names[:1], site)
         with pytest.raises(WaitedTooLong, match=names[0]):
-            boa.wait(names, timeout_seconds=5.0, poll_seconds=0.2)
+            boa.wait(names, timeout_seconds=1.0, poll_seconds=0.2)
         assert {name for name in asked if asked.count(name) > 1} <= {names[0]}
         boa.cancel(names[0])
 

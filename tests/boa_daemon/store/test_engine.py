@@ -1,36 +1,45 @@
-"""The schema of a database, as the migrations make it."""
+"""The schema of a database: made of the tables, or brought up to date by the migrations."""
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-from shared_work import by_alembic, schema_made_once
+from alembic import command
+from sqlalchemy import text
 
-from boa_daemon.store.engine import HEAD, migrate, open_engine, sqlite_url
-
-
-def schema_of(path: Path) -> tuple[list[Any], list[Any]]:
-    """Make the schema, and return what is in it."""
-    engine = open_engine(sqlite_url(path))
-    migrate(engine)
-    engine.dispose()
-    with closing(sqlite3.connect(path)) as file:
-        tables = file.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
-        return tables, file.execute("SELECT version_num FROM alembic_version").fetchall()
+from boa_daemon.store.engine import HEAD, StoreUnusable, migrate, open_engine, sqlite_url
 
 
-def test_the_tables_that_tests_share_are_those_of_the_migrations(
+def test_a_new_database_is_of_the_newest_revision_and_an_older_one_is_brought_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Table by table, index by index, with the revision; a file that has it is left as it is."""
-    monkeypatch.setattr("alembic.command.upgrade", by_alembic)
-    migrated = schema_of(tmp_path / "migrated.sqlite")
-    monkeypatch.setattr("alembic.command.upgrade", schema_made_once())
+    """Alembic is asked for older ones alone, and on the very connection."""
+    asked: list[str] = []
+    monkeypatch.setattr(command, "upgrade", lambda config, target: asked.append(target))
+    engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))
+    migrate(engine)
+    with engine.begin() as connection:
+        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == HEAD
+        connection.execute(text("INSERT INTO meta (key, value) VALUES ('tick', '7')"))
+    migrate(engine)
+    assert asked == []
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0000'"))
+    migrate(engine)
+    assert asked == ["head"]
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT value FROM meta WHERE key = 'tick'")) == "7"
+    engine.dispose()
 
-    assert [schema_of(tmp_path / f"{n}.sqlite") for n in (1, 2)] == [migrated] * 2
-    assert schema_of(tmp_path / "2.sqlite") == migrated
-    assert migrated[1] == [(HEAD,)]
+
+def test_tables_without_a_version_are_not_taken_for_ours(tmp_path: Path) -> None:
+    """Nobody knows what they are: nothing is made beside them, and nothing is changed."""
+    engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE jobs (id TEXT)"))
+    with pytest.raises(StoreUnusable, match="does not say of which version"):
+        migrate(engine)
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM sqlite_master WHERE type = 'table'")) == 1
+    engine.dispose()
