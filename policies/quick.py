@@ -4,7 +4,7 @@ A frozen dataclass writes each field through `object.__setattr__`, which looks i
 `dataclasses.replace` reads every field by its name before. For a class with slots the code can name the slots
 themselves, so it is written once for each class, as `dataclasses` writes its own.
 
-Cost: about a third of a frozen dataclass's for making a value, a quarter for changing one.
+Cost: about half of a frozen dataclass's for making a value, a third for changing one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from policies.memo import Memo
+
+__all__ = ["quick", "replace"]
 
 _T = TypeVar("_T")
 _Field = dataclasses.Field[Any]

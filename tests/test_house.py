@@ -22,6 +22,7 @@ AT_THE_ROOT = {
         "model",
         "plugins",
         "protocols",
+        "quick",
         "registry",
         "site",
         "speedup",

@@ -32,6 +32,10 @@ class Changes:
     leaving: tuple[JobId, ...] = ()
 
 
+_NO_ALLOCATION, _NO_CHANGES = Allocation(widths=_NOTHING), Changes()
+_NO_PLAN = Plan(widths=_NOTHING, slots=_NOTHING)
+
+
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
@@ -48,12 +52,12 @@ class Draft:
     rules: Rules
     allocator: Allocator
     placer: Placer
-    allocation: Allocation = field(default_factory=lambda: Allocation(widths=_NOTHING))
-    plan: Plan = field(default_factory=lambda: Plan(widths=_NOTHING, slots=_NOTHING))
+    allocation: Allocation = _NO_ALLOCATION
+    plan: Plan = _NO_PLAN
     set_aside: Mapping[JobId, WaitReason] = field(default_factory=lambda: _NOTHING)
     left_out: Mapping[JobId, WaitReason] = field(default_factory=lambda: _NOTHING)
     lent: Mapping[JobId, Width] = field(default_factory=lambda: _NOTHING)
-    changes: Changes = field(default_factory=Changes)
+    changes: Changes = _NO_CHANGES
     room: Room | None = None
     claimed: frozenset[NodeId] = frozenset()
     is_at_node_limit: bool = False
