@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 import numpy as np
 
@@ -236,6 +237,7 @@ class Timeline:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self._is_always = limits.working.is_always
         self.spent = 0.0
         self._rows = {name: number for number, name in enumerate(limits.instances)}
         self._times = np.zeros(1)
@@ -259,10 +261,12 @@ class Timeline:
         quota = most.instances.get(option.gpu_type, np.inf)
         if option.instances > quota:
             return np.inf
-        full = self._taken[-1] + rate > most.usd_per_hour * (1.0 + TIE)
+        # What is over before the job is submitted keeps it from nothing.
+        first = max(int(self._times.searchsorted(after, side="right")) - 1, 0)
+        full = self._taken[-1, first:] + rate > most.usd_per_hour * (1.0 + TIE)
         if option.gpu_type in self._rows:
-            full |= self._taken[self._rows[option.gpu_type]] + option.instances > quota
-        blocked = np.flatnonzero(full)
+            full |= self._taken[self._rows[option.gpu_type], first:] + option.instances > quota
+        blocked = full.nonzero()[0] + first
         # After the last change nothing is taken, so the last piece of time is never blocked.
         opens = np.concatenate([[0.0], self._times[blocked + 1] if len(blocked) else []])
         closes = np.concatenate([self._times[blocked], [np.inf]])
@@ -270,7 +274,7 @@ class Timeline:
         while True:
             begins = np.maximum(opens, start)
             fits = closes - begins >= option.hours * (1.0 - TIE)
-            start = float(begins[int(np.argmax(fits))])
+            start = float(begins[int(fits.argmax())])
             if start + option.hours > last * (1.0 + TIE):
                 return np.inf
             later = self._affordable(option, start)
@@ -294,17 +298,19 @@ class Timeline:
     def _parts(self, starts: float, ends: float) -> list[tuple[int, float]]:
         """Return the periods that a stretch of time touches, with its hours in each."""
         period, working = self.limits.period_hours, self.limits.working
-        if not working.is_always:
+        if not self._is_always:
             first, last = int(working.start(starts) // period), int(np.ceil(working.end(ends) / period))
         else:
-            first, last = int(starts // period), int(np.ceil(ends / period))
+            first, last = int(starts // period), ceil(ends / period)
+            if last == first + 1 and starts < ends:
+                return [(first, ends - starts)]
         parts = ((k, min(ends, self._edge(k + 1)) - max(starts, self._edge(k))) for k in range(first, last))
         return [(number, hours) for number, hours in parts if hours > 0.0]
 
     def _edge(self, number: int) -> float:
         """Return the working time at which a period begins."""
         at = number * self.limits.period_hours
-        return at if self.limits.working.is_always else self.limits.working.worked(at)
+        return at if self._is_always else self.limits.working.worked(at)
 
     def _longest_period(self) -> float:
         """Return the most working hours of a period, of the first few."""
@@ -329,10 +335,11 @@ class Timeline:
 
     def _cut(self, at: float) -> None:
         """Make `at` a moment at which what is taken may change."""
-        place = int(np.searchsorted(self._times, at))
+        place = int(self._times.searchsorted(at))
         if place == len(self._times) or self._times[place] != at:
-            self._times = np.insert(self._times, place, at)
-            self._taken = np.insert(self._taken, place, self._taken[:, place - 1], axis=1)
+            self._times = np.concatenate([self._times[:place], (at,), self._times[place:]])
+            # The new piece holds what the one before it does.
+            self._taken = np.concatenate([self._taken[:, :place], self._taken[:, place - 1 :]], axis=1)
 
 
 def placed(
