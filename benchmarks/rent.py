@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
@@ -227,8 +228,12 @@ class Bench:
             seed,
             tasks,
         )
-        slower = trace.window_hours / words.hours
-        self.classes = tuple(replace(c, arrivals_per_hour=c.arrivals_per_hour * slower) for c in classes)
+        counts = Counter(job.class_name for job in self.trace.jobs)
+        self.classes = tuple(
+            replace(one, arrivals_per_hour=counts[one.name] / words.hours)
+            for one in classes
+            if counts[one.name]
+        )
         firsts = {kind: one for kind, one in self.machines.items() if "@" not in kind}
         self.singles = [firsts]
         for kind, one in self.machines.items():
@@ -314,8 +319,8 @@ def figures(bench: Bench) -> dict[str, tuple[float, ...]]:
             minutes_for(runs, on_demand),
             minutes_for(runs, on_demand, bill=2),
             minutes_for(runs, spot),
-            money_for(runs, goal),
-            money_for(runs, goal, bill=2),
+            money_for(runs, goal) if math.isfinite(goal) else math.nan,
+            money_for(runs, goal, bill=2) if math.isfinite(goal) else math.nan,
         )
 
     for said, runs in bench.of_machines():
@@ -374,7 +379,7 @@ def main() -> None:
             values = [rows[said][column] for rows in told]
             base = "several and spot" if column == 2 else "one machine per GPU"
             bases = [rows[base][0 if column < 2 else column if column == 2 else 3] for rows in told]
-            if not all(map(math.isfinite, values)):
+            if not all(map(math.isfinite, (*values, *bases))):
                 cells.append(f"{'-':>16}")
                 continue
             over = ratio_of([value / one for value, one in zip(values, bases, strict=True)])
