@@ -299,9 +299,8 @@ class Bench:
     def of_rival(self, name: str, market: str) -> list[list[Run]]:
         """Return the runs of a rival on each machine alone."""
         alone = self._sites([{kind: one} for kind, one in self.machines.items()], market)
-        of_each = ({"policy": name, "options": PolicyOptions(utility=utility)} for utility in UTILITIES)
-        changes = list(of_each)
-        return [self._ran(replace(one, **change) for change in changes) for one in alone]
+        options = [PolicyOptions(utility=utility) for utility in UTILITIES]
+        return [self._ran(replace(one, policy=name, options=chosen) for chosen in options) for one in alone]
 
     def _ran(self, wanted: Iterable[SimulationSettings]) -> list[Run]:
         """Return the runs that their budgets pay for."""
