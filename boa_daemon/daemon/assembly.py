@@ -285,6 +285,7 @@ def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
         queue_url=engine.queue_url,
         uri=engine.uri,
         state_file=state / "ssm.json",
+        region=cloud.settings.region,
         own_user=engine.own_user,
         efa_cards={
             name: entry.efa_interfaces
