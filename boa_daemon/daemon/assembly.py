@@ -284,6 +284,7 @@ def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
         queue_url=engine.queue_url,
         uri=engine.uri,
         state_file=state / "ssm.json",
+        region=cloud.settings.region,
         own_user=engine.own_user,
     )
     ssm, sqs, s3 = (calls.client(name) for name in ("ssm", "sqs", "s3"))

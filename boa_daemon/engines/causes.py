@@ -39,7 +39,7 @@ def cause_of(end: Mapping[str, Any], failure: Mapping[str, Any] | None) -> tuple
     if end["out_of_memory"]:
         return "out-of-memory", "the kernel ended a process for memory"
     if code in _MISSING_CODES:
-        return "missing-command", "the shell cannot run the command"
+        return "missing-command", ""  # The shell's or the keeper's last line says which, and why.
     if end.get("disk_full"):
         return "disk-full", "the disk of its folder is full"
     if code is not None and (code < 0 or code > 128):

@@ -53,6 +53,7 @@ def with_setup(spec: JobSpec, folder: Path) -> str:
     digest = hashlib.sha256(f"{spec.code}\0{spec.setup}".encode()).hexdigest()[:16]
     marker, lock = quote(str(folder / f"setup.{digest}")), quote(str(folder / "setup.lock"))
     return f"""if [ ! -e {marker} ]; then
+mkdir -p {quote(str(folder))}
 exec 9>{lock}
 flock 9
 if [ ! -e {marker} ]; then

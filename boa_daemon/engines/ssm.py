@@ -90,6 +90,8 @@ class SsmSettings:
     rendezvous_port: int = 29400
     own_user: bool = False
     """Whether each job runs as a user of its own on its nodes, not as root."""
+    region: str = ""
+    """Where the nodes are, for sessions of people; where it is empty, their shell's setting counts."""
 
 
 class SsmEngine:
@@ -128,8 +130,7 @@ class SsmEngine:
         self._has_news = False
         self._memory: _Memory | None = None
         self._codes: set[str] = set()
-        region = str(getattr(getattr(ssm, "meta", None), "region_name", "") or "")
-        self.inside = SsmInside(self._commands, self._running_at, region=region)
+        self.inside = SsmInside(self._commands, self._running_at, region=settings.region)
 
     def _running_at(self, job: JobId, node: int) -> tuple[str, str, str] | Refused:
         """Return the node, the folder and the root of a job's unit that runs."""

@@ -21,6 +21,7 @@ from boa_daemon.daemon.assembly import open_daemon
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.service import Service
+from boa_daemon.engines.ssm_scripts import bundle
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.fake_cloud import FakeCloud
@@ -34,6 +35,7 @@ NO_DRIVER = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
     "NVIDIA driver is installed and running."
 )
+FORBIDDEN = "fatal error: An error occurred (403) when calling the HeadObject operation: Forbidden"
 NO_SPACE = "tar: boa_daemon/job/keeper.py: Cannot write: No space left on device"
 
 
@@ -45,7 +47,7 @@ class Stage:
     shims: Path
     cloud: dict[str, Any] = field(default_factory=dict)
 
-    def tool(self, name: str, says: str, code: int) -> None:
+    def tool(self, name: str, says: str, code: int | str) -> None:
         """Let a tool on nodes say something and fail."""
         (self.shims / name).write_text(f'#!/bin/bash\necho "{says}" >&2\nexit {code}\n')
         (self.shims / name).chmod(0o755)
@@ -70,6 +72,10 @@ def image_without_tools(stage: Stage) -> None:
 
 def no_driver(stage: Stage) -> None:
     stage.tool("nvidia-smi", NO_DRIVER, 9)
+
+
+def no_bucket(stage: Stage) -> None:
+    stage.tool("aws", FORBIDDEN, 1)
 
 
 def disk_full(stage: Stage) -> None:
@@ -102,6 +108,7 @@ CAUSES: dict[Callable[[Stage], None], str] = {
     wrong_image: "ami-0123456789abcdef0",
     image_without_tools: "python3: command not found",
     no_driver: "couldn't communicate with the NVIDIA driver",
+    no_bucket: "(403) when calling the HeadObject operation: Forbidden",
     disk_full: "No space left on device",
     no_efa: "0 of 1 EFA cards are there",
     no_quota: "quota",
@@ -130,6 +137,9 @@ def a_site(
         boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="boa")
         boto3.client("iam").create_instance_profile(InstanceProfileName="boa-node")
         stage = Stage(fake, folder / "nodes" / "shims")
+        # The cloud is in this process, where no script of a node reaches it: S3 has what nodes fetch.
+        (folder / "bundle").write_bytes(bundle()[1])
+        stage.tool("aws", "", f'$(cp {folder / "bundle"} "$4"; echo $?)')
         cause(stage)
         settings = Settings.model_validate(
             {

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from boa_daemon.daemon.assembly import open_world
 from boa_daemon.daemon.config import Settings
+from boa_daemon.engines.reading import Generation
+from boa_daemon.engines.ssm import SsmEngine
+from boa_daemon.engines.ssm_runs import SsmRun
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
+from boa_daemon.tick.ports import JobSpec, WayIn
 
 
 @pytest.mark.parametrize(
@@ -30,3 +35,19 @@ def test_a_name_that_nobody_knows_is_refused(
     """The sentence names the key, and what may stand there."""
     with pytest.raises(InputError, match=said):
         open_world(Settings.model_validate(words), tmp_path, ManualClock(0.0))
+
+
+def test_a_session_is_opened_in_the_region_of_the_nodes(tmp_path: Path) -> None:
+    """Before, `boa shell` went by the setting of the person's own shell, and failed without one."""
+    cloud = {"provider": "aws", "region": "eu-west-1", "instance_profile": "boa-node"}
+    engine = {"name": "ssm", "queue_url": "q", "uri": "s3://boa/jobs"}
+    settings = Settings.model_validate({"cloud": cloud, "engine": engine})
+    runner = open_world(settings, tmp_path, ManualClock(0.0)).runner
+    assert isinstance(runner, SsmEngine)
+    runner.admit(JobSpec(job="a", name="a", class_name="c", run="true"))
+    run = Generation(job="a", number=1, gpus=1)
+    runner._jobs["a"].run = SsmRun(generation=run, nodes=("i-1",), started_at=time.time())
+
+    way = runner.inside.way("a", 0)
+    assert isinstance(way, WayIn)
+    assert (way.node, way.region) == ("i-1", "eu-west-1")

@@ -244,7 +244,9 @@ def test_where_nothing_runs_images_the_job_fails_once_and_says_so(bench: Bench, 
     stand_in(tmp_path / "tools", "docker", code=1)
     end = bench.run_to_end("echo started", image="a/b:1")
     assert (end.phase, end.cause, end.is_retryable) == ("failed", "missing-command", False)
-    assert "`image` needs one of podman, docker, apptainer, and none may run here" in bench.printed()
+    why = "`image` needs one of podman, docker, apptainer, and none may run here"
+    assert why in bench.printed()
+    assert why in end.evidence, "`boa explain` says it too"
     assert "started" not in bench.printed().splitlines()
 
 
