@@ -72,7 +72,7 @@ def did_you_mean(word: str, known: Iterable[str], *, meanings: Mapping[str, str]
     if close:
         meaning = (meanings or {}).get(close[0], "")
         return f"Did you mean {close[0]!r}{f' ({meaning})' if meaning else ''}?"
-    return f"Known: {', '.join(words)}" if 0 < len(words) <= 20 else ""
+    return f"Known: {', '.join(words)}" if 0 < len(words) <= 30 else ""
 
 
 def column_hint(name: str, known: Iterable[str]) -> str:

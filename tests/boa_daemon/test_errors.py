@@ -59,5 +59,5 @@ def test_a_hint_names_the_closest_word() -> None:
     assert did_you_mean("buget", ["budget", "classes"]) == "Did you mean 'budget'?"
     assert did_you_mean("buget", ["budget"], meanings={"budget": "money"}) == "Did you mean 'budget' (money)?"
     assert did_you_mean("zzz", ["budget", "classes"]) == "Known: budget, classes"
-    assert did_you_mean("zzz", [f"word{i}" for i in range(21)]) == ""
+    assert did_you_mean("zzz", [f"word{i}" for i in range(31)]) == ""
     assert did_you_mean("zzz", []) == ""
