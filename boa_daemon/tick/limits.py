@@ -21,7 +21,8 @@ CapCode: TypeAlias = Literal["cap-day", "cap-month", "cap-hour", "cap-instances"
 HeldCode: TypeAlias = (
     CapCode
     | Literal["user-day-cap", "team-day-cap", "team-month-cap", "team-share", "max-usd", "max-hours"]
-    | Literal["minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect", "not-ready"]
+    | Literal["minimum-hold", "moves-of-job", "moves-of-all", "loop", "no-effect"]
+    | Literal["not-ready", "not-free"]
 )
 """Why something that the policy wanted is not done; a closed list."""
 
@@ -62,6 +63,7 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
         "loop": "the same was ordered over and over and led nowhere; it is paused",
         "no-effect": "the same was ordered over and over without effect; it is still tried",
         "not-ready": "the nodes that it moves to do not have what it needs yet: it works on where it is",
+        "not-free": "a job that is not ready to move still holds GPUs that it is to have: it waits a moment",
     }
 )
 

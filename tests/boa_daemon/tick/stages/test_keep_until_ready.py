@@ -12,6 +12,7 @@ from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.state import ClusterState
 from policies.placement.first_fit import FirstFit
+from policies.registry import find_placer
 
 
 def widened(state: ClusterState) -> tuple[list[object], list[str], str, float | None]:
@@ -45,3 +46,46 @@ def test_who_has_to_leave_leaves() -> None:
     node = replace(a_node("n"), ends_by=500.0)
     state = a_state(a_job("a"), nodes=[node, a_node("m")], held={"a": some_slots("n", 0)})
     assert widened(replace(state, not_ready=frozenset({"a"})))[:2] == ([StopJob, StartJob], [])
+
+
+def decided(state: ClusterState, **gpus: int) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """Return who is stopped and started where jobs are to have so many GPUs, and what is held back."""
+    found = decide(state, allocator=Wishes(widths=gpus), placer=find_placer("lwf"), rules=rules())
+    orders = [
+        ("stop" if isinstance(action, StopJob) else "start", action.job)
+        for action in found.actions
+        if isinstance(action, StartJob | StopJob)
+    ]
+    return orders, {held.what: held.code for held in found.plan.held}
+
+
+def test_nobody_gets_the_gpus_of_a_job_that_is_put_off() -> None:
+    """Job a is to move from n to m, and b to start on n: both wait."""
+    nodes = [a_node("n", gpus=1), a_node("m", gpus=4)]
+    state = a_state(a_job("a"), a_job("b"), nodes=nodes, held={"a": some_slots("n", 0)})
+    assert decided(state, a=4, b=1)[0] == [("stop", "a"), ("start", "a"), ("start", "b")]
+    orders, held = decided(replace(state, not_ready=frozenset({"a"})), a=4, b=1)
+    assert (orders, held) == ([], {"job a": "not-ready", "job b": "not-free"})
+
+
+def test_who_waits_for_one_that_waits_waits_too() -> None:
+    """Job a goes from n to o, b from m to n, and c starts on m: nobody goes before a does, unless m ends."""
+    nodes = [a_node("n", gpus=2), a_node("m", gpus=1), a_node("o", gpus=4)]
+    holds = {"a": some_slots("n", 0, 1), "b": some_slots("m", 0)}
+    state = a_state(a_job("a"), a_job("b"), a_job("c"), nodes=nodes, held=holds)
+    assert len(decided(state, a=4, b=2, c=1)[0]) == 5
+    waits = replace(state, not_ready=frozenset({"a"}))
+    orders, held = decided(waits, a=4, b=2, c=1)
+    assert (orders, held) == ([], {"job a": "not-ready", "job b": "not-free", "job c": "not-free"})
+    ends = {**waits.nodes, "m": replace(waits.nodes["m"], ends_by=100.0)}
+    orders, held = decided(replace(waits, nodes=ends), a=4, b=2)
+    assert orders == [("stop", "b")], "it has to leave, and what it is to have is not free yet"
+    assert held == {"job a": "not-ready", "job b": "not-free"}
+
+
+def test_a_job_that_shrinks_keeps_all_until_it_is_ready() -> None:
+    """On one node of four: b is to have the three GPUs that a lets go."""
+    state = a_state(a_job("a"), a_job("b"), nodes=[a_node("m")], held={"a": some_slots("m", 0, 1, 2, 3)})
+    assert decided(state, a=1, b=3)[0] == [("stop", "a"), ("start", "a"), ("start", "b")]
+    orders, held = decided(replace(state, not_ready=frozenset({"a"})), a=1, b=3)
+    assert (orders, held) == ([], {"job a": "not-ready", "job b": "not-free"})
