@@ -54,9 +54,9 @@ def test_a_life_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch) -> N
     assert receipt.is_clean
     assert site.fake.iam.denied == []
     assert site.shapes.faults == []
-    # The agent's own calls are not made here, no job brings code, and only the doctor asks what may be done.
+    # The agent's own calls are not made here, and only the doctor asks what may be done.
     assert {sid for _, sid in unused} == {
-        "SsmAgent", "AskOwnRights", "ReadBucketSettings", "ReadRules", "Code"
+        "SsmAgent", "AskOwnRights", "ReadBucketSettings", "ReadRules"
     }  # fmt: skip
     assert sum(site.shapes.counts.values()) > 100
     # With -s the figures of docs/how-to/check-a-real-account.md.

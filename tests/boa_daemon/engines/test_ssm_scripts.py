@@ -11,9 +11,7 @@ import pytest
 
 from boa_daemon.engines import ssm_scripts
 
-COPY = """#!/bin/bash
-cp "$3" "$4"
-"""
+COPY = 'cp "$3" "$4"'
 
 
 def test_many_nodes_at_once_get_the_same_bundle() -> None:
@@ -36,8 +34,10 @@ def test_a_node_unpacks_what_is_ours_and_nothing_else(tmp_path: Path, damage: st
     if damage != "gone":
         source.write_bytes(content)
     programs.mkdir()
-    for name, text in (("aws", COPY), ("systemd-run", "")):
-        (programs / name).write_text(text)
+    # Whoever runs this as root may have disks that the script would take for those of a rented node.
+    none = dict.fromkeys(("findmnt", "lsblk", "mdadm", "mkfs.ext4", "mount", "systemctl"), "exit 1")
+    for name, text in {"aws": COPY, "systemd-run": "", **none}.items():
+        (programs / name).write_text(f"#!/bin/bash\n{text}\n")
         (programs / name).chmod(0o755)
     done = subprocess.run(
         ["/bin/bash", "-c", ssm_scripts.prepare_script(str(root), str(source))],

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
-from boa_daemon.engines.ssm_scripts import HEALTH, READY, SCRATCH, prepare_script
+from boa_daemon.engines.ssm_scripts import HEALTH, READY, SCRATCH, bundle, prepare_script
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.testing.fake_answers import Answer, Call
 from boa_daemon.testing.fake_nodes import FakeNodes
 from boa_daemon.testing.fake_terms import Lifetime
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Serve the bundle as an object of a bucket; yield the endpoint and the object's address."""
+    folder = tmp_path / "s3"
+    (folder / "b").mkdir(parents=True)
+    (folder / "b" / "bundle").write_bytes(bundle()[1])
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", "s3://b/bundle"
+        server.shutdown()
 
 
 @pytest.mark.parametrize(
@@ -23,9 +40,12 @@ from boa_daemon.testing.fake_terms import Lifetime
         ("p3.2xlarge", "jobs are on the root volume: the instance has no disks of its own"),
     ],
 )
-def test_a_node_is_made_ready_on_the_disks_of_its_type(tmp_path: Path, instance_type: str, said: str) -> None:
+def test_a_node_is_made_ready_on_the_disks_of_its_type(
+    tmp_path: Path, bucket: tuple[str, str], instance_type: str, said: str
+) -> None:
     """The very script of the engine, twice: the second finds all as the first has left it."""
-    nodes = FakeNodes(tmp_path, environment={})
+    endpoint, source = bucket
+    nodes = FakeNodes(tmp_path / "nodes", environment={"AWS_ENDPOINT_URL": endpoint})
     lives = {
         "i-1": Lifetime("i-1", "us-east-1", instance_type, "a", "on-demand", {}, 0.0, profile="boa-node")
     }
@@ -41,7 +61,7 @@ def test_a_node_is_made_ready_on_the_disks_of_its_type(tmp_path: Path, instance_
         gpus = catalog.entry(instance_type).gpus
         sent = ask(
             "SendCommand", InstanceIds=["i-1"], DocumentName="AWS-RunShellScript", Comment="prepare",
-            Parameters={"commands": [prepare_script("/var/lib/boa", gpus=gpus)]},
+            Parameters={"commands": [prepare_script("/var/lib/boa", source, gpus=gpus)]},
         )  # fmt: skip
         until = time.monotonic() + 60.0
         while True:
@@ -52,7 +72,7 @@ def test_a_node_is_made_ready_on_the_disks_of_its_type(tmp_path: Path, instance_
 
     try:
         first = prepared()
-        (tmp_path / "i-1" / "boa" / "jobs" / "a").mkdir()
+        (tmp_path / "nodes" / "i-1" / "boa" / "jobs" / "a").mkdir()
         second = prepared()
     finally:
         nodes.close()
@@ -61,5 +81,5 @@ def test_a_node_is_made_ready_on_the_disks_of_its_type(tmp_path: Path, instance_
         assert HEALTH in output
         assert READY in output
     assert json.loads(first.partition(SCRATCH)[2].splitlines()[0])["said"].startswith(said)
-    is_on_store = (tmp_path / "i-1" / "instance-store" / "boa-jobs" / "a").is_dir()
+    is_on_store = (tmp_path / "nodes" / "i-1" / "instance-store" / "boa-jobs" / "a").is_dir()
     assert is_on_store == bool(catalog.entry(instance_type).instance_store_disks)
