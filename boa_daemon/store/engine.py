@@ -16,7 +16,6 @@ from typing import Any, cast
 from sqlalchemy import (
     Column,
     Connection,
-    Dialect,
     Engine,
     MetaData,
     String,
@@ -28,6 +27,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -169,7 +169,7 @@ def migrate(engine: Engine) -> None:
                 # A daemon and its standby that start together: one makes the tables, the other waits.
                 connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
             if not inspect(connection).get_table_names():
-                for statement in _tables(engine.dialect):
+                for statement in _tables(engine.dialect.name):
                     connection.exec_driver_sql(statement)
             elif (found := _revision(connection)) is None:
                 raise ValueError("it has tables, and does not say of which version")
@@ -182,8 +182,9 @@ def migrate(engine: Engine) -> None:
 
 
 @cache
-def _tables(dialect: Dialect) -> tuple[str, ...]:
+def _tables(dialect_name: str) -> tuple[str, ...]:
     """Return what makes the tables of a new database, and the mark that they are of the newest revision."""
+    dialect = (sqlite if dialect_name == "sqlite" else postgresql).dialect()
     version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
     tables = (*METADATA.sorted_tables, version)
     made = (str(CreateTable(table).compile(dialect=dialect)) for table in tables)
