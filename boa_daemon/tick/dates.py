@@ -10,7 +10,7 @@ from math import ceil, exp, log2
 from typing import TypeAlias
 
 from boa_daemon.tick.limits import Caps
-from boa_daemon.tick.offers import open_offers
+from boa_daemon.tick.offers import Market, open_offers
 from boa_daemon.tick.state import ClusterState, Due, JobState, Rules
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import NodePrices
@@ -56,10 +56,9 @@ def advice_of(state: ClusterState, rules: Rules, job: JobState, due: Due, *, boo
     held = base_width(job.job.width)
     rungs = _weighed(state, rules, due.hours, held=held)
     plan, fastest = programme(state, rules, due, rungs, hours=hours_left, boot_hours=boot_hours)
-    markets = {state.nodes[slot.node].market for slot in job.slots if slot.node in state.nodes}
 
     reserve = boot + LOOKS * look_hours_of(rules)
-    is_spot = markets == {"spot"}
+    is_spot = markets_of(state, job) == {"spot"}
     # What holds spot goes on with it, whether or not more of it can be had.
     is_up = is_spot or _spot_price(state, rules, due.hours[0][0], is_open=True) is not None
 
@@ -106,6 +105,11 @@ def _surest(
             price = width.gpus * rules.instance_types[width.gpu_type].usd_per_gpu_hour
             found.append(Advice(width=width, is_firm=True, usd=took * price, kept=exp(-took / safe_hours)))
     return max(found, key=lambda one: one.kept, default=None)
+
+
+def markets_of(state: ClusterState, job: JobState) -> set[Market]:
+    """Return the markets of the nodes that a job is on."""
+    return {state.nodes[slot.node].market for slot in job.slots if slot.node in state.nodes}
 
 
 def programme(

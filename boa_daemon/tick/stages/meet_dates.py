@@ -18,7 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, inf
 
-from boa_daemon.tick.dates import HOPELESS, advice_of, base_width, boot_hours_of, look_hours_of, on_market
+from boa_daemon.tick.dates import (
+    HOPELESS,
+    advice_of,
+    base_width,
+    boot_hours_of,
+    look_hours_of,
+    markets_of,
+    on_market,
+)
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.spending import price_of_next
 from boa_daemon.tick.stages.keep_still import StillLimits
@@ -113,7 +121,7 @@ def _width(
     asked = None if note.width is None else on_market(rules, note.width, is_firm=note.is_firm)
     if held is None or held == asked:
         return asked
-    if base_width(held) == note.width and _markets(state, job) == {"spot"}:
+    if base_width(held) == note.width and markets_of(state, job) == {"spot"}:
         return held
     return held if _is_held(job, note, still) else asked
 
@@ -130,11 +138,6 @@ def _hours(job: JobState, width: Width | None) -> float:
     return inf if base is None or job.terms.due is None else dict(job.terms.due.hours).get(base, inf)
 
 
-def _markets(state: ClusterState, job: JobState) -> set[str]:
-    """Return the markets of the nodes that a job is on."""
-    return {state.nodes[slot.node].market for slot in job.slots if slot.node in state.nodes}
-
-
 def _is_to_leave(state: ClusterState, job: JobState, note: DateNote, width: Width, rules: Rules) -> bool:
     """Return whether a job is to leave its nodes, all of one market, for others of its type.
 
@@ -144,7 +147,7 @@ def _is_to_leave(state: ClusterState, job: JobState, note: DateNote, width: Widt
     leaves = "spot" if note.is_firm else "on-demand"
     is_new = width != job.job.width or not note.is_firm
     is_apart = spot_kind(off_market(width.gpu_type)) in rules.instance_types
-    if not job.slots or not is_new or is_apart or _markets(state, job) != {leaves}:
+    if not job.slots or not is_new or is_apart or markets_of(state, job) != {leaves}:
         return False
     mine = {slot.node for slot in job.slots}
     return all(
