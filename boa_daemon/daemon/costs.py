@@ -129,10 +129,15 @@ def with_fixed(
     for day in range(int(since // DAY_SECONDS), int(now // DAY_SECONDS) + 1):
         begin, end = max(day * DAY_SECONDS, since), min((day + 1) * DAY_SECONDS, now)
         if part := fixed_usd(fixed, begin, end):
-            name = datetime.fromtimestamp(day * DAY_SECONDS, UTC).strftime("%Y-%m-%d")
+            name = _day_name(day)
             row = found.get(name, {"name": name, "usd": 0.0, "kinds": {}})
             found[name] = {**row, "usd": row["usd"] + part, "kinds": {**row["kinds"], FIXED: part}}
     return [found[name] for name in sorted(found)]
+
+
+def _day_name(day: int) -> str:
+    """Return a day since the epoch as people write it."""
+    return datetime.fromtimestamp(day * DAY_SECONDS, UTC).strftime("%Y-%m-%d")
 
 
 def _boots(
@@ -234,7 +239,7 @@ def _by_day(
     kinds = _kinds_by_day(nodes.values(), stands, since, now)
     return [
         {
-            "name": datetime.fromtimestamp(day * DAY_SECONDS, UTC).strftime("%Y-%m-%d"),
+            "name": _day_name(day),
             "usd": dollars(spent),
             "kinds": {kind: dollars(amount) for kind, amount in kinds[day].items()},
         }
