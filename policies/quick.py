@@ -89,7 +89,7 @@ def _written(name: str, arguments: str, lines: list[str], names: dict[str, Any])
 _changers: Memo[type[Any], Callable[..., Any]] = Memo(_changer)
 
 if TYPE_CHECKING:
-    from dataclasses import replace as replace  # noqa: PLC0414  # checked as what it stands for
+    from dataclasses import replace  # checked as what it stands for
 else:
 
     def replace(value, /, **changes):
