@@ -87,15 +87,17 @@ def _not_planned_on(contents: Sequence[Mapping[str, Any]], config: Path | None) 
     Raises:
         InputError: when no machine has enough for a job.
     """
+    # All of these are slow to import, and only a check needs them.
+    from boa_daemon.daemon.assembly import cloud_kind  # noqa: PLC0415
     from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
-    from boa_daemon.daemon.planner import Planner  # noqa: PLC0415 - slow to import
+    from boa_daemon.daemon.planner import Planner  # noqa: PLC0415
     from boa_daemon.inputs.job_file import check_job  # noqa: PLC0415
     from boa_daemon.inputs.yaml_file import Document  # noqa: PLC0415
 
     loaded = load_settings(config)
     if not loaded.files:
         return {}
-    planner = Planner(loaded.settings)
+    planner = Planner(loaded.settings, cloud=cloud_kind(loaded.settings))
     # As the daemon reads it: with what the file leaves out.
     whole = (check_job(Document(name="job", content=content, language="json")) for content in contents)
     found = ((content["name"], planner.lacks(content)) for content in whole)

@@ -9,12 +9,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.api.client import Client, DaemonUnreachable
 from boa_daemon.backends.aws.check import Check
-from boa_daemon.daemon.assembly import CLOUD_KINDS, ENGINES, Places, places, socket_of
+from boa_daemon.daemon.assembly import ENGINES, Places, cloud_kind, places, socket_of
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.store.engine import StoreUnusable, check, open_engine, sqlite_url
-from boa_daemon.tick.ports import Provider
 from boa_daemon.units import counted
 from policies import plugins
 from policies.errors import PolicyError
@@ -42,7 +41,7 @@ def _plan(settings: Settings) -> Check:
     """Whether classes and machines make a plan under the budget."""
     name, budget = "plan", settings.budget.mean_usd_per_hour
     try:
-        planner = Planner(settings, cloud=CLOUD_KINDS.get(settings.cloud.provider, Provider))
+        planner = Planner(settings, cloud=cloud_kind(settings))
         planner.record(()).build()
     except InputError as error:
         return Check(name=name, status="failed", said=error.problem, fix=error.hint)

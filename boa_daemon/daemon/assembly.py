@@ -235,7 +235,11 @@ CLOUDS: Mapping[str, Callable[[Settings, Path, Clock, str], Provider]] = {
 }
 """How each `[cloud] provider` is opened."""
 CLOUD_KINDS: Mapping[str, type[Provider]] = {"aws": AwsCloud, "simulated": FileCloud, "local": LocalCloud}
-"""What each is, for who plans without opening it."""
+
+
+def cloud_kind(settings: Settings) -> type[Provider]:
+    """Return what the cloud of the settings is, for who plans without opening it."""
+    return CLOUD_KINDS.get(settings.cloud.provider, Provider)
 
 
 def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:

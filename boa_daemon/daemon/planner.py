@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.markets import as_learnt, on_both, on_planned_markets
 from boa_daemon.daemon.paid_anyway import PaidAnyway
@@ -50,7 +49,8 @@ MOST_CLASSES = 1000
 class Planner(LearntClasses):
     """Classes and machines of the site, and the policy over the classes that are in use.
 
-    `cloud` says how long its nodes boot, whether it has a spot market, and whether it is this machine.
+    `cloud` says how long its nodes boot, whether it has a spot market, whether it is this machine, and what
+    disk its nodes have.
     """
 
     def __init__(
@@ -72,7 +72,10 @@ class Planner(LearntClasses):
         self.is_on_both = settings.cloud.market == "planned" and cloud.rents_spot
         self.machines = on_both(self.on_demand) if self.is_on_both else self.on_demand
         self._not_on_spot: set[str] = set()
-        stated, unstated, self._needs = _classes(settings, self.on_demand, self._catalog)
+        self._disk_gb = _disk_gb(settings, cloud)
+        stated, unstated, self._needs = _classes(
+            settings, self.on_demand, self._catalog, disk_gb=self._disk_gb
+        )
         learning = settings.learning
         super().__init__(stated, unstated=unstated, rates=learning.rates, sizes=learning.sizes)
         self._plan_by({name: self.measured(one) for name, one in stated.items()})
@@ -176,7 +179,7 @@ class Planner(LearntClasses):
         """Return the machines that a job is not planned on because they have too little, each with why."""
         base = class_name.partition("[")[0]
         of_class = excluded_for(
-            base, self._needs.get(base), self.on_demand, self._catalog, disk_gb=disk_gb_of(self.settings)
+            base, self._needs.get(base), self.on_demand, self._catalog, disk_gb=self._disk_gb
         )
         short = self.short_for(content).items()
         return [
@@ -419,16 +422,19 @@ def _check_prior(settings: Settings, stated: Mapping[str, JobClass]) -> None:
         )
 
 
-def disk_gb_of(settings: Settings) -> float | None:
-    """Return the disk of a node that is rented, 10^9 bytes; None where nodes bring their own."""
-    if settings.cloud.provider != "aws":
+def _disk_gb(settings: Settings, cloud: Provider | type[Provider]) -> float | None:
+    """Return the root volume of a node that is rented, 10^9 bytes; None where there is none."""
+    if cloud.root_volume_gib is None:
         return None
-    gib = getattr(settings.cloud, "volume_gib", None) or AwsSettings.model_fields["volume_gib"].default
-    return float(gib) * GB_PER_GIB
+    return float(getattr(settings.cloud, "volume_gib", None) or cloud.root_volume_gib) * GB_PER_GIB
 
 
 def _classes(
-    settings: Settings, machines: Mapping[str, InstanceType], catalog: Catalog
+    settings: Settings,
+    machines: Mapping[str, InstanceType],
+    catalog: Catalog,
+    *,
+    disk_gb: float | None,
 ) -> tuple[dict[str, JobClass], frozenset[str], Mapping[str, NeedsRow]]:
     """Return the classes that can run on the machines, names of those whose rate nobody stated, and needs.
 
@@ -446,9 +452,7 @@ def _classes(
     found: dict[str, JobClass] = {}
     for stated in file.problem.classes:
         job_class = on_machines(stated, machines, file.instance_types)
-        short = excluded_for(
-            stated.name, file.needs.get(stated.name), machines, catalog, disk_gb=disk_gb_of(settings)
-        )
+        short = excluded_for(stated.name, file.needs.get(stated.name), machines, catalog, disk_gb=disk_gb)
         within = without(job_class, short)
         if within is None:
             continue

@@ -301,6 +301,8 @@ class Provider(Cloud, Protocol):
     """Whether it has a spot market; one that has none rents everything at one price."""
     is_this_machine: bool = False
     """Whether its nodes have the cores and the memory of this machine, whatever types they stand for."""
+    root_volume_gib: float | None = None
+    """GiB of a node's root volume where the settings name none; None where it has none that is rented."""
 
     def remember(self, nodes: Iterable[NodeState]) -> None:
         """Learn of nodes that lived when an earlier process last looked, so that none vanishes unbilled."""

@@ -74,6 +74,7 @@ class AwsCloud(Provider):
     """
 
     boot_seconds = BOOT_SECONDS
+    root_volume_gib = AwsSettings.model_fields["volume_gib"].default
 
     def __init__(
         self,

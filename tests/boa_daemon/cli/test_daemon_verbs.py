@@ -307,6 +307,17 @@ def test_check_names_the_machines_of_the_settings_that_have_too_little(boa: Boa,
     assert boa(*check)[0] == 2
 
 
+def test_check_on_this_machine_asks_nothing_of_the_types_that_its_nodes_stand_for(
+    boa: Boa, tmp_path: Path
+) -> None:
+    """As the daemon there: its nodes have the cores of this machine, whatever their types have."""
+    settings, job = tmp_path / "boa.toml", tmp_path / "job.yaml"
+    settings.write_text('[cloud]\nprovider = "local"\ninstance_types = ["g5.xlarge"]\n')
+    job.write_text("name: a\nclass: default\nrun: sleep 1\ncpus: 99\n")
+    code, said = boa("submit", "--check", str(job), "--config", str(settings), "-o", "json")
+    assert (code, json.loads(said)["not_planned_on"]) == (0, {})
+
+
 def test_logs_of_a_node_or_a_rank_that_is_not_there_say_so(
     boa: Boa, play: tuple[DaemonInAFolder, Path]
 ) -> None:

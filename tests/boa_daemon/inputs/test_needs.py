@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.errors import InputError
@@ -67,7 +68,7 @@ def test_the_gpus_of_a_node_share_its_disk(tmp_path: Path) -> None:
             "workload": {"classes": str(a_file(tmp_path, "{disk_gb_per_gpu: 100}"))},
         }
     )
-    planner = Planner(settings)
+    planner = Planner(settings, cloud=AwsCloud)
     content = job_content(min_gpus=None, **{"class": "heavy"})
 
     assert set(planner.class_for(content).phases[0].speedups) == {"a10g"}
