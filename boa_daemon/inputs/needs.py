@@ -2,7 +2,9 @@
 
 A class says what each of its GPUs needs, since its jobs share nodes; a job's `cpus` and `memory_gb` are what
 it may use on a node, so a node has to have that much. Machines that the catalogue does not know are taken to
-have enough. Every node has a disk of the same size, `[cloud] volume_gib`, which its GPUs share.
+have enough. Every node has a root volume of the same size, `[cloud] volume_gib`, which its GPUs share. Disks
+of the machine's own, where jobs are put if they can be, are not counted: where they fail, the root volume
+takes all.
 """
 
 from __future__ import annotations
