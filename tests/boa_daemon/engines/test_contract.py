@@ -104,7 +104,8 @@ def test_code_is_brought_set_up_once_and_artifacts_are_kept(bench: Bench, tmp_pa
     assert engine.has_code(packed.digest)
 
     run = (
-        f"{sys.executable} ../hello.py; mkdir -p out/deep; echo $BOA_NODE_RANK > out/deep/rank; "
+        f"{sys.executable} ../hello.py; mkdir -p out/deep; echo $BOA_NODE_RANK > rank.$BOA_NODE_RANK; "
+        "mv rank.$BOA_NODE_RANK out/deep/rank; "  # in one step: nodes on one machine share the folder
         "ln -s /etc/hostname out/leak; cat ready; true"
     )
     more = {
