@@ -418,10 +418,11 @@ class Work:
         failed = (*job.failed, (now, step, report.cause or ""))[-MOST_FAILURES:]
         job = replace(job, failures=job.failures + 1, failed=failed)
         so_far = [Failure(at=at, step=at_step, cause=cause) for at, at_step, cause in failed]
-        verdict = _breaker(job.content["retries"]).judge(report, so_far)
+        verdict = _breaker(job.content["retries"]).judge(replace(report, evidence=job.cause), so_far)
         if isinstance(verdict, GiveUp):
+            job = replace(job, cause=verdict.reason)
             self._let_go(job, now, end=report.cause or "failed", status="failed")
-            self._alert(f"failed:{job.id}", f"job {job.id} failed: {verdict.reason}")
+            self._alert(f"failed:{job.id}", f"job {job.id} failed: {job.cause}")
         else:
             job = replace(job, not_before=verdict.not_before)
             self._let_go(job, now, end=report.cause or "failed", status="queued")

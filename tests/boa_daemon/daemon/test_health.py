@@ -183,6 +183,7 @@ def test_what_the_same_command_would_meet_again_is_not_tried_again(stage: Stage,
     assert (row["status"], row["generation"], row["exit_code"]) == ("failed", 1, 137)
     assert row["last_lines"] == ["a", "b"]
     assert "would meet again" in stage.alerts()
+    assert f"{cause}, which another try would meet again: it died" in stage.play.service.explain(job)["text"]
 
 
 def test_each_failure_waits_longer_and_a_checkpoint_clears_the_count(stage: Stage) -> None:
@@ -202,6 +203,7 @@ def test_each_failure_waits_longer_and_a_checkpoint_clears_the_count(stage: Stag
     stage.runner.tell = lambda report: replace(report, phase="failed", cause="error", manifest=None)
     stage.run(3900.0)
     assert stage.play.service.job(job)["status"] == "failed"
+    assert "failures within" in stage.play.service.explain(job)["text"]
 
 
 @mock_aws
