@@ -12,8 +12,8 @@ import math
 from collections.abc import Mapping
 
 from boa_daemon.gate.ahead import bucket_bytes, hands_over, undisturbed_bytes
-from boa_daemon.gate.job_state import JobAtGate, Lease
-from boa_daemon.gate.nics import LEAST_TIMED, TRY_ITERATIONS, Nic, judge, linked_jobs, overhead_fraction
+from boa_daemon.gate.job_state import LEAST_TIMED, JobAtGate, Lease
+from boa_daemon.gate.nics import Nic, judge, linked_jobs, overhead_fraction
 from boa_daemon.gate.timing import Timings
 from boa_daemon.gate.types import Ask, GateSettings, Grant
 from boa_daemon.gate.worth import GateWorth
@@ -85,17 +85,17 @@ class Broker:
         for job in linked_jobs({job for nic in nics for job in nic.jobs}, self.seats):
             self.seats[job].forget_paces()
             for name in self.seats[job].nics:
-                self.nics[name].forget_tries()
+                self.nics[name].forget_attempts()
 
     def ask(self, job: JobId, ask: Ask, now: float) -> None:
         """Note a question; `settle` answers it. Who asks while holding a lease has ended that message."""
         seat = self.seats[job]
         self._release(seat, now)
         seat.ask, seat.asked_at, seat.computes_since = ask, now, None
-        knew = seat.compute_seconds is not None, seat.timed[False] >= LEAST_TIMED
+        knew = seat.compute_seconds is not None, seat.has_shown(in_order=False)
         seat.learn(ask, now)
-        if (seat.compute_seconds is not None, seat.timed[False] >= LEAST_TIMED) != knew:
-            # What the cards waited for: whether order pays, or an attempt to do without.
+        if (seat.compute_seconds is not None, seat.has_shown(in_order=False)) != knew:
+            # A verdict waited for that: the first one, or the one that ends an attempt.
             self._judge_at = now
         self.counts["asks"] += 1
         met = False
@@ -267,11 +267,11 @@ class Broker:
         assert seat.ask is not None
         habits = seat.habits(self.timings.link, self.bucket_bytes)
         free = 1
-        if habits is not None:
+        if habits is not None and any(self.nics[name].attempt_ends_at is not None for name in seat.nics):
+            free = LEAST_TIMED
+        elif habits is not None:
             seconds = min(self.settings.free_seconds, FREE_AT_FIRST * (now - seat.joined_at))
             free = math.ceil(seconds / max(habits.alone_seconds, 1e-4))
-            if any(self.nics[name].tries_until is not None for name in seat.nics):
-                free = TRY_ITERATIONS
         self.counts["free"] += 1
         size = max(seat.ask.ready_bytes, seat.ask.message_bytes)
         return self._answer(seat, now, size=size, free=max(1, min(MOST_FREE_ITERATIONS, free)))

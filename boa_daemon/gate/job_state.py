@@ -13,6 +13,8 @@ from policies.model import JobId
 
 SMOOTHING = 0.2
 """Weight of the newest value in a moving mean."""
+LEAST_TIMED = 4
+"""Iterations of a job after which what they took is believed."""
 
 
 def smooth(old: float | None, new: float | None, weight: float = SMOOTHING) -> float | None:
@@ -106,6 +108,10 @@ class JobAtGate:
     def answered(self, free_iterations: int) -> None:
         """Note what an answer covers: from here on the job goes in order, or at once with the others."""
         self._free_iterations = free_iterations
+
+    def has_shown(self, *, in_order: bool) -> bool:
+        """Return whether enough iterations were timed one way."""
+        return self.timed[in_order] >= LEAST_TIMED
 
     def forget_paces(self) -> None:
         """Begin anew: neighbours came or went."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from boa_daemon.gate.job_state import JobAtGate
+from boa_daemon.gate.job_state import LEAST_TIMED, JobAtGate
 from boa_daemon.gate.types import GateSettings, NicVerdict
 from boa_daemon.gate.worth import GateWorth, Habits
 from boa_daemon.job.gate.allowance import MOST_FRACTION, OVERHEAD_FRACTION
@@ -17,15 +17,11 @@ MEETING_SMOOTHING = 0.02
 """Weight of the newest question in the part that met another message."""
 MOST_JUDGED = 12
 """Jobs that an estimate looks at: 3 ms of computing."""
-TRY_ITERATIONS = 4
-"""To see what order is worth, jobs send at once for so many iterations of each,"""
-MOST_TRY_LOSS = 0.0075
-"""where what the model expects of order would be lost to this part of the mean JCT at most,"""
-MOST_TRY_FACTOR = 4.0
-"""and until they should have taken so many times as long alone, whoever has not been heard of."""
-TRY_AGAIN_SECONDS = 300.0
-LEAST_TIMED = 4
-"""Iterations of each job after which what they took is believed."""
+MOST_ATTEMPT_LOSS = 0.0075
+"""An attempt to do without order may cost this part of the mean JCT, if order is worth what is expected."""
+MOST_ATTEMPT_FACTOR = 4.0
+"""An attempt ends after so many times what its iterations take a job alone, whoever was not heard of."""
+ATTEMPT_EVERY_SECONDS = 300.0
 KEEPS_ON = 0.5
 """A card that is on stays on until the gain falls below this part of what would turn it on."""
 
@@ -40,12 +36,13 @@ class Nic:
     meeting_fraction: float = 0.0
     asks: int = 0
     verdict: NicVerdict | None = None
-    tries_until: float | None = None
-    tried_at: float | None = None
+    attempt_ends_at: float | None = None
+    """While the jobs send at once, to see what order is worth; None while they do not."""
+    attempted_at: float | None = None
 
-    def forget_tries(self) -> None:
+    def forget_attempts(self) -> None:
         """Begin anew: jobs came or went."""
-        self.tries_until, self.tried_at = None, None
+        self.attempt_ends_at, self.attempted_at = None, None
 
     def count(self, *, met: bool) -> None:
         """Note a question, and whether it met a message in flight."""
@@ -94,20 +91,22 @@ def judge(
     # The jobs that send most decide; more of them would take the gate's thread away from questions.
     habits = sorted(habits, key=lambda habit: (-habit.share, habit.job))[:MOST_JUDGED]
     key = tuple(habit.job for habit in habits)
+    # Seen and expected are not compared with each other: only the first has all that slows a machine down.
+    are_both_seen = _all_seen(True, key, seats) and _all_seen(False, key, seats)
     if key not in worked_out:
         crowding = link.contention_seconds_per_byte / link.seconds_per_byte
-        seen = {
-            way: {job: seats[job].paces[way] for job in key}
-            for way in (True, False)
-            if _all_seen(way, key, seats)
-        }
+        ways = (True, False) if are_both_seen else ()
+        seen = {way: {job: seats[job].paces[way] for job in key} for way in ways}
         worked_out[key] = GateWorth.of(habits, crowding=crowding, seen=seen)
     gain, cost = worked_out[key].gain_fraction, worked_out[key].cost_fraction
     # What iterations took in order has the questions in it.
-    beyond_cost = gain if _all_seen(True, key, seats) else gain - cost
+    beyond_cost = gain if are_both_seen else gain - cost
     bar = settings.least_gain_fraction * (KEEPS_ON if nic.is_on else 1.0)
     figures = f"ordering should save {gain:.1%} of the mean JCT, and asks cost {cost:.1%}"
-    if _goes_on_trying(nic, habits, seats, now, beyond_cost=beyond_cost if beyond_cost > bar else None):
+    _end_attempt(nic, key, seats, now)
+    if beyond_cost > bar and _may_attempt(nic, habits, seats, now, beyond_cost):
+        _begin_attempt(nic, habits, seats, now)
+    if nic.attempt_ends_at is not None:
         return verdict(False, f"messages go at once for a moment, to see what order is worth: {figures}")
     if beyond_cost > bar:
         return verdict(True, figures, gain, cost)
@@ -116,40 +115,35 @@ def judge(
     return verdict(False, f"ordering cannot pay: {figures}", gain, cost)
 
 
-def _goes_on_trying(
-    nic: Nic,
-    habits: Sequence[Habits],
-    seats: Mapping[JobId, JobAtGate],
-    now: float,
-    *,
-    beyond_cost: float | None,
-) -> bool:
-    """Return whether the jobs send at once for now: until each has shown what its iterations take then.
+def _end_attempt(nic: Nic, jobs: Sequence[JobId], seats: Mapping[JobId, JobAtGate], now: float) -> None:
+    """End an attempt in which each job has shown what its iterations take at once, or whose time is over."""
+    if nic.attempt_ends_at is not None and (now >= nic.attempt_ends_at or _all_seen(False, jobs, seats)):
+        nic.attempt_ends_at, nic.attempted_at = None, now
 
-    `beyond_cost` is what order should save of the mean JCT, None where it should not.
-    """
-    jobs = [habit.job for habit in habits]
-    if nic.tries_until is not None:
-        if now < nic.tries_until and not _all_seen(False, jobs, seats):
-            return True
-        nic.tries_until, nic.tried_at = None, now
+
+def _may_attempt(
+    nic: Nic, habits: Sequence[Habits], seats: Mapping[JobId, JobAtGate], now: float, beyond_cost: float
+) -> bool:
+    """Return whether an attempt may begin; `beyond_cost` is what order should save of the mean JCT."""
+    if nic.attempt_ends_at is not None or not _all_seen(True, [habit.job for habit in habits], seats):
         return False
-    if beyond_cost is None or not _all_seen(True, jobs, seats):
-        return False
-    if nic.tried_at is not None and now < nic.tried_at + TRY_AGAIN_SECONDS:
+    if nic.attempted_at is not None and now < nic.attempted_at + ATTEMPT_EVERY_SECONDS:
         return False
     left = [habit.left_seconds / habit.alone_seconds for habit in habits if habit.left_seconds is not None]
-    if beyond_cost * TRY_ITERATIONS / min(left, default=math.inf) > MOST_TRY_LOSS:
-        return False
-    for job in jobs:
-        seats[job].forget_pace(in_order=False)
-    nic.tries_until = now + MOST_TRY_FACTOR * TRY_ITERATIONS * max(habit.alone_seconds for habit in habits)
-    return True
+    return beyond_cost * LEAST_TIMED / min(left, default=math.inf) <= MOST_ATTEMPT_LOSS
+
+
+def _begin_attempt(nic: Nic, habits: Sequence[Habits], seats: Mapping[JobId, JobAtGate], now: float) -> None:
+    """Have the jobs send at once until each has shown what its iterations take then."""
+    for habit in habits:
+        seats[habit.job].forget_pace(in_order=False)
+    longest = max(habit.alone_seconds for habit in habits)
+    nic.attempt_ends_at = now + MOST_ATTEMPT_FACTOR * LEAST_TIMED * longest
 
 
 def _all_seen(in_order: bool, jobs: Iterable[JobId], seats: Mapping[JobId, JobAtGate]) -> bool:
     """Return whether all jobs have shown what an iteration takes one way."""
-    return all(seats[job].timed[in_order] >= LEAST_TIMED for job in jobs)
+    return all(seats[job].has_shown(in_order=in_order) for job in jobs)
 
 
 def linked_jobs(jobs: Iterable[JobId], seats: Mapping[JobId, JobAtGate]) -> list[JobId]:
