@@ -169,15 +169,15 @@ class PacedBudgetOptimal:
 
 
 def _reason(position: Position, step: Step | None, job: Job) -> str:
-    """Return why the job has its width: the worth of the money that is left, and how long it has to last."""
+    """Return why the job has its width: what an hour of waiting counts, and how long the money has to last."""
+    counted = "whatever it costs"
+    if position.multiplier > 0.0:
+        counted = f"an hour of waiting counted as {1.0 / position.multiplier:.3g} of money"
     lasts = ""
     if step is not None:
         load = step.load_correction * step.load_hours / step.horizon_hours
-        lasts = f" {step.horizon_hours:.0f} hours of {load:.2f} times the stated load"
-    return (
-        f"the best width for the rest of a job of class {job.class_name} when one unit of budget is worth "
-        f"{position.multiplier:.3g} hours, which makes the money last{lasts}"
-    )
+        lasts = f", so that the money lasts {step.horizon_hours:.0f} hours at {load:.2f} times the stated load"
+    return f"the best width for the rest of a job of class {job.class_name}, {counted}{lasts}"
 
 
 def _free_reason(free_per_hour: float, job: Job) -> str:

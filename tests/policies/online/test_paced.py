@@ -103,12 +103,12 @@ def test_short_jobs_get_fewer_gpus() -> None:
 
 
 def test_every_job_gets_a_width_and_a_reason() -> None:
-    """Nobody queues; the reason names the multiplier."""
+    """Nobody queues; the reason says what an hour of waiting counts."""
     jobs = [a_job(name, id=name) for name in SIZES]
     allocation = POLICY.allocate(jobs, now=0.0, money=Money(spent=0.0, elapsed_hours=1.0))
 
     assert allocation.widths.keys() == allocation.reasons.keys() == set(SIZES)
-    assert "one unit of budget is worth" in allocation.reasons["vision"]
+    assert "an hour of waiting counted as" in allocation.reasons["vision"]
 
 
 def test_few_jobs_are_made_wider_until_they_use_what_is_paid_anyway() -> None:
