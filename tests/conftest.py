@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -25,7 +26,7 @@ sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose how many examples a property is tried with, where its test does not say."""
+    """Choose how many examples a property is tried with, where its test does not say; hear Ctrl-C."""
     settings.register_profile(
         "boa",
         deadline=None,
@@ -34,6 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
         max_examples=SAMPLED if config.getoption("markexpr") == "not exhaustive" else EXAMPLES,
     )
     settings.load_profile("boa")
+    # A shell has what it runs in the background ignore Ctrl-C, and so would every program that a test starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     rewrite_asserts_once(config)
 
 
