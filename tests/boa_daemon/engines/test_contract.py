@@ -221,7 +221,8 @@ def test_how_long_a_job_has_printed_nothing_is_known_from_its_start_on(bench: Be
     """One that never printed is silent since its command began; a line sets it back."""
     mark = tmp_path / "mark"
     wait = f"import os, time\nwhile not os.path.exists({str(mark)!r}): time.sleep(0.05)\n"
-    bench.admit(script(f"{wait}print('x')\ntime.sleep(60)"))
+    # It goes on printing: one line would be old again before a busy machine looks.
+    bench.admit(script(f"{wait}while True: print('x', flush=True); time.sleep(0.05)"))
     bench.start(1)
     silent = bench.wait(lambda report: (report.quiet_seconds or 0.0) > 2.0)
     assert silent.phase == "running"
