@@ -17,7 +17,7 @@ import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 from sampling import EXAMPLES, SAMPLED
-from shared_work import rewrite_asserts_once
+from shared_work import dealt, rewrite_asserts_once
 
 # What one process has compiled the others find, also where containers say that nothing is to be kept: the
 # suite starts some hundred, and each would compile all of BOA anew.
@@ -39,6 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     rewrite_asserts_once(config)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Deal the long tests to the workers, where there are any."""
+    if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        items[:] = dealt(items, workers)
 
 
 @pytest.fixture(autouse=True, scope="session")
