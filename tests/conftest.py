@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -16,7 +17,7 @@ import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 from sampling import EXAMPLES, SAMPLED
-from shared_work import rewrite_asserts_once
+from shared_work import dealt, rewrite_asserts_once
 
 # What one process has compiled the others find, also where containers say that nothing is to be kept: the
 # suite starts some hundred, and each would compile all of BOA anew.
@@ -25,7 +26,7 @@ sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose how many examples a property is tried with, where its test does not say."""
+    """Choose how many examples a property is tried with, where its test does not say; hear Ctrl-C."""
     settings.register_profile(
         "boa",
         deadline=None,
@@ -34,7 +35,17 @@ def pytest_configure(config: pytest.Config) -> None:
         max_examples=SAMPLED if config.getoption("markexpr") == "not exhaustive" else EXAMPLES,
     )
     settings.load_profile("boa")
+    # A shell has what it runs in the background ignore Ctrl-C, and so would every program that a test starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     rewrite_asserts_once(config)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Deal the long tests to the workers, where there are any."""
+    if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        items[:] = dealt(items, workers)
 
 
 @pytest.fixture(autouse=True, scope="session")

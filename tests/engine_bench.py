@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -48,6 +51,21 @@ def numpy_loss(steps: int) -> float:
         total = np.sum(parts, axis=0)
         weights = weights - 0.05 * total[:-1]
     return float(total[-1])
+
+
+def loss_alone(folder: Path, script: Path, *, steps: int) -> float:
+    """Return the last loss of a trainer that nobody stops: one process, no engine, no launcher."""
+    progress = folder / "alone.json"
+    places = {"BOA_PROGRESS_FILE": str(progress), "BOA_CHECKPOINT_DIR": str(folder / "alone")}
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", **places}
+    subprocess.run(
+        [sys.executable, str(script), "--steps", str(steps), "--every", "100000"],
+        cwd=folder, env={**os.environ, **alone},
+        stdout=subprocess.DEVNULL, check=True,
+    )  # fmt: skip
+    found = json.loads(progress.read_text())
+    assert found["step"] == steps
+    return float(found["loss"])
 
 
 @dataclass

@@ -67,8 +67,9 @@ def ssm_world(root: Path, *, own_user: bool = False) -> Iterator[Callable[..., S
             silent_seconds=20.0,
             own_user=own_user,
             probe_seconds=1.0,
-            # Worlds side by side are one machine's loopback: jobs of one name must not meet in one place.
-            rendezvous_port=10_000 + os.getpid() * 37 % 15_000,
+            # Worlds side by side are one machine's loopback: jobs of one name must not meet in one place,
+            # nor where Ray's workers listen (10002 to 19999) or what the kernel hands out.
+            rendezvous_port=20_000 + os.getpid() * 37 % 9_700,
         )
 
         def make(gate: JobGate | None = None) -> SsmEngine:

@@ -1,13 +1,13 @@
-"""How many examples a property is tried with: all where the exhaustive tests run too, else a quarter."""
+"""How many examples a property is tried with: all where the exhaustive tests run too, else an eighth."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
-EXAMPLES, SAMPLED = 50, 15
+EXAMPLES, SAMPLED = 50, 8
 """Of a property that does not say, with the exhaustive tests and without."""
 
 
 def sampled(most: int) -> int:
     """Return the number of examples of a property that asks for so many."""
-    return most if settings.default.max_examples >= EXAMPLES else max(4, most // 4)
+    return most if settings.default.max_examples >= EXAMPLES else max(4, most // 8)

@@ -1,4 +1,4 @@
-"""What each worker of pytest-xdist would do for itself is done once.
+"""What each worker of pytest-xdist would do for itself is done once; the long tests are dealt to all.
 
 The four workers import every test file, and pytest spends more on rewriting the `assert`s of one than Python
 on reading it: six seconds of the processor for each worker.
@@ -7,7 +7,9 @@ on reading it: six seconds of the processor for each worker.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -55,3 +57,28 @@ def _rewrite(file: Path) -> None:
     kept = _kept(file)
     kept.parent.mkdir(exist_ok=True)
     rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, found, kept)
+
+
+LONG = ("integration", "simulation")
+"""The folders of tests that start processes, or simulate weeks."""
+
+
+def dealt(tests: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Return tests in the order in which each worker begins with some of the long files.
+
+    pytest-xdist gives each worker as many tests in a row, and whoever is done takes half of the longest list:
+    so that the short ones are left for the end, the long ones come first, and not all in one list.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for test in tests:
+        files.setdefault(test.path, []).append(test)
+    short = iter([test for file, own in files.items() if file.parent.name not in LONG for test in own])
+    hands: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    for number, own in enumerate(own for file, own in files.items() if file.parent.name in LONG):
+        hands[number % workers] += own
+    left = len(tests)
+    for number, hand in enumerate(hands):
+        share = left // (workers - number)
+        hand.extend(islice(short, max(0, share - len(hand))))
+        left -= share
+    return [*(test for hand in hands for test in hand), *short]

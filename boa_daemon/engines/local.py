@@ -45,6 +45,10 @@ _LOG = logging.getLogger("boa.engine")
 KEEPER_SECONDS = 60.0
 """A unit whose keeper has not appeared by then has none."""
 HERE = "127.0.0.1"
+KERNELS_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""The first and the last port that the kernel hands to connections."""
+PORTS = 12_000
+"""Of those below, so many are for the ranks of jobs."""
 BLOCK_BYTES = 1 << 20
 GONE = "=gone"
 """The folder of what is being removed; no job's folder has that name."""
@@ -190,7 +194,7 @@ class LocalEngine:
             action,
             self.layout,
             addresses=self._addresses(_nodes_of(action)),
-            port=_free_port(),
+            port=free_port(),
             code_at=str(self._archive(spec.code)),
             account=self._account(spec),
             secrets_file=self._secrets_file,
@@ -566,8 +570,21 @@ def _settled(folder: Path) -> Status | None:
     return _status(folder)
 
 
-def _free_port() -> int:
-    """Return a port that nobody listens on now."""
+def free_port() -> int:
+    """Return a port that nobody listens on now, for somebody who will a moment later.
+
+    The kernel hands none of these to a connection meanwhile, as it does with what it calls free itself.
+    """
+    try:
+        end = int(KERNELS_PORTS.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        end = 32768
+    begin = max(end - PORTS, 1024)
+    for _ in range(100 if begin < end else 0):
+        port = begin + secrets.randbelow(end - begin)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HERE, port))
+            return port
     with socket.socket() as probe:
         probe.bind((HERE, 0))
         return int(probe.getsockname()[1])

@@ -39,7 +39,7 @@ ANSWERS: dict[str, list[list[str]]] = {
     "simulate": [["simulate", *DEMO, "--budget", "30/h"]],
     "compare": [
         [
-            *("compare", *DEMO, "--budget", "60/h", "--on", "local:1"),
+            *("compare", "--trace", "{tmp}/first.csv", *DEMO[2:], "--budget", "60/h", "--on", "local:1"),
             # A rule and a fleet, so that there is a gain to take apart.
             *("--policy", "equal-width", "--policy", "static-equal"),
         ]
@@ -143,6 +143,7 @@ def test_the_page_names_the_keys_that_there_are(
 ) -> None:
     """Each key of real answers is in the section's table, and each key there is in an answer."""
     monkeypatch.chdir(ROOT)
+    (tmp_path / "first.csv").write_text("".join(Path(DEMO[1]).read_text().splitlines(keepends=True)[:26]))
     stems = documented(section(verb))
     found = {
         path

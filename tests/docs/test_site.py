@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -16,6 +18,7 @@ def build(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
 
 
+@pytest.mark.exhaustive  # Some ten seconds; test_docs looks at every link.
 def test_the_site_builds_and_broken_links_do_not_pass(tmp_path: Path) -> None:
     """Every page with its search index; then a page that leads nowhere."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs")

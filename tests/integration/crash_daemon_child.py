@@ -1,7 +1,7 @@
 """The child of the daemon's crash suite on AWS: forks for each order; the fork is a daemon that kills itself.
 
 The daemon, its database and its AWS backend are the real ones; jobs only take time. `kill_at` counts the
-points before and after each call to EC2 and each commit.
+points before each call to EC2, each commit and each end of a tick.
 """
 
 from __future__ import annotations

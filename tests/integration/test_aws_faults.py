@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from aws_rigs import START, AwsRig, a_rig
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.store.memory import MemoryStore
@@ -21,7 +22,7 @@ from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.state import Rules
 from policies.placement.first_fit import FirstFit
 
-EXAMPLES = int(os.environ.get("BOA_FAULT_SCHEDULES", "12"))
+EXAMPLES = int(os.environ.get("BOA_FAULT_SCHEDULES", sampled(12)))
 TYPE = "g5.xlarge"
 MUTATING = ("RunInstances", "TerminateInstances", "CreateTags")
 READING = ("DescribeInstances", "DescribeSubnets", "DescribeImages", "DescribeInstanceTypeOfferings")

@@ -129,18 +129,22 @@ def test_the_daemons_plan_decides_who_sends_first(gated_site: Site) -> None:
 
     try:
         # What was told before the tick in which all three are known is told again by the next.
-        time.sleep(1.5)
+        told = site.get("/status")["tick"] + 1
+        wait_for(lambda: site.get("/status")["tick"] > told, site)
         until = time.monotonic() + 180.0
         while not is_in_time:
             assert time.monotonic() < until, order
             order.clear()
             held, began = clients[holder].ask(1e6, 1e6), time.monotonic()
-            threads = [threading.Thread(target=send, args=(job,)) for job in (long, short)]
-            for thread in threads:
+            threads = {job: threading.Thread(target=send, args=(job,)) for job in (long, short)}
+            for job, thread in threads.items():
+                before = clients[job]._id
                 thread.start()
+                while clients[job]._id == before:
+                    time.sleep(0.001)
                 time.sleep(0.05)
             clients[holder].done(held.fence, 0.01)
-            for thread in threads:
+            for thread in threads.values():
                 thread.join()
             # On a machine that stalls the lease runs out before both have asked: that says nothing.
             is_in_time = held.why == "granted" and time.monotonic() - began < held.lease_seconds

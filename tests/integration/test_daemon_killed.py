@@ -1,6 +1,6 @@
-"""SIGKILL at every boundary: before each SQL statement and commit, before and after each call to the world.
+"""SIGKILL at every boundary: before each SQL statement, each commit and each call to the world.
 
-What is on disk after a statement is what is there before the next one, so that is no boundary of its own.
+What is there after one of them is what is there before the next one, so that is no boundary of its own.
 Each case copies the files as they were before one tick, forks a child that does the tick and kills itself at
 the n-th boundary, opens what is left, and plays on to the end. The cloud and the engine keep files of their
 own, as other parties do.
@@ -58,9 +58,7 @@ class Boundaries:
 
                 def call(*args: Any, **values: Any) -> Any:
                     crosser.cross()
-                    answer = found(*args, **values)
-                    crosser.cross()
-                    return answer
+                    return found(*args, **values)
 
                 return call
 

@@ -78,6 +78,7 @@ def test_two_at_once_and_settings_that_are_read_again(site: Site) -> None:
     assert site.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.exhaustive  # Four starts of the program; what is recovered from what is in test_recovery.
 def test_an_unreadable_database_is_only_looked_at_until_it_is_recovered(
     site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,7 +115,7 @@ def test_the_hook_returns_at_once(model: DistributedDataParallel, monkeypatch: p
 
     def slow(ready: int, is_last: bool) -> Go:
         asked.set()
-        assert release.wait(10.0)
+        assert release.wait(60.0)
         return Go(bytes=1e18, free_iterations=10)
 
     monkeypatch.setattr(gated, "_ask", slow)
@@ -126,7 +126,7 @@ def test_the_hook_returns_at_once(model: DistributedDataParallel, monkeypatch: p
         promise = push(bucket)
         pushed.append(release.is_set())
         if bucket.is_last():
-            assert asked.wait(10.0)
+            assert asked.wait(60.0)
             release.set()
         return promise
 

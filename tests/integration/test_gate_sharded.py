@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ def gate(tmp_path: Path) -> Iterator[tuple[GateThread, str]]:
     token = tmp_path / "j1.token"
     token.write_text(issue_token("s", job="j1"), encoding="utf-8")
     path = tmp_path / "gate.sock"
-    with GateThread(SETTINGS, "s", GateAddress(path=str(path))) as running:
-        # Patient, because the ranks share busy cores with everything else.
+    # Patient, because the ranks share busy cores with everything else: one that has to wait is not stalled.
+    settings = replace(SETTINGS, least_lease_seconds=30.0)
+    with GateThread(settings, "s", GateAddress(path=str(path))) as running:
         yield running, f"unix:{path}?token_file={token}&answer_ms=1000"
 
 

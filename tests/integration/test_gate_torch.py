@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from boa_daemon.engines.local import free_port
 from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import GateAddress
@@ -31,18 +31,11 @@ SETTINGS = GateSettings(
 )
 
 
-def a_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Ranks:
     """The ranks of one job, each on a node of its own by name."""
 
     def __init__(self, script: list[str], *, gate: str, ranks: int = RANKS, hook: bool = False) -> None:
-        port = str(a_port())
+        port = str(free_port())
         self.processes = []
         for rank in range(ranks):
             place = {

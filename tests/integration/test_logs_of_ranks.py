@@ -31,6 +31,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         found.process.wait()
 
 
+@pytest.mark.exhaustive  # A daemon and torchrun; which logs there are of nodes is in test_torchrun_nodes too.
 def test_a_rank_a_node_and_all_of_them(
     site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

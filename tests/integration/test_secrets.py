@@ -73,7 +73,7 @@ def test_a_local_jobs_secret_is_in_its_environment_alone() -> None:
         assert "done" in json.dumps(text)
 
 
-@pytest.mark.parametrize("kind", ["ssm", "secretsmanager"])
+@pytest.mark.parametrize("kind", ["ssm", pytest.param("secretsmanager", marks=pytest.mark.exhaustive)])
 def test_a_node_asks_for_its_jobs_secrets_itself(tmp_path: Path, kind: str) -> None:
     """Run Command, the queue, S3, the daemon's memory and the node's disk hold the reference alone."""
     with ssm_world(tmp_path) as make:

@@ -1,4 +1,4 @@
-"""A reduced soak: 200 jobs while the daemon and keepers are killed; `benchmarks/soak.py` runs 2,000."""
+"""A reduced soak: 120 jobs while the daemon and keepers are killed; `benchmarks/soak.py` runs 2,000."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def test_nothing_is_lost_run_twice_or_left_behind() -> None:
     """Every job finishes; one ends twice only where its keeper was killed before it could say so."""
     module = benchmark_module("soak")
     with tempfile.TemporaryDirectory(prefix="boa") as name:
-        found = module.soak(Path(name), jobs=200, kills=12)
+        found = module.soak(Path(name), jobs=120, kills=12)
 
-    assert found.counts == {"finished": 200}
-    assert sum(found.ends.values()) == 200
+    assert found.counts == {"finished": 120}
+    assert sum(found.ends.values()) == 120
     assert found.ends.get(0, 0) == 0
     assert sum(count for ends, count in found.ends.items() if ends > 1) <= found.kills_of_keepers
     assert found.kills_of_daemon >= 6

@@ -31,6 +31,7 @@ from boa_daemon.api.client import (
     RefusedByDaemon,
     WaitedTooLong,
 )
+from boa_daemon.engines.local import free_port
 from boa_daemon.errors import InputError
 
 TOKEN = "a-token-that-is-long-enough"
@@ -40,10 +41,8 @@ PATIENCE_SECONDS = 120.0
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """A daemon in a process of its own, with jobs as processes, that also listens on TCP."""
-    with a_site(SETTINGS.format(usd=10.0)) as found, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
+    with a_site(SETTINGS.format(usd=10.0)) as found:
+        port = free_port()
         tokens = found.folder / "tokens"
         tokens.write_text(f"{TOKEN} carol\n")
         tokens.chmod(0o600)

@@ -223,10 +223,7 @@ def test_the_live_view_leaves_the_terminal_as_it_was(play: tuple[DaemonInAFolder
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
     command = [sys.executable, "-m", "boa_daemon", "status", "-w", "--socket", str(play[1])]
-    # Whoever runs the tests in the background of a shell has them ignore Ctrl-C; a terminal never does.
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
-    signal.signal(signal.SIGINT, usual)
     os.close(theirs)
     try:
         said = read_until(ours, lambda text: text.count("burn rate") >= 3)

@@ -14,14 +14,15 @@ import time
 
 import pytest
 import typer
-from daemon_site import SETTINGS, Site, a_site, wait_for
+from daemon_site import PATIENCE_SECONDS, SETTINGS, Site, a_site, wait_for
 
 from boa_daemon.cli import inside
 from boa_daemon.cli.inside import port_session, shell_session
 from boa_daemon.cli.terminal import relay_port
+from boa_daemon.engines.local import free_port
 
 WAY = {"node": "i-0abc", "region": "eu-west-1", "shell": ["sudo", "env", "A=b c", "python3"]}
-JOB = "name: long\nclass: default\nmax_gpus: 1\nrun: echo ready; sleep 100\n"
+JOB = "name: long\nclass: default\nmax_gpus: 1\nrun: echo ready; sleep 1000\n"
 
 
 def test_sessions_name_document_target_and_parameters() -> None:
@@ -38,9 +39,8 @@ def test_sessions_name_document_target_and_parameters() -> None:
 
 def test_a_port_is_relayed() -> None:
     """What is sent to the one arrives at the other, and back."""
-    with socket.create_server(("127.0.0.1", 0)) as there, socket.create_server(("127.0.0.1", 0)) as free:
-        here = free.getsockname()[1]
-        free.close()
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        here = free_port()
         threading.Thread(target=relay_port, args=(here, there.getsockname()[1]), daemon=True).start()
         until = time.monotonic() + 60.0
         while True:
@@ -90,7 +90,7 @@ def boa(site: Site, *words: str) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-m", "boa_daemon", *words],
         cwd=site.folder, env=environment(), capture_output=True, text=True, check=False,
-        stdin=subprocess.DEVNULL, timeout=60,
+        stdin=subprocess.DEVNULL, timeout=PATIENCE_SECONDS,
     )  # fmt: skip
     return done.returncode, done.stdout
 
@@ -107,7 +107,7 @@ def in_a_shell(site: Site, job: str, typed: bytes) -> bytes:
         cwd=site.folder, env=environment(), stdin=theirs, stdout=theirs, stderr=theirs,
     )  # fmt: skip
     os.close(theirs)
-    said, is_typed, until = b"", False, time.monotonic() + 120.0
+    said, is_typed, until = b"", False, time.monotonic() + PATIENCE_SECONDS
     while process.poll() is None and time.monotonic() < until:
         if select.select([ours], [], [], 0.2)[0]:
             try:
@@ -118,7 +118,7 @@ def in_a_shell(site: Site, job: str, typed: bytes) -> bytes:
             os.write(ours, typed)
             is_typed = True
     os.close(ours)
-    assert process.wait(timeout=120) == 0, said
+    assert process.wait(timeout=PATIENCE_SECONDS) == 0, said
     return said
 
 

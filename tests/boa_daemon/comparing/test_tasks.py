@@ -18,6 +18,7 @@ from boa_daemon.comparing import content
 from boa_daemon.comparing.content import content_hash
 from boa_daemon.comparing.tasks import Kept, Tasks
 from boa_daemon.comparing.workers import Here, Local, OnRay, workers_on
+from boa_daemon.engines.local import free_port
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.testing import a_trace
 from policies.errors import InfeasibleBudget
@@ -107,7 +108,7 @@ from boa_daemon.comparing.tasks import Kept, Tasks
 from boa_daemon.comparing.workers import Local
 if __name__ == "__main__":
     with Tasks(Local(2), Kept(Path({folder!r}) / "kept")) as tasks:
-        asked = [tasks.submit(noted, {folder!r}, n) for n in range(400)]
+        asked = [tasks.submit(noted, {folder!r}, n) for n in range(2000)]
         print("begun", flush=True)
         for future in asked:
             future.result()
@@ -130,7 +131,7 @@ def test_after_a_kill_in_the_middle_the_rest_is_done(tmp_path: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     done = len(list(kept.glob("*/*.json")))
-    assert 5 <= done < 400
+    assert 5 <= done < 2000
 
     with Tasks(kept=Kept(kept)) as tasks:
         assert [tasks.run(noted, str(tmp_path), n) for n in range(0, 400, 40)] == [
@@ -196,7 +197,7 @@ def test_a_ray_cluster_of_three_nodes_answers_the_same(
     """Over Ray's client, with this code sent along; a worker that is killed costs a try and no answer."""
     import ray.cluster_utils
 
-    port = 10123
+    port = free_port()
     # The product's code is sent; the tests' own tasks are on the nodes already.
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     cluster = ray.cluster_utils.Cluster(

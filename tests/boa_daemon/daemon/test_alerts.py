@@ -184,7 +184,7 @@ def test_a_channel_that_fails_stops_nobody(
     }[trouble]
     here.status = 500 if trouble == "answer 500" else 200
     if trouble == "slow":
-        monkeypatch.setattr(alerts, "SEND_SECONDS", 0.2)
+        monkeypatch.setattr(alerts, "SEND_SECONDS", 1.0)
     with caplog.at_level(logging.WARNING, "boa.alerts"):
         assert told(settings, "half") == [True]
 

@@ -232,10 +232,11 @@ def test_a_tick_that_never_ends_is_said(stage: Stage, monkeypatch: pytest.Monkey
     monkeypatch.setattr(loop, "LATE_TICKS", 0)
     said: list[str] = []
     monkeypatch.setattr(stage.daemon.alerts, "shout", lambda sentence, **_: said.append(sentence))
-    go = threading.Event()
-    monkeypatch.setattr(stage.daemon.fleet, "nodes", lambda: go.wait(120.0) and [])
+    hangs, go = threading.Event(), threading.Event()
+    monkeypatch.setattr(stage.daemon.fleet, "nodes", lambda: hangs.set() or (go.wait(120.0) and []))
     ticking = threading.Thread(target=stage.daemon.tick)
     ticking.start()
+    assert hangs.wait(120.0)
     time.sleep(0.4)
     stage.daemon.watch()
     stage.daemon.watch()

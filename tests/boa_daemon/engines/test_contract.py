@@ -35,6 +35,12 @@ from boa_daemon.tick.ports import (
 from policies.links.contention import Link
 
 PATIENT = "--steps 100000 --pause 0.005"
+LOCAL_FIRST = pytest.mark.parametrize(
+    "bench",
+    [pytest.param(name, marks=() if name == "local" else pytest.mark.exhaustive) for name in ENGINES],
+    indirect=True,
+)
+"""Over SSM, which takes seconds, such a test is exhaustive: what that engine does of its own is in others."""
 
 
 @pytest.fixture(params=list(ENGINES))
@@ -54,6 +60,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
                 bench.wait(lambda report: report.is_over)
 
 
+@LOCAL_FIRST
 def test_a_job_goes_from_1_to_2_to_4_to_1_workers_and_loses_no_step(bench: Bench) -> None:
     """Every step is done once, and the final loss is that of an uninterrupted run."""
     bench.admit(f"{NUMPY} {PATIENT}")
@@ -217,11 +224,13 @@ def test_a_command_runs_beside_a_job_and_ends_with_it(bench: Bench) -> None:
     assert isinstance(engine.inside.way(bench.job, 0), Refused)
 
 
+@LOCAL_FIRST
 def test_how_long_a_job_has_printed_nothing_is_known_from_its_start_on(bench: Bench, tmp_path: Path) -> None:
     """One that never printed is silent since its command began; a line sets it back."""
     mark = tmp_path / "mark"
     wait = f"import os, time\nwhile not os.path.exists({str(mark)!r}): time.sleep(0.05)\n"
-    bench.admit(script(f"{wait}print('x')\ntime.sleep(60)"))
+    # It goes on printing: one line would be old again before a busy machine looks.
+    bench.admit(script(f"{wait}while True: print('x', flush=True); time.sleep(0.05)"))
     bench.start(1)
     silent = bench.wait(lambda report: (report.quiet_seconds or 0.0) > 2.0)
     assert silent.phase == "running"
@@ -279,6 +288,7 @@ def test_the_environment_says_who_and_where(bench: Bench) -> None:
     assert end.phase == "finished"
 
 
+@LOCAL_FIRST
 def test_orders_may_come_twice_and_late(bench: Bench) -> None:
     """What runs already is accepted; what is stopped already too; an older or a parallel one is refused."""
     bench.admit(f"{NUMPY} {PATIENT}")
@@ -306,6 +316,7 @@ def test_a_job_that_was_not_admitted_is_refused(bench: Bench) -> None:
     assert isinstance(bench.engine.start(bench.order(1)), Refused)
 
 
+@LOCAL_FIRST
 def test_a_job_that_ignores_its_stop_is_ended_when_its_grace_is_over(bench: Bench) -> None:
     """A hard stop: without a manifest, the steps that it reported are lost, and the evidence says so."""
     bench.admit(
@@ -325,6 +336,7 @@ def test_a_job_that_ignores_its_stop_is_ended_when_its_grace_is_over(bench: Benc
     assert "by force" in end.evidence
 
 
+@LOCAL_FIRST
 def test_a_kill_needs_no_grace(bench: Bench) -> None:
     """It ends at once, and the checkpoint before stands."""
     bench.admit(f"{NUMPY} {PATIENT} --every 5")
@@ -359,6 +371,7 @@ def test_a_command_that_is_not_there_is_not_tried_again(bench: Bench) -> None:
     assert (end.phase, end.cause, end.is_retryable) == ("failed", "missing-command", False), end
 
 
+@LOCAL_FIRST
 def test_a_result_file_that_is_not_there_is_no_success(bench: Bench) -> None:
     """Exit code 0 is not enough where a result was asked for."""
     assert bench.run_to_end("true", result="model.bin").cause == "no-result"
@@ -385,6 +398,7 @@ def test_an_engine_that_comes_back_finds_what_runs(bench: Bench) -> None:
     bench.wait_step(step + 4)
 
 
+@LOCAL_FIRST
 def test_a_forgotten_job_is_in_no_report(bench: Bench) -> None:
     """Neither now nor after coming back; one that runs stays known."""
     bench.admit(f"{NUMPY} {PATIENT}")
@@ -444,12 +458,7 @@ def test_a_job_is_told_where_the_gate_is_and_has_the_token_of_its_generation(
     assert {token.read_text().strip() for token in tokens} == {issue_token("secret", job="a", generation=1)}
 
 
-@pytest.mark.parametrize(
-    "bench",
-    # Each rank imports PyTorch; what an engine brings of its own is in the test above.
-    [pytest.param(name, marks=() if name == "local" else pytest.mark.exhaustive) for name in ENGINES],
-    indirect=True,
-)
+@LOCAL_FIRST
 def test_plain_ddp_asks_the_gate_over_the_nodes_network(bench: Bench, tmp_path: Path) -> None:
     """Not a word of it in the job: the engine brings address, token and hook; when the gate dies training
     goes on, and under the generation's token the job comes back to a new one.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from engine_bench import NUMPY, Bench, numpy_loss, script, until
 
-from boa_daemon.engines.local import FILES, LocalEngine
+from boa_daemon.engines.local import FILES, KERNELS_PORTS, LocalEngine, free_port
 from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.job.processes import carrying, started_ticks
 from boa_daemon.job.seal import KEY_FILE
@@ -81,7 +81,7 @@ def test_killed_workers_agents_and_daemons_cost_no_finished_step(tmp_path: Path,
     with SIGKILL; the engine of this test is the one that comes back.
     """
     draw = random.Random(0)
-    run = f"{NUMPY} --steps 80 --pause 0.004 --every 1"
+    run = f"{NUMPY} --steps 100000 --pause 0.004 --every 1"
     assert bench.admit(run) == Accepted()
     victims = ["worker", "keeper", "daemon"]
     draw.shuffle(victims)
@@ -92,7 +92,8 @@ def test_killed_workers_agents_and_daemons_cost_no_finished_step(tmp_path: Path,
             folder = bench.engine.layout.generation("a", bench.generation)  # type: ignore[attr-defined]
             until(lambda folder=folder: (folder / "generation.json").exists())
             bench.engine.reattach()
-            step = bench.wait_step(draw.randrange(5, 12) + 18 * (bench.generation - 1)).step or 0
+            before = (bench.ends[-1].step or 0) if bench.ends else 0
+            step = bench.wait_step(before + draw.randrange(5, 12)).step or 0
             if victim == "daemon":
                 daemon.send_signal(signal.SIGKILL)
                 bench.wait_step(step + 3)
@@ -107,11 +108,24 @@ def test_killed_workers_agents_and_daemons_cost_no_finished_step(tmp_path: Path,
         assert end.phase == ("stopped" if victim == "daemon" else "failed"), (victim, end)
         assert end.lost_steps <= 1, "at most the step between its report and its save"
         until(lambda: processes(bench) == [])
+    last = (bench.ends[-1].step or 0) + 10
+    bench.admit(f"{NUMPY} --steps {last} --every 1")
     bench.start(1)
     end = bench.wait_end()
 
-    assert (end.phase, end.step) == ("finished", 80)
-    assert end.loss == pytest.approx(numpy_loss(80), rel=1e-9)
+    assert (end.phase, end.step) == ("finished", last)
+    assert end.loss == pytest.approx(numpy_loss(last), rel=1e-9)
+
+
+def test_the_port_where_ranks_meet_is_handed_to_no_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is below those that the kernel hands out; where it hands out all of them, any one will do."""
+    begin = int(KERNELS_PORTS.read_text().split()[0])
+    assert all(1024 <= free_port() < begin for _ in range(20))
+    (tmp_path / "all").write_text("1024\t65535\n")
+    monkeypatch.setattr("boa_daemon.engines.local.KERNELS_PORTS", tmp_path / "all")
+    assert 1024 <= free_port() <= 65535
 
 
 def test_children_that_linger_are_ended_and_counted(bench: Bench) -> None:

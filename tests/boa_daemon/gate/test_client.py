@@ -68,7 +68,7 @@ def test_a_gate_killed_while_a_job_waits_lets_it_go(start: Start) -> None:
     waiter.start()
     until(lambda: any(job["state"] == "waiting" for job in bench.gate.status()["jobs"]))
     bench.gate.close()
-    waiter.join(5.0)
+    waiter.join(60.0)
 
     assert answers == ["no gate"]
     a.close()
@@ -154,7 +154,7 @@ def test_a_gate_that_falls_silent_while_a_job_waits_lets_it_go(start: Start) -> 
     waiter.start()
     until(lambda: any(job["state"] == "waiting" for job in bench.gate.status()["jobs"]))
     with mute(bench):
-        waiter.join(5.0)
+        waiter.join(60.0)
 
     assert answers == ["silence"]
     a.close()
@@ -200,7 +200,8 @@ def test_a_port_that_never_answers_delays_nobody(tmp_path: Path, monkeypatch: py
         began = time.perf_counter()
         assert client.ask(1e3, 1e3).why == "no gate"
         assert time.perf_counter() - began < 4.5
-        client.close()
+    # The listener is gone, so that the client need not wait for it any more.
+    client.close()
 
 
 @pytest.mark.parametrize(
@@ -252,7 +253,7 @@ def test_a_gate_that_talks_nonsense_is_no_gate(tmp_path: Path, grant: dict[str, 
         until(lambda: client.is_connected)
         assert client.ask(1e3, 1e3).why == "no gate"
         client.close()
-        pretender.join(5.0)
+        pretender.join(60.0)
 
 
 def test_a_job_obeys_nobody_who_does_not_know_the_secret(tmp_path: Path) -> None:
@@ -277,7 +278,7 @@ def test_a_job_obeys_nobody_who_does_not_know_the_secret(tmp_path: Path) -> None
         assert not client.is_connected
         assert client.ask(1e3, 1e3).why == "no gate"
         client.close()
-        pretender.join(5.0)
+        pretender.join(60.0)
     assert heard == [b""]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from boa_daemon.gate import connection as connection_module
 from boa_daemon.gate.broker import Broker
 from boa_daemon.gate.types import Ask, GateSettings
 from boa_daemon.job.gate.address import GateAddress
@@ -291,9 +292,11 @@ def many_files() -> Iterator[None]:
 
 @pytest.mark.exhaustive  # A thousand greetings over sockets: some seconds.
 def test_a_gate_serves_a_thousand_lines_while_some_are_cut_and_some_lie(
-    start: Callable[..., Bench], many_files: None
+    start: Callable[..., Bench], many_files: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every tenth is cut while it waits, every tenth has a wrong token: all others are answered."""
+    # All lines are open before the first says hello: on a busy machine the last would be cut off as mute.
+    monkeypatch.setattr(connection_module, "HELLO_SECONDS", 120.0)
     bench = start(policy="ada-srsf-buckets", least_lease_seconds=0.25)
     lines = [bench.raw() for _ in range(1000)]
     answered, refused = [], 0
@@ -332,12 +335,13 @@ def test_a_job_that_is_stopped_while_it_holds_delays_the_next_by_its_lease(
     bench = start()
     holder = bench.raw()
     holder.hello("holder", nics=["A"])
-    holder.say({"op": "ask", "id": 1, "ready_bytes": 1e6, "message_bytes": 1e6})
-    lease = holder.read()["lease_seconds"]
+    # They are there before the lease begins, which is short: on a busy machine it would run out meanwhile.
     others = [bench.client(f"j{n}", nics="A") for n in range(3)]
     said: list[str] = []
     threads = [threading.Thread(target=lambda c=c: said.append(c.ask(1e6, 1e6).why)) for c in others]
     began = time.monotonic()
+    holder.say({"op": "ask", "id": 1, "ready_bytes": 1e6, "message_bytes": 1e6})
+    lease = holder.read()["lease_seconds"]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -346,7 +350,7 @@ def test_a_job_that_is_stopped_while_it_holds_delays_the_next_by_its_lease(
     # All of them at once: others may have been stopped with it.
     assert said == ["free"] * 3
     assert lease <= MOST_STALL
-    assert time.monotonic() - began >= 0.5 * lease
+    assert time.monotonic() - began >= lease
     assert bench.gate.status()["counts"]["stalled"] == 1
     holder.socket.close()
     for client in others:

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 import pytest
 
+from boa_daemon.engines.local import free_port
 from boa_daemon.job import run as helper
 from boa_daemon.job.failures import ERROR_FILE, FILE_NAME, read_failure
 
@@ -51,8 +52,7 @@ with job.ranks() as ranks:
 @pytest.fixture
 def port() -> int:
     """A port that is free."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    return free_port()
 
 
 class Nodes:

@@ -103,10 +103,9 @@ def test_a_long_upload_holds_up_no_heartbeat(tmp_path: Path) -> None:
 
 def test_a_kill_ends_the_command_and_not_what_it_saved(tmp_path: Path) -> None:
     """The checkpoint before it is sent all the same; a second order ends that too."""
-    unit = a_unit(tmp_path, run="sleep 600", keep=f"touch {tmp_path}/sending; sleep 600")
+    unit = a_unit(tmp_path, run="echo it ran; sleep 600", keep=f"touch {tmp_path}/sending; sleep 600")
     with kept(unit) as keeper:
-        until((unit.folder / "keeper.json").exists)
-        time.sleep(0.5)
+        until(lambda: "it ran" in printed(unit))
         os.kill(keeper.pid, signal.SIGUSR1)
         until((tmp_path / "sending").exists)
         os.kill(keeper.pid, signal.SIGUSR1)

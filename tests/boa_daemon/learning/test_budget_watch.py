@@ -96,9 +96,8 @@ def a_stage(folder: Path, **changes: dict[str, Any]) -> Iterator[Stage]:
 @pytest.mark.parametrize(
     "policy",
     [
-        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("boa", "static-fifo")),
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("boa", "static-fifo", "equal-width")),
         "boa-paced",
-        "equal-width",
     ],
 )
 def test_a_reload_with_a_budget_below_the_load_stops_no_tick(tmp_path: Path, policy: str) -> None:

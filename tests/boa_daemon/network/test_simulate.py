@@ -304,6 +304,7 @@ def test_the_kernel_admits_what_the_policy_says(experiment: Experiment) -> None:
         kernel.admit = honest
 
 
+@pytest.mark.exhaustive  # The first of them compiles the simulator, for half a minute.
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_compiled_and_plain_runs_agree_to_the_bit(name: str) -> None:
     """The paper's workload at a hundredth of its length."""

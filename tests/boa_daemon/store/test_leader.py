@@ -121,7 +121,7 @@ def test_a_new_leader_waits_for_what_the_old_one_is_writing(postgres: str | None
         thread.start()
         assert not took.wait(0.8)
         connection.execute(text("SELECT 1"))
-    thread.join(10.0)
+    thread.join(120.0)
     assert took.is_set()
     for engine in engines:
         engine.dispose()

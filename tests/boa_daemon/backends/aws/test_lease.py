@@ -100,7 +100,7 @@ def test_a_lease_that_ran_out_powers_off(tmp_path: Path) -> None:
 def test_a_renewed_lease_keeps_the_node(tmp_path: Path) -> None:
     """The tag wins over what the node was born with; without the tag the last lease known holds."""
     later = str(int(time.time()) + 3600)
-    born = time.time() + 5.0
+    born = time.time() + 10.0
     with a_node(tmp_path, born, {"tags/instance/boa:lease": later}) as (node, metadata):
         wait_for(tmp_path / "run" / "lease")
         time.sleep(max(0.0, born + 0.5 - time.time()))
