@@ -194,6 +194,11 @@ class Planner(LearntClasses):
             *(f"{one.sentence[0].upper()}{one.sentence[1:]}." for one in of_class.values()),
         ]
 
+    def needs_of(self, class_name: str) -> dict[str, float]:
+        """Return what its file says that each GPU of a class needs, by the names of the file."""
+        needs = self._needs.get(class_name)
+        return {} if needs is None else needs.model_dump(exclude_none=True)
+
     def _adopted(self, name: str) -> JobClass | None:
         """Return a class as stated; one that nobody stated begins as a copy of the prior class."""
         prior = self.settings.learning.prior_class

@@ -71,6 +71,8 @@ def test_the_gpus_of_a_node_share_its_disk(tmp_path: Path) -> None:
     planner = Planner(settings, cloud=AwsCloud)
     content = job_content(min_gpus=None, **{"class": "heavy"})
 
+    assert planner.needs_of("heavy") == {"disk_gb_per_gpu": 100.0}
+    assert planner.needs_of("unknown") == {}
     assert set(planner.class_for(content).phases[0].speedups) == {"a10g"}
     assert planner.lacks(content) == [
         "Class heavy is not planned on g5.48xlarge: 53.69 GB of disk for each GPU, and 100 are needed."
