@@ -1,12 +1,17 @@
 """Waiting at equal money: one machine per GPU type, and several, on Pollux's measured placements.
 
     python benchmarks/machines.py DATA [--load 1.5] [--workload 6] [--budgets 8 10 14 20]
+        [--widest-on-small 4] [--machines g5.12xlarge g5.xlarge] [--plan]
 
 DATA holds ``traces/`` and ``workloads*/`` of petuum/adaptdl (branch osdi21-artifact). Its profiles hold step
 times for every placement on up to four nodes of up to four T4, so speeds on machines with one GPU
 (g4dn.xlarge, 0.526 USD per GPU-hour) are as measured as those on machines with four (g4dn.12xlarge, 0.978).
 They were measured on the latter, whose link carries 50 Gbit/s; that of a g4dn.xlarge carries 25 in bursts.
 `--widest-on-small 1` therefore also tells what is left where a g4dn.xlarge carries only jobs of one GPU.
+`--machines` takes the prices of two others, of four GPUs and of one, as if their GPUs scaled as T4 do.
+
+First what the plan says at multiples of the least that the cheapest single machine needs, and of the least
+that the large one needs; no more than that with `--plan`.
 
 For each budget (USD/h), on each machine alone and on both: the mean JCT in minutes that the plan says, and
 that of runs end to end (boots of 180 s, whole nodes, bills by the second) that spend as much, read off runs
@@ -136,6 +141,23 @@ def planned_minutes(settings: SimulationSettings, budget: float) -> float:
         return math.inf
 
 
+def promises(of: list[SimulationSettings]) -> None:
+    """Print what the plan says on the large machine, the small one and both, by multiples of the load."""
+    frontiers = [MixedFrontier.of(site_of(settings).problem) for settings in of]
+    least = [frontier.cheapest_feasible_spend for frontier in frontiers]
+    print("minutes of waiting that the plan says: large, small, both; both over the best single")
+    for said, load in (("cheapest", min(least)), ("large", least[0])):
+        for times in (1.1, 1.25, 1.5, 1.75, 2.0):
+            usd = times * load
+            minutes = [
+                60.0 * float(frontier.mean_jct_at(np.array([usd]))[0]) if usd >= needed else math.inf
+                for frontier, needed in zip(frontiers, least, strict=True)
+            ]
+            over = 100.0 * (minutes[2] / min(minutes[:2]) - 1.0)
+            cells = " ".join(f"{waited:8.1f}" for waited in minutes)
+            print(f"{times:5.2f} x the load on the {said:8s} {usd:8.1f} USD/h {cells} {over:+7.1f} %")
+
+
 def main() -> None:
     """Print a row for each budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -145,14 +167,20 @@ def main() -> None:
     parser.add_argument("--budgets", type=float, nargs="+", default=[110.0, 130.0, 150.0, 180.0, 220.0])
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--widest-on-small", type=int, default=None)
+    parser.add_argument("--machines", nargs=2, default=NAMES, metavar=("LARGE", "SMALL"))
+    parser.add_argument("--plan", action="store_true")
     words = parser.parse_args()
     folder = "workloads" if words.load == "1" else f"workloads-{words.load}"
     rows = read_arrivals(words.data / folder / f"workload-{words.workload}.csv", Options(), Counter[str]())
     trace = Trace(tuple(TraceJob(row.text("name"), at, row.text("application")) for at, row in rows))
     home = profile_directory(words.data)
-    choices = ((NAMES[0],), (NAMES[1],), NAMES)
+    names = tuple(words.machines)
+    choices = (names[:1], names[1:], names)
     of = [settings_on(home, trace, names, 1.0, widest=words.widest_on_small) for names in choices]
     ran = [frontier_of(settings, 1.2 * max(words.budgets), words.steps) for settings in of]
+    promises(of)
+    if words.plan:
+        return
     print(f"{len(trace.jobs)} jobs; minutes of waiting at equal money: plan, run")
     print(
         "  USD/h"
@@ -194,7 +222,8 @@ def markets(settings: SimulationSettings, budget: float) -> None:
 
 def stocks(settings: SimulationSettings, budget: float) -> None:
     """Print what a lack of stock costs where jobs wait for it, and where they go elsewhere."""
-    world = WorldSettings(stock={NAMES[1]: Stock(nodes=400, mean_in_hours=1.0, mean_out_hours=1.0)})
+    small = list(settings.instance_types.values())[1].name
+    world = WorldSettings(stock={small: Stock(nodes=400, mean_in_hours=1.0, mean_out_hours=1.0)})
     settings = replace(settings, budget=Budget(amount=budget), seed=3)
     every = decision.STAGES
     print(f"at {budget:g} USD/h       minutes   USD/h")

@@ -1,24 +1,27 @@
 """Waiting at equal money, and money at equal waiting: one machine per GPU, several, + spot, + a commitment.
 
     python benchmarks/rent.py SOURCE DATA [--workload 6] [--profiles DIR] [--jobs 150] [--hours 18]
-        [--seeds 3] [--times 1.5] [--rivals pollux-autoscale] [--points 6] [--policy boa] [--mixes]
-        [--out FOLDER]
+        [--seeds 2] [--times 1.5] [--rivals pollux-autoscale] [--points 6] [--policy boa-paced]
+        [--widest-on-small GPUS] [--mixes] [--out FOLDER]
 
 SOURCE is `pollux`, `gavel` or `itp`, DATA what `boa trace import --from SOURCE` reads. Pollux's profiles hold
-step times on one-GPU and on four-GPU T4 machines, both are taken as measured; the other two were measured on
+step times on one-GPU and on four-GPU T4 machines, both are taken as measured, on links of the large one;
+`--widest-on-small 4` leaves out jobs of more GPUs on the small one. The other two sources were measured on
 one machine per GPU, so on others only widths within a node are offered. Prices are those of the catalogue.
 
-Each site (a set of machines and markets) is run end to end by `--policy` for ever more money, on the same
-jobs in `--seeds` orders, at random instants of `--hours`. What a site waits for a sum, and what it pays for a
-waiting, is read off its runs. `boa` is the plan that the daemon's `boa-paced` follows, by the same tick.
-`boa-paced` itself is for traces of a week and more: when no job comes any more it still accrues money, and
-spends it on those that are left, which on a trace of hours is most of what one sees.
-Two sums count, each `--times` the least that the cheapest single machine needs: on demand, and on spot.
-Spot costs 0.4 of the price; nodes are taken back after 12 hours, three in ten without a notice; jobs save
-every ten minutes. The commitment is one year at 40 % off for all machines on demand, at the level of the
-least bill (in hindsight, within the same run). Rivals get each machine for themselves, on demand and with
-spot first, at a row of utilities, and the best of those counts. `--mixes` also runs the plan on every set of
-machines and markets that has spot in it, of which the best counts in hindsight.
+Each site (a set of machines and markets) is run end to end by the daemon's tick under `--policy`, by default
+the daemon's own, for ever more money. The load goes on: the jobs come once, in `--seeds` orders, at random
+instants of `--hours`, and a third of them before and after that. What counts is the waiting of the jobs of
+those hours and the bill of those hours, for every policy alike (docs/decisions/0128-a-load-that-goes-on.md).
+What a site waits for a sum, and what it pays for a waiting, is read off between its runs.
+
+Three sums count, each `--times` the least that a machine needs: the one on which the jobs were measured
+(`today`), the cheapest single one, and the cheapest on spot. Spot costs 0.4 of the price; nodes are taken
+back after 12 hours, three in ten without a notice; jobs save every ten minutes. The commitment is one year at
+40 % off for all machines on demand, at the level of the least bill (in hindsight, within the same run).
+Rivals get each machine for themselves, on demand and with spot first, at a row of utilities, and the best of
+those counts. `--mixes` also runs the plan on every set of machines and markets that has spot in it, of which
+the best counts in hindsight.
 
 Runs are kept in `--out` by the hash of what they are, so a benchmark that was stopped goes on.
 """
@@ -29,6 +32,7 @@ import argparse
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -48,11 +52,14 @@ from boa_daemon.planning.commitments import choices
 from boa_daemon.planning.rentals import Rental, load_between
 from boa_daemon.sim.settings import Checkpoints, Spot, WorldSettings
 from boa_daemon.sim.spot_market import with_spot
-from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
+from boa_daemon.sim.wiring import SimulationSettings, check_budget, prepare, site_of
+from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.ledger import Ledger
 from boa_daemon.traces.elastic import profile_directory
 from boa_daemon.traces.reader import Trace
 from boa_daemon.traces.sources import import_source
 from boa_daemon.traces.workload import GpuSource, Options
+from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
 from policies.links.machines import is_spot, named_apart, off_market, on_machines
 from policies.model import Budget, GpuType, InstanceType, JobClass, Problem
@@ -64,6 +71,16 @@ Run: TypeAlias = tuple[float, float, float]
 """Minutes of waiting, the bill in USD per hour, and the bill under the commitment of least cost."""
 SMALLER = {"t4": "g4dn.xlarge", "v100": "p3.2xlarge"}
 """A further machine for a GPU."""
+TODAY, BEST_SINGLE, WITH_SPOT = "one machine, as measured", "best single machine", "several and spot"
+BASES = (
+    (BEST_SINGLE, 0),
+    (BEST_SINGLE, 0),
+    (BEST_SINGLE, 2),
+    (WITH_SPOT, 3),
+    (BEST_SINGLE, 4),
+    (BEST_SINGLE, 4),
+)
+"""What each column is compared with: row and column."""
 WORLD = WorldSettings(
     spot=Spot(price_fraction=0.4, price_volatility=0.1, unannounced_fraction=0.3),
     checkpoints=Checkpoints(every_seconds=600.0, cost_seconds=10.0),
@@ -71,6 +88,8 @@ WORLD = WorldSettings(
 DISCOUNT = 0.4
 UTILITIES = (0.4, 0.55, 0.7, 0.85)
 """What an autoscaler aims at: the lower, the more it rents."""
+EDGE = 1.0 / 3.0
+"""Of the jobs and of the hours come once more before those that count, and after them."""
 
 
 def measured(words: argparse.Namespace) -> tuple[Trace, dict[str, InstanceType], tuple[JobClass, ...]]:
@@ -81,7 +100,11 @@ def measured(words: argparse.Namespace) -> tuple[Trace, dict[str, InstanceType],
     first = {kind: _machine(kind, source, catalog) for kind, source in found.gpu_types.items()}
     if words.source == "pollux":
         both = named_apart((catalog.instance_type(name) for name in NAMES), {})
-        return found.trace, both, classes_on(profile_directory(words.data), found.trace, both, widest=None)
+        return (
+            found.trace,
+            both,
+            classes_on(profile_directory(words.data), found.trace, both, widest=words.widest_on_small),
+        )
     more = [catalog.instance_type(SMALLER[kind]) for kind in first if kind in SMALLER]
     machines = named_apart((*first.values(), *more), first)
     return found.trace, machines, tuple(on_machines(one, machines, first) for one in found.classes)
@@ -151,23 +174,42 @@ def _on(classes: Iterable[JobClass], kinds: frozenset[str]) -> tuple[JobClass, .
     return tuple(kept)
 
 
-def ran(settings: SimulationSettings) -> Run | None:
-    """Run a site, to its end; None where the budget does not pay for the load."""
+class _Enough(Exception):
+    """All jobs that count have left."""
+
+
+def ran(settings: SimulationSettings, begin: float, end: float) -> Run | None:
+    """Run a site until the jobs that came between two instants have left; None for too little money."""
     try:
-        run = prepare(settings)
+        check_budget(settings)
     except InfeasibleBudget:
         return None
-    result = run.finish()
-    usd = result.mean_usd_per_hour
-    return 60.0 * result.mean_jct_hours, usd, usd - _saved(run.world.cloud.meter.on_demand, settings)
+    run = prepare(settings)
+    totals, bills = run.world.jobs.totals, list[tuple[float, float]]()
+    counted = {job.id for job in settings.trace.jobs if begin <= job.arrived_at_seconds < end}
+
+    def look(decision: Decision) -> None:
+        bills.append((decision.state.now, Ledger.of(decision.state).committed_usd))
+        if decision.state.now > end and counted.issubset(totals.finished):
+            raise _Enough
+
+    with suppress(_Enough):
+        run.world.run(run.controller, look)
+    run.world.cloud.close()
+    hours = (end - begin) / SECONDS_PER_HOUR
+    usd = float(np.diff(np.interp((begin, end), *zip(*bills, strict=True)))[0]) / hours
+    waited = (jct for job, jct in zip(totals.finished, totals.jct_seconds, strict=True) if job in counted)
+    minutes = sum(waited) / 60.0 / len(counted)
+    return minutes, usd, usd - _saved(run.world.cloud.meter.on_demand, settings, begin, end)
 
 
-def _saved(rented: list[tuple[str, int, float, float]], settings: SimulationSettings) -> float:
-    """Return what the best commitment saves of a run's bill, per hour of arrivals."""
+def _saved(
+    rented: list[tuple[str, int, float, float]], settings: SimulationSettings, begin: float, end: float
+) -> float:
+    """Return what the best commitment saves of a run's bill between two instants, USD per hour."""
     machines = [one for one in settings.instance_types.values() if not is_spot(one.gpu_type)]
     if not rented:
         return 0.0
-    begin, end = settings.trace.jobs[0].arrived_at_seconds, settings.trace.jobs[-1].arrived_at_seconds
     load = load_between([Rental(*one) for one in rented], tuple(one.gpu_type for one in machines), begin, end)
     terms = Terms(
         name="plan",
@@ -206,15 +248,18 @@ def _read_off(points: list[tuple[float, float]], most: float) -> float:
     return min(reached, default=math.inf)
 
 
-def spread_over(trace: Trace, hours: float, seed: int) -> Trace:
-    """Return the jobs of a trace in another order, at random instants of so many hours."""
-    rng = np.random.default_rng([seed, len(trace.jobs)])
-    instants = np.sort(rng.uniform(0.0, 3600.0 * hours, len(trace.jobs))).tolist()
-    order = rng.permutation(len(trace.jobs)).tolist()
-    jobs = (
-        replace(trace.jobs[number], arrived_at_seconds=at) for number, at in zip(order, instants, strict=True)
-    )
-    return Trace(tuple(jobs))
+def going_on(trace: Trace, hours: float, seed: int) -> Trace:
+    """Return the jobs in another order, at random instants of so many hours, and a part before and after."""
+    rng, jobs = np.random.default_rng([seed, len(trace.jobs)]), trace.jobs
+    found = []
+    for name, part, begin in (("before ", EDGE, 0.0), ("", 1.0, EDGE), ("after ", EDGE, 1.0 + EDGE)):
+        chosen = rng.permutation(len(jobs))[: round(part * len(jobs))].tolist()
+        instants = SECONDS_PER_HOUR * hours * (begin + part * np.sort(rng.uniform(size=len(chosen))))
+        found += [
+            replace(jobs[number], id=f"{name}{jobs[number].id}", arrived_at_seconds=at)
+            for number, at in zip(chosen, instants.tolist(), strict=True)
+        ]
+    return Trace(tuple(found))
 
 
 class Bench:
@@ -222,13 +267,10 @@ class Bench:
 
     def __init__(self, words: argparse.Namespace, seed: int, tasks: Tasks) -> None:
         trace, self.machines, classes = measured(words)
-        self.trace, self.words, self.seed, self.tasks = (
-            spread_over(trace, words.hours, seed),
-            words,
-            seed,
-            tasks,
-        )
-        counts = Counter(job.class_name for job in self.trace.jobs)
+        self.trace = going_on(trace, words.hours, seed)
+        self.words, self.seed, self.tasks, self.jobs = words, seed, tasks, len(trace.jobs)
+        self.window = tuple(SECONDS_PER_HOUR * words.hours * edge for edge in (EDGE, 1.0 + EDGE))
+        counts = Counter(job.class_name for job in trace.jobs)
         self.classes = tuple(
             replace(one, arrivals_per_hour=counts[one.name] / words.hours)
             for one in classes
@@ -244,7 +286,7 @@ class Bench:
                 )
         least = [least_of(one) for one in self._sites(self.singles, "")]
         on_spot = [least_of(one) for one in self._sites(self.singles, "planned", only_spot=True)]
-        self.monies = tuple(words.times * min(sums) for sums in (least, on_spot))
+        self.monies = tuple(words.times * usd for usd in (least[0], min(least), min(on_spot)))
 
     def _sites(
         self, choices: Iterable[Mapping[str, InstanceType]], spot: str, *, only_spot: bool = False
@@ -259,28 +301,28 @@ class Bench:
         return found
 
     def runs(self, settings: SimulationSettings, least: float, most: float) -> list[Run]:
-        """Return the runs of a site for ever more money."""
-        budgets = np.geomspace(least, most, self.words.points).tolist()
+        """Return the runs of a site for ever more money, from what it needs on."""
+        needed = 1.02 * least_of(settings)
+        budgets = np.geomspace(max(least, needed), max(most, 1.1 * needed), self.words.points).tolist()
         return self._ran(replace(settings, budget=Budget(amount=round(amount, 6))) for amount in budgets)
 
     def of_machines(self) -> Iterator[tuple[str, list[list[Run]]]]:
         """Yield a name and the runs of the sites of our own, of which the best counts."""
-        on_demand, spot = self.monies
-        one_each = self._sites(self.singles, "")
-        yield (
-            "one machine per GPU",
-            [self.runs(one, 0.67 * on_demand, 1.1 * on_demand) for one in one_each],
-        )
-        (several,) = self._sites([self.machines], "")
-        yield "several", [self.runs(several, 0.67 * on_demand, 1.1 * on_demand)]
+        today, cheapest, spot = self.monies
+        least, most = 0.75 * min(today, cheapest), 1.15 * max(today, cheapest)
+        one_each = [self.runs(one, least, most) for one in self._sites(self.singles, "")]
+        yield TODAY, one_each[:1]
+        yield BEST_SINGLE, one_each
+        if len(one_each) > 1:
+            (several,) = self._sites([self.machines], "")
+            yield "several machines", [self.runs(several, least, most)]
         (both,) = self._sites([self.machines], "planned")
-        thin, rich = self.runs(both, 0.7 * spot, 1.1 * spot), self.runs(both, 1.3 * spot, on_demand)
-        yield "several and spot", [[*thin, *rich]]
+        yield WITH_SPOT, [[*self.runs(both, 0.7 * spot, 1.1 * spot), *self.runs(both, 1.3 * spot, most)]]
 
     def of_mixes(self) -> Iterator[tuple[str, list[Run]]]:
         """Yield the runs of every other set of machines and markets that has spot in it."""
         kinds = [*self.machines, *(f"{kind}@spot" for kind in self.machines)]
-        spot = self.monies[1]
+        spot = self.monies[-1]
         for count in range(1, len(kinds)):
             for chosen in combinations(kinds, count):
                 if not any(map(is_spot, chosen)):
@@ -304,27 +346,31 @@ class Bench:
 
     def _ran(self, wanted: Iterable[SimulationSettings]) -> list[Run]:
         """Return the runs that their budgets pay for."""
-        return [run for one in wanted if (run := self.tasks.run(ran, one)) is not None]
+        return [run for one in wanted if (run := self.tasks.run(ran, one, *self.window)) is not None]
 
 
 def figures(bench: Bench) -> dict[str, tuple[float, ...]]:
-    """Return by row: minutes at both sums, with a commitment at the first; USD per hour for one's minutes."""
-    on_demand, spot = bench.monies
+    """Return by row: minutes at the sums, and USD per hour for one's minutes.
+
+    Those minutes are what the best single machine waits for the first sum.
+    """
+    today, cheapest, spot = bench.monies
     found: dict[str, tuple[float, ...]] = {}
     goal = math.nan
 
     def add(said: str, runs: list[list[Run]]) -> None:
         found[said] = (
-            minutes_for(runs, on_demand),
-            minutes_for(runs, on_demand, bill=2),
+            minutes_for(runs, today),
+            minutes_for(runs, today, bill=2),
+            minutes_for(runs, cheapest),
             minutes_for(runs, spot),
-            money_for(runs, goal) if math.isfinite(goal) else math.nan,
-            money_for(runs, goal, bill=2) if math.isfinite(goal) else math.nan,
+            money_for(runs, goal),
+            money_for(runs, goal, bill=2),
         )
 
     for said, runs in bench.of_machines():
-        if math.isnan(goal):
-            goal = minutes_for(runs, on_demand)
+        if said == BEST_SINGLE:
+            goal = minutes_for(runs, today)
         add(said, runs)
     for name in filter(None, bench.words.rivals.split(",")):
         add(f"{name}, on demand", bench.of_rival(name, ""))
@@ -335,7 +381,7 @@ def figures(bench: Bench) -> dict[str, tuple[float, ...]]:
         print(
             f"  order {bench.seed}: of {len(mixes)} mixes the best was {best}: {mixes[best]:.1f}", flush=True
         )
-        found["best mix in hindsight"] = (math.nan, math.nan, mixes[best], math.nan, math.nan)
+        found["best mix in hindsight"] = (*3 * (math.nan,), mixes[best], *2 * (math.nan,))
     return found
 
 
@@ -350,10 +396,11 @@ def main() -> None:
     parser.add_argument("--profiles", type=Path)
     parser.add_argument("--jobs", type=int, default=150)
     parser.add_argument("--hours", type=float, default=18.0)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--times", type=float, default=1.5)
     parser.add_argument("--points", type=int, default=6)
-    parser.add_argument("--policy", choices=["boa", "boa-paced"], default="boa")
+    parser.add_argument("--policy", choices=["boa", "boa-paced"], default="boa-paced")
+    parser.add_argument("--widest-on-small", type=int)
     parser.add_argument("--rivals", default="pollux-autoscale")
     parser.add_argument("--mixes", action="store_true")
     parser.add_argument("--out", type=Path)
@@ -365,24 +412,26 @@ def main() -> None:
             bench = Bench(words, seed, tasks)
             told.append(figures(bench))
             print(f"order {seed} at {perf_counter() - began:.0f} s", flush=True)
-    on_demand, spot = bench.monies
+    today, cheapest, spot = (f"{usd:.0f} $/h" for usd in bench.monies)
+    titles = (today, f"{today} committed", cheapest, f"spot {spot}", "$/h same wait", "committed")
     print(
-        f"{len(bench.trace.jobs)} jobs of {words.source} in {words.hours:g} h, {words.seeds} orders; "
-        "medians, and paired ratios\n"
-        f"{'':30} {f'min at {on_demand:.0f} $/h':>16} {'committed':>16} {f'min at {spot:.0f} $/h':>16}"
-        f" {'$/h, equal wait':>16} {'committed':>16}"
+        f"{bench.jobs} jobs of {words.source} in {words.hours:g} h, {words.seeds} orders, {words.policy}: "
+        "minutes at a sum and USD/h for a wait, medians; over the best single machine (on spot: over "
+        "the plan with spot), paired\n"
+        f"{'':30} {' '.join(f'{title:>18}' for title in titles)}"
     )
     for said in told[0]:
         cells = []
-        for column in range(5):
-            values = [rows[said][column] for rows in told]
-            base = "several and spot" if column == 2 else "one machine per GPU"
-            bases = [rows[base][0 if column < 2 else column if column == 2 else 3] for rows in told]
-            if not all(map(math.isfinite, (*values, *bases))):
-                cells.append(f"{'-':>16}")
-                continue
-            over = ratio_of([value / one for value, one in zip(values, bases, strict=True)])
-            cells.append(f"{median(values):9.1f} x{over.mean:5.3f}")
+        for column in range(len(titles)):
+            base, beside = BASES[column]
+            pairs = [(rows[said][column], rows[base][beside]) for rows in told]
+            if not all(math.isfinite(value) for value, _ in pairs):
+                cells.append(f"{'-':>18}")
+            elif not all(math.isfinite(one) for _, one in pairs):
+                cells.append(f"{median(value for value, _ in pairs):10.1f}{'':8}")
+            else:
+                over = ratio_of([value / one for value, one in pairs])
+                cells.append(f"{median(value for value, _ in pairs):10.1f} x{over.mean:6.3f}")
         print(f"{said:30} {' '.join(cells)}")
     print(f"{tasks.done} runs, {tasks.found} found, {perf_counter() - began:.0f} s", flush=True)
 

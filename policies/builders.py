@@ -51,7 +51,7 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
         load_over_stated=site.load_over_stated,
         curvature=curvature,
         options=frontier.options,
-        free_per_hour=site.free_per_hour,
+        free=site.free,
     )
 
 

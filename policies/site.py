@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from policies.model import Budget, InstanceType, Problem
 from policies.online.pacing import Pace
+from policies.online.paid_anyway import FreeUsage
 from policies.online.rhythm import Rhythm
 from policies.protocols import Allocator
 
@@ -29,7 +30,7 @@ class Site:
     problem brings per hour over what was stated, where it was learnt; `is_load_stated` whether anybody did.
     `rhythm` is that of the load over the week, where the weeks before showed one. Where something is
     committed to, the budget is one at prices on demand, `covered_per_hour` larger than what may be spent, and
-    jobs that take no more than `free_per_hour` together cost nothing more.
+    usage that is `free` costs nothing more.
     """
 
     problem: Problem
@@ -42,7 +43,7 @@ class Site:
     is_load_stated: bool = True
     rhythm: Rhythm | None = None
     covered_per_hour: float = 0.0
-    free_per_hour: float = 0.0
+    free: FreeUsage = ()
 
     def node_price(self, instance_type: InstanceType) -> float:
         """Return what a node takes from the budget per hour: dollars, or its GPUs where GPUs are counted."""

@@ -99,13 +99,19 @@ class PaidAnyway:
         amount = max(site.budget.amount - cost, 0.0) + free
         if amount <= 0.0:
             return site
-        names = {one.name for one in site.instance_types.values()}
-        covers_all = all(names <= level.rates.keys() for level in usable)
+        kinds = [
+            frozenset(kind for kind, one in site.instance_types.items() if one.name in level.rates)
+            for level in usable
+        ]
         return replace(
             site,
             budget=replace(site.budget, amount=amount),
             covered_per_hour=amount - site.budget.amount,
-            free_per_hour=free if covers_all else 0.0,
+            free=tuple(
+                (covered, level.free_usd_per_hour(self.machines))
+                for covered, level in zip(kinds, usable, strict=True)
+                if covered
+            ),
         )
 
     def priced(

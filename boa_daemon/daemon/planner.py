@@ -18,7 +18,14 @@ from boa_daemon.daemon.standing_costs import standing_of
 from boa_daemon.daemon.warm_pool import warm_pool_of
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.needs import GB_PER_GIB, NeedsRow, excluded_for, lack_on_node, without
+from boa_daemon.inputs.needs import (
+    GB_PER_GIB,
+    NeedsRow,
+    disk_gb_of,
+    excluded_for,
+    lack_on_node,
+    without,
+)
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.learning.beliefs import Planned
@@ -72,7 +79,7 @@ class Planner(LearntClasses):
         self.is_on_both = settings.cloud.market == "planned" and cloud.rents_spot
         self.machines = on_both(self.on_demand) if self.is_on_both else self.on_demand
         self._not_on_spot: set[str] = set()
-        self._disk_gb = _disk_gb(settings, cloud)
+        self._disk_gb = _disk_gb(settings, cloud, self.on_demand, self._catalog)
         stated, unstated, self._needs = _classes(
             settings, self.on_demand, self._catalog, disk_gb=self._disk_gb
         )
@@ -186,6 +193,11 @@ class Planner(LearntClasses):
             *(f"It is not planned on {self.on_demand[kind].name}: {why}." for kind, why in short),
             *(f"{one.sentence[0].upper()}{one.sentence[1:]}." for one in of_class.values()),
         ]
+
+    def needs_of(self, class_name: str) -> dict[str, float]:
+        """Return what its file says that each GPU of a class needs, by the names of the file."""
+        needs = self._needs.get(class_name)
+        return {} if needs is None else needs.model_dump(exclude_none=True)
 
     def _adopted(self, name: str) -> JobClass | None:
         """Return a class as stated; one that nobody stated begins as a copy of the prior class."""
@@ -422,11 +434,22 @@ def _check_prior(settings: Settings, stated: Mapping[str, JobClass]) -> None:
         )
 
 
-def _disk_gb(settings: Settings, cloud: Provider | type[Provider]) -> float | None:
-    """Return the root volume of a node that is rented, 10^9 bytes; None where there is none."""
-    if cloud.root_volume_gib is None:
-        return None
-    return float(getattr(settings.cloud, "volume_gib", None) or cloud.root_volume_gib) * GB_PER_GIB
+def _disk_gb(
+    settings: Settings,
+    cloud: Provider | type[Provider],
+    machines: Mapping[str, InstanceType],
+    catalog: Catalog,
+) -> dict[str, float | None]:
+    """Return by GPU type the disk that jobs on a rented node share, 10^9 bytes; None where there is none."""
+    root_gb = None
+    if cloud.root_volume_gib is not None:
+        root_gb = (getattr(settings.cloud, "volume_gib", None) or cloud.root_volume_gib) * GB_PER_GIB
+    # The one engine that makes nodes ready and puts jobs on their own disks.
+    own_disks = settings.engine.name == "ssm"
+    return {
+        kind: disk_gb_of(one.name, catalog, root_gb=root_gb, own_disks=own_disks)
+        for kind, one in machines.items()
+    }
 
 
 def _classes(
@@ -434,7 +457,7 @@ def _classes(
     machines: Mapping[str, InstanceType],
     catalog: Catalog,
     *,
-    disk_gb: float | None,
+    disk_gb: Mapping[str, float | None],
 ) -> tuple[dict[str, JobClass], frozenset[str], Mapping[str, NeedsRow]]:
     """Return the classes that can run on the machines, names of those whose rate nobody stated, and needs.
 

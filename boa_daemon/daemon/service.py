@@ -750,6 +750,7 @@ class Service:
                     is_rate_stated=name not in planner.unstated,
                     now=now,
                     link=planner.link_of(stated),
+                    needs=planner.needs_of(name),
                 )
                 for name, stated in list(planner.stated.items())
             ],

@@ -2,15 +2,15 @@
 
 A class says what each of its GPUs needs, since its jobs share nodes; a job's `cpus` and `memory_gb` are what
 it may use on a node, so a node has to have that much. Machines that the catalogue does not know are taken to
-have enough. Every node has a root volume of the same size, `[cloud] volume_gib`, which its GPUs share. Disks
-of the machine's own, where jobs are put if they can be, are not counted: where they fail, the root volume
-takes all.
+have enough. The GPUs of a node share its disk: the machine's own disks where the engine puts jobs on them and
+the catalogue knows their size, else the root volume of `[cloud] volume_gib`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from pydantic import Field
 
@@ -21,6 +21,7 @@ from policies.model import InstanceType, JobClass
 
 _MIB_PER_GB = 1e9 / 2**20
 GB_PER_GIB = 2**30 / 1e9
+NO_DISKS: Mapping[str, float | None] = MappingProxyType({})
 
 
 class NeedsRow(Strict):
@@ -43,6 +44,15 @@ class Excluded:
     def sentence(self) -> str:
         """Say it."""
         return f"{self.who} is not planned on {self.instance_type}: {self.why}"
+
+
+def disk_gb_of(machine: str, catalog: Catalog, *, root_gb: float | None, own_disks: bool) -> float | None:
+    """Return the disk that jobs on a machine share, 10^9 bytes; None where nobody knows.
+
+    With `own_disks` jobs are on the machine's own disks, and on the root volume where it has none.
+    """
+    entry = catalog.entries.get(machine) if own_disks and root_gb is not None else None
+    return root_gb if entry is None else float(entry.instance_store_gb) or root_gb
 
 
 def lack_per_gpu(
@@ -86,13 +96,14 @@ def excluded_for(
     machines: Mapping[str, InstanceType],
     catalog: Catalog,
     *,
-    disk_gb: float | None = None,
+    disk_gb: Mapping[str, float | None] = NO_DISKS,
 ) -> dict[str, Excluded]:
-    """Return by GPU type the machines that have too little for a class."""
+    """Return by GPU type the machines that have too little for a class; `disk_gb` is by GPU type too."""
     if needs is None:
         return {}
     lacks = {
-        kind: lack_per_gpu(needs, machine, catalog, disk_gb=disk_gb) for kind, machine in machines.items()
+        kind: lack_per_gpu(needs, machine, catalog, disk_gb=disk_gb.get(kind))
+        for kind, machine in machines.items()
     }
     return {
         kind: Excluded(who=f"class {name}", instance_type=machines[kind].name, why=why)

@@ -26,6 +26,7 @@ def class_document(
     is_rate_stated: bool,
     now: float,
     link: LinkEstimate | None = None,
+    needs: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Return a class: stated, planned by, estimated with its 95 % interval, and what stands behind that."""
     found = {curve.gpu_type: curve for curve in curves if curve.class_name == stated.name}
@@ -47,6 +48,7 @@ def class_document(
             "cut_off": 0 if belief is None else belief.cut,
         },
         **({} if link is None else {"sending": _sending(link)}),
+        **({"needs": dict(needs)} if needs else {}),
         "speedups": [
             row
             for gpu_type, curve in stated.phases[0].speedups.items()

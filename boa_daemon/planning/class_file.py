@@ -41,7 +41,7 @@ def measured_class(name: str, seconds: Mapping[str, Mapping[int, float]], *, ste
 
 
 def learnt_classes(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return classes as a daemon believes them to be (`boa classes -o json`): rate, size, speed-ups.
+    """Return classes as a daemon believes them to be (`boa classes -o json`): rate, size, speed-ups, needs.
 
     Phases are taken together.
     """
@@ -51,6 +51,7 @@ def learnt_classes(rows: Sequence[Mapping[str, Any]]) -> str:
         lines += [
             f"  - name: {_text(row['name'])}",
             f"    arrivals_per_hour: {_best(rate):.6g}  # from {rate['jobs']} jobs",
+            *([f"    needs: {json.dumps(row['needs'])}"] if row.get("needs") else []),
             *_spread(size),
             "    phases:",
             f"      - size_gpu_hours: {_best(size):.6g}  # from {size['ended']} that ended",

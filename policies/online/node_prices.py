@@ -196,6 +196,11 @@ class WholeNodes:
         """Return the same where a unit of budget is worth another number of hours."""
         return replace(self, multiplier=multiplier)
 
+    def at_part(self, parts: Mapping[str, float]) -> WholeNodes:
+        """Return the same where nodes of some GPU types count a part of their price."""
+        prices = {kind: price * parts.get(kind, 1.0) for kind, price in self.node_prices.items()}
+        return replace(self, node_prices=prices)
+
     def hold(self, gpu_type: str) -> Hold:
         """Return how many idle nodes of a type are worth holding, and how long."""
         return hold_at(

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import isfinite
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from policies.model import Job, Money, Problem, Width
 from policies.online.cost_to_go import CostsByScale, WidthColumns
 from policies.online.node_prices import WholeNodes
 from policies.online.pacing import MultiplierTable, Pace, Position, Step, pace_step
+from policies.online.paid_anyway import PARTS, FreeUsage, not_free, parts_at, step_that_fills
 from policies.optimum.options import OptionSet
 from policies.speedup import Floats
 
@@ -39,9 +41,8 @@ MOST_LEVELS = 20_000
 class PacedBudgetOptimal:
     """Give every job the width that is best at the multiplier of the tick; never queue.
 
-    `sizes` are GPU-hours of a job of each class; `costs` are those of a class at a level of the table. Jobs
-    that take no more than `free_per_hour` together cost nothing more, since that is paid anyway: they are
-    made wider until they take it.
+    `sizes` are GPU-hours of a job of each class; `costs` are those of a class at a level of the table, with
+    usage that is `free` at a part of its price (`policies.online.paid_anyway`).
     """
 
     pace: Pace
@@ -50,8 +51,8 @@ class PacedBudgetOptimal:
     sizes: Mapping[str, float]
     margin: float = SWITCH_MARGIN
     nodes: WholeNodes | None = None
-    free_per_hour: float = 0.0
-    costs: Memo[tuple[str, int], CostsByScale] = field(repr=False, compare=False)
+    free: FreeUsage = ()
+    costs: Memo[tuple[str, int, int], CostsByScale] = field(repr=False, compare=False)
 
     @classmethod
     def from_problem(
@@ -63,7 +64,7 @@ class PacedBudgetOptimal:
         load_over_stated: float = 1.0,
         curvature: float | None = None,
         options: OptionSet | None = None,
-        free_per_hour: float = 0.0,
+        free: FreeUsage = (),
     ) -> PacedBudgetOptimal:
         """Sweep the hulls once. The pace starts from the stated load; what was learnt of rates is their mix.
 
@@ -74,9 +75,14 @@ class PacedBudgetOptimal:
         table = replace(table, rates=table.rates / load_over_stated)
         columns = WidthColumns.by_class(problem)
 
-        def costs(question: tuple[str, int]) -> CostsByScale:
-            name, level = question
-            return CostsByScale(columns=columns[name], multiplier=float(table.multipliers[level]))
+        def costs(question: tuple[str, int, int]) -> CostsByScale:
+            name, level, step = question
+            found = columns[name]
+            if step:
+                parts = parts_at(free, step)
+                factors = [parts.get(width.gpu_type, 1.0) for width in found.widths]
+                found = replace(found, rate=found.rate * factors)
+            return CostsByScale(columns=found, multiplier=float(table.multipliers[level]))
 
         return cls(
             pace=replace(pace, grain_hours=table.grain_hours(pace.budget)).costed(curvature),
@@ -84,7 +90,7 @@ class PacedBudgetOptimal:
             table=table,
             columns=columns,
             sizes={c.name: c.size_gpu_hours for c in problem.classes},
-            free_per_hour=free_per_hour,
+            free=free,
             costs=Memo(costs, most=MOST_LEVELS),
         )
 
@@ -105,11 +111,9 @@ class PacedBudgetOptimal:
         step = None if money is None else self.step(jobs, money)
         position = self.table.planned(self.pace.budget) if step is None else step.position
         memory = None if step is None else step.memory
-        if self.free_per_hour:
-            free = self._widest_within(jobs, self.free_per_hour)
-            if free.multiplier < position.multiplier and self._burn(jobs, free) <= self.free_per_hour:
-                return self._answer(jobs, free, memory, partial(_free_reason, self.free_per_hour))
-        return self._answer(jobs, position, memory, partial(_reason, position, step))
+        part = self._part(jobs, position) if self.free else 0
+        say = partial(_free_reason, self.free, part) if part else partial(_reason, position, step)
+        return self._answer(jobs, position, memory, say, part)
 
     def within(self, jobs: Sequence[Job], spend_per_hour: float, money: Money | None) -> Allocation:
         """Return the best widths at which the jobs take no more than so much per hour together.
@@ -130,19 +134,42 @@ class PacedBudgetOptimal:
         low, high = 0, len(self.table.multipliers)
         while high - low > 1:
             middle = (low + high) // 2
-            if self._burn(jobs, self.table.at(middle)) <= spend_per_hour:
+            if sum(self._taken(jobs, self.table.at(middle)).values()) <= spend_per_hour:
                 low = middle
             else:
                 high = middle
         return self.table.at(low)
 
-    def _burn(self, jobs: Sequence[Job], position: Position) -> float:
-        """Return what the jobs take per hour together at a place of the frontier."""
-        burn = 0.0
+    def _part(self, jobs: Sequence[Job], position: Position) -> int:
+        """Return the step at which the jobs fill what is free at the least cost; 0 for the whole price."""
+        low = step_that_fills(self.free, lambda part: self._taken(jobs, position, part))
+        if low in (-1, len(PARTS) - 1):
+            return max(low, 0)
+        return min((low, low + 1), key=lambda part: self._cost(jobs, position, part))
+
+    def _cost(self, jobs: Sequence[Job], position: Position, part: int) -> float:
+        """Return the hours of the jobs' rest, and the money that is not free of it, as hours."""
+        taken = self._taken(jobs, position, part)
+        paid = {kind: left / taken[kind] for kind, left in not_free(self.free, taken).items()}
+        cost = 0.0
         for job in jobs:
-            columns = self.columns[job.class_name]
-            burn += columns.rate.item(columns.index[self._width_of(job, position)])
-        return burn
+            columns, width = self.columns[job.class_name], self._width_of(job, position, part)
+            number = columns.index[width]
+            after = columns.hours_after.item(job.phase, number)
+            left = columns.part_left(job) * columns.hours.item(job.phase, number)
+            rate = position.multiplier * columns.rate.item(number) * paid[width.gpu_type]
+            weight = columns.job_class.weight
+            cost += job.scale * (left + (after if isfinite(after) else 0.0)) * (weight + rate)
+        return cost
+
+    def _taken(self, jobs: Sequence[Job], position: Position, part: int = 0) -> dict[str, float]:
+        """Return what the jobs take per hour together at a place of the frontier, by GPU type."""
+        taken: dict[str, float] = {}
+        for job in jobs:
+            columns, width = self.columns[job.class_name], self._width_of(job, position, part)
+            rate = columns.rate.item(columns.index[width])
+            taken[width.gpu_type] = taken.get(width.gpu_type, 0.0) + rate
+        return taken
 
     def _answer(
         self,
@@ -150,19 +177,23 @@ class PacedBudgetOptimal:
         position: Position,
         memory: tuple[float, ...] | None,
         say: Callable[[Job], str],
+        part: int = 0,
     ) -> Allocation:
-        """Return the widths at a place of the frontier."""
+        """Return the widths at a place of the frontier, with free usage at a part of its price."""
+        nodes = None if self.nodes is None else self.nodes.priced(position.multiplier)
+        if nodes is not None and part:
+            nodes = nodes.at_part(parts_at(self.free, part))
         return Allocation(
-            widths={job.id: self._width_of(job, position) for job in jobs},
+            widths={job.id: self._width_of(job, position, part) for job in jobs},
             memory=memory,
-            node_prices=None if self.nodes is None else self.nodes.priced(position.multiplier),
+            node_prices=nodes,
             reasons=Reasons(jobs=jobs, say=say),
         )
 
-    def _width_of(self, job: Job, position: Position) -> Width:
+    def _width_of(self, job: Job, position: Position, part: int = 0) -> Width:
         """Return the best width for the rest of one job."""
         columns = self.columns[job.class_name]
-        costs = self.costs[job.class_name, position.level_for(job.draw)]
+        costs = self.costs[job.class_name, position.level_for(job.draw), part]
         return costs.width_for(
             job.phase, scale=job.scale, left=columns.part_left(job), holds=job.width, margin=self.margin
         )
@@ -180,11 +211,13 @@ def _reason(position: Position, step: Step | None, job: Job) -> str:
     return f"the best width for the rest of a job of class {job.class_name}, {counted}{lasts}"
 
 
-def _free_reason(free_per_hour: float, job: Job) -> str:
+def _free_reason(free: FreeUsage, part: int, job: Job) -> str:
     """Return why the job has its width where more is paid anyway than the jobs need."""
+    level = sum(level for _, level in free)
     return (
-        f"the best width for the rest of a job of class {job.class_name} at which all jobs together use what "
-        f"is committed to: {free_per_hour:.4g} per hour at prices on demand, paid whether used or not"
+        f"the best width for the rest of a job of class {job.class_name} where what is committed to counts "
+        f"{PARTS[part]:.2g} of its price, so that the jobs use it: {level:.4g} per hour at prices on demand "
+        f"are paid whether used or not"
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.costs import FIXED, with_fixed
 from boa_daemon.daemon.paid_anyway import Level, PaidAnyway
 from boa_daemon.daemon.planner import Planner
@@ -111,12 +112,13 @@ def a_site(machine: InstanceType = SMALL, budget: float = 10.0) -> Site:
 def test_the_plan_is_made_for_what_is_left_and_what_is_covered() -> None:
     """10 USD/h less 4 that are paid anyway, and 5 of usage that these pay for."""
     site = a_plan(4.0).under(a_site(), NOON)
-    assert (site.budget.amount, site.covered_per_hour, site.free_per_hour) == pytest.approx((11.0, 1.0, 5.0))
+    assert (site.budget.amount, site.covered_per_hour) == pytest.approx((11.0, 1.0))
+    assert site.free == ((frozenset({"a10g"}), pytest.approx(5.0)),)
 
     thin = a_plan(4.0).under(a_site(budget=3.0), NOON)
-    assert (thin.budget.amount, thin.free_per_hour) == pytest.approx((5.0, 5.0)), "what is paid is used"
+    assert (thin.budget.amount, thin.free) == (pytest.approx(5.0), site.free), "what is paid is used"
     elsewhere = replace(a_plan(4.0), machines=(OTHER,)).under(a_site(OTHER), NOON)
-    assert (elsewhere.budget.amount, elsewhere.free_per_hour) == pytest.approx((6.0, 0.0))
+    assert (elsewhere.budget.amount, elsewhere.free) == (pytest.approx(6.0), ())
     assert a_plan(4.0, ends_at=NOON).under(a_site(), NOON) == a_site()
 
 
@@ -179,6 +181,46 @@ def test_a_daemon_bills_covered_nodes_at_nothing_and_the_commitment_always(tmp_p
     assert set(rows.values()) <= {0.0}
 
 
+def test_an_elastic_job_fills_what_is_committed_to_beside_other_machines(tmp_path: Path) -> None:
+    """Six g5 are paid for, and two more cost less than eight g6, where the job is without a commitment."""
+    (tmp_path / "classes.yaml").write_text(
+        "gpu_types: {a10g: {instance_type: g5.xlarge}, l4: {instance_type: g6.xlarge}}\n"
+        "classes: [{name: default, arrivals_per_hour: 0.5, phases: [{size_gpu_hours: 20.0, speedup: {"
+        "a10g: {amdahl: {parallel_fraction: 0.98, max_gpus: 8}},"
+        " l4: {amdahl: {parallel_fraction: 0.98, max_gpus: 8}}}}]}]\n"
+    )
+
+    def held(name: str, more: dict[str, str]) -> dict[str, int]:
+        folder = tmp_path / name
+        folder.mkdir()
+        settings = {
+            "budget": {"usd_per_hour": 10.0, "usd_per_day_cap": 500.0},
+            "cloud": {"instance_types": ["g5.xlarge", "g6.xlarge"], "market": "planned"} | more,
+            "workload": {"classes": str(tmp_path / "classes.yaml")},
+        }
+        planner = Planner(Settings.model_validate(settings))
+        site = planner.paid.under(planner.record([]).site, NOON)
+        assert "a10g@spot" in site.instance_types
+        assert [kinds for kinds, _ in site.free] == [frozenset({"a10g"})] * len(more)
+        clock = ManualClock(NOON)
+        play = DaemonInAFolder(folder, clock, settings)
+        play.service.submit(
+            [job_content("a", hours=20.0, min_gpus=None, max_gpus=None, elastic=True)], user="ann"
+        )
+        for _ in range(5):
+            play.daemon.tick()
+            assert not play.daemon.standing.fault
+            clock.instant += 60.0
+        (row,) = play.service.jobs()["jobs"]
+        play.close()
+        return {row["gpu_type"]: row["gpus"]}
+
+    (tmp_path / "held.toml").write_text(PLAN.replace("1.2", "4.8288"))
+
+    assert held("with", {"commitments": str(tmp_path / "held.toml")}) == {"a10g": 8}
+    assert "a10g" not in held("without", {})
+
+
 def test_a_block_pays_for_its_instances_and_its_fee_is_spread_over_its_time(tmp_path: Path) -> None:
     """24 USD for two instances and a day: 1 USD/h in the books, two instances in the plan."""
     planner = Planner(
@@ -189,7 +231,7 @@ def test_a_block_pays_for_its_instances_and_its_fee_is_spread_over_its_time(tmp_
 
     assert cost.usd_per_hour == pytest.approx(1.0)
     assert cost.usd_between(NOON - 7 * 86_400.0, NOON + 7 * 86_400.0) == pytest.approx(24.0)
-    assert site.free_per_hour == pytest.approx(2.0 * planner.on_demand["a10g"].usd_per_hour)
+    assert site.free == ((frozenset({"a10g"}), pytest.approx(2.0 * planner.on_demand["a10g"].usd_per_hour)),)
     (node,) = nodes_of("a")
     assert planner.paid.priced([node], {}, NOON)["a"].usd_per_hour == 1.0, "it is not in the block"
 
@@ -219,4 +261,4 @@ def test_a_best_effort_spends_what_is_left_beside_what_is_paid_anyway(tmp_path: 
 
     assert record.best_effort is not None
     assert (record.best_effort.budget, record.site.budget.amount) == (1.3, 1.3)
-    assert record.site.free_per_hour == 0.0
+    assert record.site.free == ()

@@ -71,6 +71,8 @@ def test_the_gpus_of_a_node_share_its_disk(tmp_path: Path) -> None:
     planner = Planner(settings, cloud=AwsCloud)
     content = job_content(min_gpus=None, **{"class": "heavy"})
 
+    assert planner.needs_of("heavy") == {"disk_gb_per_gpu": 100.0}
+    assert planner.needs_of("unknown") == {}
     assert set(planner.class_for(content).phases[0].speedups) == {"a10g"}
     assert planner.lacks(content) == [
         "Class heavy is not planned on g5.48xlarge: 53.69 GB of disk for each GPU, and 100 are needed."
@@ -80,6 +82,27 @@ def test_the_gpus_of_a_node_share_its_disk(tmp_path: Path) -> None:
         len(load_problem(a_file(tmp_path, "{disk_gb_per_gpu: 1e6}")).problem.classes[0].phases[0].speedups)
         == 2
     )
+
+
+def test_jobs_share_the_disks_of_the_machine_where_they_are_put_on_them(tmp_path: Path) -> None:
+    """7,600 GB among eight GPUs; 250 of a g5.xlarge count in place of its root volume; a p3 has none."""
+    classes = a_file(tmp_path, "{disk_gb_per_gpu: 300}").read_text().replace("l4:", "v100:")
+    (tmp_path / "classes.yaml").write_text(classes.replace("g6.4xlarge", "p3.2xlarge"))
+    rented = ["g5.xlarge", "g5.48xlarge", "p3.2xlarge", "p3.8xlarge"]
+
+    def planned_on(engine: str) -> set[str]:
+        settings = Settings.model_validate(
+            {
+                "cloud": {"provider": "aws", "instance_types": rented, "volume_gib": 400},
+                "workload": {"classes": str(tmp_path / "classes.yaml")},
+                "engine": {"name": engine},
+            }
+        )
+        content = job_content(min_gpus=None, **{"class": "heavy"})
+        return set(Planner(settings, cloud=AwsCloud).class_for(content).phases[0].speedups)
+
+    assert planned_on("ssm") == {"a10g@g5.48xlarge", "v100"}
+    assert planned_on("ray") == {"a10g", "v100"}
 
 
 def test_the_daemon_plans_by_the_needs_of_classes_and_of_jobs(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def test_what_was_learnt_comes_back_and_what_was_not_measured_is_left_out(tmp_pa
         "name": "vision",
         "arrivals_per_hour": {"planned": 1.0, "estimate": 3.0, "jobs": 9},
         "size_gpu_hours": {"planned": 5.0, "estimate": None, "ended": 0},
+        "needs": {"cpus_per_gpu": 8.0},
         "speedups": [
             {**width, "gpu_type": "a100", "gpus": 1, "stated": 1.0, "stated_speed": 2.0, "estimate": 1.0},
             {**width, "gpu_type": "a100", "gpus": 2, "stated": 1.9, "stated_speed": 3.8, "estimate": 1.8},
@@ -49,8 +50,10 @@ def test_what_was_learnt_comes_back_and_what_was_not_measured_is_left_out(tmp_pa
     }
     path = tmp_path / "c.yaml"
     path.write_text(gpu_types_text({"a100": KNOWN, "gpu x": OWN}) + learnt_classes([row]))
-    (found,) = load_problem(path).problem.classes
+    file = load_problem(path)
+    (found,) = file.problem.classes
 
+    assert file.needs["vision"].cpus_per_gpu == 8.0
     assert (found.arrivals_per_hour, found.size_gpu_hours) == (3.0, 5.0)
     curve = found.phases[0].speedups["a100"]
     assert curve.whole_widths().tolist() == [1, 4]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from random import Random
 
 import pytest
+from benchmark_modules import benchmark_module
 
-from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.sim.paths import price_path
 from boa_daemon.sim.settings import Boot, Checkpoints, Spot, WorldSettings
 from boa_daemon.sim.spot_market import (
@@ -18,108 +17,28 @@ from boa_daemon.sim.spot_market import (
     mean_price_fraction,
     with_spot,
 )
-from boa_daemon.sim.wiring import SimulationSettings, prepare, simulate, site_of
-from boa_daemon.testing import a_trace
-from boa_daemon.traces.reader import Trace
-from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem
+from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
+from policies.model import Budget
 from policies.optimum.boa import solve
-from policies.speedup import Table
 
-MACHINE = InstanceType(name="s1", gpu_type="t4", gpus=1, usd_per_hour=1.0)
-SPOT = Spot(price_fraction=0.4, price_volatility=0.0, mean_interruption_hours=6.0)
-BOOT_SECONDS = 60.0
-JOBS_PER_HOUR = 4.0
-
-
-def a_file(*widths: int, hours: float = 4.0) -> ProblemFile:
-    """Return a class of jobs of so many hours at the first width, 1.6 times as fast at twice that."""
-    speeds = tuple(float(widths[0]) * 1.6 ** math.log2(width / widths[0]) for width in widths)
-    phase = Phase(size_gpu_hours=hours * widths[0], speedups={"t4": Table(gpus=widths, speeds=speeds)})
-    return ProblemFile(
-        path="classes.yaml",
-        problem=Problem(
-            classes=(
-                JobClass(name="c", phases=(phase,), arrivals_per_hour=JOBS_PER_HOUR, rescale_hours=0.02),
-            ),
-            gpu_types=(GpuType(name="t4", usd_per_gpu_hour=1.0),),
-        ),
-        budget=None,
-        instance_types={"t4": MACHINE},
-    )
-
-
-def arrivals(jobs: int, seed: int) -> Trace:
-    """Return Poisson arrivals."""
-    rng, at, found = Random(seed), 0.0, []
-    for _ in range(jobs):
-        at += rng.expovariate(JOBS_PER_HOUR / 3600.0)
-        found.append(at)
-    return a_trace(*found)
-
-
-WORLDS = [
-    (1, WorldSettings(spot=SPOT)),
-    (2, WorldSettings(spot=replace(SPOT, unannounced_fraction=0.3), checkpoints=Checkpoints())),
-    (1, WorldSettings(spot=replace(SPOT, mean_interruption_hours=2.0))),
-    (2, WorldSettings(spot=replace(SPOT, mean_interruption_hours=3.0))),
-    (
-        1,
-        WorldSettings(
-            spot=replace(SPOT, unannounced_fraction=1.0),
-            checkpoints=Checkpoints(every_seconds=1800.0, cost_seconds=60.0),
-        ),
-    ),
-    (
-        2,
-        WorldSettings(
-            spot=replace(SPOT, unannounced_fraction=1.0),
-            checkpoints=Checkpoints(every_seconds=3600.0, cost_seconds=120.0),
-        ),
-    ),
-    (4, WorldSettings(spot=replace(SPOT, mean_interruption_hours=12.0, unannounced_fraction=0.2))),
-    (1, WorldSettings(spot=replace(SPOT, notice_seconds=600.0))),
-    (1, WorldSettings(spot=replace(SPOT, notice_seconds=0.0), checkpoints=Checkpoints())),
-    (
-        2,
-        WorldSettings(
-            spot=replace(SPOT, mean_interruption_hours=1.5, unannounced_fraction=0.5),
-            checkpoints=Checkpoints(every_seconds=300.0, cost_seconds=10.0),
-        ),
-    ),
-]
+WORLDS = benchmark_module("spot_worlds")
+SPOT, a_file, arrivals, BOOT_SECONDS = WORLDS.SPOT, WORLDS.a_file, WORLDS.arrivals, WORLDS.BOOT_SECONDS
 
 
 @pytest.mark.parametrize(
     ("width", "world"),
     [
         pytest.param(*case, marks=[pytest.mark.exhaustive] if number > 1 else [], id=f"world-{number}")
-        for number, case in enumerate(WORLDS)
+        for number, case in enumerate(WORLDS.WORLDS)
     ],
 )
 def test_a_run_takes_what_the_plan_says(width: int, world: WorldSettings) -> None:
     """Mean JCT and spend of 200 jobs on spot alone, within 5 %. All ten worlds take half a minute."""
-    world = replace(world, on_demand=False)
-    jobs = 200
-    file = with_spot(a_file(width), world)
-    planned = interrupted(file.problem, file.instance_types, world, boot_seconds=BOOT_SECONDS)
-    answer = solve(planned, 1e6)
-    run = simulate(
-        SimulationSettings(
-            trace=arrivals(jobs, seed=width),
-            problem=file.problem,
-            instance_types=file.instance_types,
-            budget=Budget(amount=1e6),
-            policy="asked",
-            world=world,
-            boot_seconds=BOOT_SECONDS,
-        )
-    )
-    boot = BOOT_SECONDS / 3600.0
-    spend = jobs * (answer.mean_spend / JOBS_PER_HOUR + 0.4 * width * boot)
+    held = WORLDS.held_against_a_run(width, world)
 
-    assert run.interruptions > 10
-    assert run.mean_jct_hours == pytest.approx(answer.mean_jct_hours + boot, rel=0.05)
-    assert run.spent_usd == pytest.approx(spend, rel=0.05)
+    assert held.interruptions > 10
+    assert held.hours == pytest.approx(held.planned_hours, rel=0.05)
+    assert held.usd == pytest.approx(held.planned_usd, rel=0.05)
 
 
 def test_the_mean_price_is_that_of_the_market() -> None:

@@ -10,13 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.sim.scenarios import PROBLEM
-from policies.model import Job, Money, Width
+from policies.model import GpuType, Job, JobClass, Money, Phase, Problem, Width
 from policies.online.cost_to_go import CostToGo, WidthColumns
 from policies.online.paced import PacedBudgetOptimal
 from policies.online.pacing import Pace
+from policies.online.paid_anyway import FreeUsage
 from policies.optimum.boa import solve
 from policies.optimum.coupled import best_costs
 from policies.optimum.options import whole_columns
+from policies.speedup import Table
 
 POLICY = PacedBudgetOptimal.from_problem(PROBLEM, Pace(budget=60.0))
 SIZES = {c.name: c.size_gpu_hours for c in PROBLEM.classes}
@@ -113,13 +115,39 @@ def test_every_job_gets_a_width_and_a_reason() -> None:
 
 def test_few_jobs_are_made_wider_until_they_use_what_is_paid_anyway() -> None:
     """One job takes more than its plan says, within what is free; of many, each has its planned width."""
-    free = PacedBudgetOptimal.from_problem(PROBLEM, Pace(budget=60.0), free_per_hour=40.0)
+    free = PacedBudgetOptimal.from_problem(PROBLEM, Pace(budget=60.0), free=((frozenset({"gpu"}), 40.0),))
     (alone,) = free.allocate([a_job()], now=0.0).widths.values()
     (planned,) = POLICY.allocate([a_job()], now=0.0).widths.values()
     taken = free.columns["vision"].rate[free.columns["vision"].index[alone]]
     assert alone.gpus > planned.gpus
     assert taken <= 40.0
-    assert "paid whether used or not" in free.allocate([a_job()], now=0.0).reasons["a"]
+    assert "are paid whether used or not" in free.allocate([a_job()], now=0.0).reasons["a"]
 
     many = [a_job(id=str(number), draw=number / 50.0) for number in range(50)]
     assert free.allocate(many, now=0.0).widths == POLICY.allocate(many, now=0.0).widths
+
+
+def test_jobs_leave_a_cheaper_machine_for_one_that_is_paid_anyway_until_that_is_full() -> None:
+    """Spot costs 0.4 of the price; of twelve jobs as many go to the committed machine as 6 USD/h pay for."""
+    curve = Table(gpus=(1, 2, 4), speeds=(1.0, 1.9, 3.4))
+    phase = Phase(size_gpu_hours=2.0, speedups={"t4": curve, "t4@spot": curve})
+    problem = Problem(
+        classes=(JobClass(name="c", phases=(phase,), arrivals_per_hour=4.0),),
+        gpu_types=(
+            GpuType(name="t4", usd_per_gpu_hour=1.0),
+            GpuType(name="t4@spot", usd_per_gpu_hour=0.4),
+        ),
+    )
+    jobs = [a_job("vision", id=str(number), draw=number / 12.0) for number in range(12)]
+    jobs = [replace(job, class_name="c", remaining_gpu_hours=2.0) for job in jobs]
+
+    def gpus(kind: str, free: FreeUsage, count: int) -> int:
+        policy = PacedBudgetOptimal.from_problem(problem, Pace(budget=6.0), free=free)
+        widths = policy.allocate(jobs[:count], now=0.0).widths.values()
+        return sum(width.gpus for width in widths if width.gpu_type == kind)
+
+    level = ((frozenset({"t4"}), 6.0),)
+    assert gpus("t4", (), 1) == gpus("t4", (), 12) == 0, "spot is cheaper at the whole price"
+    assert gpus("t4", level, 1) == 4
+    assert 0 <= gpus("t4", level, 12) <= 6
+    assert gpus("t4", ((frozenset({"t4"}), 60.0),), 12) == 48
