@@ -84,6 +84,20 @@ def worths(claims: Claims, room: float) -> Floats:
         cost, speed, last, taken_of_last = urgencies[number], 0.0, -1, 0.0
         money = money_per_gpu / size_per_gpu
         for _, slope, size in steps:
+            if free <= 0.0 and losers and losers[0][2] == size:
+                # The next step of one job for the last one of another: most are of one GPU each.
+                lost, _, _, below = losers[0]
+                price = lost + money if lost > 0.0 else money
+                if price * speed >= slope * cost:
+                    break
+                if below is None:
+                    heappop(losers)
+                else:
+                    heapreplace(losers, below)
+                cost += price * size
+                speed += slope * size
+                last, taken_of_last = last + 1, size
+                continue
             left = size
             while left > ROUNDING:
                 if free > 0.0:
