@@ -175,7 +175,7 @@ class Packing:
         return chosen
 
     def _fewest(self, width: Width) -> list[int]:
-        """Return the fewest nodes where one does not do; of those the nearest; then those with quiet links."""
+        """Return the fewest nodes where one does not do; of those the nearest; then quiet links."""
         nodes = self._quietest(width, self._shelves)
         for depth in range(max(map(len, self._under), default=0), 0, -1):
             near: list[tuple[int, int, list[int]]] = []
