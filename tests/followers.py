@@ -80,7 +80,7 @@ class Known:
             [
                 Claim(
                     job=job,
-                    menu=_square_roots(width),
+                    menu=self.menu_of(width),
                     weight=self.weights.get(job.id, 1.0),
                     work=self.left_hours.get(job.id, 1.0),
                     size_per_gpu=size_per_gpu[width.gpu_type],
@@ -91,16 +91,17 @@ class Known:
             ]
         )
 
+    def menu_of(self, planned: Width) -> Menu:
+        """Return every width up to a planned one, at a speed that is the square root of it."""
+        gpus = range(1, planned.gpus + 1)
+        return Menu(
+            widths=tuple(Width(planned.gpu_type, n) for n in gpus), speeds=tuple(n**0.5 for n in gpus)
+        )
+
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the widths told; a job of which nothing was told is to have none."""
         widths = {job.id: Width("gpu", self.widths[job.id]) for job in jobs if job.id in self.widths}
         return Allocation(widths=widths, node_prices=self)
-
-
-def _square_roots(planned: Width) -> Menu:
-    """Return every width up to a planned one, at a speed that is the square root of it."""
-    gpus = range(1, planned.gpus + 1)
-    return Menu(widths=tuple(Width(planned.gpu_type, n) for n in gpus), speeds=tuple(n**0.5 for n in gpus))
 
 
 def plan_of(state: ClusterState, known: Known, site: Rules | None = None) -> Plan:
