@@ -20,9 +20,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from plain_narrowing import plain_shares, plain_worths
+from plain_narrowing import Claim, claims_of, plain_shares, plain_worths
 
-from policies.claim import Claim, Menu
+from policies.claim import Menu
 from policies.model import Job, Width
 from policies.online.narrowing import Shares, shares, worths
 
@@ -81,9 +81,10 @@ def is_same(one: Shares, other: Shares) -> bool:
 
 def report(claims: Sequence[Claim], room: float, widest: int) -> None:
     """Print one row."""
-    plain, fast = plain_shares(claims, room), shares(claims, room)
-    both = [milliseconds(partial(each, claims, room)) for each in (plain_shares, shares)]
-    worth = [milliseconds(partial(each, claims, room)) for each in (plain_worths, worths)]
+    columns = claims_of(claims)
+    plain, fast = plain_shares(claims, room), shares(columns, room)
+    both = [milliseconds(partial(plain_shares, claims, room)), milliseconds(partial(shares, columns, room))]
+    worth = [milliseconds(partial(plain_worths, claims, room)), milliseconds(partial(worths, columns, room))]
     print(
         f"{len(claims):5d} {widest:7d} {room:9.0f}  {both[0]:8.2f} {both[1]:8.2f}  "
         f"{worth[0]:8.2f} {worth[1]:8.2f}  {'same' if is_same(plain, fast) else 'DIFFERENT'}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, Protocol
 
-from policies.claim import Claim
+from policies.claim import Claims
 from policies.model import GpuSlot, Job, JobId, Width
 from policies.quick import quick
 
@@ -109,8 +109,13 @@ class NodePrices(Protocol):
         """Return the weighted hours that the money for an hour of a node would save elsewhere."""
         ...
 
-    def claim(self, job: Job, planned: Width, *, size_per_gpu: float, now: float) -> Claim:
-        """Return what a job asks of scarce room: the widths of its type up to the planned one."""
+    def claims(
+        self, jobs: Sequence[Job], planned: Sequence[Width], *, size_per_gpu: Mapping[str, float], now: float
+    ) -> Claims:
+        """Return what jobs ask of scarce room: the widths of their types up to the planned ones.
+
+        `size_per_gpu` is what a GPU of each type takes of the room.
+        """
         ...
 
 

@@ -1,19 +1,17 @@
-"""What a job asks of scarce room: its widths, what is left of it, and how much it is overdue.
+"""What jobs ask of scarce room: their widths, what is left of them, and how much they are overdue.
 
 `policies.online.narrowing` weighs the claims of all jobs against each other.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from policies.model import Job, Width
-from policies.quick import quick
-from policies.speedup import Floats
+from policies.speedup import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,51 +58,64 @@ class Menu:
         return (self.speeds[high] - speed) / (self.gpus[high] - gpus)
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """What a job asks of scarce room.
+class Claims:
+    """What jobs ask of scarce room: arrays of shape (jobs,).
 
-    `work` is what is left of it, in phases of the menu's speeds. `size_per_gpu` is what a GPU takes of the
-    room. `lasts_hours` is for how long a change of width lasts, about. `overdue` is how many times as long as
-    promised the job has been there: above 1 it comes first, and its weight grows.
+    `menu` numbers each job's among the `menus`, `held` the width that it holds in its menu, -1 for none of
+    those. `work` is what is left of it, in phases of the menu's speeds. `size_per_gpu` is what a GPU takes of
+    the room. `lasts_hours` is for how long a change of width lasts, about. `overdue` is how many times as
+    long as promised the job has been there: above 1 it comes first, and its weight grows.
     """
 
-    job: Job
-    menu: Menu
-    weight: float
-    work: float
-    size_per_gpu: float
-    money_per_gpu: float
-    restart_hours: float = 0.0
-    lasts_hours: float = math.inf
-    overdue: float = 0.0
+    jobs: Sequence[Job]
+    menus: Sequence[Menu]
+    menu: Ints
+    held: Ints
+    weight: Floats
+    work: Floats
+    size_per_gpu: Floats
+    money_per_gpu: Floats
+    restart_hours: Floats
+    lasts_hours: Floats
+    overdue: Floats
+
+    def __len__(self) -> int:
+        return len(self.jobs)
 
     @property
-    def is_overdue(self) -> bool:
-        """Whether it has been there for longer than promised."""
-        return self.overdue > 1.0
+    def urgency(self) -> Floats:
+        """The weights, grown by how much a job is overdue."""
+        grown: Floats = self.weight * np.maximum(1.0, self.overdue)
+        return grown
 
     @property
-    def urgency(self) -> float:
-        """The weight, grown by how much the job is overdue."""
-        return self.weight * max(1.0, self.overdue)
-
-    @property
-    def room_hours_over_weight(self) -> float:
+    def room_hours_over_weight(self) -> Floats:
         """The room-hours that the rest takes at the most efficient width, over the weight: Smith's order."""
-        best = self.menu.corners[0]
-        hours = self.work / self.menu.speeds[best]
-        return hours * self.menu.gpus[best] * self.size_per_gpu / self.urgency
+        best = [menu.corners[0] for menu in self.menus]
+        speeds = np.array([menu.speeds[at] for menu, at in zip(self.menus, best, strict=True)])
+        gpus = np.array([menu.gpus[at] for menu, at in zip(self.menus, best, strict=True)])
+        hours = self.work / speeds[self.menu]
+        order: Floats = hours * gpus[self.menu] * self.size_per_gpu / self.urgency
+        return order
 
     @property
-    def restart_share(self) -> float:
+    def restart_share(self) -> Floats:
         """The share of its work that a running job loses to a restart, while the change lasts."""
-        held = self.job.width
-        number = None if held is None else self.menu.numbers.get(held)
-        if number is None or self.restart_hours <= 0.0:
-            return 0.0
-        left = self.work / self.menu.speeds[number]
-        # What ends a change: others who come and go, or its own end.
-        rate = 1.0 / self.lasts_hours + (1.0 / left if left > 0.0 else math.inf)
-        return min(1.0, self.restart_hours * rate)
+        share = np.zeros(len(self.jobs))
+        runs = np.flatnonzero((self.held >= 0) & (self.restart_hours > 0.0))
+        if len(runs):
+            left = self.work[runs] / self.held_speed[runs]
+            # What ends a change: others who come and go, or its own end.
+            with np.errstate(divide="ignore"):
+                rate = 1.0 / self.lasts_hours[runs] + 1.0 / left
+            share[runs] = np.minimum(1.0, self.restart_hours[runs] * rate)
+        return share
+
+    @property
+    def held_speed(self) -> Floats:
+        """The speed at the width that is held; 0 for none."""
+        speed = np.zeros(len(self.jobs))
+        for row in np.flatnonzero(self.held >= 0).tolist():
+            speed[row] = self.menus[self.menu[row]].speeds[self.held[row]]
+        return speed

@@ -83,7 +83,7 @@ class BuiltPolicy:
 
     `planned_spend` is in the unit of the budget. What a policy brings along: the `pace` that it keeps, for
     how many seconds it holds idle nodes where that is not the site's choice (`idle_hold_seconds`), and after
-    how many it wants to be asked again (`round_seconds`).
+    how many it wants to be asked again (`round_seconds`): in between it leaves every job what it holds.
     """
 
     allocator: Allocator

@@ -30,6 +30,7 @@ from policies.errors import InvalidProblem
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
 
 MAX_GPUS = 1_000_000
 """No curve is wider than this: a typo should not ask for a terabyte of options."""

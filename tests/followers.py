@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from plain_narrowing import Claim, claims_of
+
 from boa_daemon.testing import rules
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.state import ClusterState, Plan, Rules
 from policies.answer import Allocation, Hold, Stretch
-from policies.claim import Claim, Menu
+from policies.claim import Claims, Menu
 from policies.model import Job, JobId, Money, Width
 from policies.placement.first_fit import FirstFit
 
@@ -69,19 +71,31 @@ class Known:
         """Return what was told."""
         return self.worth
 
-    def claim(self, job: Job, planned: Width, *, size_per_gpu: float, now: float) -> Claim:
+    def claims(
+        self, jobs: Sequence[Job], planned: Sequence[Width], *, size_per_gpu: Mapping[str, float], now: float
+    ) -> Claims:
         """Return every width, at a speed that is the square root of it; all have an hour's work left."""
+        del now
+        return claims_of(
+            [
+                Claim(
+                    job=job,
+                    menu=self.menu_of(width),
+                    weight=self.weights.get(job.id, 1.0),
+                    work=self.left_hours.get(job.id, 1.0),
+                    size_per_gpu=size_per_gpu[width.gpu_type],
+                    money_per_gpu=0.0,
+                    overdue=self.overdue,
+                )
+                for job, width in zip(jobs, planned, strict=True)
+            ]
+        )
+
+    def menu_of(self, planned: Width) -> Menu:
+        """Return every width up to a planned one, at a speed that is the square root of it."""
         gpus = range(1, planned.gpus + 1)
-        return Claim(
-            job=job,
-            menu=Menu(
-                widths=tuple(Width(planned.gpu_type, n) for n in gpus), speeds=tuple(n**0.5 for n in gpus)
-            ),
-            weight=self.weights.get(job.id, 1.0),
-            work=self.left_hours.get(job.id, 1.0),
-            size_per_gpu=size_per_gpu,
-            money_per_gpu=0.0,
-            overdue=self.overdue,
+        return Menu(
+            widths=tuple(Width(planned.gpu_type, n) for n in gpus), speeds=tuple(n**0.5 for n in gpus)
         )
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:

@@ -5,11 +5,88 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from policies.claim import Claim
+from policies.claim import Claims, Menu
+from policies.model import Job
 from policies.online.narrowing import FIRST, HALVINGS, ROUNDING, Shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a job asks of scarce room: a row of `Claims`, and what that says of it, one at a time.
+
+    `work` is what is left of it, in phases of the menu's speeds. `size_per_gpu` is what a GPU takes of the
+    room. `lasts_hours` is for how long a change of width lasts, about. `overdue` is how many times as long as
+    promised the job has been there: above 1 it comes first, and its weight grows.
+    """
+
+    job: Job
+    menu: Menu
+    weight: float
+    work: float
+    size_per_gpu: float
+    money_per_gpu: float
+    restart_hours: float = 0.0
+    lasts_hours: float = math.inf
+    overdue: float = 0.0
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it has been there for longer than promised."""
+        return self.overdue > 1.0
+
+    @property
+    def urgency(self) -> float:
+        """The weight, grown by how much the job is overdue."""
+        return self.weight * max(1.0, self.overdue)
+
+    @property
+    def room_hours_over_weight(self) -> float:
+        """The room-hours that the rest takes at the most efficient width, over the weight: Smith's order."""
+        best = self.menu.corners[0]
+        hours = self.work / self.menu.speeds[best]
+        return hours * self.menu.gpus[best] * self.size_per_gpu / self.urgency
+
+    @property
+    def restart_share(self) -> float:
+        """The share of its work that a running job loses to a restart, while the change lasts."""
+        held = self.job.width
+        number = None if held is None else self.menu.numbers.get(held)
+        if number is None or self.restart_hours <= 0.0:
+            return 0.0
+        left = self.work / self.menu.speeds[number]
+        # What ends a change: others who come and go, or its own end.
+        rate = 1.0 / self.lasts_hours + (1.0 / left if left > 0.0 else math.inf)
+        return min(1.0, self.restart_hours * rate)
+
+
+def claims_of(rows: Sequence[Claim]) -> Claims:
+    """Return the claims in columns."""
+    menus = {id(row.menu): row.menu for row in rows}
+    numbers = {menu: number for number, menu in enumerate(menus)}
+    columns = {
+        name: np.array([getattr(row, name) for row in rows])
+        for name in (
+            "weight",
+            "work",
+            "size_per_gpu",
+            "money_per_gpu",
+            "restart_hours",
+            "lasts_hours",
+            "overdue",
+        )
+    }
+    held = [-1 if row.job.width is None else row.menu.numbers.get(row.job.width, -1) for row in rows]
+    return Claims(
+        jobs=[row.job for row in rows],
+        menus=list(menus.values()),
+        menu=np.array([numbers[id(row.menu)] for row in rows], dtype=np.int64),
+        held=np.array(held, dtype=np.int64),
+        **columns,
+    )
 
 
 def plain_worths(claims: Sequence[Claim], room: float) -> list[float]:

@@ -276,7 +276,11 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         links=world.jobs if settings.has_networks else None,
     )
     controller = record.controller(ports)
-    controller = replace(controller, is_job_by_job=entry.is_job_by_job and short is None)
+    controller = replace(
+        controller,
+        is_job_by_job=entry.is_job_by_job and short is None,
+        is_round_by_round=not settings.learns,
+    )
     if settings.learns:
         learning = LearningPolicy(
             settings.policy, record.site, settings.options, jobs=world.jobs, seed=settings.seed

@@ -109,7 +109,8 @@ class SimulatedWorld:
         Raises:
             StuckSimulation: when jobs are left and nothing will happen any more.
         """
-        self.jobs.asks_for_tick = controller.needs_tick
+        is_still = False
+        self.jobs.asks_for_tick = lambda job: controller.needs_tick(job, is_still=is_still)
         self.api.patience_seconds = controller.unseen_seconds
         while self.finished < self.workload.jobs or (until_empty and len(self.cloud)):
             self._advance()
@@ -118,6 +119,8 @@ class SimulatedWorld:
                 decision = controller.run_once()
                 self.ticks += 1
                 self._quiet_ticks += 1.0 if decision.actions else STILL
+                # Stock and prices may change at any time; otherwise what did nothing does nothing again.
+                is_still = not (decision.actions or decision.state.offers)
                 self._wake(decision.wake_at)
                 if on_tick is not None:
                     on_tick(decision)

@@ -66,7 +66,8 @@ class Ports:
 class Controller:
     """A policy, the site's rules, and the ports to act through.
 
-    `is_job_by_job` says that the allocator gives each job a width that no other job changes. A launch that
+    `is_job_by_job` says that the allocator gives each job a width that no other job changes, and
+    `is_round_by_round` that it leaves every job what it holds until its next round is due. A launch that
     was accepted but does not show up in the cloud's list within `unseen_seconds` is given up: listings lag,
     but not for that long.
     """
@@ -76,6 +77,7 @@ class Controller:
     rules: Rules
     ports: Ports
     is_job_by_job: bool = False
+    is_round_by_round: bool = False
     unseen_seconds: float = 300.0
 
     def run_once(self) -> Decision:
@@ -99,11 +101,11 @@ class Controller:
     def _decide(self, state: ClusterState) -> Decision:
         """Decide; where running jobs are to move, once more with the fact whose next start is not ready."""
         decision = decide(state, allocator=self.allocator, placer=self.placer, rules=self.rules)
-        engine = self.ports.engine
-        if not isinstance(engine, Readies):
-            return decision
         starts = [action for action in decision.actions if isinstance(action, StartJob)]
         moves = [start for start in starts if state.jobs[start.job].slots]
+        engine = self.ports.engine
+        if not moves or not isinstance(engine, Readies):
+            return decision
         not_ready = frozenset(start.job for start in moves if not engine.is_ready_for(start))
         if not not_ready:
             return decision
@@ -181,11 +183,18 @@ class Controller:
         self.ports.store.reopen_books(opening)
         return replace(state, books_opened_at=opening)
 
-    def needs_tick(self, job: Job) -> bool:
-        """Return whether a job in a new phase is worth a tick: unless it surely keeps its width."""
+    def needs_tick(self, job: Job, *, is_still: bool = False) -> bool:
+        """Return whether a job in a new phase is worth a tick: unless it surely keeps its width.
+
+        `is_still` says that the last tick did nothing, and that nothing but ends of phases happened since:
+        between two rounds the next one would do nothing either.
+        """
+        now, every = self.ports.clock.now(), self.rules.round_seconds
+        if is_still and self.is_round_by_round and every is not None:
+            memory = self.ports.store.memory()
+            return memory is None or now - memory[1] > every - SOON_SECONDS
         if not self.is_job_by_job:
             return True
-        now = self.ports.clock.now()
         width = self.allocator.allocate((job,), now=now).widths.get(job.id)
         if width == job.width or job.phase == 0:
             return width != job.width

@@ -58,18 +58,17 @@ def within_room(state: ClusterState, allocation: Allocation, rules: Rules) -> Al
         if room.holds(allocation.widths, kinds):
             continue
         asked = {job: width for job, width in allocation.widths.items() if width.gpu_type in room.node_sizes}
-        claims = [
-            node_prices.claim(
-                state.jobs[job].job,
-                width,
-                size_per_gpu=room.node_sizes[width.gpu_type] / kinds[width.gpu_type].gpus,
-                now=state.now,
-            )
-            for job, width in asked.items()
-        ]
-        found = shares(claims, room.of_gpus(frozenset(width.gpu_type for width in asked.values()), kinds))
+        claims = node_prices.claims(
+            [state.jobs[job].job for job in asked],
+            list(asked.values()),
+            size_per_gpu={kind: size / kinds[kind].gpus for kind, size in room.node_sizes.items()},
+            now=state.now,
+        )
+        used = frozenset(width.gpu_type for menu in claims.menus for width in menu.widths)
+        found = shares(claims, room.of_gpus(used, kinds))
         # A job that waits asks for its most efficient width, behind the others.
-        least = {claim.job.id: claim.menu.widths[claim.menu.corners[0]] for claim in claims}
+        narrow = [menu.widths[menu.corners[0]] for menu in claims.menus]
+        least = {job: narrow[number] for job, number in zip(asked, claims.menu.tolist(), strict=True)}
         before = [job for job in allocation.order if job not in asked]
         allocation = replace(
             allocation,

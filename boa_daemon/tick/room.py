@@ -215,9 +215,13 @@ class Room:
             kind = blank.instance_type.gpu_type
             left[kind] = left.get(kind, 0) + blank.instance_type.gpus
         fitting: dict[JobId, Width] = {}
+        rest = sum(left.values())
         for job, width in wishes.items():
+            if not rest:
+                break
             if width.gpus <= left.get(width.gpu_type, 0):
                 left[width.gpu_type] -= width.gpus
+                rest -= width.gpus
                 fitting[job] = width
         return fitting
 

@@ -33,17 +33,17 @@ Cost: O(n log n) for n widths of all jobs together.
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from heapq import heappop, heappush, heapreplace
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from policies.claim import Claim
+from policies.claim import Claims
 from policies.model import JobId, Width
-from policies.speedup import Floats, Ints
+from policies.speedup import Floats, Ints, Mask
 
 ROUNDING = 1e-9
 """Sums of sizes may exceed the room by so much."""
@@ -54,6 +54,9 @@ FIRST = 1e9
 
 
 _Steps: TypeAlias = list[tuple[float, float, float]]
+"""The steps of a menu: slope per GPU, slope per room, room."""
+_Taken: TypeAlias = tuple[float, int, float, Any]
+"""A step that a job has: its value per room, the job, the room in it, and the step below it, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,23 +68,36 @@ class Shares:
     price: float
 
 
-def worths(claims: Sequence[Claim], room: float) -> list[float]:
-    """Return what a unit of each job's work is worth, while all of them are there."""
-    smith = [claim.room_hours_over_weight for claim in claims]
-    order = sorted(range(len(claims)), key=lambda n: (-smith[n], -n))
-    steps_of, sizes = _steps_of(claims), [claim.size_per_gpu for claim in claims]
-    moneys = [claim.money_per_gpu for claim in claims]
+def worths(claims: Claims, room: float) -> Floats:
+    """Return what a unit of each job's work is worth, while all of them are there; shape (jobs,)."""
+    smith, steps_of = claims.room_hours_over_weight, _steps_of(claims)
+    urgencies, sizes, moneys = (
+        column.tolist() for column in (claims.urgency, claims.size_per_gpu, claims.money_per_gpu)
+    )
     # Where there is no room at all, the order is still that of the least room that is of use.
     free = max(room, min((steps[0][2] for steps in steps_of), default=0.0))
     found = [0.0] * len(claims)
-    # Each job taken before is in the heap once, at what its last step is worth per room. Which step that is,
-    # and the room that it has in it, stand in the two lists.
-    losers: list[tuple[float, int]] = []
-    last_step, last_room = [0] * len(claims), [0.0] * len(claims)
-    for number in order:
-        cost, speed, last, taken_of_last = claims[number].urgency, 0.0, -1, 0.0
-        money = moneys[number] / sizes[number]
-        for _, slope, size in steps_of[number]:
+    # Of each job taken before, the last step that it has.
+    losers: list[_Taken] = []
+    for number in np.lexsort((-np.arange(len(claims)), -smith)).tolist():
+        steps, size_per_gpu, money_per_gpu = steps_of[number], sizes[number], moneys[number]
+        cost, speed, last, taken_of_last = urgencies[number], 0.0, -1, 0.0
+        money = money_per_gpu / size_per_gpu
+        for _, slope, size in steps:
+            if free <= 0.0 and losers and losers[0][2] == size:
+                # The next step of one job for the last one of another: most are of one GPU each.
+                lost, _, _, below = losers[0]
+                price = lost + money if lost > 0.0 else money
+                if price * speed >= slope * cost:
+                    break
+                if below is None:
+                    heappop(losers)
+                else:
+                    heapreplace(losers, below)
+                cost += price * size
+                speed += slope * size
+                last, taken_of_last = last + 1, size
+                continue
             left = size
             while left > ROUNDING:
                 if free > 0.0:
@@ -92,21 +108,17 @@ def worths(claims: Sequence[Claim], room: float) -> list[float]:
                     free -= taken
                     cost += money * taken
                 elif losers:
-                    lost, loser = losers[0]
-                    price = money if lost <= 0.0 else lost + money
+                    lost, loser, taken, below = losers[0]
+                    price = lost + money if lost > 0.0 else money
                     if price * speed >= slope * cost:
                         break
-                    taken = last_room[loser]
                     if taken > left + ROUNDING:
-                        last_room[loser] = taken - left
+                        heapreplace(losers, (lost, loser, taken - left, below))
                         taken = left
-                    elif last_step[loser] > 0:
-                        last_step[loser] -= 1
-                        slope_per_gpu, _, last_room[loser] = steps_of[loser][last_step[loser]]
-                        value = (found[loser] * slope_per_gpu - moneys[loser]) / sizes[loser]
-                        heapq.heapreplace(losers, (value, loser))
+                    elif below is None:
+                        heappop(losers)
                     else:
-                        heapq.heappop(losers)
+                        heapreplace(losers, below)
                     cost += price * taken
                 else:
                     break
@@ -118,39 +130,43 @@ def worths(claims: Sequence[Claim], room: float) -> list[float]:
                 break
         found[number] = worth = cost / speed
         if taken_of_last > 0.0:
-            last_step[number], last_room[number] = last, taken_of_last
-            value = (worth * steps_of[number][last][0] - moneys[number]) / sizes[number]
-            heapq.heappush(losers, (value, number))
-    return found
+            step: _Taken | None = None
+            for slope, _, size in steps[:last]:
+                step = (worth * slope - money_per_gpu) / size_per_gpu, number, size, step
+            value = (worth * steps[last][0] - money_per_gpu) / size_per_gpu
+            heappush(losers, (value, number, taken_of_last, step))
+    return np.array(found)
 
 
-def _steps_of(claims: Sequence[Claim]) -> list[_Steps]:
-    """Return the steps of each job: (slope per GPU, slope per room, room). Jobs alike share theirs."""
+def _steps_of(claims: Claims) -> list[_Steps]:
+    """Return the steps of each job; jobs alike share theirs."""
     known: dict[tuple[int, float], _Steps] = {}
     found = []
-    for claim in claims:
-        size = claim.size_per_gpu
-        key = (id(claim.menu), size)
-        if key not in known:
-            known[key] = [(slope, slope / size, gpus * size) for slope, gpus in claim.menu.steps]
-        found.append(known[key])
+    for key in zip(claims.menu.tolist(), claims.size_per_gpu.tolist(), strict=True):
+        steps = known.get(key)
+        if steps is None:
+            menu, size = claims.menus[key[0]], key[1]
+            steps = known[key] = [(slope, slope / size, gpus * size) for slope, gpus in menu.steps]
+        found.append(steps)
     return found
 
 
-def shares(claims: Sequence[Claim], room: float) -> Shares:
+def shares(claims: Claims, room: float) -> Shares:
     """Return the widths that are worth most within the room; running jobs get one in any case."""
-    if not claims:
+    if not len(claims):
         return Shares(widths={}, order=(), price=0.0)
     options = _Options.of(claims, worths(claims, room))
     chosen, price = options.within(room)
-    arrived = np.array([claim.job.arrived_at for claim in claims])
+    arrived = np.array([job.arrived_at for job in claims.jobs])
+    names = [job.id for job in claims.jobs]
+    widths = [menu.widths for menu in claims.menus]
     return Shares(
         widths={
-            claim.job.id: claim.menu.widths[number - 1]
-            for claim, number in zip(claims, chosen.tolist(), strict=True)
+            name: widths[menu][number - 1]
+            for name, menu, number in zip(names, claims.menu.tolist(), chosen.tolist(), strict=True)
             if number > 0
         },
-        order=tuple(claims[n].job.id for n in np.lexsort((arrived, -options.index)).tolist()),
+        order=tuple(names[n] for n in np.lexsort((arrived, -options.index)).tolist()),
         price=price,
     )
 
@@ -164,48 +180,27 @@ class _Options:
     index: Floats  # (jobs,): the value per room at the most efficient width
 
     @classmethod
-    def of(cls, claims: Sequence[Claim], worth: Sequence[float]) -> _Options:
+    def of(cls, claims: Claims, worth: Floats) -> _Options:
         """Lay out the options; one that cannot be chosen has a value of minus infinity."""
-        columns = max(len(claim.menu.widths) for claim in claims) + 1
-        sizes = np.zeros((len(claims), columns))
-        values = np.full((len(claims), columns), -math.inf)
-        size = np.array([claim.size_per_gpu for claim in claims])
-        money = np.array([claim.money_per_gpu for claim in claims])
-        value = np.array(worth)
-        overdue = np.array([claim.overdue for claim in claims])
-        waits = np.array([claim.job.width is None for claim in claims])
-        restarts = np.array([claim.restart_share for claim in claims])
-        gains, index, least = value * (1.0 - restarts), np.empty(len(claims)), np.empty(len(claims))
-        for rows in _rows_by_menu(claims):
-            menu = claims[rows[0]].menu
-            end, best = len(menu.widths) + 1, menu.corners[0]
-            sizes[rows, 1:end] = np.outer(size[rows], menu.gpus_array)
-            values[rows, 1:end] = np.outer(gains[rows], menu.speeds_array) - np.outer(
-                money[rows], menu.gpus_array
-            )
-            index[rows] = (value[rows] * menu.steps[0][0] - money[rows]) / size[rows]
-            least[rows] = size[rows] * menu.gpus_array[best]
+        size, money, overdue = claims.size_per_gpu, claims.money_per_gpu, claims.overdue
+        waits = np.array([job.width is None for job in claims.jobs])
+        restarts = claims.restart_share
+        gpus, speeds = _tables(claims)
+        of_job = gpus[claims.menu]
+        values = (worth * (1.0 - restarts))[:, None] * speeds[claims.menu] - money[:, None] * of_job
+        values[of_job == 0.0] = -math.inf
         values[waits, 0] = 0.0
-        for row in np.flatnonzero(restarts > 0.0).tolist():
-            held, menu = claims[row].job.width, claims[row].menu
-            if held is not None:
-                here = menu.numbers[held]
-                values[row, here + 1] += worth[row] * (1.0 - (1.0 - restarts[row])) * menu.speeds[here]
+        stays = np.flatnonzero(restarts > 0.0)
+        held = worth[stays] * (1.0 - (1.0 - restarts[stays])) * claims.held_speed[stays]
+        values[stays, claims.held[stays] + 1] += held
+        slopes = np.array([menu.steps[0][0] for menu in claims.menus])[claims.menu]
+        index = (worth * slopes - money) / size
         late = overdue > 1.0
         first = (float(np.abs(index).max()) + 1.0) * FIRST * overdue[late]
         index[late] += first
-        values[late & waits, 0] = -first[waits[late]] * least[late & waits]
-        return cls(sizes=sizes, values=values, index=index)
-
-    def at(self, price: float) -> Ints:
-        """Return what each job takes at a price of room."""
-        return np.asarray((self.values - price * self.sizes).argmax(axis=1))
-
-    def changed(self, chosen: Ints, rows: Ints, price: float) -> Ints:
-        """Return the choice with what some jobs take at a price."""
-        chosen = chosen.copy()
-        chosen[rows] = (self.values[rows] - price * self.sizes[rows]).argmax(axis=1)
-        return chosen
+        best = np.array([menu.gpus[menu.corners[0]] for menu in claims.menus])[claims.menu]
+        values[late & waits, 0] = -first[waits[late]] * (size * best)[late & waits]
+        return cls(sizes=size[:, None] * of_job, values=values, index=index)
 
     def taken(self, chosen: Ints) -> float:
         """Return the room that a choice takes."""
@@ -213,29 +208,28 @@ class _Options:
 
     def within(self, room: float) -> tuple[Ints, float]:
         """Return the choice that fits into the room, and the price at which it does."""
-        wider = self.at(0.0)
+        wider = self.values.argmax(axis=1)
         if self.taken(wider) <= room + ROUNDING:
             return wider, 0.0
         # Who takes the least that he ever takes goes on with it at any higher price.
         least = np.isfinite(self.values).argmax(axis=1)
-        low, high = 0.0, 1.0
-        while (
-            self.taken(chosen := self.changed(wider, np.flatnonzero(wider != least), high)) > room + ROUNDING
-        ):
+        undecided, low, high = _Undecided.of(self, wider != least), 0.0, 1.0
+        while self.taken(chosen := undecided.at(wider, high)) > room + ROUNDING:
             if high > 1e30:
                 return chosen, high  # the narrowest widths of those who run take more than there is
             low, wider, high = high, chosen, high * 16.0
+            undecided = undecided.where(wider != least)
         # Who takes the same at both prices takes it in between.
-        rows = np.flatnonzero(wider != chosen)
+        undecided = undecided.where(wider != chosen)
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
-            at = self.changed(chosen, rows, middle)
+            at = undecided.at(chosen, middle)
             if self.taken(at) > room + ROUNDING:
                 low, wider = middle, at
             else:
                 high, chosen = middle, at
-            rows = rows[wider[rows] != chosen[rows]]
-            if len(rows) <= 1:
+            undecided = undecided.where(wider != chosen)
+            if len(undecided.rows) <= 1:
                 break
         return self._filled(chosen, wider, room - self.taken(chosen)), high
 
@@ -253,9 +247,39 @@ class _Options:
         return chosen
 
 
-def _rows_by_menu(claims: Sequence[Claim]) -> list[list[int]]:
-    """Return the numbers of the claims of each menu."""
-    rows_of: dict[int, list[int]] = {}
-    for row, claim in enumerate(claims):
-        rows_of.setdefault(id(claim.menu), []).append(row)
-    return list(rows_of.values())
+def _tables(claims: Claims) -> tuple[Floats, Floats]:
+    """Return the GPUs and the speeds of each menu, shape (menus, widths + 1); 0 where there is no width."""
+    columns = 1 + max(len(menu.widths) for menu in claims.menus)
+    gpus, speeds = np.zeros((len(claims.menus), columns)), np.zeros((len(claims.menus), columns))
+    for row, menu in enumerate(claims.menus):
+        gpus[row, 1 : 1 + len(menu.widths)] = menu.gpus
+        speeds[row, 1 : 1 + len(menu.widths)] = menu.speeds
+    return gpus, speeds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Undecided:
+    """The jobs whose choice still depends on the price: their rows, and of those the options."""
+
+    rows: Ints
+    sizes: Floats
+    values: Floats
+
+    @classmethod
+    def of(cls, options: _Options, are: Mask) -> _Undecided:
+        """Take some of the jobs."""
+        rows = np.flatnonzero(are)
+        return cls(rows=rows, sizes=options.sizes[rows], values=options.values[rows])
+
+    def where(self, are: Mask) -> _Undecided:
+        """Return those of them that still are undecided; `are` speaks of all jobs."""
+        still = np.flatnonzero(are[self.rows])
+        if len(still) == len(self.rows):
+            return self
+        return _Undecided(rows=self.rows[still], sizes=self.sizes[still], values=self.values[still])
+
+    def at(self, chosen: Ints, price: float) -> Ints:
+        """Return a choice of all jobs with what these take at a price."""
+        chosen = chosen.copy()
+        chosen[self.rows] = (self.values - price * self.sizes).argmax(axis=1)
+        return chosen

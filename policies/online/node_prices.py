@@ -29,16 +29,18 @@ Without boots (b = 0) nothing is held and nobody waits. Cost: O(columns) per job
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from policies.answer import Hold, Stretch
-from policies.claim import Claim, Menu
+from policies.claim import Claims, Menu
 from policies.links.contention import Link
 from policies.links.link_share import network_share
 from policies.memo import Memo
 from policies.model import InstanceType, Job, JobClass, JobId, Problem, Width
-from policies.online.cost_to_go import WidthColumns
+from policies.online.cost_to_go import LEAST_PART, WidthColumns
 from policies.online.lending import LENT_ARRIVALS, hours_lost, stretch
 from policies.optimum.solution import Solution
 from policies.quick import replace
@@ -317,27 +319,82 @@ class WholeNodes:
         """Return the weighted hours that the money for an hour of a node would save elsewhere."""
         return self.multiplier * self.node_prices[gpu_type]
 
-    def claim(self, job: Job, planned: Width, *, size_per_gpu: float, now: float) -> Claim:
-        """Return what a job asks of scarce room: the widths of its type up to the planned one."""
-        columns = self.columns[job.class_name]
-        menu = self.menus[job.class_name, job.phase, planned]
-        number = columns.index[menu.widths[menu.corners[0]]]
-        later_phases = columns.hours_after.item(job.phase, number) / columns.hours.item(job.phase, number)
-        number = columns.index[menu.widths[-1]]
-        alone = job.scale * (columns.hours.item(0, number) + columns.hours_after.item(0, number))
-        alone += columns.job_class.startup_hours
-        arrivals = self.demands[planned.gpu_type].weighted_jobs_per_hour / self.weight
-        return Claim(
-            job=job,
-            menu=menu,
-            weight=columns.job_class.weight,
-            work=job.scale * (columns.part_left(job) + later_phases),
-            size_per_gpu=size_per_gpu,
-            money_per_gpu=self.multiplier * columns.rate.item(number) / menu.gpus[-1],
-            restart_hours=self.overheads[job.class_name][1],
-            lasts_hours=LENT_ARRIVALS / arrivals if arrivals > 0.0 else math.inf,
-            overdue=max(0.0, now - job.arrived_at) / (3600.0 * MOST_TIMES_ALONE * alone),
+    def claims(
+        self, jobs: Sequence[Job], planned: Sequence[Width], *, size_per_gpu: Mapping[str, float], now: float
+    ) -> Claims:
+        """Return what jobs ask of scarce room: the widths of their types up to the planned ones."""
+        numbers: dict[tuple[str, int, int], int] = {}
+        asks: list[_Ask] = []
+        of_job = []
+        for job, width in zip(jobs, planned, strict=True):
+            # Jobs of a class, phase and width have one menu; widths are the same objects for most of them.
+            question = job.class_name, job.phase, id(width)
+            number = numbers.get(question)
+            if number is None:
+                number = numbers[question] = len(asks)
+                asks.append(self._ask(job.class_name, job.phase, width, size_per_gpu[width.gpu_type]))
+            of_job.append(number)
+        menus = [ask.menu for ask in asks]
+        of = np.array(of_job, dtype=np.int64)
+        (phase_size, size_after, later_phases, alone, startup, weight, size, money, restart, lasts) = (
+            np.array([ask.figures for ask in asks]).T[:, of]
         )
+        scale = np.array([job.scale for job in jobs])
+        left = np.array([job.remaining_gpu_hours for job in jobs]) - size_after * scale
+        part_left = np.minimum(np.maximum(left / (phase_size * scale), LEAST_PART), 1.0)
+        waited = np.maximum(0.0, now - np.array([job.arrived_at for job in jobs]))
+        return Claims(
+            jobs=jobs,
+            menus=menus,
+            menu=of,
+            held=np.array(
+                [
+                    -1 if job.width is None else menus[number].numbers.get(job.width, -1)
+                    for job, number in zip(jobs, of_job, strict=True)
+                ],
+                dtype=np.int64,
+            ),
+            weight=weight,
+            work=scale * (part_left + later_phases),
+            size_per_gpu=size,
+            money_per_gpu=money,
+            restart_hours=restart,
+            lasts_hours=lasts,
+            overdue=waited / (3600.0 * MOST_TIMES_ALONE * (scale * alone + startup)),
+        )
+
+    def _ask(self, class_name: str, phase: int, planned: Width, size_per_gpu: float) -> _Ask:
+        """Return what all jobs of a class in a phase ask that are planned at a width."""
+        columns, menu = self.columns[class_name], self.menus[class_name, phase, planned]
+        best, widest = (columns.index[menu.widths[at]] for at in (menu.corners[0], -1))
+        arrivals = self.demands[planned.gpu_type].weighted_jobs_per_hour / self.weight
+        return _Ask(
+            menu=menu,
+            figures=(
+                columns.job_class.phases[phase].size_gpu_hours,
+                columns.size_after[phase],
+                columns.hours_after.item(phase, best) / columns.hours.item(phase, best),
+                columns.hours.item(0, widest) + columns.hours_after.item(0, widest),
+                columns.job_class.startup_hours,
+                columns.job_class.weight,
+                size_per_gpu,
+                self.multiplier * columns.rate.item(widest) / menu.gpus[-1],
+                self.overheads[class_name][1],
+                LENT_ARRIVALS / arrivals if arrivals > 0.0 else math.inf,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ask:
+    """What jobs alike ask: their menu, and what `Claims` says of a job of scale 1.
+
+    `figures` are the work of the phase and after it, later phases over this one, hours alone and to start up,
+    the weight, the room and the money for a GPU, hours of a restart, and how long a change lasts.
+    """
+
+    menu: Menu
+    figures: tuple[float, ...]
 
 
 def _menu(columns: WidthColumns, phase: int, planned: Width) -> Menu:

@@ -75,6 +75,15 @@ class _Plans:
     time: Floats
     columns: Ints
 
+    def some(self, which: Ints) -> _Plans:
+        """Return some of these plans."""
+        return _Plans(
+            owner=self.owner[which],
+            cost=self.cost[which],
+            time=self.time[which],
+            columns=self.columns[which],
+        )
+
     def and_more(self, other: _Plans) -> _Plans:
         """Return these plans and the others, in that order."""
         return _Plans(
@@ -90,36 +99,35 @@ def plan_hulls(classes: Sequence[CoupledClass], *, tolerance: float = TIE) -> li
     stack = _stack(classes)
     owner, multiplier = _first_multipliers(classes)
     plans = _best_plans(stack, owner, multiplier)
+    numbers = np.arange(len(plans.owner))  # of the plans, in the order in which they were found
     tested = np.zeros(0, dtype=np.int64)  # the two plans of a chord, in one number
     while True:
         chains = lower_hulls(plans.cost, plans.time, plans.owner, groups=len(classes))
-        left = np.flatnonzero(chains.group[1:] == chains.group[:-1])
-        chords = (chains.option[left].astype(np.int64) << 32) | chains.option[left + 1]
-        chords = chords[~np.isin(chords, tested)]
+        # A plan above the hull never comes back: only those on it are looked at again.
+        plans, numbers = plans.some(chains.option), numbers[chains.option]
+        a = np.flatnonzero(chains.group[1:] == chains.group[:-1])
+        chords = (numbers[a] << 32) | numbers[a + 1]
+        is_new = ~np.isin(chords, tested)
+        a, chords = a[is_new], chords[is_new]
         if not len(chords):
             break
-        a, b = chords >> 32, chords & (2**32 - 1)
+        b = a + 1
         multiplier = (plans.time[a] - plans.time[b]) / (plans.cost[b] - plans.cost[a])
         found = _best_plans(stack, plans.owner[a], multiplier)
         on_chord = plans.time[a] + multiplier * plans.cost[a]
         is_below = found.time + multiplier * found.cost < on_chord * (1.0 - tolerance)
+        if not is_below.any():
+            break
         # Every chord is tested once: where a plan below it changes nothing, rounding alone put it there.
         tested = np.concatenate([tested, chords])
-        if is_below.any():
-            better = np.flatnonzero(is_below)
-            plans = plans.and_more(
-                _Plans(
-                    owner=found.owner[better],
-                    cost=found.cost[better],
-                    time=found.time[better],
-                    columns=found.columns[better],
-                )
-            )
+        better = np.flatnonzero(is_below)
+        numbers = np.concatenate([numbers, numbers.max() + 1 + np.arange(len(better))])
+        plans = plans.and_more(found.some(better))
     return [
         PlanHull(
             cost=chains.cost[start:end],
             time=chains.time[start:end],
-            columns=plans.columns[chains.option[start:end], : stack.phases[i]],
+            columns=plans.columns[start:end, : stack.phases[i]],
         )
         for i, (start, end) in enumerate(zip(chains.starts, chains.starts[1:], strict=False))
     ]

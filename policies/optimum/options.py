@@ -21,7 +21,7 @@ import numpy as np
 
 from policies.model import JobClass, Problem
 from policies.optimum.coupled import CoupledClass, PlanHull, plan_hulls
-from policies.speedup import Floats, Ints
+from policies.speedup import Floats, Ints, SpeedupCurve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,17 +108,17 @@ def plan_steps(problem: Problem, columns: Columns, plan: Sequence[int] | Ints) -
     steps = []
     before = -1
     for number, column in enumerate(int(c) for c in plan):
-        hours = float(columns.arrays.phase_time[number, column])
+        hours = columns.arrays.phase_time.item(number, column)
         if number == 0:
             hours += columns.arrays.startup_hours
         elif column != before:
             hours += columns.arrays.rescale_hours
         steps.append(
             PhaseOption(
-                gpu_type=problem.gpu_types[int(columns.gpu_type[column])].name,
-                gpus=_tidy(float(columns.gpus[column])),
+                gpu_type=problem.gpu_types[columns.gpu_type.item(column)].name,
+                gpus=_tidy(columns.gpus.item(column)),
                 hours=hours,
-                spend=hours * float(columns.arrays.rate[column]),
+                spend=hours * columns.arrays.rate.item(column),
             )
         )
         before = column
@@ -189,6 +189,11 @@ def assemble(problem: Problem, *, columns: dict[int, Columns], hulls: dict[int, 
 def whole_columns(problem: Problem, job_class: JobClass) -> Columns:
     """Return the union of the (type, width) pairs of all phases; a phase that lacks one has inf there."""
     number_of = {gpu.name: i for i, gpu in enumerate(problem.gpu_types)}
+    price = np.array([problem.price_of(gpu.name) for gpu in problem.gpu_types])
+    first = job_class.phases[0].speedups
+    if len(first) == 1 and all(phase.speedups.items() <= first.items() for phase in job_class.phases):
+        ((name, curve),) = first.items()
+        return _columns_of(job_class, curve, kind=number_of[name], price=price)
     pairs: dict[tuple[int, int], int] = {}
     known: dict[tuple[str, int], tuple[Floats, list[int]]] = {}  # phases often share their curves
     blocks: list[tuple[int, Floats, list[int]]] = []
@@ -204,13 +209,28 @@ def whole_columns(problem: Problem, job_class: JobClass) -> Columns:
     for number, hours, at in blocks:
         time[number, at] = hours
     types, gpus = (np.array(part) for part in zip(*pairs, strict=True))
-    price = np.array([problem.price_of(gpu.name) for gpu in problem.gpu_types])
     return Columns(
         gpu_type=types,
         gpus=gpus.astype(float),
         arrays=CoupledClass(
             phase_time=time,
             rate=price[types] * gpus,
+            startup_hours=job_class.startup_hours,
+            rescale_hours=job_class.rescale_hours,
+        ),
+    )
+
+
+def _columns_of(job_class: JobClass, curve: SpeedupCurve, *, kind: int, price: Floats) -> Columns:
+    """Return the columns of a class whose phases all have one curve, on one type."""
+    whole = curve.whole_widths()
+    types, sizes = np.full(len(whole), kind), [[phase.size_gpu_hours] for phase in job_class.phases]
+    return Columns(
+        gpu_type=types,
+        gpus=whole.astype(float),
+        arrays=CoupledClass(
+            phase_time=np.array(sizes) / curve.speed_at(whole),
+            rate=price[types] * whole,
             startup_hours=job_class.startup_hours,
             rescale_hours=job_class.rescale_hours,
         ),

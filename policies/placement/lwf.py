@@ -29,15 +29,11 @@ from typing import Protocol
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
 from policies.answer import Placement
 from policies.model import GpuSlot, JobId, Node, NodeId, Width
 from policies.placement.packing import Packing
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from policies.speedup import Floats, Ints, Mask
 
 
 class GpuChooser(Protocol):

@@ -133,7 +133,12 @@ class Packing:
         """
         if self.free_gpus(width.gpu_type) < width.gpus:
             return False
-        nodes = self._leftovers(width) if 1 < width.gpus <= kappa else self._fewest(width)
+        is_spread = 1 < width.gpus <= kappa
+        node = None if is_spread else self._one_node(width)
+        if node is not None:
+            self._slots[job] = tuple(self._take(node, width.gpus, job, spans=False))
+            return True
+        nodes = self._leftovers(width) if is_spread else self._fewest(width)
         slots: list[GpuSlot] = []
         left, spans = width.gpus, len(nodes) > 1
         for node in nodes:
@@ -170,10 +175,7 @@ class Packing:
         return chosen
 
     def _fewest(self, width: Width) -> list[int]:
-        """Return the fewest nodes that do; of those the nearest; then quiet links; then the best fit."""
-        node = self._one_node(width)
-        if node is not None:
-            return [node]
+        """Return the fewest nodes where one does not do; of those the nearest; then quiet links."""
         nodes = self._quietest(width, self._shelves)
         for depth in range(max(map(len, self._under), default=0), 0, -1):
             near: list[tuple[int, int, list[int]]] = []
@@ -238,10 +240,11 @@ class Packing:
 
     def _one_node(self, width: Width) -> int | None:
         """Return the best node for a job on one: in use, the fullest, link busy anyway; None for none."""
-        kind, shelves = width.gpu_type, self._shelves
+        kind, shelves, widest = width.gpu_type, self._shelves, self._widest[width.gpu_type]
+        links = (True, False) if self._senders else (False,)
         for used in (True, False):
-            for free in range(width.gpus, self._widest[kind] + 1):
-                for is_busy in (True, False):
+            for free in range(width.gpus, widest + 1):
+                for is_busy in links:
                     if shelf := shelves.get((kind, used, free, is_busy)):
                         return shelf[0]
         return None

@@ -33,6 +33,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from policies.answer import Allocation
 from policies.errors import InvalidProblem
@@ -50,18 +51,51 @@ HALF_BAND = 0.15
 """Half the width of the utility band: the authors' example is 0.35 to 0.65."""
 MOST_NODES = 32
 """Where the autoscaler stops."""
+MANY = 2**40
+"""More GPUs than any cluster has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
-    """What a job may hold in its phase: GPUs ascending from 0, the speed-up over one GPU at each."""
+    """What a job may hold: a row for each phase of each class (`rows`), shape (phases, options).
 
+    `gpus` ascend from 0, with the speed-up over one GPU at each; `best` is the best speed-up up to there.
+    Where a phase has fewer options, the last columns cannot be chosen: their GPUs are `MANY`.
+    """
+
+    rows: Mapping[tuple[str, int], int]
     gpus: Ints
     speedups: Floats
+    best: Floats
 
-    def within(self, gpus: int) -> float:
+    @classmethod
+    def of(cls, curves: Mapping[tuple[str, int], SpeedupCurve], most_gpus: int) -> _Options:
+        """Lay out the widths of at most so many GPUs; the narrowest in any case."""
+        options = [_widths_of(curve, most_gpus) for curve in curves.values()]
+        columns = 1 + max(len(widths) for widths, _ in options)
+        gpus, speedups = np.full((len(options), columns), MANY), np.zeros((len(options), columns))
+        gpus[:, 0] = 0
+        for row, (widths, speeds) in enumerate(options):
+            gpus[row, 1 : 1 + len(widths)] = widths
+            speedups[row, 1 : 1 + len(widths)] = speeds * (widths[0] / speeds[0])
+        return cls(
+            rows={name: row for row, name in enumerate(curves)},
+            gpus=gpus,
+            speedups=speedups,
+            best=np.maximum.accumulate(speedups, axis=1),
+        )
+
+    def within(self, rows: Ints, gpus: int) -> Floats:
         """Return the best speed-up of at most so many GPUs; that of the narrowest width where none is."""
-        return float(self.speedups[1 : max(2, int(np.searchsorted(self.gpus, gpus, side="right")))].max())
+        found: Floats = self.best[rows, np.maximum((self.gpus[rows] <= gpus).sum(axis=1) - 1, 1)]
+        return found
+
+
+def _widths_of(curve: SpeedupCurve, most_gpus: int) -> tuple[Ints, Floats]:
+    """Return the widths of a curve that may be held, and the speeds at them."""
+    widths = curve.whole_widths()
+    widths = widths[widths <= max(most_gpus, int(widths[0]))]
+    return widths, curve.speed_at(widths)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,21 +133,22 @@ class GoodputShares:
         """Return how many nodes to hold: as before while the utility is in the band."""
         if self.least_nodes == self.most_nodes or not jobs:
             return self.least_nodes
-        nodes = np.arange(max(1, self.least_nodes), self.most_nodes + 1)
+        least, fair_gpus = max(1, self.least_nodes), max(1, before) * self.instance_type.gpus
+        if before >= least:
+            (utility,) = self._utilities(jobs, np.array([fair_gpus]), fair_gpus=fair_gpus, now=now)
+            if abs(utility - self.utility) <= HALF_BAND:
+                return before
+        nodes = np.arange(least, self.most_nodes + 1)
         gpus = nodes * self.instance_type.gpus
-        utilities = self._utilities(jobs, gpus, fair_gpus=max(1, before) * self.instance_type.gpus, now=now)
-        if before >= nodes[0] and abs(utilities[before - nodes[0]] - self.utility) <= HALF_BAND:
-            return before
+        utilities = self._utilities(jobs, gpus, fair_gpus=fair_gpus, now=now)
         return int(nodes[np.argmin(np.abs(utilities - self.utility))])
 
     def shares(self, jobs: Sequence[Job], gpus: int, *, now: float) -> Mapping[JobId, Width]:
         """Return the widths of greatest fitness on so many GPUs; a job that gets none is left out."""
-        chosen = self._best(jobs, np.array([gpus]), fair_gpus=gpus, now=now)[:, 0]
-        return {
-            job.id: Width(self.menu.gpu_type, int(self._options[job.class_name][job.phase].gpus[option]))
-            for job, option in zip(jobs, chosen.tolist(), strict=True)
-            if option > 0
-        }
+        rows = self._rows(jobs)
+        chosen = self._best(jobs, rows, np.array([gpus]), fair_gpus=gpus, now=now)[:, 0]
+        held = self._options.gpus[rows, chosen].tolist()
+        return {job.id: Width(self.menu.gpu_type, k) for job, k in zip(jobs, held, strict=True) if k > 0}
 
     def _fleet(self, nodes: int) -> Mapping[str, int]:
         """Return the nodes as an allocation names them."""
@@ -121,65 +156,64 @@ class GoodputShares:
 
     def _utilities(self, jobs: Sequence[Job], gpus: Ints, *, fair_gpus: int, now: float) -> Floats:
         """Return the utility of the best shares for each number of GPUs."""
-        chosen = self._best(jobs, gpus, fair_gpus=fair_gpus, now=now)
-        rows = zip(jobs, chosen, strict=True)
-        return np.asarray(
-            sum(self._options[job.class_name][job.phase].speedups[row] for job, row in rows) / gpus
-        )
+        rows = self._rows(jobs)
+        chosen = self._best(jobs, rows, gpus, fair_gpus=fair_gpus, now=now)
+        return np.asarray(sum(self._options.speedups[rows[:, None], chosen]) / gpus)
 
-    def _best(self, jobs: Sequence[Job], gpus: Ints, *, fair_gpus: int, now: float) -> Ints:
+    def _rows(self, jobs: Sequence[Job]) -> Ints:
+        """Return the row of each job among the options, shape (jobs,)."""
+        row = self._options.rows
+        return np.array([row[job.class_name, job.phase] for job in jobs], dtype=np.int64)
+
+    def _best(self, jobs: Sequence[Job], rows: Ints, gpus: Ints, *, fair_gpus: int, now: float) -> Ints:
         """Return the option of each job for each number of GPUs, shape (jobs, len(gpus)), exactly.
 
-        least[g] is the least sum of inverse speed-ups of the jobs so far on at most g GPUs.
+        least[n, g] is the least sum of inverse speed-ups of the first n jobs on at most g GPUs. It stands
+        behind as many columns of infinity, in which fewer GPUs than none are looked up.
         """
-        room = np.arange(int(gpus.max()) + 1)
-        fair = -(-fair_gpus // max(1, len(jobs)))
-        least = np.zeros(len(room))
-        taken = np.empty((len(jobs), len(room)), dtype=np.int64)
-        for number, job in enumerate(jobs):
-            options = self._options[job.class_name][job.phase]
-            left = room - options.gpus[:, None]
-            sums = (
-                np.where(left >= 0, least[np.maximum(left, 0)], np.inf) + self._costs(job, fair, now)[:, None]
-            )
-            taken[number] = sums.argmin(axis=0)
-            least = sums[taken[number], room]
-        at = gpus.copy()
+        room = int(gpus.max()) + 1
+        costs = self._costs(jobs, rows, -(-fair_gpus // max(1, len(jobs))), now)
+        starts = room - np.minimum(self._options.gpus[rows], room)
+        least = np.full((len(jobs) + 1, 2 * room), np.inf)
+        least[0, room:] = 0.0
+        windows = sliding_window_view(least, room, axis=1)
+        for number in range(len(jobs)):
+            sums = windows[number, starts[number]] + costs[number, :, None]
+            sums.min(axis=0, out=least[number + 1, room:])
+        at = room + gpus
         chosen = np.empty((len(jobs), len(gpus)), dtype=np.int64)
         for number in range(len(jobs) - 1, -1, -1):
-            chosen[number] = taken[number, at]
-            at = at - self._options[jobs[number].class_name][jobs[number].phase].gpus[chosen[number]]
+            used = room - starts[number]
+            sums = least[number, at - used[:, None]] + costs[number, :, None]
+            chosen[number] = sums.argmin(axis=0)
+            at = at - used[chosen[number]]
         return chosen
 
-    def _costs(self, job: Job, fair: int, now: float) -> Floats:
-        """Return the inverse speed-up over the fair share at each option, restarts counted."""
-        options = self._options[job.class_name][job.phase]
-        relative = options.speedups / options.within(fair)
+    def _costs(self, jobs: Sequence[Job], rows: Ints, fair: int, now: float) -> Floats:
+        """Return the inverse speed-up over the fair share at each option, restarts counted; a row a job."""
+        options = self._options
+        relative = options.speedups[rows] / options.within(rows, fair)[:, None]
+        kept = np.array([self._kept(job, now) for job in jobs])
+        held = np.array([-1 if job.width is None else job.width.gpus for job in jobs])
+        moves = options.gpus[rows] != held[:, None]
+        relative = np.where(moves, relative * kept[:, None], relative)
+        return np.asarray(np.array([job.weight for job in jobs])[:, None] / (relative + NOTHING))
+
+    def _kept(self, job: Job, now: float) -> float:
+        """Return the part of its speed that a job is believed to keep where it is started again."""
         age = max(0.0, now - job.arrived_at)
         delay = self.menu.classes[job.class_name].rescale_hours * 3600.0
-        if delay > 0.0:
-            factor = max(age - job.restarts * delay, 0.0) / (age + delay)
-            held = -1 if job.width is None else job.width.gpus
-            relative = np.where(options.gpus == held, relative, relative * factor)
-        return np.asarray(job.weight / (relative + NOTHING))
+        return max(age - job.restarts * delay, 0.0) / (age + delay) if delay > 0.0 else 1.0
 
     @cached_property
-    def _options(self) -> Mapping[str, tuple[_Options, ...]]:
-        """By class and phase, what a job may hold."""
-        return {
-            name: tuple(self._options_of(phase.speedups[self.menu.gpu_type]) for phase in job_class.phases)
+    def _options(self) -> _Options:
+        """What a job may hold, by class and phase."""
+        curves = {
+            (name, number): phase.speedups[self.menu.gpu_type]
             for name, job_class in self.menu.classes.items()
+            for number, phase in enumerate(job_class.phases)
         }
-
-    def _options_of(self, curve: SpeedupCurve) -> _Options:
-        """Return what a job on a curve may hold."""
-        widths = curve.whole_widths()
-        widths = widths[widths <= max(self.most_nodes * self.instance_type.gpus, int(widths[0]))]
-        speeds = curve.speed_at(widths)
-        return _Options(
-            gpus=np.concatenate([[0], widths]).astype(np.int64),
-            speedups=np.concatenate([[0.0], speeds * (widths[0] / speeds[0])]),
-        )
+        return _Options.of(curves, self.most_nodes * self.instance_type.gpus)
 
 
 def build(site: Site, options: PolicyOptions) -> BuiltPolicy:

@@ -128,7 +128,8 @@ def test_phases_that_change_no_width_need_no_tick(run_settings: SimulationSettin
     """Deciding at every end of a phase gives the same run as deciding only where a width may change."""
     shortcut = prepare(run_settings)
     full = prepare(run_settings)
-    full = replace(full, controller=replace(full.controller, is_job_by_job=False))
+    every_phase = replace(full.controller, is_job_by_job=False, is_round_by_round=False)
+    full = replace(full, controller=every_phase)
 
     assert replace(without_wall(shortcut.finish()), ticks=0) == replace(without_wall(full.finish()), ticks=0)
 

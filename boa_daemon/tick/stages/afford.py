@@ -78,8 +78,9 @@ def _widest(
     if allocation.node_prices is None:
         return None
     job = state.jobs[job_id].job
-    claim = allocation.node_prices.claim(job, planned, size_per_gpu=1.0, now=state.now)
-    fits = [width for width in claim.menu.widths if width.gpus <= most_gpus]
+    sizes = {planned.gpu_type: 1.0}
+    claims = allocation.node_prices.claims([job], [planned], size_per_gpu=sizes, now=state.now)
+    fits = [width for width in claims.menus[0].widths if width.gpus <= most_gpus]
     return max(fits, key=lambda width: width.gpus, default=None)
 
 

@@ -38,12 +38,12 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
     optional: list[JobState] = []
     for name, job in state.jobs.items():
         width = wanted.widths.get(name)
-        if _must_move(state, job) or _is_ordered(job):
+        if (job.slots and _must_move(state, job)) or _is_ordered(job):
             continue
         if wanted.node_prices is not None and _has_enough(job, width) and name not in wanted.exact:
             optional.append(job)
             continue
-        if width == job.job.width:
+        if width is job.job.width or width == job.job.width:
             continue
         note = limits.why_held(job, moves)
         if note is not None:
@@ -117,6 +117,8 @@ class StillLimits:
     def why_held(self, job: JobState, moves: int) -> tuple[Held, float] | None:
         """Return why a job keeps what it holds, and until when; None where it may change."""
         steady, history, now, name = self.steady, self.history, self.now, job.job.id
+        if not job.slots and ("start", name) not in history.by_target:
+            return None
         starts = history.since("start", name, now - steady.loop_seconds)
         if len(starts) >= steady.loop_times:
             found = {"starts": float(len(starts)), "seconds": steady.loop_seconds}

@@ -227,6 +227,22 @@ def test_a_new_phase_is_worth_a_tick_unless_the_width_surely_stays(
     assert controller.needs_tick(job) is needs
 
 
+@pytest.mark.parametrize(
+    ("is_still", "age", "needs"), [(True, 30.0, False), (True, 59.5, True), (False, 30.0, True)]
+)
+def test_between_two_rounds_a_new_phase_is_worth_no_tick_where_the_last_one_did_nothing(
+    is_still: bool, age: float, needs: bool
+) -> None:
+    """Rounds of a minute: until one is due, or while what was ordered may still be missing."""
+    store = MemoryStore()
+    store.record_memory((1.0,), at=0.0)
+    controller = a_controller(Ideal(a_state(now=age)), PerPhase(), store)
+    rounds = replace(controller.rules, round_seconds=60.0)
+    controller = replace(controller, rules=rounds, is_round_by_round=True)
+
+    assert controller.needs_tick(a_job("a", phase=1), is_still=is_still) is needs
+
+
 def test_a_start_on_gpus_that_are_gone_is_refused_and_planned_anew() -> None:
     """A refusal is a value: the job waits, and the next tick places it again."""
     world = Ideal(a_state(a_job("a"), nodes=[a_node("n1")]), refuse=[StartJob])

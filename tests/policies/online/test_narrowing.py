@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_narrowing import plain_shares, plain_worths
+from plain_narrowing import Claim, claims_of, plain_shares, plain_worths
 from sampling import sampled
 from scipy.optimize import linprog
 
-from policies.claim import Claim, Menu
+from policies.claim import Menu
 from policies.model import Job, Width
 from policies.online.narrowing import shares, worths
 
@@ -51,7 +51,7 @@ def a_claim(
 
 def given_gpus(claims: Sequence[Claim], room: float) -> list[int]:
     """Return the GPUs of each job, 0 for one that waits."""
-    found = shares(claims, room).widths
+    found = shares(claims_of(claims), room).widths
     return [found[claim.job.id].gpus if claim.job.id in found else 0 for claim in claims]
 
 
@@ -90,7 +90,7 @@ def simulated(claims: Sequence[Claim], room: float) -> float:
     """
     here, cost = list(claims), 0.0
     while here:
-        found = worths(here, room)
+        found = worths(claims_of(here), room).tolist()
         steps = sorted(
             (
                 ((worth * slope - one.money_per_gpu), -corner, number, gpus, slope)
@@ -303,7 +303,7 @@ def test_no_job_waits_for_one_that_is_less_overdue(claims: list[Claim], room: in
     An overdue job waits only where the narrowest widths of those that run and of those more overdue leave
     too little room for it.
     """
-    found = shares(claims, float(room))
+    found = shares(claims_of(claims), float(room))
     by_name = {claim.job.id: claim for claim in claims}
     overdue = [max(1.0, by_name[name].overdue) for name in found.order]
     assert overdue == sorted(overdue, reverse=True)
@@ -362,8 +362,8 @@ def test_it_is_as_the_formulas_say_to_the_last_bit(claims: list[Claim], room: in
         for claim in claims
     ]
 
-    assert worths(present, float(room)) == plain_worths(present, float(room))
-    assert shares(present, float(room)) == plain_shares(present, float(room))
+    assert worths(claims_of(present), float(room)).tolist() == plain_worths(present, float(room))
+    assert shares(claims_of(present), float(room)) == plain_shares(present, float(room))
 
 
 def test_many_jobs_of_a_few_classes_are_as_the_formulas_say() -> None:
@@ -387,10 +387,10 @@ def test_many_jobs_of_a_few_classes_are_as_the_formulas_say() -> None:
         for n in range(300)
     ]
     for room in (10.0, 150.0, 1200.0, 6000.0):
-        assert shares(claims, room) == plain_shares(claims, room)
+        assert shares(claims_of(claims), room) == plain_shares(claims, room)
 
 
 def test_nobody_shares_nothing() -> None:
     """Without claims no widths, and room has no price."""
-    found = shares([], 4.0)
+    found = shares(claims_of([]), 4.0)
     assert (dict(found.widths), found.order, found.price) == ({}, (), 0.0)

@@ -248,8 +248,8 @@ def test_a_width_that_is_no_faster_than_a_narrower_one_is_on_no_menu() -> None:
     curve = Table(gpus=(1, 2, 4), speeds=(1.0, 3.0, 2.0))
     problem = a_problem(a_class(curve=curve))
     nodes = WholeNodes.of(problem, solve(problem, 6.0), {"gpu": an_instance_type()}, boot_hours=BOOT)
-    claim = nodes.claim(a_job(), Width("gpu", 4), size_per_gpu=1.0, now=0.0)
-    assert [width.gpus for width in claim.menu.widths] == [1, 2]
+    claims = nodes.claims([a_job()], [Width("gpu", 4)], size_per_gpu={"gpu": 1.0}, now=0.0)
+    assert [width.gpus for width in claims.menus[0].widths] == [1, 2]
 
 
 @pytest.mark.parametrize(("per_hour", "stretches"), [(0.0, True), (0.01, True), (1e6, False)])
@@ -263,5 +263,6 @@ def test_spare_gpus_are_taken_and_room_is_made_for_as_long_as_few_jobs_come(
     job = a_job(width=Width("gpu", 1), remaining_gpu_hours=3.0)
     found = nodes.stretch(job, Width("gpu", 1), most_gpus=4, hours_left=3.0)
     assert (found is not None) is stretches
-    claim = nodes.claim(job, Width("gpu", 4), size_per_gpu=1.0, now=0.0)
-    assert claim.lasts_hours == (math.inf if per_hour == 0.0 else pytest.approx(LENT_ARRIVALS / per_hour))
+    claims = nodes.claims([job], [Width("gpu", 4)], size_per_gpu={"gpu": 1.0}, now=0.0)
+    lasts = math.inf if per_hour == 0.0 else pytest.approx(LENT_ARRIVALS / per_hour)
+    assert claims.lasts_hours.tolist() == [lasts]

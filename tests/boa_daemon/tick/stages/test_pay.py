@@ -16,7 +16,7 @@ from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.limits import Caps
 from boa_daemon.tick.state import ClusterState, Rules
 from policies.answer import Allocation
-from policies.claim import Claim, Menu
+from policies.claim import Menu
 from policies.model import Job, Money, Width
 from policies.placement.first_fit import FirstFit
 from policies.protocols import Allocator
@@ -171,13 +171,11 @@ def test_a_job_that_a_cap_can_never_hold_waits_by_name_and_others_go_on(
     site: Rules, reason: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eight nodes at the least where three are allowed: it is left out, and the next in line has its node."""
-    free_claim = Known.claim
 
-    def rigid(self: Known, job: Job, planned: Width, *, size_per_gpu: float, now: float) -> Claim:
-        claim = free_claim(self, job, planned, size_per_gpu=size_per_gpu, now=now)
-        return replace(claim, menu=Menu(widths=(planned,), speeds=(1.0,)))
+    def rigid(_: Known, planned: Width) -> Menu:
+        return Menu(widths=(planned,), speeds=(1.0,))
 
-    monkeypatch.setattr(Known, "claim", rigid)
+    monkeypatch.setattr(Known, "menu_of", rigid)
     found = decided(a_state(a_job("wide"), a_job("b")), {"wide": 8, "b": 1}, None, site=site)
 
     assert found.plan.launches == {"gpu-x1": 1}
