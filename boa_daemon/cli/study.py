@@ -24,8 +24,8 @@ def study(
     report: Annotated[
         Path | None,
         typer.Option(
-            help="Write everything into one .html file, every minute what is done so far; or the blocks of an "
-            ".md page."
+            help="Write everything into one .html file, every minute what is done so far; or the blocks "
+            "of an .md page."
         ),
     ] = None,
     output: OutputOption = OutputFormat.table,

@@ -1,6 +1,6 @@
 """The report of a study: its tables, for a terminal, as one HTML file with a picture, and in Markdown.
 
-A page of Markdown has its blocks between the lines ``<!-- study: NAME -->`` and ``<!-- end -->``, NAME being
+A page of Markdown has its blocks between the lines ``<!-- boa study: NAME -->`` and ``<!-- end -->``, NAME being
 one of `BLOCKS`; what stands between is written anew, everything else is left as it is.
 """
 
@@ -33,7 +33,7 @@ from boa_daemon.units import format_hours
 
 BLOCKS = ("traces", "ratios", "regret", "robustness", "loads", "notes")
 SUFFIXES = (".html", ".htm", ".md")
-_BLOCK = re.compile(r"(<!-- study: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- boa study: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 class StudyTable(NamedTuple):
@@ -97,7 +97,7 @@ class StudyReport:
         tables = [
             StudyTable(
                 "traces",
-                f"Trace by trace in {home}: {file.reference}, and waiting over its for the same money",
+                f"Trace by trace in {home}: {file.reference}, and rivals over it",
                 ("trace", "budget", "waits", "spends", "regret", *self.study.rivals),
                 [_trace_line(one, self.study.rivals) for one in self.traces]
                 if len(self.study.file.traces) > 1
@@ -195,7 +195,7 @@ def _in_markdown(path: Path, report: StudyReport) -> str:
         lines = "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in rows)
         blocks[table.name] = f"{table.title}:\n\n{lines}"
     if not path.exists():
-        places = "\n\n".join(f"<!-- study: {name} -->\n<!-- end -->" for name in BLOCKS if blocks[name])
+        places = "\n\n".join(f"<!-- boa study: {name} -->\n<!-- end -->" for name in BLOCKS if blocks[name])
         text = f"# {report.study.file.title}\n\n{places}\n"
     else:
         text = path.read_text(encoding="utf-8")
@@ -204,7 +204,7 @@ def _in_markdown(path: Path, report: StudyReport) -> str:
     if wrong:
         raise InputError(f"a study has no block {wrong[0]!r}", file=path, hint=did_you_mean(wrong[0], BLOCKS))
     if not named:
-        hint = "Put <!-- study: ratios --> and <!-- end --> on lines of their own, or name a new file"
+        hint = "Put <!-- boa study: ratios --> and <!-- end --> on lines of their own, or name a new file"
         raise InputError("the page has no place for a study", file=path, hint=hint)
     return _BLOCK.sub(lambda found: f"{found[1]}\n{blocks[found[2]]}\n\n{found[3]}", text)
 

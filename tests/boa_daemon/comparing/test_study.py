@@ -230,20 +230,22 @@ def test_trace_by_trace_is_where_the_reference_stands(folder: Path) -> None:
     assert ratio["waiting"]["mean"] == pytest.approx(math.sqrt(by_hand[0] * by_hand[1]))
     assert ratio["longer"] == sum(one > 1.0 for one in by_hand)
     text = page.read_text()
-    assert text.startswith("# Tiny\n\n<!-- study: traces -->\n\nTrace by trace in calm: boa, and waiting")
+    assert text.startswith(
+        "# Tiny\n\n<!-- boa study: traces -->\n\nTrace by trace in calm: boa, and rivals over it"
+    )
     assert f"| {own['regret']['mean']:.2f} | {ratio['waiting']['mean']:.2f}" in text
     assert "loads" not in text
 
     # What a person wrote stays, and what stood in a block goes.
-    page.write_text("Before.\n<!-- study: ratios -->\nold\n<!-- end -->\nAfter.\n")
+    page.write_text("Before.\n<!-- boa study: ratios -->\nold\n<!-- end -->\nAfter.\n")
     assert boa(*words, "--report", str(page)).exit_code == 0
     text = page.read_text()
     assert text.startswith(
-        "Before.\n<!-- study: ratios -->\n\nWaiting over boa's, for the same money:\n\n| world |"
+        "Before.\n<!-- boa study: ratios -->\n\nWaiting over boa's, for the same money:\n\n| world |"
     )
     assert text.endswith("<!-- end -->\nAfter.\n")
     assert "old" not in text
-    for wrong, says in (("<!-- study: ratoi -->\n<!-- end -->\n", "no block 'ratoi'. Did you mean 'ratios'"),
+    for wrong, says in (("<!-- boa study: ratoi -->\n<!-- end -->\n", "no block 'ratoi'. Did you mean 'ratios'"),
                         ("words", "the page has no place for a study")):  # fmt: skip
         page.write_text(wrong)
         assert says in str(boa(*words, "--report", str(page)).exception)
