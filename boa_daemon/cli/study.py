@@ -11,7 +11,7 @@ from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, std
 from boa_daemon.cli.working import OnOption, OutOption, working
 from boa_daemon.comparing.study import CaseRow, run_study
 from boa_daemon.comparing.study_file import load_study
-from boa_daemon.comparing.study_page import SUFFIXES, StudyReport, write_report
+from boa_daemon.comparing.study_page import SUFFIXES, StudyReport, page_text, write_report
 from boa_daemon.errors import PARTLY_DONE, BoaError
 from boa_daemon.planning.plots import check_plot_path
 
@@ -33,6 +33,8 @@ def study(
     """Run the traces, budgets, policies and worlds of a file, and report ratios, regret and robustness."""
     if report is not None:
         check_plot_path(report, "--report", SUFFIXES)
+        if report.suffix.lower() == ".md":
+            page_text(report)
     asked = load_study(file)
     seen: list[CaseRow] = []
     with working(on, out, asked.cells, "cells") as headway:
@@ -82,9 +84,9 @@ def _rows(found: list[CaseRow]) -> list[dict[str, Any]]:
 def _print(report: StudyReport) -> None:
     """Print the tables for people."""
     console = stdout_console()
-    for found in report.tables():
-        table = a_table(found.title, *found.columns, right=found.columns[found.right :])
-        for line in found.lines:
+    for found in report.tables().values():
+        table = a_table(found.title, *found.columns, right=[found.columns[at] for at in found.right])
+        for line in found.rows:
             table.add_row(*line)
         console.print(table)
         console.print()

@@ -1,7 +1,7 @@
 """The report of a study: its tables, for a terminal, as one HTML file with a picture, and in Markdown.
 
-A page of Markdown has its blocks between the lines ``<!-- boa study: NAME -->`` and ``<!-- end -->``, NAME being
-one of `BLOCKS`; what stands between is written anew, everything else is left as it is.
+A page of Markdown has its blocks between the lines ``<!-- boa study: NAME -->`` and ``<!-- end -->``, NAME
+being one of `BLOCKS`; what stands between is written anew, everything else is left as it is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from boa_daemon.comparing.figures import draw_ratios
 from boa_daemon.comparing.page import ratio_text
@@ -28,22 +28,12 @@ from boa_daemon.comparing.study import (
 from boa_daemon.comparing.study_file import Study
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.planning.plots import as_svg
-from boa_daemon.planning.report_page import whole_page, write_page
+from boa_daemon.planning.report_page import REPORT_STYLE, STYLE, PageTable, whole_page, write_page
 from boa_daemon.units import format_hours
 
 BLOCKS = ("traces", "ratios", "regret", "robustness", "loads", "notes")
 SUFFIXES = (".html", ".htm", ".md")
 _BLOCK = re.compile(r"(<!-- boa study: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-class StudyTable(NamedTuple):
-    """A table of a study: `columns` from `right` on are numbers."""
-
-    name: str
-    title: str
-    columns: tuple[str, ...]
-    lines: list[tuple[str, ...]]
-    right: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,48 +79,42 @@ class StudyReport:
             "rows": [one.to_document() for one in self.found],
         }
 
-    def tables(self) -> list[StudyTable]:
-        """Return each table that has a line."""
-        file, home = self.study.file, self.study.cases[0].world
+    def tables(self) -> dict[str, PageTable]:
+        """Return each table that has a line, by its block."""
+        file, home, rivals = self.study.file, self.study.cases[0].world, self.study.rivals
         budgets = self.study.budgets
         money = "all budgets together" if len(budgets) > 1 else f"budget {budgets[0]}"
-        tables = [
-            StudyTable(
-                "traces",
+        tables = {
+            "traces": _table(
                 f"Trace by trace in {home}: {file.reference}, and rivals over it",
-                ("trace", "budget", "waits", "spends", "regret", *self.study.rivals),
-                [_trace_line(one, self.study.rivals) for one in self.traces]
-                if len(self.study.file.traces) > 1
-                else [],
+                ("trace", "budget", "waits", "spends", "regret", *rivals),
                 2,
+                [_trace_line(one, rivals) for one in self.traces] if len(file.traces) > 1 else [],
             ),
-            StudyTable(
-                "ratios",
+            "ratios": _table(
                 f"Waiting over {file.reference}'s, for the same money",
                 ("world", "budget", "policy", "longer", "ratio"),
-                [(*_where(one), f"{one.longer} of {one.pairs}", _told(one)) for one in self.rivals],
                 3,
+                [(*_where(one), f"{one.longer} of {one.pairs}", _told(one)) for one in self.rivals],
             ),
-            StudyTable(
-                "regret",
+            "regret": _table(
                 "Waiting over what no policy can beat for what it spent",
                 ("world", "budget", "policy", "pairs", "regret"),
-                [(*_where(one), str(one.pairs), ratio_text(one.waiting)) for one in self.regrets],
                 3,
+                [(*_where(one), str(one.pairs), ratio_text(one.waiting)) for one in self.regrets],
             ),
-            StudyTable(
-                "robustness",
+            "robustness": _table(
                 f"Waiting and spend over those in {home}, {money}",
                 ("world", "policy", "pairs", "waiting", "spend"),
+                2,
                 [
                     (one.world, one.policy, str(one.pairs), ratio_text(one.waiting), ratio_text(one.spend))
                     for one in self.robustness
                     if one.spend is not None
                 ],
-                2,
             ),
-        ]
-        return [table for table in tables if table.lines]
+        }
+        return {name: table for name, table in tables.items() if table.rows}
 
     def loads(self) -> list[str]:
         """Return how like what it was fitted to each drawn load is."""
@@ -171,34 +155,19 @@ def write_report(path: Path, report: StudyReport) -> None:
     shown = [one for one in report.rivals if one.budget == ALL or len(report.study.budgets) == 1]
     if shown:
         parts.append(as_svg(draw_ratios(shown, report.study.file.reference)))
-    for table in report.tables():
-        head = "".join(f"<th>{escape(word)}</th>" for word in table.columns)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in table.lines
-        )
-        parts.append(f"<h2>{escape(table.title)}</h2>")
-        parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-    write_page(whole_page(title, parts), path)
+    parts += [table.html for table in report.tables().values()]
+    write_page(whole_page(title, parts, style=STYLE + REPORT_STYLE), path)
 
 
-def _in_markdown(path: Path, report: StudyReport) -> str:
-    """Return the page with its blocks written anew; one that is not there yet has them all."""
-    blocks = dict.fromkeys(BLOCKS, "")
-    blocks["loads"] = "\n".join(f"- {words}" for words in report.loads())
-    blocks["notes"] = "\n".join(f"- {words}" for words in report.sentences())
-    for table in report.tables():
-        rows = [
-            table.columns,
-            ["---:" if number >= table.right else "---" for number in range(len(table.columns))],
-            *table.lines,
-        ]
-        lines = "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in rows)
-        blocks[table.name] = f"{table.title}:\n\n{lines}"
+def page_text(path: Path) -> str:
+    """Return a page of Markdown that has places for blocks; nothing where there is no page yet.
+
+    Raises:
+        InputError: when it has none, or one for a block that there is not.
+    """
     if not path.exists():
-        places = "\n\n".join(f"<!-- boa study: {name} -->\n<!-- end -->" for name in BLOCKS if blocks[name])
-        text = f"# {report.study.file.title}\n\n{places}\n"
-    else:
-        text = path.read_text(encoding="utf-8")
+        return ""
+    text = path.read_text(encoding="utf-8")
     named = [found[1] for found in _BLOCK.findall(text)]
     wrong = [name for name in named if name not in BLOCKS]
     if wrong:
@@ -206,7 +175,29 @@ def _in_markdown(path: Path, report: StudyReport) -> str:
     if not named:
         hint = "Put <!-- boa study: ratios --> and <!-- end --> on lines of their own, or name a new file"
         raise InputError("the page has no place for a study", file=path, hint=hint)
+    return text
+
+
+def _in_markdown(path: Path, report: StudyReport) -> str:
+    """Return the page with its blocks written anew; one that is not there yet has them all."""
+    blocks = dict.fromkeys(BLOCKS, "")
+    blocks["loads"] = "\n".join(f"- {words}" for words in report.loads())
+    blocks["notes"] = "\n".join(f"- {words}" for words in report.sentences())
+    for name, table in report.tables().items():
+        marks = tuple("---:" if at in table.right else "---" for at in range(len(table.columns)))
+        rows = (table.columns, marks, *table.rows)
+        lines = "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in rows)
+        blocks[name] = f"{table.title}:\n\n{lines}"
+    places = "\n\n".join(f"<!-- boa study: {name} -->\n<!-- end -->" for name in BLOCKS if blocks[name])
+    text = page_text(path) or f"# {report.study.file.title}\n\n{places}\n"
     return _BLOCK.sub(lambda found: f"{found[1]}\n{blocks[found[2]]}\n\n{found[3]}", text)
+
+
+def _table(title: str, columns: tuple[str, ...], right: int, rows: list[tuple[str, ...]]) -> PageTable:
+    """Return a table whose columns from `right` on are numbers."""
+    return PageTable(
+        title=title, columns=columns, rows=tuple(rows), right=frozenset(range(right, len(columns)))
+    )
 
 
 def _trace_line(one: TraceLine, rivals: Sequence[str]) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ from policies.speedup import Floats, Ints
 
 Submission: TypeAlias = tuple[tuple[float, float], ...]
 """Seconds after its first job, and scale, of each job."""
-HOURS_PER_DAY, HOURS_PER_WEEK = 24, 168
+HOURS_PER_DAY, HOURS_PER_WEEK, DAYS_PER_WEEK = 24, 168, 7
 PRIOR_HOURS = 1.0
 LEAST_JOBS = 10
 TOGETHER_SECONDS = 1.0
@@ -222,10 +222,11 @@ def _growth(counts: Floats, watched: Floats) -> tuple[float, float | None]:
         found = min(max(found + step, -5.0), 5.0)
     expected = weights * (came / in_all)[slots]
     days = hour // HOURS_PER_DAY
+    by_day, expected_by_day = (np.bincount(days, weights=one).astype(float) for one in (counts, expected))
     dispersion = max(
         1.0,
         _dispersion(counts, expected, HOURS_PER_WEEK + 1),
-        _dispersion(np.bincount(days, weights=counts), np.bincount(days, weights=expected), 8),
+        _dispersion(by_day, expected_by_day, DAYS_PER_WEEK + 1),
     )
     error = math.sqrt(dispersion / information)
     return (found if abs(found) > GROWTH_ERRORS * error else 0.0), error

@@ -167,7 +167,7 @@ def test_a_part_of_a_study_has_a_report_too(done: tuple[Study, list[CaseRow]]) -
     """What is not there is not told of, and nothing fails."""
     study, found = done
 
-    assert StudyReport.of(study, []).tables() == []
+    assert StudyReport.of(study, []).tables() == {}
     # One trace needs no table of traces.
     assert [len(StudyReport.of(study, found[:n]).tables()) for n in (1, 2, 8)] == [1, 2, 3]
     assert "1 of 8 cells" in StudyReport.of(study, found[:1]).sentences()[0]
@@ -245,8 +245,11 @@ def test_trace_by_trace_is_where_the_reference_stands(folder: Path) -> None:
     )
     assert text.endswith("<!-- end -->\nAfter.\n")
     assert "old" not in text
-    for wrong, says in (("<!-- boa study: ratoi -->\n<!-- end -->\n", "no block 'ratoi'. Did you mean 'ratios'"),
-                        ("words", "the page has no place for a study")):  # fmt: skip
+    unknown, nowhere = "<!-- boa study: ratoi -->\n<!-- end -->\n", "words"
+    for wrong, says in (
+        (unknown, "no block 'ratoi'. Did you mean 'ratios'"),
+        (nowhere, "the page has no place for a study"),
+    ):
         page.write_text(wrong)
         assert says in str(boa(*words, "--report", str(page)).exception)
         assert page.read_text() == wrong
