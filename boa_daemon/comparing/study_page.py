@@ -89,7 +89,7 @@ class StudyReport:
                 f"Trace by trace in {home}: {file.reference}, and rivals over it",
                 ("trace", "budget", "waits", "spends", "regret", *rivals),
                 2,
-                [_trace_line(one, rivals) for one in self.traces] if len(file.traces) > 1 else [],
+                [_trace_line(one, rivals) for one in self.traces],
             ),
             "ratios": _table(
                 f"Waiting over {file.reference}'s, for the same money",

@@ -22,6 +22,7 @@ from boa_daemon.comparing.study_page import StudyReport
 from boa_daemon.comparing.study_worlds import WORLDS
 from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.errors import PARTLY_DONE, BoaError, InputError
+from boa_daemon.sim.wiring import simulate
 
 ROOT = Path(__file__).resolve().parents[3]
 CLASSES = """
@@ -168,8 +169,7 @@ def test_a_part_of_a_study_has_a_report_too(done: tuple[Study, list[CaseRow]]) -
     study, found = done
 
     assert StudyReport.of(study, []).tables() == {}
-    # One trace needs no table of traces.
-    assert [len(StudyReport.of(study, found[:n]).tables()) for n in (1, 2, 8)] == [1, 2, 3]
+    assert [len(StudyReport.of(study, found[:n]).tables()) for n in (1, 2, 8)] == [2, 3, 4]
     assert "1 of 8 cells" in StudyReport.of(study, found[:1]).sentences()[0]
 
 
@@ -280,10 +280,26 @@ def test_the_command_prints_tables_rows_a_document_and_a_page(folder: Path) -> N
     assert len(rows) == 6
     assert float(rows[0]["mean_jct_hours"]) == document["rows"][0]["mean_jct_hours"]
     text = page.read_text()
-    assert text.count("<table>") == 3
+    assert text.count("<table>") == 4
     assert text.count("<svg") == 1
     (folder / "study.yaml").write_text(STUDY.replace("[20/h]", "[0.01/h]"))
     assert isinstance(boa(*study).exception, BoaError)
+
+
+def test_the_results_page_is_what_its_study_says() -> None:
+    """Its rows are those of the file, and one run, done here, waits as long as the page says."""
+    study = load_study(ROOT / "benchmarks" / "results.yaml")
+    page = (ROOT / "docs" / "explanation" / "results.md").read_text(encoding="utf-8")
+    section = page.split("## When the world is worse")[1].split("\n## ")[0]
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    ours = study.cases[0]
+    run = simulate(ours.comparison.settings(ours.comparison.references()[0]))
+
+    shown = {(row[0].removeprefix("| "), row[2]) for row in rows if len(row) == 5 and row[1] == ours.budget}
+    assert shown == {(case.world, policy) for case in study.cases for policy in study.rivals}
+    assert f"- {study.cells} of {study.cells} cells: " in section
+    (line,) = [row for row in rows if row[0] == f"| {ours.trace}"]
+    assert float(line[2].removesuffix(" min")) == pytest.approx(60.0 * run.mean_jct_hours, rel=0.05)
 
 
 def test_the_schema_is_printed() -> None:
