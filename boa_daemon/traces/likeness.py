@@ -167,7 +167,7 @@ def _figures(found: Arrivals, hours: float, names: Sequence[str]) -> dict[str, d
     """Return the figures of arrivals by group, always the same of them for the same hours and classes."""
     in_all = max(1, math.ceil(hours))
     at = np.minimum((found.seconds / SECONDS_PER_HOUR).astype(np.int64), in_all - 1)
-    by_hour = np.bincount(at, minlength=in_all)
+    by_hour = np.bincount(at, minlength=in_all).astype(float)
     of_week = np.bincount(at % HOURS_PER_WEEK, minlength=min(in_all, HOURS_PER_WEEK))
     days = np.bincount(at // HOURS_PER_DAY, minlength=math.ceil(in_all / HOURS_PER_DAY))
     gaps = np.diff(found.seconds)
