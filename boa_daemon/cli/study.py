@@ -11,7 +11,7 @@ from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, std
 from boa_daemon.cli.working import OnOption, OutOption, working
 from boa_daemon.comparing.study import CaseRow, run_study
 from boa_daemon.comparing.study_file import load_study
-from boa_daemon.comparing.study_page import StudyReport, write_report
+from boa_daemon.comparing.study_page import SUFFIXES, StudyReport, page_text, write_report
 from boa_daemon.errors import PARTLY_DONE, BoaError
 from boa_daemon.planning.plots import check_plot_path
 
@@ -23,13 +23,18 @@ def study(
     out: OutOption = None,
     report: Annotated[
         Path | None,
-        typer.Option(help="Write everything into one .html file; what is done so far, every minute."),
+        typer.Option(
+            help="Write everything into one .html file, every minute what is done so far; or the blocks "
+            "of an .md page."
+        ),
     ] = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Run the traces, budgets, policies and worlds of a file, and report ratios, regret and robustness."""
     if report is not None:
-        check_plot_path(report, "--report", (".html", ".htm"))
+        check_plot_path(report, "--report", SUFFIXES)
+        if report.suffix.lower() == ".md":
+            page_text(report)
     asked = load_study(file)
     seen: list[CaseRow] = []
     with working(on, out, asked.cells, "cells") as headway:
@@ -44,7 +49,7 @@ def study(
             best = min(done, key=lambda one: one.waiting.mean, default=None)
             if best is not None:
                 headway.best = f"{best.policy} waits {best.waiting.mean:.2f} times as long"
-            if report is not None:
+            if report is not None and report.suffix.lower() != ".md":
                 write_report(report, so_far)
 
         headway.each_minute = look
@@ -79,11 +84,11 @@ def _rows(found: list[CaseRow]) -> list[dict[str, Any]]:
 def _print(report: StudyReport) -> None:
     """Print the tables for people."""
     console = stdout_console()
-    for title, headings, lines in report.tables():
-        table = a_table(title, *headings, right=headings[-2:])
-        for line in lines:
+    for found in report.tables().values():
+        table = a_table(found.title, *found.columns, right=[found.columns[at] for at in found.right])
+        for line in found.rows:
             table.add_row(*line)
         console.print(table)
         console.print()
-    for words in report.sentences():
+    for words in (*report.sentences(), *report.loads()):
         console.print(words, markup=False)

@@ -11,17 +11,39 @@ from typing import Annotated, Any
 import typer
 
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
+from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client
+from boa_daemon.cli.trace_fit import fit
 from boa_daemon.errors import InputError
 from boa_daemon.traces.sources import SourceName, import_source, source_names
 from boa_daemon.traces.workload import GpuSource, Options, Workload
 from boa_daemon.traces.writer import write_workload
 
-app = typer.Typer(name="trace", help="Bring in traces of training jobs.", no_args_is_help=True)
+app = typer.Typer(
+    name="trace", help="Bring in traces of training jobs, and draw load like theirs.", no_args_is_help=True
+)
+app.command("fit")(fit)
 
 
 @app.callback()
 def _group() -> None:
-    """Bring in traces of training jobs."""
+    """Bring in traces of training jobs, and draw load like theirs."""
+
+
+@app.command("history")
+def write_history(
+    *,
+    days: Annotated[float, typer.Option(metavar="DAYS", min=0.01, max=366, help="How far back.")] = 30.0,
+    out: Annotated[Path, typer.Option("--out", help="Directory for trace.csv and classes.yaml.")],
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Write the daemon's own last days as a trace and classes."""
+    from boa_daemon.daemon.past import past_workload  # noqa: PLC0415 - slow to import, and few ask
+
+    with a_client(config, socket) as client:
+        found = past_workload(client.get("/past", days=days))
+    _show(output, _summary(found, write_workload(found, out)))
 
 
 def _known(name: str) -> str:
@@ -80,14 +102,12 @@ def import_trace(
         gpu_types=_gpu_types(price or [], instance_type or []),
     )
     found = import_source(source, src, options)
-    files = write_workload(found, out)
-    summary = _summary(found, files)
-    show(
-        output,
-        summary,
-        rows=lambda: summary["classes"],
-        table=lambda: _print_table(summary),
-    )
+    _show(output, _summary(found, write_workload(found, out)))
+
+
+def _show(output: OutputFormat, summary: dict[str, Any]) -> None:
+    """Say what was written."""
+    show(output, summary, rows=lambda: summary["classes"], table=lambda: _print_table(summary))
 
 
 def _seconds(flag: str, value: float | None) -> float | None:

@@ -3,13 +3,15 @@
 Ratios are paired: a rival's mean JCT over the reference's on the same jobs, in the same world, for the same
 money; over traces, draws and orders it is their geometric mean with Student's interval (`comparing.summary`).
 Regret is a policy's mean JCT over what none can beat for what it spent. Robustness is what another world than
-the study's first does to a policy: its JCT there over its JCT at home, on the same jobs and budget.
+the study's first does to a policy: its JCT there over its JCT at home, on the same jobs and budget. Trace by
+trace the first world says where the reference stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from boa_daemon.comparing.cells import Cell, Row
@@ -51,7 +53,8 @@ class CaseRow:
 class Versus:
     """A policy beside something, over pairs: of waiting, and where it is told, of spend.
 
-    `unpaid` of the pairs are as they were run, because the policy reaches the other's money at no setting.
+    `longer` of the pairs wait longer. `unpaid` of them are as they were run, because the policy reaches the
+    other's money at no setting.
     """
 
     policy: str
@@ -59,6 +62,7 @@ class Versus:
     budget: str
     pairs: int
     waiting: Ratio
+    longer: int
     spend: Ratio | None = None
     unpaid: int = 0
 
@@ -69,9 +73,33 @@ class Versus:
             "world": self.world,
             "budget": self.budget,
             "pairs": self.pairs,
+            "longer": self.longer,
             "unpaid": self.unpaid,
             "waiting": self.waiting.to_document(),
             "spend": None if self.spend is None else self.spend.to_document(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceLine:
+    """Where the reference stands on a trace at a budget in the first world, and each rival over it."""
+
+    trace: str
+    budget: str
+    mean_jct_hours: float
+    spend_over_budget: float
+    regret: Ratio
+    rivals: Mapping[str, Versus]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON says it."""
+        return {
+            "trace": self.trace,
+            "budget": self.budget,
+            "mean_jct_hours": self.mean_jct_hours,
+            "spend_over_budget": self.spend_over_budget,
+            "regret": self.regret.to_document(),
+            "ratios": [one.to_document() for one in self.rivals.values()],
         }
 
 
@@ -94,7 +122,7 @@ def run_study(study: Study, tasks: Tasks, *, on_found: Callable[[CaseRow], None]
     for (number, cell), found in tasks.each(find, begin, then=follow):
         places[number, cell.policy, cell.seed] = found
         on_found(found)
-    order = [study.file.reference, *study.file.policies]
+    order = [study.file.reference, *study.rivals]
     return [places[key] for key in sorted(places, key=lambda key: (key[0], key[2], order.index(key[1])))]
 
 
@@ -108,17 +136,63 @@ def regret_of(row: Row) -> float:
 def rivalry(study: Study, found: Iterable[CaseRow]) -> list[Versus]:
     """Return each rival over the reference, by world and budget, and over all budgets if there are more."""
     rows = _rows(found)
-    reference = {(one.jobs, one.case.world, one.case.budget): row for one, row in rows if _leads(study, one)}
+    reference = _references(study, rows)
+    return [
+        versus
+        for world, budget, policy in _groups(study, rows, leads=False)
+        for versus in _over(reference, policy, world, budget, _of(rows, world, budget, policy))
+    ]
+
+
+def by_trace(study: Study, found: Iterable[CaseRow]) -> list[TraceLine]:
+    """Return where the reference stands in the first world, trace by trace and budget by budget."""
+    home = study.cases[0].world
+    rows = [(one, row) for one, row in _rows(found) if one.case.world == home]
+    reference = _references(study, rows)
     told = []
-    for world, budget, policy in _groups(study, rows, leads=False):
-        ratios, unpaid = [], 0
-        for one, row in _of(rows, world, budget, policy):
-            base = reference.get((one.jobs, one.case.world, one.case.budget))
-            if base is not None:
-                ratios.append((row.equal_spend_mean_jct_hours or row.mean_jct_hours) / base.mean_jct_hours)
-                unpaid += row.equal_spend_mean_jct_hours is None
-        told += [replace(one, unpaid=unpaid) for one in _versus(policy, world, budget, ratios)]
+    for trace, budget in dict.fromkeys((case.trace, case.budget) for case in study.cases):
+        here = [(one, row) for one, row in rows if (one.case.trace, one.case.budget) == (trace, budget)]
+        own = [row for one, row in here if _leads(study, one)]
+        if not own:
+            continue
+        rivals = {
+            policy: versus
+            for policy in study.rivals
+            for versus in _over(reference, policy, home, budget, _of(here, home, budget, policy))
+        }
+        told.append(
+            TraceLine(
+                trace=trace,
+                budget=budget,
+                mean_jct_hours=fmean(row.mean_jct_hours for row in own),
+                spend_over_budget=fmean(row.mean_usd_per_hour / row.budget for row in own),
+                regret=ratio_of([regret_of(row) for row in own]),
+                rivals=rivals,
+            )
+        )
     return told
+
+
+def _references(study: Study, rows: Iterable[tuple[CaseRow, Row]]) -> dict[tuple[object, ...], Row]:
+    """Return the reference's rows, by what a rival's have in common with them."""
+    return {(one.jobs, one.case.world, one.case.budget): row for one, row in rows if _leads(study, one)}
+
+
+def _over(
+    reference: Mapping[tuple[object, ...], Row],
+    policy: str,
+    world: str,
+    budget: str,
+    rows: Iterable[tuple[CaseRow, Row]],
+) -> list[Versus]:
+    """Return a rival's rows over the reference's for the same money; none where there is no pair."""
+    ratios, unpaid = [], 0
+    for one, row in rows:
+        base = reference.get((one.jobs, one.case.world, one.case.budget))
+        if base is not None:
+            ratios.append((row.equal_spend_mean_jct_hours or row.mean_jct_hours) / base.mean_jct_hours)
+            unpaid += row.equal_spend_mean_jct_hours is None
+    return [replace(one, unpaid=unpaid) for one in _versus(policy, world, budget, ratios)]
 
 
 def regrets(study: Study, found: Iterable[CaseRow]) -> list[Versus]:
@@ -142,7 +216,7 @@ def robustness(study: Study, found: Iterable[CaseRow]) -> list[Versus]:
     }
     told = []
     for world, budget, policy in _groups(study, rows, leads=True):
-        if world == home or (budget != ALL and len(study.file.budgets) > 1):
+        if world == home or (budget != ALL and len(study.budgets) > 1):
             continue
         pairs = [
             (row, base)
@@ -168,10 +242,9 @@ def _leads(study: Study, one: CaseRow) -> bool:
 def _groups(study: Study, rows: Sequence[tuple[CaseRow, Row]], *, leads: bool) -> list[tuple[str, str, str]]:
     """Return (world, budget, policy) in the order of the file, all budgets together last."""
     worlds = dict.fromkeys(case.world for case in study.cases)
-    budgets = [*study.file.budgets, *([ALL] if len(study.file.budgets) > 1 else [])]
-    policies = dict.fromkeys([*([study.file.reference] if leads else []), *study.file.policies])
-    skipped = () if leads else (study.file.reference,)
-    return [(w, b, p) for w in worlds for b in budgets for p in policies if p not in skipped]
+    budgets = [*study.budgets, *([ALL] if len(study.budgets) > 1 else [])]
+    policies = [*([study.file.reference] if leads else []), *study.rivals]
+    return [(w, b, p) for w in worlds for b in budgets for p in policies]
 
 
 def _of(
@@ -194,6 +267,12 @@ def _versus(
     spend = ratio_of(spends) if spends else None
     return [
         Versus(
-            policy=policy, world=world, budget=budget, pairs=len(waits), waiting=ratio_of(waits), spend=spend
+            policy=policy,
+            world=world,
+            budget=budget,
+            pairs=len(waits),
+            waiting=ratio_of(waits),
+            longer=sum(wait > 1.0 for wait in waits),
+            spend=spend,
         )
     ]

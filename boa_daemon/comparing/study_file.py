@@ -6,10 +6,11 @@ line, and says what to type. Paths in it are looked for beside it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -18,12 +19,16 @@ from boa_daemon.comparing.study_worlds import CALM, WORLDS
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem
 from boa_daemon.inputs.schema import Name, NotNegative, Positive, Strict, a_kind, checked
-from boa_daemon.inputs.yaml_file import Document, read_document
+from boa_daemon.inputs.yaml_file import At, Document, read_document
 from boa_daemon.sim.settings import WorldSettings
 from boa_daemon.sim.wiring import settings_for
 from boa_daemon.sim.world_file import load_world
-from boa_daemon.traces.fitted import fitted
+from boa_daemon.traces.fitted import TraceLoad, fitted
+from boa_daemon.traces.likeness import Likeness, likeness
 from boa_daemon.traces.reader import Trace, check_classes, read_trace
+from boa_daemon.traces.sources import import_source
+from boa_daemon.traces.workload import Options
+from boa_daemon.traces.writer import write_workload
 from boa_daemon.units import parse_budget
 from policies.errors import UnknownPolicy
 from policies.model import Budget, InstanceType
@@ -34,11 +39,25 @@ WORLD_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 _BUDGETS = "Write 60/h, 900/day, gpus:48, or x1.5 for 1.5 times what the load costs at its cheapest"
 
 
+class _Source(Strict):
+    format: Name = Field(description="whose trace: pollux, gavel, itp, shockwave and so on")
+    path: Name = Field(description="its file or folder")
+    workload: Name | None = Field(default=None, description="which file of it, when there are several")
+    apps: list[Name] | None = Field(default=None, description="only jobs of these applications")
+    profiles: Name | None = Field(default=None, description="measured speed-ups for a trace without any")
+    limit: int | None = Field(default=None, ge=1, description="at most this many jobs, the earliest")
+
+
 class _Trace(Strict):
     name: Name = Field(description="what the report calls it")
     trace: Name | None = Field(default=None, description="a file of arrivals")
     like: Name | None = Field(default=None, description="a file of arrivals, to draw load like theirs")
-    classes: Name = Field(description="a class file or problem file")
+    source: _Source | None = Field(default=None, description="a public trace, brought in as by trace import")
+    classes: Name | None = Field(default=None, description="a class file or problem file")
+    budgets: list[Name] | None = Field(default=None, min_length=1, description="in place of the study's")
+    worlds: list[Name] | None = Field(default=None, min_length=1, description="in place of the study's")
+    boot_seconds: NotNegative | None = Field(default=None, description="in place of the study's")
+    max_nodes: int | None = Field(default=None, ge=1, description="in place of the study's")
     hours: Positive | None = Field(default=None, description="hours to draw, with like; those of the file")
     load: Positive = Field(default=1.0, description="with like: times the rates of the file")
     bursts: NotNegative | None = Field(
@@ -74,15 +93,34 @@ class StudyCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """What is run: the file, and its cases."""
+    """What is run: the file, and its cases. `loads` says how like its trace each drawn load is."""
 
     file: StudyFile
     cases: tuple[StudyCase, ...]
+    loads: Mapping[str, Likeness] = field(default_factory=dict)
+
+    @property
+    def rivals(self) -> list[str]:
+        """The policies beside the reference."""
+        return [name for name in self.file.policies if name != self.file.reference]
+
+    @property
+    def budgets(self) -> list[str]:
+        """The budgets, as written."""
+        return list(dict.fromkeys(case.budget for case in self.cases))
 
     @property
     def cells(self) -> int:
         """How many cells there are."""
         return sum(case.comparison.cells for case in self.cases)
+
+
+class _Read(NamedTuple):
+    """What a trace of a study is made of; the load where arrivals are to be like the trace."""
+
+    problem: ProblemFile
+    trace: Trace
+    load: TraceLoad | None
 
 
 def load_study(path: str | Path) -> Study:
@@ -108,60 +146,85 @@ def load_study(path: str | Path) -> Study:
             at = ("policies", number) if number < len(file.policies) else ("reference",)
             raise document.error(str(error), at=at) from error
     folder = Path(document.name).parent
-    cases = [
-        case
-        for number, source in enumerate(file.traces)
-        for case in _cases(file, number, _read(document, folder, number, source), document)
-    ]
-    return Study(file=file, cases=tuple(cases))
+    cases: list[StudyCase] = []
+    loads: dict[str, Likeness] = {}
+    for number, source in enumerate(file.traces):
+        read = _read(document, folder, number, source)
+        if read.load is not None:
+            loads[source.name] = likeness(read.trace, read.load)
+        cases += _cases(file, number, read, document)
+    return Study(file=file, cases=tuple(cases), loads=loads)
 
 
-def _read(document: Document, folder: Path, number: int, source: _Trace) -> tuple[ProblemFile, Trace]:
+def _read(document: Document, folder: Path, number: int, source: _Trace) -> _Read:
     """Return the classes and the arrivals of a trace, or of what others are to be like."""
-    at = ("traces", number)
+    at, name = ("traces", number), f"traces[{source.name!r}]"
     path = source.trace or source.like
-    if path is None or (source.trace is not None and source.like is not None):
-        raise document.error(
-            f"traces[{source.name!r}] takes either trace or like",
-            at=at,
-            hint="Write trace: FILE for the arrivals themselves, or like: FILE for load that is drawn",
-        )
-    if source.trace is not None:
+    if sum(one is not None for one in (source.trace, source.like, source.source)) != 1:
+        hint = "Write trace: FILE for the arrivals themselves, or like: FILE for load that is drawn"
+        raise document.error(f"{name} takes either trace or like, or a source", at=at, hint=hint)
+    if source.like is None:
         for key in ("hours", "load", "bursts"):
             if key in source.model_fields_set:
-                hint = f"Write like: {source.trace} to draw"
-                raise document.error(f"traces[{source.name!r}].{key} is for like", at=(*at, key), hint=hint)
+                hint = f"Write like: {path or 'FILE'} to draw"
+                raise document.error(f"{name}.{key} is for like", at=(*at, key), hint=hint)
+    if (source.classes is None) == (source.source is None):
+        hint = "A source brings its own classes; trace and like need classes: FILE"
+        words = "is missing" if source.classes is None else "is not for a source"
+        raise document.error(f"{name}.classes {words}", at=at, hint=hint)
+    if source.source is not None:
+        return _imported(source.source, folder)
+    assert path is not None
+    assert source.classes is not None
     file = load_problem(folder / source.classes, require_rates=False)
     trace = read_trace(folder / path)
     check_classes(trace, [job_class.name for job_class in file.problem.classes], folder / path)
-    return file, trace
+    return _Read(file, trace, None if source.like is None else fitted(trace))
 
 
-def _cases(
-    file: StudyFile, number: int, read: tuple[ProblemFile, Trace], document: Document
-) -> list[StudyCase]:
-    """Return the cases of one trace: a draw, or the trace itself with its jobs in as many orders."""
-    source, (problem, trace) = file.traces[number], read
+def _imported(source: _Source, folder: Path) -> _Read:
+    """Return the classes and the arrivals of a public trace, through the very files of `boa trace import`."""
+    options = Options(
+        workload=source.workload,
+        apps=None if source.apps is None else tuple(source.apps),
+        profiles=None if source.profiles is None else folder / source.profiles,
+        limit=source.limit,
+    )
+    workload = import_source(source.format, folder / source.path, options)
+    with TemporaryDirectory(prefix="boa-study-") as name:
+        trace, classes = write_workload(workload, Path(name))
+        return _Read(load_problem(classes, require_rates=False), read_trace(trace), None)
+
+
+def _cases(file: StudyFile, number: int, read: _Read, document: Document) -> list[StudyCase]:
+    """Return the cases of one trace: draws of its load, or the trace with its jobs in as many orders."""
+    problem, trace, load = read
+    source = file.traces[number]
     traces, seeds = [trace], file.seeds
-    if source.like is not None:
-        load, hours = fitted(trace), source.hours or trace.window_hours
+    if load is not None:
+        hours = source.hours or trace.window_hours
         seeds, draws = 1, range(file.seeds)
         traces = [load.draw(hours, seed=seed, load=source.load, bursts=source.bursts) for seed in draws]
+    at: At = ("traces", number)
+    budgets, of_budgets = (file.budgets, ()) if source.budgets is None else (source.budgets, at)
+    worlds, of_worlds = (file.worlds, ()) if source.worlds is None else (source.worlds, at)
+    boot_seconds = file.boot_seconds if source.boot_seconds is None else source.boot_seconds
+    max_nodes = source.max_nodes or file.max_nodes
     found = []
     for draw, arrivals in enumerate(traces):
-        for place, text in enumerate(file.budgets):
-            budget = _budget(text, problem, arrivals, document, place)
+        for place, text in enumerate(budgets):
+            budget = _budget(text, problem, arrivals, document, (*of_budgets, "budgets", place))
             settings = settings_for(problem, arrivals, budget)
             machines = tuple(settings.instance_types.values())
-            for position, name in enumerate(file.worlds):
-                world = _world(machines, problem, document, position, name)
+            for position, name in enumerate(worlds):
+                world = _world(machines, problem, document, (*of_worlds, "worlds", position), name)
                 comparison = Comparison(
                     shared=replace(
                         settings,
                         world=world,
                         learns=file.learns,
-                        boot_seconds=file.boot_seconds,
-                        max_nodes=file.max_nodes,
+                        boot_seconds=boot_seconds,
+                        max_nodes=max_nodes,
                     ),
                     budgets=(budget,),
                     rivals=tuple(name for name in file.policies if name != file.reference),
@@ -180,7 +243,7 @@ def _cases(
     return found
 
 
-def _budget(text: str, problem: ProblemFile, trace: Trace, document: Document, place: int) -> Budget:
+def _budget(text: str, problem: ProblemFile, trace: Trace, document: Document, at: At) -> Budget:
     """Return a budget; one in multiples of the load is worked out for the trace."""
     try:
         if not text.startswith("x"):
@@ -189,11 +252,9 @@ def _budget(text: str, problem: ProblemFile, trace: Trace, document: Document, p
         if not 0.0 < factor < 1e6:
             raise ValueError
     except InputError as error:
-        raise document.error(f"budgets: {error.problem}", at=("budgets", place), hint=_BUDGETS) from error
+        raise document.error(f"budgets: {error.problem}", at=at, hint=_BUDGETS) from error
     except ValueError:
-        raise document.error(
-            f"budgets: {text!r} is no budget", at=("budgets", place), hint=_BUDGETS
-        ) from None
+        raise document.error(f"budgets: {text!r} is no budget", at=at, hint=_BUDGETS) from None
     unit = "usd_per_hour" if problem.has_prices else "gpus"
     settings = settings_for(problem, trace, Budget(amount=1.0, unit=unit))  # type: ignore[arg-type]
     bare = tuple(replace(c, startup_hours=0.0, rescale_hours=0.0) for c in settings.problem.classes)
@@ -202,16 +263,14 @@ def _budget(text: str, problem: ProblemFile, trace: Trace, document: Document, p
 
 
 def _world(
-    machines: Collection[InstanceType], problem: ProblemFile, document: Document, position: int, name: str
+    machines: Collection[InstanceType], problem: ProblemFile, document: Document, at: At, name: str
 ) -> WorldSettings:
     """Return a world by its name, or of a file."""
     names = [job_class.name for job_class in problem.problem.classes]
     if name in WORLDS:
         return WORLDS[name](names)
     if not name.endswith(WORLD_SUFFIXES):
-        raise document.error(
-            f"worlds: there is no world {name!r}",
-            at=("worlds", position),
-            hint=f"{did_you_mean(name, WORLDS)} A world of your own is a file that ends in .yaml",
-        )
+        known = did_you_mean(name, WORLDS)
+        hint = f"{known}{'' if known.endswith('?') else '.'} A world of your own is a file that ends in .yaml"
+        raise document.error(f"worlds: there is no world {name!r}", at=at, hint=hint)
     return load_world(Path(document.name).parent / name, machines, names)

@@ -24,6 +24,7 @@ WORLDS: Mapping[str, Callable[[Sequence[str]], WorldSettings]] = MappingProxyTyp
         "wrong-beliefs": lambda names: WorldSettings(beliefs=wrong_by_class(names)),
         "optimistic-speedups": lambda names: WorldSettings(beliefs=WrongBeliefs(speedup_exponents={"": 1.3})),
         "slow-boots": lambda names: WorldSettings(boots={"": Boot(median_seconds=420.0, p99_seconds=1200.0)}),
+        "bursts": lambda names: WorldSettings(bursts=1.0),
         "droughts": lambda names: WorldSettings(stock={"": Stock(mean_in_hours=3.0, mean_out_hours=0.5)}),
         "failures": lambda names: WorldSettings(
             faults=Faults(

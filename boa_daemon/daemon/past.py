@@ -33,6 +33,7 @@ from boa_daemon.tick.codec import decode, encode
 from boa_daemon.tick.limits import DAY_SECONDS
 from boa_daemon.traces.rates import with_rates
 from boa_daemon.traces.reader import Trace, TraceJob
+from boa_daemon.traces.workload import GpuSource, Workload
 from boa_daemon.units import SECONDS_PER_HOUR, counted
 from policies.links.machines import is_spot, off_market
 from policies.model import JobClass, Width
@@ -136,6 +137,52 @@ def past_run(document: Mapping[str, Any]) -> SimulationSettings:
     if pool is None:
         return found
     return replace(found, warm_pool_nodes=pool.nodes, start_seconds=pool.start_seconds)
+
+
+def past_workload(document: Mapping[str, Any]) -> Workload:
+    """Return the jobs of a document of the past and what was planned by, as files can hold them.
+
+    Prices are those on demand. What a machine is called, and what a class sends between nodes, stay behind.
+
+    Raises:
+        InputError: when it has no jobs.
+    """
+    run = past_run(document)
+    machines = {kind: one for kind, one in run.instance_types.items() if not is_spot(kind)}
+    if not machines:
+        machines = {off_market(kind): one for kind, one in run.instance_types.items()}
+    # Where plans name markets, a class has the same speeds on both.
+    classes = [
+        replace(
+            one,
+            phases=tuple(
+                replace(
+                    phase,
+                    speedups={
+                        kind: curve
+                        for kind, curve in {off_market(k): c for k, c in phase.speedups.items()}.items()
+                        if kind in machines
+                    },
+                )
+                for phase in one.phases
+            ),
+        )
+        for one in run.problem.classes
+    ]
+    return Workload(
+        source=f"The last {document['days']:g} days of a site",
+        trace=run.trace,
+        classes=tuple(classes),
+        gpu_types={
+            kind: GpuSource(
+                usd_per_gpu_hour=one.usd_per_gpu_hour,
+                gpus_per_instance=one.gpus,
+                link_gigabits_per_second=one.link_gigabits_per_second,
+            )
+            for kind, one in machines.items()
+        },
+        dropped={why: number for why, number in document["left_out"].items() if number},
+    )
 
 
 def happened(document: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:

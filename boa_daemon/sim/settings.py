@@ -178,6 +178,8 @@ class WorldSettings:
     Without `boots` every boot takes the run's constant. A quota is a number of nodes over all zones and
     markets. With `spot` there is a spot market beside on demand, or, where not `on_demand`, instead of it.
     `topology` are the tiers of the network within a zone, the widest first; without, all nodes are as near.
+    `bursts` moves the arrivals of the very same jobs together, hour by hour: the variance of the rate of an
+    hour over its square, beside what the trace has.
     """
 
     zones: tuple[str, ...] = ()
@@ -191,6 +193,7 @@ class WorldSettings:
     checkpoints: Checkpoints | None = None
     beliefs: WrongBeliefs = field(default_factory=WrongBeliefs)
     topology: tuple[Tier, ...] = ()
+    bursts: float = 0.0
 
     @property
     def markets(self) -> tuple[Market, ...]:

@@ -18,7 +18,7 @@ from boa_daemon.sim.report import Simulation, report
 from boa_daemon.sim.settings import WorldSettings, of_type
 from boa_daemon.sim.spot_market import interrupted
 from boa_daemon.sim.stopped import START_SECONDS
-from boa_daemon.sim.workload import a_workload
+from boa_daemon.sim.workload import a_workload, in_bursts
 from boa_daemon.sim.world import SimulatedWorld
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.tick.controller import Controller, Ports
@@ -250,6 +250,9 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         InputError: when a job of the trace cannot run on anything that may be rented.
         PolicyError: when the policy does not exist or the budget is too small for it.
     """
+    if settings.world.bursts:
+        moved = in_bursts(settings.trace, settings.world.bursts, seed=settings.seed)
+        settings = replace(settings, trace=moved)
     workload = a_workload(
         settings.trace, settings.problem.classes, settings.instance_types, most_nodes=settings.most_nodes
     )

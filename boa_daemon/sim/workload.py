@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.traces.reader import Trace
+from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import InstanceType, JobClass, Phase, Width
 
@@ -94,6 +96,31 @@ def a_workload(
             )
         _check_rentable(by_name[name], instance_types, most_nodes or {})
     return SimulatedWorkload(trace=trace, physics={name: Physics(found) for name, found in by_name.items()})
+
+
+def in_bursts(trace: Trace, burstiness: float, *, seed: int) -> Trace:
+    """Return the same jobs in the same order, some hours full of them and others empty.
+
+    Each hour's rate is multiplied by a draw of a gamma distribution with mean 1 and variance `burstiness`;
+    the first and the last job come when they came.
+    """
+    hours = math.ceil(trace.window_hours)
+    if not burstiness or not hours:
+        return trace
+    begin, end = trace.jobs[0].arrived_at_seconds, trace.jobs[-1].arrived_at_seconds
+    dice = np.random.default_rng([seed, hours, 0xB0057])
+    # A little is left in each hour, so that every job has an instant.
+    factors = np.maximum(dice.gamma(1.0 / burstiness, burstiness, hours), 1e-6)
+    edges = np.minimum(begin + SECONDS_PER_HOUR * np.arange(hours + 1), end)
+    passed = np.concatenate([[0.0], np.cumsum(factors * np.diff(edges))])
+    were = np.array([job.arrived_at_seconds for job in trace.jobs])
+    moved = np.interp((were - begin) / (end - begin) * passed[-1], passed, edges)
+    return Trace(
+        tuple(
+            TraceJob(job.id, at, job.class_name, job.scale)
+            for job, at in zip(trace.jobs, moved.tolist(), strict=True)
+        )
+    )
 
 
 def _check_rentable(

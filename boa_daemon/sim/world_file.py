@@ -109,6 +109,9 @@ class _File(Strict):
     checkpoints: _Checkpoints | None = Field(default=None, description="every_seconds and cost_seconds")
     beliefs: _Beliefs = Field(default=_Beliefs(), description="what the policy believes")
     topology: list[_Tier] = Field(default=[], description="tiers of the network in a zone, the widest first")
+    bursts: NotNegative = Field(
+        default=0.0, description="moves arrivals together: an hour's rate, var/mean^2"
+    )
 
 
 class _Boots(Strict):
@@ -176,6 +179,7 @@ def parse_world(
         checkpoints=None if file.checkpoints is None else Checkpoints(**file.checkpoints.model_dump()),
         beliefs=_beliefs(file.beliefs, document, class_names),
         topology=tuple(Tier(**tier.model_dump()) for tier in file.topology),
+        bursts=file.bursts,
     )
 
 

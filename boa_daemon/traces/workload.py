@@ -26,12 +26,13 @@ SHORTEST_WINDOW_HOURS = 1.0 / 3600.0
 class GpuSource:
     """Where a GPU type's price comes from: an instance type of the catalogue, or dollars per GPU-hour.
 
-    `gpus_per_instance` goes with the latter; None is one.
+    `gpus_per_instance`, None is one, and the network's gigabits per second go with the latter.
     """
 
     instance_type: str | None = None
     usd_per_gpu_hour: float | None = None
     gpus_per_instance: int | None = None
+    link_gigabits_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import csv
 import io
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +48,34 @@ def write_workload(workload: Workload, directory: Path) -> tuple[Path, Path]:
         BoaError: when a file cannot be written.
     """
     trace, classes = directory / TRACE_FILE, directory / CLASSES_FILE
+    _write({classes: classes_text(workload), trace: trace_text(workload.trace)})
+    return trace, classes
+
+
+def write_trace(trace: Trace, path: Path) -> None:
+    """Write a trace alone, whole or not at all.
+
+    Raises:
+        BoaError: when it cannot be written.
+    """
+    _write({path: trace_text(trace)})
+
+
+def _write(texts: Mapping[Path, str]) -> None:
+    """Write texts into their files, each in full before any replaces what was there."""
     staged: list[Path] = []
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for path, text in ((classes, classes_text(workload)), (trace, trace_text(workload.trace))):
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
             _stage(path, text, staged)
-        for temporary, path in zip(staged, (classes, trace), strict=True):
+        for temporary, path in zip(staged, texts, strict=True):
             temporary.replace(path)
     except OSError as error:
-        raise BoaError(f"cannot write {error.filename or directory}: {error.strerror}") from error
+        where = error.filename or next(iter(texts)).parent
+        raise BoaError(f"cannot write {where}: {error.strerror}") from error
     finally:
         for temporary in staged:
             temporary.unlink(missing_ok=True)
-    return trace, classes
 
 
 def trace_text(trace: Trace) -> str:
@@ -81,15 +97,16 @@ def classes_text(workload: Workload) -> str:
         document["gpu_types"] = {name: _gpu(gpu) for name, gpu in workload.gpu_types.items()}
     document["classes"] = [_class(job_class, workload.rates_known) for job_class in workload.classes]
     body = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=100_000, allow_unicode=True)
-    return f"# {workload.source}. Written by `boa trace import`.\n{body}"
+    return f"# {workload.source}. Written by `boa trace`.\n{body}"
 
 
 def _gpu(gpu: GpuSource) -> _Flow:
     """Return the entry of one GPU type."""
     if gpu.usd_per_gpu_hour is not None:
         entry = _Flow(usd_per_gpu_hour=gpu.usd_per_gpu_hour)
-        if gpu.gpus_per_instance is not None:
-            entry["gpus_per_instance"] = gpu.gpus_per_instance
+        for key in ("gpus_per_instance", "link_gigabits_per_second"):
+            if getattr(gpu, key) is not None:
+                entry[key] = getattr(gpu, key)
         return entry
     return _Flow(instance_type=gpu.instance_type)
 
@@ -99,6 +116,8 @@ def _class(job_class: JobClass, rates_known: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": job_class.name}
     if rates_known:
         entry["arrivals_per_hour"] = _round(job_class.arrivals_per_hour)
+    if job_class.weight != 1.0:
+        entry["weight"] = _round(job_class.weight)
     if job_class.startup_hours:
         entry["startup_hours"] = _round(job_class.startup_hours)
     if job_class.rescale_hours:

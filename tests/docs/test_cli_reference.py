@@ -50,6 +50,7 @@ ANSWERS: dict[str, list[list[str]]] = {
             *("--workload", "workloads/workload-1.csv", "--apps", "bert"),
         ]
     ],
+    "trace fit": [["trace", "fit", "boa_daemon/data/demo/trace.csv", "--out", "{tmp}/drawn.csv"]],
 }
 
 

@@ -22,6 +22,7 @@ from boa_daemon.comparing.study_page import StudyReport
 from boa_daemon.comparing.study_worlds import WORLDS
 from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.errors import PARTLY_DONE, BoaError, InputError
+from boa_daemon.sim.wiring import simulate
 
 ROOT = Path(__file__).resolve().parents[3]
 CLASSES = """
@@ -84,7 +85,7 @@ def test_the_example_can_be_read() -> None:
     study = load_study(ROOT / "examples" / "study.yaml")
 
     assert {case.world for case in study.cases} <= set(WORLDS)
-    assert study.cells == 2 * 3 * 2 * 5 * 4
+    assert study.cells == 2 * 3 * 2 * 6 * 4
 
 
 @pytest.mark.parametrize(
@@ -99,15 +100,27 @@ def test_the_example_can_be_read() -> None:
         ("[20/h]", "[20/h, 20/h]", "study.yaml:3: budgets names 20/h twice. Remove one"),
         ("equal-width", "equal-wdith", "study.yaml:4: "),
         ("[calm", "[calmm", "yaml:5: worlds: there is no world 'calmm'. Did you mean 'calm'?"),
-        ("failures]", "zzz]", "Known: calm, droughts"),
+        ("failures]", "zzz]", "Known: bursts, calm, droughts"),
         ("failures]", "no.yaml]", "no.yaml: there is no such file"),
-        ("trace: trace.csv,", "", "yaml:8: traces['own'] takes either trace or like. Write trace: FILE"),
+        (
+            "trace: trace.csv,",
+            "",
+            "yaml:8: traces['own'] takes either trace or like, or a source. Write trace: FILE",
+        ),
         (
             "classes.yaml}",
             "classes.yaml, hours: 3}",
             "traces['own'].hours is for like. Write like: trace.csv",
         ),
         ("trace: trace.csv", "trace: no.csv", "no.csv: cannot read the trace"),
+        (", classes: classes.yaml", "", "traces['own'].classes is missing. A source brings its own classes"),
+        ("own, trace: trace.csv", "own, source: {format: sia, path: .}", "classes is not for a source"),
+        ("classes.yaml}", "classes.yaml, budgets: [zz]}", "study.yaml:8: budgets: --budget 'zz' has no unit"),
+        (
+            "classes.yaml}",
+            "classes.yaml, worlds: [zz]}",
+            "study.yaml:8: worlds: there is no world 'zz'. Known: bursts, calm",
+        ),
         (STUDY, "- 3\n", "a study file is a mapping; got a list"),
     ],
 )
@@ -155,9 +168,91 @@ def test_a_part_of_a_study_has_a_report_too(done: tuple[Study, list[CaseRow]]) -
     """What is not there is not told of, and nothing fails."""
     study, found = done
 
-    assert StudyReport.of(study, []).tables() == []
-    assert [len(StudyReport.of(study, found[:n]).tables()) for n in (1, 2, 8)] == [1, 2, 3]
+    assert StudyReport.of(study, []).tables() == {}
+    assert [len(StudyReport.of(study, found[:n]).tables()) for n in (1, 2, 8)] == [2, 3, 4]
     assert "1 of 8 cells" in StudyReport.of(study, found[:1]).sentences()[0]
+
+
+def test_a_trace_may_have_budgets_worlds_boots_and_a_cap_of_its_own(folder: Path) -> None:
+    """In place of the study's; the others keep them. A public trace comes as `boa trace import` brings it."""
+    pollux = ROOT / "tests" / "data" / "pollux"
+    text = STUDY + (
+        "- {name: capped, trace: trace.csv, classes: classes.yaml, budgets: [x4], worlds: [bursts], "
+        "boot_seconds: 0, max_nodes: 3}\n"
+        f"- {{name: public, source: {{format: pollux, path: {pollux}, workload: workloads/workload-1.csv, "
+        "apps: [bert]}, worlds: [calm]}\n"
+    )
+    study = study_of(folder, text)
+
+    own, _, capped, public = study.cases
+    assert (study.budgets, capped.budget, capped.world) == (["20/h", "x4"], "x4", "bursts")
+    shared = capped.comparison.shared
+    assert (shared.boot_seconds, shared.max_nodes, shared.world.bursts) == (0.0, 3, 1.0)
+    assert (own.comparison.shared.boot_seconds, own.comparison.shared.max_nodes) == (180.0, None)
+    assert {job.class_name for job in public.comparison.shared.trace.jobs} == {"bert"}
+    assert own.comparison.shared.trace == capped.comparison.shared.trace
+
+
+def test_drawn_load_is_held_against_its_trace(folder: Path) -> None:
+    """Jobs that always follow another after 20 s are no chance arrivals, and the report says so."""
+    rows = "".join(f"j{n}-{k},{n * 600 + k},vision\n" for n in range(60) for k in (0, 20))
+    (folder / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\n" + rows)
+    study = study_of(folder, STUDY.replace("trace: trace.csv", "like: trace.csv"))
+    report = StudyReport.of(study, [])
+
+    (load,) = report.to_document()["loads"]
+    assert (load["trace"], load["is_like"]) == ("own", False)
+    assert "own: Drawn load is NOT like the trace" in report.loads()[0]
+    assert "gaps: within 60 s 0.5042 where draws have" in report.loads()[0]
+
+
+def test_trace_by_trace_is_where_the_reference_stands(folder: Path) -> None:
+    """By hand: minutes, spend, regret, and a rival over it; and the same figures in the blocks of a page."""
+    (folder / "study.yaml").write_text(
+        STUDY.replace("[calm, failures]", "[calm]")
+        + "- {name: capped, trace: trace.csv, classes: classes.yaml, max_nodes: 8}\n"
+    )
+    page = folder / "page.md"
+    words = [str(folder / "study.yaml"), "--on", "local:1", "--out", str(folder / "kept")]
+    assert boa(*words, "--report", str(page)).exit_code == 0
+    document = json.loads(boa(*words, "--json").stdout)
+
+    own, capped = document["traces"]
+    rows = [row for row in document["rows"] if row["trace"] == "own"]
+    mine = [row for row in rows if row["policy"] == "boa"]
+    assert (own["trace"], own["budget"], capped["trace"]) == ("own", "20/h", "capped")
+    assert own["mean_jct_hours"] == pytest.approx(sum(row["mean_jct_hours"] for row in mine) / 2.0)
+    assert own["spend_over_budget"] == pytest.approx(sum(row["mean_usd_per_hour"] for row in mine) / 40.0)
+    assert own["regret"]["mean"] == pytest.approx(math.sqrt(mine[0]["regret"] * mine[1]["regret"]))
+    waits = [row["equal_spend_mean_jct_hours"] or row["mean_jct_hours"] for row in rows if row not in mine]
+    by_hand = [wait / row["mean_jct_hours"] for wait, row in zip(waits, mine, strict=True)]
+    (ratio,) = own["ratios"]
+    assert ratio["waiting"]["mean"] == pytest.approx(math.sqrt(by_hand[0] * by_hand[1]))
+    assert ratio["longer"] == sum(one > 1.0 for one in by_hand)
+    text = page.read_text()
+    assert text.startswith(
+        "# Tiny\n\n<!-- boa study: traces -->\n\nTrace by trace in calm: boa, and rivals over it"
+    )
+    assert f"| {own['regret']['mean']:.2f} | {ratio['waiting']['mean']:.2f}" in text
+    assert "loads" not in text
+
+    # What a person wrote stays, and what stood in a block goes.
+    page.write_text("Before.\n<!-- boa study: ratios -->\nold\n<!-- end -->\nAfter.\n")
+    assert boa(*words, "--report", str(page)).exit_code == 0
+    text = page.read_text()
+    assert text.startswith(
+        "Before.\n<!-- boa study: ratios -->\n\nWaiting over boa's, for the same money:\n\n| world |"
+    )
+    assert text.endswith("<!-- end -->\nAfter.\n")
+    assert "old" not in text
+    unknown, nowhere = "<!-- boa study: ratoi -->\n<!-- end -->\n", "words"
+    for wrong, says in (
+        (unknown, "no block 'ratoi'. Did you mean 'ratios'"),
+        (nowhere, "the page has no place for a study"),
+    ):
+        page.write_text(wrong)
+        assert says in str(boa(*words, "--report", str(page)).exception)
+        assert page.read_text() == wrong
 
 
 def boa(*arguments: str) -> Any:
@@ -185,10 +280,26 @@ def test_the_command_prints_tables_rows_a_document_and_a_page(folder: Path) -> N
     assert len(rows) == 6
     assert float(rows[0]["mean_jct_hours"]) == document["rows"][0]["mean_jct_hours"]
     text = page.read_text()
-    assert text.count("<table>") == 3
+    assert text.count("<table>") == 4
     assert text.count("<svg") == 1
     (folder / "study.yaml").write_text(STUDY.replace("[20/h]", "[0.01/h]"))
     assert isinstance(boa(*study).exception, BoaError)
+
+
+def test_the_results_page_is_what_its_study_says() -> None:
+    """Its rows are those of the file, and one run, done here, waits as long as the page says."""
+    study = load_study(ROOT / "benchmarks" / "results.yaml")
+    page = (ROOT / "docs" / "explanation" / "results.md").read_text(encoding="utf-8")
+    section = page.split("## When the world is worse")[1].split("\n## ")[0]
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    ours = study.cases[0]
+    run = simulate(ours.comparison.settings(ours.comparison.references()[0]))
+
+    shown = {(row[0].removeprefix("| "), row[2]) for row in rows if len(row) == 5 and row[1] == ours.budget}
+    assert shown == {(case.world, policy) for case in study.cases for policy in study.rivals}
+    assert f"- {study.cells} of {study.cells} cells: " in section
+    (line,) = [row for row in rows if row[0] == f"| {ours.trace}"]
+    assert float(line[2].removesuffix(" min")) == pytest.approx(60.0 * run.mean_jct_hours, rel=0.05)
 
 
 def test_the_schema_is_printed() -> None:

@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 from boa_daemon.cli import app
 from boa_daemon.daemon.past import past_run, scale_of
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
+from boa_daemon.traces.reader import read_trace
 from policies.model import JobClass, Phase, Width
 from policies.speedup import Table
 
@@ -82,6 +84,29 @@ def test_without_jobs_there_is_no_past(play: DaemonInAFolder) -> None:
 
     with pytest.raises(InputError, match=r"no job of the last 1 days is over.*Left out: \d+ jobs not over"):
         past_run(document)
+
+
+def test_the_past_is_a_trace_and_classes_for_any_verb(play: DaemonInAFolder, tmp_path: Path) -> None:
+    """`boa trace history` writes files that `boa simulate` runs, at the machines and prices of the site."""
+    with tempfile.TemporaryDirectory(prefix="boa") as name, served(play, Path(name)) as site:
+        words = ["trace", "history", "--days", "1", "--socket", str(site.socket), "--out", str(tmp_path)]
+        said = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
+    told = json.loads(said.stdout)
+    replayed = past_run(play.service.past(days=1.0))
+    trace, file = read_trace(tmp_path / "trace.csv"), load_problem(tmp_path / "classes.yaml")
+
+    assert trace == replayed.trace
+    assert told["jobs"] == len(trace.jobs)
+    assert told["dropped"] == {"not over": len(play.books.queue.active)}
+    (machine,), (own,) = file.instance_types.values(), replayed.instance_types.values()
+    assert (machine.gpu_type, machine.gpus) == (own.gpu_type, own.gpus)
+    assert machine.usd_per_hour == pytest.approx(own.usd_per_hour)
+    assert machine.link_gigabits_per_second == own.link_gigabits_per_second
+    for found, planned in zip(file.problem.classes, replayed.problem.classes, strict=True):
+        assert found.name == planned.name
+        assert found.size_gpu_hours == pytest.approx(planned.size_gpu_hours, rel=1e-5)
+        assert found.arrivals_per_hour == pytest.approx(planned.arrivals_per_hour, rel=1e-5)
+        assert found.startup_hours == pytest.approx(planned.startup_hours, rel=1e-5)
 
 
 def test_the_scale_of_a_job_with_phases_is_found_across_widths() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from boa_daemon.errors import InputError
-from boa_daemon.sim.workload import Physics, a_workload
+from boa_daemon.sim.workload import Physics, a_workload, in_bursts
 from boa_daemon.testing import a_class, a_trace, an_instance_type
+from boa_daemon.traces.reader import Trace
 from policies.model import Width
 from policies.speedup import Amdahl, Table
 
@@ -63,3 +65,24 @@ def test_a_formula_may_be_used_at_every_whole_width() -> None:
 
     assert physics.speeds(Width("gpu", 3)) == (pytest.approx(1.0 / (0.25 + 0.25)),)
     assert physics.speeds(Width("gpu", 5)) == (0.0,)
+
+
+def test_bursts_move_arrivals_and_nothing_else() -> None:
+    """The same jobs in the same order, first and last at their instants, and hours that differ as asked."""
+    trace = a_trace(*(36.0 * n for n in range(20_001)))
+    moved = in_bursts(trace, 1.0, seed=1)
+
+    def hourly(found: Trace) -> np.ndarray:
+        at = [int(job.arrived_at_seconds // 3600.0) for job in found.jobs]
+        return np.bincount(at, minlength=200)[:200]
+
+    at = [job.arrived_at_seconds for job in moved.jobs]
+    assert [job.id for job in moved.jobs] == [job.id for job in trace.jobs]
+    assert at == sorted(at)
+    assert (at[0], at[-1]) == (0.0, trace.jobs[-1].arrived_at_seconds)
+    # A gamma distribution of shape 1: the standard error of its relative variance in 200 hours is about 0.2.
+    assert hourly(trace).var() < 1.0
+    assert hourly(moved).var() / hourly(moved).mean() ** 2 == pytest.approx(1.0, abs=0.6)
+    assert moved == in_bursts(trace, 1.0, seed=1) != in_bursts(trace, 1.0, seed=2)
+    assert in_bursts(trace, 0.0, seed=1) is trace
+    assert in_bursts(a_trace(5.0), 1.0, seed=1) == a_trace(5.0)

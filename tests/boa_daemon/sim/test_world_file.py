@@ -63,6 +63,7 @@ def test_the_example_has_one_of_everything() -> None:
         ("topology: [{name: rack, groups: 0, gigabits_per_second: 1}]", "groups must be at least 1; got 0"),
         ("checkpoints: {every_seconds: 0}", "must be more than zero"),
         ("beliefs: {sizes: {berd: 2.0}}", "beliefs.sizes: no class 'berd'. Did you mean 'bert'"),
+        ("bursts: -1", "bursts must be at least 0; got -1"),
         ("[1, 2]", "a world file is a mapping"),
         ("stock: {default: {file: none.csv}}", "none.csv: cannot read it"),
     ],
@@ -72,6 +73,11 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, says: 
     with pytest.raises(InputError) as refused:
         world_of(tmp_path, text)
     assert says in str(refused.value)
+
+
+def test_arrivals_may_come_in_bursts(tmp_path: Path) -> None:
+    """They do not unless it is said."""
+    assert world_of(tmp_path, "bursts: 0.5") == WorldSettings(bursts=0.5) != WorldSettings()
 
 
 def test_boots_of_aws_go_by_family(tmp_path: Path) -> None:

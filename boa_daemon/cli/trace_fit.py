@@ -1,0 +1,121 @@
+"""``boa trace fit``: what a trace's load is like, whether draws of it are like the trace, and a draw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
+from boa_daemon.traces.fitted import TraceLoad, fitted
+from boa_daemon.traces.likeness import DRAWS, Likeness, likeness
+from boa_daemon.traces.reader import Trace, read_trace
+from boa_daemon.traces.writer import write_trace
+from boa_daemon.units import counted, format_hours
+
+
+def fit(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="Arrivals, as `boa simulate` reads them.")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write arrivals that are drawn, as a trace.")
+    ] = None,
+    hours: Annotated[
+        float | None, typer.Option(min=0.01, help="Of --out: how long; as long as the trace.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of --out: which draw.")] = 0,
+    load: Annotated[float, typer.Option(min=1e-6, help="Of --out: times the rates of the trace.")] = 1.0,
+    bursts: Annotated[
+        float | None,
+        typer.Option(min=0, help="Of --out: variance of an hour's rate over its square; as fitted."),
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(min=200, max=100_000, help="How many are held against the trace.")
+    ] = DRAWS,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Fit a load to a trace, say how far draws of it are from the trace, and write one."""
+    own = read_trace(trace)
+    found = fitted(own)
+    is_like = likeness(own, found, draws=draws)
+    if out is not None:
+        drawn = found.draw(hours or own.window_hours, seed=seed, load=load, bursts=bursts)
+        write_trace(drawn, out)
+    document: dict[str, Any] = {
+        "trace": str(trace),
+        "jobs": len(own.jobs),
+        "window_hours": own.window_hours,
+        "fit": fit_document(found),
+        "likeness": is_like.to_document(),
+        "file": None if out is None else str(out),
+        "drawn_jobs": None if out is None else len(drawn.jobs),
+    }
+    show(
+        output,
+        document,
+        rows=lambda: [
+            {"group": group.name} | figure.to_document() | {"is_inside": figure.is_inside}
+            for group in is_like.groups
+            for figure in group.figures
+        ],
+        table=lambda: _print(own, found, is_like, document),
+    )
+
+
+def fit_document(load: TraceLoad) -> dict[str, Any]:
+    """Return what was fitted, as JSON says it."""
+    return {
+        "burstiness": load.burstiness,
+        "growth_per_week": load.growth_per_week,
+        "growth_error": load.growth_error,
+        "classes": [
+            {
+                "name": name,
+                "submissions": len(load.submissions[name]),
+                "jobs": sum(map(len, load.submissions[name])),
+                "submissions_per_hour": list(load.rates[name]),
+            }
+            for name in load.class_names
+        ],
+    }
+
+
+def _print(trace: Trace, load: TraceLoad, found: Likeness, document: dict[str, Any]) -> None:
+    """Print what was fitted, a line for each group of figures, and what to make of it."""
+    console = stdout_console()
+    numbers = ("outside", "seen", "95 % of draws", "chance")
+    table = a_table(
+        "What was seen, and what draws have",
+        *("group", "outside", "farthest off", *numbers[1:], ""),
+        right=numbers,
+    )
+    for group in found.groups:
+        worst = group.worst
+        table.add_row(
+            group.name,
+            f"{group.outside} of {len(group.figures)}",
+            worst.name,
+            f"{worst.seen:.3g}",
+            f"{worst.low:.3g} to {worst.high:.3g}",
+            f"{group.chance:.2f}",
+            "" if group.is_like else "NOT LIKE",
+        )
+    console.print(table)
+    console.print()
+    by_hour = [sum(rates) for rates in zip(*load.rates.values(), strict=True)]
+    grows = (
+        "growth is looked for from two weeks on"
+        if load.growth_error is None
+        else f"growth {load.growth_per_week:+.1%} a week, give or take {load.growth_error:.1%}"
+    )
+    submissions = sum(map(len, load.submissions.values()))
+    for words in (
+        f"{counted(len(trace.jobs), 'job')} in {submissions} submissions over "
+        f"{format_hours(trace.window_hours)}: {min(by_hour):.3g} to {max(by_hour):.3g} submissions an hour, "
+        f"burstiness {load.burstiness:.2g}, {grows}.",
+        found.sentence,
+    ):
+        console.print(words, markup=False)
+    if document["file"] is not None:
+        console.print(f"Wrote {counted(document['drawn_jobs'], 'job')} to {document['file']}", markup=False)
