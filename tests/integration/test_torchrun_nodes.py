@@ -27,18 +27,15 @@ def a_bench(folder: Path, network: object, nodes: int) -> Bench:
     ("run", "last_bytes"),
     [
         (C10D, (9, 10)),
-        # Each node is once the first by its text (above the second), and once more with a launcher that does
-        # not sort.
+        # Each node is once the first by its text, and once more with a launcher that does not sort.
         *(
             pytest.param(run, order, marks=pytest.mark.exhaustive)
             for run, order in (
-                (C10D, SORTED_AS_TEXT),
-                (C10D, SORTED_AS_TEXT[1:] + SORTED_AS_TEXT[:1]),
+                *((C10D, SORTED_AS_TEXT[turn:] + SORTED_AS_TEXT[:turn]) for turn in range(3)),
                 (DDP, SORTED_AS_TEXT[::-1]),
             )
         ),
     ],
-    ids=["second first", "first first", "last first", "unsorted"],
 )
 def test_one_rank_reports_saves_and_logs_whatever_order_addresses_sort_in(
     tmp_path: Path, run: str, last_bytes: tuple[int, ...]
