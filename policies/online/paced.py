@@ -200,14 +200,14 @@ class PacedBudgetOptimal:
 
 
 def _reason(position: Position, step: Step | None, job: Job) -> str:
-    """Return why the job has its width: what an hour of waiting counts, and how long the money has to last."""
+    """Return why the job has its width: what an hour of waiting counts, and how long money has to last."""
     counted = "whatever it costs"
     if position.multiplier > 0.0:
         counted = f"an hour of waiting counted as {1.0 / position.multiplier:.3g} of money"
     lasts = ""
     if step is not None:
         load = step.load_correction * step.load_hours / step.horizon_hours
-        lasts = f", so that the money lasts {step.horizon_hours:.0f} hours at {load:.2f} times the stated load"
+        lasts = f", so that the money lasts {step.horizon_hours:.0f} h at {load:.2f} times the stated load"
     return f"the best width for the rest of a job of class {job.class_name}, {counted}{lasts}"
 
 

@@ -24,7 +24,7 @@ UNEQUAL = (GpuSlot("n1", 0), GpuSlot("n1", 1), GpuSlot("n2", 0))
 def test_a_framework_loses_no_step_and_keeps_its_loss(tmp_path: Path, framework: str) -> None:
     """A stop at each width leaves a checkpoint of the very step, and the losses are those of one run.
 
-    One worker, then two on a node, and one again; under Lightning three before that, on nodes that are not alike.
+    One worker, then two on a node, under Lightning then three on nodes that are not alike, and one again.
     """
     # JAX has all GPUs of its node in one process, which needs no launcher.
     start = sys.executable if framework == "jax" else TORCHRUN
