@@ -180,6 +180,8 @@ def finished(bench: Bench) -> RunReport:
 def kill_a_process(bench: Bench) -> None:
     """Kill the process of the generation that began last: a worker, where a launcher has begun some."""
     ours = set(carrying(f"BOA_JOB_ID={bench.job}")) & set(carrying(f"BOA_GENERATION={bench.generation}"))
+    # Ray Train begins helpers after its workers, and goes on without them.
+    ours = {pid for pid in ours if b"RayTrainWorker" in Path(f"/proc/{pid}/cmdline").read_bytes()} or ours
     os.kill(max(ours, key=lambda pid: (started_ticks(pid) or 0, pid)), signal.SIGKILL)
 
 

@@ -82,8 +82,13 @@ def _link(source: Path, path: Path, args: Any) -> None:
             if file.is_file():
                 target = path / file.relative_to(source)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.unlink(missing_ok=True)
+                # Nodes that share both folders bring the same files at the same time.
+                part = target.with_name(f".{target.name}.{args.process_index}")
+                part.unlink(missing_ok=True)
                 try:
-                    os.link(file, target)
+                    os.link(file, part)
                 except OSError:
-                    shutil.copy2(file, target)
+                    shutil.copy2(file, part)
+                os.replace(part, target)
+                # It is still there where both were links to one file.
+                part.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,7 @@ class Trainer:
         self.args = SimpleNamespace(
             output_dir=str(self.out),
             local_process_index=0,
+            process_index=0,
             world_size=1,
             per_device_train_batch_size=4,
             gradient_accumulation_steps=1,
@@ -85,6 +87,24 @@ def test_files_of_an_earlier_try_of_a_step_are_in_no_checkpoint(module: Any, tmp
     found, _ = newest_checkpoint(tmp_path / "kept")
     assert found is not None
     assert set(found.files) == {"model"}
+
+
+def test_nodes_that_share_the_folders_bring_the_same_files_at_once(
+    module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another node has brought a file just before this one does: it is there once, and whole."""
+    link = os.link
+
+    def after_another_node(file: Path, target: Path) -> None:
+        if not (others := target.with_name("model")).exists():
+            link(file, others)
+        link(file, target)
+
+    monkeypatch.setattr(os, "link", after_another_node)
+    Trainer(module, tmp_path).step()
+    found, wrong = newest_checkpoint(tmp_path / "kept")
+    assert found is not None
+    assert (wrong, set(found.files), (found.path / "model").read_text()) == ("", {"model"}, "step 1")
 
 
 @pytest.mark.parametrize(("step", "is_done"), [(5, False), (10, True)])
