@@ -72,6 +72,8 @@ class RestartBreaker:
             if not self.most_by_cause or failure.cause == last.cause
         ]
         if len(streak) >= self.most_by_cause.get(last.cause, self.most_failures):
+            if len(streak) == 1:
+                return GiveUp(reason=report.evidence)
             window = format_hours(self.window_seconds / SECONDS_PER_HOUR)
             kind = f" ({last.cause})" if self.most_by_cause else ""
             return GiveUp(

@@ -44,8 +44,9 @@ def lower_bounds_hours(trace: Trace, problem: Problem, moneys: Iterable[float]) 
     frontier = MixedFrontier.of(groups_of(trace, problem))
 
     def bound(money: float) -> float:
+        left = money * (1.0 + SLACK) - apart_money
         try:
-            mean = frontier.solution_at(money * (1.0 + SLACK) - apart_money).mean_jct_hours
+            mean = frontier.solution_at(left).mean_jct_hours if left > 0.0 else math.inf
         except InfeasibleBudget:
             return math.inf
         return mean + apart_hours / len(trace.jobs)

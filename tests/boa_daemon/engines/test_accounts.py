@@ -147,7 +147,8 @@ python3 -u -c '
 import os, time
 import boa_daemon.job as job
 print("I am", os.getuid())
-for step in job.steps(200, load=lambda path: print("from", path.name), save=lambda file: file.write(b"x")):
+steps = int(os.environ["STEPS"])
+for step in job.steps(steps, load=lambda path: print("from", path.name), save=lambda file: file.write(b"x")):
     time.sleep(0.02)
 '
 """
@@ -159,13 +160,15 @@ def test_on_a_node_a_job_trains_and_comes_back_as_a_user_of_its_own(place: Path)
         bench = Bench(engine=make(), workdir=place / "work")
         nodes = [a_node("n1")]
         until(lambda: bench.engine.prepare(nodes)["n1"] == Accepted())
-        bench.admit(TRAIN, workdir=".")
+        # Without an end of its own until it was stopped.
+        bench.admit(TRAIN, workdir=".", environment={"STEPS": "1000000"})
         bench.start(1)
         bench.wait_step(10)
         bench.stop()
         assert bench.wait_end().manifest is not None, bench.printed()
         uid = own_account("a", place).uid if IS_ROOT else os.getuid()
         until(lambda: f"I am {uid}" in bench.printed())
+        bench.admit(TRAIN, workdir=".", environment={"STEPS": "1"})
         bench.start(1)
         assert bench.wait_end().phase == "finished"
         assert "from g1-step" in bench.printed()

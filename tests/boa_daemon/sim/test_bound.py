@@ -35,6 +35,14 @@ def test_a_start_up_longer_than_a_rescale_may_be_sat_out_on_one_gpu() -> None:
     assert lower_bound_hours(a_trace(0.0), problem, 0.1 + 4.0 / 3.0) == pytest.approx(0.1 + 1.0 / 3.0)
 
 
+@pytest.mark.parametrize("money", [0.0, 0.05, 0.1])
+def test_money_that_does_not_pay_for_start_ups_buys_nothing(money: float) -> None:
+    """A trace of seconds has a budget of cents: a bound of infinity, and no error."""
+    problem = a_problem(a_class(startup_hours=0.1))
+
+    assert lower_bound_hours(a_trace(0.0), problem, money) == math.inf
+
+
 def test_equal_jobs_are_one_group() -> None:
     """Three of scale 1 and one of scale 2 are two classes with three arrivals and one."""
     groups = groups_of(a_trace(*range(4), scales=[1.0, 2.0, 1.0, 1.0]), PROBLEM)
