@@ -29,7 +29,7 @@ from boa_daemon.comparing.study_file import Study
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.planning.plots import as_svg
 from boa_daemon.planning.report_page import REPORT_STYLE, STYLE, PageTable, whole_page, write_page
-from boa_daemon.units import format_hours
+from boa_daemon.units import counted, format_hours
 
 BLOCKS = ("traces", "ratios", "regret", "robustness", "loads", "notes")
 SUFFIXES = (".html", ".htm", ".md")
@@ -124,8 +124,9 @@ class StudyReport:
         """Return what was run and how to read it."""
         file = self.study.file
         words = [
-            f"{len(self.found)} of {self.study.cells} cells: {len(file.traces)} traces, "
-            f"{len(self.study.budgets)} budgets, {len(file.worlds)} worlds, {file.seeds} seeds.",
+            f"{len(self.found)} of {self.study.cells} cells: {counted(len(file.traces), 'trace')}, "
+            f"{counted(len(self.study.budgets), 'budget')}, {counted(len(file.worlds), 'world')}, "
+            f"{counted(file.seeds, 'seed')}.",
             "Ratios are geometric means over pairs on the same jobs; brackets are 95 % intervals.",
         ]
         if any(one.unpaid for one in self.rivals):
