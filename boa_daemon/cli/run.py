@@ -278,7 +278,7 @@ class Run:
             return
         name = self._job["id"]
         self.screen.note(f"cancelling {name}; it may write a checkpoint first")
-        self.client.post(f"/jobs/{name}/cancel")
+        self.order(f"/jobs/{name}/cancel")
         until = time.monotonic() + self.wait_seconds
         while not self._is_over() and time.monotonic() < until:
             time.sleep(LOOK_SECONDS)
@@ -290,7 +290,7 @@ class Run:
         is_short = self._revive is not None and self._job["waits_for"] in ("cap-day", "cap-month")
         if is_short and not self._job["nodes"] and not any(self._living()):
             self.is_money_used_up = True
-            self.client.post(f"/jobs/{name}/cancel")
+            self.order(f"/jobs/{name}/cancel")
 
     def _living(self) -> list[dict[str, Any]]:
         """Return the nodes that are not gone, as last listed."""
@@ -348,23 +348,30 @@ class Run:
         Raises:
             DaemonUnreachable: when it does not answer.
         """
+        return self._answered(lambda: self.client.get(path, **query))
+
+    def order(self, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Order what may be ordered twice; otherwise as `_ask`."""
+        return self._answered(lambda: self.client.post(path, document))
+
+    def _answered(self, question: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return an answer of the daemon, of one that is started again where ours died."""
         from boa_daemon.api.client import DaemonUnreachable  # noqa: PLC0415 - slow to import
 
         try:
-            answer: dict[str, Any] = self.client.get(path, **query)
+            return question()
         except DaemonUnreachable:
             if self._revive is None:
                 raise
             self.screen.note("the daemon does not answer; it is started again where it died")
             self._revive()
-            answer = self.client.get(path, **query)
-        return answer
+            return question()
 
     def give_back(self) -> None:
         """Have our own daemon give everything back, and wait for it."""
         self._cancel()
         self._turn("giving back")
-        self.client.post("/down", {"is_down": True})
+        self.order("/down", {"is_down": True})
         until = time.monotonic() + self.wait_seconds
         self._take_nodes(self._job)
         try:

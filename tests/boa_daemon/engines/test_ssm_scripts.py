@@ -30,7 +30,9 @@ def test_a_node_unpacks_what_is_ours_and_nothing_else(tmp_path: Path, damage: st
     """What a job has written over the bundle in the bucket is not unpacked, nor a half; no folder stays."""
     _, packed = ssm_scripts.bundle()
     source, root, programs = tmp_path / "packed", tmp_path / "a node's", tmp_path / "bin"
-    content = {"byte": packed[:-9] + bytes([packed[-9] ^ 1]) + packed[-8:], "cut": packed[:-1]}.get(damage, packed)
+    content = {"byte": packed[:-9] + bytes([packed[-9] ^ 1]) + packed[-8:], "cut": packed[:-1]}.get(
+        damage, packed
+    )
     if damage != "gone":
         source.write_bytes(content)
     programs.mkdir()
