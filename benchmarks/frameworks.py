@@ -26,7 +26,7 @@ import statistics
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -177,11 +177,18 @@ def finished(bench: Bench) -> RunReport:
     return end
 
 
+def command_of(pid: int) -> str:
+    """Return the command line of a process; empty where it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    return ""
+
+
 def kill_a_process(bench: Bench) -> None:
     """Kill the process of the generation that began last: a worker, where a launcher has begun some."""
     ours = set(carrying(f"BOA_JOB_ID={bench.job}")) & set(carrying(f"BOA_GENERATION={bench.generation}"))
     # Ray Train begins helpers after its workers, and goes on without them.
-    ours = {pid for pid in ours if b"RayTrainWorker" in Path(f"/proc/{pid}/cmdline").read_bytes()} or ours
+    ours = {pid for pid in ours if "RayTrainWorker" in command_of(pid)} or ours
     os.kill(max(ours, key=lambda pid: (started_ticks(pid) or 0, pid)), signal.SIGKILL)
 
 

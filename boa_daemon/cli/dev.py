@@ -153,4 +153,4 @@ class Stay(Run):
             self._shell = subprocess.Popen(words, env=os.environ)
         elif self._shell.poll() is not None and not self._is_left:
             self.screen.is_quiet, self._is_left = self._was_quiet, True
-            self.order(f"/jobs/{name}/cancel")
+            self._order(f"/jobs/{name}/cancel")

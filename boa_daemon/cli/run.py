@@ -278,7 +278,7 @@ class Run:
             return
         name = self._job["id"]
         self.screen.note(f"cancelling {name}; it may write a checkpoint first")
-        self.order(f"/jobs/{name}/cancel")
+        self._order(f"/jobs/{name}/cancel")
         until = time.monotonic() + self.wait_seconds
         while not self._is_over() and time.monotonic() < until:
             time.sleep(LOOK_SECONDS)
@@ -290,7 +290,7 @@ class Run:
         is_short = self._revive is not None and self._job["waits_for"] in ("cap-day", "cap-month")
         if is_short and not self._job["nodes"] and not any(self._living()):
             self.is_money_used_up = True
-            self.order(f"/jobs/{name}/cancel")
+            self._order(f"/jobs/{name}/cancel")
 
     def _living(self) -> list[dict[str, Any]]:
         """Return the nodes that are not gone, as last listed."""
@@ -350,7 +350,7 @@ class Run:
         """
         return self._answered(lambda: self.client.get(path, **query))
 
-    def order(self, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def _order(self, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Order what may be ordered twice; otherwise as `_ask`."""
         return self._answered(lambda: self.client.post(path, document))
 
@@ -371,7 +371,7 @@ class Run:
         """Have our own daemon give everything back, and wait for it."""
         self._cancel()
         self._turn("giving back")
-        self.order("/down", {"is_down": True})
+        self._order("/down", {"is_down": True})
         until = time.monotonic() + self.wait_seconds
         self._take_nodes(self._job)
         try:

@@ -36,7 +36,7 @@ from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.traces.workload import GpuSource, Workload
 from boa_daemon.units import SECONDS_PER_HOUR, counted
 from policies.links.machines import is_spot, off_market
-from policies.model import JobClass, Width
+from policies.model import JobClass, Phase, Width
 
 Stretch: TypeAlias = tuple[float, Width]
 MOST_JOBS = 50_000
@@ -151,23 +151,14 @@ def past_workload(document: Mapping[str, Any]) -> Workload:
     machines = {kind: one for kind, one in run.instance_types.items() if not is_spot(kind)}
     if not machines:
         machines = {off_market(kind): one for kind, one in run.instance_types.items()}
-    # Where plans name markets, a class has the same speeds on both.
+
+    def off_markets(phase: Phase) -> Phase:
+        # Where plans name markets, a class has the same speeds on both.
+        speedups = {off_market(kind): curve for kind, curve in phase.speedups.items()}
+        return replace(phase, speedups={kind: curve for kind, curve in speedups.items() if kind in machines})
+
     classes = [
-        replace(
-            one,
-            phases=tuple(
-                replace(
-                    phase,
-                    speedups={
-                        kind: curve
-                        for kind, curve in {off_market(k): c for k, c in phase.speedups.items()}.items()
-                        if kind in machines
-                    },
-                )
-                for phase in one.phases
-            ),
-        )
-        for one in run.problem.classes
+        replace(one, phases=tuple(off_markets(phase) for phase in one.phases)) for one in run.problem.classes
     ]
     return Workload(
         source=f"The last {document['days']:g} days of a site",

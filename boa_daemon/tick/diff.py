@@ -71,7 +71,7 @@ def _terminate(state: ClusterState, plan: Plan, node: str, held: str) -> Termina
 
 def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ...]) -> StartJob:
     """Return the order to start the next generation of a job."""
-    width, nodes = plan.widths[job], 1 if len(slots) == 1 else len({slot.node for slot in slots})
+    width, nodes = plan.widths[job], len({slot.node for slot in slots})
     return StartJob(
         id=f"t{state.tick}-start-{job}",
         job=job,

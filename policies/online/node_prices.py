@@ -44,6 +44,7 @@ from policies.online.cost_to_go import LEAST_PART, WidthColumns
 from policies.online.lending import LENT_ARRIVALS, hours_lost, stretch
 from policies.optimum.solution import Solution
 from policies.quick import replace
+from policies.speedup import Floats
 
 MOST_TIMES_ALONE = 10.0
 """Where room is scarce, a job that has been there for this many times its hours alone comes first."""
@@ -336,13 +337,15 @@ class WholeNodes:
             of_job.append(number)
         menus = [ask.menu for ask in asks]
         of = np.array(of_job, dtype=np.int64)
-        (phase_size, size_after, later_phases, alone, startup, weight, size, money, restart, lasts) = (
-            np.array([ask.figures for ask in asks]).T[:, of]
-        )
+
+        def column(name: str) -> Floats:
+            return np.array([getattr(ask, name) for ask in asks], dtype=float)[of]
+
         scale = np.array([job.scale for job in jobs])
-        left = np.array([job.remaining_gpu_hours for job in jobs]) - size_after * scale
-        part_left = np.minimum(np.maximum(left / (phase_size * scale), LEAST_PART), 1.0)
+        left = np.array([job.remaining_gpu_hours for job in jobs]) - column("size_after") * scale
+        part_left = np.minimum(np.maximum(left / (column("phase_size") * scale), LEAST_PART), 1.0)
         waited = np.maximum(0.0, now - np.array([job.arrived_at for job in jobs]))
+        alone = scale * column("hours_alone") + column("startup_hours")
         return Claims(
             jobs=jobs,
             menus=menus,
@@ -354,13 +357,13 @@ class WholeNodes:
                 ],
                 dtype=np.int64,
             ),
-            weight=weight,
-            work=scale * (part_left + later_phases),
-            size_per_gpu=size,
-            money_per_gpu=money,
-            restart_hours=restart,
-            lasts_hours=lasts,
-            overdue=waited / (3600.0 * MOST_TIMES_ALONE * (scale * alone + startup)),
+            weight=column("weight"),
+            work=scale * (part_left + column("later_phases")),
+            size_per_gpu=column("size_per_gpu"),
+            money_per_gpu=column("money_per_gpu"),
+            restart_hours=column("restart_hours"),
+            lasts_hours=column("lasts_hours"),
+            overdue=waited / (3600.0 * MOST_TIMES_ALONE * alone),
         )
 
     def _ask(self, class_name: str, phase: int, planned: Width, size_per_gpu: float) -> _Ask:
@@ -370,31 +373,39 @@ class WholeNodes:
         arrivals = self.demands[planned.gpu_type].weighted_jobs_per_hour / self.weight
         return _Ask(
             menu=menu,
-            figures=(
-                columns.job_class.phases[phase].size_gpu_hours,
-                columns.size_after[phase],
-                columns.hours_after.item(phase, best) / columns.hours.item(phase, best),
-                columns.hours.item(0, widest) + columns.hours_after.item(0, widest),
-                columns.job_class.startup_hours,
-                columns.job_class.weight,
-                size_per_gpu,
-                self.multiplier * columns.rate.item(widest) / menu.gpus[-1],
-                self.overheads[class_name][1],
-                LENT_ARRIVALS / arrivals if arrivals > 0.0 else math.inf,
-            ),
+            phase_size=columns.job_class.phases[phase].size_gpu_hours,
+            size_after=columns.size_after[phase],
+            later_phases=columns.hours_after.item(phase, best) / columns.hours.item(phase, best),
+            hours_alone=columns.hours.item(0, widest) + columns.hours_after.item(0, widest),
+            startup_hours=columns.job_class.startup_hours,
+            weight=columns.job_class.weight,
+            size_per_gpu=size_per_gpu,
+            money_per_gpu=self.multiplier * columns.rate.item(widest) / menu.gpus[-1],
+            restart_hours=self.overheads[class_name][1],
+            lasts_hours=LENT_ARRIVALS / arrivals if arrivals > 0.0 else math.inf,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ask:
-    """What jobs alike ask: their menu, and what `Claims` says of a job of scale 1.
+    """What jobs of a class, a phase and a planned width ask alike, for a job of scale 1.
 
-    `figures` are the work of the phase and after it, later phases over this one, hours alone and to start up,
-    the weight, the room and the money for a GPU, hours of a restart, and how long a change lasts.
+    `phase_size` and `size_after` are the GPU-hours of the phase and of all later ones, `later_phases` the
+    hours of those over the hours of this one, at the most efficient width; `hours_alone` is of all phases at
+    the widest.
     """
 
     menu: Menu
-    figures: tuple[float, ...]
+    phase_size: float
+    size_after: float
+    later_phases: float
+    hours_alone: float
+    startup_hours: float
+    weight: float
+    size_per_gpu: float
+    money_per_gpu: float
+    restart_hours: float
+    lasts_hours: float
 
 
 def _menu(columns: WidthColumns, phase: int, planned: Width) -> Menu:

@@ -58,7 +58,7 @@ def _changes(state: ClusterState, draft: Draft) -> Changes:
     for job_id in dict.fromkeys((*order, *state.jobs)) if order else state.jobs:
         job = state.jobs[job_id]
         width, holds = wanted(job_id), job.job.width
-        if (width is holds or (holds is not None and width == holds)) and job_id not in dying:
+        if (width is holds or width == holds) and job_id not in dying:
             continue
         if job.is_stopping:
             continue
