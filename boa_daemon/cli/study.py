@@ -31,10 +31,11 @@ def study(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Run the traces, budgets, policies and worlds of a file, and report ratios, regret and robustness."""
+    is_page = report is not None and report.suffix.lower() == ".md"
     if report is not None:
         check_plot_path(report, "--report", SUFFIXES)
-        if report.suffix.lower() == ".md":
-            page_text(report)
+        if is_page:
+            page_text(report)  # refused before hours of work where it has no place for a study
     asked = load_study(file)
     seen: list[CaseRow] = []
     with working(on, out, asked.cells, "cells") as headway:
@@ -49,7 +50,7 @@ def study(
             best = min(done, key=lambda one: one.waiting.mean, default=None)
             if best is not None:
                 headway.best = f"{best.policy} waits {best.waiting.mean:.2f} times as long"
-            if report is not None and report.suffix.lower() != ".md":
+            if report is not None and not is_page:
                 write_report(report, so_far)
 
         headway.each_minute = look

@@ -146,13 +146,14 @@ def load_study(path: str | Path) -> Study:
             at = ("policies", number) if number < len(file.policies) else ("reference",)
             raise document.error(str(error), at=at) from error
     folder = Path(document.name).parent
-    cases: list[StudyCase] = []
-    loads: dict[str, Likeness] = {}
-    for number, source in enumerate(file.traces):
-        read = _read(document, folder, number, source)
-        if read.load is not None:
-            loads[source.name] = likeness(read.trace, read.load)
-        cases += _cases(file, number, read, document)
+    found = [_read(document, folder, number, source) for number, source in enumerate(file.traces)]
+    cases = [case for number, read in enumerate(found) for case in _cases(file, number, read, document)]
+    # Hundreds of draws: only once the whole file is right.
+    loads = {
+        source.name: likeness(read.trace, read.load)
+        for source, read in zip(file.traces, found, strict=True)
+        if read.load is not None
+    }
     return Study(file=file, cases=tuple(cases), loads=loads)
 
 
