@@ -42,7 +42,8 @@ class PacedBudgetOptimal:
     """Give every job the width that is best at the multiplier of the tick; never queue.
 
     `sizes` are GPU-hours of a job of each class; `costs` are those of a class at a level of the table, with
-    usage that is `free` at a part of its price (`policies.online.paid_anyway`).
+    usage that is `free` at a part of its price (`policies.online.paid_anyway`). `unit` is what the money of
+    the budget is counted in.
     """
 
     pace: Pace
@@ -52,6 +53,7 @@ class PacedBudgetOptimal:
     margin: float = SWITCH_MARGIN
     nodes: WholeNodes | None = None
     free: FreeUsage = ()
+    unit: str = "USD"
     costs: Memo[tuple[str, int, int], CostsByScale] = field(repr=False, compare=False)
 
     @classmethod
@@ -91,6 +93,7 @@ class PacedBudgetOptimal:
             columns=columns,
             sizes={c.name: c.size_gpu_hours for c in problem.classes},
             free=free,
+            unit="GPU-hours" if problem.budget_unit == "gpus" else "USD",
             costs=Memo(costs, most=MOST_LEVELS),
         )
 
@@ -112,7 +115,9 @@ class PacedBudgetOptimal:
         position = self.table.planned(self.pace.budget) if step is None else step.position
         memory = None if step is None else step.memory
         part = self._part(jobs, position) if self.free else 0
-        say = partial(_free_reason, self.free, part) if part else partial(_reason, position, step)
+        say = partial(_reason, self.unit, position, step)
+        if part:
+            say = partial(_free_reason, self.unit, self.free, part)
         return self._answer(jobs, position, memory, say, part)
 
     def within(self, jobs: Sequence[Job], spend_per_hour: float, money: Money | None) -> Allocation:
@@ -120,10 +125,13 @@ class PacedBudgetOptimal:
 
         Where even the cheapest widths take more, it is those; where the money lasts at wider ones, those.
         """
-        position, say = self._widest_within(jobs, spend_per_hour), partial(_burn_reason, spend_per_hour)
+        position, say = (
+            self._widest_within(jobs, spend_per_hour),
+            partial(_burn_reason, self.unit, spend_per_hour),
+        )
         step = None if money is None else self.step(jobs, money)
         if step is not None and step.position.multiplier < position.multiplier:
-            position, say = step.position, partial(_reason, step.position, step)
+            position, say = step.position, partial(_reason, self.unit, step.position, step)
         return self._answer(jobs, position, None if step is None else step.memory, say)
 
     def _widest_within(self, jobs: Sequence[Job], spend_per_hour: float) -> Position:
@@ -199,11 +207,11 @@ class PacedBudgetOptimal:
         )
 
 
-def _reason(position: Position, step: Step | None, job: Job) -> str:
+def _reason(unit: str, position: Position, step: Step | None, job: Job) -> str:
     """Return why the job has its width: what an hour of waiting counts, and how long money has to last."""
     counted = "whatever it costs"
     if position.multiplier > 0.0:
-        counted = f"an hour of waiting counted as {1.0 / position.multiplier:.3g} of money"
+        counted = f"an hour of waiting counted as {1.0 / position.multiplier:.3g} {unit}"
     lasts = ""
     if step is not None:
         load = step.load_correction * step.load_hours / step.horizon_hours
@@ -211,19 +219,20 @@ def _reason(position: Position, step: Step | None, job: Job) -> str:
     return f"the best width for the rest of a job of class {job.class_name}, {counted}{lasts}"
 
 
-def _free_reason(free: FreeUsage, part: int, job: Job) -> str:
+def _free_reason(unit: str, free: FreeUsage, part: int, job: Job) -> str:
     """Return why the job has its width where more is paid anyway than the jobs need."""
     level = sum(level for _, level in free)
     return (
         f"the best width for the rest of a job of class {job.class_name} where what is committed to counts "
-        f"{PARTS[part]:.2g} of its price, so that the jobs use it: {level:.4g} per hour at prices on demand "
-        f"are paid whether used or not"
+        f"{PARTS[part]:.2g} of its price, so that the jobs use it: {level:.4g} {unit} per hour at prices on "
+        f"demand are paid whether used or not"
     )
 
 
-def _burn_reason(spend_per_hour: float, job: Job) -> str:
+def _burn_reason(unit: str, spend_per_hour: float, job: Job) -> str:
     """Return why the job has its width where the budget is thin."""
     return (
         f"the best width for the rest of a job of class {job.class_name} at which all jobs together take "
-        f"no more than the budget of {spend_per_hour:.4g} per hour, or the cheapest where they take more"
+        f"no more than the budget of {spend_per_hour:.4g} {unit} per hour, or the cheapest where they take "
+        f"more"
     )
