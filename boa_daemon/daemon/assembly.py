@@ -1,6 +1,7 @@
 """Where the parts of the daemon meet: settings become a cloud, an engine, books, and a `Daemon`.
 
-`CLOUDS` and `ENGINES` are the only places of the daemon that know clouds and engines by name.
+Here alone the daemon opens clouds and engines by name. What else differs by the engine's name stands in
+`gate_site`, `secret_references`, `data_sources` and `planner`.
 """
 
 from __future__ import annotations
