@@ -20,7 +20,7 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; background: #fff; m
   margin: 2rem auto; padding: 0 1rem; }
 h1, h2 { line-height: 1.2; } svg { width: 100%; height: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding: .6rem 0; }
+h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid #e4e7eb; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; white-space: normal; }
 tr.boa td { font-weight: 600; color: #1769aa; } p.note { color: #52606d; }
@@ -32,14 +32,14 @@ DARK = """
   svg { filter: invert(.92) hue-rotate(180deg); mix-blend-mode: lighten; } td.bad { color: #ff8787; } }
 """
 REPORT_STYLE = """
-p.lead { font-size: 1.25rem; font-weight: 600; } .table { overflow-x: auto; margin: 1rem 0; }
-th.text, td.text { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+p.lead { font-size: 1.25rem; font-weight: 600; } .table { overflow-x: auto; margin: 0 0 1rem; }
+th.text, td.text { text-align: left; white-space: normal; } td.text { overflow-wrap: anywhere; }
 td.text.short { white-space: nowrap; }
 th:not(.text), td:not(.text) { text-align: right; white-space: nowrap; }
 footer { color: #52606d; font-size: .85rem; }
 td.bad { color: #c92a2a; font-weight: 600; }
 @media print { body { margin: 0; max-width: none; font-size: 10pt; } @page { size: A4; margin: 15mm; }
-  h2, caption { break-after: avoid; } tr, svg { break-inside: avoid; } .table { overflow: visible; }
+  h2, h3 { break-after: avoid; } tr, svg { break-inside: avoid; } .table { overflow: visible; }
   svg { max-height: 24cm; } th, td { padding: .15rem .3rem; } thead { display: table-header-group; } }
 """
 SHORT = 22
@@ -73,9 +73,10 @@ class PageTable:
             f"<tr>{''.join(one('td', at, text, number) for at, text in enumerate(row))}</tr>"
             for number, row in enumerate(self.rows)
         )
-        caption = f"<caption>{escape(self.title)}</caption>" if self.title else ""
+        # The title stands outside of what may scroll, so it is read whole on a narrow screen.
+        title = f"<h3>{escape(self.title)}</h3>" if self.title else ""
         return (
-            f'<div class="table"><table>{caption}<thead><tr>{head}</tr></thead>'
+            f'{title}<div class="table"><table><thead><tr>{head}</tr></thead>'
             f"<tbody>{body}</tbody></table></div>"
         )
 
