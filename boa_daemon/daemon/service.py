@@ -13,7 +13,7 @@ from typing import Any
 
 from boa_daemon.daemon.costs import CostBy, cost_rows, spent_today, with_fixed
 from boa_daemon.daemon.data_sources import check_data
-from boa_daemon.daemon.job_view import first_report_limit
+from boa_daemon.daemon.liveness import first_report_limit
 from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS, Daemon
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.orders import interrupt, others_on, resize
@@ -341,7 +341,7 @@ class Service:
             "exit_code": job.exit_code,
             "last_lines": list(job.last_lines),
             "stalled_since": job.stalled_since,
-            "not_before": job.not_before or None,
+            "not_before": self.daemon.work.facts.rests_until(job),
             "arrived_at": job.arrived_at,
             "started_at": job.started_at,
             "first_started_at": job.first_started_at,
