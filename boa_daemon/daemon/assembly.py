@@ -1,7 +1,7 @@
 """Where the parts of the daemon meet: settings become a cloud, an engine, books, and a `Daemon`.
 
-Here alone the daemon opens clouds and engines by name. What else differs by the engine's name stands in
-`gate_site`, `secret_references`, `data_sources` and `planner`.
+Here alone the daemon opens clouds and engines by name. What each is, for who plans without opening it, stands
+in `CLOUD_KINDS` and in `boa_daemon.engines.kinds`.
 """
 
 from __future__ import annotations
