@@ -108,7 +108,8 @@ class JobFacts:
 
     def rests_until(self, job: JobRecord) -> float | None:
         """Return until when a job is not started, whatever there is: its file's instant, or a rest."""
-        if job.slots or not job.is_active:
+        waits = not job.slots and job.is_active
+        if not waits or (not job.failed and self.refused.of(job.id) is None):
             return job.not_before or None
         rests = JobTerms(
             failed=_failures(job), retries=Retries.of(job.content["retries"]), refused=self.refused.of(job.id)
