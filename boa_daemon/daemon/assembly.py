@@ -26,7 +26,8 @@ from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.config import Settings, aws_settings
 from boa_daemon.daemon.gate_site import LONGEST_SOCKET, GateSite, gate_site, job_door, open_gate
-from boa_daemon.daemon.loop import Daemon, World
+from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.parts import World
 from boa_daemon.daemon.planner import machines_of
 from boa_daemon.daemon.warm_pool import start_seconds_of
 from boa_daemon.engines.local import LocalEngine
