@@ -30,7 +30,8 @@ from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.assembly import open_books
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.loop import Daemon, World
+from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.parts import World
 from boa_daemon.daemon.service import Service
 from boa_daemon.serve import keep_answering
 from boa_daemon.sim.runner import SimulatedRunner

@@ -25,7 +25,8 @@ from sqlalchemy import insert
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.daemon.assembly import open_books
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.loop import Daemon, World
+from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.parts import World
 from boa_daemon.daemon.pruning import prune
 from boa_daemon.daemon.service import Service
 from boa_daemon.sim.runner import SimulatedRunner

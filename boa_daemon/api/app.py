@@ -22,9 +22,11 @@ from boa_daemon.api.browser import Guard
 from boa_daemon.api.inside import inside_routes
 from boa_daemon.api.page import file_routes, page_routes
 from boa_daemon.api.who import Caller, Gatekeeper
+from boa_daemon.daemon.answers import NotAllowed, NotReady, UnknownJob
 from boa_daemon.daemon.costs import CostBy
 from boa_daemon.daemon.orders import CannotRehearse
-from boa_daemon.daemon.service import MOST_JOBS_AT_ONCE, NotAllowed, NotReady, Service, UnknownJob
+from boa_daemon.daemon.service import Service
+from boa_daemon.daemon.submissions import MOST_JOBS_AT_ONCE
 from boa_daemon.errors import BoaError, InputError, exit_code_of
 from boa_daemon.store.leader import LedElsewhere
 from policies.errors import PolicyError

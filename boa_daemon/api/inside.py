@@ -8,8 +8,9 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from boa_daemon.api.who import Caller, Gatekeeper
+from boa_daemon.daemon.answers import NotAllowed
 from boa_daemon.daemon.entering import MOST_SECONDS, Entering
-from boa_daemon.daemon.service import NotAllowed, Service
+from boa_daemon.daemon.service import Service
 
 JobName = Annotated[str, Path(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
 Word = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="what the start of a command was answered")]

@@ -9,9 +9,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.api.client import Client, DaemonUnreachable
 from boa_daemon.backends.aws.check import Check
-from boa_daemon.daemon.assembly import ENGINES, Places, cloud_kind, places, socket_of
+from boa_daemon.daemon.assembly import Places, cloud_kind, places, socket_of
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
+from boa_daemon.engines.kinds import ENGINE_KINDS, fitting
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.store.engine import StoreUnusable, check, open_engine, sqlite_url
 from boa_daemon.units import counted
@@ -20,7 +21,6 @@ from policies.errors import PolicyError
 
 LEAST_FREE_GB = 5.0
 """A database of a month's ticks with its backups, and what a local job prints and saves."""
-_GOES_WITH = {"simulated": ("local", "ray"), "local": ("local", "ray"), "aws": ("ssm", "ray")}
 
 
 def local_checks(settings: Settings) -> Iterator[Check]:
@@ -60,16 +60,16 @@ def _plan(settings: Settings) -> Check:
 def _engine(settings: Settings) -> Check:
     """Whether the engine is known and goes with the cloud."""
     engine, cloud = settings.engine.name, settings.cloud.provider
-    known = (*ENGINES, *plugins.names("boa.engines"))
+    known = (*ENGINE_KINDS, *plugins.names("boa.engines"))
     if engine not in known:
         return Check(
             name="engine", status="failed", said=f"{engine!r} is not known", fix=did_you_mean(engine, known)
         )
     # What another package adds says itself, when it is opened, with what it does not go.
-    fitting = _GOES_WITH.get(cloud, known)
-    if engine in ENGINES and engine not in fitting:
+    fits = fitting(cloud) or known
+    if engine in ENGINE_KINDS and engine not in fits:
         said = f"{engine!r} does not go with the provider {cloud!r}"
-        return Check(name="engine", status="failed", said=said, fix=f"[engine] name: {' or '.join(fitting)}")
+        return Check(name="engine", status="failed", said=said, fix=f"[engine] name: {' or '.join(fits)}")
     return Check(name="engine", status="ok", said=f"{engine} on {cloud}")
 
 

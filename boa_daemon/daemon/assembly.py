@@ -1,7 +1,7 @@
 """Where the parts of the daemon meet: settings become a cloud, an engine, books, and a `Daemon`.
 
-Here alone the daemon opens clouds and engines by name. What else differs by the engine's name stands in
-`gate_site`, `secret_references`, `data_sources` and `planner`.
+Here alone the daemon opens clouds and engines by name. What each is, for who plans without opening it, stands
+in `CLOUD_KINDS` and in `boa_daemon.engines.kinds`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.config import Settings, aws_settings
 from boa_daemon.daemon.gate_site import LONGEST_SOCKET, GateSite, gate_site, job_door, open_gate
-from boa_daemon.daemon.loop import Daemon, World
+from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.parts import World
 from boa_daemon.daemon.planner import machines_of
 from boa_daemon.daemon.warm_pool import start_seconds_of
 from boa_daemon.engines.local import LocalEngine

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.daemon.config import EngineSettings
+from boa_daemon.engines.kinds import engine_kind
 from boa_daemon.errors import InputError
 from boa_daemon.tick.ports import BringsData, Runner
 
@@ -29,7 +30,7 @@ def _refusal(source: str, engine: EngineSettings, runner: Runner) -> tuple[str, 
     if not isinstance(runner, BringsData):
         return "this engine brings no data", "Read it where it is"
     if not source.startswith("s3://"):
-        if engine.name == "ssm":
+        if engine_kind(engine.name).on_rented_nodes:
             return "nodes cannot see a folder", f"aws s3 sync {source} s3://BUCKET/PREFIX, and name that"
         found = Path(source)
         is_there = found.is_absolute() and found.is_dir()

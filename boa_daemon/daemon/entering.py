@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from boa_daemon.daemon.service import NotReady, Service, UnknownJob
+from boa_daemon.daemon.answers import NotReady, UnknownJob
+from boa_daemon.daemon.service import Service
 from boa_daemon.errors import InputError
 from boa_daemon.store.records import JobRecord
 from boa_daemon.tick.ports import Inside, LetsIn, Refused

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boa_daemon.daemon.config import Settings
+from boa_daemon.engines.kinds import engine_kind
 from boa_daemon.errors import InputError
 from boa_daemon.gate.companion import JobDoor
 from boa_daemon.gate.reach import as_nodes_see_it, own_address
@@ -23,8 +24,6 @@ from policies.links.contention import Link
 from policies.model import InstanceType
 
 LONGEST_SOCKET = 107
-ELSEWHERE = ("ssm", "ray")
-"""Engines whose jobs run on other machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,7 @@ def gate_site(settings: Settings, socket: Path, machines: Mapping[str, InstanceT
             return GateSite(addresses=(*local, GateAddress.parse(f"tcp:{settings.gate.listen}")))
         except BadAddress as error:
             raise InputError(f"[gate] listen: {error}") from None
-    if settings.engine.name in ELSEWHERE:
+    if engine_kind(settings.engine.name).elsewhere:
         host = own_address()
         if not host:
             return GateSite(

@@ -1,5 +1,6 @@
-"""What is done where a tick cannot be: caps are kept, orders to cancel and to go down are obeyed.
+"""What is done where a tick cannot be: caps are kept, orders are obeyed, what hangs is ended.
 
+Orders are those to cancel and to go down.
 Nothing here needs a plan, and nothing is believed to work: each question has an answer from memory where its
 port raises, and each act is tried by itself. Nodes that carry jobs live on; leases of others are not renewed,
 so what a daemon that is in trouble for long does not need ends by itself.
@@ -15,9 +16,10 @@ from typing import TypeVar
 
 from boa_daemon.daemon.job_view import Work
 from boa_daemon.store.storage import Storage
-from boa_daemon.tick.actions import StopJob, TerminateNode
+from boa_daemon.tick.actions import EndGeneration, StopJob, TerminateNode
 from boa_daemon.tick.caps import within_caps
 from boa_daemon.tick.controller import requested_node
+from boa_daemon.tick.hanging import hanging
 from boa_daemon.tick.ledger import bill_within, charge_for
 from boa_daemon.tick.limits import day_of, month_of
 from boa_daemon.tick.ports import Cloud, OpenLaunch, Provider, Runner
@@ -44,7 +46,7 @@ class LastResort:
     _last_nodes: dict[NodeId, NodeState] = field(default_factory=dict)
 
     def act(self, rules: Rules, last: ClusterState | None, *, now: float, is_down: bool) -> None:
-        """Give back what would break a cap, and everything where that is ordered; stop what is cancelled."""
+        """Give back what would break a cap, or all where that is ordered; stop what is cancelled or hangs."""
         self.troubles.clear()
         state = self._state(last, now)
         plan = self._try(lambda: within_caps(state, _NOTHING, rules), _NOTHING, "the caps")
@@ -54,6 +56,11 @@ class LastResort:
         going = self._going_down(state, now) if is_down else []
         self._end(list(dict.fromkeys((*plan.releases, *plan.forced))), CAP)
         self._end([name for name in going if name not in plan.releases], DOWN)
+        for name, why in hanging(state)[0].items():
+            end = EndGeneration(
+                id=f"hangs-{name}", job=name, generation=state.jobs[name].generation, reason=why
+            )
+            self._try(partial(self.work.end, end), None, f"job {name}, which hangs")
         for record in list(self.books.queue.active.values()):
             if record.is_cancelled and record.slots:
                 order = StopJob(

@@ -2,15 +2,18 @@
 
 How long is long follows from the job's own steps, many of them, and never less than a generous floor: a
 checkpoint, a data set that is read again or a compiler takes its time. A job that has never reported a step
-is
-not judged. What was seen before a restart of the daemon is not known, so the time begins anew.
+is not judged by its steps; it may have a time for the first one. What was seen before a restart of the daemon
+is not known, so the time begins anew.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from boa_daemon.store.records import JobRecord
 from boa_daemon.tick.ports import RunReport
+from boa_daemon.tick.retries import Silence
+from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import JobId
 
 MANY_STEPS = 20.0
@@ -19,6 +22,33 @@ HOPELESS = 1.5
 """So many times that long, and it is ended."""
 FEWEST_LOOKS = 3
 """A job is never ended before so many looks in a row have found it stalled."""
+SILENT_HOURS = 2.0
+"""A job that says that it reports is ended after so long without a step and without a printed line."""
+
+
+def first_report_limit(job: JobRecord) -> tuple[float, str] | None:
+    """Return the hours that a job has for its first step, and what else it must not have done in them.
+
+    None where it has no limit: what never said that it reports may be silent.
+    """
+    said = job.content.get("first_report_hours")
+    if said is not None:
+        return float(said), ""
+    return None if job.is_rigid else (SILENT_HOURS, " and printed nothing")
+
+
+def first_report_silence(job: JobRecord, report: RunReport, *, now: float) -> Silence | None:
+    """Return since when a generation has not reported its first step, where it has a limit for that."""
+    limit = first_report_limit(job)
+    if limit is None or report.step is not None or job.started_at is None:
+        return None
+    (hours, also), since = limit, job.started_at
+    if not also:
+        return Silence(kind="no-report", since=since, limit_seconds=hours * SECONDS_PER_HOUR)
+    if report.quiet_seconds is None or report.phase != "running":
+        return None
+    since = max(since, now - report.quiet_seconds)
+    return Silence(kind="no-report-no-print", since=since, limit_seconds=hours * SECONDS_PER_HOUR)
 
 
 @dataclass(slots=True)
@@ -57,10 +87,15 @@ class Liveness:
         seen.looks += 1
         return seen.since
 
-    def is_hopeless(self, job: JobId, *, now: float) -> bool:
-        """Return whether a stalled job has been so for long, and at several looks."""
+    def silence(self, job: JobId) -> Silence:
+        """Return for how long a stalled job may be so, and at how many looks more it has to be seen so."""
         seen = self._seen[job]
-        return seen.looks >= FEWEST_LOOKS and now - seen.since >= HOPELESS * seen.limit_seconds
+        return Silence(
+            kind="no-step",
+            since=seen.since,
+            limit_seconds=HOPELESS * seen.limit_seconds,
+            looks_left=max(FEWEST_LOOKS - seen.looks, 0),
+        )
 
     def forget(self, job: JobId) -> None:
         """Leave a generation that has ended out."""

@@ -16,6 +16,7 @@ from boa_daemon.daemon.markets import as_learnt, on_both, on_planned_markets
 from boa_daemon.daemon.paid_anyway import PaidAnyway
 from boa_daemon.daemon.standing_costs import standing_of
 from boa_daemon.daemon.warm_pool import warm_pool_of
+from boa_daemon.engines.kinds import engine_kind
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.needs import (
@@ -444,8 +445,7 @@ def _disk_gb(
     root_gb = None
     if cloud.root_volume_gib is not None:
         root_gb = (getattr(settings.cloud, "volume_gib", None) or cloud.root_volume_gib) * GB_PER_GIB
-    # The one engine that makes nodes ready and puts jobs on their own disks.
-    own_disks = settings.engine.name == "ssm"
+    own_disks = engine_kind(settings.engine.name).on_rented_nodes
     return {
         kind: disk_gb_of(one.name, catalog, root_gb=root_gb, own_disks=own_disks)
         for kind, one in machines.items()

@@ -23,7 +23,8 @@ import numpy as np
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.daemon.assembly import open_books
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.loop import Daemon, World
+from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.parts import World
 from boa_daemon.daemon.service import Service
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.errors import BoaError

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.daemon.config import OF_TEAM, EngineSettings, Settings
+from boa_daemon.engines.kinds import engine_kind
 from boa_daemon.errors import InputError
 from boa_daemon.job.secrets import SecretMissing, read_store
 
@@ -55,7 +56,7 @@ def check_secrets(content: Mapping[str, Any], engine: EngineSettings) -> None:
 
 def _refusal(reference: str, engine: EngineSettings) -> tuple[str, str]:
     """Return why a reference is of no use here, and what to do; empty where it is."""
-    if engine.name == "ssm":
+    if engine_kind(engine.name).on_rented_nodes:
         if any(fnmatchcase(reference, pattern) for pattern in engine.secrets):
             return "", ""
         return (

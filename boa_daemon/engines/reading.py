@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from boa_daemon.engines.causes import cause_of, last_line
-from boa_daemon.tick.ports import FailureCause, Manifest, RunPhase, RunReport
+from boa_daemon.tick.ports import Manifest, RunPhase, RunReport
+from boa_daemon.tick.retries import FailureCause
 from boa_daemon.units import counted
 from policies.model import JobId
 

@@ -26,7 +26,7 @@ from boa_daemon.inputs.schema import (
 )
 from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.job.secrets import REFERENCE
-from boa_daemon.tick.ports import FailureCause
+from boa_daemon.tick.retries import DEFAULT_RETRIES, FailureCause
 from boa_daemon.units import SECONDS_PER_HOUR
 
 MAX_TEXT = 65_536
@@ -49,7 +49,6 @@ _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\s*?\[\]]{0,900})?")
 MOST_RETRIES = 100
 LARGE = 1e300
-DEFAULT_RETRIES = 3
 IMAGE_FORM = r"^(/[^\s:]+\.sif|(docker://)?[a-z0-9]+([._:/-][A-Za-z0-9_]+|__|-+)*(@sha256:[0-9a-f]{64})?)$"
 """A reference as containers have it, or the path of an image of Apptainer."""
 FORMS[IMAGE_FORM] = "an image such as ghcr.io/acme/train:1.4, or the path of a .sif file"

@@ -408,6 +408,15 @@ class JobQueue:
                 for row in connection.execute(query)
             ]
 
+    def last_run(self, job: JobRecord) -> tuple[float, float] | None:
+        """Return when a waiting job's newest generation began and ended; None where that is not known."""
+        query = select(GENERATIONS.c.started_at, GENERATIONS.c.ended_at).where(
+            GENERATIONS.c.job == job.id, GENERATIONS.c.generation == job.generation
+        )
+        with self.database.read() as connection:
+            row = connection.execute(query).first()
+        return None if row is None or row.ended_at is None else (row.started_at, row.ended_at)
+
     def past_instances(self, since: float) -> list[InstanceRecord]:
         """Return the nodes that were there after an instant."""
         query = select(INSTANCES).where((INSTANCES.c.ended_at.is_(None)) | (INSTANCES.c.ended_at > since))

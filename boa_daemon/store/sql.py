@@ -19,7 +19,16 @@ from sqlalchemy.dialects import postgresql, sqlite
 from boa_daemon.store.database import Database
 from boa_daemon.store.memory import GIVEN_UP_SECONDS
 from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, COOLDOWNS, INTENTS, META
-from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode, act_of
+from boa_daemon.tick.actions import (
+    Action,
+    EndGeneration,
+    GiveUpJob,
+    LaunchNodes,
+    StartJob,
+    StopJob,
+    TerminateNode,
+    act_of,
+)
 from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.limits import DAY_SECONDS, Act
 from boa_daemon.tick.offers import Cooldown, cooled, covers
@@ -39,6 +48,10 @@ def kind_and_target(action: Action) -> tuple[str, str]:
         return "start", action.job
     if isinstance(action, StopJob):
         return "stop", action.job
+    if isinstance(action, EndGeneration):
+        return "end", action.job
+    if isinstance(action, GiveUpJob):
+        return "give-up", action.job
     if isinstance(action, TerminateNode):
         return "terminate", action.node
     return "launch", action.offer_key

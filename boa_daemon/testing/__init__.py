@@ -290,7 +290,7 @@ class Ideal:
                 self.stop(action)
             elif isinstance(action, LaunchNodes):
                 self.launch(action)
-            else:
+            elif isinstance(action, TerminateNode):
                 self.terminate([action])
 
     def _write(self, slots: Sequence[GpuSlot], job: JobId | None) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.daemon.assembly import open_books
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.loop import Daemon, World
+from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.parts import World
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.service import Service
 from boa_daemon.daemon.warm_pool import start_seconds_of

@@ -1,4 +1,4 @@
-"""What a tick may do: five small acts, each with an id and a reason.
+"""What a tick may do: six small acts, each with an id and a reason.
 
 The id comes from the tick and the target, so that the same decision taken twice is the same request: it
 doubles as the cloud's idempotency token. Changing a job's width is a stop and then a start of the next
@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from boa_daemon.tick.limits import Act
 from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.retries import GiveUpCode
 from policies.errors import InvalidProblem
 from policies.model import GpuSlot, InstanceType, JobId, NodeId, Width
 from policies.quick import quick
@@ -25,6 +26,28 @@ class StopJob:
     id: str
     job: JobId
     generation: int
+    reason: str
+
+
+@quick
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndGeneration:
+    """End a generation that hangs, at once and without a checkpoint: it counts as a failure."""
+
+    id: str
+    job: JobId
+    generation: int
+    reason: str
+
+
+@quick
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUpJob:
+    """Start a waiting job no more: it has failed. `code` says why, for programs."""
+
+    id: str
+    job: JobId
+    code: GiveUpCode
     reason: str
 
 
@@ -82,11 +105,15 @@ class LaunchNodes:
         return (self.offer or Offer(instance_type=self.instance_type.name)).key
 
 
-Action: TypeAlias = StopJob | TerminateNode | StartJob | LaunchNodes
+Action: TypeAlias = GiveUpJob | EndGeneration | StopJob | TerminateNode | StartJob | LaunchNodes
 
 
 def act_of(action: Action, *, at: float) -> Act:
     """Return an action as history remembers it: a launch by its instance type."""
+    if isinstance(action, GiveUpJob):
+        return Act(kind="give-up", target=action.job, at=at)
+    if isinstance(action, EndGeneration):
+        return Act(kind="end", target=action.job, at=at)
     if isinstance(action, StopJob):
         return Act(kind="stop", target=action.job, at=at)
     if isinstance(action, StartJob):

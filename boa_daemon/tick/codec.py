@@ -18,7 +18,7 @@ from math import isfinite
 from typing import Any
 
 from boa_daemon.errors import BoaError
-from boa_daemon.tick import actions, limits, offers, ports, state
+from boa_daemon.tick import actions, limits, offers, ports, rests, retries, state
 from policies import model, registry, speedup
 from policies.memo import Memo
 from policies.online import best_effort, pacing, rhythm
@@ -36,6 +36,8 @@ _KNOWN: dict[str, type[Any]] = {
         model,
         pacing,
         registry,
+        rests,
+        retries,
         rhythm,
         speedup,
     )

@@ -12,7 +12,15 @@ from itertools import groupby
 from typing import TypeAlias
 
 from boa_daemon.errors import BoaError
-from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.tick.actions import (
+    Action,
+    EndGeneration,
+    GiveUpJob,
+    LaunchNodes,
+    StartJob,
+    StopJob,
+    TerminateNode,
+)
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.draft import SOON_SECONDS
 from boa_daemon.tick.ledger import charge_for, opening_of
@@ -20,6 +28,7 @@ from boa_daemon.tick.limits import day_of, month_of
 from boa_daemon.tick.ports import (
     Clock,
     Cloud,
+    Ends,
     Engine,
     JobSource,
     Launched,
@@ -255,6 +264,11 @@ class Controller:
             return [self.ports.engine.start(first)]
         if isinstance(first, StopJob):
             return [self.ports.engine.stop(first)]
+        if isinstance(first, EndGeneration | GiveUpJob):
+            engine = self.ports.engine
+            # Only such an engine has jobs with these facts.
+            assert isinstance(engine, Ends)
+            return [engine.end(first) if isinstance(first, EndGeneration) else engine.give_up(first)]
         if isinstance(first, LaunchNodes):
             return [self.ports.cloud.launch(first)]
         orders = [action for action in actions if isinstance(action, TerminateNode)]

@@ -22,7 +22,9 @@ from boa_daemon.tick.stages.call_back import call_back
 from boa_daemon.tick.stages.change_machine import change_machine
 from boa_daemon.tick.stages.check_stock import check_stock
 from boa_daemon.tick.stages.empty_nodes import empty_nodes
+from boa_daemon.tick.stages.end_silent import end_silent
 from boa_daemon.tick.stages.find_changes import find_changes
+from boa_daemon.tick.stages.give_up import give_up
 from boa_daemon.tick.stages.keep_caps import keep_caps
 from boa_daemon.tick.stages.keep_fleet import keep_fleet
 from boa_daemon.tick.stages.keep_job_limits import keep_job_limits
@@ -51,6 +53,7 @@ from policies.quick import quick
 Stage: TypeAlias = Callable[[ClusterState, Draft], Draft]
 STAGES: tuple[Stage, ...] = (
     # Which jobs have a part in it?
+    give_up,
     set_aside,
     # Which width should each job have?
     want,
@@ -78,6 +81,7 @@ STAGES: tuple[Stage, ...] = (
     pay,
     break_loops,
     keep_job_limits,
+    end_silent,
     keep_caps,
     keep_until_ready,
     # What goes back: for good, or into the warm pool?

@@ -1,6 +1,7 @@
 """What we have, what we want -> ordered actions.
 
-First jobs let go (stops), then nodes are given back, then jobs start, then nodes are rented: releases never
+First jobs that are given up and generations that hang end, and jobs let go (stops), then nodes are given
+back, then jobs start, then nodes are rented: releases never
 wait for launches, and a GPU is free before its next job starts. Cost: O(what changes).
 """
 
@@ -9,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.tick.actions import (
+    Action,
+    EndGeneration,
+    GiveUpJob,
+    LaunchNodes,
+    StartJob,
+    StopJob,
+    TerminateNode,
+)
 from boa_daemon.tick.offers import Offer, open_offers
 from boa_daemon.tick.reasons import WAITING
 from boa_daemon.tick.state import ClusterState, Plan
@@ -25,6 +34,16 @@ def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     """Return the actions that turn the observed cluster into the planned one, in the order to do them."""
     held = {held.what: held.sentence for held in plan.held}
     return (
+        *(
+            GiveUpJob(id=f"t{state.tick}-give-up-{job}", job=job, code=why.code, reason=why.reason)
+            for job, why in plan.given_up.items()
+        ),
+        *(
+            EndGeneration(
+                id=f"t{state.tick}-end-{job}", job=job, generation=state.jobs[job].generation, reason=why
+            )
+            for job, why in plan.ends.items()
+        ),
         *(_stop(state, job, held.get(f"job {job}", _no_gpus(plan, job))) for job in plan.stops),
         *(
             _stop(state, job, f"moves from {state.jobs[job].job.width} to {plan.widths[job]}")

@@ -56,6 +56,8 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
         sentences.append(
             f"{own} are planned for it; the rest would be idle on its nodes and is lent until somebody waits."
         )
+    if job_id in plan.ends:
+        sentences.append(f"It {plan.ends[job_id]}, and is ended.")
     sentences += [f"Held back: {held.sentence}." for held in plan.held if held.what == f"job {job_id}"]
     slots = plan.slots.get(job_id, job.slots)
     if len({slot.node for slot in slots}) > 1:
@@ -179,11 +181,14 @@ def _losses(job: JobState) -> list[str]:
 def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
     """Return why a job has no part in the decision; nothing where it has."""
     reason = plan.waiting.get(job.job.id)
+    if reason == "given-up":
+        why = plan.given_up.get(job.job.id)
+        return f"It is given up: {WAITING[reason] if why is None else why.reason}."
     if reason == "resting":
         rest = max((job.terms.rests_until or state.now) - state.now, 0.0)
         return f"It rests for {rest:.0f} s more before it is tried again."
-    if reason == "not-before" and job.terms.rests_until is not None:
-        return f"It is not to start before {format_instant(job.terms.rests_until)} (not_before)."
+    if reason == "not-before" and job.terms.not_before is not None:
+        return f"It is not to start before {format_instant(job.terms.not_before)} (not_before)."
     if reason == "after":
         other = None if job.terms.waits_for is None else state.jobs.get(job.terms.waits_for)
         how = "is over" if other is None else "is running" if other.slots else "waits itself"

@@ -187,7 +187,7 @@ class Steady:
         return max(self.loop_seconds, 3600.0, self.minimum_hold_seconds)
 
 
-ActKind: TypeAlias = Literal["stop", "start", "terminate", "launch"]
+ActKind: TypeAlias = Literal["give-up", "end", "stop", "start", "terminate", "launch"]
 
 
 @quick

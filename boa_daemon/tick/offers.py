@@ -12,6 +12,7 @@ from itertools import zip_longest
 from math import inf, isfinite
 from typing import Literal, TypeAlias
 
+from boa_daemon.tick.rests import OFFER
 from policies.errors import InvalidProblem
 from policies.model import InstanceType
 
@@ -26,9 +27,6 @@ Extras: TypeAlias = tuple[tuple[str, float], ...]
 """Dollars per hour of a node beside its compute, by kind; each kind once, in the order of `EXTRAS`."""
 NO_PRICE_SECONDS = 60.0
 """What has no known price is looked at again after this long: prices are asked for once a minute."""
-
-FIRST_COOLDOWN_SECONDS, LONGEST_COOLDOWN_SECONDS = 180.0, 1800.0
-"""Karpenter waits three minutes for a type and zone out of capacity; each further refusal doubles that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +81,7 @@ def cooled(
     times = 1 if previous is None or previous.kind != kind else previous.times + 1
     seconds = retry_after_seconds
     if seconds is None:
-        seconds = min(FIRST_COOLDOWN_SECONDS * 2.0 ** min(times - 1, 8), LONGEST_COOLDOWN_SECONDS)
+        seconds = OFFER.seconds(times=times)
     return Cooldown(until=at + seconds, times=times, kind=kind)
 
 

@@ -13,9 +13,18 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.tick.actions import (
+    Action,
+    EndGeneration,
+    GiveUpJob,
+    LaunchNodes,
+    StartJob,
+    StopJob,
+    TerminateNode,
+)
 from boa_daemon.tick.limits import Act
 from boa_daemon.tick.offers import Cooldown, Extras, Offer, RefusalKind
+from boa_daemon.tick.retries import NEVER_RETRIED, FailureCause
 from boa_daemon.tick.state import ClusterState, GateView, JobState, NodeState, Plan, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from policies.errors import InvalidProblem
@@ -98,22 +107,7 @@ class Charge:
 
 RunPhase: TypeAlias = Literal["starting", "running", "stopping", "stopped", "finished", "failed", "unknown"]
 """What a generation is doing. `stopped`, `finished` and `failed` are ends; at `unknown` nobody could look."""
-FailureCause: TypeAlias = Literal[
-    "error",
-    "signal",
-    "out-of-memory",
-    "missing-command",
-    "disk-full",
-    "no-result",
-    "agent-lost",
-    "killed",
-    "no-checkpoint",
-    "node-fault",
-]
-"""Why a generation failed; a closed list."""
 ENDS: frozenset[RunPhase] = frozenset({"stopped", "finished", "failed"})
-NEVER_RETRIED: frozenset[FailureCause] = frozenset({"out-of-memory", "missing-command"})
-"""Failures that the same command would meet again at once."""
 _NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 
@@ -383,6 +377,19 @@ class Readies(Protocol):
 
     def is_ready_for(self, action: StartJob) -> bool:
         """Return whether a job that runs may be stopped for this start; asked again until it may."""
+        ...
+
+
+@runtime_checkable
+class Ends(Protocol):
+    """An engine whose jobs hang and fail: what its facts lead the tick to order."""
+
+    def end(self, action: EndGeneration) -> Accepted | Refused:
+        """End a generation at once, without a checkpoint; one that is not there is accepted."""
+        ...
+
+    def give_up(self, action: GiveUpJob) -> Accepted | Refused:
+        """Write down that a waiting job is not started again; one that is over is accepted."""
         ...
 
 

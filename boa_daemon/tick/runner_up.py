@@ -13,7 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
+from boa_daemon.tick.actions import (
+    Action,
+    EndGeneration,
+    GiveUpJob,
+    LaunchNodes,
+    StartJob,
+    StopJob,
+    TerminateNode,
+)
 from boa_daemon.tick.offers import open_offers
 from boa_daemon.tick.state import ClusterState, Plan
 from policies.model import JobId
@@ -115,6 +123,8 @@ def action_choice(state: ClusterState, action: Action, weighed: Mapping[JobId, W
     if isinstance(action, StartJob | StopJob):
         found = weighed.get(action.job)
         return None if found is None else _of_widths(found)
+    if isinstance(action, EndGeneration | GiveUpJob):
+        return None
     if isinstance(action, TerminateNode):
         node = state.nodes.get(action.node)
         if node is None:

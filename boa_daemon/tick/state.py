@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from boa_daemon.tick.limits import Act, Caps, FixedCost, Held, Steady
 from boa_daemon.tick.offers import Cooldown, Extras, Market, Offer
+from boa_daemon.tick.rests import Refusal
+from boa_daemon.tick.retries import ANY_RETRIES, Failure, GivenUp, Retries, Silence, TryAgain, Verdict
 from boa_daemon.tick.team_money import TeamMoney
 from policies.answer import NodePrices
 from policies.memo import Latest
@@ -40,6 +42,7 @@ WaitReason: TypeAlias = Literal[
     "cap-instances",
     "loop",
     "budget",
+    "given-up",
     "resting",
     "not-before",
     "after",
@@ -145,26 +148,49 @@ class DateNote:
 class JobTerms:
     """What holds for a job whatever the policy wants.
 
-    `user` is who submitted it. After a failure it is not started again before `rests_until`; it failed
-    `failures` times so far, the last time as the sentence `last_end` says. `money_ends_at` is when it will
-    have cost what its file allows, if it holds its GPUs until then, `hours_end_at` when it will have run for
-    as long as that allows; None where its file sets no limit. It is not started before the job that it
-    `waits_for` has ended. `ordered_gpus` is the width that its user ordered with `boa resize`; None: any that
-    its file allows. `team` pays for it. Told to stop, it is given `grace_seconds`. `due` is its date,
-    where its file has one.
+    `user` is who submitted it, `group` the group that it belongs to. It is not started before the instant
+    `not_before` of its file. It failed `failures` times so far, the last time as the sentence `last_end`
+    says; of one that waits `failed` are those failures, and `retries` how many its file allows. `refused`
+    says since when nodes do not take it. `silences` are what the generation that runs does not do.
+    `money_ends_at` is when it will have cost what its file allows, if it holds its GPUs until then,
+    `hours_end_at` when it will have run for as long as that allows; None where its file sets no limit, or it
+    waits and has not reached it. It is not started before the job that it `waits_for` has ended;
+    `awaited_end` is how that one ended, where that is not as it needs. `ordered_gpus` is the width that its
+    user ordered with `boa resize`; None: any that its file allows. `team` pays for it. Told to stop, it is
+    given `grace_seconds`. `due` is its date, where its file has one.
     """
 
     user: str = ""
-    rests_until: float | None = None
+    group: str = ""
+    not_before: float | None = None
     failures: int = 0
     last_end: str = ""
+    failed: tuple[Failure, ...] = ()
+    retries: Retries = ANY_RETRIES
+    refused: Refusal | None = None
+    silences: tuple[Silence, ...] = ()
     money_ends_at: float | None = None
     hours_end_at: float | None = None
     waits_for: JobId | None = None
+    awaited_end: str = ""
     ordered_gpus: int | None = None
     team: str = ""
     grace_seconds: float = 0.0
     due: Due | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What follows from its failures, of a job that waits; None where it has none."""
+        return self.retries.judge(self.failed, evidence=self.last_end) if self.failed else None
+
+    @property
+    def rests_until(self) -> float | None:
+        """Until when it rests after failures and refusals; None where it does not."""
+        if not self.failed and self.refused is None:
+            return None
+        verdict = self.verdict
+        after_failure = verdict.not_before if isinstance(verdict, TryAgain) else 0.0
+        return max(after_failure, 0.0 if self.refused is None else self.refused.until)
 
 
 NO_TERMS = JobTerms()
@@ -380,7 +406,8 @@ class Plan:
     broken otherwise. `stretched` says what is planned for jobs that hold more, on GPUs that nobody else
     needs. `node_prices` is what widths and nodes are worth to the policy, where it knows: for whoever asks
     what else there was. Nodes of `releases` that are `stopping` are kept stopped. `dates` says what the dates
-    of jobs ask for.
+    of jobs ask for. `given_up` says why waiting jobs are not started again, `ends` why generations that hang
+    are ended at once.
     """
 
     widths: Mapping[JobId, Width]
@@ -402,6 +429,8 @@ class Plan:
     node_prices: NodePrices | None = None
     stopping: tuple[NodeId, ...] = ()
     dates: Mapping[JobId, DateNote] = field(default_factory=lambda: MappingProxyType({}))
+    given_up: Mapping[JobId, GivenUp] = field(default_factory=lambda: MappingProxyType({}))
+    ends: Mapping[JobId, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def looked_at_by(self, *instants: float | None) -> Plan:
         """Return the plan with a wake-up at the earliest of its own and these instants."""

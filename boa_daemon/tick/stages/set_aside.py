@@ -1,9 +1,9 @@
 """May take waiting jobs out of the decision: those that are not to start yet.
 
-They rest after a failure, their file names an instant (`not_before`) or another job (`after`), the money of
-their user or team is spent, or their team is ahead of its share while a team that is not has a claim. No
-policy is asked about them, and no later stage gives them GPUs. Jobs that run go on. The plan says why they
-wait, and looks again when a rest is over or a new day (UTC) begins. Cost: O(jobs).
+They rest after a failure or a refusal of their nodes, their file names an instant (`not_before`) or another
+job (`after`), the money of their user or team is spent, or their team is ahead of its share while a team that
+is not has a claim. No policy is asked about them, and no later stage gives them GPUs. Jobs that run go on.
+The plan says why they wait, and looks again when a rest is over or a new day (UTC) begins. Cost: O(jobs).
 """
 
 from __future__ import annotations
@@ -20,15 +20,20 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft that knows which waiting jobs have no part in this decision, and why."""
     spent = {name for name, money in state.users.items() if money.is_spent}
     closed = closed_teams(state, draft.rules)
-    aside: dict[JobId, WaitReason] = {}
+    given_up, wakes = draft.plan.given_up, list[float]()
+    aside: dict[JobId, WaitReason] = dict(draft.set_aside)
     for name, job in state.bound_jobs.items():
         terms = job.terms
-        if job.slots:
+        if job.slots or name in given_up:
             continue
         if terms.waits_for is not None:
             aside[name] = "after"
-        elif terms.rests_until is not None and terms.rests_until > state.now:
-            aside[name] = "resting" if terms.failures else "not-before"
+        elif (rest := terms.rests_until) is not None and rest > state.now:
+            aside[name] = "resting"
+            wakes.append(rest)
+        elif terms.not_before is not None and terms.not_before > state.now:
+            aside[name] = "not-before"
+            wakes.append(terms.not_before)
         elif spent and terms.user in spent:
             aside[name] = "user-day-cap"
         elif terms.team in closed:
@@ -37,8 +42,6 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
         aside |= behind_their_turn(state, aside)
     if not aside:
         return draft
-    resting = (name for name, why in aside.items() if why in ("resting", "not-before"))
-    rests = (state.jobs[name].terms.rests_until for name in resting)
     broke = sorted({state.jobs[name].terms.user for name, why in aside.items() if why == "user-day-cap"})
     held = tuple(
         Held(
@@ -50,6 +53,7 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
     )
     teams = {state.jobs[name].terms.team: why for name, why in aside.items() if why in TEAM_CODES}
     held += tuple(held_team(name, teams[name], state.teams[name]) for name in sorted(teams))
-    wakes = [day_of(state.now).ends_at] if broke or teams else []
-    plan = replace(draft.plan, held=held).looked_at_by(*rests, *wakes)
+    if broke or teams:
+        wakes.append(day_of(state.now).ends_at)
+    plan = replace(draft.plan, held=held).looked_at_by(*wakes)
     return replace(draft, set_aside=aside, plan=plan)

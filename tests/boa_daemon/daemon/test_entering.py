@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from boa_daemon.daemon.answers import NotAllowed, NotReady, UnknownJob
 from boa_daemon.daemon.entering import Entering
-from boa_daemon.daemon.service import NotAllowed, NotReady, UnknownJob
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content

@@ -14,11 +14,13 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from boa_daemon.daemon.replay import replay
 from boa_daemon.engines.inbox import Inbox
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.messages import unit_status
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+from boa_daemon.tick.actions import GiveUpJob
 from boa_daemon.tick.ports import Manifest, RunReport
 
 START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
@@ -184,6 +186,43 @@ def test_what_the_same_command_would_meet_again_is_not_tried_again(stage: Stage,
     assert row["last_lines"] == ["a", "b"]
     assert "would meet again" in stage.alerts()
     assert f"{cause}, which another try would meet again: it died" in stage.play.service.explain(job)["text"]
+
+
+def test_a_failure_that_nobody_judged_is_judged_by_the_next_process(stage: Stage) -> None:
+    """The daemon dies after the end was noted and before a tick: the next one gives the job up."""
+    job = stage.submit(hours=1.0, retries=0)
+    stage.run(90.0)
+    stage.runner.tell = lambda report: replace(report, phase="failed", cause="error", evidence="it died")
+    assert stage.play.daemon.work.look()
+    row = stage.play.service.job(job)
+    assert (row["status"], row["failures"]) == ("queued", 1)
+    began = row["first_started_at"]
+    stage.play.close()
+    stage.open()
+    decision = stage.tick()
+    assert decision.actions[0] == GiveUpJob(
+        id=f"t{decision.state.tick}-give-up-{job}", job=job, code="failed", reason="it died"
+    )
+    row = stage.play.service.job(job)
+    assert (row["status"], row["cause"], row["started_at"]) == ("failed", "it died", began)
+    recorded = stage.play.service.decision(decision.state.tick)
+    assert replay(json.loads(json.dumps(recorded))).is_same
+    assert [alert["sentence"] for alert in stage.play.service.alerts()["alerts"]] == [
+        f"job {job} failed: it died"
+    ]
+
+
+def test_a_daemon_that_only_observes_ends_nothing_that_hangs_and_gives_nobody_up(stage: Stage) -> None:
+    """Its decision says what it would do."""
+    job = stage.submit(hours=2.0, first_report_hours=0.25, retries=0)
+    stage.run(90.0)
+    daemon, given = stage.play.daemon, stage.play.daemon.settings
+    observing = given.daemon.model_copy(update={"observe": True})
+    daemon.settings = given.model_copy(update={"daemon": observing})
+    stage.run(1200.0)
+    decision = stage.tick()
+    assert job in decision.plan.ends
+    assert stage.play.service.job(job)["status"] == "running"
 
 
 def test_each_failure_waits_longer_and_a_checkpoint_clears_the_count(stage: Stage) -> None:

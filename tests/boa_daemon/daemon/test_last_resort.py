@@ -192,6 +192,22 @@ def test_a_restart_into_a_tick_that_fails_keeps_the_caps_too(tmp_path: Path) -> 
     stage.play.close()
 
 
+def test_what_hangs_is_ended_though_no_tick_can_be_done(stage: Stage) -> None:
+    """A job that has not reported in its time: its process ends, and it fails once ticks work again."""
+    content = job_content("hangs", hours=5.0, max_gpus=1, first_report_hours=0.25, retries=0)
+    (job,) = stage.play.service.submit([content], user="ann")["jobs"]
+    stage.run(5)
+    stage.cloud_breaks["offers"] = 1.0
+    assert not any(stage.run(10))
+    assert job in stage.play.books.queue.active
+    assert not stage.play.books.queue.active[job].slots
+    stage.cloud_breaks.clear()
+    assert all(stage.run(2))
+    row = stage.play.service.job(job)
+    assert (row["status"], row["failures"]) == ("failed", 1)
+    assert "reported no step within 15.0 min" in row["cause"]
+
+
 def test_down_and_cancel_are_obeyed_though_no_tick_can_be_done(stage: Stage) -> None:
     """One job is cancelled, then everything is to go: both happen, by the ports alone."""
     jobs = stage.play.service.submit(

@@ -6,25 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.engines.patience import FIRST_SECONDS, LONGEST_SECONDS, Patience
+from boa_daemon.engines.patience import Patience
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.ports import Accepted, RunReport
+from boa_daemon.tick.rests import Refusal
 
 START = 1_800_057_600.0
 
 
-def test_the_wait_is_a_part_of_what_was_waited() -> None:
-    """From five seconds to a minute; forgotten when it was done."""
+def test_what_is_refused_rests_until_it_is_asked_again_or_forgotten() -> None:
+    """The time counts from the first refusal; forgotten when it was done."""
     patience = Patience()
-    assert patience.refused("a", "no", now=100.0) == 100.0 + FIRST_SECONDS
-    assert patience.refused("a", "no", now=260.0) == 260.0 + 20.0
-    assert patience.refused("a", "not now", now=9100.0) == 9100.0 + LONGEST_SECONDS
-    assert patience.why_not_yet("a", now=9159.0) == "not now"
+    for now, why in ((100.0, "no"), (260.0, "no"), (9100.0, "not now")):
+        patience.refused("a", why, now=now)
+    assert patience.of("a") == Refusal(since=100.0, at=9100.0)
+    assert patience.why_not_yet("a", now=9159.0) == patience.last("a") == "not now"
     assert patience.why_not_yet("a", now=9160.0) == patience.why_not_yet("b", now=0.0) == ""
     patience.forget("a")
-    assert patience.refused("a", "no", now=9200.0) == 9200.0 + FIRST_SECONDS
+    patience.refused("a", "no", now=9200.0)
+    assert patience.of("a") == Refusal(since=9200.0, at=9200.0)
 
 
 def test_a_job_whose_start_is_refused_rests_and_says_why(

@@ -459,7 +459,7 @@ def test_under_a_ceiling_that_pays_for_nothing_all_goes_once() -> None:
 def test_who_waits_for_something_else_than_a_cut_launch_keeps_its_reason() -> None:
     """A job that rests does not wait for the cap."""
     state = a_state(a_job("a"), a_job("b"), now=NOON, settled_today_micro_dollars=9_500_000)
-    resting = replace(state.jobs["b"], terms=JobTerms(rests_until=NOON + 60.0))
+    resting = replace(state.jobs["b"], terms=JobTerms(not_before=NOON + 60.0))
     state = replace(state, jobs={**state.jobs, "b": resting})
     assert decided(state, Caps(usd_per_day=10.0), a=4, b=4).plan.waiting == {
         "a": "cap-day",

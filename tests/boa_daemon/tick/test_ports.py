@@ -9,7 +9,8 @@ import pytest
 
 from boa_daemon.testing import an_instance_type
 from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.ports import FailureCause, JobSpec, OpenLaunch, Provider, RunPhase, RunReport
+from boa_daemon.tick.ports import JobSpec, OpenLaunch, Provider, RunPhase, RunReport
+from boa_daemon.tick.retries import FailureCause
 from policies.errors import InvalidProblem
 
 

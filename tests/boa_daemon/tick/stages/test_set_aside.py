@@ -12,6 +12,7 @@ from boa_daemon.tick.codec import decode, encode
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.limits import DAY_SECONDS, Caps
+from boa_daemon.tick.retries import Failure
 from boa_daemon.tick.state import ClusterState, JobState, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from policies.placement.first_fit import FirstFit
@@ -38,7 +39,9 @@ def decided(state: ClusterState, **widths: int) -> Decision:
 def test_a_job_that_rests_is_given_nothing_until_then() -> None:
     """Two jobs, room for both: the one that failed starts 40 s later, when the plan wakes up for it."""
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node()], now=NOON)
-    resting = changed(state, "b", rests_until=NOON + 40.0, failures=2, last_end="exit code 1")
+    resting = changed(
+        state, "b", failed=(Failure(at=NOON + 35.0, step=0),), failures=2, last_end="exit code 1"
+    )
     found = decided(resting, a=1, b=1)
     assert set(found.plan.slots) == {"a"}
     assert found.plan.waiting == {"b": "resting"}
@@ -67,7 +70,7 @@ def test_a_user_without_money_starts_nothing_until_midnight() -> None:
     ]
     assert found.wake_at == DAY_SECONDS
     assert "user bob may cost today is spent: 5.00 of 5.00 USD" in found.explain("b")
-    rested = changed(spent, "b", rests_until=NOON - 1.0, failures=1)
+    rested = changed(spent, "b", failed=(Failure(at=NOON - 6.0, step=0),), failures=1)
     assert decided(rested, a=1, b=1, c=1).wake_at == DAY_SECONDS, "a rest that is over wakes nobody"
     richer = replace(spent, users={"bob": UserMoney(cap_usd=5.01, spent_usd=5.0)})
     assert set(decided(richer, a=1, b=1, c=1).plan.slots) == {"b", "c"}
@@ -76,7 +79,9 @@ def test_a_user_without_money_starts_nothing_until_midnight() -> None:
 def test_the_record_of_a_decision_says_who_was_set_aside() -> None:
     """Written down and read back, the same decision and the same explanation: nothing else was looked at."""
     state = changed(
-        a_state(a_job("a"), a_job("b"), nodes=[a_node()], now=NOON), "a", rests_until=NOON + 9.0, failures=1
+        a_state(a_job("a"), a_job("b"), nodes=[a_node()], now=NOON),
+        "a",
+        failed=(Failure(at=NOON + 4.0, step=0),),
     )
     state = replace(changed(state, "b", user="bob"), users={"bob": UserMoney(cap_usd=1.0, spent_usd=2.0)})
     first, again = decided(state, a=1, b=1), decided(decode(encode(state)), a=1, b=1)
@@ -95,7 +100,7 @@ def test_whoever_is_set_aside_changes_nothing_for_the_others(
     aside = data.draw(st.sets(st.sampled_from(waiting)) if waiting else st.just(set()))
 
     def rest(job: JobState) -> JobState:
-        return _with(job, {"rests_until": state.now + 60.0})
+        return _with(job, {"not_before": state.now + 60.0})
 
     with_them = replace(
         state, jobs={name: rest(job) if name in aside else job for name, job in state.jobs.items()}
@@ -115,7 +120,7 @@ def test_a_job_waits_for_an_instant_or_for_another_job_and_says_so() -> None:
     state = a_state(
         *(a_job(name) for name in "abc"), nodes=[a_node()], held={"a": some_slots("n1", 0)}, now=NOON
     )
-    state = changed(changed(state, "b", rests_until=NOON + 50.0), "c", waits_for="a")
+    state = changed(changed(state, "b", not_before=NOON + 50.0), "c", waits_for="a")
     found = decided(state, a=1, b=1, c=1)
     assert (found.plan.waiting, found.wake_at) == ({"b": "not-before", "c": "after"}, NOON + 50.0)
     assert "It is not to start before 1970-01-01" in found.explain("b")

@@ -1,0 +1,225 @@
+"""What a tick may know of each job: the work left, what it holds, its limits, failures and silences.
+
+Nothing is judged here: the stages of the tick say what follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from boa_daemon.daemon.awaited import Awaited
+from boa_daemon.daemon.dates import due_of
+from boa_daemon.daemon.group_money import GroupMoney, usd_per_hour_of
+from boa_daemon.daemon.node_view import cost_of
+from boa_daemon.engines.patience import Patience
+from boa_daemon.learning.beliefs import Rest, phase_at, rest_of
+from boa_daemon.store.queue import JobQueue
+from boa_daemon.store.records import ACTIVE, JobRecord
+from boa_daemon.tick.ports import RunReport
+from boa_daemon.tick.retries import ANY_RETRIES, Failure, Retries, Silence
+from boa_daemon.tick.state import JobState, JobTerms
+from boa_daemon.units import SECONDS_PER_HOUR, dollars
+from policies.links.machines import off_market
+from policies.model import Job, JobClass, JobId, Width
+from policies.online.estimates import SPREAD, mean_left
+
+LEAST_DONE = 0.01
+"""What did less than this part of its size says nothing about it."""
+MOST_OF_A_SECOND = 1e-3
+"""Hours in floating point are told apart no finer: what has less than this left has nothing left."""
+
+
+class JobFacts:
+    """Reads the queue. `class_of` and `spread_of` are as `Work` has them.
+
+    `stopping` are the jobs that were told to stop, `silences` what the generations that run do not do,
+    `refused` the jobs that their nodes did not take; who takes reports in keeps all three up.
+    """
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        *,
+        class_of: Callable[[str], JobClass | None],
+        spread_of: Callable[[str], float],
+    ) -> None:
+        self.stopping: set[JobId] = set()
+        self.silences: dict[JobId, tuple[Silence, ...]] = {}
+        self.refused = Patience()
+        self.group_money = GroupMoney(queue)
+        self._queue, self._class_of, self._spread_of = queue, class_of, spread_of
+        self._awaited = Awaited(queue)
+        self._seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
+
+    def jobs(self, now: float) -> Mapping[JobId, JobState]:
+        """Return the jobs that wait or run, in order of arrival."""
+        states: dict[JobId, JobState] = {}
+        seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
+        for job in list(self._queue.active.values()):
+            if job.slots:
+                states[job.id] = self._state(job, now)
+            elif not job.is_cancelled:
+                # One that waits is as it was: of ten thousand only those are looked at that are new, wait for
+                # another job, or share the money of others.
+                job_class, known = self._class_of(job.class_name), self._seen.get(job.id)
+                is_as_it_was = known is not None and known[0] is job and known[1] is job_class
+                if known is None or not is_as_it_was or job.content.get("after") or self._is_broke(job, now):
+                    known = (job, job_class, self._state(job, now))
+                seen[job.id] = known
+                states[job.id] = known[2]
+        self._seen = seen
+        return states
+
+    def done(self, job: JobRecord, hours: float) -> float:
+        """Return what a job has done once its generation has worked for so long, by the class's curve."""
+        before = job.size_gpu_hours - job.remaining_gpu_hours
+        job_class = self._class_of(job.class_name)
+        if job_class is None or job.width is None or job.started_at is None:
+            return before
+        size = job_class.size_gpu_hours * _scale(job)
+        phase, _ = phase_at(job_class, size - before, size)
+        curve = job_class.phases[phase].speedups.get(off_market(job.width.gpu_type))
+        return before + (0.0 if curve is None else float(curve.speed_at(job.width.gpus)) * hours)
+
+    def left_after(self, job: JobRecord, report: RunReport, now: float, kept: float) -> float:
+        """Return the work left of the size that a job came with; below nothing where it did more.
+
+        A generation worked for as long as it reports. What is not kept of it is left again.
+        """
+        hours = hours_of(job, now)
+        if report.seconds is not None:
+            hours = min(hours, report.seconds / SECONDS_PER_HOUR)
+        did = self.done(job, hours) - (job.size_gpu_hours - job.remaining_gpu_hours)
+        return job.remaining_gpu_hours - kept * did
+
+    def done_by_class(self, now: float) -> Mapping[str, list[float]]:
+        """Return by class what jobs that are not over have done, over their scales: bounds of sizes."""
+        found: dict[str, list[float]] = {}
+        for job in list(self._queue.active.values()):
+            done = self.done(job, hours_of(job, now)) if job.slots or job.generation else 0.0
+            if done >= LEAST_DONE * job.size_gpu_hours:
+                found.setdefault(job.class_name.partition("[")[0], []).append(done / _scale(job))
+        return found
+
+    def rest(self, job: JobRecord, job_class: JobClass, now: float) -> Rest:
+        """Return what is believed to be left of a job of a known class."""
+        done = self.done(job, hours_of(job, now))
+        return rest_of(job_class, scale=_scale(job), done=done, spread=self._spread_of(job.class_name))
+
+    def rests_until(self, job: JobRecord) -> float | None:
+        """Return until when a job is not started, whatever there is: its file's instant, or a rest."""
+        waits = not job.slots and job.is_active
+        if not waits or (not job.failed and self.refused.of(job.id) is None):
+            return job.not_before or None
+        rests = JobTerms(
+            failed=_failures(job), retries=Retries.of(job.content["retries"]), refused=self.refused.of(job.id)
+        ).rests_until
+        return max(job.not_before, rests or 0.0) or None
+
+    def _is_broke(self, job: JobRecord, now: float) -> bool:
+        """Return whether a job waits that may cost no more, alone or with its group."""
+        most = job.content.get("max_usd")
+        if most is None:
+            return False
+        if job.group:
+            return self.group_money.is_spent(job, now)
+        return dollars(job.micro_dollars) >= float(most)
+
+    def _money_ends_at(self, job: JobRecord, now: float) -> float | None:
+        """Return when a job has cost what its file allows, if it holds its GPUs until then."""
+        most = job.content.get("max_usd")
+        if most is None:
+            return None
+        if not job.slots:
+            # An instant in the past where it is used up: the tick read its clock before this was asked.
+            return job.arrived_at if self._is_broke(job, now) else None
+        if job.group:
+            return self.group_money.ends_at(job, now)
+        left = float(most) - dollars(job.micro_dollars + cost_of(job, self._queue.instances, until=now))
+        usd_per_hour = usd_per_hour_of(job, self._queue)
+        if usd_per_hour > 0.0:
+            return now + left / usd_per_hour * SECONDS_PER_HOUR
+        return None if left > 0.0 else job.started_at
+
+    def _hours_end_at(self, job: JobRecord, now: float) -> float | None:
+        """Return when a job has run for as long as its file allows, if it runs until then."""
+        most = job.content.get("max_hours")
+        if most is None:
+            return None
+        left = float(most) * SECONDS_PER_HOUR - hours_of(job, now) * SECONDS_PER_HOUR - job.ran_seconds
+        if job.slots:
+            return now + left
+        return job.arrived_at if left < MOST_OF_A_SECOND else None
+
+    def _held_width(self, job: JobRecord) -> Width | None:
+        """Return the width of a job, on the market that its nodes are planned on by now."""
+        known = self._queue.instances.get(job.slots[0].node) if job.slots else None
+        if job.width is None or known is None:
+            return job.width
+        kind = known.node.instance_type.gpu_type
+        is_same = off_market(kind) == off_market(job.width.gpu_type)
+        return Width(kind, job.width.gpus) if is_same else job.width
+
+    def _state(self, job: JobRecord, now: float) -> JobState:
+        """Return what a tick may see of a job."""
+        job_class, due = self._class_of(job.class_name), None
+        if job_class is None:
+            done = self.done(job, hours_of(job, now))
+            rest = Rest(left=mean_left(job.size_gpu_hours, done, spread=SPREAD), phase=0, scale=1.0)
+        else:
+            rest = self.rest(job, job_class, now)
+            due = due_of(job, job_class, rest, spread=self._spread_of(job.class_name))
+        waits = not job.slots
+        awaited = self._awaited.by(job) if waits else None
+        return JobState(
+            job=Job(
+                id=job.id,
+                class_name=job.class_name,
+                arrived_at=job.arrived_at,
+                phase=rest.phase,
+                remaining_gpu_hours=rest.left,
+                scale=rest.scale,
+                weight=float(job.content["weight"]),
+                draw=job.draw,
+                width=self._held_width(job),
+            ),
+            slots=job.slots,
+            generation=job.generation,
+            is_stopping=job.id in self.stopping and bool(job.slots),
+            lost_steps=job.lost_steps,
+            terms=JobTerms(
+                user=job.user,
+                group=job.group,
+                not_before=job.not_before or None,
+                failures=job.failures,
+                last_end=job.cause if job.failures else "",
+                failed=_failures(job) if waits else (),
+                retries=Retries.of(job.content["retries"]) if waits and job.failed else ANY_RETRIES,
+                refused=self.refused.of(job.id) if waits else None,
+                silences=() if waits else self.silences.get(job.id, ()),
+                money_ends_at=self._money_ends_at(job, now),
+                hours_end_at=self._hours_end_at(job, now),
+                waits_for=None if awaited is None else awaited[0],
+                awaited_end="" if awaited is None or awaited[1] in ACTIVE else awaited[1],
+                ordered_gpus=job.content.get("ordered_gpus"),
+                team=job.team,
+                grace_seconds=float(job.content["stop_grace_seconds"]),
+                due=due,
+            ),
+            is_rigid=job.is_rigid,
+        )
+
+
+def hours_of(job: JobRecord, now: float) -> float:
+    """Return how long the generation of a job has been there."""
+    return 0.0 if job.started_at is None else max(now - job.started_at, 0.0) / SECONDS_PER_HOUR
+
+
+def _scale(job: JobRecord) -> float:
+    """Return the size of a job over that of its class."""
+    return float(job.content.get("scale", 1.0))
+
+
+def _failures(job: JobRecord) -> tuple[Failure, ...]:
+    """Return what failed of a job."""
+    return tuple(Failure(at=at, step=step, cause=cause) for at, step, cause in job.failed)

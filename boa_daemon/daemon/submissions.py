@@ -1,0 +1,208 @@
+"""Jobs that are handed in, and the code that they bring: checked, and taken all or none."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from boa_daemon.daemon.answers import Answers, NotAllowed
+from boa_daemon.daemon.costs import spent_today
+from boa_daemon.daemon.data_sources import check_data
+from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.secret_references import check_rights, check_secrets
+from boa_daemon.daemon.teams import team_of
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.groups import members, size_of
+from boa_daemon.inputs.job_file import check_job
+from boa_daemon.inputs.yaml_file import Document
+from boa_daemon.job.code import CodeFailed, digest_of_archive
+from boa_daemon.store.groups import find_group
+from boa_daemon.store.queue import Content, Ticket
+from boa_daemon.tick.ports import BringsCode
+from boa_daemon.units import counted
+
+MOST_JOBS_AT_ONCE = 10_000
+_AT_ONCE = 8
+"""So many jobs are checked faster than another thread takes over."""
+
+
+class Submissions(Answers):
+    """Takes jobs for one daemon."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        super().__init__(daemon)
+        self._limited = threading.Lock()
+
+    def submit(self, contents: Sequence[Any], *, user: str) -> dict[str, Any]:
+        """Take jobs, all or none.
+
+        Raises:
+            InputError: when one of them is wrong; nothing is stored then.
+            NotAllowed: when the user may not have so many, or has no money left today.
+            NotReady: when nothing can be written now.
+        """
+        queue = self._books().queue
+        rows = self._checked(contents, user)
+        if user not in self.daemon.settings.users:
+            return self.settled(queue.enter(rows, at=self.daemon.world.clock.now()))
+        # One at a time: two submissions that both fit may not fit together.
+        with self._limited:
+            self._check_user(user, len(rows))
+            return self.settled(queue.enter(rows, at=self.daemon.world.clock.now()))
+
+    def entered(self, contents: Sequence[Any], *, user: str) -> Ticket | None:
+        """Check a small submission without waiting for anything, and line it up for `settled`.
+
+        None where that cannot be: for many jobs, or for a user whose limits have to be looked at.
+
+        Raises:
+            InputError: when one of them is wrong; nothing is stored then.
+            NotReady: when nothing can be written now.
+        """
+        queue = self._books().queue
+        if len(contents) > _AT_ONCE or user in self.daemon.settings.users:
+            return None
+        if any(
+            isinstance(one, Mapping) and one.keys() & {"matrix", "count", "code", "data"} for one in contents
+        ):
+            return None
+        return queue.enter(self._checked(contents, user), at=self.daemon.world.clock.now())
+
+    def settled(self, ticket: Ticket) -> dict[str, Any]:
+        """Return the answer to a submission; it is on disk then."""
+        jobs = self._books().queue.settle(ticket)
+        self.daemon.wake(0.1)
+        groups = dict.fromkeys(job.group for job in jobs if job.content.get("group") is not None)
+        return {
+            "as_of": ticket.at,
+            "jobs": [job.id for job in jobs],
+            "groups": list(groups),
+            "dates": self.outlook.dates(jobs),
+        }
+
+    def _checked(self, contents: Sequence[Any], user: str) -> list[Content]:
+        """Return submitted jobs as the queue takes them.
+
+        Raises:
+            InputError: when one of them is wrong.
+        """
+        if not 1 <= len(contents) <= MOST_JOBS_AT_ONCE:
+            raise InputError(f"a submission has 1 to {MOST_JOBS_AT_ONCE} jobs; got {len(contents)}")
+        rows: list[Content] = []
+        _check_text(contents)
+        for number, content in enumerate(contents):
+            name = "the job" if len(contents) == 1 else f"job {number}"
+            checked = check_job(Document(name=name, content=content, language="json"))
+            if len(rows) + size_of(checked) > MOST_JOBS_AT_ONCE:
+                raise InputError(f"a submission has {MOST_JOBS_AT_ONCE} jobs at the most, groups included")
+            check_rights(checked, user, self.daemon.settings)
+            check_secrets(checked, self.daemon.settings.engine)
+            check_data(checked, self.daemon.settings.engine, self.daemon.world.runner)
+            checked = {**checked, "team": team_of(checked["team"], user, self.daemon.settings.teams)}
+            for other in checked["after"]:
+                self._check_known(other.partition(":")[0])
+            self._check_code(checked.get("code"))
+            job_class = self.daemon.planner.class_for(checked)
+            size = job_class.size_gpu_hours * float(checked["scale"])
+            rows += ((member, user, job_class.name, size) for member in members(checked))
+        return rows
+
+    def _check_code(self, code: Mapping[str, Any] | None) -> None:
+        """Refuse code that is not here, or that this engine does not bring.
+
+        Raises:
+            InputError: when it cannot be brought to a node.
+        """
+        if code is not None and (code["digest"] is None or not self._code().has_code(code["digest"])):
+            hint = "`boa submit` and boa_daemon.Client do that"
+            raise InputError("code must be packed and sent before the job", hint=hint)
+
+    def _code(self) -> BringsCode:
+        """Return what brings code.
+
+        Raises:
+            InputError: when this engine does not.
+        """
+        runner = self.daemon.world.runner
+        if not isinstance(runner, BringsCode):
+            raise InputError("this engine brings no code", hint="Set workdir to a folder that the nodes have")
+        return runner
+
+    def has_code(self, digest: str) -> bool:
+        """Return whether code is here; what is need not be sent."""
+        return self._code().has_code(digest)
+
+    def take_code(self, digest: str, archive: bytes) -> None:
+        """Keep packed code for the jobs that name its digest.
+
+        Raises:
+            InputError: when it is not what its digest says.
+        """
+        try:
+            found = digest_of_archive(io.BytesIO(archive))
+        except CodeFailed as error:
+            raise InputError(str(error)) from None
+        if found != digest:
+            raise InputError(f"the code has the digest {found[:12]}, not {digest[:12]}")
+        self._code().take_code(digest, archive)
+
+    def _check_known(self, name: str) -> None:
+        """Refuse what is the id of no job and no group.
+
+        Raises:
+            UnknownJob: when it is not.
+        """
+        if find_group(self._books().queue, name) is None:
+            self._find(name)
+
+    def _check_user(self, user: str, more: int) -> None:
+        """Refuse what a user may not have."""
+        limits = self.daemon.settings.users.get(user)
+        if limits is None:
+            return
+        queue = self._books().queue
+        mine = [job for job in list(queue.active.values()) if job.user == user]
+        if limits.max_jobs is not None and len(mine) + more > limits.max_jobs:
+            raise NotAllowed(
+                f"user {user} has {counted(len(mine), 'job')} and may have {limits.max_jobs}; "
+                f"{more} more would be too many"
+            )
+        if limits.usd_per_day_cap is not None:
+            spent = self.spent_today(user)
+            if spent >= limits.usd_per_day_cap:
+                cap = limits.usd_per_day_cap
+                raise NotAllowed(f"user {user} has spent {spent:.2f} USD today; the cap is {cap:.2f} USD")
+
+    def spent_today(self, user: str) -> float:
+        """Return what the GPUs of a user's jobs cost today."""
+        now = self.daemon.world.clock.now()
+        return spent_today(self._books().queue, now=now).get(user, 0.0)
+
+    def check_may_submit(self, user: str, *, is_admin: bool) -> None:
+        """Refuse a user whose jobs would run as somebody else: as the daemon, with all that it may do.
+
+        Raises:
+            NotAllowed: when they would.
+        """
+        runner, settings = self.daemon.world.runner, self.daemon.settings.engine
+        if is_admin or settings.shared_account or not getattr(runner, "runs_jobs_as_daemon", False):
+            return
+        raise NotAllowed(
+            f"jobs run as the daemon's own user here, so only administrators may submit; you are {user}. "
+            "Whoever looks after the daemon can trust you with it: [api] admins, or [engine] shared_account"
+        )
+
+
+def _check_text(contents: Sequence[Any]) -> None:
+    """Refuse text that no file can hold.
+
+    Raises:
+        InputError: when a text is not Unicode.
+    """
+    try:
+        json.dumps(contents, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, ValueError, RecursionError):
+        raise InputError("a job file holds text that is not Unicode") from None

@@ -1,0 +1,42 @@
+"""May give waiting jobs up: they are over, and have failed.
+
+They failed too often, or so that another try would fail alike; they have cost or run for what their files
+allow (`max_usd`, `max_hours`); or the job that they were to run after did not end as they need. Whoever waits
+for one of them is looked at soon. Cost: O(jobs).
+"""
+
+from __future__ import annotations
+
+from boa_daemon.tick.draft import SOON_SECONDS, Draft
+from boa_daemon.tick.retries import GivenUp, GiveUp
+from boa_daemon.tick.state import ClusterState, JobTerms, WaitReason
+from policies.model import JobId
+from policies.quick import replace
+
+
+def give_up(state: ClusterState, draft: Draft) -> Draft:
+    """Return the draft that knows which waiting jobs are not started again, and why."""
+    found: dict[JobId, GivenUp] = {}
+    for name, job in state.bound_jobs.items():
+        why = None if job.slots else _why(job.terms, state.now)
+        if why is not None:
+            found[name] = why
+    if not found:
+        return draft
+    aside: WaitReason = "given-up"
+    plan = replace(draft.plan, given_up=found).looked_at_by(state.now + SOON_SECONDS)
+    return replace(draft, set_aside={**draft.set_aside, **dict.fromkeys(found, aside)}, plan=plan)
+
+
+def _why(terms: JobTerms, now: float) -> GivenUp | None:
+    """Return why a waiting job is given up; None where it is not."""
+    if terms.money_ends_at is not None and terms.money_ends_at <= now:
+        spent = f"the max_usd of its group {terms.group} is spent" if terms.group else "max_usd reached"
+        return GivenUp(code="max-usd", reason=spent)
+    if terms.hours_end_at is not None and terms.hours_end_at <= now:
+        return GivenUp(code="max-hours", reason="max_hours reached")
+    if terms.awaited_end:
+        said = f"it was to run after {terms.waits_for}, which is {terms.awaited_end}"
+        return GivenUp(code="after", reason=said)
+    verdict = terms.verdict
+    return GivenUp(code="failed", reason=verdict.reason) if isinstance(verdict, GiveUp) else None

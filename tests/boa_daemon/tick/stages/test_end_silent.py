@@ -1,0 +1,57 @@
+"""Which running jobs are ended because they make no step, at which instant, by a recorded decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.tick.actions import EndGeneration
+from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.retries import Silence
+from boa_daemon.tick.state import JobTerms
+from policies.placement.first_fit import FirstFit
+
+STALL = Silence(kind="no-step", since=100.0, limit_seconds=180.0)
+FIRST = Silence(kind="no-report", since=0.0, limit_seconds=3600.0)
+
+
+def decided(*silences: Silence, now: float, gpus: int = 1) -> Decision:
+    """Return the decision on a job that holds one GPU and is silent; the policy plans so many for it."""
+    state = a_state(a_job("a"), nodes=[a_node()], held={"a": some_slots("n1", 0)}, now=now)
+    job = replace(state.jobs["a"], terms=JobTerms(silences=silences), generation=3)
+    state = replace(state, jobs={"a": job})
+    widths = {"a": gpus} if gpus else {}
+    return decide(state, allocator=Wishes(widths=widths), placer=FirstFit(), rules=rules())
+
+
+def test_it_is_ended_when_its_time_is_over_and_not_before() -> None:
+    """A second before, the plan wakes up a second later."""
+    before = decided(STALL, now=279.0)
+    assert (before.actions, before.wake_at) == ((), 280.0)
+    at = decided(STALL, now=280.0)
+    assert at.actions == (
+        EndGeneration(id="t1-end-a", job="a", generation=3, reason="made no step for 180 s"),
+    )
+    assert "It made no step for 180 s, and is ended." in at.explain("a")
+
+
+def test_a_stall_has_to_be_seen_several_times() -> None:
+    """One that was seen too seldom is looked at again soon."""
+    found = decided(replace(STALL, looks_left=1), now=500.0)
+    assert (found.actions, found.wake_at) == ((), 501.0)
+
+
+def test_the_first_silence_whose_time_is_over_is_the_reason() -> None:
+    """A job may be late with its first report and stall besides."""
+    assert decided(FIRST, STALL, now=300.0).plan.ends == {"a": "made no step for 200 s"}
+    assert decided(FIRST, STALL, now=3600.0).plan.ends == {
+        "a": "reported no step within 1.00 h (first_report_hours)"
+    }
+
+
+def test_a_job_that_is_ended_neither_moves_nor_stops_in_the_same_tick() -> None:
+    """Whatever the policy planned for it."""
+    for gpus in (0, 4):
+        found = decided(STALL, now=300.0, gpus=gpus)
+        assert [type(action) for action in found.actions] == [EndGeneration]
+        assert (dict(found.plan.slots), found.plan.stops) == ({}, ())

@@ -1,0 +1,87 @@
+"""Which waiting jobs are over without another start, by the facts of one state; and that it is recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.tick.actions import GiveUpJob, StartJob
+from boa_daemon.tick.codec import decode, encode
+from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.retries import Failure, Retries
+from boa_daemon.tick.state import ClusterState, JobTerms
+from policies.placement.first_fit import FirstFit
+
+NOW = 1000.0
+ONCE = Retries(most_failures=1)
+FAILED = JobTerms(
+    failed=(Failure(at=NOW, step=0, cause="error"),), failures=1, last_end="exit code 1", retries=ONCE
+)
+
+
+def decided(terms: JobTerms, *, runs: bool = False) -> Decision:
+    """Return the decision on a job on such terms, beside one that waits for it."""
+    held = {"a": some_slots("n1", 0)} if runs else {}
+    state = a_state(*(a_job(name) for name in "ab"), nodes=[a_node()], held=held, now=NOW)
+    follows = JobTerms(waits_for="a")
+    jobs = {"a": replace(state.jobs["a"], terms=terms), "b": replace(state.jobs["b"], terms=follows)}
+    return over(replace(state, jobs=jobs))
+
+
+def over(state: ClusterState) -> Decision:
+    """Return the decision of a policy that would give both jobs a GPU."""
+    return decide(state, allocator=Wishes(widths={"a": 1, "b": 1}), placer=FirstFit(), rules=rules())
+
+
+@pytest.mark.parametrize(
+    ("terms", "code", "reason"),
+    [
+        (FAILED, "failed", "exit code 1"),
+        (JobTerms(money_ends_at=NOW), "max-usd", "max_usd reached"),
+        (JobTerms(money_ends_at=0.0, group="g-1"), "max-usd", "the max_usd of its group g-1 is spent"),
+        (JobTerms(hours_end_at=NOW), "max-hours", "max_hours reached"),
+        (
+            JobTerms(waits_for="z", awaited_end="cancelled"),
+            "after",
+            "it was to run after z, which is cancelled",
+        ),
+    ],
+)
+def test_a_job_is_given_up_by_its_facts(terms: JobTerms, code: str, reason: str) -> None:
+    """It starts nowhere, the order names code and reason, and whoever waits for it is looked at soon."""
+    found = decided(terms)
+    order, *rest = found.actions
+    assert order == GiveUpJob(id="t1-give-up-a", job="a", code=code, reason=reason)  # type: ignore[arg-type]
+    assert not any(isinstance(action, StartJob) for action in rest)
+    assert found.plan.waiting["a"] == "given-up"
+    assert f"It is given up: {reason}." in found.explain("a")
+    assert found.wake_at == NOW + 1.0
+
+
+def test_the_record_says_why() -> None:
+    """Written down and read back, the state gives the same decision: it needs nothing else."""
+    found = decided(FAILED)
+    again = over(decode(encode(found.state)))
+    assert (again.actions, again.plan) == (found.actions, found.plan)
+    assert decode(encode(found.plan)).given_up == found.plan.given_up
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        replace(FAILED, retries=Retries(most_failures=2)),
+        JobTerms(money_ends_at=NOW + 1.0),
+        JobTerms(hours_end_at=NOW + 1.0),
+        JobTerms(waits_for="z"),
+    ],
+)
+def test_a_job_that_may_start_again_is_not(terms: JobTerms) -> None:
+    """It rests, waits, or has something left."""
+    assert not decided(terms).plan.given_up
+
+
+def test_a_job_that_runs_is_never_given_up() -> None:
+    """What it has reached stops it, and what follows is for the tick after its end."""
+    assert not decided(JobTerms(money_ends_at=NOW), runs=True).plan.given_up

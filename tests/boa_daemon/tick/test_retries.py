@@ -1,0 +1,57 @@
+"""Retries: which failures are tried again, after how long, and when a job is given up or ended."""
+
+from __future__ import annotations
+
+from boa_daemon.tick.retries import Failure, GiveUp, Retries, Silence, TryAgain
+
+
+def test_the_waits_grow_and_the_job_is_given_up() -> None:
+    """5, 10, 20 s and then a person; a new checkpoint in between, or an hour, clears the count."""
+    retries = Retries(most_failures=4, window_seconds=3600.0)
+    at = [Failure(at=float(t), step=0, cause="signal") for t in (0, 10, 20, 30)]
+
+    assert [retries.judge(at[:n], evidence="signal 11") for n in (1, 2, 3)] == [
+        TryAgain(not_before=0 + 5.0), TryAgain(not_before=10 + 10.0), TryAgain(not_before=20 + 20.0),
+    ]  # fmt: skip
+    assert isinstance(retries.judge(at, evidence="signal 11"), GiveUp)
+    for later, verdict in (
+        (Failure(at=40.0, step=3), TryAgain(not_before=45.0)),
+        (Failure(at=9000.0, step=0), TryAgain(not_before=9005.0)),
+    ):
+        assert retries.judge([*at, later], evidence="signal 11") == verdict
+    missing = Failure(at=0.0, step=0, cause="missing-command")
+    assert retries.judge([missing], evidence="no such file") == GiveUp(
+        reason="missing-command, which another try would meet again: no such file"
+    )
+
+
+def test_each_kind_of_failure_has_its_own_tries() -> None:
+    """One that is named is counted by itself, and tried also where another try would meet it again."""
+    retries = Retries(window_seconds=3600.0, most_by_cause={"signal": 2, "out-of-memory": 2, "error": 1})
+    first = [Failure(at=0.0, step=0, cause="error"), Failure(at=1.0, step=0, cause="signal")]
+
+    assert retries.judge(first, evidence="signal 11") == TryAgain(not_before=6.0)
+    given_up = retries.judge([*first, Failure(at=2.0, step=0, cause="signal")], evidence="signal 11")
+    assert given_up == GiveUp(reason="2 failures (signal) within 1.00 h at step 0, the last one: signal 11")
+    assert retries.judge(first[:1], evidence="exit code 1") == GiveUp(reason="exit code 1")
+    memory = Failure(at=2.0, step=0, cause="out-of-memory")
+    assert retries.judge([*first, memory], evidence="no memory") == TryAgain(not_before=7.0)
+
+
+def test_a_job_file_says_how_often() -> None:
+    """A number is the tries after the first failure; one by kind leaves the others at three."""
+    assert Retries.of(0).most_failures == 1
+    assert Retries.of({"signal": 7}) == Retries(most_failures=4, most_by_cause={"signal": 8})
+
+
+def test_a_silence_says_what_is_not_done_and_for_how_long() -> None:
+    """A stall with its seconds, a first report with its limit."""
+    said = {
+        kind: Silence(kind=kind, since=100.0, limit_seconds=1800.0).sentence(2000.0)  # type: ignore[arg-type]
+        for kind in ("no-step", "no-report", "no-report-no-print")
+    }
+    assert said == {
+        "no-step": "made no step for 1900 s",
+        "no-report": "reported no step within 30.0 min (first_report_hours)",
+        "no-report-no-print": "reported no step and printed nothing within 30.0 min (first_report_hours)",
+    }
