@@ -119,6 +119,10 @@ class _Class(Strict):
     )
     network: _Network | None = Field(default=None, description="what an iteration sends between nodes")
     needs: NeedsRow | None = Field(default=None, description="cores and memory that each of its GPUs needs")
+    shares_gpu: bool = Field(
+        default=False,
+        description="whether other jobs may be on its GPUs, where machines have places for them",
+    )
     phases: list[_Phase] = Field(min_length=1, description="stretches of work, in order")
 
 
@@ -304,6 +308,7 @@ def _job_classes(
             startup_hours=row.startup_hours,
             rescale_hours=row.rescale_hours,
             network=None if row.network is None else AllReduce(**row.network.model_dump()),
+            may_share=row.shares_gpu,
         )
         classes[row.name] = on_machines(job_class, machines, machines)
     return tuple(classes.values())
