@@ -4,9 +4,9 @@
 
 The paper's jobs (arXiv 2002.10105, as in `benchmarks/placement.py`) under `boa simulate`, with links and
 shared GPUs simulated: jobs slow each other down where they meet (`policies.links.link_share`,
-`policies.links.gpu_share`). `fixed` is the paper's cluster, at most 16 nodes of 4 GPUs, under Tiresias.
-`rented` is the default policy at a budget that pays for as many nodes on average, and
-`rented, half` at half of that. `exclusive` gives each GPU to one job, `shared` has two places on each, `both`
+`policies.links.gpu_share`). The paper's cluster is at most 16 nodes of 4 GPUs, under Tiresias
+and under the default policy; `by money` is the default policy at a budget that pays for as many nodes on
+average, and for half of them. `exclusive` gives each GPU to one job, `shared` has two places on each, `both`
 lets the plan choose by job. Ratios to `exclusive` are paired by trace, with a 95 % interval (Student).
 
 Every run is written to FILE at once; the next call goes on where the last one stopped.
@@ -29,7 +29,7 @@ from policies.model import Budget, GpuType, InstanceType
 from policies.registry import PolicyOptions
 
 SPEEDS = (10.0, 25.0)
-SETTINGS = ("fixed", "rented", "rented, half")
+SETTINGS = ("Tiresias, 16 nodes", "default, 16 nodes", "default, by money", "default, half the money")
 OFFERS = ("exclusive", "shared", "both")
 PLACES = 2
 DATA = Path(__file__).parent.parent / "docs" / "explanation" / "data" / "gpu_sharing.json"
@@ -76,9 +76,11 @@ def with_offer(base: SimulationSettings, offer: str) -> SimulationSettings:
 def settings_of(setting: str, seed: int, gigabits: float) -> SimulationSettings:
     """Return a run on exclusive GPUs."""
     base = paper(seed, gigabits)
-    if setting == "fixed":
+    if setting.startswith("Tiresias"):
         return base
-    nodes = NODES * (0.5 if setting == "rented, half" else 1.0)
+    if setting.endswith("nodes"):
+        return replace(base, policy="boa-paced", options=PolicyOptions(), max_nodes=NODES)
+    nodes = NODES * (0.5 if setting.endswith("half the money") else 1.0)
     return replace(
         base,
         policy="boa-paced",
@@ -96,7 +98,7 @@ def cells() -> list[tuple[str, str, float, str]]:
         for gigabits in SPEEDS
         for setting in SETTINGS
         for offer in OFFERS
-        if offer != "both" or setting != "fixed"
+        if offer != "both" or not setting.startswith("Tiresias")
     ]
 
 

@@ -90,7 +90,7 @@ def _with_places(name: str, machine: InstanceType, places: int | None) -> dict[s
         return {}
     kind = shared_kind(name, machine.name, places)
     gpus = machine.gpus * places
-    name = f"{machine.name}/{places}"
+    name = f"{machine.name}@{places}-places"
     return {kind: replace(machine, name=name, gpu_type=kind, gpus=gpus, places_per_gpu=places)}
 
 

@@ -35,7 +35,7 @@ from boa_daemon.inputs.step_times import AMOUNTS, RATES, Measured, measured_work
 from boa_daemon.inputs.yaml_file import At, Document, read_document
 from policies.links.contention import Link
 from policies.links.link_share import across_nodes, network_share
-from policies.links.machines import card_of, on_machines
+from policies.links.machines import card_of, on_machines, rented_name
 from policies.model import AllReduce, Budget, BudgetUnit, GpuType, InstanceType, JobClass, Phase, Problem
 from policies.speedup import SpeedupCurve
 
@@ -266,7 +266,7 @@ def _price_notes(
     notes = []
     for name, machine in machines.items():
         row = (rows[name] if name in rows else rows[card_of(name)]) or GpuRow()
-        entry = entries.get(machine.name)
+        entry = entries.get(rented_name(machine.name))
         is_own = row.usd_per_gpu_hour is not None or entry is None
         notes.append(
             PriceNote(

@@ -71,7 +71,7 @@ def shared_kind(card: str, machine: str, places: int) -> str:
 
 def rented_name(machine: str) -> str:
     """Return the name by which a cloud rents a machine, whatever its market and its places."""
-    return off_market(machine).partition("/")[0]
+    return machine.partition(_AT)[0]
 
 
 def siblings(kinds: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -26,6 +26,7 @@ from policies.quick import replace
 _ANY: tuple[float, WaitReason] = (inf, "cap-instances")
 """No cap on machines that the settings no longer name: jobs on them keep what they hold."""
 
+
 def afford(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the jobs that the ceilings leave room for, and why the others wait."""
     allocation, waits = draft.allocation, dict[JobId, WaitReason]()
@@ -47,7 +48,11 @@ def _within_caps(
     if rules.max_nodes is None and (rules.caps is None or rules.caps.usd_per_hour is None):
         return allocation
     most = {kind: _most_gpus(state, machine, rules) for kind, machine in rules.instance_types.items()}
-    wide = {job: width for job, width in allocation.widths.items() if width.gpus > most.get(width.gpu_type, _ANY)[0]}
+    wide = {
+        job: width
+        for job, width in allocation.widths.items()
+        if width.gpus > most.get(width.gpu_type, _ANY)[0]
+    }
     if not wide:
         return allocation
     widths = dict(allocation.widths)
