@@ -207,13 +207,18 @@ class InstanceType:
         """GPUs that it has, however many share them: the most that one job can hold of it."""
         return self.gpus // self.places_per_gpu
 
-    def one_per_gpu(self, places: Iterable[int]) -> list[int]:
-        """Return, of free places, one on each GPU, those first on whose GPU most are free."""
+    def one_per_gpu(self, places: Iterable[int], *, held: Iterable[int] = ()) -> list[int]:
+        """Return, of free places, one on each GPU, those first on whose GPU most are free.
+
+        None is on the GPUs of places that the job has `held` there already.
+        """
         if self.places_per_gpu == 1:
             return list(places)
+        own = {place % self.whole_gpus for place in held}
         by_gpu: dict[int, list[int]] = {}
         for place in places:
-            by_gpu.setdefault(place % self.whole_gpus, []).append(place)
+            if place % self.whole_gpus not in own:
+                by_gpu.setdefault(place % self.whole_gpus, []).append(place)
         return [min(by_gpu[gpu]) for gpu in sorted(by_gpu, key=lambda gpu: (-len(by_gpu[gpu]), gpu))]
 
 

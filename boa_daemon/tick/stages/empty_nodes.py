@@ -143,7 +143,8 @@ def _moved(
             if len(here) < gpus and lender not in slots:
                 slots[lender] = kept
                 here += [slot.index for slot in state.jobs[lender].slots[len(kept) :] if slot.node == name]
-        taken = by_name[name].node.instance_type.one_per_gpu(here)[:gpus]
+        own = [slot.index for slot in elsewhere if slot.node == name]
+        taken = by_name[name].node.instance_type.one_per_gpu(here, held=own)[:gpus]
         if len(taken) < gpus:
             return None
         slots[job] = (*elsewhere, *(GpuSlot(name, index) for index in taken))
