@@ -95,11 +95,9 @@ def as_planned(
     `planned` is that machine, where there is one; `known` is what the node was when it was seen first: with
     other places than those of the plan it stays what it was, and nobody new is placed on it.
     """
-    if planned is None and known is None and (name, kind) == (listed.name, listed.gpu_type):
-        return listed
-    if known is not None and off_market(known.name) == off_market(name):
-        wanted = planned.places_per_gpu if planned is not None else 1
-        if known.places_per_gpu != wanted:
-            return known
     places = 1 if planned is None else planned.places_per_gpu
+    if known is not None and known.places_per_gpu != places and off_market(known.name) == off_market(name):
+        return known
+    if places == 1 and (name, kind) == (listed.name, listed.gpu_type):
+        return listed
     return replace(listed, name=name, gpu_type=kind, gpus=listed.gpus * places, places_per_gpu=places)

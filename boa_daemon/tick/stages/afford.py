@@ -22,7 +22,6 @@ from policies.answer import Allocation
 from policies.model import InstanceType, JobId, NodeId, Width
 from policies.quick import replace
 
-
 _ANY: tuple[float, WaitReason] = (inf, "cap-instances")
 """No cap on machines that the settings no longer name: jobs on them keep what they hold."""
 

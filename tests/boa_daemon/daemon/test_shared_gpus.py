@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from boa_daemon.backends.settings import load_aws_settings
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.shared_gpus import as_planned, as_rented, on_gpus
@@ -178,3 +179,14 @@ def test_a_node_keeps_the_places_that_it_came_with() -> None:
     assert as_planned(whole, **new, known=whole) == whole
     assert as_planned(whole, name="m", kind="t4", planned=whole, known=shared) == shared
     assert as_planned(whole, name="m", kind="t4", planned=None, known=shared) == shared
+
+
+def test_what_only_the_daemon_reads_of_the_cloud_stops_no_verb_about_aws(tmp_path: Path) -> None:
+    """`boa up` and `boa iam` read the same file: they refused `commitments` and `blocks` as unknown."""
+    path = tmp_path / "boa.toml"
+    path.write_text(
+        '[cloud]\nprovider = "aws"\nregion = "eu-west-1"\ncommitments = "c.yaml"\nblocks = "b.yaml"\n'
+        'gpu_places = {"g4dn.12xlarge" = 2}\nboot_seconds = 5.0\nstart_seconds = 5.0\nstock = 3\n',
+        encoding="utf-8",
+    )
+    assert load_aws_settings(path).region == "eu-west-1"
