@@ -100,4 +100,4 @@ def as_planned(
         return known
     if places == 1 and (name, kind) == (listed.name, listed.gpu_type):
         return listed
-    return replace(listed, name=name, gpu_type=kind, gpus=listed.gpus * places, places_per_gpu=places)
+    return replace(listed, name=name, gpu_type=kind, gpus=listed.whole_gpus * places, places_per_gpu=places)

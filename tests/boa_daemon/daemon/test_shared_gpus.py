@@ -177,6 +177,7 @@ def test_a_node_keeps_the_places_that_it_came_with() -> None:
     new = {"name": "m", "kind": "t4@m/2", "planned": shared}
     assert as_planned(whole, **new, known=None) == shared
     assert as_planned(whole, **new, known=whole) == whole
+    assert as_planned(shared, **new, known=shared) == shared, "as the books have one that no listing shows"
     assert as_planned(whole, name="m", kind="t4", planned=whole, known=shared) == shared
     assert as_planned(whole, name="m", kind="t4", planned=None, known=shared) == shared
 
