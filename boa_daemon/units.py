@@ -87,6 +87,10 @@ def dollars(micro: int) -> float:
     return micro / MICRO_DOLLARS_PER_DOLLAR
 
 
+GPU_MEMORY_FOR_JOBS_FRACTION = 0.94
+"""The part of a GPU's memory that jobs which share it divide; the rest is for the context of each process."""
+
+
 def format_hours(hours: float) -> str:
     """Return a duration as a person says it: ``42 s``, ``12.5 min``, ``3.20 h`` or ``2.1 days``."""
     if not math.isfinite(hours):

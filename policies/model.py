@@ -11,7 +11,7 @@ Frozen, slotted, keyword-only: a value that exists is a value that is right. Wro
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -79,7 +79,8 @@ class JobClass:
 
     `weight` is what an hour of a job's time is worth beside those of other classes. A job holds its GPUs for
     `startup_hours` before its first work, and for `rescale_hours` more at each change of width or type.
-    `network` says what an iteration sends between nodes, where that is known.
+    `network` says what an iteration sends between nodes, where that is known. Only where it `may_share`
+    GPUs with other jobs is it planned on machines that have several places on each.
     """
 
     name: str
@@ -89,6 +90,7 @@ class JobClass:
     startup_hours: float = 0.0
     rescale_hours: float = 0.0
     network: AllReduce | None = None
+    may_share: bool = False
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -175,7 +177,9 @@ def _check_distinct(what: str, names: list[str]) -> None:
 class InstanceType:
     """A machine the cloud rents, at the price it asks.
 
-    `link_gigabits_per_second` is what its network card carries to other machines.
+    `link_gigabits_per_second` is what its network card carries to other machines. Where several jobs may
+    share a GPU, each has `places_per_gpu`, and every place counts as one of `gpus`: place i is on GPU
+    i modulo `whole_gpus`, and no job holds two places on one GPU.
     """
 
     name: str
@@ -183,10 +187,13 @@ class InstanceType:
     gpus: int
     usd_per_hour: float
     link_gigabits_per_second: float = 10.0
+    places_per_gpu: int = 1
 
     def __post_init__(self) -> None:
         if self.gpus < 1:
             raise InvalidProblem(f"{self.name}: an instance type has at least one GPU, got {self.gpus}")
+        if self.places_per_gpu < 1 or self.gpus % self.places_per_gpu:
+            raise InvalidProblem(f"{self.name}: {self.gpus} places are not {self.places_per_gpu} on each GPU")
         check_positive(f"usd_per_hour of {self.name}", self.usd_per_hour)
         check_positive(f"link_gigabits_per_second of {self.name}", self.link_gigabits_per_second)
 
@@ -194,6 +201,25 @@ class InstanceType:
     def usd_per_gpu_hour(self) -> float:
         """Planning price: whole instances are rented, so a GPU costs its share."""
         return self.usd_per_hour / self.gpus
+
+    @property
+    def whole_gpus(self) -> int:
+        """GPUs that it has, however many share them: the most that one job can hold of it."""
+        return self.gpus // self.places_per_gpu
+
+    def one_per_gpu(self, places: Iterable[int], *, held: Iterable[int] = ()) -> list[int]:
+        """Return, of free places, one on each GPU, those first on whose GPU most are free.
+
+        None is on the GPUs of places that the job has `held` there already.
+        """
+        if self.places_per_gpu == 1:
+            return list(places)
+        own = {place % self.whole_gpus for place in held}
+        by_gpu: dict[int, list[int]] = {}
+        for place in places:
+            if place % self.whole_gpus not in own:
+                by_gpu.setdefault(place % self.whole_gpus, []).append(place)
+        return [min(by_gpu[gpu]) for gpu in sorted(by_gpu, key=lambda gpu: (-len(by_gpu[gpu]), gpu))]
 
 
 @quick

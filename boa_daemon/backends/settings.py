@@ -154,7 +154,7 @@ def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
         at = ("cloud", "provider")
         raise document.error(problem, at=at, hint='Set provider = "aws" under [cloud]')
     # The daemon's own keys of the section, which say nothing about AWS.
-    for name in ("boot_seconds", "start_seconds", "stock"):
+    for name in ("blocks", "boot_seconds", "commitments", "gpu_places", "start_seconds", "stock"):
         table.pop(name, None)
     table.update({name: value for name, value in flags.items() if value is not None})
     try:

@@ -306,6 +306,11 @@ def _ray(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
     engine = settings.engine
     if not engine.shared_dir:
         raise InputError("the ray engine needs [engine] shared_dir, a folder that all nodes share")
+    if settings.cloud.gpu_places:
+        raise InputError(
+            "[cloud] gpu_places does not go with the ray engine: Ray's books count whole GPUs of a job",
+            hint='Leave it out, or use "local" or "ssm"',
+        )
     return RayEngine(
         Path(engine.shared_dir), address=engine.ray_address, gate=door, secrets_file=engine.secrets_file
     )

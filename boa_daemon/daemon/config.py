@@ -125,6 +125,11 @@ class _CloudSettings(Strict):
         default=None,
         description="file of Capacity Blocks that were bought, as boa plan --blocks reads it: their fees",
     )
+    gpu_places: dict[Name, int] = Field(
+        default_factory=dict,
+        description="instance type to how many jobs may share each of its GPUs, of classes that permit it; "
+        "one job to a GPU if unset",
+    )
     boot_seconds: NotNegative = Field(default=5.0, description="seconds that a simulated node boots")
     warm_pool_nodes: int = Field(
         default=0,

@@ -203,13 +203,13 @@ def _room(
     for width in taken:
         if width is not None:
             machine = rules.instance_types[width.gpu_type]
-            count = ceil(width.gpus / machine.gpus)
+            count = ceil(width.gpus / machine.whole_gpus)
             nodes, usd = nodes - count, usd - count * most_usd_per_hour(machine, state.offers)
     found = {}
     for kind, machine in rules.instance_types.items():
         by_money = usd / most_usd_per_hour(machine, state.offers)
         most = min(nodes, by_money)
-        found[kind] = inf if most == inf else max(floor(most), 0) * machine.gpus
+        found[kind] = inf if most == inf else max(floor(most), 0) * machine.whole_gpus
     return found
 
 

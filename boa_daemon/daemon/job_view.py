@@ -23,6 +23,7 @@ from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.progress import Progress
 from boa_daemon.daemon.purses import Purses
 from boa_daemon.daemon.readying import Readying
+from boa_daemon.daemon.shared_gpus import on_gpus
 from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.speedups import over_first_phase
 from boa_daemon.store.queue import JobQueue
@@ -253,7 +254,7 @@ class Work:
             reason="ordered again: the engine does not know it",
         )
         self._runner.admit(job.spec)
-        if isinstance(self._runner.start(start), Refused):
+        if isinstance(self._runner.start(self._on_gpus(start)), Refused):
             self._let_go(job, now, end="never-started", status="queued")
 
     def _end(self, job: JobRecord, report: RunReport, now: float) -> None:
@@ -372,6 +373,10 @@ class Work:
                 self._order_stop(job)
         return found
 
+    def _on_gpus(self, action: StartJob) -> StartJob:
+        """Return a start as an engine takes it: with GPUs for places."""
+        return on_gpus(action, self._queue.instances)
+
     def start(self, action: StartJob) -> Accepted | Refused:
         """Start a generation whose GPUs are claimed; let them go if the engine refuses."""
         job = self._queue.active.get(action.job)
@@ -379,7 +384,7 @@ class Work:
             return Refused(reason=f"job {action.job}, or who holds its GPUs, has yet to let go")
         answer = self._runner.admit(job.spec)
         if isinstance(answer, Accepted):
-            answer = self._runner.start(action)
+            answer = self._runner.start(self._on_gpus(action))
         if isinstance(answer, Refused):
             is_final = answer.kind == "bad-request"
             self._let_go(
@@ -393,7 +398,11 @@ class Work:
     def is_ready_for(self, action: StartJob) -> bool:
         """Return whether a job may be stopped for its next start; it goes on where it is until then."""
         job = self._queue.active.get(action.job)
-        return job is None or action.generation != job.generation + 1 or self._readying.is_ready(action)
+        return (
+            job is None
+            or action.generation != job.generation + 1
+            or self._readying.is_ready(self._on_gpus(action))
+        )
 
     def awaited_nodes(self) -> frozenset[NodeId]:
         """Return the nodes to which jobs are about to move: those are not idle."""

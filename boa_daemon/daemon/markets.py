@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from boa_daemon.daemon.shared_gpus import as_rented as whole
 from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.sim.spot_market import at_terms, class_on_both, machine_on_spot
 from boa_daemon.tick.actions import LaunchNodes
@@ -85,15 +86,17 @@ def offers_as_planned(offers: Iterable[Offer], names: Iterable[str]) -> list[Off
 def as_listed(node: NodeState) -> NodeState:
     """Return a node with the instance type that the cloud knows."""
     machine = node.instance_type
-    return replace(node, instance_type=_plain(machine)) if is_spot(machine.name) else node
+    is_plain = machine.places_per_gpu == 1 and not is_spot(machine.name)
+    return node if is_plain else replace(node, instance_type=_plain(machine))
 
 
 def as_rented(action: LaunchNodes) -> LaunchNodes:
     """Return an order with the instance type that the cloud knows."""
-    if not is_spot(action.instance_type.name):
-        return action
+    machine = action.instance_type
+    if not is_spot(machine.name):
+        return action if machine.places_per_gpu == 1 else replace(action, instance_type=_plain(machine))
     offer = action.offer and replace(action.offer, instance_type=off_market(action.offer.instance_type))
-    return replace(action, instance_type=_plain(action.instance_type), offer=offer)
+    return replace(action, instance_type=_plain(machine), offer=offer)
 
 
 def answer_as_planned(
@@ -121,5 +124,6 @@ def _scopes(scope: str, names: frozenset[str]) -> tuple[str, ...]:
 
 
 def _plain(machine: InstanceType) -> InstanceType:
-    """Return a machine without its market."""
-    return replace(machine, name=off_market(machine.name), gpu_type=card_of(machine.gpu_type))
+    """Return a machine without its market, and with whole GPUs."""
+    plain = whole(machine)
+    return replace(plain, name=off_market(machine.name), gpu_type=card_of(machine.gpu_type))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from boa_daemon.daemon.markets import answer_as_planned, as_rented, offers_as_planned, planned_name
 from boa_daemon.daemon.paid_anyway import PaidAnyway
+from boa_daemon.daemon.shared_gpus import as_planned
 from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import InstanceRecord, JobRecord
@@ -91,7 +92,7 @@ class Fleet:
         self._told: dict[NodeId, NodeState] = {}
         self._machines, self._spot = machines, spot or SpotHistory()
         self._awaited, self._paid = awaited, paid
-        self._as_planned: dict[tuple[InstanceType, str, str], InstanceType] = {}
+        self._as_planned: dict[InstanceType, InstanceType] = {}
 
     def nodes(self) -> Sequence[NodeState]:
         """Return every node with its jobs; write down what is new about them."""
@@ -136,14 +137,15 @@ class Fleet:
         """Return a node as the type that its machine and market are in the plan."""
         listed = node.instance_type
         name = planned_name(listed.name, node.market, self._names())
-        kinds = (one.gpu_type for one in self._machines() if one.name == name)
-        kind = next(kinds, off_market(listed.gpu_type))
-        if (name, kind) == (listed.name, listed.gpu_type):
+        planned = next((one for one in self._machines() if one.name == name), None)
+        kind = off_market(listed.gpu_type) if planned is None else planned.gpu_type
+        seen = self._queue.instances.get(node.id)
+        before = None if seen is None else seen.node.instance_type
+        found = as_planned(listed, name=name, kind=kind, planned=planned, known=before)
+        if found == listed:
             return node
-        known = self._as_planned.get((listed, name, kind))
-        if known is None:
-            known = self._as_planned[listed, name, kind] = replace(listed, name=name, gpu_type=kind)
-        return replace(node, instance_type=known)
+        # The same object each time: whoever compares nodes does so by their types, too.
+        return replace(node, instance_type=self._as_planned.setdefault(found, found))
 
     def _names(self) -> list[str]:
         """Return the names of the machines in the plan."""

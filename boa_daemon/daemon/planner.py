@@ -14,6 +14,7 @@ from typing import Any
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.markets import as_learnt, on_both, on_planned_markets
 from boa_daemon.daemon.paid_anyway import PaidAnyway
+from boa_daemon.daemon.shared_gpus import check_memory, with_places
 from boa_daemon.daemon.standing_costs import standing_of
 from boa_daemon.daemon.warm_pool import warm_pool_of
 from boa_daemon.engines.kinds import engine_kind
@@ -265,7 +266,7 @@ class Planner(LearntClasses):
         instances = self.settings.budget.max_instances
         if instances is None:
             return most
-        gpus = max(machine.gpus for machine in self.machines.values()) * instances
+        gpus = max(machine.whole_gpus for machine in self.machines.values()) * instances
         widest = max(curve.max_gpus for phase in base.phases for curve in phase.speedups.values())
         if widest <= gpus:
             return most
@@ -417,9 +418,8 @@ def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]
     twice = [name for name, times in Counter(settings.cloud.instance_types).items() if times > 1]
     if twice:
         raise InputError(f"[cloud] instance_types names {twice[0]} twice")
-    return named_apart(
-        (known.get(name) or catalog.instance_type(name) for name in settings.cloud.instance_types), own
-    )
+    rented = {name: known.get(name) or catalog.instance_type(name) for name in settings.cloud.instance_types}
+    return named_apart(with_places(rented, settings.cloud.gpu_places, catalog).values(), own)
 
 
 def _check_prior(settings: Settings, stated: Mapping[str, JobClass]) -> None:
@@ -465,9 +465,16 @@ def _classes(
         InputError: when none can.
     """
     if settings.workload.classes is None:
+        if all(machine.places_per_gpu > 1 for machine in machines.values()):
+            hint = "Name a class file in [workload] classes, with shares_gpu in it, or another machine"
+            raise InputError("[cloud] gpu_places: no class says that it may share GPUs", hint=hint)
         phase = Phase(
             size_gpu_hours=1.0,
-            speedups={name: Amdahl(parallel_fraction=0.95, max_gpus=64) for name in machines},
+            speedups={
+                name: Amdahl(parallel_fraction=0.95, max_gpus=64)
+                for name, machine in machines.items()
+                if machine.places_per_gpu == 1
+            },
         )
         default = JobClass(name=DEFAULT_CLASS, phases=(phase,))
         return {DEFAULT_CLASS: default}, frozenset({DEFAULT_CLASS}), {}
@@ -475,7 +482,9 @@ def _classes(
     found: dict[str, JobClass] = {}
     for stated in file.problem.classes:
         job_class = on_machines(stated, machines, file.instance_types)
-        short = excluded_for(stated.name, file.needs.get(stated.name), machines, catalog, disk_gb=disk_gb)
+        needs = file.needs.get(stated.name)
+        check_memory(job_class, needs, machines)
+        short = excluded_for(stated.name, needs, machines, catalog, disk_gb=disk_gb)
         within = without(job_class, short)
         if within is None:
             continue

@@ -157,7 +157,7 @@ class SsmEngine:
                     self._preparer.prepare,
                     node.id,
                     self._root(node.id),
-                    gpus=node.instance_type.gpus,
+                    gpus=node.instance_type.whole_gpus,
                     efa=efa,
                     unchecked=unchecked,
                 )

@@ -12,10 +12,12 @@ from boa_daemon.engines.accounts import UnixAccount
 from boa_daemon.engines.environment import around, ended_container, with_setup, workdir_of
 from boa_daemon.engines.layout import OWN, Errands, Layout
 from boa_daemon.job.failures import ERROR_FILE, FILE_NAME
+from boa_daemon.job.gpu_memory import VARIABLE
 from boa_daemon.job.logs import RANK_FILES, RANK_MARK
 from boa_daemon.job.unit import SCRATCH, Unit
 from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.ports import JobSpec
+from boa_daemon.units import GPU_MEMORY_FOR_JOBS_FRACTION
 from policies.model import JobId, NodeId
 
 RIGID = (
@@ -72,6 +74,7 @@ def units_of(
         "BOA_GATE": str(folder / "gate.json"),
         "BOA_WEIGHT": f"{spec.weight:g}",
         "BOA_KEEP_CHECKPOINTS": str(spec.keep_checkpoints),
+        **_part_of_memory(action.places_per_gpu),
         **_rendezvous(spec.job, action.generation, f"{leader}:{port}", len(indices)),
         "PET_SHUTDOWN_TIMEOUT": str(math.ceil(spec.stop_grace_seconds)),
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(math.ceil(spec.stop_grace_seconds)),
@@ -137,6 +140,14 @@ def units_of(
 def _data_dir(spec: JobSpec, folder: Path) -> dict[str, str]:
     """Return what tells a command where its data is."""
     return {"BOA_DATA_DIR": str(folder / "data")} if spec.data else {}
+
+
+def _part_of_memory(places: int) -> dict[str, str]:
+    """Return what keeps a process to its part of a GPU's memory; nothing where the GPU is its own."""
+    if places == 1:
+        return {}
+    part = f"{GPU_MEMORY_FOR_JOBS_FRACTION / places:.4g}"
+    return {VARIABLE: part, "XLA_PYTHON_CLIENT_MEM_FRACTION": part}
 
 
 def _rendezvous(job: JobId, generation: int, endpoint: str, nodes: int) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pydantic import Field
 
@@ -11,7 +12,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.schema import Gpus, Name, Positive, Strict
 from boa_daemon.inputs.speedup_file import FORMS
 from boa_daemon.inputs.yaml_file import At, Document
-from policies.links.machines import card_of, kind_on
+from policies.links.machines import card_of, kind_on, shared_kind
 from policies.model import InstanceType
 
 DEFAULT_GPU_TYPE = "gpu"
@@ -29,6 +30,12 @@ class GpuRow(Strict):
     )
     gpus_per_instance: Gpus | None = Field(default=None, description="GPUs in one machine")
     link_gigabits_per_second: Positive | None = Field(default=None, description="gigabits per second")
+    places_per_gpu: int | None = Field(
+        default=None,
+        ge=2,
+        le=8,
+        description="offer the machine once more, with so many jobs on each GPU, to classes with shares_gpu",
+    )
 
 
 def read_machines(
@@ -60,7 +67,8 @@ def read_machines(
 def _machines(name: str, row: GpuRow, document: Document, catalog: Catalog) -> dict[str, InstanceType]:
     """Return the machines of one row: the first has the name of the GPU, each other one a name of its own."""
     if row.instance_types is None:
-        return {name: _machine(name, row, document, catalog)}
+        machine = _machine(name, row, document, catalog)
+        return {name: machine, **_with_places(name, machine, row.places_per_gpu)}
     if row.model_fields_set != {"instance_types"}:
         other = sorted(row.model_fields_set - {"instance_types"})[0]
         problem = f"GPU type {name!r} has {other} besides instance_types"
@@ -74,6 +82,16 @@ def _machines(name: str, row: GpuRow, document: Document, catalog: Catalog) -> d
         kind = kind_on(name, one) if found else name
         found[kind] = _rented_machine(kind, row, one, document, catalog, at=at)
     return found
+
+
+def _with_places(name: str, machine: InstanceType, places: int | None) -> dict[str, InstanceType]:
+    """Return a machine once more, several jobs on each of its GPUs; nothing where nobody asks for that."""
+    if places is None:
+        return {}
+    kind = shared_kind(name, machine.name, places)
+    gpus = machine.gpus * places
+    name = f"{machine.name}@{places}-places"
+    return {kind: replace(machine, name=name, gpu_type=kind, gpus=gpus, places_per_gpu=places)}
 
 
 def _machine(name: str, row: GpuRow, document: Document, catalog: Catalog) -> InstanceType:

@@ -16,7 +16,8 @@ from pydantic import Field
 
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.schema import Positive, Strict
-from policies.links.machines import off_market
+from boa_daemon.units import GPU_MEMORY_FOR_JOBS_FRACTION
+from policies.links.machines import rented_name
 from policies.model import InstanceType, JobClass
 
 _MIB_PER_GB = 1e9 / 2**20
@@ -30,6 +31,9 @@ class NeedsRow(Strict):
     cpus_per_gpu: Positive | None = Field(default=None, description="vCPUs for each GPU")
     memory_gb_per_gpu: Positive | None = Field(default=None, description="10^9 bytes of memory for each GPU")
     disk_gb_per_gpu: Positive | None = Field(default=None, description="10^9 bytes of disk for each GPU")
+    gpu_memory_gb: Positive | None = Field(
+        default=None, description="10^9 bytes of a GPU's own memory, its part of it where jobs share GPUs"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +69,15 @@ def lack_per_gpu(
     disk = needs.disk_gb_per_gpu
     if disk is not None and disk_gb is not None and disk_gb < disk * machine.gpus:
         return f"{disk_gb / machine.gpus:.4g} GB of disk for each GPU, and {disk:g} are needed"
-    entry = catalog.entries.get(off_market(machine.name))
+    entry = catalog.entries.get(rented_name(machine.name))
     if entry is None:
         return ""
+    own = entry.gpu_memory_mib / _MIB_PER_GB
+    if machine.places_per_gpu > 1:
+        own *= GPU_MEMORY_FOR_JOBS_FRACTION / machine.places_per_gpu
+    if needs.gpu_memory_gb is not None and own and own < needs.gpu_memory_gb:
+        each = "GPU" if machine.places_per_gpu == 1 else f"of {machine.places_per_gpu} places on a GPU"
+        return f"{own:.4g} GB of GPU memory for each {each}, and {needs.gpu_memory_gb:g} are needed"
     cpus, memory = needs.cpus_per_gpu, needs.memory_gb_per_gpu
     if cpus is not None and entry.vcpus and entry.vcpus < cpus * machine.gpus:
         return f"{entry.vcpus / machine.gpus:g} vCPUs for each GPU, and {cpus:g} are needed"
@@ -79,7 +89,7 @@ def lack_per_gpu(
 
 def lack_on_node(cpus: float | None, memory_gb: float | None, machine: InstanceType, catalog: Catalog) -> str:
     """Return what a node lacks for what a job may use on it; nothing where it has enough."""
-    entry = catalog.entries.get(off_market(machine.name))
+    entry = catalog.entries.get(rented_name(machine.name))
     if entry is None:
         return ""
     if cpus is not None and entry.vcpus and entry.vcpus < cpus:

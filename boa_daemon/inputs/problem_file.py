@@ -35,7 +35,7 @@ from boa_daemon.inputs.step_times import AMOUNTS, RATES, Measured, measured_work
 from boa_daemon.inputs.yaml_file import At, Document, read_document
 from policies.links.contention import Link
 from policies.links.link_share import across_nodes, network_share
-from policies.links.machines import card_of, on_machines
+from policies.links.machines import card_of, on_machines, rented_name
 from policies.model import AllReduce, Budget, BudgetUnit, GpuType, InstanceType, JobClass, Phase, Problem
 from policies.speedup import SpeedupCurve
 
@@ -119,6 +119,10 @@ class _Class(Strict):
     )
     network: _Network | None = Field(default=None, description="what an iteration sends between nodes")
     needs: NeedsRow | None = Field(default=None, description="cores and memory that each of its GPUs needs")
+    shares_gpu: bool = Field(
+        default=False,
+        description="whether other jobs may be on its GPUs, where machines have places for them",
+    )
     phases: list[_Phase] = Field(min_length=1, description="stretches of work, in order")
 
 
@@ -262,7 +266,7 @@ def _price_notes(
     notes = []
     for name, machine in machines.items():
         row = (rows[name] if name in rows else rows[card_of(name)]) or GpuRow()
-        entry = entries.get(machine.name)
+        entry = entries.get(rented_name(machine.name))
         is_own = row.usd_per_gpu_hour is not None or entry is None
         notes.append(
             PriceNote(
@@ -304,6 +308,7 @@ def _job_classes(
             startup_hours=row.startup_hours,
             rescale_hours=row.rescale_hours,
             network=None if row.network is None else AllReduce(**row.network.model_dump()),
+            may_share=row.shares_gpu,
         )
         classes[row.name] = on_machines(job_class, machines, machines)
     return tuple(classes.values())

@@ -28,6 +28,7 @@ from boa_daemon.job.checkpoint import (
     newest_checkpoint,
     write_checkpoint,
 )
+from boa_daemon.job.gpu_memory import keep_to_share
 from boa_daemon.job.leave import leave_quickly
 
 RECORD_BYTES = 512
@@ -107,6 +108,7 @@ class Run:
             print(f"boa: {wrong}", file=sys.stderr)  # noqa: T201  the script's own log is where this belongs
         self._saved_at_step = found.step if found else 0
         self._began = time.monotonic()
+        keep_to_share(self._environment)
         return found
 
     def report(self, step: int, samples: float, loss: float | None, gradient_noise: float | None) -> None:
@@ -114,6 +116,7 @@ class Run:
         if self.step is None:
             # The first step compiles, warms caches and meets the others: it says nothing about the speed.
             self._began = time.monotonic()
+            keep_to_share(self._environment)
         else:
             self._samples += samples
         self.step = step

@@ -1,9 +1,10 @@
-"""The links of the simulated nodes: how much slower jobs are that span nodes or meet others there.
+"""The links and shared GPUs of the simulated nodes: how much slower jobs are that meet others there.
 
 A job whose class says what an iteration sends (`network`) pays for its link when it spans nodes, and more
 when others send through the same one (`policies.links.link_share`): jobs that the plan ranks higher go first,
 or all messages share where there is no order. One whose nodes are in several racks, say, takes the uplinks of
-these as well (`boa_daemon.sim.topology`). Other classes neither pay nor disturb.
+these as well (`boa_daemon.sim.topology`). Other classes neither pay nor disturb. On a machine whose GPUs have
+several places a job works at the pace that those beside it leave it (`policies.links.gpu_share`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,13 @@ from types import MappingProxyType
 
 from boa_daemon.sim.topology import Topology
 from policies.links.contention import Link
+from policies.links.gpu_share import seconds_together, stretches
 from policies.links.link_share import network_share, slowdowns
 from policies.model import AllReduce, GpuSlot, InstanceType, JobId, NodeId
+
+ROUNDS = 12
+"""Rounds of the fixed point of GPUs and links that are shared: each moves half of the way."""
+_Gpu = tuple[NodeId, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +30,15 @@ class _Sender:
 
     `links` says of each what part of the time of its message that one takes: 1 for the slowest. `paid` is the
     share that its speed-up counts already: that of its nodes' cards, or none for a job that is scattered,
-    which would have fitted on one node.
+    which would have fitted on one node. `planned` are the seconds of an iteration per second of computing
+    that its speed-up stands for, where its `gpus` may be shared with others.
     """
 
     links: Mapping[str, float]
     share: float
     paid: float
+    planned: float
+    gpus: tuple[_Gpu, ...] = ()
 
 
 class SharedLinks:
@@ -40,6 +49,7 @@ class SharedLinks:
         self._senders: dict[JobId, _Sender] = {}
         self._order: Mapping[NodeId, tuple[JobId, ...]] = {}
         self._crowding = 0.0
+        self._on_shared_gpus = 0
 
     def join(
         self,
@@ -54,25 +64,37 @@ class SharedLinks:
         `tiers` are the parts of the network above each node.
         """
         nodes = tuple(dict.fromkeys(slot.node for slot in slots))
-        if need is None or len(nodes) < 2:
+        places = max(kinds[node].places_per_gpu for node in nodes)
+        if (need is None or len(nodes) < 2) and places == 1:
             return False
+        gpus = tuple((slot.node, slot.index % kinds[slot.node].whole_gpus) for slot in slots)
+        self._on_shared_gpus += places > 1
+        if need is None or len(nodes) < 2:
+            alone = float(places)
+            self._senders[job] = _Sender(links={}, share=0.0, paid=0.0, planned=alone, gpus=gpus)
+            return True
         card = min(kinds[node].link_gigabits_per_second for node in nodes)
         uplinks = self._topology.uplinks([tiers.get(node, ()) for node in nodes])
         slowest = min((card, *uplinks.values()))
         link = Link.of_gigabits(card)
         self._crowding = link.contention_seconds_per_byte / link.seconds_per_byte
-        is_scattered = len(slots) <= min(kinds[node].gpus for node in nodes)
+        is_scattered = len(slots) <= min(kinds[node].whole_gpus for node in nodes)
         speeds = {**dict.fromkeys(nodes, card), **uplinks}
+        paid = 0.0 if is_scattered else network_share(link, need)
         self._senders[job] = _Sender(
             links={name: slowest / gigabits for name, gigabits in speeds.items()},
             share=network_share(Link.of_gigabits(slowest), need),
-            paid=0.0 if is_scattered else network_share(link, need),
+            paid=paid,
+            planned=seconds_together(places, (1.0, paid)),
+            gpus=gpus if places > 1 else (),
         )
         return True
 
     def leave(self, job: JobId) -> bool:
         """Let a job that stops go from its links; return whether anybody's pace may change."""
-        return self._senders.pop(job, None) is not None
+        gone = self._senders.pop(job, None)
+        self._on_shared_gpus -= gone is not None and bool(gone.gpus)
+        return gone is not None
 
     def follow(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> bool:
         """Let jobs send in this order from now on; return whether anybody's pace may change."""
@@ -81,16 +103,39 @@ class SharedLinks:
         return is_new
 
     def paces(self) -> dict[JobId, float]:
-        """Return the part of its speed that each sending job keeps, 1 where it has its links to itself."""
-        first = {job: place for jobs in self._order.values() for place, job in enumerate(jobs)}
-        ranked = sorted(self._senders, key=lambda job: first.get(job, len(first)))
-        factors = slowdowns(
-            {job: self._senders[job].links for job in ranked},
-            {job: sender.share for job, sender in self._senders.items()},
-            crowding=self._crowding,
-            in_order=self._in_order,
-        )
+        """Return the part of its speed that each job keeps, 1 where it has what its speed-up counts.
+
+        On GPUs with several places that is more than 1 for a job that has a GPU to itself.
+        """
+        if self._on_shared_gpus:
+            return self._paces_on_shared_gpus()
+        factors = self._slowdowns({job: sender.share for job, sender in self._senders.items()})
         return {
             job: 1.0 / (factors[job] * ((1.0 + sender.share) / (1.0 + sender.paid)))
             for job, sender in self._senders.items()
         }
+
+    def _slowdowns(self, shares: Mapping[JobId, float]) -> dict[JobId, float]:
+        """Return how much slower jobs are for the messages of others, by the share of each."""
+        first = {job: place for jobs in self._order.values() for place, job in enumerate(jobs)}
+        sending = (job for job, sender in self._senders.items() if sender.links)
+        ranked = sorted(sending, key=lambda job: first.get(job, len(first)))
+        return slowdowns(
+            {job: self._senders[job].links for job in ranked},
+            shares,
+            crowding=self._crowding,
+            in_order=self._in_order,
+        )
+
+    def _paces_on_shared_gpus(self) -> dict[JobId, float]:
+        """Return the paces where GPUs are shared: who is long on a GPU sends less often, and the reverse."""
+        senders = self._senders
+        gpus_of = {job: sender.gpus for job, sender in senders.items()}
+        stretch, sending = dict.fromkeys(senders, 1.0), {job: one.share for job, one in senders.items()}
+        for left in range(ROUNDS, 0, -1):
+            shares = {job: one.share / stretch[job] for job, one in senders.items()}
+            for job, factor in self._slowdowns(shares).items():
+                sending[job] = stretch[job] * (factor * (1.0 + shares[job]) - 1.0)
+            for job, found in stretches(gpus_of, sending).items():
+                stretch[job] = found if left == 1 else 0.5 * (stretch[job] + found)
+        return {job: sender.planned / (stretch[job] + sending[job]) for job, sender in senders.items()}

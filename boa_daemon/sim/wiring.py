@@ -361,7 +361,7 @@ def _phase_within(phase: Phase, settings: SimulationSettings, most_nodes: Mappin
     speedups = {}
     for name, whole in phase.speedups.items():
         nodes = most_nodes.get(name)
-        most_gpus = None if nodes is None else nodes * settings.instance_types[name].gpus
+        most_gpus = None if nodes is None else nodes * settings.instance_types[name].whole_gpus
         # A type of which none may be rented leaves the planner's table, not only its widths.
         kept = {} if most_gpus == 0 else limited({name: whole}, min_gpus=None, max_gpus=most_gpus)
         speedups.update(kept)

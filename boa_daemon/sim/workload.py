@@ -129,7 +129,7 @@ def _check_rentable(
     """Refuse a class with a phase that fits no cluster that may be rented: it would wait for ever."""
     for number, phase in enumerate(job_class.phases):
         most = {
-            kind: math.inf if nodes is None else nodes * instance_types[kind].gpus
+            kind: math.inf if nodes is None else nodes * instance_types[kind].whole_gpus
             for kind in phase.speedups
             if kind in instance_types
             for nodes in (most_nodes.get(kind),)

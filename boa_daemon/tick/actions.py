@@ -65,7 +65,10 @@ class TerminateNode:
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartJob:
-    """Start a generation of a job on the given GPUs; generations count a job's starts from 1."""
+    """Start a generation of a job on the given GPUs; generations count a job's starts from 1.
+
+    An engine is told how many jobs may share each of the GPUs, itself included.
+    """
 
     id: str
     job: JobId
@@ -73,6 +76,7 @@ class StartJob:
     width: Width
     slots: tuple[GpuSlot, ...]
     reason: str
+    places_per_gpu: int = 1
 
 
 @quick

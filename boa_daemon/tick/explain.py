@@ -63,18 +63,40 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     if len({slot.node for slot in slots}) > 1:
         nodes = dict.fromkeys(slot.node for slot in slots)
         sentences += [_span(state, slots), *_links(state, plan, job_id, nodes)]
+    sentences += _neighbours(state, plan, job_id, slots)
     return " ".join(sentences)
 
 
 def _span(state: ClusterState, slots: Sequence[GpuSlot]) -> str:
     """Return why a job is on several nodes."""
     names = dict.fromkeys(slot.node for slot in slots)
-    largest = max(state.nodes[name].instance_type.gpus for name in names)
+    largest = max(state.nodes[name].instance_type.whole_gpus for name in names)
     if len(slots) > largest:
         why = f"because {len(slots)} GPUs are more than the {largest} of one node"
     else:
         why = f"because no one node had {len(slots)} GPUs free when it was placed"
     return f"It is on {len(names)} nodes {why}.{_nearness(state, names)}"
+
+
+def _neighbours(state: ClusterState, plan: Plan, job_id: JobId, slots: Sequence[GpuSlot]) -> list[str]:
+    """Return with whom a job shares which GPUs, once the plan is carried out."""
+    own = {_gpu_of(state, slot) for slot in slots} - {None}
+    found: dict[JobId, list[str]] = {}
+    for other, job in state.jobs.items() if own else ():
+        if other == job_id or other in plan.stops:
+            continue
+        for slot in plan.slots.get(other, job.slots):
+            if (gpu := _gpu_of(state, slot)) in own and gpu is not None:
+                found.setdefault(other, []).append(f"GPU {gpu.index} of {gpu.node}")
+    return [f"It shares {', '.join(gpus)} with job {other}." for other, gpus in found.items()]
+
+
+def _gpu_of(state: ClusterState, slot: GpuSlot) -> GpuSlot | None:
+    """Return the GPU that a place is on; None where a GPU has one job."""
+    node = state.nodes.get(slot.node)
+    if node is None or node.instance_type.places_per_gpu == 1:
+        return None
+    return GpuSlot(slot.node, slot.index % node.instance_type.whole_gpus)
 
 
 def _nearness(state: ClusterState, names: Iterable[NodeId]) -> str:

@@ -262,7 +262,7 @@ class Room:
         found = {job: placement.slots[job] for job in wishes if job in placement.slots}
         if not self._compact:
             return found
-        gpus = {node.id: node.instance_type.gpus for node in (*nodes, *extra)}
+        gpus = {node.id: node.instance_type.whole_gpus for node in (*nodes, *extra)}
         return {
             job: slots for job, slots in found.items() if job not in self._compact or _is_compact(slots, gpus)
         }

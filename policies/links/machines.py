@@ -13,7 +13,13 @@ say how fast it is on each machine. Where it was measured on one only, with g GP
     k        widths                  GPUs of the job
 
 Nothing is known of a link where the class does not say what it sends: only widths within one node are then
-offered on the other machine. Cost: O(classes x widths x machines).
+offered on the other machine.
+
+A machine whose GPUs have m places is one more, `t4@g4dn.12xlarge/2`, whose places cost 1/m of its GPUs. Only
+a class that `may_share` has a speed-up there; where it states none it is that of the whole GPU over
+T_m / T_1, for m jobs like it with GPUs and link in common (`gpu_share`): m on one node, less across nodes.
+
+Cost: O(classes x widths x machines).
 """
 
 from __future__ import annotations
@@ -24,6 +30,7 @@ from dataclasses import replace
 import numpy as np
 
 from policies.links.contention import Link
+from policies.links.gpu_share import seconds_together
 from policies.links.link_share import network_share
 from policies.model import AllReduce, InstanceType, JobClass, Phase
 from policies.speedup import SpeedupCurve, Table
@@ -57,6 +64,16 @@ def off_market(kind: str) -> str:
     return kind.removesuffix(f"{_AT}{SPOT}")
 
 
+def shared_kind(card: str, machine: str, places: int) -> str:
+    """Return the name of a machine whose GPUs several jobs share, as a GPU type: ``t4@g4dn.12xlarge/2``."""
+    return f"{kind_on(card, machine)}/{places}"
+
+
+def rented_name(machine: str) -> str:
+    """Return the name by which a cloud rents a machine, whatever its market and its places."""
+    return machine.partition(_AT)[0]
+
+
 def siblings(kinds: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return by kind all kinds of its GPU, where there are several; nothing where each has one machine."""
     by_card: dict[str, list[str]] = {}
@@ -76,6 +93,8 @@ def named_apart(machines: Iterable[InstanceType], own: Mapping[str, InstanceType
         kind = kinds.get(machine.name) or (
             kind_on(card, machine.name) if card in taken or card in found else card
         )
+        if machine.places_per_gpu > 1:
+            kind = shared_kind(card, machine.name, machine.places_per_gpu)
         found[kind] = machine if kind == machine.gpu_type else replace(machine, gpu_type=kind)
     return found
 
@@ -89,6 +108,8 @@ def on_machines(
     """
     if not siblings({**machines, **measured}):
         return job_class
+    if not job_class.may_share:
+        machines = {kind: machine for kind, machine in machines.items() if machine.places_per_gpu == 1}
     phases = tuple(_phase_on(phase, machines, measured, job_class.network) for phase in job_class.phases)
     return replace(job_class, phases=phases)
 
@@ -117,16 +138,18 @@ def speedup_on(
     """Return the curve of one machine on another with the same GPU; None where no width is known there."""
     widths = curve.whole_widths()
     if need is None:
-        widths = widths[widths <= machine.gpus]
+        widths = widths[widths <= machine.whole_gpus]
     if not len(widths):
         return None
     speeds = curve.speed_at(widths)
+    spans, share, places = widths > machine.whole_gpus, 0.0, machine.places_per_gpu
     if need is not None:
-        before, after = (
-            1.0 + network_share(Link.of_gigabits(one.link_gigabits_per_second), need)
-            for one in (measured, machine)
+        before, share = (
+            network_share(Link.of_gigabits(one.link_gigabits_per_second), need) for one in (measured, machine)
         )
-        spans = widths > machine.gpus
-        speeds = np.where(spans & (widths > measured.gpus), speeds * before, speeds)
-        speeds = np.where(spans, speeds / after, speeds)
+        speeds = np.where(spans & (widths > measured.whole_gpus), speeds * (1.0 + before), speeds)
+        speeds = np.where(spans, speeds / (1.0 + share), speeds)
+    if places > 1:
+        apart = seconds_together(places, (1.0, share)) / (1.0 + share)
+        speeds = speeds / np.where(spans, apart, float(places))
     return Table(gpus=tuple(widths.tolist()), speeds=tuple(speeds.tolist()))

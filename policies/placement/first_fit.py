@@ -69,16 +69,19 @@ def _first_fit(
     width: Width, ready: Mapping[NodeId, Node], free: _Free, *, prefer: set[NodeId]
 ) -> tuple[GpuSlot, ...] | None:
     """Return slots for a width: one node if any has room, else the fewest nodes; None if it does not fit."""
-    rooms = [
-        node.id for node in ready.values() if node.instance_type.gpu_type == width.gpu_type and free[node.id]
-    ]
+    room = {
+        node.id: node.instance_type.one_per_gpu(free[node.id])
+        for node in ready.values()
+        if node.instance_type.gpu_type == width.gpu_type and free[node.id]
+    }
+    rooms = list(room)
     rooms.sort(key=lambda node: node not in prefer)
     for node in rooms:
-        if len(free[node]) >= width.gpus:
-            return tuple(GpuSlot(node, index) for index in free[node][: width.gpus])
-    if sum(len(free[node]) for node in rooms) < width.gpus:
+        if len(room[node]) >= width.gpus:
+            return tuple(GpuSlot(node, index) for index in room[node][: width.gpus])
+    if sum(len(room[node]) for node in rooms) < width.gpus:
         return None
     slots: list[GpuSlot] = []
-    for node in sorted(rooms, key=lambda node: -len(free[node])):
-        slots.extend(GpuSlot(node, index) for index in free[node][: width.gpus - len(slots)])
+    for node in sorted(rooms, key=lambda node: -len(room[node])):
+        slots.extend(GpuSlot(node, index) for index in room[node][: width.gpus - len(slots)])
     return tuple(slots)

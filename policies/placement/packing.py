@@ -3,11 +3,12 @@
 A job on exclusive GPUs takes the fewest nodes; where it needs several, the nearest ones, under the narrowest
 part of the network that has them; of those, nodes whose links are quiet; of those, the fullest that fit, so
 that whole nodes stay or fall empty. Nodes are filed by whether they are in use, how many GPUs are free and
-whether their link is busy, so a choice looks at a few short lists.
+whether their link is busy, so a choice looks at a few short lists. Where GPUs have several places, one counts
+as free while a place on it is; a job gets one place on a GPU, first where the fewest others are.
 
     symbol   here         meaning
     n        gpus         GPUs wanted
-    f_v      free         free GPUs of node v
+    f_v      room         GPUs of node v with a free place
     -        senders      jobs on v that span several nodes, and so use its link
 
 Cost: O(largest instance) per node taken, plus a shift in a sorted list; O(nodes x tiers) for a job on several
@@ -44,6 +45,7 @@ class Packing:
         self._index: dict[NodeId, int] = {node_id: i for i, node_id in enumerate(self._ids)}
         self._type = [node.instance_type.gpu_type for node in nodes]
         self._capacity = [node.instance_type.gpus for node in nodes]
+        self._kinds = [node.instance_type for node in nodes]
         self._free = [list(range(gpus - 1, -1, -1)) for gpus in self._capacity]
         self._senders: defaultdict[int, set[JobId]] = defaultdict(set)
         self._slots: dict[JobId, tuple[GpuSlot, ...]] = {}
@@ -55,9 +57,11 @@ class Packing:
         for place, above in enumerate(nodes):
             for depth in range(1, len(above.tiers) + 1):
                 self._under[above.tiers[:depth]].append(place)
-        for kind, gpus in zip(self._type, self._capacity, strict=True):
-            self._total_free[kind] += gpus
-            self._widest[kind] = max(self._widest[kind], gpus)
+        for machine in self._kinds:
+            kind = machine.gpu_type
+            self._total_free[kind] += machine.gpus
+            self._widest[kind] = max(self._widest[kind], machine.whole_gpus)
+        self._shared = {i for i, machine in enumerate(self._kinds) if machine.places_per_gpu > 1}
 
     @property
     def slots(self) -> dict[JobId, tuple[GpuSlot, ...]]:
@@ -73,16 +77,19 @@ class Packing:
         return self._total_free.get(gpu_type, 0)
 
     def free_slots(self, gpu_type: str) -> list[GpuSlot]:
-        """Return all free GPUs of the type."""
+        """Return all free GPUs of the type, one place on each."""
         return [
             GpuSlot(self._ids[node], gpu)
             for node, kind in enumerate(self._type)
             if kind == gpu_type
-            for gpu in self._free[node]
+            for gpu in self._kinds[node].one_per_gpu(self._free[node])
         ]
 
     def can_hold(self, slots: Sequence[GpuSlot], width: Width) -> bool:
-        """Return whether these GPUs exist, are free, are of the width's type and make up the width."""
+        """Return whether these GPUs exist, are free, are of the width's type and make up the width.
+
+        Two places on one GPU do not.
+        """
         if len(slots) != width.gpus:
             return False
         taken: set[tuple[int, int]] = set()
@@ -90,7 +97,7 @@ class Packing:
             node, gpu = self._index.get(slot.node), slot.index
             if node is None or self._type[node] != width.gpu_type or gpu not in self._free[node]:
                 return False
-            taken.add((node, gpu))
+            taken.add((node, gpu % self._kinds[node].whole_gpus))
         return len(taken) == len(slots)
 
     def hold(self, job: JobId, slots: Sequence[GpuSlot]) -> None:
@@ -139,10 +146,12 @@ class Packing:
             self._slots[job] = tuple(self._take(node, width.gpus, job, spans=False))
             return True
         nodes = self._leftovers(width) if is_spread else self._fewest(width)
+        if self._shared and sum(map(self._room, nodes)) < width.gpus:
+            return False
         slots: list[GpuSlot] = []
         left, spans = width.gpus, len(nodes) > 1
         for node in nodes:
-            taken = min(left, len(self._free[node]))
+            taken = min(left, self._room(node))
             slots += self._take(node, taken, job, spans=spans)
             left -= taken
         self._slots[job] = tuple(slots)
@@ -152,8 +161,13 @@ class Packing:
         """Give the job the first free GPUs of a node."""
         self._unshelve(node)
         free, known = self._free[node], slots_of_node(self._ids[node], self._capacity[node])
-        taken = [known[gpu] for gpu in free[: -gpus - 1 : -1]]
-        del free[len(free) - gpus :]
+        if node in self._shared:
+            chosen = self._kinds[node].one_per_gpu(free)[:gpus]
+            taken = [known[place] for place in chosen]
+            self._free[node] = [place for place in free if place not in chosen]
+        else:
+            taken = [known[gpu] for gpu in free[: -gpus - 1 : -1]]
+            del free[len(free) - gpus :]
         self._total_free[self._type[node]] -= gpus
         if spans:
             self._senders[node].add(job)
@@ -181,7 +195,7 @@ class Packing:
             near: list[tuple[int, int, list[int]]] = []
             for tier, under in self._under.items():
                 if len(tier) == depth:
-                    spare = sum(len(self._free[at]) for at in under if self._type[at] == width.gpu_type)
+                    spare = sum(self._room(at) for at in under if self._type[at] == width.gpu_type)
                     found = self._quietest(width, self._shelves_of(under)) if spare >= width.gpus else []
                     if 0 < len(found) <= len(nodes):
                         near.append((self._busy_links(found), spare, found))
@@ -224,7 +238,7 @@ class Packing:
         )
         for node in freest:
             chosen.append(node)
-            left -= len(self._free[node])
+            left -= self._room(node)
             if left <= widest:
                 sizes = range(left, widest + 1)
                 keys = (
@@ -266,8 +280,15 @@ class Packing:
 
     def _key_of(self, node: int) -> _Key:
         """Return the shelf on which the node is."""
-        free = len(self._free[node])
-        return self._type[node], free < self._capacity[node], free, bool(self._senders.get(node))
+        is_used = len(self._free[node]) < self._capacity[node]
+        return self._type[node], is_used, self._room(node), bool(self._senders.get(node))
+
+    def _room(self, node: int) -> int:
+        """Return the GPUs of a node with a free place: the most that one more job can have of it."""
+        free = self._free[node]
+        if node not in self._shared:
+            return len(free)
+        return len({place % self._kinds[node].whole_gpus for place in free})
 
     def _shelve(self, node: int) -> None:
         """File a node that is in no list, if anybody could want it."""

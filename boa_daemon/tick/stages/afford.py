@@ -22,6 +22,9 @@ from policies.answer import Allocation
 from policies.model import InstanceType, JobId, NodeId, Width
 from policies.quick import replace
 
+_ANY: tuple[float, WaitReason] = (inf, "cap-instances")
+"""No cap on machines that the settings no longer name: jobs on them keep what they hold."""
+
 
 def afford(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the jobs that the ceilings leave room for, and why the others wait."""
@@ -44,7 +47,11 @@ def _within_caps(
     if rules.max_nodes is None and (rules.caps is None or rules.caps.usd_per_hour is None):
         return allocation
     most = {kind: _most_gpus(state, machine, rules) for kind, machine in rules.instance_types.items()}
-    wide = {job: width for job, width in allocation.widths.items() if width.gpus > most[width.gpu_type][0]}
+    wide = {
+        job: width
+        for job, width in allocation.widths.items()
+        if width.gpus > most.get(width.gpu_type, _ANY)[0]
+    }
     if not wide:
         return allocation
     widths = dict(allocation.widths)
@@ -68,7 +75,7 @@ def _most_gpus(state: ClusterState, machine: InstanceType, rules: Rules) -> tupl
     cap = None if rules.caps is None else rules.caps.usd_per_hour
     if cap is not None:
         nodes = min(nodes, (floor(cap * SLACK / most_usd_per_hour(machine, state.offers)), "cap-hour"))
-    return nodes[0] * machine.gpus, nodes[1]
+    return nodes[0] * machine.whole_gpus, nodes[1]
 
 
 def _widest(
@@ -100,6 +107,9 @@ def _served(
     for job in _order(state, allocation):
         width, runs = allocation.widths[job], bool(state.jobs[job].slots)
         kind = width.gpu_type
+        if kind not in sizes:
+            served[job] = width
+            continue
         gpus = used[kind] + width.gpus
         more = cost + (ceil(gpus / sizes[kind]) - ceil(used[kind] / sizes[kind])) * prices[kind]
         keeps = runs and (above == "finish" or (above == "use" and job in allocation.stay))

@@ -89,7 +89,8 @@ def _on_one_node(state: ClusterState, job: JobState, touched: set[str]) -> tuple
     assert job.job.width is not None
 
     def room(node: NodeState) -> list[int]:
-        return [at for at, on in enumerate(node.gpus) if on is None or on == job.job.id]
+        free = (at for at, on in enumerate(node.gpus) if on is None or on == job.job.id)
+        return node.instance_type.one_per_gpu(free)
 
     fitting = [
         node

@@ -55,6 +55,8 @@ def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
         return draft
     lent_widths = {job: planned for job, planned in draft.lent.items() if job not in plan.slots}
     for kind, nodes in _shared_nodes(state, draft, lent_widths).items():
+        if kind not in draft.rules.instance_types:
+            continue
         if len(nodes) < 2 or sum(node.gap for node in nodes) < min(len(node.node.gpus) for node in nodes):
             continue
         worth = node_prices.node_worth(kind)
@@ -141,10 +143,12 @@ def _moved(
             if len(here) < gpus and lender not in slots:
                 slots[lender] = kept
                 here += [slot.index for slot in state.jobs[lender].slots[len(kept) :] if slot.node == name]
-        if len(here) < gpus:
+        own = [slot.index for slot in elsewhere if slot.node == name]
+        taken = by_name[name].node.instance_type.one_per_gpu(here, held=own)[:gpus]
+        if len(taken) < gpus:
             return None
-        slots[job] = (*elsewhere, *(GpuSlot(name, index) for index in here[:gpus]))
-        del here[:gpus]
+        slots[job] = (*elsewhere, *(GpuSlot(name, index) for index in taken))
+        free[name] = [index for index in here if index not in taken]
         gaps[name] -= gpus
     return _Moved(slots=slots, takers=[by_name[name] for name in free]) if free else None
 

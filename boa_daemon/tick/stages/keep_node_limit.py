@@ -85,7 +85,7 @@ def _who(
     for job, width in wishes.items():
         holds = state.jobs[job].job.width
         if blocked is None and holds is None and job not in future:
-            most_gpus = (rules.max_nodes or 0) * rules.instance_types[width.gpu_type].gpus
+            most_gpus = (rules.max_nodes or 0) * rules.instance_types[width.gpu_type].whole_gpus
             blocked = width if width.gpus <= most_gpus else None
         if blocked is None or shrinks(holds, width):
             admitted[job] = width

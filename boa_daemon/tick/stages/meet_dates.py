@@ -163,4 +163,4 @@ def _usd_per_hour(state: ClusterState, rules: Rules, width: Width) -> float:
     """Return what whole nodes for a width cost."""
     machine = rules.instance_types[width.gpu_type]
     price = price_of_next(state, machine.name, machine.usd_per_hour)
-    return ceil(width.gpus / machine.gpus) * price
+    return ceil(width.gpus / machine.whole_gpus) * price

@@ -54,6 +54,10 @@ def _held_idle(state: ClusterState, draft: Draft) -> Iterator[tuple[NodeState, f
     # Those that fell idle last stay: the others were not wanted for longer.
     for node in sorted(idle, key=lambda node: -(node.idle_since or 0.0)):
         kind = node.instance_type.gpu_type
+        if kind not in rules.instance_types:
+            # The settings that it was rented under are gone: nobody is planned on it any more.
+            yield node, 0.0
+            continue
         worth, before = node_prices.hold(kind), kept.get(kind, 0)
         kept[kind] = before + 1
         seconds = worth.seconds if before < worth.nodes else 0.0

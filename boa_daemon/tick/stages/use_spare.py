@@ -100,6 +100,9 @@ def _spare(state: ClusterState, plan: Plan, claimed: AbstractSet[NodeId]) -> dic
     for name, node in state.nodes.items():
         if node.phase != "ready" or node.ends_by is not None or name in claimed:
             continue
+        if node.instance_type.places_per_gpu > 1:
+            # A free place beside a job is no idle GPU: whoever takes it slows that job down.
+            continue
         if name not in changed:
             if node.idle_since is None and None in node.gpus:
                 spare[name] = [index for index, job in enumerate(node.gpus) if job is None]

@@ -207,3 +207,26 @@ def test_what_is_above_a_node_is_kept_with_it_and_shown(
     finally:
         again.close()
     assert (kept["id"], kept["tiers"]) == (node["id"], ["nn-1", "nn-2"])
+
+
+def test_a_node_of_a_machine_that_the_settings_no_longer_name_goes_back_after_its_job(tmp_path: Path) -> None:
+    """Its price is in no plan any more: each tick failed by that, and the node was billed on."""
+    clock, words = ManualClock(START), {**SETTINGS, "cloud": {"instance_types": ["g5.xlarge"]}}
+    play = DaemonInAFolder(tmp_path, clock, words)
+    try:
+        (job,) = play.service.submit([job_content(hours=0.5)], user="ann")["jobs"]
+        while play.service.job(job)["status"] != "running":
+            play.daemon.tick()
+            clock.instant += 30.0
+    finally:
+        play.close()
+    play = DaemonInAFolder(tmp_path, clock, {**words, "cloud": {"instance_types": ["g4dn.xlarge"]}})
+    try:
+        for _ in range(200):
+            play.daemon.tick()
+            assert not play.daemon.standing.fault
+            clock.instant += 30.0
+        assert play.service.job(job)["status"] == "finished"
+        assert not play.service.instances()["instances"]
+    finally:
+        play.close()

@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from engine_bench import Bench
 
 from boa_daemon.engines import ssm
+from boa_daemon.engines.layout import Layout
 from boa_daemon.engines.ssm import AGAIN_SECONDS, SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_commands import BUNDLE_SECONDS
 from boa_daemon.engines.ssm_runs import BEGIN_SECONDS
@@ -25,12 +26,15 @@ from boa_daemon.engines.ssm_scripts import (
     bundle,
     start_script,
 )
+from boa_daemon.engines.units import units_of
 from boa_daemon.inputs import messages
 from boa_daemon.inputs.messages import Refusals
+from boa_daemon.job.gpu_memory import VARIABLE
 from boa_daemon.job.seal import KEY_FILE, sealed
-from boa_daemon.testing import ManualClock, a_node
+from boa_daemon.testing import ManualClock, a_node, an_instance_type
+from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.ports import Accepted, JobSpec, Refused, Unknown
-from policies.model import GpuSlot
+from policies.model import GpuSlot, Width
 
 FIT = f'{HEALTH}{{"faults": []}}\n{READY}'
 DENIED: Any = {"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
@@ -427,6 +431,27 @@ def test_a_node_is_ready_when_its_script_says_so(stage: Stage) -> None:
 
     assert [type(answer) for answer in said] == [Unknown, Unknown, Unknown, Unknown, Accepted, Accepted]
     assert "no aws" in getattr(said[2], "reason", "")
+
+
+def test_a_node_with_places_is_looked_at_for_its_gpus_and_its_jobs_for_their_part(stage: Stage) -> None:
+    """Eight places on four GPUs: four have to answer; each process may take its part of a GPU's memory."""
+    kind = replace(an_instance_type(gpus=8), places_per_gpu=2)
+    engine, node = stage.bench.engine, a_node("i-1", kind=kind)
+    engine.prepare([node])
+    assert any("--gpus 4" in script for _, script in stage.wires.sent)
+    start = StartJob(
+        id="s", job="a", generation=1, width=Width(kind.gpu_type, 2), reason="", places_per_gpu=2,
+        slots=(GpuSlot("i-1", 1), GpuSlot("i-1", 3)),
+    )  # fmt: skip
+    layout, spec = (
+        Layout(root=Path("/srv")),
+        JobSpec(job="a", name="a", class_name="c", run="true", workdir="."),
+    )
+    (unit,) = units_of(spec, start, layout, addresses={"i-1": "10.0.0.1"}, port=7)
+    assert unit.environment["CUDA_VISIBLE_DEVICES"] == "1,3"
+    assert 2.0 * float(unit.environment[VARIABLE]) < 1.0
+    (unit,) = units_of(spec, replace(start, places_per_gpu=1), layout, addresses={"i-1": "10.0.0.1"}, port=7)
+    assert VARIABLE not in unit.environment
 
 
 def test_a_node_that_ssm_does_not_reach_is_asked_ever_more_seldom(stage: Stage) -> None:

@@ -129,3 +129,25 @@ def test_the_daemon_plans_by_the_needs_of_classes_and_of_jobs(tmp_path: Path) ->
         planner.class_for({**content, "cpus": 64.0})
     with pytest.raises(InputError, match=r"memory_gb is 500"):
         planner.class_for({**content, "memory_gb": 500.0})
+
+
+def test_a_file_offers_a_machine_once_more_with_places_to_classes_that_fit_a_part(tmp_path: Path) -> None:
+    """A T4 has 16 GiB: two of 6 GB fit, two of 9 do not, and 20 GB do not fit the whole."""
+    path = tmp_path / "shared.yaml"
+    text = (
+        "gpu_types: {t4: {instance_type: g4dn.12xlarge, places_per_gpu: 2}}\n"
+        "classes: [{name: c, arrivals_per_hour: 1, shares_gpu: true, needs: {gpu_memory_gb: GB}, "
+        "phases: [{size_gpu_hours: 1, speedup: {t4: {table: {1: 1.0, 4: 3.0}}}}]}]\n"
+    )
+    shared = "t4@g4dn.12xlarge/2"
+    path.write_text(text.replace("GB", "6"), encoding="utf-8")
+    file = load_problem(path)
+    assert file.instance_types[shared].gpus == 8
+    assert file.problem.classes[0].phases[0].speedups[shared].speed_at([1, 4]).tolist() == [0.5, 1.5]
+    path.write_text(text.replace("GB", "9"), encoding="utf-8")
+    found = load_problem(path)
+    assert set(found.problem.classes[0].phases[0].speedups) == {"t4"}
+    assert any("of 2 places on a GPU" in said for said in found.warnings)
+    path.write_text(text.replace("GB", "20"), encoding="utf-8")
+    with pytest.raises(InputError, match="no machine has"):
+        load_problem(path)

@@ -13,6 +13,7 @@ from boa_daemon.sim.topology import Topology
 from boa_daemon.sim.wiring import SimulationSettings, settings_for, simulate
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type, some_slots
 from policies.links.contention import Link
+from policies.links.gpu_share import seconds_together
 from policies.links.link_share import network_share
 from policies.model import AllReduce, Budget
 from policies.registry import PolicyOptions
@@ -170,3 +171,31 @@ def _wide_run(placer: str) -> float:
 def test_whoever_knows_the_racks_places_better() -> None:
     """LWF keeps jobs in a rack where it can; first fit knows nothing of racks."""
     assert _wide_run("lwf") < 0.9 * _wide_run("first-fit")
+
+
+TWO_PLACES = replace(KIND, gpus=4, places_per_gpu=2)
+
+
+def test_who_has_a_shared_gpu_alone_works_as_on_a_whole_one() -> None:
+    """Its speed-up counts a neighbour, so its pace is T_2 / T_1; with one like it beside it, that is gone.
+
+    In order the second sends when the first does not, so their mean is within a tenth of the plan's.
+    """
+    kinds = dict.fromkeys(("n1", "n2"), TWO_PLACES)
+    links, together = SharedLinks(), seconds_together(2, (1.0, SHARE)) / (1.0 + SHARE)
+    assert links.join("a", NEED, some_slots("n1", 0, 1) + some_slots("n2", 0, 1), kinds)
+    assert links.paces()["a"] == pytest.approx(together, rel=1e-3)
+    links.join("b", NEED, some_slots("n1", 2, 3) + some_slots("n2", 2, 3), kinds)
+    paces = links.paces()
+    assert paces["a"] > paces["b"]
+    assert sum(paces.values()) / 2 == pytest.approx(1.0, rel=0.1)
+    assert links.leave("b")
+    assert links.paces()["a"] == pytest.approx(together, rel=1e-3)
+
+
+def test_two_that_never_send_halve_each_other_on_the_gpus_that_they_share() -> None:
+    """Beside each other on GPU 0 they work as planned, m times slower; alone on theirs twice that."""
+    links, kinds = SharedLinks(), {"n1": TWO_PLACES}
+    for job, place in (("a", 0), ("b", 2), ("c", 1)):
+        assert links.join(job, None, some_slots("n1", place), kinds)
+    assert links.paces() == {"a": 1.0, "b": 1.0, "c": 2.0}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from boa_daemon.testing import a_class
 from policies.links.contention import Link
+from policies.links.gpu_share import seconds_together
 from policies.links.link_share import network_share
-from policies.links.machines import named_apart, on_machines, siblings, speedup_on
+from policies.links.machines import named_apart, on_machines, rented_name, siblings, speedup_on
 from policies.model import AllReduce, GpuType, InstanceType, JobClass, Phase, Problem
 from policies.optimum.boa import solve
 from policies.speedup import Table
@@ -89,3 +91,22 @@ def _options(job_class: JobClass, kinds: dict[str, InstanceType]) -> list[tuple[
         for kind, curve in phase.speedups.items()
         for width, speed in zip(curve.whole_widths(), curve.speed_at(curve.whole_widths()), strict=True)
     ]
+
+
+def test_a_machine_with_places_is_one_more_for_classes_that_may_share() -> None:
+    """Half as fast on one node, where nothing is sent; across nodes T_2 / T_1 slower, on links of its own."""
+    places = replace(LARGE, gpus=8, places_per_gpu=2)
+    kinds = named_apart((LARGE, places), {})
+    assert {kind: (one.gpus, one.usd_per_gpu_hour) for kind, one in kinds.items()} == {
+        "t4": (4, 1.0),
+        "t4@l4/2": (8, 0.5),
+    }
+    closed = a_class(gpu_type="t4", curve=CURVE, network=NEED)
+    assert list(on_machines(closed, kinds, {"t4": LARGE}).phases[0].speedups) == ["t4"]
+    share = network_share(Link.of_gigabits(50.0), NEED)
+    found = on_machines(replace(closed, may_share=True), kinds, {"t4": LARGE}).phases[0].speedups["t4@l4/2"]
+    together = seconds_together(2, (1.0, share)) / (1.0 + share)
+    assert found.speed_at([1, 4, 8]) == pytest.approx([0.5, 1.8, 6.0 / together])
+    stated = replace(closed, phases=(replace(closed.phases[0], speedups={"t4@l4/2": CURVE, "t4": CURVE}),))
+    assert on_machines(stated, kinds, {"t4": LARGE}).phases[0].speedups["t4@l4/2"] is CURVE
+    assert rented_name("l4@2-places@spot") == "l4"

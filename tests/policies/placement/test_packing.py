@@ -46,6 +46,56 @@ def test_books_are_those_of_plain_sets(steps: list[tuple[int, str, int]], kappa:
             assert packing.free_gpus(kind_of) == len(left)
 
 
+PLACES = st.sampled_from([1, 2, 3])
+
+
+@given(steps=STEPS, places=PLACES, kappa=st.integers(1, 4), racks=st.booleans())
+def test_a_job_holds_one_place_on_a_gpu_and_a_gpu_no_more_jobs_than_places(
+    steps: list[tuple[int, str, int]], places: int, kappa: int, racks: bool
+) -> None:
+    """Whatever comes and goes: no place is held twice, and who finds room gets its width on other GPUs."""
+    nodes = [
+        replace(_shared_node(f"{kind}{n}", kind, places), tiers=(f"rack{n % 2}",) if racks else ())
+        for kind in "ab"
+        for n in range(3)
+    ]
+    packing = Packing(nodes)
+    on: dict[tuple[str, int], set[str]] = {(node.id, gpu): set() for node in nodes for gpu in range(4)}
+    for number, kind, gpus in steps:
+        job, width = str(number), Width(kind, gpus)
+        if job in packing.slots:
+            for slot in packing.remove(job):
+                on[slot.node, slot.index % 4].remove(job)
+        else:
+            room = sum(name.startswith(kind) and len(jobs) < places for (name, _), jobs in on.items())
+            assert packing.add(job, width, kappa=kappa) is (gpus <= room)
+            for slot in packing.slots.get(job, ()):
+                assert job not in on[slot.node, slot.index % 4]
+                on[slot.node, slot.index % 4].add(job)
+        held = [slot for slots in packing.slots.values() for slot in slots]
+        assert len(set(held)) == len(held)
+        assert all(len(jobs) <= places for jobs in on.values())
+        assert not {slot for name in "ab" for slot in packing.free_slots(name)} & set(held)
+
+
+def _shared_node(name: str, kind: str, places: int) -> Node:
+    """Return a node of four GPUs with so many places on each."""
+    node = a_policy_node(name, gpus=4 * places, gpu_type=kind)
+    return replace(node, instance_type=replace(node.instance_type, places_per_gpu=places))
+
+
+def test_a_second_job_is_on_the_gpus_that_the_first_left_alone() -> None:
+    """Two of four GPUs are taken: the next two go beside them, and the two after that where room is left."""
+    packing = Packing([_shared_node("n", "gpu", 2)])
+    for job in "abc":
+        assert packing.add(job, Width("gpu", 2))
+    gpus = {job: sorted(slot.index % 4 for slot in slots) for job, slots in packing.slots.items()}
+    assert gpus == {"a": [0, 1], "b": [2, 3], "c": [0, 1]}
+    assert packing.free_gpus("gpu") == 2
+    assert not packing.can_hold(some_slots("n", 2, 6), Width("gpu", 2))
+    assert not packing.add("d", Width("gpu", 3))
+
+
 def test_a_wide_job_goes_where_nobody_sends_if_that_takes_no_more_nodes() -> None:
     """Three GPUs are free on a node whose link is used, two on each of two whose links are not."""
     packing = Packing([a_policy_node(name, gpus=4) for name in ("n1", "n2", "n3", "n4")])

@@ -1,0 +1,60 @@
+"""Jobs that share a GPU: mean value analysis, against counting and against events one by one."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis.strategies import floats, integers
+
+from policies.links.gpu_share import seconds_together, stretches
+
+
+def test_two_that_never_send_take_turns_and_two_that_send_half_of_the_time_lose_half() -> None:
+    """T_2 = t (1 + t/T) + c (1 + c/T): 2 t without messages, and (1 + 1) (1 + 1/2) where t = c = 1."""
+    assert seconds_together(2, (1.0, 0.0)) == 2.0
+    assert seconds_together(2, (1.0, 1.0)) == 3.0
+    assert seconds_together(3, (1.0, 0.0)) == pytest.approx(3.0)
+
+
+@given(jobs=integers(1, 8), share=floats(0.0, 100.0))
+def test_sharing_is_never_worse_than_turns_nor_better_than_being_alone(jobs: int, share: float) -> None:
+    """Between one iteration alone, what the busier of the two must do, and one iteration after another."""
+    alone, found = 1.0 + share, seconds_together(jobs, (1.0, share))
+    assert max(alone, jobs * max(1.0, share)) * (1 - 1e-12) <= found <= jobs * alone * (1 + 1e-12)
+
+
+def test_a_job_waits_for_the_gpu_that_is_shared_the_most_and_alone_for_none() -> None:
+    """a and b meet on GPU 1: each has the other there for the part of its time that it computes."""
+    found = stretches({"a": ["0", "1"], "b": ["1"], "c": ["2"]}, {"a": 1.0, "b": 3.0, "c": 0.0})
+    assert found == {"a": 1.0 + 1.0 / (1.0 + 3.0), "b": 1.0 + 1.0 / (1.0 + 1.0), "c": 1.0}
+
+
+@pytest.mark.parametrize("sending", [(0.5, 2.0), (1.0, 1.0), (0.0, 3.0)])
+def test_two_unlike_jobs_event_by_event(sending: tuple[float, float]) -> None:
+    """Computing on a GPU in equal parts, then sending undisturbed, drawn anew each time: within 3 %."""
+    seconds = _events(sending, rounds=40_000)
+    found = stretches({"a": [0], "b": [0]}, {"a": sending[0], "b": sending[1]})
+    for job, share, took in zip("ab", sending, seconds, strict=True):
+        assert took == pytest.approx(found[job] + share, rel=0.03)
+
+
+def _events(sending: tuple[float, float], *, rounds: int) -> list[float]:
+    """Return the mean seconds of an iteration of each of two jobs; both parts of it are exponential."""
+    draw = random.Random(5)
+    left, computes, done, now = [draw.expovariate(1.0) for _ in sending], [True, True], [0, 0], 0.0
+    while min(done) < rounds:
+        speed = [1.0 / sum(computes) if on_gpu else 1.0 for on_gpu in computes]
+        step = min(left[job] / speed[job] for job in (0, 1))
+        now += step
+        for job in (0, 1):
+            left[job] -= step * speed[job]
+            if left[job] > 1e-12:
+                continue
+            if computes[job] and sending[job]:
+                computes[job], left[job] = False, draw.expovariate(1.0 / sending[job])
+            else:
+                computes[job], left[job] = True, draw.expovariate(1.0)
+                done[job] += 1
+    return [now / count for count in done]
