@@ -221,7 +221,8 @@ def _print_group(group: Mapping[str, Any]) -> None:
 
 def _print_end(row: Mapping[str, Any]) -> None:
     """Print how a job's last generation ended: the cause, the exit code, and what it printed last."""
-    code = "" if row["exit_code"] is None else f"exit code {row['exit_code']}"
+    number = row["exit_code"]
+    code = "" if number is None else f"signal {-number}" if number < 0 else f"exit code {number}"
     code = "" if not code or code in str(row["cause"]) else f" ({code})"
     stdout_console().print(f"{row['id']}: {row['cause']}{code}", markup=False, highlight=False)
     for line in row["last_lines"][-3:]:
