@@ -33,7 +33,9 @@ def _session() -> Any:
 
 
 @contextmanager
-def ssm_world(root: Path, *, own_user: bool = False) -> Iterator[Callable[..., SsmEngine]]:
+def ssm_world(
+    root: Path, *, own_user: bool = False, node_environment: Mapping[str, str] | None = None
+) -> Iterator[Callable[..., SsmEngine]]:
     """SSM whose scripts run here, S3 and SQS of moto on the loopback."""
     from moto.moto_api._internal import moto_api_backend
     from moto.server import ThreadedMotoServer
@@ -49,6 +51,7 @@ def ssm_world(root: Path, *, own_user: bool = False) -> Iterator[Callable[..., S
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
             "AWS_DEFAULT_REGION": "us-east-1",
+            **(node_environment or {}),
         }
         sqs, s3 = (
             _session().client(name, endpoint_url=environment["AWS_ENDPOINT_URL"]) for name in ("sqs", "s3")

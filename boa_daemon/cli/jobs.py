@@ -53,7 +53,7 @@ def submit(
             "groups": [],
             "valid": True,
             "rigid": rigid,
-            "not_planned_on": _not_planned_on(contents, config),
+            **_by_settings(contents, config),
         }
     else:
         with a_client(config, socket) as client:
@@ -70,6 +70,8 @@ def submit(
         stdout_console().print(f"{name}: {answer['text']}", markup=False, highlight=False)
     for name, said in document.get("not_planned_on", {}).items():
         stdout_console().print(f"{name}: {' '.join(said)}", markup=False, highlight=False)
+    for name, why in document.get("not_enforced", {}).items():
+        stdout_console().print(f"{name}: {why}", markup=False, highlight=False)
     for name in document["groups"]:
         stdout_console().print(f"group {name}: `boa jobs --group {name}`, `boa cancel {name}`", markup=False)
     ids = names if len(names) == len(contents) else [content["name"] for content in contents]
@@ -81,8 +83,10 @@ def submit(
         say_next(f"boa explain {names[0]}", f"boa logs -f {names[0]}", "boa status")
 
 
-def _not_planned_on(contents: Sequence[Mapping[str, Any]], config: Path | None) -> dict[str, list[str]]:
-    """Return by job what machines of the settings lack for it; nothing where no file has settings.
+def _by_settings(contents: Sequence[Mapping[str, Any]], config: Path | None) -> dict[str, Any]:
+    """Return by job what machines of the settings lack for it, and limits of it that would hold nothing.
+
+    Nothing of either where no file has settings.
 
     Raises:
         InputError: when no machine has enough for a job.
@@ -96,12 +100,15 @@ def _not_planned_on(contents: Sequence[Mapping[str, Any]], config: Path | None) 
 
     loaded = load_settings(config)
     if not loaded.files:
-        return {}
+        return {"not_planned_on": {}, "not_enforced": {}}
     planner = Planner(loaded.settings, cloud=cloud_kind(loaded.settings))
     # As the daemon reads it: with what the file leaves out.
-    whole = (check_job(Document(name="job", content=content, language="json")) for content in contents)
-    found = ((content["name"], planner.lacks(content)) for content in whole)
-    return {name: said for name, said in found if said}
+    whole = [check_job(Document(name="job", content=content, language="json")) for content in contents]
+    found = [(content["name"], planner.lacks(content), planner.unenforced(content)) for content in whole]
+    return {
+        "not_planned_on": {name: lacks for name, lacks, _ in found if lacks},
+        "not_enforced": {name: why for name, _, why in found if why},
+    }
 
 
 def jobs(
@@ -214,7 +221,8 @@ def _print_group(group: Mapping[str, Any]) -> None:
 
 def _print_end(row: Mapping[str, Any]) -> None:
     """Print how a job's last generation ended: the cause, the exit code, and what it printed last."""
-    code = "" if row["exit_code"] is None else f"exit code {row['exit_code']}"
+    number = row["exit_code"]
+    code = "" if number is None else f"signal {-number}" if number < 0 else f"exit code {number}"
     code = "" if not code or code in str(row["cause"]) else f" ({code})"
     stdout_console().print(f"{row['id']}: {row['cause']}{code}", markup=False, highlight=False)
     for line in row["last_lines"][-3:]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ from policies import plugins
 from policies.errors import BrokenPlugin
 
 _LOG = logging.getLogger("boa.alerts")
+SUBJECT_LETTERS = 100
 SEND_SECONDS = 10.0
 
 
@@ -220,8 +222,14 @@ def _to_apprise(url: str, sentence: str) -> None:
     from apprise import Apprise  # noqa: PLC0415 - optional, and slow to import
 
     service = Apprise()
-    if not service.add(url) or not service.notify(title="BOA", body=sentence):
+    if not service.add(url) or not service.notify(title=subject_of(sentence), body=sentence):
         raise CloudFailed("the service did not take it")
+
+
+def subject_of(sentence: str) -> str:
+    """Return what a mail about a sentence is called: its beginning, so that an inbox tells them apart."""
+    beginning = re.split(r"[:;] |\n", sentence)[0]
+    return f"BOA: {beginning[:SUBJECT_LETTERS]}"
 
 
 def _to_webhook(url: str, sentence: str) -> None:

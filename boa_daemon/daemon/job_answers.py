@@ -163,6 +163,7 @@ class JobAnswers(Answers):
             weighed.append("It is cancelled, and may write its checkpoint before it ends.")
         weighed += _rigidity(record)
         weighed += self.daemon.planner.left_out(record.class_name, record.content)
+        weighed += filter(None, [self.daemon.planner.unenforced(record.content)])
         short = self.daemon.watched.shortfall
         if short is not None:
             weighed.append(f"The daemon makes a {shortfall_sentence(short)}.")

@@ -30,6 +30,7 @@ from boa_daemon.inputs.needs import (
 )
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.inputs.speedup_file import limited
+from boa_daemon.job.container import why_unlimited
 from boa_daemon.learning.beliefs import Planned
 from boa_daemon.learning.boots import Boots
 from boa_daemon.learning.links import LinkEstimate, derived_kinds, link_estimate, with_link
@@ -171,6 +172,13 @@ class Planner(LearntClasses):
             for kind, machine in self.on_demand.items()
         }
         return {kind: why for kind, why in lacks.items() if why}
+
+    def unenforced(self, content: Mapping[str, Any]) -> str:
+        """Return that a job's `cpus` and `memory_gb` hold nothing where its processes are this machine's."""
+        has_limits = content.get("cpus") is not None or content.get("memory_gb") is not None
+        is_here = self.settings.engine.name == "local"
+        why = why_unlimited() if has_limits and is_here and not content.get("image") else ""
+        return f"Its {why}; in an `image` they are." if why else ""
 
     def lacks(self, content: Mapping[str, Any]) -> list[str]:
         """Return the machines that a submission is not planned on, each with why, by the settings alone.

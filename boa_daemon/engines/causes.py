@@ -19,6 +19,8 @@ _KINDS: Mapping[str, FailureCause] = {
     "ModuleNotFoundError": "missing-command",
 }
 """Exceptions that name their cause by their class: Python's, and torch's."""
+OURS = "boa: "
+"""Lines of a log that begin so are the keeper's."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -48,5 +50,7 @@ def cause_of(end: Mapping[str, Any], failure: Mapping[str, Any] | None) -> tuple
 
 
 def last_line(lines: Sequence[str]) -> str:
-    """Return the last line that says something, for people."""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    """Return the last line of the command that says something, for people; else of what was said about it."""
+    said = [line.strip() for line in lines if line.strip()]
+    own = [line for line in said if not line.startswith(OURS)]
+    return (own or said or [""])[-1]

@@ -173,8 +173,10 @@ class _JobFile(Strict):
     def _data(cls, value: object) -> object:
         """Take a text for the one source there is; refuse names and addresses that are none."""
         sources = {"": value} if isinstance(value, str) else value
+        # A text for the one source comes back from here with "" for its name.
+        is_one = isinstance(sources, Mapping) and list(sources) == [""]
         for name, source in sources.items() if isinstance(sources, Mapping) else ():
-            if sources is value and not (isinstance(name, str) and _SOURCE_NAME.fullmatch(name)):
+            if not is_one and not (isinstance(name, str) and _SOURCE_NAME.fullmatch(name)):
                 _refuse(f"has {name!r}, which is no name of a folder", "Letters, digits, - _ and .")
             is_text = isinstance(source, str) and source and "\0" not in source
             if not is_text or ("://" in str(source) and not _S3.fullmatch(str(source))):

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -27,12 +27,28 @@ BOOTED = Path("/run/systemd/system")
 LIMITED = "BOA_LIMITED"
 """Set where whoever started the keeper has put its unit within its limits."""
 _SHELL = 'exec "$(command -v bash || echo /bin/sh)" -c "$0"'
+OUT_OF_MEMORY = "out-of-memory"
+"""A container's first process leaves this in the unit's folder where the kernel ended another for memory."""
 _FIRST = (
     "trap 'if [ $$ -eq 1 ]; then kill -TERM -1; else kill -TERM $child; fi' TERM; "
     '"$(command -v bash || echo /bin/sh)" -c "$0" & child=$!; '
-    "while :; do wait $child; code=$?; kill -0 $child 2>/dev/null || exit $code; done"
+    "while :; do wait $child; code=$?; kill -0 $child 2>/dev/null || break; done; "
+    "for file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do "
+    "[ ! -r $file ] || while read -r what count; do "
+    '[ "$what" != oom_kill ] || [ "$count" = 0 ] || : > "$1"; done < $file; '
+    "done; exit $code"
 )
-"""The first process of a container hands a stop on to all others in it, as a signal to a group would be."""
+"""The first process of a container hands a stop on to all others in it, as a signal to a group would be.
+
+At the end it looks into the container's own control group, which nobody else can afterwards.
+"""
+_SCOPE = ("systemd-run", "--scope", "--quiet", "--collect", "-p", "Delegate=yes")
+"""One that systemd does not stop, keeper and all, when the kernel has ended a process of it for memory."""
+_NO_LIMITS = "cpus and memory_gb are not enforced"
+_ULIMITS = ("--ulimit", "memlock=-1:-1", "--ulimit", "stack=67108864:67108864")
+"""Pinned memory and stacks for NCCL and EFA, from the daemon of docker, which is root."""
+_RAISED = 'ulimit -S -l "$(ulimit -H -l)" 2>/dev/null; ulimit -S -s 65536 2>/dev/null; '
+"""The same of podman, as far as the node's limits for its user go: one that asks for more is not started."""
 _DEVICES = Path("/dev")
 
 
@@ -46,26 +62,36 @@ def command_of(unit: Unit, environment: Mapping[str, str]) -> tuple[list[str], s
     Raises:
         NoContainers: when it has an image, and nothing here can run one.
     """
-    shell = ["/bin/bash", "-c", unit.run]
-    if unit.image:
-        tool = usable_tool()
-        argv = in_container(unit, tool, environment)
-        # The daemon of docker starts its containers in groups of its own.
-        return (argv, "") if tool != "apptainer" else within_limits(unit, argv, environment)
-    return within_limits(unit, shell, environment)
+    has_limits = bool(unit.cpus or unit.memory_gb) and not environment.get(LIMITED)
+    if not unit.image:
+        return ["/bin/bash", "-c", unit.run], why_unlimited() if has_limits else ""
+    tool = usable_tool()
+    keeps_none = has_limits and tool not in RUN_AS_USER
+    return in_container(unit, tool, environment), why_unlimited() if keeps_none else ""
 
 
-def within_limits(unit: Unit, argv: list[str], environment: Mapping[str, str]) -> tuple[list[str], str]:
-    """Return a command within the unit's limits, as a scope of systemd; or as it is, and what to say then."""
-    if (not unit.cpus and not unit.memory_gb) or environment.get(LIMITED):
-        return argv, ""
-    if drops(unit):
-        return argv, "cpus and memory_gb are not enforced here for a job that runs as a user of its own"
+def why_unlimited() -> str:
+    """Return why limits hold nothing here for jobs without a container; else nothing."""
     if not BOOTED.is_dir() or shutil.which("systemd-run") is None:
-        return argv, "cpus and memory_gb are not enforced on this node: systemd does not run here"
-    whose = [] if os.getuid() == 0 else ["--user"]
+        return f"{_NO_LIMITS} on this machine: systemd does not run here"
+    done = _asked([*_SCOPE, *_whose(), "--", "true"])
+    return "" if done == 0 else f"{_NO_LIMITS} on this machine: systemd gives its user no scope"
+
+
+def within_limits(unit: Unit, argv: list[str]) -> list[str]:
+    """Return the command line of a keeper, in a scope of systemd that keeps its unit's limits where it can.
+
+    The keeper is within them itself: it then learns from its own control group what the kernel ended.
+    """
     properties = [word for one in limit_properties(unit.cpus, unit.memory_gb) for word in ("-p", one)]
-    return ["systemd-run", *whose, "--scope", "--quiet", "--collect", *properties, "--", *argv], ""
+    if not properties or why_unlimited():
+        return argv
+    return [*_SCOPE, *_whose(), *properties, "--", "env", f"{LIMITED}=1", *argv]
+
+
+def _whose() -> list[str]:
+    """Return whose systemd is asked."""
+    return [] if os.getuid() == 0 else ["--user"]
 
 
 def limit_properties(cpus: float, memory_gb: float) -> list[str]:
@@ -90,19 +116,19 @@ def usable_tool(answers: Callable[[str], bool] | None = None) -> str:
 
 def _answers(tool: str) -> bool:
     """Whether a tool works for this user: a command line without its daemon does not."""
-    word = "version" if tool == "apptainer" else "info"
+    return _asked([tool, "version" if tool == "apptainer" else "info"]) == 0
+
+
+def _asked(words: Sequence[str]) -> int | None:
+    """Return how a question ended; None where it cannot be asked, or has no answer in time."""
+    nothing = subprocess.DEVNULL
     try:
         done = subprocess.run(
-            [tool, word],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-            timeout=ASK_SECONDS,
+            words, stdin=nothing, stdout=nothing, stderr=nothing, check=False, timeout=ASK_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
+        return None
+    return done.returncode
 
 
 def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[str]:
@@ -117,7 +143,9 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[
     has_efa = (_DEVICES / "infiniband").is_dir()
     own = unit.environment.get("PYTHONPATH", "")
     path = f"{own}:{LIBRARY}" if own else LIBRARY
-    inner = ["/bin/sh", "-c", _SHELL if tool == "apptainer" else _FIRST, unit.run]
+    first = _RAISED + _FIRST if tool == "podman" else _FIRST
+    inner = ["/bin/sh", "-c", _SHELL if tool == "apptainer" else first, unit.run]
+    inner += [] if tool == "apptainer" else [str(unit.own / OUT_OF_MEMORY)]
     if tool == "apptainer":
         image = unit.image if "://" in unit.image or unit.image.endswith(".sif") else f"docker://{unit.image}"
         binds = [*folders, *data, f"{package}:{LIBRARY}/boa_daemon:ro"]
@@ -139,10 +167,11 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[
             else [word for index in gpus for word in ("--device", f"nvidia.com/gpu={index}")]
         )
     limits = [f"--cpus={unit.cpus:g}"] if unit.cpus else []
-    limits += [f"--memory={round(unit.memory_gb * 1e9)}b"] if unit.memory_gb else []
+    memory = f"{round(unit.memory_gb * 1e9)}b"
+    limits += [f"--memory={memory}", f"--memory-swap={memory}"] if unit.memory_gb else []
     return [
         *(tool, "run", "--rm", "--name", unit.name, "--network=host", "--ipc=host"),
-        *("--ulimit", "memlock=-1:-1", "--ulimit", "stack=67108864:67108864"),
+        *(_ULIMITS if tool == "docker" else ()),
         *_owner(unit, tool),
         *devices,
         *(["--device", "/dev/infiniband"] if has_efa else []),
@@ -192,9 +221,19 @@ def pull_script(image: str) -> str:
     return f'{{ "$BOA_PYTHON" -m boa_daemon.job.container {quote(image)} || true; }}'
 
 
+def ran_out_of_memory(unit: Unit) -> bool:
+    """Return whether a unit's container said that the kernel ended a process in it for memory."""
+    with unit.as_user():
+        return os.path.exists(unit.own / OUT_OF_MEMORY)
+
+
 def end_script(name: str) -> str:
-    """Return the script that ends a container whose command line was killed: docker's outlive it."""
-    return "; ".join(f"{tool} rm -f {name} >/dev/null 2>&1" for tool in TOOLS[:2]) + "; true"
+    """Return the script that ends a container whose command line was killed: docker's outlive it.
+
+    Podman removes one at the second call only, where what watched it was killed as well.
+    """
+    ends = (f"{tool} rm -f {name} >/dev/null 2>&1" for tool in RUN_AS_USER)
+    return "; ".join(f"{end} || {end}" for end in ends) + "; true"
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from boa_daemon.job import ahead
 from boa_daemon.job.account import drops, hand_over, popen_as
 from boa_daemon.job.artifacts import collect
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
-from boa_daemon.job.container import RUN_AS_USER, NoContainers, command_of
+from boa_daemon.job.container import RUN_AS_USER, NoContainers, command_of, ran_out_of_memory, within_limits
 from boa_daemon.job.failures import full_disk
 from boa_daemon.job.logs import LogWriter, remove_rank_files, trim_rank_files
 from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kills, send, started_ticks
@@ -148,7 +148,8 @@ class Keeper:
         log.close()
         with suppress(OSError), self.unit.as_user():
             remove_rank_files(self.unit.own)
-        self._write_exit(code, out_of_memory=memory_kills() > kills_before, lingering=lingering)
+        is_out_of_memory = memory_kills() > kills_before or ran_out_of_memory(self.unit)
+        self._write_exit(code, out_of_memory=is_out_of_memory, lingering=lingering)
         drop_scratch(self.unit)
 
     @property
@@ -488,7 +489,7 @@ def start_apart(folder: Path, environment: Mapping[str, str]) -> subprocess.Pope
     """Start a keeper for the unit in a folder; the process ends as soon as the keeper stands on its own."""
     with (folder / "keeper.err").open("wb") as errors:
         return subprocess.Popen(
-            [sys.executable, "-m", "boa_daemon.job.keeper", str(folder)],
+            within_limits(Unit.read(folder), [sys.executable, "-m", "boa_daemon.job.keeper", str(folder)]),
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

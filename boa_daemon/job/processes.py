@@ -78,11 +78,15 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def memory_kills() -> int:
+def memory_kills(root: Path = Path("/sys/fs/cgroup")) -> int:
     """Return how many processes the kernel killed for memory in our control group; 0 where nobody says."""
-    with suppress(OSError, ValueError, StopIteration):
-        lines = (PROC / "self" / "cgroup").read_text().splitlines()
-        path = next(line[3:] for line in lines if line.startswith("0::"))
-        events = Path("/sys/fs/cgroup", path.lstrip("/"), "memory.events").read_text()
-        return int(next(line.split()[1] for line in events.splitlines() if line.startswith("oom_kill ")))
+    with suppress(OSError, ValueError, KeyError):
+        for line in (PROC / "self" / "cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            below = path.lstrip("/")
+            version_1 = root / "memory" / below / "memory.oom_control"
+            file = version_1 if controllers == "memory" else root / below / "memory.events"
+            if controllers in ("", "memory") and file.exists():
+                counts = dict(row.split() for row in file.read_text().splitlines())
+                return int(counts["oom_kill"])
     return 0

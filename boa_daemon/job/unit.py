@@ -266,7 +266,9 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
         if ended is not None or not lives:
             status["failure"] = read_failure(unit.own)
     if ended is not None or not lives:
-        status["last_lines"] = list(last_lines(folder))
+        # What was said of the command before it began is not what it said last.
+        begun_with = f"boa: {unit.note}"
+        status["last_lines"] = [line for line in last_lines(folder) if line != begun_with[:500]]
     return status
 
 

@@ -25,6 +25,7 @@ from boa_daemon.api.who import Gatekeeper
 from boa_daemon.cli import app
 from boa_daemon.cli.verbs import VERBS
 from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.job import container
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
@@ -313,6 +314,26 @@ def test_check_on_this_machine_asks_nothing_of_the_types_that_its_nodes_stand_fo
     job.write_text("name: a\nclass: default\nrun: sleep 1\ncpus: 99\n")
     code, said = boa("submit", "--check", str(job), "--config", str(settings), "-o", "json")
     assert (code, json.loads(said)["not_planned_on"]) == (0, {})
+
+
+def test_check_says_where_limits_would_hold_nothing(
+    boa: Boa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine without systemd, for a job that asks for some; in an image they hold."""
+    monkeypatch.setattr(container, "BOOTED", tmp_path / "none")
+    settings, job = tmp_path / "boa.toml", tmp_path / "job.yaml"
+    settings.write_text('[cloud]\nprovider = "local"\n')
+    check = ("submit", "--check", str(job), "--config", str(settings))
+    job.write_text("name: a\nclass: default\nrun: sleep 1\nmemory_gb: 2\n")
+    why = (
+        "Its cpus and memory_gb are not enforced on this machine: systemd does not run here; in an `image` "
+        "they are."
+    )
+    assert json.loads(boa(*check, "-o", "json")[1])["not_enforced"] == {"a": why}
+    assert f"a: {why}" in " ".join(boa(*check)[1].split())
+    for other in ("image: a/b:1\nmemory_gb: 2\n", "max_gpus: 1\n"):
+        job.write_text(f"name: a\nclass: default\nrun: sleep 1\n{other}")
+        assert json.loads(boa(*check, "-o", "json")[1])["not_enforced"] == {}
 
 
 def test_logs_of_a_node_or_a_rank_that_is_not_there_say_so(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import builtins
 import json
+import socketserver
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -129,6 +131,40 @@ def test_a_user_hears_of_a_job_from_start_to_end(
     assert [f"BOA: {sentence}" for sentence in sentences] == [said for path, said in heard if path == "/hook"]
     assert len(sentences) == 4
     assert not any(quiet in sentence for sentence in sentences)
+
+
+class Post(socketserver.StreamRequestHandler):
+    """As much of a mail server as a client needs; `server.taken` is what came."""
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 here\r\n")
+        while (line := self.rfile.readline().strip().upper()) and line != b"QUIT":
+            if line != b"DATA":
+                self.wfile.write(b"250 well\r\n")
+                continue
+            self.wfile.write(b"354 go on\r\n")
+            text = b"".join(iter(self.rfile.readline, b".\r\n"))
+            self.server.taken.append(message_from_bytes(text))  # type: ignore[attr-defined]
+            self.wfile.write(b"250 taken\r\n")
+        self.wfile.write(b"221 end\r\n")
+
+
+def test_each_mail_says_in_its_subject_what_it_is_about(tmp_path: Path) -> None:
+    """And the whole sentence in its text, by apprise's own client."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Post) as server:
+        server.taken = taken = []  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"mailto://127.0.0.1:{server.server_address[1]}?from=boa@lab.example&to=ann@lab.example"
+        stage = Stage(tmp_path, {"ann": {"apprise": [url]}})
+        (name,) = stage.submit(hours=5.0, retries=0, notify=["start", "failure"])
+        stage.tick(6)
+        stage.fail(name)
+        stage.play.close()
+        server.shutdown()
+    subjects = [str(mail["Subject"]) for mail in taken]
+    assert subjects == [f"BOA: job {name} starts with 1 GPU on 1 node", f"BOA: job {name} failed"]
+    texts = [part.get_payload(decode=True).decode() for part in taken[1].walk() if not part.is_multipart()]
+    assert all("ended with exit code 3" in text for text in texts)
 
 
 def test_a_failure_for_good_is_told_once(tmp_path: Path, inbox: tuple[str, list[tuple[str, str]]]) -> None:

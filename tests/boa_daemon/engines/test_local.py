@@ -141,6 +141,15 @@ def test_children_that_linger_are_ended_and_counted(bench: Bench) -> None:
     until(lambda: processes(bench) == [])
 
 
+def test_what_a_rigid_job_is_told_is_no_evidence_of_its_end(bench: Bench) -> None:
+    """It stands in the log, and neither among the last lines nor in the reason."""
+    end = bench.run_to_end("exit 3", is_rigid=True)
+    assert "this job runs at one width" in bench.printed()
+    assert (end.evidence, end.last_lines) == ("ended with exit code 3", ())
+    end = bench.run_to_end("echo; echo no such column; exit 3", is_rigid=True)
+    assert (end.evidence, end.last_lines) == ("ended with exit code 3: no such column", ("", "no such column"))
+
+
 def test_a_gigabyte_of_output_is_drained_and_the_newest_part_kept(bench: Bench) -> None:
     """The job never waits for its log, the disk takes no more than the limit, and the reader is told."""
     limit = 4 * 2**20

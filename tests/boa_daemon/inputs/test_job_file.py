@@ -71,3 +71,17 @@ def test_a_job_inherits_no_secret_of_the_daemon() -> None:
         "DATABASE_URL": "d",
     }
     assert job_environment(own) == {"PATH": "/bin", "LC_ALL": "C"}
+
+
+def test_a_file_that_was_checked_is_one_that_passes() -> None:
+    """Who submits checks it with its defaults filled in, and the daemon checks that again."""
+    content = {
+        "name": "a", "class": "c", "run": "true", "code": ".", "data": "s3://lab/train",
+        "matrix": {"LR": [0.1, "x", True]}, "retries": {"error": 0}, "secrets": {"TOKEN": "env:TOKEN"},
+        "after": ["b-1", "c-g1:end"], "deadline": "2030-01-31T08:00:00Z", "artifacts": ["out/*"],
+    }  # fmt: skip
+    once = check_job(Document(name="job.yaml", content=content, language="yaml"))
+    assert check_job(Document(name="the job", content=once, language="json")) == once
+    two = {**content, "data": {"": "s3://lab/a", "b": "s3://lab/b"}}
+    with pytest.raises(InputError, match="no name of a folder"):
+        check_job(Document(name="job.yaml", content=two, language="yaml"))

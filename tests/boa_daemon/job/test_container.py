@@ -36,7 +36,7 @@ words = sys.argv[1:]
 with open({record!r}, "a") as file:
     file.write(json.dumps(words) + chr(10))
 if words[0] != "run":
-    sys.exit({code} if words[0] in ("info", "version") else 0)
+    sys.exit({code} if words[0] in ("info", "version", "--scope") else 0)
 names, where, at, entry = {{}}, ".", 1, ""
 takes = "--env --volume --workdir --ulimit --name --entrypoint --device --gpus --user".split()
 library = ""
@@ -113,8 +113,11 @@ def test_a_container_sees_its_gpus_and_no_others(tmp_path: Path, devices: Path, 
     else:
         assert values(argv, "--device") == ["nvidia.com/gpu=2", "nvidia.com/gpu=3", "/dev/infiniband"]
     assert "CUDA_VISIBLE_DEVICES=0,1" in values(argv, "--env")
-    assert {"--network=host", "--ipc=host", "--cpus=4", "--memory=1500000000b"} <= set(argv)
-    assert values(argv, "--ulimit") == ["memlock=-1:-1", "stack=67108864:67108864"]
+    assert {"--network=host", "--ipc=host", "--cpus=4"} <= set(argv)
+    assert {"--memory=1500000000b", "--memory-swap=1500000000b"} <= set(argv)
+    # Podman that is not root's may set no limit above its own, and then starts nothing.
+    ulimits = ["memlock=-1:-1", "stack=67108864:67108864"] if tool == "docker" else []
+    assert values(argv, "--ulimit") == ulimits
     own = [f"{tmp_path}/{name}:{tmp_path}/{name}" for name in ("work", "checkpoint", "g1")]
     assert values(argv, "--volume")[:3] == own
     assert values(argv, "--workdir") == [f"{tmp_path}/work/sub"]
@@ -171,22 +174,24 @@ def test_the_first_tool_that_works_is_taken(tmp_path: Path, monkeypatch: pytest.
 def test_limits_are_a_scope_of_systemd_or_are_said_not_to_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And nothing where none are asked for, or whoever started the keeper keeps them already."""
+    """The keeper is in it: what the kernel ends there for memory stands in its own control group."""
     plain, limited = a_unit(tmp_path, image=""), a_unit(tmp_path, image="", cpus=1.5, memory_gb=2.0)
-    assert command_of(plain, {}) == (["/bin/bash", "-c", "train"], "")
-    assert within_limits(limited, ["train"], {LIMITED: "1"}) == (["train"], "")
+    shell = ["/bin/bash", "-c", "train"]
     monkeypatch.setattr(container, "BOOTED", tmp_path / "none")
-    argv, note = command_of(limited, {})
-    assert argv == ["/bin/bash", "-c", "train"]
-    assert note == "cpus and memory_gb are not enforced on this node: systemd does not run here"
+    assert command_of(plain, {}) == command_of(limited, {LIMITED: "1"}) == (shell, "")
+    note = "cpus and memory_gb are not enforced on this machine: systemd does not run here"
+    assert command_of(limited, {}) == (shell, note)
+    assert within_limits(limited, ["keeper"]) == ["keeper"]
     monkeypatch.setattr(container, "BOOTED", tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    stand_in(tmp_path, "systemd-run", code=1)
+    assert command_of(limited, {}) == (shell, note.replace("does not run here", "gives its user no scope"))
     stand_in(tmp_path, "systemd-run")
-    argv, note = command_of(limited, {})
-    assert not note
+    argv = within_limits(limited, ["keeper"])
     assert argv[0] == "systemd-run"
-    assert values(argv, "-p") == ["CPUQuota=150%", "MemoryMax=2000000000", "MemorySwapMax=0"]
-    assert argv[argv.index("--") :] == ["--", "/bin/bash", "-c", "train"]
+    assert values(argv, "-p") == ["Delegate=yes", "CPUQuota=150%", "MemoryMax=2000000000", "MemorySwapMax=0"]
+    assert argv[argv.index("--") :] == ["--", "env", f"{LIMITED}=1", "keeper"]
+    assert within_limits(plain, ["keeper"]) == ["keeper"]
 
 
 def test_rented_nodes_keep_the_limits_of_the_unit_itself(tmp_path: Path) -> None:
@@ -206,8 +211,9 @@ def test_rented_nodes_keep_the_limits_of_the_unit_itself(tmp_path: Path) -> None
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The local engine on a machine that has docker, as far as it knows."""
+    """The local engine on a machine whose docker works, and podman does not, as far as it knows."""
     tools = tmp_path / "tools"
+    stand_in(tools, "podman", code=1)
     stand_in(tools, "docker")
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     (tmp_path / "work").mkdir()

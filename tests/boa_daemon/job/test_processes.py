@@ -1,0 +1,34 @@
+"""What the kernel's files say of processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.job import processes
+from boa_daemon.job.processes import memory_kills
+
+
+@pytest.mark.parametrize(
+    ("line", "file"),
+    [
+        ("0::/a/b.scope", "a/b.scope/memory.events"),
+        ("4:memory:/a/b\n0::/", "memory/a/b/memory.oom_control"),
+        ("9:name=systemd:/x\n4:memory:/a\n0::/", "memory/a/memory.oom_control"),
+    ],
+)
+def test_the_control_group_counts_what_was_killed_for_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, file: str
+) -> None:
+    """In either version, in the group that this process is in; 0 where nobody counts."""
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    assert memory_kills(tmp_path) == 0
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text(f"{line}\n")
+    assert memory_kills(tmp_path) == 0
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text("oom 5\noom_kill 3\n")
+    assert memory_kills(tmp_path) == 3
+    (tmp_path / file).write_text("max 1\n")
+    assert memory_kills(tmp_path) == 0
