@@ -12,7 +12,6 @@ Cost: O(nodes + jobs), and O(phases x widths) for each job that is looked at.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.launches import is_coming
@@ -33,7 +32,7 @@ def change_machine(state: ClusterState, draft: Draft) -> Draft:
         family = {kind: (kind,) for kind in draft.rules.instance_types} | family
     if not family or draft.has_fixed_fleet or not isinstance(prices, WholeNodes):
         return draft
-    room = _Room.of(state, draft.rules)
+    room = _Room(state, draft.rules)
     changed: dict[JobId, Width] = {}
     notes: dict[JobId, str] = {}
     for name, job in state.jobs.items():
@@ -90,7 +89,6 @@ def _width_for(
     return best or width
 
 
-@dataclass(slots=True)
 class _Room:
     """How many more GPUs there are by GPU type: to be rented, in all and in one order, and in each zone.
 
@@ -98,26 +96,21 @@ class _Room:
     has asked for are none of a zone yet.
     """
 
-    in_all: dict[str, float] = field(default_factory=dict)
-    in_one_order: dict[str, float] = field(default_factory=dict)
-    in_zones: dict[str, dict[str, float]] = field(default_factory=dict)
-    has_zones: bool = False
-
-    @classmethod
-    def of(cls, state: ClusterState, rules: Rules) -> _Room:
+    def __init__(self, state: ClusterState, rules: Rules) -> None:
         """Count what there is."""
         zones = {*(node.zone for node in state.nodes.values()), *(offer.zone for offer in state.offers)}
-        room = cls(has_zones=len(zones) > 1)
+        self.has_zones = len(zones) > 1
+        self.in_all: dict[str, float] = {}
+        self.in_one_order: dict[str, float] = {}
+        self.in_zones: dict[str, dict[str, float]] = {kind: {} for kind in rules.instance_types}
         for kind, machine in rules.instance_types.items():
             nodes, together = room_to_rent(machine.name, state.offers, state.cooldowns, now=state.now)
-            room.in_all[kind], room.in_one_order[kind] = nodes * machine.gpus, together * machine.gpus
-            room.in_zones[kind] = {}
+            self.in_all[kind], self.in_one_order[kind] = nodes * machine.gpus, together * machine.gpus
         for node in state.nodes.values():
-            here = room.in_zones.get(node.instance_type.gpu_type)
+            here = self.in_zones.get(node.instance_type.gpu_type)
             if here is not None and (is_coming(node) or (node.phase == "ready" and node.ends_by is None)):
-                zone = node.zone if room.has_zones else ""
+                zone = node.zone if self.has_zones else ""
                 here[zone] = here.get(zone, 0.0) + node.gpus.count(None)
-        return room
 
     def most_gpus(self) -> dict[str, float]:
         """Return by GPU type how many GPUs one job can have."""
