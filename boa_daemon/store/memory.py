@@ -72,10 +72,11 @@ class MemoryStore:
 
     def _settle(self, launch: LaunchNodes, outcome: Outcome, at: float) -> None:
         """Note which nodes a launch will show, and what not to ask for again too soon."""
-        key = launch.offer_key
         if isinstance(outcome, Launched):
             self._cooldowns = {
-                scope: rest for scope, rest in self._cooldowns.items() if not covers(scope, key)
+                scope: rest
+                for scope, rest in self._cooldowns.items()
+                if not covers(scope, launch.offer_key, together=launch.together)
             }
             open_launch = self._unseen.get(launch.id)
             if open_launch is not None:
@@ -88,12 +89,13 @@ class MemoryStore:
 
     def _cool(self, launch: LaunchNodes, refused: Refused, at: float) -> None:
         """Leave the refused scopes alone for a while."""
-        for scope in refused.scopes or (launch.offer_key,):
+        for scope in refused.scopes_of(launch):
             self._cooldowns[scope] = cooled(
                 self._cooldowns.get(scope),
                 kind=refused.kind,
                 at=at,
                 retry_after_seconds=refused.retry_after_seconds,
+                scope=scope,
             )
 
     def _keep_unseen(self, launch: OpenLaunch) -> None:

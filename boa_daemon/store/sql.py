@@ -183,7 +183,12 @@ class SqlStore:
     def _settle(self, connection: Connection, launch: LaunchNodes, outcome: Outcome, at: float) -> None:
         """Note which nodes a launch will show, and what not to ask for again too soon."""
         if isinstance(outcome, Launched):
-            for scope in [scope for scope in self._cooldowns if covers(scope, launch.offer_key)]:
+            open_again = [
+                scope
+                for scope in self._cooldowns
+                if covers(scope, launch.offer_key, together=launch.together)
+            ]
+            for scope in open_again:
                 connection.execute(delete(COOLDOWNS).where(COOLDOWNS.c.scope == scope))
                 del self._cooldowns[scope]
             known = self._unseen.get(launch.id)
@@ -197,12 +202,13 @@ class SqlStore:
 
     def _cool(self, connection: Connection, launch: LaunchNodes, refused: Refused, at: float) -> None:
         """Leave the refused scopes alone for a while."""
-        for scope in refused.scopes or (launch.offer_key,):
+        for scope in refused.scopes_of(launch):
             rest = cooled(
                 self._cooldowns.get(scope),
                 kind=refused.kind,
                 at=at,
                 retry_after_seconds=refused.retry_after_seconds,
+                scope=scope,
             )
             put(connection, COOLDOWNS, scope=scope, until=rest.until, times=rest.times, kind=rest.kind)
             self._cooldowns[scope] = rest

@@ -108,6 +108,11 @@ class LaunchNodes:
         """The key of its offer; that of the type alone where the cloud names no offers."""
         return (self.offer or Offer(instance_type=self.instance_type.name)).key
 
+    @property
+    def together(self) -> int:
+        """How many of its nodes come together or not at all."""
+        return self.count if self.is_gang else 1
+
 
 Action: TypeAlias = GiveUpJob | EndGeneration | StopJob | TerminateNode | StartJob | LaunchNodes
 

@@ -25,6 +25,7 @@ from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.draft import SOON_SECONDS
 from boa_daemon.tick.ledger import charge_for, opening_of
 from boa_daemon.tick.limits import day_of, month_of
+from boa_daemon.tick.offers import closes_wide_orders
 from boa_daemon.tick.ports import (
     Clock,
     Cloud,
@@ -122,11 +123,14 @@ class Controller:
         return decide(state, allocator=self.allocator, placer=self.placer, rules=self.rules)
 
     def _looked_at_again(self, decision: Decision) -> Decision:
-        """Return the decision, the next one at once where another machine may take a refused launch."""
+        """Return the decision, the next one at once where a refused launch may be for something else."""
         state = decision.state
-        if not decision.plan.launches or not siblings(self.rules.instance_types):
+        if not decision.plan.launches:
             return decision
-        if self.ports.store.cooldowns(state.now) == state.cooldowns:
+        cooldowns = self.ports.store.cooldowns(state.now)
+        if cooldowns == state.cooldowns:
+            return decision
+        if not (siblings(self.rules.instance_types) or closes_wide_orders(cooldowns)):
             return decision
         return replace(decision, plan=decision.plan.looked_at_by(state.now + SOON_SECONDS))
 

@@ -7,7 +7,7 @@ wait for launches, and a GPU is free before its next job starts. Cost: O(what ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from boa_daemon.tick.actions import (
@@ -19,7 +19,7 @@ from boa_daemon.tick.actions import (
     StopJob,
     TerminateNode,
 )
-from boa_daemon.tick.offers import Offer, open_offers
+from boa_daemon.tick.offers import Market, Offer, open_offers
 from boa_daemon.tick.reasons import WAITING
 from boa_daemon.tick.state import ClusterState, Plan
 from boa_daemon.tick.warm_pool import PoolStarts
@@ -113,10 +113,10 @@ def _launches(state: ClusterState, plan: Plan) -> list[Action]:
         for_jobs = _waiting_for(state, plan, instance_type)
         gangs = plan.gangs.get(name, ())
         groups = [*((size, True) for size in gangs), (count - sum(gangs), False)]
-        offers = _open_offers(state, plan, name, pool)
-        left = {offer.key: (offer, offer.nodes_left) for offer in offers}
+        taken: dict[Market, int] = {}
         for size, is_gang in groups:
-            for offer, part in _shares(left, size, is_gang=is_gang):
+            offers = _open_offers(state, plan, name, pool, together=size if is_gang else 1)
+            for offer, part in _shares(offers, taken, size, is_gang=is_gang):
                 orders.append(
                     LaunchNodes(
                         id=f"t{state.tick}-launch-{name}-{len(orders)}",
@@ -146,12 +146,14 @@ def _wants(plan: Plan, job: JobId, instance_type: InstanceType) -> bool:
     return width is not None and width.gpu_type == instance_type.gpu_type
 
 
-def _open_offers(state: ClusterState, plan: Plan, name: str, pool: PoolStarts) -> list[Offer]:
+def _open_offers(
+    state: ClusterState, plan: Plan, name: str, pool: PoolStarts, *, together: int
+) -> list[Offer]:
     """Return the open offers of a type, the cheapest first; on demand before all where a date needs it.
 
     Among equal prices those come first where a stopped node can be started.
     """
-    found = pool.first(open_offers(name, state.offers, state.cooldowns, now=state.now))
+    found = pool.first(open_offers(name, state.offers, state.cooldowns, now=state.now, together=together))
     firm = (job for job, note in plan.dates.items() if note.is_firm and job in plan.waiting)
     if any(_wants(plan, job, plan.instance_types[name]) for job in firm):
         found.sort(key=lambda offer: offer.market == "spot")
@@ -159,17 +161,19 @@ def _open_offers(state: ClusterState, plan: Plan, name: str, pool: PoolStarts) -
 
 
 def _shares(
-    left: dict[str, tuple[Offer, int | None]], size: int, *, is_gang: bool
+    offers: Sequence[Offer], taken: dict[Market, int], size: int, *, is_gang: bool
 ) -> Iterator[tuple[Offer, int]]:
-    """Yield how many nodes to ask of which offer, cheapest first; `left` is what the quotas leave.
+    """Yield how many nodes to ask of which offer, cheapest first, and add them to what is `taken` of quotas.
 
-    A gang goes to one offer whole, or is not asked for.
+    A gang goes to one offer whole, or is not asked for. A market's quota is one for all its zones.
     """
-    for key, (offer, nodes) in left.items():
-        part = size if nodes is None else min(size, nodes)
+    for offer in offers:
+        so_far = taken.get(offer.market, 0)
+        part = size if offer.nodes_left is None else min(size, offer.nodes_left - so_far)
         if part < 1 or (is_gang and part < size):
             continue
-        left[key] = (offer, None if nodes is None else nodes - part)
+        if offer.nodes_left is not None:
+            taken[offer.market] = so_far + part
         yield offer, part
         size -= part
 

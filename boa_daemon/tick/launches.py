@@ -7,7 +7,7 @@ job needs together, or leaves out all of them. Cost: O(nodes).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from boa_daemon.tick.offers import whole_gangs
 from boa_daemon.tick.room import Slots
@@ -38,6 +38,25 @@ def cut(plan: Plan, allowed: Mapping[str, int]) -> Plan:
             if kept := tied if most >= count else whole_gangs(tied, most):
                 gangs[name] = kept
     return replace(plan, launches=launches, gangs=gangs)
+
+
+def without_gangs(plan: Plan, closed: Collection[tuple[str, int]]) -> Plan:
+    """Return the plan without the gangs of a type that have a size which is closed."""
+    kept = {
+        name: tuple(size for size in sizes if (name, size) not in closed)
+        for name, sizes in plan.gangs.items()
+    }
+    if kept == plan.gangs:
+        return plan
+    launches = {
+        name: count - sum(plan.gangs.get(name, ())) + sum(kept.get(name, ()))
+        for name, count in plan.launches.items()
+    }
+    return replace(
+        plan,
+        launches={name: count for name, count in launches.items() if count},
+        gangs={name: sizes for name, sizes in kept.items() if sizes},
+    )
 
 
 def within_node_limit(state: ClusterState, launches: Mapping[str, int], rules: Rules) -> dict[str, int]:

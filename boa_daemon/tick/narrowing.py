@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import floor
+from math import floor, inf
 
-from boa_daemon.tick.offers import closed_until, offers_of
+from boa_daemon.tick.offers import room_to_rent
 from boa_daemon.tick.state import ClusterState, Rules
 from policies.answer import Allocation
 from policies.model import InstanceType, JobId, Width
@@ -96,11 +96,8 @@ def _most_nodes(state: ClusterState, kind: InstanceType) -> int | None:
     """Return how many nodes of a type there can be by quota and stock; None where neither is known."""
     if not state.offers and not state.cooldowns:
         return None
-    more = 0
-    if closed_until(kind.name, state.offers, state.cooldowns, now=state.now) is None:
-        left = [offer.nodes_left for offer in offers_of(kind.name, state.offers)]
-        if None in left:
-            return None
-        more = sum(nodes for nodes in left if nodes is not None)
+    more, _ = room_to_rent(kind.name, state.offers, state.cooldowns, now=state.now)
+    if more == inf:
+        return None
     present = (node for node in state.nodes.values() if node.instance_type.name == kind.name)
-    return more + sum(node.phase in ("ready", "requested") and node.ends_by is None for node in present)
+    return int(more) + sum(node.phase in ("ready", "requested") and node.ends_by is None for node in present)

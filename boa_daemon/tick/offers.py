@@ -2,17 +2,19 @@
 
 An offer is an instance type in a zone on a market, at a price. A refusal closes a *scope*: an offer's key, or
 a wider one with parts left out or written as `*`: `p4d.24xlarge`, `p4d.24xlarge/*/spot`, `*/us-east-1a`, `*`.
+With a number behind it a scope closes only orders of so many nodes that come together or not at all, and of
+more: `p4d.24xlarge/us-east-1a/spot/3`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from math import inf, isfinite
 from typing import Literal, TypeAlias
 
-from boa_daemon.tick.rests import OFFER
+from boa_daemon.tick.rests import OFFER, WIDE_OFFER
 from policies.errors import InvalidProblem
 from policies.model import InstanceType
 
@@ -34,7 +36,8 @@ class Offer:
     """An instance type that may be rented in a zone on a market.
 
     `usd_per_hour` is None where the price is not known; it is never taken for zero. The `extras` are part of
-    it. `nodes_left` is how many more the quota allows, None where nobody knows.
+    it. `nodes_left` is how many more the quota of its market allows, in all zones together, None where nobody
+    knows.
     """
 
     instance_type: str
@@ -75,27 +78,56 @@ class Cooldown:
 
 
 def cooled(
-    previous: Cooldown | None, *, kind: RefusalKind, at: float, retry_after_seconds: float | None
+    previous: Cooldown | None,
+    *,
+    kind: RefusalKind,
+    at: float,
+    retry_after_seconds: float | None,
+    scope: str = "",
 ) -> Cooldown:
-    """Return the cool-down after a refusal: as long as was said, else 3 minutes, doubling up to 30."""
+    """Return the cool-down after a refusal: as long as was said, else 3 minutes, doubling up to 30.
+
+    Of a scope that closes wide orders alone it is 10 minutes first.
+    """
     times = 1 if previous is None or previous.kind != kind else previous.times + 1
     seconds = retry_after_seconds
     if seconds is None:
-        seconds = OFFER.seconds(times=times)
+        rest = WIDE_OFFER if closes_wide_orders((scope,)) else OFFER
+        seconds = rest.seconds(times=times)
     return Cooldown(until=at + seconds, times=times, kind=kind)
 
 
-def covers(scope: str, key: str) -> bool:
-    """Return whether a scope closes the offer of a key."""
-    return all(
-        mine in ("*", its)
-        for mine, its in zip_longest(scope.split("/"), key.split("/", maxsplit=2), fillvalue="*")
+def covers(scope: str, key: str, *, together: int = 1) -> bool:
+    """Return whether a scope closes the offer of a key to an order of so many nodes together."""
+    parts = scope.split("/")
+    return together >= _least_closed(parts) and all(
+        mine in ("*", its) for mine, its in zip_longest(parts[:3], key.split("/", maxsplit=2), fillvalue="*")
     )
 
 
-def closing(cooldowns: Mapping[str, Cooldown], key: str, *, now: float) -> Cooldown | None:
-    """Return the cool-down that closes an offer the longest, or None where it is open."""
-    found = [rest for scope, rest in cooldowns.items() if rest.until > now and covers(scope, key)]
+def _least_closed(parts: Sequence[str]) -> int:
+    """Return how many nodes together are too many by a scope's parts; 1 where it closes all orders."""
+    return int(parts[3]) if len(parts) > 3 else 1
+
+
+def scope_of_gang(scope: str, nodes: int) -> str:
+    """Return what is closed once an offer had not so many nodes together: orders of more than half of them.
+
+    How many there are nobody says, so the next order is for half at most, and one node is tried in its turn.
+    """
+    return f"{scope}/{nodes // 2 + 1}"
+
+
+def closing(cooldowns: Mapping[str, Cooldown], key: str, *, now: float, together: int = 1) -> Cooldown | None:
+    """Return the cool-down that closes an offer the longest, or None where it is open.
+
+    Open to an order of nodes that come `together` or not at all; of one node, if it does not say how many.
+    """
+    found = [
+        rest
+        for scope, rest in cooldowns.items()
+        if rest.until > now and covers(scope, key, together=together)
+    ]
     return max(found, key=lambda rest: rest.until, default=None)
 
 
@@ -107,30 +139,72 @@ def offers_of(instance_type: str, offers: Sequence[Offer]) -> Sequence[Offer]:
 
 
 def open_offers(
-    instance_type: str, offers: Sequence[Offer], cooldowns: Mapping[str, Cooldown], *, now: float
+    instance_type: str,
+    offers: Sequence[Offer],
+    cooldowns: Mapping[str, Cooldown],
+    *,
+    now: float,
+    together: int = 1,
 ) -> list[Offer]:
-    """Return the offers of a type that may be asked for now, the cheapest first.
+    """Return the offers of a type that may be asked for so many nodes together, the cheapest first.
 
     Where the cloud names prices, one without is not rented: nobody could say what it breaks.
     """
     candidates = (
         offer
         for offer in offers_of(instance_type, offers)
-        if offer.nodes_left != 0
+        if (offer.nodes_left is None or offer.nodes_left >= together)
         and (not offers or offer.usd_per_hour is not None)
-        and closing(cooldowns, offer.key, now=now) is None
+        and closing(cooldowns, offer.key, now=now, together=together) is None
     )
     return sorted(candidates, key=lambda offer: (offer.usd_per_hour or inf, offer.key))
 
 
-def closed_until(
+def room_to_rent(
     instance_type: str, offers: Sequence[Offer], cooldowns: Mapping[str, Cooldown], *, now: float
+) -> tuple[float, float]:
+    """Return how many nodes of a type may be asked for: in all, and in one order; infinite without a limit.
+
+    The quota of a market is one for all its zones. Where orders of some size are closed, no more are taken to
+    be there than the largest that is open.
+    """
+    by_quota: dict[Market, float] = {}
+    by_order: dict[Market, list[float]] = {}
+    for offer in open_offers(instance_type, offers, cooldowns, now=now):
+        quota = inf if offer.nodes_left is None else float(offer.nodes_left)
+        by_quota[offer.market] = max(quota, by_quota.get(offer.market, 0.0))
+        most = min((size - 1.0 for size in _closed_sizes(cooldowns, offer.key, now=now)), default=inf)
+        by_order.setdefault(offer.market, []).append(min(quota, most))
+    in_all = sum(min(by_quota[market], sum(each)) for market, each in by_order.items())
+    return in_all, max((most for each in by_order.values() for most in each), default=0.0)
+
+
+def closes_wide_orders(scopes: Iterable[str]) -> bool:
+    """Return whether some scope closes only orders of several nodes together."""
+    return any(_least_closed(scope.split("/")) > 1 for scope in scopes)
+
+
+def _closed_sizes(cooldowns: Mapping[str, Cooldown], key: str, *, now: float) -> Iterator[int]:
+    """Yield how many nodes together an offer is closed to."""
+    for scope, rest in cooldowns.items():
+        size = _least_closed(scope.split("/"))
+        if size > 1 and rest.until > now and covers(scope, key, together=size):
+            yield size
+
+
+def closed_until(
+    instance_type: str,
+    offers: Sequence[Offer],
+    cooldowns: Mapping[str, Cooldown],
+    *,
+    now: float,
+    together: int = 1,
 ) -> Cooldown | None:
     """Return the cool-down that ends first where every offer of a type is closed; None where one is open."""
-    if open_offers(instance_type, offers, cooldowns, now=now):
+    if open_offers(instance_type, offers, cooldowns, now=now, together=together):
         return None
     known = offers_of(instance_type, offers)
-    rests = [closing(cooldowns, offer.key, now=now) for offer in known]
+    rests = [closing(cooldowns, offer.key, now=now, together=together) for offer in known]
     if not any(rests) and any(offer.usd_per_hour is None and offer.nodes_left != 0 for offer in known):
         return Cooldown(until=now + NO_PRICE_SECONDS, kind="no-price")
     return _first(rests)

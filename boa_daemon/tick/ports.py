@@ -23,7 +23,7 @@ from boa_daemon.tick.actions import (
     TerminateNode,
 )
 from boa_daemon.tick.limits import Act
-from boa_daemon.tick.offers import Cooldown, Extras, Offer, RefusalKind
+from boa_daemon.tick.offers import Cooldown, Extras, Offer, RefusalKind, scope_of_gang
 from boa_daemon.tick.retries import NEVER_RETRIED, FailureCause
 from boa_daemon.tick.state import ClusterState, GateView, JobState, NodeState, Plan, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
@@ -57,6 +57,14 @@ class Refused:
     kind: RefusalKind = "busy"
     retry_after_seconds: float | None = None
     scopes: tuple[str, ...] = ()
+
+    def scopes_of(self, launch: LaunchNodes) -> tuple[str, ...]:
+        """Return what it closes: where nodes that must come together were not to be had, no smaller order."""
+        scopes = self.scopes or (launch.offer_key,)
+        if not (launch.is_gang and self.kind == "no-capacity"):
+            return scopes
+        own = launch.offer_key
+        return tuple(scope_of_gang(own, launch.count) if scope == own else scope for scope in scopes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,8 @@ class Rest:
 
 OFFER = Rest(first_seconds=180.0, longest_seconds=1800.0, factor=2.0)
 """A launch that a cloud refused. Karpenter waits three minutes for a type and zone out of capacity."""
+WIDE_OFFER = Rest(first_seconds=600.0, longest_seconds=1800.0, factor=2.0)
+"""An order of several nodes at once: what is rented in its place has booted before it is asked for again."""
 FAILURE = Rest(first_seconds=5.0, factor=2.0)
 """A job that failed; how often it is tried is for its file to say."""
 NODE = Rest(first_seconds=5.0, longest_seconds=60.0, part=1.0 / 8.0)

@@ -1,9 +1,10 @@
-"""May change widths: where several machines carry one GPU, a job goes to what can be had of them, at once.
+"""May change widths: a job goes to what can be had of several machines with its GPU, or of one, at once.
 
 A job that waits for a machine without stock or quota gets the next best width by the plan's own prices among
 those with room: free GPUs, nodes to come, and what may be launched. A job that runs on another machine of the
 GPU than the policy names stays there while that is out of stock, and until the change saves more than it
-costs. Where each GPU has one machine, nothing is changed.
+costs. Where each GPU has one machine, nothing is changed, unless so many nodes as a job spans were not to be
+had together: then it is narrower for a while.
 
 Cost: O(nodes + jobs), and O(phases x widths) for each job that is looked at.
 """
@@ -11,11 +12,10 @@ Cost: O(nodes + jobs), and O(phases x widths) for each job that is looked at.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from math import inf
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.launches import is_coming
-from boa_daemon.tick.offers import open_offers
+from boa_daemon.tick.offers import closes_wide_orders, room_to_rent
 from boa_daemon.tick.state import ClusterState, JobState, Rules
 from policies.links.machines import siblings
 from policies.model import JobId, Width
@@ -25,12 +25,14 @@ from policies.quick import replace
 
 
 def change_machine(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft in which no job waits for a machine that is out of stock while another is there."""
+    """Return the draft in which no job waits for what is out of stock while something else is there."""
     wanted, prices = draft.allocation, draft.allocation.node_prices
     family = siblings(draft.rules.instance_types)
+    if closes_wide_orders(state.cooldowns):
+        family = {kind: (kind,) for kind in draft.rules.instance_types} | family
     if not family or draft.has_fixed_fleet or not isinstance(prices, WholeNodes):
         return draft
-    room = _room_by_kind(state, draft.rules)
+    room = _Room(state, draft.rules)
     changed: dict[JobId, Width] = {}
     notes: dict[JobId, str] = {}
     for name, job in state.jobs.items():
@@ -38,14 +40,15 @@ def change_machine(state: ClusterState, draft: Draft) -> Draft:
         if width is None or width == holds or width.gpu_type not in family or job.is_stopping:
             continue
         kinds = family[width.gpu_type]
-        found = _width_for(job, width, holds, prices=prices, room=room, kinds=kinds)
+        most = room.most_gpus()
+        found = _width_for(job, width, holds, prices=prices, room=most, kinds=kinds)
         if found != width:
             changed[name] = found
-            is_there = width.gpus <= room.get(width.gpu_type, 0.0)
+            is_there = width.gpus <= most.get(width.gpu_type, 0.0)
             notes[name] = _note(width, found, is_held=found == holds, is_there=is_there)
         if found != holds:
             grown = holds.gpus if holds is not None and holds.gpu_type == found.gpu_type else 0
-            room[found.gpu_type] = room.get(found.gpu_type, 0.0) - found.gpus + grown
+            room.take(found.gpu_type, found.gpus - grown)
     if not changed:
         return draft
     widths, reasons = {**wanted.widths, **changed}, {**draft.plan.reasons, **notes}
@@ -86,18 +89,47 @@ def _width_for(
     return best or width
 
 
-def _room_by_kind(state: ClusterState, rules: Rules) -> dict[str, float]:
-    """Return by GPU type how many more GPUs can be had: free, to come, and to be launched."""
-    room: dict[str, float] = {}
-    for kind, machine in rules.instance_types.items():
-        offers = open_offers(machine.name, state.offers, state.cooldowns, now=state.now)
-        nodes = sum(inf if offer.nodes_left is None else offer.nodes_left for offer in offers)
-        room[kind] = nodes * machine.gpus
-    for node in state.nodes.values():
-        kind = node.instance_type.gpu_type
-        if kind in room and (is_coming(node) or (node.phase == "ready" and node.ends_by is None)):
-            room[kind] += node.gpus.count(None)
-    return room
+class _Room:
+    """How many more GPUs there are by GPU type: to be rented, in all and in one order, and in each zone.
+
+    In a zone are those that are free, and those that come. A job is inside one zone, and nodes that nobody
+    has asked for are none of a zone yet.
+    """
+
+    def __init__(self, state: ClusterState, rules: Rules) -> None:
+        """Count what there is."""
+        zones = {*(node.zone for node in state.nodes.values()), *(offer.zone for offer in state.offers)}
+        self.has_zones = len(zones) > 1
+        self.in_all: dict[str, float] = {}
+        self.in_one_order: dict[str, float] = {}
+        self.in_zones: dict[str, dict[str, float]] = {kind: {} for kind in rules.instance_types}
+        for kind, machine in rules.instance_types.items():
+            nodes, together = room_to_rent(machine.name, state.offers, state.cooldowns, now=state.now)
+            self.in_all[kind], self.in_one_order[kind] = nodes * machine.gpus, together * machine.gpus
+        for node in state.nodes.values():
+            here = self.in_zones.get(node.instance_type.gpu_type)
+            if here is not None and (is_coming(node) or (node.phase == "ready" and node.ends_by is None)):
+                zone = node.zone if self.has_zones else ""
+                here[zone] = here.get(zone, 0.0) + node.gpus.count(None)
+
+    def most_gpus(self) -> dict[str, float]:
+        """Return by GPU type how many GPUs one job can have."""
+        found = {}
+        for kind, here in self.in_zones.items():
+            new, held = min(self.in_all[kind], self.in_one_order[kind]), max(here.values(), default=0.0)
+            found[kind] = max(new, held) if self.has_zones else new + held
+        return found
+
+    def take(self, kind: str, gpus: float) -> None:
+        """Give GPUs to a job: those of the fullest zone that has room for it, else new ones."""
+        here = self.in_zones.get(kind, {})
+        fits = [zone for zone, free in here.items() if free >= gpus]
+        zone = min(fits, key=lambda zone: here[zone]) if fits else ""
+        held = min(gpus, here.get(zone, 0.0)) if fits or not self.has_zones else 0.0
+        if held:
+            here[zone] -= held
+        if kind in self.in_all:
+            self.in_all[kind] -= gpus - held
 
 
 def _kept(state: ClusterState, job: JobState) -> Width | None:

@@ -1,6 +1,7 @@
-"""May cut launches, and change what jobs wait for: no type is asked for while every offer of it is closed.
+"""May cut launches, and change what jobs wait for: nothing is asked for while every offer of it is closed.
 
-Cost: O(offers) for each type that is wanted, and O(jobs) where one is closed.
+An offer may be closed altogether, or to orders of many nodes that come together or not at all. Cost:
+O(offers) for each type and each size of order that is wanted, and O(jobs) where one is closed.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from collections.abc import Mapping
 from math import isfinite
 
 from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.launches import cut
+from boa_daemon.tick.launches import cut, without_gangs
 from boa_daemon.tick.offers import Cooldown, RefusalKind, closed_until
 from boa_daemon.tick.state import ClusterState, WaitReason
+from policies.model import JobId
 from policies.quick import replace
 
 _WAITS: Mapping[RefusalKind, WaitReason] = {
@@ -31,22 +33,36 @@ def check_stock(state: ClusterState, draft: Draft) -> Draft:
     plan = draft.plan
     if not state.offers and not state.cooldowns:
         return draft
-    closed = {name: rest for name in plan.launches if (rest := _closed(state, name)) is not None}
+    wanted = {(name, size) for name in plan.launches for size in (1, *plan.gangs.get(name, ()))}
+    closed = {one: rest for one in sorted(wanted) if (rest := _closed(state, *one)) is not None}
     if closed:
         again = (rest.until for rest in closed.values() if isfinite(rest.until))
-        plan = cut(plan, dict.fromkeys(closed, 0)).looked_at_by(*again)
+        plan = cut(plan, {name: 0 for name, size in closed if size == 1})
+        plan = without_gangs(plan, closed).looked_at_by(*again)
     if plan.waiting and not draft.has_fixed_fleet:
-        kinds = draft.rules.instance_types
-        wanted = {plan.widths[job].gpu_type for job in plan.waiting}
-        why = {kind: _WAITS[rest.kind] for kind in wanted if (rest := _closed(state, kinds[kind].name))}
+        why = _reasons(state, draft, closed)
         if why:
-            waiting = {
-                job: why.get(plan.widths[job].gpu_type, reason) for job, reason in plan.waiting.items()
-            }
+            waiting = {job: why.get(job, reason) for job, reason in plan.waiting.items()}
             plan = replace(plan, waiting=waiting)
     return draft if plan is draft.plan else replace(draft, plan=plan)
 
 
-def _closed(state: ClusterState, name: str) -> Cooldown | None:
-    """Return why no offer of an instance type may be asked for now; None where one may."""
-    return closed_until(name, state.offers, state.cooldowns, now=state.now)
+def _reasons(
+    state: ClusterState, draft: Draft, closed: Mapping[tuple[str, int], Cooldown]
+) -> dict[JobId, WaitReason]:
+    """Return the jobs that wait for a type that is closed, or closed to as many nodes as they span."""
+    plan, kinds = draft.plan, draft.rules.instance_types
+    names = {kinds[plan.widths[job].gpu_type].name for job in plan.waiting}
+    whole = {name: rest for name in names if (rest := _closed(state, name, 1)) is not None}
+    why: dict[JobId, WaitReason] = {}
+    for job in plan.waiting:
+        kind = kinds[plan.widths[job].gpu_type]
+        rest = whole.get(kind.name) or closed.get((kind.name, -(-plan.widths[job].gpus // kind.gpus)))
+        if rest is not None:
+            why[job] = _WAITS[rest.kind]
+    return why
+
+
+def _closed(state: ClusterState, name: str, together: int) -> Cooldown | None:
+    """Return why no offer of a type takes an order of so many nodes together now; None where one does."""
+    return closed_until(name, state.offers, state.cooldowns, now=state.now, together=together)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import insert
@@ -75,6 +76,23 @@ def test_a_refusal_holds_its_type_back_until_the_cloud_said(new_store: Opener) -
     store.record_intent(again, at=60.0)
     store.record_outcome(again, Launched(nodes=("n9",)), at=60.0)
     assert new_store().cooldowns(0.0) == {}
+
+
+def test_a_refused_gang_leaves_smaller_orders_open(new_store: Opener) -> None:
+    """Four together were refused: orders of three and more rest; two that come say nothing of four."""
+    gang = replace(LAUNCH, id="t1-gang", count=4, is_gang=True)
+    new_store().record_intent(gang, at=0.0)
+    new_store().record_outcome(gang, Refused(reason="no capacity", kind="no-capacity"), at=0.0)
+    wide = {"gpu-x4//on-demand/3": Cooldown(until=600.0)}
+    assert new_store().cooldowns(0.0) == wide
+    half = replace(LAUNCH, id="t2-gang", count=2, is_gang=True)
+    new_store().record_intent(half, at=1.0)
+    new_store().record_outcome(half, Launched(nodes=("n1", "n2")), at=1.0)
+    assert new_store().cooldowns(1.0) == wide
+    new_store().record_outcome(gang, Launched(nodes=("n3", "n4", "n5", "n6")), at=2.0)
+    assert new_store().cooldowns(2.0) == {}
+    new_store().record_outcome(gang, Refused(reason="too many vCPUs", kind="quota"), at=3.0)
+    assert new_store().cooldowns(3.0).keys() == {"gpu-x4//on-demand"}, "a quota is no matter of size"
 
 
 def test_bills_add_up_once_each(new_store: Opener) -> None:

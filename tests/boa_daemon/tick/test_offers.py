@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,16 @@ from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.diff import diff
 from boa_daemon.tick.ledger import bill
-from boa_daemon.tick.offers import Cooldown, Offer, closed_until, cooled, covers, open_offers
+from boa_daemon.tick.offers import (
+    Cooldown,
+    Offer,
+    closed_until,
+    cooled,
+    covers,
+    open_offers,
+    room_to_rent,
+    scope_of_gang,
+)
 from boa_daemon.tick.ports import Launched, OpenLaunch, Refused, Unknown
 from policies.errors import InvalidProblem
 from policies.placement.lwf import LeastWorkloadFirst
@@ -30,6 +40,8 @@ LAUNCH = LaunchNodes(id="l", instance_type=an_instance_type(), reason="test", co
     ("scope", "is_covered"),
     [
         ("gpu-x4", True),
+        ("gpu-x4/a/on-demand/1", True),
+        ("gpu-x4/a/on-demand/2", False),
         ("gpu-x4/a", True),
         ("gpu-x4/*/on-demand", True),
         ("*/a", True),
@@ -53,6 +65,48 @@ def test_cooldowns_double_from_three_minutes_to_thirty_while_the_reason_stays() 
     assert lengths == [180.0, 360.0, 720.0, 1440.0, 1800.0, 1800.0]
     assert cooled(rest, kind="quota", at=0.0, retry_after_seconds=None).until == 180.0
     assert cooled(rest, kind="no-capacity", at=5.0, retry_after_seconds=7.0).until == 12.0
+
+
+def test_an_order_that_was_too_wide_leaves_half_of_it_open() -> None:
+    """Four together were not to be had: three are not asked for, two are; ten minutes first, then twice."""
+    scope = scope_of_gang(A.key, 4)
+    assert [covers(scope, A.key, together=nodes) for nodes in (1, 2, 3, 4)] == [False, False, True, True]
+    assert covers(scope_of_gang(A.key, 2), A.key, together=2)
+    assert not covers(scope_of_gang(A.key, 2), A.key)
+
+    first = cooled(None, kind="no-capacity", at=0.0, retry_after_seconds=None, scope=scope)
+    second = cooled(first, kind="no-capacity", at=0.0, retry_after_seconds=None, scope=scope)
+    assert (first.until, second.until) == (600.0, 1200.0)
+
+
+def room(offers: tuple[Offer, ...], cooldowns: dict[str, Cooldown]) -> tuple[float, float]:
+    """Return how many nodes may be asked for now: in all, and in one order."""
+    return room_to_rent("gpu-x4", offers, cooldowns, now=0.0)
+
+
+def test_a_quota_is_one_for_all_zones_of_its_market() -> None:
+    """Three by quota in two zones are three; another market has its own; what is closed has none."""
+    a, b = replace(A, nodes_left=3), replace(B, nodes_left=3)
+    spot = replace(SPOT, usd_per_hour=1.0, nodes_left=2)
+    assert room((a, b), {}) == (3, 3)
+    assert room((a, b, spot), {}) == (5, 3)
+    assert room((a, b, spot), {"*/*/on-demand": Cooldown(until=9.0)}) == (2, 2)
+    assert room((a, b), {"gpu-x4": Cooldown(until=9.0)}) == (0, 0)
+    assert room((A, B), {}) == (inf, inf)
+
+
+def test_where_wide_orders_are_closed_no_more_is_there_than_the_widest_that_is_open() -> None:
+    """Four were refused in one zone: two there; the other zone has no limit until it refuses as well."""
+    in_a, in_b = (
+        {scope_of_gang(A.key, 4): Cooldown(until=9.0)},
+        {scope_of_gang(B.key, 8): Cooldown(until=9.0)},
+    )
+    assert room((A,), in_a) == (2, 2)
+    assert room((A, B), in_a) == (inf, inf)
+    assert room((A, B), in_a | in_b) == (6, 4)
+    assert open_offers("gpu-x4", (A, B), in_a, now=0.0, together=4) == [B]
+    assert closed_until("gpu-x4", (A,), in_a, now=0.0) is None
+    assert closed_until("gpu-x4", (A,), in_a, now=0.0, together=4) == Cooldown(until=9.0)
 
 
 def test_the_cheapest_open_offer_comes_first_and_one_without_a_price_is_closed() -> None:
@@ -102,6 +156,14 @@ def test_quotas_spread_nodes_over_offers_but_keep_gangs_whole() -> None:
     assert (gang.offer, gang.count) == (A, 2)
     singles = launches({"offers": (A, cheap)}, {"a": 4, "b": 4, "c": 4})
     assert [(action.offer, action.count) for action in singles] == [(cheap, 1), (A, 2)]
+
+
+def test_zones_share_the_quota_of_their_market() -> None:
+    """Three nodes left, said of both zones: three are asked for, and not three of each."""
+    offers = (replace(A, nodes_left=3), replace(B, nodes_left=3))
+    asked = launches({"offers": offers}, dict.fromkeys("abcde", 4))
+    assert [(action.offer.zone if action.offer else "", action.count) for action in asked] == [("b", 3)]
+    assert [a.count for a in launches({"offers": offers}, {"a": 8, "b": 8})] == [2]
 
 
 def test_a_partial_grant_waits_for_its_nodes_and_rests_the_offer() -> None:

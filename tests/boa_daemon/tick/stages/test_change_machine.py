@@ -14,7 +14,7 @@ from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.offers import Cooldown
+from boa_daemon.tick.offers import Cooldown, Offer
 from boa_daemon.tick.ports import Launched, Refused, Unknown
 from boa_daemon.tick.stages.change_machine import change_machine
 from boa_daemon.tick.state import ClusterState, Plan, Rules
@@ -153,6 +153,47 @@ def test_a_whole_run_waits_less_than_for_the_stock_to_come() -> None:
 
     assert run.finished == 3
     assert run.mean_jct_hours < 4.2
+
+
+def test_a_gang_needs_its_room_in_one_order() -> None:
+    """Three nodes by quota, said of each of three zones: four nodes together go to the other machine."""
+    offers = tuple(
+        Offer(instance_type=kind.name, zone=zone, usd_per_hour=kind.usd_per_hour, nodes_left=left)
+        for kind, left in ((SMALL, 3), (LARGE, None))
+        for zone in "abc"
+    )
+    assert plan_of(a_state(the_job(), offers=offers), a_site(4)).launches == {"l4": 1}
+    free = [replace(a_node(f"n{zone}", kind=SMALL), zone=zone) for zone in "abc"]
+    scattered = plan_of(a_state(the_job(), nodes=free, offers=offers), a_site(2))
+    assert scattered.launches == {"s1": 2}, "a job is inside one zone: three free nodes in three are no two"
+
+
+def waits_hours(machines: dict[str, InstanceType], world: WorldSettings, *, budget: float) -> float:
+    """Return the mean JCT of four jobs of two or four GPUs, ten minutes apart."""
+    site = a_site(2, machines=machines)
+    return simulate(
+        SimulationSettings(
+            trace=a_trace(0.0, 600.0, 1200.0, 1800.0),
+            problem=site.problem,
+            instance_types=machines,
+            budget=Budget(amount=budget),
+            world=world,
+        )
+    ).mean_jct_hours
+
+
+def test_a_quota_said_of_three_zones_holds_nobody_up() -> None:
+    """Three nodes: the second job of two takes the large machine at once, in three zones as in one."""
+    one_zone = waits_hours(MACHINES, WorldSettings(quotas={"s1": 3}), budget=2.0)
+    three = WorldSettings(zones=("a", "b", "c"), quotas={"s1": 3})
+    assert waits_hours(MACHINES, three, budget=2.0) == pytest.approx(one_zone)
+
+
+@pytest.mark.parametrize("zones", [(), ("a", "b", "c")])
+def test_where_a_gang_is_refused_the_job_is_narrower_at_once(zones: tuple[str, ...]) -> None:
+    """Three nodes for two days, the plan wants four together: jobs of two hours run on two, and soon."""
+    world = WorldSettings(zones=zones, stock={"s1": Stock(path=((0.0, 3), (172_800.0, 100)))})
+    assert waits_hours({"t4@s1": SMALL}, world, budget=9.0) < (6.0 if not zones else 3.0)
 
 
 def test_what_has_no_choice_is_passed_over() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from boa_daemon.errors import BoaError
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type, rules, some_slots, states
 from boa_daemon.tick.decision import decide
-from boa_daemon.tick.offers import Cooldown
+from boa_daemon.tick.offers import Cooldown, Offer
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
 from policies.answer import Allocation, Placement
 from policies.model import Job, Money, Width
@@ -124,6 +124,25 @@ def test_a_type_that_is_out_of_stock_is_asked_for_later() -> None:
     plan = plan_of(state, Wishes(widths={"a": 4}))
 
     assert (plan.launches, plan.wake_at, plan.waiting) == ({}, 70.0, {"a": "out-of-stock"})
+
+
+def test_a_gang_of_a_closed_size_is_not_asked_for_and_smaller_orders_are() -> None:
+    """Orders of two nodes rest: the job of two waits, a job of one gets its node."""
+    cooldowns = {"gpu-x4//on-demand/2": Cooldown(until=70.0)}
+    state = a_state(a_job("a"), a_job("b", arrived_at=1.0), now=10.0, cooldowns=cooldowns)
+
+    plan = plan_of(state, Wishes(widths={"a": 8, "b": 4}))
+
+    assert (plan.launches, plan.gangs, plan.wake_at) == ({"gpu-x4": 1}, {}, 70.0)
+    assert plan.waiting == {"a": "out-of-stock", "b": "nodes-to-come"}
+
+
+def test_a_gang_beyond_the_quota_says_that_it_waits_for_that() -> None:
+    """One node is left, two are needed together: nothing is asked for."""
+    offers = (Offer(instance_type="gpu-x4", usd_per_hour=4.0, nodes_left=1),)
+    plan = plan_of(a_state(a_job("a"), offers=offers), Wishes(widths={"a": 8}))
+
+    assert (plan.launches, plan.waiting) == ({}, {"a": "quota"})
 
 
 def test_a_fixed_fleet_is_held_whole_whatever_the_jobs() -> None:
