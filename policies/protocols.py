@@ -20,6 +20,14 @@ class Allocator(Protocol):
         ...
 
 
+class JobByJob(Allocator, Protocol):
+    """An allocator that need not make a whole answer to say the width of one job, which none other changes."""
+
+    def alone(self, job: Job) -> Width:
+        """Return what `allocate` gives this job where it is asked about alone, and nobody keeps books."""
+        ...
+
+
 class Placer(Protocol):
     """Decides which GPUs of which nodes each job gets."""
 

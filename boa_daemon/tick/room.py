@@ -50,9 +50,11 @@ class Room:
         moving = {slot.node for job in leaving for slot in state.jobs[job].slots}
         self._nodes: dict[NodeId, Node] = {}
         self._holders: _Holders = {}
-        zones = {node.id: node.zone for node in state.nodes.values()}
-        several = len({*zones.values(), *(offer.zone for offer in state.offers)}) > 1
-        self._zones: Mapping[NodeId, str] | None = zones if several else None
+        zones = {node.zone for node in state.nodes.values()}
+        zones.update(offer.zone for offer in state.offers)
+        self._zones: Mapping[NodeId, str] | None = None
+        if len(zones) > 1:
+            self._zones = {node.id: node.zone for node in state.nodes.values()}
         for node in state.nodes.values():
             if node.phase != "ready" or node.ends_by is not None or node.id in closed:
                 continue

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from policies.answer import Allocation, NodePrices, Reasons
 from policies.errors import InvalidProblem
-from policies.model import Budget, Job, Money, Problem
+from policies.model import Budget, Job, Money, Problem, Width
 from policies.optimum.continuous import solve_continuous
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.knapsack import solve_pure
@@ -102,6 +102,10 @@ class BudgetOptimal:
             node_prices=self.nodes,
             reasons=Reasons(jobs=jobs, say=self.reason),
         )
+
+    def alone(self, job: Job) -> Width:
+        """Return the planned width of one job."""
+        return self.plan_of(job).widths[job.phase]
 
     def reason(self, job: Job) -> str:
         """Return why the job has its width, with the numbers: its plan, and the worth of a budget unit."""

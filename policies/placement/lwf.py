@@ -150,9 +150,7 @@ def _with_held(
     new: list[JobId] = []
     for job, width in widths.items():
         slots = held.get(job)
-        if slots is not None and packing.can_hold(slots, width):
-            packing.hold(job, slots)
-        else:
+        if slots is None or not packing.keep(job, slots, width):
             new.append(job)
     return packing, new
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from policies.model import GpuSlot, JobId, Node, NodeId, Width
@@ -81,26 +81,36 @@ class Packing:
             for gpu in self._free[node]
         ]
 
-    def can_hold(self, slots: Sequence[GpuSlot], width: Width) -> bool:
-        """Return whether these GPUs exist, are free, are of the width's type and make up the width."""
+    def hold(self, job: JobId, slots: Sequence[GpuSlot]) -> None:
+        """Give the job exactly these free GPUs."""
+        by_node: dict[int, list[int]] = {}
+        for slot in slots:
+            by_node.setdefault(self._index[slot.node], []).append(slot.index)
+        self._give(job, slots, by_node)
+
+    def keep(self, job: JobId, slots: Sequence[GpuSlot], width: Width) -> bool:
+        """Give the job these GPUs if they exist, are free, are of the width's type and make it up.
+
+        Return whether that is so.
+        """
         if len(slots) != width.gpus:
             return False
-        taken: set[tuple[int, int]] = set()
+        by_node: dict[int, list[int]] = {}
         for slot in slots:
             node, gpu = self._index.get(slot.node), slot.index
             if node is None or self._type[node] != width.gpu_type or gpu not in self._free[node]:
                 return False
-            taken.add((node, gpu))
-        return len(taken) == len(slots)
+            taken = by_node.setdefault(node, [])
+            if gpu in taken:
+                return False
+            taken.append(gpu)
+        self._give(job, slots, by_node)
+        return True
 
-    def hold(self, job: JobId, slots: Sequence[GpuSlot]) -> None:
-        """Give the job exactly these free GPUs."""
-        by_node: dict[NodeId, list[int]] = {}
-        for slot in slots:
-            by_node.setdefault(slot.node, []).append(slot.index)
+    def _give(self, job: JobId, slots: Sequence[GpuSlot], by_node: Mapping[int, Sequence[int]]) -> None:
+        """Give the job free GPUs, by the nodes that they are on."""
         spans = len(by_node) > 1
-        for name, taken in by_node.items():
-            node = self._index[name]
+        for node, taken in by_node.items():
             self._unshelve(node)
             free = self._free[node]
             if len(taken) == len(free):
