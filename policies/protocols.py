@@ -10,7 +10,10 @@ from policies.model import GpuSlot, Job, JobId, Money, Node, Width
 
 
 class Allocator(Protocol):
-    """Decides how many GPUs of which type each job should hold."""
+    """Decides how many GPUs of which type each job should hold.
+
+    One whose `reads_money` is False is not told what the books say, which costs a look at every node.
+    """
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the width of each job at the instant `now` (seconds since the epoch); absent jobs wait.

@@ -134,13 +134,12 @@ class Controller:
     def observe(self) -> ClusterState:
         """Return everything known now; bills of nodes that have ended become final on the way."""
         ports, now = self.ports, self.ports.clock.now()
-        nodes: _Nodes = {}
         listed = ports.cloud.nodes()
-        for node in listed:
-            if node.ended_at is None:
-                nodes[node.id] = node
-            else:
-                ports.store.record_charge(charge_for(node))
+        nodes: _Nodes = {node.id: node for node in listed if node.ended_at is None}
+        if len(nodes) < len(listed):
+            for node in listed:
+                if node.ended_at is not None:
+                    ports.store.record_charge(charge_for(node))
         ports.store.reopen_charges(nodes)
         self._add_unseen(nodes, listed, now)
         state = ClusterState(

@@ -23,6 +23,8 @@ NAMED_JOBS = 4
 
 def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     """Return the actions that turn the observed cluster into the planned one, in the order to do them."""
+    if not (plan.stops or plan.slots or plan.releases or plan.forced or plan.launches):
+        return ()
     held = {held.what: held.sentence for held in plan.held}
     return (
         *(_stop(state, job, held.get(f"job {job}", _no_gpus(plan, job))) for job in plan.stops),

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from policies.answer import Allocation, NodePrices, Reasons
 from policies.errors import InvalidProblem
@@ -58,6 +59,8 @@ class BudgetOptimal:
     Where the optimum mixes two plans, a job's `draw` picks one for its whole life, so the mix holds on
     average and no job flaps between the two.
     """
+
+    reads_money: ClassVar[bool] = False
 
     plans: Mapping[str, tuple[PlanShare, ...]]
     multiplier: float = 0.0

@@ -53,6 +53,8 @@ class Packing:
         self._filed: _Shelves | None = None
         self._under: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for place, above in enumerate(nodes):
+            if not above.tiers:
+                continue
             for depth in range(1, len(above.tiers) + 1):
                 self._under[above.tiers[:depth]].append(place)
         for kind, gpus in zip(self._type, self._capacity, strict=True):
