@@ -138,19 +138,22 @@ class Packing:
             self._shelve(node)
         return slots
 
-    def add(self, job: JobId, width: Width, *, kappa: float = 1) -> bool:
+    def add(self, job: JobId, width: Width, *, kappa: float = 1, is_last: bool = False) -> bool:
         """Place the job if enough GPUs are free, and return whether they were.
 
-        A job of 2 to `kappa` GPUs takes the fullest nodes' leftovers, wherever they are.
+        A job of 2 to `kappa` GPUs takes the fullest nodes' leftovers, wherever they are. After the job that
+        `is_last` nodes are not filed until somebody looks for one again.
         """
         if self.free_gpus(width.gpu_type) < width.gpus:
             return False
         is_spread = 1 < width.gpus <= kappa
         node = None if is_spread else self._one_node(width)
         if node is not None:
-            self._slots[job] = tuple(self._take(node, width.gpus, job, spans=False))
-            return True
-        nodes = self._leftovers(width) if is_spread else self._fewest(width)
+            nodes = [node]
+        else:
+            nodes = self._leftovers(width) if is_spread else self._fewest(width)
+        if is_last:
+            self._filed = None
         slots: list[GpuSlot] = []
         left, spans = width.gpus, len(nodes) > 1
         for node in nodes:
