@@ -24,7 +24,7 @@ class Allocator(Protocol):
 
 
 class JobByJob(Allocator, Protocol):
-    """An allocator that need not make a whole answer to say the width of one job, which none other changes."""
+    """An allocator that says the width of one job, which no other changes, without a whole answer."""
 
     def alone(self, job: Job) -> Width:
         """Return what `allocate` gives this job where it is asked about alone, and nobody keeps books."""

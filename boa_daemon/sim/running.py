@@ -81,8 +81,6 @@ class Running:
         trace, physics = self.trace, self.physics
         left, counted_at = (self.left, self.measured_at) if now is None else (self.left_at(now), now)
         work = left + physics.tail_sizes[self.phase] * trace.scale
-        if counted_at < self.works_from:
-            counted_at = self.works_from
         return Job(
             id=trace.id,
             class_name=trace.class_name,
@@ -94,7 +92,7 @@ class Running:
             draw=self.draw,
             width=self.width,
             restarts=self.generation - 1 if self.generation else 0,
-            counted_at=counted_at if self.slots else None,
+            counted_at=max(counted_at, self.works_from) if self.slots else None,
         )
 
     def begin(self, now: float, *, generation: int, width: Width, slots: tuple[GpuSlot, ...]) -> None:

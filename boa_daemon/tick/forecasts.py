@@ -32,9 +32,9 @@ def about_to_end(
         [
             job_id
             for job_id, job in state.jobs.items()
-            if (width := job.job.width) is not None
+            if (held := job.job.width) is not None
             and job_id not in waiting
-            and job_hours_left(state, job.job, node_prices) < patient(width.gpu_type, 0.0)
+            and job_hours_left(state, job.job, node_prices) < patient(held.gpu_type, 0.0)
         ]
     )
 

@@ -125,11 +125,10 @@ class Ledger:
             if node.prices or node.extras:
                 cost = bill(node, until=now)
             else:  # `micro_dollars_for`, written out: it is asked of every node at each tick
-                billed = now - node.launched_at
+                lived = now - node.launched_at
+                billed = lived if lived > least else least
                 price = node.instance_type.usd_per_hour
-                cost = round(
-                    (billed if billed > least else least) * price * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR
-                )
+                cost = round(billed * price * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
             if node.phase == "requested":
                 promised += cost
             else:

@@ -147,11 +147,7 @@ class Packing:
         if self.free_gpus(width.gpu_type) < width.gpus:
             return False
         is_spread = 1 < width.gpus <= kappa
-        node = None if is_spread else self._one_node(width)
-        if node is not None:
-            nodes = [node]
-        else:
-            nodes = self._leftovers(width) if is_spread else self._fewest(width)
+        nodes = self._leftovers(width) if is_spread else self._nearest(width)
         if is_last:
             self._filed = None
         slots: list[GpuSlot] = []
@@ -188,6 +184,11 @@ class Packing:
                         chosen.append(node)
                         left -= free
         return chosen
+
+    def _nearest(self, width: Width) -> list[int]:
+        """Return the best single node, or the fewest where no node has room for all."""
+        node = self._one_node(width)
+        return self._fewest(width) if node is None else [node]
 
     def _fewest(self, width: Width) -> list[int]:
         """Return the fewest nodes where one does not do; of those the nearest; then quiet links."""
