@@ -60,6 +60,11 @@ class NodePrices(Protocol):
         """Hours from launch to ready."""
         ...
 
+    @property
+    def knows_messages(self) -> bool:
+        """Whether any class says what its jobs send."""
+        ...
+
     def hold(self, gpu_type: str) -> Hold:
         """Return how many idle nodes of a type are worth holding, and how long."""
         ...

@@ -10,13 +10,24 @@ from policies.model import GpuSlot, Job, JobId, Money, Node, Width
 
 
 class Allocator(Protocol):
-    """Decides how many GPUs of which type each job should hold."""
+    """Decides how many GPUs of which type each job should hold.
+
+    One whose `reads_money` is False is not told what the books say, which costs a look at every node.
+    """
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the width of each job at the instant `now` (seconds since the epoch); absent jobs wait.
 
         `money` is what the books say; None where nobody keeps any, or where one job is asked about alone.
         """
+        ...
+
+
+class JobByJob(Allocator, Protocol):
+    """An allocator that says the width of one job, which no other changes, without a whole answer."""
+
+    def alone(self, job: Job) -> Width:
+        """Return what `allocate` gives this job where it is asked about alone, and nobody keeps books."""
         ...
 
 

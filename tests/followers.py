@@ -63,6 +63,11 @@ class Known:
     def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> Hold:
         raise AssertionError("no pool here")
 
+    @property
+    def knows_messages(self) -> bool:
+        """Whether any share was told."""
+        return self.sends > 0.0
+
     def hours_sending(self, job: Job, *, share: float | None, gigabits: float, hours_left: float) -> float:
         """Return the share that was told or measured, of what is left."""
         return hours_left * (self.sends if share is None else share)

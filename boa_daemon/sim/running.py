@@ -91,7 +91,7 @@ class Running:
             weight=physics.weight,
             draw=self.draw,
             width=self.width,
-            restarts=max(0, self.generation - 1),
+            restarts=self.generation - 1 if self.generation else 0,
             counted_at=max(counted_at, self.works_from) if self.slots else None,
         )
 
@@ -142,6 +142,13 @@ class Running:
     def measure(self, now: float) -> tuple[float, float]:
         """Bring the work left up to now; return the GPU-seconds of overhead and of work since last time."""
         gpus, elapsed = len(self.slots), now - self.measured_at
+        if self.works_from <= self.measured_at and self.checkpoints is None:
+            # Nothing but work, as at the ends of nearly all phases.
+            self.left = max(0.0, self.left - elapsed * self.rate)
+            worked = gpus * elapsed
+            self.unsaved_gpu_seconds += worked
+            self.measured_at = now
+            return 0.0, worked
         paused = min(max(self.works_from - self.measured_at, 0.0), elapsed)
         rescaled = min(paused, self.rescale_left)
         self.rescale_left -= rescaled

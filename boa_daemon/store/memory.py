@@ -136,10 +136,13 @@ class MemoryStore:
             for day, part in charge.days:
                 self._settled_by_day[day] = self._settled_by_day.get(day, 0) + part
 
-    def reopen_charge(self, node: NodeId) -> None:
-        """Take a final bill back: the node lives."""
-        if node not in self._charged:
-            return
+    def reopen_charges(self, nodes: Collection[NodeId]) -> None:
+        """Take final bills back: the nodes live."""
+        for node in sorted(self._charged.intersection(nodes)):
+            self._reopen_charge(node)
+
+    def _reopen_charge(self, node: NodeId) -> None:
+        """Take a final bill back."""
         found = next((charge for charge in self.charges if charge.node == node), None)
         if found is not None:
             self._charged.discard(node)

@@ -291,10 +291,13 @@ class SqlStore:
         for day, part in days:
             self._by_day[day] = self._by_day.get(day, 0) + part
 
-    def reopen_charge(self, node: str) -> None:
-        """Take a final bill back: the node lives, and is billed once more when it ends."""
-        if node not in self._charged:
-            return
+    def reopen_charges(self, nodes: Collection[str]) -> None:
+        """Take final bills back: the nodes live, and are billed once more when they end."""
+        for node in sorted(self._charged.intersection(nodes)):
+            self._reopen_charge(node)
+
+    def _reopen_charge(self, node: str) -> None:
+        """Take a final bill back."""
         with self.database.write() as connection:
             amount = connection.scalar(select(CHARGES.c.micro_dollars).where(CHARGES.c.node == node)) or 0
             days = select(CHARGE_DAYS.c.day, CHARGE_DAYS.c.micro_dollars).where(CHARGE_DAYS.c.node == node)

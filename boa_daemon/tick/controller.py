@@ -6,7 +6,7 @@ there, so a missed one heals itself on the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
@@ -43,7 +43,7 @@ from boa_daemon.tick.ports import (
 )
 from boa_daemon.tick.state import ClusterState, NodeState, Rules
 from policies.links.machines import siblings
-from policies.model import Job, NodeId
+from policies.model import Job, NodeId, Width
 from policies.protocols import Allocator, Placer
 from policies.quick import replace
 
@@ -147,14 +147,13 @@ class Controller:
     def observe(self) -> ClusterState:
         """Return everything known now; bills of nodes that have ended become final on the way."""
         ports, now = self.ports, self.ports.clock.now()
-        nodes: _Nodes = {}
         listed = ports.cloud.nodes()
-        for node in listed:
-            if node.ended_at is None:
-                nodes[node.id] = node
-                ports.store.reopen_charge(node.id)
-            else:
-                ports.store.record_charge(charge_for(node))
+        nodes: _Nodes = {node.id: node for node in listed if node.ended_at is None}
+        if len(nodes) < len(listed):
+            for node in listed:
+                if node.ended_at is not None:
+                    ports.store.record_charge(charge_for(node))
+        ports.store.reopen_charges(nodes)
         self._add_unseen(nodes, listed, now)
         state = ClusterState(
             now=now,
@@ -208,12 +207,18 @@ class Controller:
             return memory is None or now - memory[1] > every - SOON_SECONDS
         if not self.is_job_by_job:
             return True
-        width = self.allocator.allocate((job,), now=now).widths.get(job.id)
+        width = self._width_alone(job, now)
         if width == job.width or job.phase == 0:
             return width != job.width
         # On more or less than planned, and the plan is as before: what kept it from that is no phase.
-        before = self.allocator.allocate((replace(job, phase=job.phase - 1),), now=now).widths.get(job.id)
-        return width != before
+        return width != self._width_alone(replace(job, phase=job.phase - 1), now)
+
+    def _width_alone(self, job: Job, now: float) -> Width | None:
+        """Return the width that the allocator gives a job that is asked about alone."""
+        alone: Callable[[Job], Width] | None = getattr(self.allocator, "alone", None)
+        if alone is not None:
+            return alone(job)
+        return self.allocator.allocate((job,), now=now).widths.get(job.id)
 
     def _add_unseen(self, nodes: _Nodes, listed: Sequence[NodeState], now: float) -> None:
         """Count launched nodes that no listing shows yet as requested, so that nothing is rented twice."""

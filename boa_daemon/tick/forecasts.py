@@ -27,12 +27,15 @@ def about_to_end(
         job, limit = state.jobs[job_id], OVERDUE * patience[width.gpu_type] * SECONDS_PER_HOUR
         if not job.slots and state.now - job.job.arrived_at > limit:
             return frozenset()
+    patient = patience.get
     return frozenset(
-        job_id
-        for job_id, job in state.jobs.items()
-        if job.job.width is not None
-        and job_id not in waiting
-        and job_hours_left(state, job.job, node_prices) < patience.get(job.job.width.gpu_type, 0.0)
+        [
+            job_id
+            for job_id, job in state.jobs.items()
+            if (held := job.job.width) is not None
+            and job_id not in waiting
+            and job_hours_left(state, job.job, node_prices) < patient(held.gpu_type, 0.0)
+        ]
     )
 
 

@@ -120,12 +120,15 @@ class Ledger:
     def of(cls, state: ClusterState) -> Ledger:
         """Return the books at one instant. Launches not yet seen stand among the state's requested nodes."""
         promised = running = 0
-        now = state.now
+        now, least = state.now, MINIMUM_BILLED_SECONDS
         for node in state.nodes.values():
             if node.prices or node.extras:
                 cost = bill(node, until=now)
-            else:
-                cost = micro_dollars_for(node.instance_type, now - node.launched_at)
+            else:  # `micro_dollars_for`, written out: it is asked of every node at each tick
+                lived = now - node.launched_at
+                billed = lived if lived > least else least
+                price = node.instance_type.usd_per_hour
+                cost = round(billed * price * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
             if node.phase == "requested":
                 promised += cost
             else:

@@ -655,8 +655,8 @@ class Store(Protocol):
         """Append a final bill; a second one for the same node is ignored."""
         ...
 
-    def reopen_charge(self, node: NodeId) -> None:
-        """Take a final bill back: the cloud lists the node as living. Nothing where there is none."""
+    def reopen_charges(self, nodes: Collection[NodeId]) -> None:
+        """Take final bills back: the cloud lists these nodes as living. Nothing where there are none."""
         ...
 
     def settled_micro_dollars(self) -> int:

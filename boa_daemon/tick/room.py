@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from operator import eq
 from typing import TypeAlias
 
 from boa_daemon.tick.state import ClusterState, NodeState
@@ -19,8 +20,10 @@ from policies.protocols import Placer
 
 Slots: TypeAlias = Mapping[JobId, tuple[GpuSlot, ...]]
 _Holders: TypeAlias = dict[NodeId, list[JobId | None]]
-_Asked: TypeAlias = tuple[tuple[list[tuple[JobId, Width]], list[NodeId]], dict[JobId, tuple[GpuSlot, ...]]]
-"""What a room was asked last, and what it said."""
+_Asked: TypeAlias = tuple[Mapping[JobId, Width], Sequence[Node], dict[JobId, tuple[GpuSlot, ...]]]
+"""What a room was asked last, wishes and more nodes, and what it said."""
+_Count: TypeAlias = tuple[dict[str, int], set[JobId | None]]
+"""Free GPUs by type, and who is on the others."""
 _a_width = lru_cache(maxsize=4096)(Width)
 _NEW = "(new)"
 """The zone of nodes that nobody has asked for yet."""
@@ -46,13 +49,16 @@ class Room:
         """
         self._placer, self._compact = placer, compact
         self._asked: _Asked | None = None
+        self._counted: _Count | None = None
         self._movers = {job for job in leaving if job not in stopped and state.jobs[job].slots}
         moving = {slot.node for job in leaving for slot in state.jobs[job].slots}
         self._nodes: dict[NodeId, Node] = {}
         self._holders: _Holders = {}
-        zones = {node.id: node.zone for node in state.nodes.values()}
-        several = len({*zones.values(), *(offer.zone for offer in state.offers)}) > 1
-        self._zones: Mapping[NodeId, str] | None = zones if several else None
+        zones = {node.zone for node in state.nodes.values()}
+        zones.update(offer.zone for offer in state.offers)
+        self._zones: Mapping[NodeId, str] | None = None
+        if len(zones) > 1:
+            self._zones = {node.id: node.zone for node in state.nodes.values()}
         for node in state.nodes.values():
             if node.phase != "ready" or node.ends_by is not None or node.id in closed:
                 continue
@@ -103,12 +109,9 @@ class Room:
                 need[width.gpu_type] = need.get(width.gpu_type, 0) + width.gpus
         if self._zones is not None and not across_zones:
             return self._short_of_new(need, placed, extra)
-        wished = wishes.keys()
-        for node, jobs in self._holders.items():
-            if (kind := self._nodes[node].instance_type.gpu_type) in need:
-                need[kind] -= jobs.count(None)
-                if not wished.isdisjoint(jobs):
-                    need[kind] -= sum(job in wished for job in jobs)
+        free = self._free_for(wishes)
+        for kind in need:
+            need[kind] -= free.get(kind, 0)
         for extra_node in extra:
             if (kind := extra_node.instance_type.gpu_type) in need:
                 need[kind] -= extra_node.instance_type.gpus
@@ -129,7 +132,8 @@ class Room:
         """Return the room that is left once the placed jobs sit on their slots."""
         left = object.__new__(Room)
         left._placer, left._nodes, left._movers = self._placer, self._nodes, self._movers - placed.keys()
-        left._zones, left._compact, left._asked = self._zones, self._compact, None
+        left._zones, left._compact = self._zones, self._compact
+        left._asked = left._counted = None
         left._holders = holders = dict(self._holders)
         if not placed:
             return left
@@ -160,10 +164,30 @@ class Room:
 
     def free_gpus(self) -> dict[str, int]:
         """Return by GPU type how many GPUs no job is on."""
-        free: dict[str, int] = {}
+        return dict(self._count[0])
+
+    @property
+    def _count(self) -> _Count:
+        """How many GPUs are free, and who is on the others: counted once, for several stages ask."""
+        if self._counted is None:
+            free: dict[str, int] = {}
+            present: set[JobId | None] = set()
+            for node, jobs in self._holders.items():
+                kind = self._nodes[node].instance_type.gpu_type
+                free[kind] = free.get(kind, 0) + jobs.count(None)
+                present.update(jobs)
+            self._counted = free, present
+        return self._counted
+
+    def _free_for(self, wishes: Mapping[JobId, Width]) -> dict[str, int]:
+        """Return by GPU type how many GPUs no job is on, but for those who wish."""
+        counted, present = self._count
+        free, wished = dict(counted), wishes.keys()
+        if wished.isdisjoint(present):
+            return free
         for node, jobs in self._holders.items():
-            kind = self._nodes[node].instance_type.gpu_type
-            free[kind] = free.get(kind, 0) + jobs.count(None)
+            if not wished.isdisjoint(jobs):
+                free[self._nodes[node].instance_type.gpu_type] += sum(job in wished for job in jobs)
         return free
 
     def _in_zones(
@@ -204,13 +228,7 @@ class Room:
         """Return the wishes that leave no more GPUs taken than there are, in their order."""
         if not wishes:
             return wishes
-        left: dict[str, int] = {}
-        wished = wishes.keys()
-        for node, jobs in self._holders.items():
-            kind = self._nodes[node].instance_type.gpu_type
-            left[kind] = left.get(kind, 0) + jobs.count(None)
-            if not wished.isdisjoint(jobs):
-                left[kind] += sum(job in wished for job in jobs)
+        left = self._free_for(wishes)
         for blank in extra:
             kind = blank.instance_type.gpu_type
             left[kind] = left.get(kind, 0) + blank.instance_type.gpus
@@ -234,11 +252,12 @@ class Room:
         wishes = self._fitting(wishes, extra)
         if not wishes:
             return {}
-        question = list(wishes.items()), [node.id for node in extra]
         # At a cap on nodes several stages ask the very same.
-        if self._asked is None or self._asked[0] != question:
-            self._asked = question, self._answer(wishes, extra)
-        return dict(self._asked[1])
+        if self._asked is not None and _is_same(self._asked, wishes, extra):
+            return dict(self._asked[2])
+        answer = self._answer(wishes, extra)
+        self._asked = wishes, tuple(extra), answer
+        return dict(answer)
 
     def _answer(
         self, wishes: Mapping[JobId, Width], extra: Sequence[Node]
@@ -247,9 +266,15 @@ class Room:
         held: dict[JobId, list[GpuSlot]] = {}
         widths: dict[JobId, Width] = {}
         for node, jobs in self._holders.items():
+            if jobs.count(None) == len(jobs):
+                continue
             for slot, job in zip(slots_of_node(node, len(jobs)), jobs, strict=True):
-                if job is not None:
-                    held.setdefault(job, []).append(slot)
+                if job is None:
+                    continue
+                if job in held:
+                    held[job].append(slot)
+                else:
+                    held[job] = [slot]
         for job, slots in held.items():
             if job not in wishes:
                 widths[job] = _a_width(self._nodes[slots[0].node].instance_type.gpu_type, len(slots))
@@ -266,6 +291,16 @@ class Room:
         return {
             job: slots for job, slots in found.items() if job not in self._compact or _is_compact(slots, gpus)
         }
+
+
+def _is_same(asked: _Asked, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> bool:
+    """Return whether the same is asked as before, in the same order."""
+    before, more, _ = asked
+    if len(before) != len(wishes) or len(more) != len(extra):
+        return False
+    if any(one.id != other.id for one, other in zip(more, extra, strict=True)):
+        return False
+    return all(map(eq, before.items(), wishes.items()))
 
 
 def _as_placed(node: NodeState) -> Node:

@@ -92,7 +92,7 @@ class WidthColumns:
         """Return the fraction of its phase that a job has still to do."""
         phase_size = self.job_class.phases[job.phase].size_gpu_hours * job.scale
         left = (job.remaining_gpu_hours - self.size_after[job.phase] * job.scale) / phase_size
-        return min(max(left, LEAST_PART), 1.0)
+        return 1.0 if left >= 1.0 else left if left > LEAST_PART else LEAST_PART
 
 
 def _later(hours: Floats) -> Floats:

@@ -164,6 +164,7 @@ class WholeNodes:
     boot_hours: float
     weight: float
     multiplier: float
+    knows_messages: bool
     menus: Memo[tuple[str, int, Width], Menu] = field(repr=False, compare=False)
     known_left: dict[JobId, tuple[Job, float]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -193,6 +194,7 @@ class WholeNodes:
             boot_hours=boot_hours,
             weight=sum(c.arrivals_per_hour * c.weight for c in problem.classes) / arrivals,
             multiplier=solution.multiplier,
+            knows_messages=any(c.network is not None for c in problem.classes),
         )
 
     def priced(self, multiplier: float) -> WholeNodes:

@@ -120,6 +120,11 @@ class PacedBudgetOptimal:
             say = partial(_free_reason, self.unit, self.free, part)
         return self._answer(jobs, position, memory, say, part)
 
+    def alone(self, job: Job) -> Width:
+        """Return the width of one job at the planned money."""
+        position = self.table.planned(self.pace.budget)
+        return self._width_of(job, position, self._part((job,), position) if self.free else 0)
+
     def within(self, jobs: Sequence[Job], spend_per_hour: float, money: Money | None) -> Allocation:
         """Return the best widths at which the jobs take no more than so much per hour together.
 

@@ -270,8 +270,10 @@ class MultiplierTable:
 
     def costs(self, jobs: Floats) -> Floats:
         """Return what so many jobs of each class cost together at each level, shape (levels,)."""
-        steps = jobs[self.edge_class] * self.edge_cost
-        return float(jobs @ self.least_cost) + np.concatenate([[0.0], np.cumsum(steps)])
+        costs = np.zeros(len(self.edge_cost) + 1)
+        np.cumsum(jobs[self.edge_class] * self.edge_cost, out=costs[1:])
+        costs += float(jobs @ self.least_cost)
+        return costs
 
     def cost_at(self, jobs: Floats, position: Position) -> float:
         """Return what so many jobs of each class cost together at a place of the frontier."""

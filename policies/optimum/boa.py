@@ -23,10 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from policies.answer import Allocation, NodePrices, Reasons
 from policies.errors import InvalidProblem
-from policies.model import Budget, Job, Money, Problem
+from policies.model import Budget, Job, Money, Problem, Width
 from policies.optimum.continuous import solve_continuous
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.knapsack import solve_pure
@@ -58,6 +59,8 @@ class BudgetOptimal:
     Where the optimum mixes two plans, a job's `draw` picks one for its whole life, so the mix holds on
     average and no job flaps between the two.
     """
+
+    reads_money: ClassVar[bool] = False
 
     plans: Mapping[str, tuple[PlanShare, ...]]
     multiplier: float = 0.0
@@ -102,6 +105,10 @@ class BudgetOptimal:
             node_prices=self.nodes,
             reasons=Reasons(jobs=jobs, say=self.reason),
         )
+
+    def alone(self, job: Job) -> Width:
+        """Return the planned width of one job."""
+        return self.plan_of(job).widths[job.phase]
 
     def reason(self, job: Job) -> str:
         """Return why the job has its width, with the numbers: its plan, and the worth of a budget unit."""

@@ -115,7 +115,7 @@ class LeastWorkloadFirst:
         if len(fitting) > 1:
             fitting.sort(key=lambda name: -widths[name].gpus)
         for job in fitting:
-            packing.add(job, widths[job], kappa=self.kappa)
+            packing.add(job, widths[job], kappa=self.kappa, is_last=job == fitting[-1])
         placed = packing.slots
         return Placement(slots={job: placed[job] for job in widths if job in placed})
 
@@ -150,9 +150,7 @@ def _with_held(
     new: list[JobId] = []
     for job, width in widths.items():
         slots = held.get(job)
-        if slots is not None and packing.can_hold(slots, width):
-            packing.hold(job, slots)
-        else:
+        if slots is None or not packing.keep(job, slots, width):
             new.append(job)
     return packing, new
 

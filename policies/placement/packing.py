@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from policies.model import GpuSlot, JobId, Node, NodeId, Width
@@ -55,6 +55,8 @@ class Packing:
         self._filed: _Shelves | None = None
         self._under: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for place, above in enumerate(nodes):
+            if not above.tiers:
+                continue
             for depth in range(1, len(above.tiers) + 1):
                 self._under[above.tiers[:depth]].append(place)
         for machine in self._kinds:
@@ -85,29 +87,39 @@ class Packing:
             for gpu in self._kinds[node].one_per_gpu(self._free[node])
         ]
 
-    def can_hold(self, slots: Sequence[GpuSlot], width: Width) -> bool:
-        """Return whether these GPUs exist, are free, are of the width's type and make up the width.
+    def hold(self, job: JobId, slots: Sequence[GpuSlot]) -> None:
+        """Give the job exactly these free GPUs."""
+        by_node: dict[int, list[int]] = {}
+        for slot in slots:
+            by_node.setdefault(self._index[slot.node], []).append(slot.index)
+        self._give(job, slots, by_node)
 
-        Two places on one GPU do not.
+    def keep(self, job: JobId, slots: Sequence[GpuSlot], width: Width) -> bool:
+        """Give the job these GPUs if they exist, are free, are of the width's type and make it up.
+
+        Return whether that is so. Two places on one GPU do not.
         """
         if len(slots) != width.gpus:
             return False
-        taken: set[tuple[int, int]] = set()
+        by_node: dict[int, list[int]] = {}
         for slot in slots:
             node, gpu = self._index.get(slot.node), slot.index
             if node is None or self._type[node] != width.gpu_type or gpu not in self._free[node]:
                 return False
-            taken.add((node, gpu % self._kinds[node].whole_gpus))
-        return len(taken) == len(slots)
+            taken = by_node.setdefault(node, [])
+            if gpu in taken:
+                return False
+            taken.append(gpu)
+        for node in self._shared & by_node.keys():
+            if len(self._kinds[node].one_per_gpu(by_node[node])) < len(by_node[node]):
+                return False
+        self._give(job, slots, by_node)
+        return True
 
-    def hold(self, job: JobId, slots: Sequence[GpuSlot]) -> None:
-        """Give the job exactly these free GPUs."""
-        by_node: dict[NodeId, list[int]] = {}
-        for slot in slots:
-            by_node.setdefault(slot.node, []).append(slot.index)
+    def _give(self, job: JobId, slots: Sequence[GpuSlot], by_node: Mapping[int, Sequence[int]]) -> None:
+        """Give the job free GPUs, by the nodes that they are on."""
         spans = len(by_node) > 1
-        for name, taken in by_node.items():
-            node = self._index[name]
+        for node, taken in by_node.items():
             self._unshelve(node)
             free = self._free[node]
             if len(taken) == len(free):
@@ -133,21 +145,20 @@ class Packing:
             self._shelve(node)
         return slots
 
-    def add(self, job: JobId, width: Width, *, kappa: float = 1) -> bool:
+    def add(self, job: JobId, width: Width, *, kappa: float = 1, is_last: bool = False) -> bool:
         """Place the job if enough GPUs are free, and return whether they were.
 
-        A job of 2 to `kappa` GPUs takes the fullest nodes' leftovers, wherever they are.
+        A job of 2 to `kappa` GPUs takes the fullest nodes' leftovers, wherever they are. After the job that
+        `is_last` nodes are not filed until somebody looks for one again.
         """
         if self.free_gpus(width.gpu_type) < width.gpus:
             return False
         is_spread = 1 < width.gpus <= kappa
-        node = None if is_spread else self._one_node(width)
-        if node is not None:
-            self._slots[job] = tuple(self._take(node, width.gpus, job, spans=False))
-            return True
-        nodes = self._leftovers(width) if is_spread else self._fewest(width)
+        nodes = self._leftovers(width) if is_spread else self._nearest(width)
         if self._shared and sum(map(self._room, nodes)) < width.gpus:
             return False
+        if is_last:
+            self._filed = None
         slots: list[GpuSlot] = []
         left, spans = width.gpus, len(nodes) > 1
         for node in nodes:
@@ -187,6 +198,11 @@ class Packing:
                         chosen.append(node)
                         left -= free
         return chosen
+
+    def _nearest(self, width: Width) -> list[int]:
+        """Return the best single node, or the fewest where no node has room for all."""
+        node = self._one_node(width)
+        return self._fewest(width) if node is None else [node]
 
     def _fewest(self, width: Width) -> list[int]:
         """Return the fewest nodes where one does not do; of those the nearest; then quiet links."""

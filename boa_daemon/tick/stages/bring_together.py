@@ -31,6 +31,8 @@ def bring_together(state: ClusterState, draft: Draft) -> Draft:
     prices, plan = draft.allocation.node_prices, draft.plan
     if prices is None or not draft.may_improve or plan.launches:
         return draft
+    if not prices.knows_messages and (state.gate is None or not state.gate.jobs):
+        return draft
     touched = {slot.node for slots in plan.slots.values() for slot in slots} | draft.claimed
     found: dict[JobId, tuple[float, tuple[GpuSlot, ...]]] = {}
     for job_id, job in state.jobs.items():

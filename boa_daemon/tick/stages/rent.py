@@ -9,17 +9,17 @@ Cost: O(jobs + nodes), and the placer's on the nodes with room.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
 from boa_daemon.errors import BoaError
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import about_to_end
-from boa_daemon.tick.launches import blank_nodes, coming_nodes, gangs_of, is_coming, within_node_limit
-from boa_daemon.tick.room import Room, Slots
+from boa_daemon.tick.launches import blank_nodes, coming_nodes, gangs_of, within_node_limit
+from boa_daemon.tick.room import Room
 from boa_daemon.tick.state import ClusterState, Rules, WaitReason
-from policies.model import JobId, NodeId, Width
+from policies.model import JobId, Node, NodeId, Width
 from policies.quick import replace
 
 
@@ -29,8 +29,10 @@ def rent(state: ClusterState, draft: Draft) -> Draft:
     if room is None or not waiting or draft.has_fixed_fleet:
         return draft
     ending = about_to_end(state, draft.allocation.node_prices, waiting)
-    demand = _demand(state, waiting, draft.plan.slots, room.without(ending, state), draft.rules)
-    coming = demand.launches or any(is_coming(node) for node in state.nodes.values())
+    booting = coming_nodes(state)
+    after = room.without(ending, state).after(draft.plan.slots)
+    demand = _demand(state, waiting, after, draft.rules, booting)
+    coming = demand.launches or booting
     reason: WaitReason = "nodes-to-come" if coming or not ending else "gpus-to-fall-free"
     return replace(
         draft,
@@ -54,11 +56,14 @@ class _Demand:
 
 
 def _demand(
-    state: ClusterState, rest: Mapping[JobId, Width], placed: Slots, room: Room, rules: Rules
+    state: ClusterState,
+    rest: Mapping[JobId, Width],
+    after: Room,
+    rules: Rules,
+    booting: Sequence[Node],
 ) -> _Demand:
-    """Return how many nodes to add so that the rest fits beside what is placed now."""
-    after = room.after(placed)
-    extra = coming_nodes(state)
+    """Return how many nodes to add so that the rest fits into the room after what is placed now."""
+    extra = [*booting]
     launches: dict[str, int] = {}
     # Zones or not, this is the least; where every type is short of it, no placer can place all.
     short = after.shortfall(rest, {}, extra=extra, across_zones=True)
@@ -71,7 +76,7 @@ def _demand(
             # The cap holds fewer than the least that it takes: who gets those is decided there.
             return _Demand(launches=least, claimed=frozenset())
     # The first try would only say so, unless it may say more: which zone lacks how many.
-    is_short = is_short and not room.has_zones
+    is_short = is_short and not after.has_zones
     while True:
         future = {} if is_short else after.place(rest, extra=extra, keep_movers=False)
         is_short = False

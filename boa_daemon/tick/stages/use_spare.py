@@ -98,14 +98,16 @@ def _spare(state: ClusterState, plan: Plan, claimed: AbstractSet[NodeId]) -> dic
     changed = {slot.node for job in moving for slot in state.jobs[job].slots} | taken.keys()
     spare: dict[NodeId, list[int]] = {}
     for name, node in state.nodes.items():
+        has_changed = name in changed
+        if not has_changed and (node.idle_since is not None or None not in node.gpus):
+            continue
         if node.phase != "ready" or node.ends_by is not None or name in claimed:
             continue
         if node.instance_type.places_per_gpu > 1:
             # A free place beside a job is no idle GPU: whoever takes it slows that job down.
             continue
-        if name not in changed:
-            if node.idle_since is None and None in node.gpus:
-                spare[name] = [index for index, job in enumerate(node.gpus) if job is None]
+        if not has_changed:
+            spare[name] = [index for index, job in enumerate(node.gpus) if job is None]
             continue
         here = taken.get(name, set())
         left = [i for i, job in enumerate(node.gpus) if i not in here and (job is None or job in moving)]

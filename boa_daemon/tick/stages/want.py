@@ -10,7 +10,8 @@ from policies.quick import replace
 
 def want(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the policy's widths and reasons, given the jobs and the money."""
-    money = money_of(state, draft.rules.pace, draft.rules.fixed)
+    reads_money = getattr(draft.allocator, "reads_money", True)
+    money = money_of(state, draft.rules.pace, draft.rules.fixed) if reads_money else None
     aside = draft.set_aside
     jobs = [job.job for name, job in state.jobs.items() if name not in aside]
     allocation = draft.allocator.allocate(jobs, now=state.now, money=money)

@@ -147,6 +147,17 @@ def test_memory_keeps_the_last_records_and_exact_sums() -> None:
     assert len(store.decisions) == 10
 
 
+def test_bills_of_nodes_that_live_are_taken_back(new_store: Opener) -> None:
+    """Of three final bills two are taken back, also after the store is opened anew; others are nothing."""
+    store = new_store()
+    for name in ("a", "b", "c"):
+        store.record_charge(a_charge(name))
+    store.reopen_charges({"c": 1, "unknown": 1, "a": 1})
+    assert store.settled_micro_dollars() == 5
+    store.record_charge(a_charge("a"))
+    assert store.settled_micro_dollars() == 10
+
+
 def test_no_gpu_is_held_twice(new_store: Opener) -> None:
     """The key of the table of placements refuses it, whatever the program believes."""
     store = new_store()

@@ -227,6 +227,24 @@ def test_a_new_phase_is_worth_a_tick_unless_the_width_surely_stays(
     assert controller.needs_tick(job) is needs
 
 
+@pytest.mark.parametrize("reads_money", [True, False])
+def test_only_an_allocator_that_reads_money_is_told_the_books(reads_money: bool) -> None:
+    """Reckoning them is a look at every node."""
+    told: list[Any] = []
+
+    class Listens:
+        def __init__(self) -> None:
+            self.reads_money = reads_money
+
+        def allocate(self, jobs: Any, *, now: float, money: Any = None) -> Allocation:
+            told.append(money)
+            return Allocation(widths={})
+
+    a_controller(Ideal(a_state(a_job("a"))), Listens()).run_once()
+    (money,) = told
+    assert (money is not None) is reads_money
+
+
 @pytest.mark.parametrize(
     ("is_still", "age", "needs"), [(True, 30.0, False), (True, 59.5, True), (False, 30.0, True)]
 )

@@ -237,6 +237,7 @@ def test_hours_of_sending_are_the_share_that_waits_times_their_worth() -> None:
 
     assert sending(plain, 0.25) == pytest.approx(3.0 * 0.25 * worth)
     assert sending(plain, None) == 0.0
+    assert (plain.knows_messages, sends.knows_messages) == (False, True)
     assert sends.hours_sending(a_job(), share=0.25, gigabits=10.0, hours_left=3.0) == 0.0
     share = network_share(Link.of_gigabits(10.0), need)
     assert 0.0 < share < 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.sim.scenarios import PROBLEM
-from policies.model import GpuType, Job, JobClass, Money, Phase, Problem, Width
+from policies.model import Budget, GpuType, Job, JobClass, Money, Phase, Problem, Width
 from policies.online.cost_to_go import CostToGo, WidthColumns
 from policies.online.paced import PacedBudgetOptimal
 from policies.online.pacing import Pace
 from policies.online.paid_anyway import FreeUsage
-from policies.optimum.boa import solve
+from policies.optimum.boa import BudgetOptimal, solve
 from policies.optimum.coupled import best_costs
 from policies.optimum.options import whole_columns
 from policies.speedup import Table
@@ -102,6 +103,19 @@ def test_short_jobs_get_fewer_gpus() -> None:
 
     widths = [POLICY.allocate([job], now=0.0).widths["a"].gpus for job in (short, whole)]
     assert widths[0] < widths[1]
+
+
+def test_one_job_is_told_the_width_that_a_whole_answer_gives_it() -> None:
+    """In every phase, held or not, also where usage is free."""
+    free = PacedBudgetOptimal.from_problem(PROBLEM, Pace(budget=60.0), free=((frozenset({"gpu"}), 40.0),))
+    fixed = BudgetOptimal.from_problem(PROBLEM, Budget(amount=60.0))
+    for job_class in PROBLEM.classes:
+        for phase, draw, gpus in product(range(len(job_class.phases)), (0.0, 0.5, 0.99), (None, 1, 8)):
+            left = sum(one.size_gpu_hours for one in job_class.phases[phase:])
+            job = a_job(job_class.name, phase=phase, draw=draw, remaining_gpu_hours=left)
+            job = replace(job, width=None if gpus is None else Width("gpu", gpus))
+            for policy in (POLICY, free, fixed):
+                assert policy.alone(job) == policy.allocate([job], now=0.0).widths["a"]
 
 
 def test_every_job_gets_a_width_and_a_reason() -> None:

@@ -39,7 +39,7 @@ def test_books_are_those_of_plain_sets(steps: list[tuple[int, str, int]], kappa:
                 free[name] -= set(here)
             if taken:
                 assert packing.slots_of(job) == taken
-                assert not packing.can_hold(taken, width)
+                assert not packing.keep("another", taken, width)
         for kind_of in "ab":
             left = {(name, at) for name, found in free.items() if name.startswith(kind_of) for at in found}
             assert {(slot.node, slot.index) for slot in packing.free_slots(kind_of)} == left
@@ -92,7 +92,7 @@ def test_a_second_job_is_on_the_gpus_that_the_first_left_alone() -> None:
     gpus = {job: sorted(slot.index % 4 for slot in slots) for job, slots in packing.slots.items()}
     assert gpus == {"a": [0, 1], "b": [2, 3], "c": [0, 1]}
     assert packing.free_gpus("gpu") == 2
-    assert not packing.can_hold(some_slots("n", 2, 6), Width("gpu", 2))
+    assert not packing.keep("e", some_slots("n", 2, 6), Width("gpu", 2))
     assert not packing.add("d", Width("gpu", 3))
 
 
@@ -102,9 +102,10 @@ def test_a_wide_job_goes_where_nobody_sends_if_that_takes_no_more_nodes() -> Non
     packing.hold("far", some_slots("n1", 0) + some_slots("n2", 0, 1, 2, 3))
     packing.hold("c", some_slots("n3", 0, 1))
     packing.hold("d", some_slots("n4", 0, 1))
-    assert packing.can_hold(some_slots("n3", 2, 3), Width("gpu", 2))
-    assert not packing.can_hold((GpuSlot("n3", 2), GpuSlot("n3", 2)), Width("gpu", 2))
-    assert not packing.can_hold(some_slots("n3", 2, 3), Width("other", 2))
+    assert not packing.keep("e", (GpuSlot("n3", 2), GpuSlot("n3", 2)), Width("gpu", 2))
+    assert not packing.keep("e", some_slots("n3", 2, 3), Width("other", 2))
+    assert packing.keep("e", some_slots("n3", 2, 3), Width("gpu", 2))
+    assert packing.remove("e") == some_slots("n3", 2, 3)
     assert packing.add("wide", Width("gpu", 4))
     assert {slot.node for slot in packing.slots["wide"]} == {"n3", "n4"}
     packing.remove("wide")
