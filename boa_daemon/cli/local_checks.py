@@ -9,8 +9,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.api.client import Client, DaemonUnreachable
 from boa_daemon.backends.aws.check import Check
-from boa_daemon.daemon.assembly import ENGINES, Places, cloud_kind, places, socket_of
+from boa_daemon.daemon.assembly import ENGINES, cloud_kind
 from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.places import Places, places, socket_of
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.errors import BoaError, InputError, did_you_mean
 from boa_daemon.store.engine import StoreUnusable, check, open_engine, sqlite_url
