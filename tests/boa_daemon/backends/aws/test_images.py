@@ -161,9 +161,10 @@ def a_bench(folder: Path) -> Iterator[Bench]:
         allowed = image_policy(rig.settings, uses=uses, account=ACCOUNT)
         rig.fake.iam.principals[KEY] = Principal(f"arn:aws:iam::{ACCOUNT}:role/builder", [allowed])
         rig.fake.nodes = nodes = FakeNodes(folder / "nodes", environment={}, agent_seconds=5.0)
-        docker = folder / "nodes" / "shims" / "docker"
-        docker.write_text(DOCKER)
-        docker.chmod(0o755)
+        for tool in ("docker", "podman"):  # Where this machine has podman, a node would take that.
+            shim = folder / "nodes" / "shims" / tool
+            shim.write_text(DOCKER)
+            shim.chmod(0o755)
         try:
             yield Bench(rig, folder / "state", nodes)
         finally:
