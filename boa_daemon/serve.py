@@ -23,10 +23,11 @@ from boa_daemon.api.app import an_app
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
 from boa_daemon.api.who import Gatekeeper
 from boa_daemon.daemon import systemd
-from boa_daemon.daemon.assembly import Places, database_url, make_folder, open_daemon, places, take_lead
+from boa_daemon.daemon.assembly import database_url, open_daemon, take_lead
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.places import Places, make_folder, places
 from boa_daemon.daemon.pruning import prune
 from boa_daemon.daemon.reloading import kept_to, waiting_for_a_start
 from boa_daemon.daemon.service import Service

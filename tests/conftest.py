@@ -38,6 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell has what it runs in the background ignore Ctrl-C, and so would every program that a test starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # All sessions of botocore share a loader: each would read EC2's description anew, for half a second, and
+    # moto asks three for it as it is imported.
+    botocore.session.create_loader = functools.cache(botocore.loaders.create_loader)
     rewrite_asserts_once(config)
 
 
@@ -46,14 +49,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Deal the long tests to the workers, where there are any."""
     if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
         items[:] = dealt(items, workers)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _what_is_read_and_made_once() -> Iterator[None]:
-    """All sessions of botocore share a loader: each would read EC2's description anew, for half a second."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("botocore.session.create_loader", functools.cache(botocore.loaders.create_loader))
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -63,18 +63,23 @@ LONG = ("integration", "simulation")
 """The folders of tests that start processes, or simulate weeks."""
 
 
+def is_long(test: pytest.Item) -> bool:
+    """Whether a test is of those that take seconds or minutes: of a long folder, or exhaustive."""
+    return test.path.parent.name in LONG or test.get_closest_marker("exhaustive") is not None
+
+
 def dealt(tests: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Return tests in the order in which each worker begins with some of the long files.
+    """Return tests in the order in which each worker begins with some of the long ones, file by file.
 
     pytest-xdist gives each worker as many tests in a row, and whoever is done takes half of the longest list:
     so that the short ones are left for the end, the long ones come first, and not all in one list.
     """
     files: dict[Path, list[pytest.Item]] = {}
-    for test in tests:
+    for test in filter(is_long, tests):
         files.setdefault(test.path, []).append(test)
-    short = iter([test for file, own in files.items() if file.parent.name not in LONG for test in own])
+    short = (test for test in tests if not is_long(test))
     hands: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    for number, own in enumerate(own for file, own in files.items() if file.parent.name in LONG):
+    for number, own in enumerate(files.values()):
         hands[number % workers] += own
     left = len(tests)
     for number, hand in enumerate(hands):

@@ -9,8 +9,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.api.client import Client, DaemonUnreachable
 from boa_daemon.backends.aws.check import Check
-from boa_daemon.daemon.assembly import Places, cloud_kind, places, socket_of
+from boa_daemon.daemon.assembly import cloud_kind
 from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.places import Places, places, socket_of
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.engines.kinds import ENGINE_KINDS, fitting
 from boa_daemon.errors import BoaError, InputError, did_you_mean

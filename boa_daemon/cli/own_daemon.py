@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from boa_daemon.api.client import Client, DaemonUnreachable
-from boa_daemon.daemon.assembly import Places, make_folder, open_books, places
+from boa_daemon.daemon.assembly import open_books
 from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.places import Places, make_folder, places
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.store.engine import sqlite_url
 from boa_daemon.tick.ledger import bill_within

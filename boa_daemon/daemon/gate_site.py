@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.places import LONGEST_SOCKET
 from boa_daemon.engines.kinds import engine_kind
 from boa_daemon.errors import InputError
 from boa_daemon.gate.companion import JobDoor
@@ -22,8 +23,6 @@ from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate.address import PORT, BadAddress, GateAddress
 from policies.links.contention import Link
 from policies.model import InstanceType
-
-LONGEST_SOCKET = 107
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

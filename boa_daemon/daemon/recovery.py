@@ -15,19 +15,11 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.clock import SystemClock
-from boa_daemon.daemon.assembly import (
-    RECOVERED,
-    Places,
-    database_url,
-    make_folder,
-    open_books,
-    open_world,
-    places,
-    take_lead,
-)
+from boa_daemon.daemon.assembly import RECOVERED, database_url, open_books, open_world, take_lead
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.lock import Lock
 from boa_daemon.daemon.loop import Daemon
+from boa_daemon.daemon.places import Places, make_folder, places
 from boa_daemon.errors import InputError
 from boa_daemon.store.engine import (
     StoreTooNew,

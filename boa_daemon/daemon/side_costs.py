@@ -10,11 +10,12 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from math import inf
 
-from boa_daemon.daemon.assembly import database_url, make_folder, open_books, places, take_lead
+from boa_daemon.daemon.assembly import database_url, open_books, take_lead
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.costs import cost_rows
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.paid_anyway import PaidAnyway
+from boa_daemon.daemon.places import make_folder, places
 from boa_daemon.daemon.planner import machines_of
 from boa_daemon.daemon.standing_costs import CLOSED, StandingCosts, charged_until, standing_of
 from boa_daemon.errors import INFEASIBLE, BoaError

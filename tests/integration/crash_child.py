@@ -2,7 +2,8 @@
 
 An order is a JSON line; the answer is a JSON line with the exit status of the fork. The fork is a process of
 its own with nothing but its journal; `kill_at` counts the points before each call, each commit and each end
-of a tick. What is there after one of them is there before the next, so that is no point of its own.
+of a tick. Where nothing was called but questions, and no byte on disk changed, since the point before, a
+death leaves what a death there left: that is no point of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from kill_points import what_is_left
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.cloud import AwsCloud
@@ -39,14 +42,23 @@ WRITES = (
 )
 
 
-class Points:
-    """Counts the points at which the process may die, and dies at one of them."""
+QUESTIONS = ("Describe", "Get", "List")
+"""How the names of calls begin that change nothing."""
 
-    def __init__(self, kill_at: int | None) -> None:
-        self.kill_at, self.count = kill_at, 0
+
+class Points:
+    """Counts the points at which the process may die and leave something new, and dies at one of them."""
+
+    def __init__(self, kill_at: int | None, folder: Path) -> None:
+        self.kill_at, self.count, self.folder = kill_at, 0, folder
+        self.orders, self._left = 0, (-1, "")
 
     def pass_one(self) -> None:
         """Pass a point, or not."""
+        left = (self.orders, what_is_left(self.folder))
+        if left == self._left:
+            return
+        self._left = left
         if self.count == self.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
         self.count += 1
@@ -89,12 +101,14 @@ class DyingCalls(AwsCalls):
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         """Make a call, if we live to."""
         self.points.pass_one()
+        self.points.orders += not operation.rpartition(":")[2].startswith(QUESTIONS)
         return super().call(operation, **arguments)
 
 
 def run(order: dict[str, Any], session: Any) -> None:
     """Run ticks at the instants of an order, from the one that was reached last."""
-    folder, points = Path(order["folder"]), Points(order["kill_at"])
+    folder = Path(order["folder"])
+    points = Points(order["kill_at"], folder)
     settings = AwsSettings(
         cluster=order["cluster"], endpoint=order["endpoint"], instance_types=(TYPE,), zones=("us-east-1a",)
     )

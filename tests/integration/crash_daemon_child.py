@@ -25,7 +25,8 @@ TYPE = "g5.xlarge"
 
 def run(order: dict[str, Any], session: Any) -> None:
     """Play the ticks of an order, from the one that was reached last."""
-    folder, points = Path(order["folder"]), Points(order["kill_at"])
+    folder = Path(order["folder"])
+    points = Points(order["kill_at"], folder)
     place = {"instance_types": [TYPE], "zones": ["us-east-1a"]}
     aws = AwsSettings.model_validate({**place, "cluster": order["cluster"], "endpoint": order["endpoint"]})
     calls = DyingCalls(aws, session=session)

@@ -107,7 +107,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     environment = {
         **os.environ,
         **FAKE_CREDENTIALS,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))),
         "AWS_EC2_METADATA_DISABLED": "true",
     }
     command = [sys.executable, str(Path(__file__).with_name("crash_child.py"))]
@@ -179,8 +179,8 @@ def parts_of(life: Lifetime) -> list[tuple[str, float, float]]:
 def test_no_death_loses_or_doubles_an_instance(site: Site) -> None:
     """Points before calls, commits and ends of ticks, one run each; all are those with a warm pool."""
     points = one_run(site, None)
-    assert points > 30, points
-    for kill_at in range(0, points, 12):
+    assert points > 20, points
+    for kill_at in range(0, points, 8):
         one_run(site, kill_at)
     assert site.fake.forbidden == []
 
@@ -196,7 +196,7 @@ def test_lives_of_the_warm_pool_are_billed_once(site: Site) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("first", range(3))
 def test_no_death_loses_or_doubles_a_life_of_the_warm_pool(site: Site, first: int) -> None:
-    """Killed at every call and every commit; exhaustive, as some 100 runs of a second each are."""
+    """Killed at every call and every commit that leaves something new: some 70 runs of a second each."""
     points = one_run(site, None, is_pooled=True)
     for kill_at in range(first, points, 3):
         one_run(site, kill_at, is_pooled=True)

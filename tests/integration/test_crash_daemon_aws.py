@@ -83,7 +83,7 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A server and a child for all runs."""
     site = Site(tmp_path_factory.mktemp("crash-daemon"))
-    path = os.pathsep.join((str(ROOT), str(Path(__file__).parent)))
+    path = os.pathsep.join((str(ROOT), str(ROOT / "tests"), str(Path(__file__).parent)))
     environment = {
         **os.environ,
         **FAKE_CREDENTIALS,

@@ -22,6 +22,7 @@ def site() -> Iterator[Site]:
         yield found
 
 
+@pytest.mark.exhaustive  # Four daemons start; that a job outlives one and runs once is in test_standby.
 def test_a_real_job_outlives_two_daemons(site: Site) -> None:
     """Killed with SIGKILL in the middle, stopped with SIGTERM, started again each time: one run.
 

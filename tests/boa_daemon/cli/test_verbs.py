@@ -50,6 +50,18 @@ def test_a_daemon_starts_without_what_few_daemons_need() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_who_asks_a_daemon_starts_without_what_the_daemon_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find its socket `boa status` imported the loop, the database and the clouds: half of its start."""
+    monkeypatch.delenv("BOA_ADDRESS", raising=False)
+    needless = "{'sqlalchemy', 'botocore', 'boa_daemon.daemon.loop', 'boa_daemon.tick.decision'}"
+    said = (
+        "import sys; from boa_daemon.api.client import default_address; default_address(); "
+        f"print(sorted({needless} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_help_takes_less_than_four_tenths_of_a_second() -> None:
     """Of the processor; the best of ten, as the machine may be busy."""
     taken = [MOST_SECONDS]
