@@ -38,5 +38,7 @@ def _why(terms: JobTerms, now: float) -> GivenUp | None:
     if terms.awaited_end:
         said = f"it was to run after {terms.waits_for}, which is {terms.awaited_end}"
         return GivenUp(code="after", reason=said)
+    if not terms.failed:
+        return None
     verdict = terms.verdict
     return GivenUp(code="failed", reason=verdict.reason) if isinstance(verdict, GiveUp) else None

@@ -28,7 +28,7 @@ def set_aside(state: ClusterState, draft: Draft) -> Draft:
             continue
         if terms.waits_for is not None:
             aside[name] = "after"
-        elif (rest := terms.rests_until) is not None and rest > state.now:
+        elif (terms.failed or terms.refused) and (rest := terms.rests_until or 0.0) > state.now:
             aside[name] = "resting"
             wakes.append(rest)
         elif terms.not_before is not None and terms.not_before > state.now:
