@@ -1,6 +1,7 @@
 """How fast the simulator is, and whether its cost per event stays flat as jobs grow.
 
     python benchmarks/simulator.py PATH_TO_POLLUX_TRACES [--quick]
+    python benchmarks/simulator.py --year
 
 PATH holds `traces/APP/*.csv` and `workloads/workload-6.csv`, as `boa trace import --from pollux` takes them;
 without it that part is left out. The month is Poisson arrivals of three classes (`boa_daemon.sim.scenarios`),
@@ -67,6 +68,32 @@ def a_stretch(hours: float, jobs: float) -> SimulationSettings:
     )
 
 
+def a_site(
+    gpus: float, hours: float, *, policy: str = "boa", job_gpu_hours: float = 20.0
+) -> SimulationSettings:
+    """Return a run of a site that pays for so many GPUs at a dollar per hour, with jobs of that mean size."""
+    rate = sum(c.arrivals_per_hour for c in PROBLEM.classes)
+    larger = job_gpu_hours * rate / sum(c.arrivals_per_hour * c.size_gpu_hours for c in PROBLEM.classes)
+    factor = gpus / BUDGET.amount / larger
+    classes = tuple(
+        replace(
+            job_class,
+            arrivals_per_hour=job_class.arrivals_per_hour * factor,
+            phases=tuple(
+                replace(phase, size_gpu_hours=phase.size_gpu_hours * larger) for phase in job_class.phases
+            ),
+        )
+        for job_class in PROBLEM.classes
+    )
+    return replace(
+        settings_of(Scenario(name="steady"), hours=1.0),
+        trace=a_trace_of(Scenario(name="steady"), classes, hours=hours, seed=1),
+        problem=replace(PROBLEM, classes=classes),
+        budget=replace(BUDGET, amount=gpus),
+        policy=policy,
+    )
+
+
 def timed(settings: SimulationSettings, repeats: int) -> tuple[Simulation, float]:
     """Return the figures of a run and the median of its CPU seconds, the building of the policy included.
 
@@ -96,6 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pollux", nargs="?", type=Path, help="the public Pollux traces and workloads")
     parser.add_argument("--quick", action="store_true", help="10,000 jobs in the month instead of 100,000")
+    parser.add_argument("--year", action="store_true", help="a year of a site of 200 GPUs, and nothing else")
     flags = parser.parse_args()
     most = 10_000 if flags.quick else 100_000
     table = a_table(
@@ -112,6 +140,11 @@ def main() -> None:
         table.add_row(what, *cells, f"{per_tick:.0f}", f"{peak:.0f}")
         return per_tick
 
+    if flags.year:
+        row("a year of 200 GPUs, boa", a_site(200.0, 8760.0), 1)
+        row("a tenth of it, boa-paced", a_site(200.0, 876.0, policy="boa-paced"), 1)
+        Console(width=140).print(table)
+        return
     if flags.pollux is not None:
         workload = pollux(flags.pollux)
         row("Pollux workload-6, boa", workload, 5)
