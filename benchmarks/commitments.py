@@ -1,11 +1,13 @@
 """Commitments advised from one stretch of time, priced on the next: what they save of the best in hindsight.
 
-    python benchmarks/commitments.py [--weeks 2] [--budget 45] [--seeds 3] [--trace FILE --classes FILE]
+    python benchmarks/commitments.py [--weeks 2] [--budget 45] [--seeds 3] [--policy boa-paced]
+        [--trace FILE --classes FILE]
 
 The classes of the demo (Pollux's jobs on T4) come at random for twice so many weeks, steadily or 1.6 times as
-often by day and 0.4 times by night; the daemon's policy runs them with what the first half says alone. Levels
-advised from the GPUs rented in the first half are priced on the second, beside committing the mean and
-the best in hindsight. With a trace, its own arrivals are taken. Discounts are inputs, not facts.
+often by day and 0.4 times by night; `--policy`, by default the daemon's own, runs them with what the first
+half says alone. Levels advised from the GPUs rented in the first half are priced on the second, beside
+committing the mean and the best in hindsight. With a trace, its own arrivals are taken. Discounts are inputs,
+not facts.
 """
 
 from __future__ import annotations
@@ -46,10 +48,10 @@ def arrivals(file: ProblemFile, hours: float, seed: int, *, swings: bool) -> Tra
     return Trace(tuple(TraceJob(f"j{n}", 3600.0 * at, name) for n, (at, name) in enumerate(ordered)))
 
 
-def halves(file: ProblemFile, trace: Trace, usd_per_hour: float) -> tuple[Load, Load]:
+def halves(file: ProblemFile, trace: Trace, usd_per_hour: float, policy: str) -> tuple[Load, Load]:
     """Return the loads of the two halves of a run."""
     at = split(trace, 0.5)
-    rentals = rentals_of(file, trace, first_part(trace, at), Budget(amount=usd_per_hour))
+    rentals = rentals_of(file, trace, first_part(trace, at), Budget(amount=usd_per_hour), policy=policy)
     _, early, late = loads(rentals, tuple(file.instance_types), trace, at)
     return early, late
 
@@ -80,6 +82,7 @@ def main() -> None:
     parser.add_argument("--weeks", type=float, default=2.0)
     parser.add_argument("--budget", type=float, default=45.0, help="dollars per hour")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--policy", choices=["boa", "boa-paced"], default="boa-paced")
     parser.add_argument("--classes", type=Path, default=DEMO)
     parser.add_argument("--trace", type=Path)
     args = parser.parse_args()
@@ -97,7 +100,7 @@ def main() -> None:
     print("load                  discount  GPUs  on demand  advised    mean    best  of the best's saving")
     for name, trace in runs:
         began = perf_counter()
-        early, late = halves(file, trace, args.budget)
+        early, late = halves(file, trace, args.budget, args.policy)
         for discount, proof, mean in priced(file, early, late):
             print(
                 f"{name:20}  {discount:8.0%}  {late.mean_gpus.sum():4.1f}  {proof.on_demand:9.2f}"

@@ -20,8 +20,8 @@ Three sums count, each `--times` the least that a machine needs: the one on whic
 back after 12 hours, three in ten without a notice; jobs save every ten minutes. The commitment is one year at
 40 % off for all machines on demand, at the level of the least bill (in hindsight, within the same run).
 Rivals get each machine for themselves, on demand and with spot first, at a row of utilities, and the best of
-those counts. `--mixes` also runs the plan on every set of machines and markets that has spot in it, of which
-the best counts in hindsight.
+those counts. `--mixes` also runs the plan on every set of machines and markets that has spot in it and that
+the sum on spot pays for, of which the best counts in hindsight.
 
 Runs are kept in `--out` by the hash of what they are, so a benchmark that was stopped goes on.
 """
@@ -320,23 +320,22 @@ class Bench:
         yield WITH_SPOT, [[*self.runs(both, 0.7 * spot, 1.1 * spot), *self.runs(both, 1.3 * spot, most)]]
 
     def of_mixes(self) -> Iterator[tuple[str, list[Run]]]:
-        """Yield the runs of every other set of machines and markets that has spot in it."""
+        """Yield the runs of every set of machines and markets that has spot in it and that the sum pays for.
+
+        Their budgets are those of the plan with spot, so that it is read off alike.
+        """
         kinds = [*self.machines, *(f"{kind}@spot" for kind in self.machines)]
         spot = self.monies[-1]
-        for count in range(1, len(kinds)):
+        for count in range(1, len(kinds) + 1):
             for chosen in combinations(kinds, count):
                 if not any(map(is_spot, chosen)):
                     continue
                 needed = {off_market(kind) for kind in chosen}
                 machines = {kind: one for kind, one in self.machines.items() if kind in needed}
                 one = site(self.trace, machines, self.classes, spot="planned", only=frozenset(chosen))
-                if one is not None:
-                    yield (
-                        "+".join(chosen),
-                        self.runs(
-                            replace(one, seed=self.seed, policy=self.words.policy), 0.7 * spot, 1.2 * spot
-                        ),
-                    )
+                if one is not None and least_of(one) <= spot:
+                    one = replace(one, seed=self.seed, policy=self.words.policy)
+                    yield "+".join(chosen), self.runs(one, 0.7 * spot, 1.1 * spot)
 
     def of_rival(self, name: str, market: str) -> list[list[Run]]:
         """Return the runs of a rival on each machine alone."""
@@ -431,7 +430,8 @@ def main() -> None:
                 cells.append(f"{median(value for value, _ in pairs):10.1f}{'':8}")
             else:
                 over = ratio_of([value / one for value, one in pairs])
-                cells.append(f"{median(value for value, _ in pairs):10.1f} x{over.mean:6.3f}")
+                within = "" if over.low is None else f" ({over.low:.2f} to {over.high:.2f})"
+                cells.append(f"{median(value for value, _ in pairs):10.1f} x{over.mean:6.3f}{within}")
         print(f"{said:30} {' '.join(cells)}")
     print(f"{tasks.done} runs, {tasks.found} found, {perf_counter() - began:.0f} s", flush=True)
 

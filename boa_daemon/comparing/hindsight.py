@@ -1,7 +1,7 @@
 """What a run held, and what commitments advised from its first part save in the rest.
 
-The daemon's policy runs the whole trace with rates and sizes from the first part alone, so the advice knows
-nothing of the rest.
+The whole trace is run with rates and sizes from the first part alone, so the advice knows nothing of the
+rest: by `boa`, the plan, unless another policy is named.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def first_part(trace: Trace, until: float) -> Trace:
     return Trace(tuple(job for job in trace.jobs if job.arrived_at_seconds < until))
 
 
-def rentals_of(file: ProblemFile, trace: Trace, known: Trace, budget: Budget, seed: int = 0) -> list[Rental]:
+def rentals_of(
+    file: ProblemFile, trace: Trace, known: Trace, budget: Budget, seed: int = 0, *, policy: str = "boa"
+) -> list[Rental]:
     """Return what a run of the trace rents on demand; rates and sizes are those of the known part.
 
     A class of which the known part has no job is planned as if half a job had come.
@@ -40,7 +42,7 @@ def rentals_of(file: ProblemFile, trace: Trace, known: Trace, budget: Budget, se
     # Classes are as large as the known jobs are on average, and jobs are told beside that.
     jobs = tuple(replace(job, scale=job.scale / means[job.class_name]) for job in trace.jobs)
     told = replace(file, problem=replace(file.problem, classes=classes), classes_without_rates=frozenset())
-    run = prepare(replace(settings_for(told, Trace(jobs), budget), seed=seed))
+    run = prepare(replace(settings_for(told, Trace(jobs), budget), seed=seed, policy=policy))
     run.finish()
     return [Rental(*rented) for rented in run.world.cloud.meter.on_demand]
 
