@@ -120,13 +120,13 @@ def show(runs: Runs) -> None:
     """Print mean JCT and spend over those of exclusive GPUs as a table of a page."""
     print("| | traces | shared: JCT | shared: spend | both: JCT | both: spend |\n|---|---|---|---|---|---|")
     for name, cell in runs.items():
-        one, parts = cell["exclusive"], []
+        one, parts = cell["exclusive"], list[str]()
         for offer in OFFERS[1:]:
             found = cell.get(offer, {})
             for of in (0, 1):
                 ratios = [found[seed][of] / one[seed][of] for seed in found if seed in one]
                 parts.append("{:.2f} ± {:.2f}".format(*interval(ratios)) if ratios else "")
-        print(f"| {name} | {len(one)} | {' | '.join(parts)} |")
+        print(f"| {name} | {len(cell.get(OFFERS[1], {}))} | {' | '.join(parts)} |")
 
 
 def main() -> None:

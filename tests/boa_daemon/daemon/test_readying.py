@@ -38,7 +38,7 @@ def a_start(generation: int = 2, node: str = "n2") -> StartJob:
 def parts() -> tuple[Work, Readier, ManualClock, list[str]]:
     """A job that runs its first generation."""
     runner, clock, said = Readier(), ManualClock(0.0), list[str]()
-    queue: Any = SimpleNamespace(active={"a": SimpleNamespace(id="a", generation=1)})
+    queue: Any = SimpleNamespace(instances={}, active={"a": SimpleNamespace(id="a", generation=1)})
     work = Work(
         queue,
         runner,  # type: ignore[arg-type]
