@@ -147,7 +147,10 @@ def test_what_a_rigid_job_is_told_is_no_evidence_of_its_end(bench: Bench) -> Non
     assert "this job runs at one width" in bench.printed()
     assert (end.evidence, end.last_lines) == ("ended with exit code 3", ())
     end = bench.run_to_end("echo; echo no such column; exit 3", is_rigid=True)
-    assert (end.evidence, end.last_lines) == ("ended with exit code 3: no such column", ("", "no such column"))
+    assert (end.evidence, end.last_lines) == (
+        "ended with exit code 3: no such column",
+        ("", "no such column"),
+    )
 
 
 def test_a_gigabyte_of_output_is_drained_and_the_newest_part_kept(bench: Bench) -> None:
