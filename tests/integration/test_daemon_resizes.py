@@ -98,8 +98,12 @@ class Resizes(Site):
         return int(str(self.row["generation"]))
 
     def printed(self, width: int) -> list[str]:
-        """Return the lines of steps that the newest generation printed, if it has that width."""
-        text = self.get(f"/jobs/{self.job}/logs").get("text", "")
+        """Return the lines of steps that the newest generation printed, if it has that width.
+
+        The engine's newest may be the one before: it hears of a new one after the queue knows it.
+        """
+        newest = self.row.get("generation", 0)
+        text = self.get(f"/jobs/{self.job}/logs?generation={newest}").get("text", "")
         return [line for line in text.splitlines() if f" on {width} workers" in line]
 
     def unit(self, generation: int, rank: int) -> Path:
