@@ -25,8 +25,8 @@ from policies.online.estimates import SPREAD, mean_left
 
 LEAST_DONE = 0.01
 """What did less than this part of its size says nothing about it."""
-MOST_OF_A_SECOND = 1e-3
-"""Hours in floating point are told apart no finer: what has less than this left has nothing left."""
+LEAST_SECONDS_LEFT = 1e-3
+"""A sum of hours in floating point is no finer: a job with less time left than this has used it up."""
 
 
 class JobFacts:
@@ -149,7 +149,7 @@ class JobFacts:
         left = float(most) * SECONDS_PER_HOUR - hours_of(job, now) * SECONDS_PER_HOUR - job.ran_seconds
         if job.slots:
             return now + left
-        return job.arrived_at if left < MOST_OF_A_SECOND else None
+        return job.arrived_at if left < LEAST_SECONDS_LEFT else None
 
     def _held_width(self, job: JobRecord) -> Width | None:
         """Return the width of a job, on the market that its nodes are planned on by now."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from boa_daemon.daemon.shared_gpus import as_rented as whole
+from boa_daemon.daemon.shared_gpus import with_whole_gpus
 from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.sim.spot_market import at_terms, class_on_both, machine_on_spot
 from boa_daemon.tick.actions import LaunchNodes
@@ -125,5 +125,5 @@ def _scopes(scope: str, names: frozenset[str]) -> tuple[str, ...]:
 
 def _plain(machine: InstanceType) -> InstanceType:
     """Return a machine without its market, and with whole GPUs."""
-    plain = whole(machine)
+    plain = with_whole_gpus(machine)
     return replace(plain, name=off_market(machine.name), gpu_type=card_of(machine.gpu_type))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from boa_daemon.daemon.config import Settings
@@ -176,9 +177,14 @@ class Planner(LearntClasses):
     def unenforced(self, content: Mapping[str, Any]) -> str:
         """Return that a job's `cpus` and `memory_gb` hold nothing where its processes are this machine's."""
         has_limits = content.get("cpus") is not None or content.get("memory_gb") is not None
-        is_here = self.settings.engine.name == "local"
-        why = why_unlimited() if has_limits and is_here and not content.get("image") else ""
+        is_here = engine_kind(self.settings.engine.name).on_this_machine
+        why = self._why_unlimited if has_limits and is_here and not content.get("image") else ""
         return f"Its {why}; in an `image` they are." if why else ""
+
+    @cached_property
+    def _why_unlimited(self) -> str:
+        """Why limits hold nothing on this machine; asked once, as an answer of systemd takes a process."""
+        return why_unlimited()
 
     def lacks(self, content: Mapping[str, Any]) -> list[str]:
         """Return the machines that a submission is not planned on, each with why, by the settings alone.

@@ -80,7 +80,7 @@ def on_gpus(start: StartJob, instances: Mapping[NodeId, InstanceRecord]) -> Star
     return replace(start, slots=tuple(slots), places_per_gpu=most)
 
 
-def as_rented(machine: InstanceType) -> InstanceType:
+def with_whole_gpus(machine: InstanceType) -> InstanceType:
     """Return a machine as the cloud knows it: with whole GPUs; its name and GPU type are left."""
     if machine.places_per_gpu == 1:
         return machine

@@ -15,19 +15,21 @@ from types import MappingProxyType
 class EngineKind:
     """Where an engine's jobs are and what they can have.
 
-    Jobs that are `elsewhere` run on other machines than the daemon. Those `on_rented_nodes` of AWS have the
-    disks that the node brings, read secrets and data with its rights, and see no folder of the daemon's. It
-    `goes_with` these providers; None: it says so itself, when it is opened.
+    Jobs that are `elsewhere` run on other machines than the daemon; those `on_this_machine` are processes
+    beside it. Those `on_rented_nodes` of AWS have the disks that the node brings, read secrets and data with
+    its rights, and see no folder of the daemon's. The engine `goes_with` these providers; None: it says so
+    itself, when it is opened.
     """
 
     elsewhere: bool = False
+    on_this_machine: bool = False
     on_rented_nodes: bool = False
     goes_with: frozenset[str] | None = None
 
 
 ENGINE_KINDS: Mapping[str, EngineKind] = MappingProxyType(
     {
-        "local": EngineKind(goes_with=frozenset({"simulated", "local"})),
+        "local": EngineKind(on_this_machine=True, goes_with=frozenset({"simulated", "local"})),
         "ssm": EngineKind(elsewhere=True, on_rented_nodes=True, goes_with=frozenset({"aws"})),
         "ray": EngineKind(elsewhere=True, goes_with=frozenset({"simulated", "local", "aws"})),
     }

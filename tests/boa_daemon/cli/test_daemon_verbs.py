@@ -24,6 +24,7 @@ from boa_daemon.api.server import ApiServer, unix_socket
 from boa_daemon.api.who import Gatekeeper
 from boa_daemon.cli import app
 from boa_daemon.cli.verbs import VERBS
+from boa_daemon.daemon import planner
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.job import container
 from boa_daemon.testing import ManualClock
@@ -334,6 +335,21 @@ def test_check_says_where_limits_would_hold_nothing(
     for other in ("image: a/b:1\nmemory_gb: 2\n", "max_gpus: 1\n"):
         job.write_text(f"name: a\nclass: default\nrun: sleep 1\n{other}")
         assert json.loads(boa(*check, "-o", "json")[1])["not_enforced"] == {}
+
+
+def test_a_check_of_many_jobs_asks_systemd_once(
+    boa: Boa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question is a process of its own, which for ten thousand jobs takes minutes."""
+    asked: list[str] = []
+    monkeypatch.setattr(planner, "why_unlimited", lambda: asked.append("") or "limits are not enforced")
+    (tmp_path / "boa.toml").write_text('[cloud]\nprovider = "local"\n')
+    jobs = [tmp_path / f"{name}.yaml" for name in "abc"]
+    for job in jobs:
+        job.write_text(f"name: {job.stem}\nclass: default\nrun: sleep 1\ncpus: 1\n")
+    check = ("submit", "--check", *map(str, jobs), "--config", str(tmp_path / "boa.toml"), "-o", "json")
+    assert json.loads(boa(*check)[1])["not_enforced"].keys() == {"a", "b", "c"}
+    assert len(asked) == 1
 
 
 def test_logs_of_a_node_or_a_rank_that_is_not_there_say_so(

@@ -11,7 +11,7 @@ import pytest
 from boa_daemon.backends.settings import load_aws_settings
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
-from boa_daemon.daemon.shared_gpus import as_planned, as_rented, on_gpus
+from boa_daemon.daemon.shared_gpus import as_planned, on_gpus, with_whole_gpus
 from boa_daemon.errors import InputError
 from boa_daemon.store.records import InstanceRecord
 from boa_daemon.testing import ManualClock, a_node, an_instance_type
@@ -166,8 +166,9 @@ def test_an_engine_is_told_gpus_and_the_cloud_whole_machines() -> None:
     assert (found.slots, found.places_per_gpu) == ((GpuSlot("n", 1), GpuSlot("n", 2)), 2)
     plain = an_instance_type()
     assert on_gpus(start, {"n": InstanceRecord(node=a_node("n", kind=plain))}) is start
-    assert as_rented(plain) is plain
-    assert (as_rented(shared).gpus, as_rented(shared).places_per_gpu) == (4, 1)
+    assert with_whole_gpus(plain) is plain
+    whole = with_whole_gpus(shared)
+    assert (whole.gpus, whole.places_per_gpu) == (4, 1)
 
 
 def test_a_node_keeps_the_places_that_it_came_with() -> None:
