@@ -111,15 +111,14 @@ class Check:
         raise Failed(name)
 
     def ask(self, *words: str) -> dict[str, object]:
-        """Return the JSON answer of a verb; empty where it has none."""
+        """Return the JSON answer of a verb; empty where it failed, which it says in JSON too."""
         done = subprocess.run(
             [sys.executable, "-m", "boa_daemon", *words, "--json"],
             cwd=self.folder, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        try:
-            found: dict[str, object] = json.loads(done.stdout)
-        except ValueError:
+        if done.returncode:
             return {}
+        found: dict[str, object] = json.loads(done.stdout)
         return found
 
     def job(self) -> dict[str, object]:

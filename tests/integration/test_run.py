@@ -115,7 +115,7 @@ def until_step(site: Site, step: int) -> str:
 @pytest.mark.exhaustive
 def test_a_job_from_its_file_to_its_receipt(site: Site) -> None:
     """A daemon of its own, every phase in order with its money, the log, and nothing left."""
-    a_job(site, steps=8)
+    a_job(site, steps=30)
     code, said = boa(site, "run", "job.yaml", "--max-usd", "2")
 
     assert code == 0, said
@@ -125,10 +125,10 @@ def test_a_job_from_its_file_to_its_receipt(site: Site) -> None:
         if line.startswith("-- ") and " s, " not in line
     ]
     every = ["starting the daemon", "planning", "booting", "starting", "running", "giving back"]
-    # A phase that is shorter than half a second may pass between two looks.
+    # A short phase may pass between two looks, which are half a second apart, and more on a busy machine.
     assert order == [phase for phase in every if phase in order]
-    assert {"starting the daemon", "booting", "running", "giving back"} <= set(order)
-    assert "step 8 on 1 total 36" in said
+    assert {"starting the daemon", "running", "giving back"} <= set(order)
+    assert "step 30 on 1 total 465" in said
     assert said.splitlines()[-1] == "Nothing is left running."
     assert not (site.folder / "state" / "boa.sock").exists()
 

@@ -14,7 +14,8 @@ import typer.main
 from boa_daemon.cli import app
 from boa_daemon.cli.verbs import VERBS
 
-MOST_SECONDS = 0.4
+BARE = "import typer; app = typer.Typer(); app.command()(lambda: None); app()"
+"""A program of one command, with the same library."""
 
 
 @pytest.mark.parametrize("name", sorted(VERBS))
@@ -62,15 +63,23 @@ def test_who_asks_a_daemon_starts_without_what_the_daemon_needs(monkeypatch: pyt
     assert done.stdout.strip() == "[]"
 
 
-def test_help_takes_less_than_four_tenths_of_a_second() -> None:
-    """Of the processor; the best of ten, as the machine may be busy."""
-    taken = [MOST_SECONDS]
-    while len(taken) <= 10 and min(taken) >= MOST_SECONDS:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "boa_daemon", "--help"], stdout=subprocess.DEVNULL, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(taken) < MOST_SECONDS
+def processor_seconds(*words: str) -> float:
+    """Return what Python takes for some words."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_help_costs_less_than_twice_what_the_library_costs() -> None:
+    """Of the processor, the best of up to ten, in turns with a program of one command, as machines differ."""
+    ours, bare = [], []
+    for _ in range(10):
+        bare.append(processor_seconds("-c", BARE, "--help"))
+        ours.append(processor_seconds("-m", "boa_daemon", "--help"))
+        if min(ours) < 2 * min(bare):
+            break
+    assert min(ours) < 2 * min(bare)
 
 
 def complete(line: str, word: int) -> str:
