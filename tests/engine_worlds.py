@@ -69,7 +69,8 @@ def ssm_world(
             heartbeat_seconds=1.0,
             silent_seconds=20.0,
             own_user=own_user,
-            probe_seconds=1.0,
+            # A node that answers late on a busy machine is no lost one.
+            probe_seconds=8.0,
             # Worlds side by side are one machine's loopback: jobs of one name must not meet in one place,
             # nor where Ray's workers listen (10002 to 19999) or what the kernel hands out.
             rendezvous_port=20_000 + os.getpid() * 37 % 9_700,

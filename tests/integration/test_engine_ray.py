@@ -105,18 +105,19 @@ def test_a_ray_train_job_is_resized_and_loses_no_step(
     engine = RayEngine(tmp_path / "shared", address=ray_cluster.address)
     bench = Bench(engine=engine, workdir=tmp_path)
     run = f"{sys.executable} {EXAMPLES / 'train_ray.py'} --every 100000 --steps"
-    bench.admit(f"{run} 100000", stop_grace_seconds=60.0)
+    bench.admit(f"{run} 100000", stop_grace_seconds=SLOW_SECONDS)
     bench.start()
     bench.wait(lambda report: (report.step or 0) >= 5, seconds=SLOW_SECONDS)
-    assert gpus_taken() == {"n1": 1.0}
+    until(lambda: gpus_taken() == {"n1": 1.0})
     bench.stop()
     end = bench.wait_end(seconds=SLOW_SECONDS)
     assert (end.phase, end.lost_steps) == ("stopped", 0), end
+    until(lambda: not living_groups())
     last = (end.step or 0) + 300
-    bench.admit(f"{run} {last}", stop_grace_seconds=60.0)
+    bench.admit(f"{run} {last}", stop_grace_seconds=SLOW_SECONDS)
     bench.start(2, nodes=2)
     bench.wait(lambda report: (report.step or 0) > (end.step or 0), seconds=SLOW_SECONDS)
-    assert gpus_taken() == {"n1": 1.0, "n2": 1.0}
+    until(lambda: gpus_taken() == {"n1": 1.0, "n2": 1.0})
     resized = bench.wait_end(seconds=SLOW_SECONDS)
     assert resized.phase == "finished"
     assert resized.loss == pytest.approx(

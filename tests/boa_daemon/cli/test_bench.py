@@ -32,7 +32,7 @@ def test_a_class_file_is_written_from_what_was_measured(
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    flags = ("--instance-type", "g5.12xlarge", "--gpus", "1,2", "--seconds", "1", "--steps", "45000")
+    flags = ("--instance-type", "g5.12xlarge", "--gpus", "1,2", "--seconds", "5", "--steps", "45000")
     words = ("bench", *flags, "--write", "c.yaml", "--", sys.executable, str(script))
 
     assert exit_code(monkeypatch, *words) == 0

@@ -444,7 +444,7 @@ def test_a_job_is_told_where_the_gate_is_and_has_the_token_of_its_generation(
     address = GateAddress(host="127.0.0.1", port=7411)
     bench.engine = bench.again(gate=JobDoor(tmp_path, address, uplinks={"core": ["*"]}))  # type: ignore[attr-defined]
     until(lambda: set(bench.engine.prepare([a_node(n) for n in bench.nodes]).values()) == {Accepted()})
-    bench.admit('cat "$BOA_GATE" >> told; echo >> told')
+    bench.admit('echo "$(cat "$BOA_GATE")" >> told')
     bench.start(2, nodes=2)
     assert bench.wait_end().phase == "finished"
 
