@@ -6,6 +6,7 @@ Where the exhaustive tests are left out, a property is tried with fewer examples
 from __future__ import annotations
 
 import functools
+import gc
 import logging
 import os
 import signal
@@ -49,6 +50,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Deal the long tests to the workers, where there are any."""
     if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
         items[:] = dealt(items, workers)
+
+
+def pytest_collection_finish() -> None:
+    """What stays until the end, some million objects, is looked through by no later collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
