@@ -150,7 +150,8 @@ class CostToGo:
             change_cost=change,
             best=costs.argmin(axis=1),
             first=int((costs[0] + start).argmin()),
-            is_straight=not constant.any(),
+            # That nobody changes at one scale says nothing of larger ones, where a change pays sooner.
+            is_straight=len(phase_cost) == 1 or job_class.rescale_hours == 0.0,
         )
 
     def rest(self, phase: int, *, scale: float, left: float) -> Floats:

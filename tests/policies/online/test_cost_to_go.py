@@ -95,6 +95,27 @@ def test_widths_are_those_of_exact_minimisation_at_the_scale_of_each_job(
         assert bill[columns.index[found]] == pytest.approx(float(bill.min()), rel=1e-9)
 
 
+@pytest.mark.parametrize("first", [1e-3, 0.1, 0.5, 0.8, 2.0, 40.0])
+def test_whoever_was_asked_about_first_decides_for_nobody_else(first: float) -> None:
+    """Small jobs never change here, large ones do: a table in which nobody changes is no table for all scales."""
+    phases = (
+        Phase(size_gpu_hours=1.0, speedups={"gpu": Table(gpus=(1, 4), speeds=(1.0, 1.01))}),
+        Phase(size_gpu_hours=1.0, speedups={"gpu": Table(gpus=(1, 4), speeds=(1.0, 3.5))}),
+    )
+    problem = replace(
+        a_problem(), classes=(JobClass(name="c", phases=phases, startup_hours=0.3, rescale_hours=0.1),)
+    )
+    columns = WidthColumns.by_class(problem)["c"]
+    costs = CostsByScale(columns=columns, multiplier=1.0)
+    costs.width_for(0, scale=first, left=1.0, holds=None, margin=0.0)
+
+    for scale in (0.01, 0.2, 0.5, 0.7, 0.9, 1.0, 1.5, 3.0, 30.0):
+        for left in (1.0, 0.3, 1e-6):
+            alone = CostToGo.of(columns, scale=scale, multiplier=1.0)
+            expected = alone.width_for(0, scale=scale, left=left, holds=None, margin=0.0)
+            assert costs.width_for(0, scale=scale, left=left, holds=None, margin=0.0) == expected
+
+
 def test_the_width_turns_at_the_scale_where_the_rescale_pays() -> None:
     """Two phases, r = 0.1 h at multiplier 1: growing from 1 to 4 GPUs pays from a scale of 0.875 on.
 
