@@ -164,12 +164,12 @@ def _on(classes: Iterable[JobClass], kinds: frozenset[str]) -> tuple[JobClass, .
     """Return the classes on some GPU types; None where a phase of one runs on none of them."""
     kept = []
     for one in classes:
+        if not all(kinds.intersection(phase.speedups) for phase in one.phases):
+            return None
         phases = tuple(
             replace(phase, speedups={kind: c for kind, c in phase.speedups.items() if kind in kinds})
             for phase in one.phases
         )
-        if not all(phase.speedups for phase in phases):
-            return None
         kept.append(replace(one, phases=phases))
     return tuple(kept)
 
@@ -404,6 +404,8 @@ def main() -> None:
     parser.add_argument("--mixes", action="store_true")
     parser.add_argument("--out", type=Path)
     words = parser.parse_args()
+    if words.source == "itp" and words.profiles is None:
+        parser.error("itp needs --profiles, ElasticFlow's throughputs: without them no job has a GPU type")
     began = perf_counter()
     with Tasks(kept=Kept(words.out)) as tasks:
         told = []
