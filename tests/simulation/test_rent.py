@@ -1,7 +1,8 @@
-"""The benchmark of machines and markets: what it says of jobs that a machine cannot run."""
+"""The benchmark of machines and markets: which sites it makes, and how far their budgets go."""
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +10,8 @@ from types import ModuleType
 import pytest
 from benchmark_modules import BENCHMARKS, benchmark_module
 
+from boa_daemon.comparing.tasks import Tasks
+from boa_daemon.sim.wiring import SimulationSettings
 from boa_daemon.traces.itp import import_itp
 from boa_daemon.traces.workload import Options
 from policies.model import InstanceType
@@ -44,3 +47,28 @@ def test_machines_that_a_class_cannot_run_on_make_no_site(rent: ModuleType) -> N
 
     assert rent.site(found.trace, {"t4": t4}, found.classes) is None
     assert rent.site(found.trace, {"a100": a100}, found.classes).problem.classes == found.classes
+
+
+class SpendsLess(Tasks):
+    """Runs that bill 0.8 of their budget, and 0.5 of it under a commitment."""
+
+    def run(self, function: object, *arguments: object) -> tuple[float, float, float]:  # type: ignore[override]
+        """Return minutes and both bills."""
+        settings = arguments[0]
+        assert isinstance(settings, SimulationSettings)
+        usd = settings.budget.amount
+        return 1e4 / usd, 0.8 * usd, 0.5 * usd
+
+
+def test_budgets_go_on_until_the_sum_is_spent(rent: ModuleType) -> None:
+    """Else the waiting at a sum would be that of a run that spent less."""
+    words = argparse.Namespace(
+        source="itp", data=ITP, profiles=DATA / "elasticflow", workload=None, jobs=20, hours=24.0,
+        times=1.5, points=3, policy="boa-paced",
+    )  # fmt: skip
+    bench = rent.Bench(words, 0, SpendsLess())
+    rows = dict(bench.of_machines())
+
+    assert set(rows) == {rent.TODAY, rent.BEST_SINGLE, rent.WITH_SPOT}
+    for runs in rows.values():
+        assert max(run[2] for run in runs[0]) >= max(bench.monies)
