@@ -10,7 +10,6 @@ from types import ModuleType
 import pytest
 from benchmark_modules import BENCHMARKS, benchmark_module
 
-from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.sim.wiring import SimulationSettings
 from boa_daemon.traces.itp import import_itp
 from boa_daemon.traces.workload import Options
@@ -49,13 +48,13 @@ def test_machines_that_a_class_cannot_run_on_make_no_site(rent: ModuleType) -> N
     assert rent.site(found.trace, {"a100": a100}, found.classes).problem.classes == found.classes
 
 
-class SpendsLess(Tasks):
+class SpendsLess:
     """Runs that bill 0.8 of their budget, and 0.5 of it under a commitment."""
 
-    def run(self, function: object, *arguments: object) -> tuple[float, float, float]:  # type: ignore[override]
+    def run(
+        self, _function: object, settings: SimulationSettings, *_window: float
+    ) -> tuple[float, float, float]:
         """Return minutes and both bills."""
-        settings = arguments[0]
-        assert isinstance(settings, SimulationSettings)
         usd = settings.budget.amount
         return 1e4 / usd, 0.8 * usd, 0.5 * usd
 
