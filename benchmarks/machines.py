@@ -1,10 +1,10 @@
 """Waiting at equal money: one machine per GPU type, and several, on Pollux's measured placements.
 
-    python benchmarks/machines.py DATA [--load 1.5] [--workload 6] [--budgets 8 10 14 20]
+    python benchmarks/machines.py POLLUX [--load 1.5] [--workload 6] [--budgets 8 10 14 20]
         [--widest-on-small 4] [--machines g5.12xlarge g5.xlarge] [--plan]
 
-DATA holds ``traces/`` and ``workloads*/`` of petuum/adaptdl (branch osdi21-artifact). Its profiles hold step
-times for every placement on up to four nodes of up to four T4, so speeds on machines with one GPU
+POLLUX holds ``traces/`` and ``workloads*/`` of petuum/adaptdl (branch osdi21-artifact). Its profiles hold
+step times for every placement on up to four nodes of up to four T4, so speeds on machines with one GPU
 (g4dn.xlarge, 0.526 USD per GPU-hour) are as measured as those on machines with four (g4dn.12xlarge, 0.978).
 They were measured on the latter, whose link carries 50 Gbit/s; that of a g4dn.xlarge carries 25 in bursts.
 `--widest-on-small 1` therefore also tells what is left where a g4dn.xlarge carries only jobs of one GPU.

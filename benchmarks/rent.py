@@ -1,7 +1,8 @@
 """Waiting at equal money, and money at equal waiting: one machine per GPU, several, + spot, + a commitment.
 
     python benchmarks/rent.py SOURCE DATA [--workload 6] [--profiles DIR] [--jobs 150] [--hours 18]
-        [--seeds 2] [--times 1.5] [--rivals pollux-autoscale] [--points 6] [--policy boa-paced]
+        [--seeds 2] [--times 1.5] [--rivals pollux-autoscale] [--utilities 0.4 0.55 0.7 0.85]
+        [--points 6] [--policy boa-paced]
         [--widest-on-small GPUS] [--mixes] [--out FOLDER]
 
 SOURCE is `pollux`, `gavel` or `itp`, DATA what `boa trace import --from SOURCE` reads. Pollux's profiles hold
@@ -88,6 +89,8 @@ WORLD = WorldSettings(
 DISCOUNT = 0.4
 UTILITIES = (0.4, 0.55, 0.7, 0.85)
 """What an autoscaler aims at: the lower, the more it rents."""
+FURTHER, STEP = 6, 1.15
+"""Budgets beyond the highest at the most, and what each is over the one before."""
 EDGE = 1.0 / 3.0
 """Of the jobs and of the hours come once more before those that count, and after them."""
 
@@ -164,12 +167,12 @@ def _on(classes: Iterable[JobClass], kinds: frozenset[str]) -> tuple[JobClass, .
     """Return the classes on some GPU types; None where a phase of one runs on none of them."""
     kept = []
     for one in classes:
+        if not all(kinds.intersection(phase.speedups) for phase in one.phases):
+            return None
         phases = tuple(
             replace(phase, speedups={kind: c for kind, c in phase.speedups.items() if kind in kinds})
             for phase in one.phases
         )
-        if not all(phase.speedups for phase in phases):
-            return None
         kept.append(replace(one, phases=phases))
     return tuple(kept)
 
@@ -300,24 +303,37 @@ class Bench:
                 found.append(replace(one, seed=self.seed, policy=self.words.policy))
         return found
 
-    def runs(self, settings: SimulationSettings, least: float, most: float) -> list[Run]:
-        """Return the runs of a site for ever more money, from what it needs on."""
+    def runs(
+        self, settings: SimulationSettings, least: float, most: float, *, until: float = 0.0
+    ) -> list[Run]:
+        """Return the runs of a site for ever more money, from what it needs on.
+
+        They go on until a bill under a commitment is `until`, so that both bills are read off between two.
+        """
         needed = 1.02 * least_of(settings)
         budgets = np.geomspace(max(least, needed), max(most, 1.1 * needed), self.words.points).tolist()
-        return self._ran(replace(settings, budget=Budget(amount=round(amount, 6))) for amount in budgets)
+        found = self._ran(replace(settings, budget=Budget(amount=round(amount, 6))) for amount in budgets)
+        for step in range(1, FURTHER + 1):
+            if max((run[2] for run in found), default=0.0) >= until:
+                break
+            amount = round(budgets[-1] * STEP**step, 6)
+            found += self._ran([replace(settings, budget=Budget(amount=amount))])
+        return found
 
     def of_machines(self) -> Iterator[tuple[str, list[list[Run]]]]:
         """Yield a name and the runs of the sites of our own, of which the best counts."""
         today, cheapest, spot = self.monies
         least, most = 0.75 * min(today, cheapest), 1.15 * max(today, cheapest)
-        one_each = [self.runs(one, least, most) for one in self._sites(self.singles, "")]
+        until = max(today, cheapest)
+        one_each = [self.runs(one, least, most, until=until) for one in self._sites(self.singles, "")]
         yield TODAY, one_each[:1]
         yield BEST_SINGLE, one_each
         if len(one_each) > 1:
             (several,) = self._sites([self.machines], "")
-            yield "several machines", [self.runs(several, least, most)]
+            yield "several machines", [self.runs(several, least, most, until=until)]
         (both,) = self._sites([self.machines], "planned")
-        yield WITH_SPOT, [[*self.runs(both, 0.7 * spot, 1.1 * spot), *self.runs(both, 1.3 * spot, most)]]
+        around = self.runs(both, 0.7 * spot, 1.1 * spot)
+        yield WITH_SPOT, [[*around, *self.runs(both, 1.3 * spot, most, until=until)]]
 
     def of_mixes(self) -> Iterator[tuple[str, list[Run]]]:
         """Yield the runs of every set of machines and markets that has spot in it and that the sum pays for.
@@ -340,7 +356,7 @@ class Bench:
     def of_rival(self, name: str, market: str) -> list[list[Run]]:
         """Return the runs of a rival on each machine alone."""
         alone = self._sites([{kind: one} for kind, one in self.machines.items()], market)
-        options = [PolicyOptions(utility=utility) for utility in UTILITIES]
+        options = [PolicyOptions(utility=utility) for utility in self.words.utilities]
         return [self._ran(replace(one, policy=name, options=chosen) for chosen in options) for one in alone]
 
     def _ran(self, wanted: Iterable[SimulationSettings]) -> list[Run]:
@@ -401,9 +417,12 @@ def main() -> None:
     parser.add_argument("--policy", choices=["boa", "boa-paced"], default="boa-paced")
     parser.add_argument("--widest-on-small", type=int)
     parser.add_argument("--rivals", default="pollux-autoscale")
+    parser.add_argument("--utilities", type=float, nargs="+", default=UTILITIES)
     parser.add_argument("--mixes", action="store_true")
     parser.add_argument("--out", type=Path)
     words = parser.parse_args()
+    if words.source == "itp" and words.profiles is None:
+        parser.error("itp needs --profiles, ElasticFlow's throughputs: without them no job has a GPU type")
     began = perf_counter()
     with Tasks(kept=Kept(words.out)) as tasks:
         told = []
