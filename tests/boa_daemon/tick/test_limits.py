@@ -157,9 +157,7 @@ def test_a_refusal_says_what_was_wanted_why_not_and_the_numbers() -> None:
     instant=st.floats(0.0, 4e9),
     stretch=st.tuples(st.floats(0.0, 4e9), st.floats(0.0, 4e9)).map(sorted),
 )
-def test_every_instant_lies_in_one_hour_one_day_and_one_month(
-    instant: float, stretch: list[float]
-) -> None:
+def test_every_instant_lies_in_one_hour_one_day_and_one_month(instant: float, stretch: list[float]) -> None:
     """Windows follow one another without a gap, and are as long as the calendar says."""
     for window_of, lengths in (
         (hour_of, {3600.0}),

@@ -61,7 +61,10 @@ def by_recursion(steps: int, work: float, *, boot: int) -> tuple[float, float]:
         if time == 0:
             return 0.0, 0.0
         chance = odds(up, 1)
-        later = [(chance, best(time - 1, work, True, None)), (1.0 - chance, best(time - 1, work, False, None))]
+        later = [
+            (chance, best(time - 1, work, True, None)),
+            (1.0 - chance, best(time - 1, work, False, None)),
+        ]
         found = [(sum(p * one[0] for p, one in later), sum(p * one[1] for p, one in later))]
         for how in ((0, False), (1, False), *([(1, True)] if up else [])):
             if holds == how:
@@ -90,7 +93,9 @@ def test_no_course_of_two_widths_is_better(boot: int, work: int) -> None:
     assert plan.on_spot == (4,)
 
 
-@pytest.mark.parametrize(("boot_hours", "usd"), [(0.0, 6.0), (0.4, 8.0), (0.5, 8.0), (0.51, 10.0), (1.0, 10.0)])
+@pytest.mark.parametrize(
+    ("boot_hours", "usd"), [(0.0, 6.0), (0.4, 8.0), (0.5, 8.0), (0.51, 10.0), (1.0, 10.0)]
+)
 def test_a_boot_takes_whole_steps_and_is_paid(boot_hours: float, usd: float) -> None:
     """Steps of half an hour at 4 USD; an hour and a half of work. Nothing fails, and there is no spot."""
     alone = Rung(width=Width("gpu", 1), speed=1.0, usd_per_hour=4.0)

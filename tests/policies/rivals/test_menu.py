@@ -28,9 +28,7 @@ def a_class(name: str = "c", *, size: float = 6.0, arrivals: float = 1.0, **curv
     return JobClass(name=name, phases=phases, arrivals_per_hour=arrivals)
 
 
-def a_site(
-    *classes: JobClass, usd: float = 20.0, old: float = 1.0, new: float = 3.0, **changes: Any
-) -> Site:
+def a_site(*classes: JobClass, usd: float = 20.0, old: float = 1.0, new: float = 3.0, **changes: Any) -> Site:
     """Return a site with GPUs of two types at prices per hour."""
     gpu_types = (GpuType(name="old", usd_per_gpu_hour=old), GpuType(name="new", usd_per_gpu_hour=new))
     values: dict[str, Any] = {

@@ -47,7 +47,9 @@ def test_a_setting_that_is_given_is_taken_whatever_it_costs() -> None:
 
 def test_where_none_is_affordable_the_least_is_named() -> None:
     """2 GPUs at 2 USD."""
-    with pytest.raises(InfeasibleBudget, match=r"3.90 USD/hour is too small: a test takes at least 4.00") as no:
+    with pytest.raises(
+        InfeasibleBudget, match=r"3.90 USD/hour is too small: a test takes at least 4.00"
+    ) as no:
         chosen(3.9)
     assert no.value.least_spend == 4.0
 

@@ -30,9 +30,7 @@ def test_the_plan_names_the_links_that_the_gate_orders_between_several_jobs() ->
 
 def test_in_the_simulator_the_order_is_that_of_the_slots_that_are_planned() -> None:
     """Both start across n1 and n2, with one hour and two left; before that nobody sends."""
-    state = a_state(
-        a_job("a", remaining_gpu_hours=2.0), a_job("b"), nodes=[a_node("n1"), a_node("n2")]
-    )
+    state = a_state(a_job("a", remaining_gpu_hours=2.0), a_job("b"), nodes=[a_node("n1"), a_node("n2")])
     slots = {job: some_slots("n1", at) + some_slots("n2", at) for at, job in enumerate("ab")}
     site = rules(orders_links=True)
     found = order_links(state, a_draft(site=site, plan=a_plan(slots=slots)))

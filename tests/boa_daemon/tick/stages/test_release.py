@@ -51,7 +51,12 @@ def test_a_fixed_fleet_is_not_touched() -> None:
 
 def test_nodes_that_are_used_or_claimed_or_not_ready_stay() -> None:
     """A job is to start on n0, another counts on n1; n2 still boots, n3 is stopped, n4 is busy."""
-    nodes = [*idle(500.0, 500.0), a_node("n2", phase="requested"), a_node("n3", phase="stopped"), a_node("n4")]
+    nodes = [
+        *idle(500.0, 500.0),
+        a_node("n2", phase="requested"),
+        a_node("n3", phase="stopped"),
+        a_node("n4"),
+    ]
     state = a_state(a_job("b"), nodes=nodes, held={"b": some_slots("n4", 0)}, now=NOW)
     draft = a_draft(plan=a_plan(slots={"a": some_slots("n0", 0)}), claimed=frozenset({"n1"}))
     assert release(state, draft) is draft
