@@ -49,7 +49,7 @@ def lending() -> ClusterState:
 def test_as_few_are_asked_as_those_who_wait_need_in_their_order(
     waiting: tuple[int, ...], free: int, givers: str
 ) -> None:
-    """a gives two and b one: what the first does not need is left for the next, and nobody is asked in vain."""
+    """a gives two and b one: what is not needed is left for the next, and nobody is asked in vain."""
     widths = [Width("gpu", count) for count in waiting]
     found = _givers(lending(), LENT, widths, {"gpu": free} if free else {})
     assert "".join(found) == givers

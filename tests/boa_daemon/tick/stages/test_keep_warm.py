@@ -102,7 +102,7 @@ def test_other_releases_stay_before_those_that_end() -> None:
 
 @pytest.mark.parametrize(("disks", "stopping"), [(-1.0, 0), (0.9, 0), (1.1, 1), (2.1, 2), (9.0, 3)])
 def test_disks_are_kept_as_far_as_every_cap_pays_for_them(disks: float, stopping: int) -> None:
-    """Beside what three nodes cost so far and for 90 s until they are gone: 900 s each at 0.02 USD an hour."""
+    """Beside what three nodes cost until they are gone in 90 s: 900 s of a disk at 0.02 USD an hour."""
     nodes = [idle(name) for name in "abc"]
     gone = 3 * (4.0 + 0.02) * (NOW + 90.0) / 3600.0
     caps = Caps(usd_per_day=gone + disks * 0.02 * 900.0 / 3600.0)
