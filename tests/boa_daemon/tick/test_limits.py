@@ -183,8 +183,9 @@ def test_months_are_those_of_the_calendar() -> None:
 
 
 @pytest.mark.parametrize(
-    ("begins", "ends", "seconds"), [(0, 5, 0), (0, 10, 0), (0, 12, 2), (12, 15, 3), (15, 30, 5), (20, 30, 0), (0, 99, 10)]
-)  # fmt: skip
+    ("begins", "ends", "seconds"),
+    [(0, 5, 0), (0, 10, 0), (0, 12, 2), (12, 15, 3), (15, 30, 5), (20, 30, 0), (0, 99, 10)],
+)
 def test_a_stretch_overlaps_a_window_by_what_lies_in_it(begins: int, ends: int, seconds: int) -> None:
     """The window is from 10 to 20."""
     assert Window(begins_at=10.0, ends_at=20.0).overlap_seconds(begins, ends) == seconds

@@ -37,5 +37,5 @@ def test_the_next_node_costs_its_cheapest_offer_that_is_open_else_what_its_type_
 
 def test_the_slack_covers_the_order_of_adding_up_and_no_money() -> None:
     """Three tenths are three tenths; a tenth of a cent in a hundred thousand dollars is more."""
-    assert 0.1 * 3 <= 0.3 * SLACK
+    assert 0.3 * SLACK >= 0.1 * 3
     assert 100_000.00005 < 100_000.0 * SLACK < 100_000.001

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -107,10 +108,7 @@ def test_a_boot_takes_whole_steps_and_is_paid(boot_hours: float, usd: float) -> 
 
 def test_speeds_are_shares_of_the_fastest() -> None:
     """Speeds of 3 and 6 are the same programme as of a half and one, spot included."""
-    twice = [
-        Rung(width=r.width, speed=6.0 * r.speed, usd_per_hour=r.usd_per_hour, spot_usd_per_hour=r.spot_usd_per_hour)
-        for r in WIDTHS
-    ]  # fmt: skip
+    twice = [replace(rung, speed=6.0 * rung.speed) for rung in WIDTHS]
     given = {"horizon_hours": 4.0, "boot_hours": 0.5, "market": MARKET, "steps": 8}
     assert date_plan(twice, **given) is date_plan(WIDTHS, **given)  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ TYPES = (GpuType(name="a", usd_per_gpu_hour=1.0), GpuType(name="b", usd_per_gpu_
 
 
 def a_class(name: str = "c", *, rescale: float = 0.0, second: Table = CURVE) -> JobClass:
-    """Return a class of 8 and 4 GPU-hours that starts for half an hour; the second phase runs on both types."""
+    """Return a class of 8 and 4 GPU-hours that starts for half an hour; the second also runs on "b"."""
     phases = (
         Phase(size_gpu_hours=8.0, speedups={"a": CURVE}),
         Phase(size_gpu_hours=4.0, speedups={"a": second, "b": OTHER}),

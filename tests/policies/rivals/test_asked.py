@@ -23,9 +23,17 @@ def asked(efficiency: float) -> AskedWidths:
 
 @pytest.mark.parametrize(
     ("efficiency", "rungs"),
-    [(TUNED, (1, 2, 3)), (0.64, (2, 3)), (0.66, (1, 2)), (0.95, (0, 1)), (1.0, (0,)), (0.35, (3,)), (0.3, (3,)),
-     (0.0, (3,))],
-)  # fmt: skip
+    [
+        (TUNED, (1, 2, 3)),
+        (0.64, (2, 3)),
+        (0.66, (1, 2)),
+        (0.95, (0, 1)),
+        (1.0, (0,)),
+        (0.35, (3,)),
+        (0.3, (3,)),
+        (0.0, (3,)),
+    ],
+)
 def test_the_edges_belong_to_the_band_and_where_it_is_empty_the_fastest_above_it_is_asked_for(
     efficiency: float, rungs: tuple[int, ...]
 ) -> None:
@@ -78,7 +86,7 @@ def test_the_crowd_is_the_fastest_that_the_budget_pays_for(usd: float) -> None:
 
 def test_no_crowd_is_affordable_below_the_least_work() -> None:
     """Two GPU-hours an hour; the rivals differ in how long they hold a node alone."""
-    with pytest.raises(InfeasibleBudget, match="what users ask for takes at least 2.00"):
+    with pytest.raises(InfeasibleBudget, match=r"what users ask for takes at least 2.00"):
         built(1.99)
     assert built(2.0).idle_hold_seconds == 0.0
     site = Site(
