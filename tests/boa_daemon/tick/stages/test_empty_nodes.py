@@ -206,17 +206,17 @@ def test_the_losses_are_those_of_each_job_that_moves() -> None:
         assert bool(plan.slots) == moves
 
 
-@pytest.mark.parametrize("how", ["stops", "is stopping"])
+@pytest.mark.parametrize("how", ["stops", "moves", "is stopping"])
 def test_nobody_moves_to_a_node_that_is_empty_soon(how: str) -> None:
-    """a stops, so n0 falls empty by itself: b on n1 would start again for nothing. Beside c it may come."""
-    state = placed(4, 4, **PAIR)
-    beside = placed(4, 4, c=some_slots("n0", 3), **PAIR)
-    stops: tuple[JobId, ...] = ("a",)
+    """a goes, so n0 falls empty by itself: b on n1 would start again for nothing. Beside c it may come."""
+    state = placed(4, 4, 4, **PAIR)
+    beside = placed(4, 4, 4, c=some_slots("n0", 3), **PAIR)
+    slots = {"a": some_slots("n2", 0)} if how == "moves" else {}
+    plan = a_plan(stops=("a",) if how == "stops" else (), slots=slots)
     if how == "is stopping":
-        stops = ()
         state, beside = (
             replace(each, jobs={**each.jobs, "a": replace(each.jobs["a"], is_stopping=True)})
             for each in (state, beside)
         )
-    assert emptied(state, plan=a_plan(stops=stops)).slots == {}
-    assert emptied(beside, plan=a_plan(stops=stops)).slots == {"b": some_slots("n0", 1, 2)}
+    assert emptied(state, plan=plan).slots == slots
+    assert emptied(beside, plan=plan).slots == {**slots, "b": some_slots("n0", 1, 2)}
