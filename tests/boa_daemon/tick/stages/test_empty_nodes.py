@@ -138,7 +138,16 @@ def test_nothing_is_moved_that_something_else_is_planned_for(changes: dict[str, 
     assert empty_nodes(state, draft) is draft
 
 
-@pytest.mark.parametrize("changes", [{"phase": "terminating"}, {"ends_by": 99.0}, {"idle_since": 0.0}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"phase": "terminating"},
+        {"phase": "requested"},
+        {"phase": "a"},
+        {"ends_by": 99.0},
+        {"idle_since": 0.0},
+    ],
+)
 def test_nodes_that_go_or_are_idle_are_neither_emptied_nor_filled(changes: dict[str, Any]) -> None:
     """n0 is one of those."""
     state = placed(4, 4, **PAIR)
