@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import MISSING, fields
+from typing import Any
 
 import pytest
 from strategies_planner import a_class, one_type
 
 from policies.errors import InvalidProblem
-from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem, Width
+from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem, Width
 from policies.speedup import PowerLaw
 
 CURVE = PowerLaw(exponent=0.5)
@@ -101,3 +103,34 @@ def test_amounts_read_as_people_write_them() -> None:
     assert str(Budget(amount=15, unit="gpus")) == "15 GPUs"
     assert str(Width("a100", 8)) == "8 x a100"
     assert InstanceType(name="i", gpu_type="gpu", gpus=8, usd_per_hour=24.0).usd_per_gpu_hour == 24.0 / 8
+
+
+def defaults(cls: Any) -> dict[str, Any]:
+    """Return the values that fields have where nobody names one."""
+    return {field.name: field.default for field in fields(cls) if field.default is not MISSING and field.init}
+
+
+@pytest.mark.parametrize(
+    ("cls", "values"),
+    [
+        (
+            JobClass,
+            {"arrivals_per_hour": 1.0, "weight": 1.0, "startup_hours": 0.0, "rescale_hours": 0.0}
+            | {"network": None, "may_share": False},
+        ),
+        (InstanceType, {"link_gigabits_per_second": 10.0, "places_per_gpu": 1}),
+        (
+            Job,
+            {"scale": 1.0, "weight": 1.0, "draw": 0.0, "width": None, "restarts": 0, "counted_at": None},
+        ),
+        (
+            Money,
+            {"accrual": 1.0, "month_elapsed_hours": 0.0, "month_left_hours": 730.0, "is_refused": False}
+            | {"memory": (), "memory_age_hours": 0.0, "hour_of_week": 0.0},
+        ),
+        (Budget, {"unit": "usd_per_hour"}),
+    ],
+)
+def test_what_nobody_names_is_one_of_a_kind_and_costs_nothing(cls: Any, values: dict[str, Any]) -> None:
+    """Rates, weights and scales are 1, overheads and ages 0, and a month has 730 hours."""
+    assert defaults(cls) == values

@@ -196,3 +196,12 @@ def test_what_is_given_is_taken_whatever_the_budget() -> None:
         assert {w.gpus for w in built.allocator.allocate([a_job()], now=0.0).widths.values()} == {4}
         assert built.planned_spend == pytest.approx(2.0 * 4.0 / 3.0)
         assert built.planned_mean_jct_hours == pytest.approx(1.0 / 3.0)
+
+
+def test_which_policies_look_at_one_job_at_a_time_and_which_at_the_work_that_is_left() -> None:
+    """For the first a job in a new phase is no reason to look at all; for the second work is measured."""
+    by_job = {name for name, entry in POLICIES.items() if entry.is_job_by_job}
+    plans = {"boa", "boa-authors", "boa-paced"}
+    assert by_job == plans | {"asked", "asked-hold", "efficiency", "equal-width", "greedy-marginal"}
+    by_progress = {name for name, entry in POLICIES.items() if entry.reads_progress}
+    assert by_progress == {"a-srpt", "boa-paced", "dally", "srpt", "static-srsf", "tiresias"}

@@ -87,15 +87,11 @@ def _shared_nodes(
         and name not in touched
     }
     present = dict.fromkeys(job for shared in found.values() for job in shared.node.gpus if job is not None)
+    # A job with slots in the plan has them elsewhere: nodes with any were left out above.
+    going = {*plan.stops, *plan.slots, *(job for job in present if state.jobs[job].is_stopping)}
     for job_id in present:
         job = state.jobs[job_id]
-        may_move = not (
-            job_id in plan.slots
-            or job_id in plan.stops
-            or job_id in plan.waiting
-            or job_id in draft.allocation.stay
-            or job.is_stopping
-        )
+        may_move = not (job_id in going or job_id in plan.waiting or job_id in draft.allocation.stay)
         planned = lent_widths.get(job_id) if may_move else None
         own = len(job.slots) if planned is None else planned.gpus
         for number, slot in enumerate(job.slots):
@@ -105,7 +101,9 @@ def _shared_nodes(
                 node.is_fixed |= not may_move
     by_type: dict[str, list[_Shared]] = {}
     for node in found.values():
-        by_type.setdefault(node.node.instance_type.gpu_type, []).append(node)
+        # Where all jobs go the node falls empty by itself, and is no place to move to.
+        if not node.planned.keys() <= going:
+            by_type.setdefault(node.node.instance_type.gpu_type, []).append(node)
     return by_type
 
 

@@ -465,3 +465,15 @@ def test_who_waits_for_something_else_than_a_cut_launch_keeps_its_reason() -> No
         "a": "cap-day",
         "b": "not-before",
     }
+
+
+def test_only_nodes_that_are_listed_and_do_not_go_already_are_given_back_for_a_cap() -> None:
+    """One is allowed: the idle one goes; what no listing shows cannot, what goes is left alone."""
+    nodes = [
+        a_node("listed", launched_at=NOON - 300.0, idle_since=NOON),
+        replace(a_node("unseen", phase="requested", launched_at=NOON), is_listed=False),
+        a_node("going", phase="terminating", launched_at=NOON - 300.0),
+    ]
+    decision = decided(a_state(nodes=nodes, now=NOON), Caps(instances=1))
+    assert set(decision.plan.releases) == {"listed"}
+    assert [action.node for action in decision.actions if isinstance(action, TerminateNode)] == ["listed"]

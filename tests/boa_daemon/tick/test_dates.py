@@ -87,3 +87,16 @@ def test_what_no_size_can_keep_is_advised_on_for_the_smallest() -> None:
     state = a_state(a_job("a"), now=1000.0)
     found = advice_of(state, ONES, state.jobs["a"], due, boot_hours=BOOT_HOURS)
     assert found.kept == 0.0
+
+
+@pytest.mark.parametrize(
+    ("hours_left", "usd"), [(20.0, 0.7 * 8.0 + 0.3 * 16.0), (12.0, 0.7 * 8.0 + 0.3 * 12.0)]
+)
+def test_the_dollars_are_the_mean_over_the_sizes_up_to_the_largest_that_can_be_met(
+    hours_left: float, usd: float
+) -> None:
+    """Eight hours on one GPU at a dollar, or sixteen: in twelve hours as much of the second as fits."""
+    due = Due(at=1000.0 + 3600.0 * hours_left, hours=hours_at(1), sizes=((1.0, 0.7), (2.0, 0.3)))
+    state = with_due(due)
+    found = advice_of(state, ONES, state.jobs["a"], due, boot_hours=BOOT_HOURS)
+    assert found.usd == pytest.approx(usd, rel=0.02)

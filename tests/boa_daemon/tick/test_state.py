@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
-from boa_daemon.tick.state import Plan, UserMoney
+from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
+from boa_daemon.tick.state import Due, JobState, NodeState, Plan, Rules, UserMoney, WarmPool
 from policies.answer import Allocation
 from policies.site import BuiltPolicy
 
@@ -59,3 +59,51 @@ def test_a_plan_wakes_up_at_the_earliest() -> None:
     assert plan.looked_at_by(None) is plan
     assert plan.looked_at_by(3.0, None, 2.0).wake_at == 2.0
     assert plan.looked_at_by(3.0).looked_at_by(5.0).wake_at == 3.0
+
+
+def test_what_nobody_says_of_a_node_a_job_a_pool_or_a_site_is_nothing() -> None:
+    """On demand, listed, never started; a pool's start takes a minute, its disk 2.19 cents an hour."""
+    node = NodeState(
+        id="n", instance_type=an_instance_type(), phase="ready", launched_at=0.0, gpus=(None,) * 4
+    )
+    assert (node.launched_by, node.zone, node.market, node.is_listed) == ("", "", "on-demand", True)
+    assert (node.idle_since, node.ended_at, node.ends_by) == (None, None, None)
+    assert (node.prices, node.extras, node.tiers) == ((), (), ())
+    job = JobState(job=a_job("a"))
+    assert (job.slots, job.generation, job.lost_steps, job.is_stopping, job.is_rigid) == (
+        (),
+        0,
+        0,
+        False,
+        False,
+    )
+    terms = job.terms
+    assert (terms.failures, terms.grace_seconds, terms.user, terms.team, terms.last_end) == (
+        0,
+        0.0,
+        "",
+        "",
+        "",
+    )
+    assert (terms.rests_until, terms.verdict, terms.due, terms.money_ends_at) == (None, None, None, None)
+    due = Due(at=1.0, hours=())
+    assert (due.sizes, due.startup_hours) == (((1.0, 1.0),), 0.0)
+    pool = WarmPool(nodes=1)
+    assert (pool.start_seconds, pool.disk_usd_per_hour) == (60.0, 0.0219)
+    site = Rules(instance_types={})
+    assert (site.idle_hold_seconds, site.orders_links, site.max_nodes, site.round_seconds) == (
+        60.0,
+        False,
+        None,
+        None,
+    )
+    assert (site.fixed, site.caps, site.steady, site.pace, site.warm_pool) == ((), None, None, None, None)
+    state = a_state()
+    spent = (
+        state.settled_micro_dollars,
+        state.settled_today_micro_dollars,
+        state.settled_month_micro_dollars,
+        state.standing_charged_until,
+    )
+    assert spent == (0, 0, 0, 0.0)
+    assert (state.books_opened_at, state.memory, state.gate) == (None, None, None)

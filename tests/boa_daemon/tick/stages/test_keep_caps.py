@@ -1,0 +1,23 @@
+"""Nothing breaks a hard cap: `test_caps.py` says how; here, that the stage hands on what it is told."""
+
+from __future__ import annotations
+
+from drafts import a_draft, a_plan, gpus
+
+from boa_daemon.testing import a_job, a_state, an_instance_type, rules
+from boa_daemon.tick.limits import Caps
+from boa_daemon.tick.stages.keep_caps import keep_caps
+
+
+def test_launches_beyond_a_cap_are_cut_and_a_plan_within_it_is_the_same() -> None:
+    """Two nodes are wanted; one instance is allowed, or two, or three, or any number."""
+    plan = a_plan(
+        widths=gpus(a=8), launches={"gpu-x4": 2}, instance_types={"gpu-x4": an_instance_type()},
+        waiting={"a": "nodes-to-come"},
+    )  # fmt: skip
+    state = a_state(a_job("a"))
+    for instances, launches in ((1, 1), (2, 2), (3, 2)):
+        draft = a_draft(plan=plan, site=rules(caps=Caps(instances=instances)))
+        assert keep_caps(state, draft).plan.launches == {"gpu-x4": launches}
+    free = a_draft(plan=plan)
+    assert keep_caps(state, free) is free

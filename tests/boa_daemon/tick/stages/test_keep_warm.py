@@ -1,0 +1,109 @@
+"""Which nodes go into the warm pool, which come out of it for good; `test_warm_pool.py` has whole ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from drafts import a_draft, a_plan
+
+from boa_daemon.testing import a_node, a_state, an_instance_type, rules
+from boa_daemon.tick.limits import Caps
+from boa_daemon.tick.stages.keep_warm import keep_warm
+from boa_daemon.tick.state import NodeState, Plan, WarmPool
+
+NOW = 50_000.0
+HOLD = 12_000.0
+"""60 s at 4 USD an hour are 12,000 s at a disk's 0.02."""
+DISK = (("disk", 0.02),)
+
+
+def asleep(name: str, *, age: float = 100.0) -> NodeState:
+    """Return a node that was stopped so many seconds ago."""
+    node = a_node(name, phase="stopped", launched_at=NOW - age)
+    return replace(node, gpus=(), prices=((NOW - age, 0.0),), extras=DISK)
+
+
+def idle(name: str, **changes: Any) -> NodeState:
+    """Return a node that is idle."""
+    return replace(a_node(name, idle_since=0.0), **({"extras": DISK} | changes))
+
+
+def warmed(
+    nodes: Sequence[NodeState], *, pool: int | None = 2, caps: Caps | None = None, **plan: Any
+) -> Plan:
+    """Return the plan at NOW."""
+    site = rules(caps=caps, warm_pool=None if pool is None else WarmPool(nodes=pool))
+    names = {"gpu-x4": an_instance_type()}
+    draft = a_draft(site=site, plan=a_plan(**({"instance_types": names} | plan)))
+    return keep_warm(a_state(nodes=nodes, now=NOW), draft).plan
+
+
+def test_without_a_pool_and_without_anything_stopped_nothing_changes() -> None:
+    """What is stopped and goes back already is nothing stopped."""
+    assert warmed([idle("i")], pool=None, releases=("i",)).stopping == ()
+    assert warmed([asleep("s")], pool=None, releases=("s",)).releases == ("s",)
+    assert warmed([asleep("s")], pool=None).releases == ("s",)
+
+
+@pytest.mark.parametrize(("pool", "stopping"), [(0, ()), (1, ("a",)), (2, ("a", "b")), (5, ("a", "b", "c"))])
+def test_as_many_as_the_pool_holds_are_stopped_in_the_order_of_their_release(
+    pool: int, stopping: tuple[str, ...]
+) -> None:
+    """The next look is when they are no longer worth their disks; they are released all the same."""
+    plan = warmed([idle("a"), idle("b"), idle("c")], pool=pool, releases=("a", "b", "c"))
+    assert (plan.stopping, plan.releases) == (stopping, ("a", "b", "c"))
+    assert plan.wake_at == (NOW + HOLD if stopping else None)
+
+
+@pytest.mark.parametrize(("there", "stopping"), [(0, ("a", "b")), (1, ("a",)), (2, ())])
+def test_what_is_stopped_already_takes_its_place(there: int, stopping: tuple[str, ...]) -> None:
+    """The pool holds two."""
+    nodes = [idle("a"), idle("b"), *(asleep(f"s{at}") for at in range(there))]
+    assert warmed(nodes, releases=("a", "b")).stopping == stopping
+
+
+@pytest.mark.parametrize(
+    ("age", "releases", "wake_at"),
+    [(HOLD - 1.0, (), NOW + 1.0), (HOLD, ("s",), None), (HOLD + 1.0, ("s",), None)],
+)
+def test_what_is_no_longer_worth_its_disk_ends_to_the_second(
+    age: float, releases: tuple[str, ...], wake_at: float | None
+) -> None:
+    """A launch of its type keeps it: it is started instead."""
+    plan = warmed([asleep("s", age=age)])
+    assert (plan.releases, plan.wake_at) == (releases, wake_at)
+    launched = warmed([asleep("s", age=age)], launches={"gpu-x4": 1})
+    assert (launched.releases, launched.wake_at) == ((), None)
+    assert warmed([asleep("s", age=age)], launches={"other-x4": 1}).releases == releases
+
+
+def test_launches_keep_as_many_as_they_start_the_youngest_first() -> None:
+    """One launch of three that are too old: two end."""
+    nodes = [asleep("s1", age=HOLD + 3.0), asleep("s2", age=HOLD + 2.0), asleep("s3", age=HOLD + 1.0)]
+    assert set(warmed(nodes, pool=5, launches={"gpu-x4": 1}).releases) == {"s1", "s2"}
+    assert set(warmed(nodes, pool=5, launches={"gpu-x4": 2}).releases) == {"s1"}
+    assert warmed(nodes, pool=5, launches={"gpu-x4": 9}).releases == ()
+
+
+def test_those_that_launches_start_take_places_in_the_pool() -> None:
+    """Of one place: the started one has it, and nothing else is kept."""
+    plan = warmed([asleep("s"), idle("a")], pool=1, launches={"gpu-x4": 1}, releases=("a",))
+    assert (plan.stopping, plan.releases) == ((), ("a",))
+
+
+def test_other_releases_stay_before_those_that_end() -> None:
+    """The order is that of the plan."""
+    plan = warmed([asleep("s", age=HOLD), idle("a", market="spot")], releases=("a",))
+    assert (plan.releases, plan.stopping) == (("a", "s"), ())
+
+
+@pytest.mark.parametrize(("disks", "stopping"), [(-1.0, 0), (0.9, 0), (1.1, 1), (2.1, 2), (9.0, 3)])
+def test_disks_are_kept_as_far_as_every_cap_pays_for_them(disks: float, stopping: int) -> None:
+    """Beside what three nodes cost until they are gone in 90 s: 900 s of a disk at 0.02 USD an hour."""
+    nodes = [idle(name) for name in "abc"]
+    gone = 3 * (4.0 + 0.02) * (NOW + 90.0) / 3600.0
+    caps = Caps(usd_per_day=gone + disks * 0.02 * 900.0 / 3600.0)
+    assert len(warmed(nodes, pool=9, caps=caps, releases=("a", "b", "c")).stopping) == stopping

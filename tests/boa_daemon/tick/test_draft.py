@@ -1,0 +1,67 @@
+"""What later stages ask of a draft."""
+
+from __future__ import annotations
+
+import pytest
+from drafts import a_draft, a_plan, gpus
+
+from boa_daemon.testing import some_slots
+from boa_daemon.tick.draft import SOON_SECONDS, Changes, shrinks
+from policies.model import Width
+
+
+@pytest.mark.parametrize(
+    ("holds", "width", "does"),
+    [
+        (Width("gpu", 4), Width("gpu", 3), True),
+        (Width("gpu", 4), Width("gpu", 4), True),
+        (Width("gpu", 4), Width("gpu", 5), False),
+        (Width("gpu", 4), Width("other", 3), False),
+        (Width("other", 4), Width("gpu", 3), False),
+        (None, Width("gpu", 1), False),
+    ],
+)
+def test_a_width_within_what_is_held_always_fits(holds: Width | None, width: Width, does: bool) -> None:
+    """Of the same type, and no more."""
+    assert shrinks(holds, width) == does
+
+
+def test_those_who_give_back_come_before_those_who_wish() -> None:
+    """Their planned widths replace what they were to keep, in the allocation as in the wishes."""
+    draft = a_draft(gpus(a=4, b=4), changes=Changes(wishes=gpus(b=4), stops=("c",)))
+    found = draft.giving_back(gpus(a=1))
+    assert found.allocation.widths == gpus(a=1, b=4)
+    assert list(found.changes.wishes.items()) == [*gpus(a=1).items(), *gpus(b=4).items()]
+    assert found.changes.stops == ("c",)
+
+
+def test_a_wish_that_stands_is_not_overwritten() -> None:
+    """a wishes for two already."""
+    draft = a_draft(gpus(a=2), changes=Changes(wishes=gpus(a=2)))
+    assert draft.giving_back(gpus(a=1)).changes.wishes == gpus(a=2)
+
+
+def test_wishes_without_slots_are_unplaced_in_their_order() -> None:
+    """b has slots."""
+    plan = a_plan(slots={"b": some_slots("n1", 0)})
+    draft = a_draft(changes=Changes(wishes=gpus(c=1, b=1, a=1)), plan=plan)
+    assert list(draft.unplaced.items()) == list(gpus(c=1, a=1).items())
+
+
+@pytest.mark.parametrize(
+    ("limit", "nodes", "may", "fixed"),
+    [(False, None, True, False), (True, None, False, False), (False, {}, False, True)],
+)
+def test_jobs_are_moved_for_the_better_only_where_nodes_are_not_limited(
+    limit: bool, nodes: dict[str, int] | None, may: bool, fixed: bool
+) -> None:
+    """A fleet of no nodes at all is fixed too."""
+    draft = a_draft(policy={"nodes": nodes}, is_at_node_limit=limit)
+    assert (draft.may_improve, draft.has_fixed_fleet) == (may, fixed)
+
+
+def test_soon_is_a_second() -> None:
+    """A decision that makes the next one necessary; nothing else is assumed of a draft."""
+    draft = a_draft()
+    assert (SOON_SECONDS, draft.is_at_node_limit, draft.room, draft.lent) == (1.0, False, None, {})
+    assert draft.unplaced == {}

@@ -1,0 +1,191 @@
+"""Caps, rules against flapping and the calendar: what is allowed to be said, and what follows from it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.tick.limits import (
+    DAY_SECONDS,
+    SENTENCES,
+    CapCode,
+    Caps,
+    FixedCost,
+    Held,
+    Steady,
+    Window,
+    day_of,
+    fixed_usd,
+    hour_of,
+    month_of,
+)
+from policies.errors import InvalidProblem
+
+NOON = datetime(2026, 2, 14, 12, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize("name", ["usd_per_day", "usd_per_month", "usd_per_hour", "instances"])
+def test_a_cap_is_positive_or_none(name: str) -> None:
+    """One of nothing is a typing error, not a wish."""
+    assert getattr(Caps(), name) is None
+    assert getattr(Caps(**{name: 1}), name) == 1
+    for wrong in (0, -1):
+        with pytest.raises(InvalidProblem, match=name):
+            Caps(**{name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "may_be_zero"),
+    [
+        (Caps, "tick_seconds", False),
+        (Caps, "shutdown_seconds", False),
+        (Caps, "least_run_seconds", False),
+        (Caps, "checkpoint_seconds", True),
+        (Caps, "unseen_seconds", True),
+        (Caps, "standing_usd_per_hour", True),
+        (Steady, "minimum_hold_seconds", True),
+        (Steady, "moves_per_hour_of_a_job", False),
+        (Steady, "moves_per_hour", False),
+        (Steady, "loop_times", False),
+        (Steady, "loop_seconds", False),
+        (Steady, "launch_seconds", False),
+    ],
+)
+def test_times_and_counts_are_positive(cls: Any, name: str, may_be_zero: bool) -> None:
+    """Some may be zero; none is negative."""
+    assert getattr(cls(**{name: 1}), name) == 1
+    with pytest.raises(InvalidProblem, match=name):
+        cls(**{name: -1})
+    if may_be_zero:
+        assert getattr(cls(**{name: 0}), name) == 0
+    else:
+        with pytest.raises(InvalidProblem, match=name):
+            cls(**{name: 0})
+
+
+def test_the_defaults_are_those_of_the_reference() -> None:
+    """Seconds and counts, as `docs/` states them."""
+    assert Caps() == Caps(
+        tick_seconds=30.0,
+        checkpoint_seconds=90.0,
+        shutdown_seconds=90.0,
+        unseen_seconds=300.0,
+        least_run_seconds=900.0,
+        standing_usd_per_hour=0.0,
+    )
+    assert Steady() == Steady(
+        minimum_hold_seconds=300.0,
+        moves_per_hour_of_a_job=4,
+        moves_per_hour=200,
+        loop_times=8,
+        loop_seconds=3600.0,
+        launch_seconds=900.0,
+    )
+    assert DAY_SECONDS == 24 * 3600.0
+
+
+@pytest.mark.parametrize(("least", "launch"), [(300.0, 321.0), (321.0, 321.0), (400.0, 400.0)])
+def test_what_follows_from_the_times_of_a_site(least: float, launch: float) -> None:
+    """Each with a number of its own, so that every sum is told from every other."""
+    caps = Caps(
+        tick_seconds=1.0,
+        checkpoint_seconds=20.0,
+        shutdown_seconds=99.0,
+        unseen_seconds=200.0,
+        least_run_seconds=least,
+    )
+    assert caps.stop_seconds == 20.0 + 1.0 + 99.0
+    assert caps.keep_seconds == 1.0 + 120.0
+    assert caps.launch_seconds == launch
+
+
+def test_history_reaches_an_hour_back_and_as_far_as_any_rule_looks() -> None:
+    """Moves are counted within an hour; loops and holds within what the rules say."""
+    assert Steady(loop_seconds=1.0).memory_seconds == 3600.0
+    assert Steady(loop_seconds=5000.0).memory_seconds == 5000.0
+    assert Steady(loop_seconds=1.0, minimum_hold_seconds=7000.0).memory_seconds == 7000.0
+
+
+@pytest.mark.parametrize(
+    ("begins_at", "ends_at", "hours"),
+    [(None, None, 2.0), (3600.0, None, 1.0), (None, 1800.0, 0.5), (1800.0, 3600.0, 0.5), (7200.0, None, 0.0),
+     (None, 0.0, 0.0), (9000.0, 9900.0, 0.0), (-5.0, 9000.0, 2.0)],
+)  # fmt: skip
+def test_what_is_paid_anyway_is_paid_from_its_beginning_to_its_end(
+    begins_at: float | None, ends_at: float | None, hours: float
+) -> None:
+    """At 3 USD an hour, of the two hours from 0 to 7200 s; two such things cost twice that."""
+    one = FixedCost(name="block", usd_per_hour=3.0, begins_at=begins_at, ends_at=ends_at)
+    assert one.usd_between(0.0, 7200.0) == pytest.approx(3.0 * hours)
+    assert fixed_usd([one, one], 0.0, 7200.0) == pytest.approx(6.0 * hours)
+    assert fixed_usd([], 0.0, 7200.0) == 0.0
+
+
+def test_a_fixed_cost_of_nothing_is_refused() -> None:
+    """With its name."""
+    with pytest.raises(InvalidProblem, match="usd_per_hour of block"):
+        FixedCost(name="block", usd_per_hour=0.0)
+
+
+def test_beside_the_nodes_stands_what_is_paid_within_the_next_hour() -> None:
+    """A block that begins in half an hour counts, one that begins in an hour does not, nor one that ended."""
+    blocks = tuple(
+        FixedCost(name=str(usd), usd_per_hour=usd, begins_at=begins, ends_at=ends)
+        for usd, begins, ends in ((1.0, 1800.0, None), (10.0, 3600.0, None), (100.0, None, 0.0))
+    )
+    assert Caps(fixed=blocks, standing_usd_per_hour=0.5).beside_usd_per_hour(0.0) == 1.5
+    assert Caps(fixed=blocks).beside_usd_per_hour(1.0) == 11.0
+    assert Caps().beside_usd_per_hour(0.0) == 0.0
+
+
+def test_a_refusal_says_what_was_wanted_why_not_and_the_numbers() -> None:
+    """Six digits, with commas; nothing in brackets where there is no number."""
+    held = Held(what="2 gpu-x4", code="cap-day", numbers={"cap_usd": 1234567.0, "left_usd": 0.25})
+    said = "2 gpu-x4: the cap on dollars per day leaves no room for it"
+    assert held.sentence == f"{said} (cap_usd 1.23457e+06, left_usd 0.25)"
+    assert Held(what="2 gpu-x4", code="cap-day").sentence == said
+    assert Held(what="x", code="loop", numbers={"seconds": 4321.0}).sentence.endswith("(seconds 4,321)")
+    assert set(get_args(CapCode)) <= SENTENCES.keys()
+    assert len(set(SENTENCES.values())) == len(SENTENCES) == 17
+
+
+@given(
+    instant=st.floats(0.0, 4e9),
+    stretch=st.tuples(st.floats(0.0, 4e9), st.floats(0.0, 4e9)).map(sorted),
+)
+def test_every_instant_lies_in_one_hour_one_day_and_one_month(instant: float, stretch: list[float]) -> None:
+    """Windows follow one another without a gap, and are as long as the calendar says."""
+    for window_of, lengths in (
+        (hour_of, {3600.0}),
+        (day_of, {DAY_SECONDS}),
+        (month_of, {days * DAY_SECONDS for days in (28, 29, 30, 31)}),
+    ):
+        window = window_of(instant)
+        assert window.begins_at <= instant < window.ends_at
+        assert window.ends_at - window.begins_at in lengths
+        assert window_of(window.ends_at).begins_at == window.ends_at
+        assert window_of(window.begins_at) == window
+        first, last = stretch
+        inside = window.overlap_seconds(first, last)
+        assert 0.0 <= inside <= min(last - first, max(lengths))
+
+
+def test_months_are_those_of_the_calendar() -> None:
+    """February 2026, a leap February, a December."""
+    for year, month, days in ((2026, 2, 28), (2028, 2, 29), (2026, 12, 31)):
+        begins = datetime(year, month, 1, tzinfo=UTC).timestamp()
+        found = month_of(begins + 10 * DAY_SECONDS)
+        assert found == Window(begins_at=begins, ends_at=begins + days * DAY_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "seconds"),
+    [(0, 5, 0), (0, 10, 0), (0, 12, 2), (12, 15, 3), (15, 30, 5), (20, 30, 0), (0, 99, 10)],
+)
+def test_a_stretch_overlaps_a_window_by_what_lies_in_it(begins: int, ends: int, seconds: int) -> None:
+    """The window is from 10 to 20."""
+    assert Window(begins_at=10.0, ends_at=20.0).overlap_seconds(begins, ends) == seconds

@@ -1,0 +1,58 @@
+"""Drafts for the tests of single stages: the plan so far, without what other stages would do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from followers import Known
+
+from boa_daemon.testing import rules
+from boa_daemon.tick.draft import Changes, Draft
+from boa_daemon.tick.room import Room
+from boa_daemon.tick.state import ClusterState, Plan, Rules
+from policies.answer import Allocation
+from policies.model import JobId, NodeId, Width
+from policies.placement.first_fit import FirstFit
+
+PRICES = Known(widths={})
+"""Node prices that know of nobody."""
+
+
+def gpus(**widths: int) -> dict[JobId, Width]:
+    """Return widths of type "gpu"."""
+    return {job: Width("gpu", count) for job, count in widths.items()}
+
+
+def a_plan(**changes: Any) -> Plan:
+    """Return a plan in which nothing is planned unless said otherwise."""
+    return Plan(**({"widths": {}, "slots": {}} | changes))
+
+
+def a_draft(
+    widths: Mapping[JobId, Width] | None = None,
+    *,
+    site: Rules | None = None,
+    policy: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Draft:
+    """Return a draft with the widths of a policy, and what else it says, on nodes of four GPUs."""
+    values: dict[str, Any] = {
+        "rules": site or rules(),
+        "allocator": PRICES,
+        "placer": FirstFit(),
+        "allocation": Allocation(widths=widths or {}, **(policy or {})),
+    }
+    return Draft(**(values | changes))
+
+
+def asking(
+    state: ClusterState,
+    wishes: Mapping[JobId, Width],
+    *,
+    closed: frozenset[NodeId] = frozenset(),
+    **changes: Any,
+) -> Draft:
+    """Return a draft in which jobs wish for widths, and the room to place them in."""
+    room = Room(state, leaving=wishes.keys(), stopped=frozenset(), placer=FirstFit(), closed=closed)
+    return a_draft(wishes, **({"changes": Changes(wishes=wishes), "room": room} | changes))

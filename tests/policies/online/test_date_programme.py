@@ -1,0 +1,166 @@
+"""The programme on its grid: every course of two widths by plain recursion, and what does not matter."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from policies.errors import InvalidProblem
+from policies.model import Width
+from policies.online.date_programme import KEPT, _solved, date_plan
+from policies.online.deadlines import MISS, NOTHING, Rung, SpotMarket
+
+HOURS = 0.5
+"""A step."""
+FAILS = 30.0
+MARKET = SpotMarket(up_hours=3.0, down_hours=1.5)
+FAST = Rung(width=Width("gpu", 2), speed=1.0, usd_per_hour=3.0, spot_usd_per_hour=1.1)
+SLOW = Rung(width=Width("gpu", 1), speed=0.5, usd_per_hour=1.0)
+WIDTHS = (SLOW, FAST)
+
+
+def by_recursion(steps: int, work: float, *, boot: int) -> tuple[float, float]:
+    """Return dollars and probability from nothing with spot there, over all courses; half cells are mixed."""
+    stays, returns = math.exp(-HOURS / MARKET.up_hours), 1.0 - math.exp(-HOURS / MARKET.down_hours)
+    miss = MISS * 3.0 * steps * HOURS
+
+    def odds(up: bool, after: int) -> float:
+        found = float(up)
+        for _ in range(after):
+            found = found * stays + (1.0 - found) * returns
+        return found
+
+    def between(time: int, work: float, up: bool, holds: tuple[int, bool] | None) -> tuple[float, float]:
+        """Return what follows at a work left that may lie between two cells."""
+        low, part = math.floor(work + 1e-9), work - math.floor(work + 1e-9)
+        below = best(time, low, up, holds)
+        above = best(time, low + 1, up, holds) if part > 0.0 else below
+        return tuple(b + part * (a - b) for b, a in zip(below, above, strict=True))  # type: ignore[return-value]
+
+    def hold(time: int, work: int, up: bool, how: tuple[int, bool], booting: int) -> tuple[float, float]:
+        rung, is_spot = WIDTHS[how[0]], how[1]
+        took = booting or 1
+        left = float(work) if booting else max(work - rung.speed, 0.0)
+        safe = (stays if is_spot else math.exp(-HOURS / FAILS)) ** took
+        up_then = {True: 1.0} if is_spot else {True: odds(up, took), False: 1.0 - odds(up, took)}
+        lost_then = {False: 1.0} if is_spot else up_then
+        rows = [
+            *((safe * p, between(time - took, left, at, how)) for at, p in up_then.items()),
+            *(((1.0 - safe) * p, best(time - took, work, at, None)) for at, p in lost_then.items()),
+        ]
+        price = rung.spot_usd_per_hour if is_spot else rung.usd_per_hour
+        pays = (price or 0.0) * HOURS * (booting or min(work / rung.speed, 1.0))
+        return sum(p * one[0] for p, one in rows) + pays, sum(p * one[1] for p, one in rows)
+
+    @cache
+    def best(time: int, work: int, up: bool, holds: tuple[int, bool] | None) -> tuple[float, float]:
+        if work == 0:
+            return 0.0, 1.0
+        if time == 0:
+            return 0.0, 0.0
+        chance = odds(up, 1)
+        later = [
+            (chance, best(time - 1, work, True, None)),
+            (1.0 - chance, best(time - 1, work, False, None)),
+        ]
+        found = [(sum(p * one[0] for p, one in later), sum(p * one[1] for p, one in later))]
+        for how in ((0, False), (1, False), *([(1, True)] if up else [])):
+            if holds == how:
+                found.append(hold(time, work, up, how, 0))
+            elif time >= boot:
+                found.append(hold(time, work, up, how, boot))
+        return min(found, key=lambda one: one[0] + miss * (1.0 - one[1]))
+
+    return best(steps, int(work), True, None)
+
+
+@pytest.mark.parametrize("boot", [0, 1, 2])
+@pytest.mark.parametrize("work", [1, 2, 3, 5, 7, 8])
+def test_no_course_of_two_widths_is_better(boot: int, work: int) -> None:
+    """The slow one ends between two cells of the grid; only the fast one is there on spot."""
+    plan = date_plan(
+        WIDTHS,
+        horizon_hours=8 * HOURS,
+        boot_hours=boot * HOURS,
+        market=MARKET,
+        failure_hours=FAILS,
+        steps=8,
+    )
+    advice = plan.advise(8 * HOURS, work * HOURS)
+    assert (advice.usd, advice.kept) == pytest.approx(by_recursion(8, work, boot=boot), abs=1e-5)
+    assert plan.on_spot == (4,)
+
+
+@pytest.mark.parametrize(
+    ("boot_hours", "usd"), [(0.0, 6.0), (0.4, 8.0), (0.5, 8.0), (0.51, 10.0), (1.0, 10.0)]
+)
+def test_a_boot_takes_whole_steps_and_is_paid(boot_hours: float, usd: float) -> None:
+    """Steps of half an hour at 4 USD; an hour and a half of work. Nothing fails, and there is no spot."""
+    alone = Rung(width=Width("gpu", 1), speed=1.0, usd_per_hour=4.0)
+    plan = date_plan([alone], horizon_hours=5.0, boot_hours=boot_hours, failure_hours=1e15, steps=10)
+    assert plan.advise(5.0, 1.5).usd == pytest.approx(usd)
+    least = 1.5 + math.ceil(boot_hours / 0.5) * 0.5
+    assert plan.dates(1.5, least=0.99)[0][0] == pytest.approx(least)
+
+
+def test_speeds_are_shares_of_the_fastest() -> None:
+    """Speeds of 3 and 6 are the same programme as of a half and one, spot included."""
+    twice = [replace(rung, speed=6.0 * rung.speed) for rung in WIDTHS]
+    given = {"horizon_hours": 4.0, "boot_hours": 0.5, "market": MARKET, "steps": 8}
+    assert date_plan(twice, **given) is date_plan(WIDTHS, **given)  # type: ignore[arg-type]
+
+
+def test_what_was_worked_out_is_kept_and_not_for_ever() -> None:
+    """The same question again is no work; eight others push it out."""
+    assert date_plan([SLOW], horizon_hours=2.0, boot_hours=0.0, steps=4) is date_plan(
+        [SLOW], horizon_hours=2.0, boot_hours=0.0, steps=4
+    )
+    assert _solved.cache_info().maxsize == KEPT
+
+
+@pytest.mark.parametrize("hours", [0.0, -1.0])
+def test_a_horizon_is_positive(hours: float) -> None:
+    """There is nothing to plan before it."""
+    with pytest.raises(InvalidProblem, match="horizon_hours"):
+        date_plan(WIDTHS, horizon_hours=hours, boot_hours=0.0)
+
+
+def test_with_nothing_left_to_do_nothing_is_held_and_without_time_nothing_is_kept() -> None:
+    """At every time, whatever is held."""
+    plan = date_plan(WIDTHS, horizon_hours=4.0, boot_hours=0.5, market=MARKET, steps=8)
+    assert (plan.best[..., 0] == NOTHING).all()
+    assert (plan.usd[..., 0] == 0.0).all()
+    assert (plan.kept[..., 0] == 1.0).all()
+    assert (plan.kept[0, ..., 1:] == 0.0).all()
+    assert (plan.kept <= 1.0 + 1e-6).all()
+    assert (plan.kept >= 0.0).all()
+    assert plan.best.shape == plan.usd.shape == plan.kept.shape == (9, 5, 2, 9)
+
+
+def test_no_spot_is_started_or_kept_where_there_is_none() -> None:
+    """In the states in which spot is not there, nothing is on it."""
+    plan = date_plan(WIDTHS, horizon_hours=10.0, boot_hours=0.5, market=MARKET, steps=20)
+    down = plan.best[:, :, 0, :]
+    assert set(down.ravel().tolist()) <= {0, 1, 2}
+    assert 4 in plan.best[:, :, 1, :]
+    assert 3 not in plan.best, "the slow width is on demand alone"
+
+
+def test_what_is_as_good_now_as_later_is_done_now() -> None:
+    """With time to spare on demand alone nothing is gained by waiting: it starts at once."""
+    alone = Rung(width=Width("gpu", 1), speed=1.0, usd_per_hour=4.0)
+    plan = date_plan([alone], horizon_hours=10.0, boot_hours=0.5, failure_hours=1e15, steps=20)
+    for work in (0.5, 3.0, 9.0):
+        assert plan.advise(10.0, work).width == alone.width
+
+
+def test_spot_that_is_never_taken_back_costs_its_price_alone() -> None:
+    """Two hours at 1.1 USD and a boot of half an hour."""
+    always = SpotMarket(up_hours=1e12, down_hours=1.0)
+    plan = date_plan([FAST], horizon_hours=10.0, boot_hours=0.5, market=always, steps=20)
+    advice = plan.advise(10.0, 2.0)
+    assert advice.usd == pytest.approx(1.1 * 2.5, abs=1e-4)
+    assert not advice.is_firm

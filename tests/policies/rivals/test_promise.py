@@ -1,0 +1,64 @@
+"""What fixed widths come to in the long run, by Little's law, and which of them a budget pays for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boa_daemon.testing import a_class, a_problem, an_instance_type
+from policies.errors import InfeasibleBudget
+from policies.model import Budget, Width
+from policies.rivals.menu import WidthMenu
+from policies.rivals.promise import Promise, fastest_affordable, promise_of
+from policies.site import Site
+
+PROMISES = {
+    1: Promise(mean_jct_hours=9.0, gpus=2.0),
+    2: Promise(mean_jct_hours=5.0, gpus=3.0),
+    3: Promise(mean_jct_hours=5.0, gpus=2.5),
+    4: Promise(mean_jct_hours=1.0, gpus=4.0),
+}
+MENU = WidthMenu(classes={"c": a_class()}, gpu_type="gpu")
+
+
+def chosen(usd: float, given: int | None = None, **changes: Any) -> int:
+    """Return the setting for a budget, at 2 USD for a GPU."""
+    site = Site(
+        problem=a_problem(usd_per_gpu_hour=2.0),
+        budget=Budget(amount=usd),
+        instance_types={"gpu": an_instance_type()},
+        **changes,
+    )
+    return fastest_affordable(PROMISES, site, MENU, what="a test", given=given)
+
+
+@pytest.mark.parametrize(("usd", "knob"), [(4.0, 1), (4.9, 1), (5.0, 3), (7.9, 3), (8.0, 4), (99.0, 4)])
+def test_the_setting_with_the_least_waiting_that_the_budget_pays_for(usd: float, knob: int) -> None:
+    """Of two that wait as long, the one with fewer GPUs."""
+    assert chosen(usd) == knob
+
+
+def test_a_setting_that_is_given_is_taken_whatever_it_costs() -> None:
+    """Also one that is no number but nothing."""
+    assert chosen(1.0, given=4) == 4
+    assert chosen(1.0, given=0) == 0
+
+
+def test_where_none_is_affordable_the_least_is_named() -> None:
+    """2 GPUs at 2 USD."""
+    with pytest.raises(
+        InfeasibleBudget, match=r"3.90 USD/hour is too small: a test takes at least 4.00"
+    ) as no:
+        chosen(3.9)
+    assert no.value.least_spend == 4.0
+
+
+def test_gpus_held_are_arrivals_times_gpu_hours_and_waiting_is_the_mean_of_all_jobs() -> None:
+    """3 jobs an hour of 2 h on one GPU, and 1 of 4 h on two: 6 + 8 GPUs, (3 x 2 + 1 x 4) / 4 hours."""
+    classes = {
+        "c": a_class("c", sizes=(2.0,), arrivals_per_hour=3.0),
+        "d": a_class("d", sizes=(7.2,), arrivals_per_hour=1.0),
+    }
+    found = promise_of({"c": (Width("gpu", 1),), "d": (Width("gpu", 2),)}, classes)
+    assert (found.gpus, found.mean_jct_hours) == pytest.approx((14.0, 2.5))
