@@ -33,6 +33,7 @@ NAMED_JOBS = 4
 def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     """Return the actions that turn the observed cluster into the planned one, in the order to do them."""
     held = {held.what: held.sentence for held in plan.held}
+    said: dict[tuple[str, int, int], str] = {}
     return (
         *(
             GiveUpJob(id=f"t{state.tick}-give-up-{job}", job=job, code=why.code, reason=why.reason)
@@ -54,7 +55,7 @@ def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
             _terminate(state, plan, node, held.get(f"node {node}", ""))
             for node in (*plan.releases, *plan.forced)
         ),
-        *(_start(state, plan, job, slots) for job, slots in plan.slots.items()),
+        *(_start(state, plan, job, slots, said) for job, slots in plan.slots.items()),
         *_launches(state, plan),
     )
 
@@ -88,16 +89,26 @@ def _terminate(state: ClusterState, plan: Plan, node: str, held: str) -> Termina
     )
 
 
-def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ...]) -> StartJob:
-    """Return the order to start the next generation of a job."""
-    width, nodes = plan.widths[job], len({slot.node for slot in slots})
+def _start(
+    state: ClusterState,
+    plan: Plan,
+    job: JobId,
+    slots: tuple[GpuSlot, ...],
+    said: dict[tuple[str, int, int], str],
+) -> StartJob:
+    """Return the order to start the next generation of a job; jobs alike have one reason, from `said`."""
+    width, nodes = plan.widths[job], 1 if len(slots) == 1 else len({slot.node for slot in slots})
+    alike = width.gpu_type, width.gpus, nodes
+    reason = said.get(alike)
+    if reason is None:
+        reason = said[alike] = f"{width} planned, free on {counted(nodes, 'node')}"
     return StartJob(
         id=f"t{state.tick}-start-{job}",
         job=job,
         generation=state.jobs[job].generation + 1,
         width=width,
         slots=slots,
-        reason=f"{width} planned, free on {counted(nodes, 'node')}",
+        reason=reason,
     )
 
 

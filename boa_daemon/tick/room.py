@@ -22,8 +22,8 @@ Slots: TypeAlias = Mapping[JobId, tuple[GpuSlot, ...]]
 _Holders: TypeAlias = dict[NodeId, list[JobId | None]]
 _Asked: TypeAlias = tuple[Mapping[JobId, Width], Sequence[Node], dict[JobId, tuple[GpuSlot, ...]]]
 """What a room was asked last, wishes and more nodes, and what it said."""
-_Count: TypeAlias = tuple[dict[str, int], set[JobId | None]]
-"""Free GPUs by type, and who is on the others."""
+_Count: TypeAlias = dict[str, Counter[JobId | None]]
+"""By GPU type, on how many each job is; None: on how many no job is."""
 _a_width = lru_cache(maxsize=4096)(Width)
 _NEW = "(new)"
 """The zone of nodes that nobody has asked for yet."""
@@ -50,8 +50,10 @@ class Room:
         self._placer, self._compact = placer, compact
         self._asked: _Asked | None = None
         self._counted: _Count | None = None
-        self._movers = {job for job in leaving if job not in stopped and state.jobs[job].slots}
-        moving = {slot.node for job in leaving for slot in state.jobs[job].slots}
+        jobs = state.jobs
+        running = [job for job in leaving if jobs[job].slots]
+        self._movers = {job for job in running if job not in stopped}
+        moving = {slot.node for job in running for slot in jobs[job].slots}
         self._nodes: dict[NodeId, Node] = {}
         self._holders: _Holders = {}
         zones = {node.zone for node in state.nodes.values()}
@@ -82,9 +84,7 @@ class Room:
         wishes = dict(wishes)
         while True:
             placed = self._in_zones(self._ask(wishes, extra), wishes, extra)
-            stuck = (
-                [job for job in wishes if job in self._movers and job not in placed] if keep_movers else []
-            )
+            stuck = (wishes.keys() & self._movers) - placed.keys() if keep_movers else ()
             if not stuck:
                 return placed
             for job in stuck:
@@ -164,31 +164,24 @@ class Room:
 
     def free_gpus(self) -> dict[str, int]:
         """Return by GPU type how many GPUs no job is on."""
-        return dict(self._count[0])
+        return {kind: count[None] for kind, count in self._count.items()}
 
     @property
     def _count(self) -> _Count:
-        """How many GPUs are free, and who is on the others: counted once, for several stages ask."""
+        """Who is on how many GPUs: counted once, for several stages ask."""
         if self._counted is None:
-            free: dict[str, int] = {}
-            present: set[JobId | None] = set()
+            on: dict[str, list[JobId | None]] = {}
             for node, jobs in self._holders.items():
-                kind = self._nodes[node].instance_type.gpu_type
-                free[kind] = free.get(kind, 0) + jobs.count(None)
-                present.update(jobs)
-            self._counted = free, present
+                on.setdefault(self._nodes[node].instance_type.gpu_type, []).extend(jobs)
+            self._counted = {kind: Counter(jobs) for kind, jobs in on.items()}
         return self._counted
 
     def _free_for(self, wishes: Mapping[JobId, Width]) -> dict[str, int]:
         """Return by GPU type how many GPUs no job is on, but for those who wish."""
-        counted, present = self._count
-        free, wished = dict(counted), wishes.keys()
-        if wished.isdisjoint(present):
-            return free
-        for node, jobs in self._holders.items():
-            if not wished.isdisjoint(jobs):
-                free[self._nodes[node].instance_type.gpu_type] += sum(job in wished for job in jobs)
-        return free
+        return {
+            kind: sum(map(count.__getitem__, wishes.keys() & count.keys())) + count[None]
+            for kind, count in self._count.items()
+        }
 
     def _in_zones(
         self, placed: dict[JobId, tuple[GpuSlot, ...]], wishes: Mapping[JobId, Width], extra: Sequence[Node]

@@ -326,12 +326,12 @@ class WholeNodes:
         self, jobs: Sequence[Job], planned: Sequence[Width], *, size_per_gpu: Mapping[str, float], now: float
     ) -> Claims:
         """Return what jobs ask of scarce room: the widths of their types up to the planned ones."""
-        numbers: dict[tuple[str, int, int], int] = {}
+        numbers: dict[tuple[str, int, str, int], int] = {}
         asks: list[_Ask] = []
         of_job = []
         for job, width in zip(jobs, planned, strict=True):
-            # Jobs of a class, phase and width have one menu; widths are the same objects for most of them.
-            question = job.class_name, job.phase, id(width)
+            # Jobs of a class, phase and width have one menu.
+            question = job.class_name, job.phase, width.gpu_type, width.gpus
             number = numbers.get(question)
             if number is None:
                 number = numbers[question] = len(asks)

@@ -115,7 +115,7 @@ class LeastWorkloadFirst:
         if len(fitting) > 1:
             fitting.sort(key=lambda name: -widths[name].gpus)
         for job in fitting:
-            packing.add(job, widths[job], kappa=self.kappa, is_last=job == fitting[-1])
+            packing.add(job, widths[job], kappa=self.kappa)
         placed = packing.slots
         return Placement(slots={job: placed[job] for job in widths if job in placed})
 

@@ -145,20 +145,24 @@ class Packing:
             self._shelve(node)
         return slots
 
-    def add(self, job: JobId, width: Width, *, kappa: float = 1, is_last: bool = False) -> bool:
+    def add(self, job: JobId, width: Width, *, kappa: float = 1) -> bool:
         """Place the job if enough GPUs are free, and return whether they were.
 
-        A job of 2 to `kappa` GPUs takes the fullest nodes' leftovers, wherever they are. After the job that
-        `is_last` nodes are not filed until somebody looks for one again.
+        A job of 2 to `kappa` GPUs takes the fullest nodes' leftovers, wherever they are.
         """
         if self.free_gpus(width.gpu_type) < width.gpus:
             return False
-        is_spread = 1 < width.gpus <= kappa
-        nodes = self._leftovers(width) if is_spread else self._nearest(width)
+        if 1 < width.gpus <= kappa:
+            nodes = self._leftovers(width)
+        elif (key := self._best_shelf(width)) is None:
+            nodes = self._fewest(width)
+        elif self._shared:
+            nodes = self._shelves[key][:1]
+        else:
+            self._slots[job] = self._take_first(key, width.gpus)
+            return True
         if self._shared and sum(map(self._room, nodes)) < width.gpus:
             return False
-        if is_last:
-            self._filed = None
         slots: list[GpuSlot] = []
         left, spans = width.gpus, len(nodes) > 1
         for node in nodes:
@@ -167,6 +171,19 @@ class Packing:
             left -= taken
         self._slots[job] = tuple(slots)
         return True
+
+    def _take_first(self, key: _Key, gpus: int) -> tuple[GpuSlot, ...]:
+        """Return the first free GPUs of the first node on a shelf, taken; nobody shares GPUs anywhere."""
+        kind, _, room, is_busy = key
+        shelves = self._shelves
+        node = shelves[key].pop(0)
+        free, known = self._free[node], slots_of_node(self._ids[node], self._capacity[node])
+        taken = tuple([known[gpu] for gpu in free[: -gpus - 1 : -1]])
+        del free[room - gpus :]
+        self._total_free[kind] -= gpus
+        if free:
+            insort(shelves.setdefault((kind, True, room - gpus, is_busy), []), node)
+        return taken
 
     def _take(self, node: int, gpus: int, job: JobId, *, spans: bool) -> list[GpuSlot]:
         """Give the job the first free GPUs of a node."""
@@ -198,11 +215,6 @@ class Packing:
                         chosen.append(node)
                         left -= free
         return chosen
-
-    def _nearest(self, width: Width) -> list[int]:
-        """Return the best single node, or the fewest where no node has room for all."""
-        node = self._one_node(width)
-        return self._fewest(width) if node is None else [node]
 
     def _fewest(self, width: Width) -> list[int]:
         """Return the fewest nodes where one does not do; of those the nearest; then quiet links."""
@@ -268,15 +280,16 @@ class Packing:
                     return [*chosen, last]
         return []
 
-    def _one_node(self, width: Width) -> int | None:
-        """Return the best node for a job on one: in use, the fullest, link busy anyway; None for none."""
+    def _best_shelf(self, width: Width) -> _Key | None:
+        """Return the shelf of the best nodes for a job on one: in use, the fullest, link busy anyway."""
         kind, shelves, widest = width.gpu_type, self._shelves, self._widest[width.gpu_type]
         links = (True, False) if self._senders else (False,)
         for used in (True, False):
             for free in range(width.gpus, widest + 1):
                 for is_busy in links:
-                    if shelf := shelves.get((kind, used, free, is_busy)):
-                        return shelf[0]
+                    key = kind, used, free, is_busy
+                    if shelves.get(key):
+                        return key
         return None
 
     def _first(self, keys: Iterable[_Key], shelves: _Shelves, avoid: Collection[int]) -> int | None:
