@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from boa_daemon.backends.aws.check import Check
 from boa_daemon.backends.aws.doctor import Doctor
+from boa_daemon.backends.kinds import cloud_kind
 from boa_daemon.cli.aws_site import (
     DEFAULT_CONFIG,
     ClusterOption,
@@ -51,7 +52,7 @@ def doctor(
         name, where, cloud = settings.cluster, settings.region, an_aws_cloud(settings)
         checks = list(Doctor(cloud, Catalog.load(), SystemClock(), uses=uses_of(config)).checks())
         loaded = load_settings(config if config.exists() else None).settings
-        if loaded.cloud.provider == "aws":
+        if cloud_kind(loaded.cloud.provider).on_aws:
             checks += local_checks(loaded)
     failed = [check for check in checks if check.status == "failed"]
     rows = [asdict(check) for check in checks]
