@@ -108,7 +108,7 @@ class LastResort:
             for name in launch.unseen:
                 if name not in nodes:
                     nodes[name] = requested_node(name, launch.action, at=launch.at)
-        jobs = self._try(self.work.jobs, {} if last is None else last.jobs, "the jobs")
+        jobs = self._try(self.work.jobs, {} if last is None else last.all_jobs, "the jobs")
         held = queue.holders()
         uncharged = [node for node in ended if not self._is_charged(node)]
         return ClusterState(
