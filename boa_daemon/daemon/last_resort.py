@@ -8,7 +8,6 @@ so what a daemon that is in trouble for long does not need ends by itself.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +25,6 @@ from boa_daemon.tick.ports import Cloud, OpenLaunch, Provider, Runner
 from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan, Rules
 from policies.model import JobId, NodeId
 
-_LOG = logging.getLogger("boa.daemon")
 _Value = TypeVar("_Value")
 CAP, DOWN = "a cap would be broken", "everything is to be let go"
 
