@@ -24,8 +24,9 @@ from boa_daemon.cli.local_checks import local_checks
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.remains import SIMULATED, find_simulated, simulated_settings
 from boa_daemon.clock import SystemClock
-from boa_daemon.daemon.config import Settings, load_settings
+from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.places import places
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import FAILED
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.units import counted

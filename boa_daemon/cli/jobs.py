@@ -93,8 +93,8 @@ def _by_settings(contents: Sequence[Mapping[str, Any]], config: Path | None) -> 
     """
     # All of these are slow to import, and only a check needs them.
     from boa_daemon.daemon.assembly import cloud_class  # noqa: PLC0415
-    from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
     from boa_daemon.daemon.planner import Planner  # noqa: PLC0415
+    from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
     from boa_daemon.inputs.job_file import check_job  # noqa: PLC0415
     from boa_daemon.inputs.yaml_file import Document  # noqa: PLC0415
 

@@ -15,7 +15,8 @@ from boa_daemon.backends.aws.costs import BESIDE, check_known, compared, explore
 from boa_daemon.backends.kinds import cloud_kind
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.cli.talking import a_client, say_as_of, say_next, usd
-from boa_daemon.daemon.config import aws_settings, load_settings
+from boa_daemon.daemon.config import aws_settings
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import DRIFT_FOUND, InputError
 from boa_daemon.tick.ledger import COMPUTE
 from boa_daemon.tick.offers import EXTRAS

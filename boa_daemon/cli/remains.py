@@ -18,8 +18,9 @@ from boa_daemon.backends.aws.sweep import Found, Sweeper
 from boa_daemon.backends.kinds import cloud_kind
 from boa_daemon.backends.simulated import FileCloud
 from boa_daemon.clock import SystemClock
-from boa_daemon.daemon.config import Settings, aws_settings, load_settings
+from boa_daemon.daemon.config import Settings, aws_settings
 from boa_daemon.daemon.places import places, socket_of
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.tick.actions import TerminateNode

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.claim import ClusterClaim
 from boa_daemon.backends.aws.cloud import AwsCloud
-from boa_daemon.backends.aws.policy import bucket_of, claim_key
+from boa_daemon.backends.aws.names import bucket_of, claim_key
 from boa_daemon.backends.kinds import cloud_kind
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
@@ -28,7 +28,7 @@ from boa_daemon.daemon.gate_site import GateSite, gate_site, job_door, open_gate
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.parts import World
 from boa_daemon.daemon.places import let_jobs_through, make_folder, places
-from boa_daemon.daemon.planner import machines_of
+from boa_daemon.daemon.stated import machines_of
 from boa_daemon.daemon.warm_pool import start_seconds_of
 from boa_daemon.engines.kinds import engine_kind
 from boa_daemon.engines.local import LocalEngine
