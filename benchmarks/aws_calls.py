@@ -15,10 +15,12 @@ from typing import Any
 
 from boa_daemon.backends.aws.calls import NODE_OPERATIONS, OPERATIONS
 from boa_daemon.backends.aws.image_policy import image_policy
-from boa_daemon.backends.aws.policy import Uses, node_policy, policy
+from boa_daemon.backends.aws.policy import node_policy, policy
 from boa_daemon.backends.aws.pool_end import end_policy
 from boa_daemon.backends.aws.resource_policies import bucket_policy, queue_policy
-from boa_daemon.backends.aws.stack import Wishes, stack_template
+from boa_daemon.backends.aws.stack import stack_template
+from boa_daemon.backends.aws.stack_site import Wishes
+from boa_daemon.backends.aws.statements import Uses
 from boa_daemon.backends.settings import AwsSettings
 
 SETTINGS = AwsSettings(

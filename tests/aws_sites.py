@@ -15,13 +15,13 @@ import boto3
 import pytest
 
 from boa_daemon.backends.aws.policy import node_policy, policy
-from boa_daemon.backends.aws.stack import Site, site_of
+from boa_daemon.backends.aws.stack_site import Site, site_of
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon import assembly
 from boa_daemon.daemon.assembly import open_daemon
-from boa_daemon.daemon.config import load_settings
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.service import Service
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.engines.ssm import SsmSettings
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_iam import ACCOUNT, Principal

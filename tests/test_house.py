@@ -122,6 +122,31 @@ def test_a_circle_is_found(house: ModuleType) -> None:
     assert house.circles(graph) == [["a", "b", "c"]]
 
 
+def _asks_for_a_name(node: ast.AST) -> bool:
+    """Whether code compares the name of a cloud or of an engine, or types it as one of a few."""
+    if isinstance(node, ast.Compare):
+        sides = (node.left, *node.comparators)
+        said = (ast.unparse(side) for side in sides if not isinstance(side, ast.Constant))
+        is_name = any(side.endswith(("provider", "engine.name")) for side in said)
+        return is_name and any(isinstance(how, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for how in node.ops)
+    if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith("Literal["):
+        return ast.unparse(node.target) in ("provider", "engine")
+    return isinstance(node, ast.Match) and ast.unparse(node.subject).endswith(("provider", "engine.name"))
+
+
+def test_clouds_and_engines_are_not_asked_for_by_name() -> None:
+    """What one is stands in `backends/kinds.py` or `engines/kinds.py`, so that a new one is a line there."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"  # type: ignore[attr-defined]
+        for path in (ROOT / "boa_daemon").rglob("*.py")
+        if path.name != "kinds.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if _asks_for_a_name(node)
+    ]
+
+    assert found == []
+
+
 def test_what_the_mathematics_and_the_tick_say_is_frozen() -> None:
     """A plan, a state, a problem is never changed behind the back of who holds it; the others are listed."""
     found = set()

@@ -410,8 +410,8 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
     if config is None:
         with suppress(KeyError):
             return os.environ["BOA_ADDRESS"]
-    from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
     from boa_daemon.daemon.places import socket_of  # noqa: PLC0415 - slow to import, where an address needs none
+    from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
 
     return socket_of(load_settings(config).settings)
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from boa_daemon.backends.kinds import cloud_kind
 from boa_daemon.errors import did_you_mean
 from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.tick.offers import Market
@@ -57,7 +58,6 @@ class AwsSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    provider: Literal["aws"] = "aws"
     cluster: str = Field(default="boa", pattern=r"^[A-Za-z0-9._-]{1,64}$")
     """Name of the cluster, in the tags of all that is rented."""
     region: str = Field(default="us-east-1", pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")
@@ -148,8 +148,8 @@ def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
     table: dict[str, Any] = {}
     document = read_document(path) if path.exists() else Document(name=str(path), content={})
     table = dict(document.content.get("cloud", {}))
-    provider = table.get("provider", "aws")
-    if provider != "aws":
+    provider = table.pop("provider", "aws")
+    if not cloud_kind(str(provider)).on_aws:
         problem = f'[cloud] provider is {provider!r}, and this verb is about "aws"'
         at = ("cloud", "provider")
         raise document.error(problem, at=at, hint='Set provider = "aws" under [cloud]')

@@ -9,10 +9,10 @@ import typer
 
 from boa_daemon.backends.aws.calls import check_region
 from boa_daemon.backends.aws.cloud import AwsCloud
-from boa_daemon.backends.aws.policy import Uses
+from boa_daemon.backends.aws.statements import Uses
 from boa_daemon.backends.settings import AwsSettings, load_aws_settings
 from boa_daemon.clock import SystemClock
-from boa_daemon.daemon.config import load_settings
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 

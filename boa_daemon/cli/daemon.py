@@ -95,8 +95,8 @@ def recover(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Make a database again: from the newest backup that can be read, and from what the cloud lists."""
-    from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
     from boa_daemon.daemon.recovery import recover as make_again  # noqa: PLC0415
+    from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
 
     loaded = load_settings(config, flags={"daemon.state_dir": state_dir})
     answer = make_again(loaded.settings)

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from boa_daemon.backends.aws.check import Check
 from boa_daemon.backends.aws.doctor import Doctor
+from boa_daemon.backends.kinds import cloud_kind
 from boa_daemon.cli.aws_site import (
     DEFAULT_CONFIG,
     ClusterOption,
@@ -23,8 +24,9 @@ from boa_daemon.cli.local_checks import local_checks
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.remains import SIMULATED, find_simulated, simulated_settings
 from boa_daemon.clock import SystemClock
-from boa_daemon.daemon.config import Settings, load_settings
+from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.places import places
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import FAILED
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.units import counted
@@ -51,7 +53,7 @@ def doctor(
         name, where, cloud = settings.cluster, settings.region, an_aws_cloud(settings)
         checks = list(Doctor(cloud, Catalog.load(), SystemClock(), uses=uses_of(config)).checks())
         loaded = load_settings(config if config.exists() else None).settings
-        if loaded.cloud.provider == "aws":
+        if cloud_kind(loaded.cloud.provider).on_aws:
             checks += local_checks(loaded)
     failed = [check for check in checks if check.status == "failed"]
     rows = [asdict(check) for check in checks]

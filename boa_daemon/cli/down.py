@@ -22,7 +22,7 @@ from boa_daemon.cli.remains import SIMULATED, end_simulated, simulated_settings
 from boa_daemon.cli.state import let_go
 from boa_daemon.cli.talking import SocketOption
 from boa_daemon.clock import SystemClock
-from boa_daemon.daemon.config import load_settings
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.daemon.side_costs import billed_usd, close_standing
 from boa_daemon.errors import PARTLY_DONE, InputError, MissingPrice
 from boa_daemon.units import counted

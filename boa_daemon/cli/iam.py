@@ -9,10 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from boa_daemon.backends.aws.image_policy import image_policy
-from boa_daemon.backends.aws.policy import Uses, bucket_of, node_policy, partition_of, policy, queue_arn
+from boa_daemon.backends.aws.names import bucket_of, partition_of, queue_arn
+from boa_daemon.backends.aws.policy import node_policy, policy
 from boa_daemon.backends.aws.pool_end import end_policy
 from boa_daemon.backends.aws.resource_policies import bucket_policy, queue_policy
 from boa_daemon.backends.aws.stack import as_yaml, stack_template
+from boa_daemon.backends.aws.statements import Uses
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.cli.aws_site import (
     DEFAULT_CONFIG,

@@ -43,9 +43,10 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.cli.toml_keys import write_keys
 from boa_daemon.clock import SystemClock
-from boa_daemon.daemon.config import Settings, load_settings
+from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.lock import Lock
 from boa_daemon.daemon.places import make_folder, places
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.daemon.side_costs import check_room, enter
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog

@@ -10,7 +10,7 @@ from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.image_policy import image_policy
 from boa_daemon.backends.aws.image_recipe import Recipe
-from boa_daemon.backends.aws.policy import slug_of
+from boa_daemon.backends.aws.names import slug_of
 from boa_daemon.backends.aws.request import Site
 from boa_daemon.backends.aws.rights import lacking, may_not_ask, principal_of, to_give
 from boa_daemon.cli.aws_site import uses_of

@@ -92,16 +92,16 @@ def _by_settings(contents: Sequence[Mapping[str, Any]], config: Path | None) -> 
         InputError: when no machine has enough for a job.
     """
     # All of these are slow to import, and only a check needs them.
-    from boa_daemon.daemon.assembly import cloud_kind  # noqa: PLC0415
-    from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
+    from boa_daemon.daemon.assembly import cloud_class  # noqa: PLC0415
     from boa_daemon.daemon.planner import Planner  # noqa: PLC0415
+    from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
     from boa_daemon.inputs.job_file import check_job  # noqa: PLC0415
     from boa_daemon.inputs.yaml_file import Document  # noqa: PLC0415
 
     loaded = load_settings(config)
     if not loaded.files:
         return {"not_planned_on": {}, "not_enforced": {}}
-    planner = Planner(loaded.settings, cloud=cloud_kind(loaded.settings))
+    planner = Planner(loaded.settings, cloud=cloud_class(loaded.settings))
     # As the daemon reads it: with what the file leaves out.
     whole = [check_job(Document(name="job", content=content, language="json")) for content in contents]
     found = [(content["name"], planner.lacks(content), planner.unenforced(content)) for content in whole]

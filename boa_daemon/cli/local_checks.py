@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.api.client import Client, DaemonUnreachable
 from boa_daemon.backends.aws.check import Check
-from boa_daemon.daemon.assembly import cloud_kind
+from boa_daemon.daemon.assembly import cloud_class
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.places import Places, places, socket_of
 from boa_daemon.daemon.planner import Planner
@@ -42,7 +42,7 @@ def _plan(settings: Settings) -> Check:
     """Whether classes and machines make a plan under the budget."""
     name, budget = "plan", settings.budget.mean_usd_per_hour
     try:
-        planner = Planner(settings, cloud=cloud_kind(settings))
+        planner = Planner(settings, cloud=cloud_class(settings))
         planner.record(()).build()
     except InputError as error:
         return Check(name=name, status="failed", said=error.problem, fix=error.hint)

@@ -34,8 +34,8 @@ def open_page(
 ) -> None:
     """Show the daemon's page in a browser, as you and read-only, until Ctrl-C."""
     from boa_daemon.api.local_page import LocalPage  # noqa: PLC0415 - slow to import
-    from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
     from boa_daemon.daemon.places import socket_of  # noqa: PLC0415
+    from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
 
     settings = load_settings(config, flags={"daemon.socket": socket}).settings
     page = LocalPage(Path(socket) if socket else socket_of(settings), port=port)

@@ -12,9 +12,11 @@ import typer
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.costs import BESIDE, check_known, compared, explorer_days
+from boa_daemon.backends.kinds import cloud_kind
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.cli.talking import a_client, say_as_of, say_next, usd
-from boa_daemon.daemon.config import aws_settings, load_settings
+from boa_daemon.daemon.config import aws_settings
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import DRIFT_FOUND, InputError
 from boa_daemon.tick.ledger import COMPUTE
 from boa_daemon.tick.offers import EXTRAS
@@ -31,7 +33,7 @@ def reconcile(
         InputError: when what the daemon rents is not on AWS.
     """
     settings = load_settings(config, flags={"daemon.socket": socket}).settings
-    if settings.cloud.provider != "aws":
+    if not cloud_kind(settings.cloud.provider).on_aws:
         raise InputError(
             f"[cloud] provider is {settings.cloud.provider!r}: there is no Cost Explorer to compare with",
             hint="Leave --reconcile out, or name the settings of the daemon with --config",

@@ -15,16 +15,19 @@ from boa_daemon.api.client import Client, DaemonUnreachable
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.receipt import KINDS, Receipt
 from boa_daemon.backends.aws.sweep import Found, Sweeper
+from boa_daemon.backends.kinds import cloud_kind
 from boa_daemon.backends.simulated import FileCloud
 from boa_daemon.clock import SystemClock
-from boa_daemon.daemon.config import Settings, aws_settings, load_settings
+from boa_daemon.daemon.config import Settings, aws_settings
 from boa_daemon.daemon.places import places, socket_of
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.tick.actions import TerminateNode
 from boa_daemon.units import format_hours
 
 SIMULATED = "simulated"
+"""The region that nodes of the simulated cloud are shown in."""
 
 
 class StillManaged(BoaError):
@@ -41,19 +44,19 @@ def simulated_settings(config: Path) -> Settings | None:
         raise InputError("there is no such settings file", file=config)
     settings = load_settings(config if config.exists() else None).settings
     is_said = "provider" in settings.cloud.model_fields_set
-    return settings if is_said and settings.cloud.provider == SIMULATED else None
+    return settings if is_said and cloud_kind(settings.cloud.provider).in_a_file else None
 
 
 def what_is_left(settings: Settings) -> Mapping[str, int]:
     """Return how many things of each kind are there and cost money."""
-    if settings.cloud.provider == "aws":
+    if cloud_kind(settings.cloud.provider).on_aws:
         given = aws_settings(settings.cloud)
         found = Sweeper(given, AwsCalls(given), SystemClock()).find()
         count = Counter(each.kind for each in found if not each.is_ending)
         return {kind: count[kind] for kind in KINDS}
     state = places(settings).state
     jobs = sum(not report.is_over for report in LocalEngine(state / "jobs").reattach().values())
-    if settings.cloud.provider != SIMULATED:
+    if not cloud_kind(settings.cloud.provider).in_a_file:
         return {"job process": jobs}
     with _cloud(settings) as cloud:
         return {"instance": sum(node.ended_at is None for node in cloud.everything()), "job process": jobs}

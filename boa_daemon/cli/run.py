@@ -100,8 +100,8 @@ def _a_daemon(one: Run, config: Path | None, socket: str | None) -> Iterator[Non
     from boa_daemon.api.client import Client, DaemonUnreachable  # noqa: PLC0415 - slow to import
     from boa_daemon.cli.own_daemon import OwnDaemon, caps_within, work_again  # noqa: PLC0415
     from boa_daemon.cli.remains import what_is_left  # noqa: PLC0415
-    from boa_daemon.daemon.config import load_settings  # noqa: PLC0415
     from boa_daemon.daemon.places import places, socket_of  # noqa: PLC0415
+    from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
 
     settings = load_settings(config, flags={"daemon.socket": socket}).settings
     try:

@@ -14,12 +14,8 @@ from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.extras import HOURS_OF_A_MONTH
 from boa_daemon.backends.aws.market import AwsMarket
 from boa_daemon.backends.aws.side_prices import side_prices
-from boa_daemon.backends.aws.stack import (
-    Wishes,
-    as_yaml,
-    monthly_costs,
-    stack_template,
-)
+from boa_daemon.backends.aws.stack import as_yaml, monthly_costs, stack_template
+from boa_daemon.backends.aws.stack_site import Wishes
 from boa_daemon.backends.aws.up import Stack
 from boa_daemon.backends.settings import AwsSettings, load_aws_settings
 from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, RegionOption

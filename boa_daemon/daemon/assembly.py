@@ -1,7 +1,7 @@
 """Where the parts of the daemon meet: settings become a cloud, an engine, books, and a `Daemon`.
 
 Here alone the daemon opens clouds and engines by name. What each is, for who plans without opening it, stands
-in `CLOUD_KINDS` and in `boa_daemon.engines.kinds`.
+in `boa_daemon.backends.kinds` and `boa_daemon.engines.kinds`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.claim import ClusterClaim
 from boa_daemon.backends.aws.cloud import AwsCloud
-from boa_daemon.backends.aws.policy import bucket_of, claim_key
+from boa_daemon.backends.aws.names import bucket_of, claim_key
+from boa_daemon.backends.kinds import cloud_kind
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
@@ -27,8 +28,9 @@ from boa_daemon.daemon.gate_site import GateSite, gate_site, job_door, open_gate
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.parts import World
 from boa_daemon.daemon.places import let_jobs_through, make_folder, places
-from boa_daemon.daemon.planner import machines_of
+from boa_daemon.daemon.stated import machines_of
 from boa_daemon.daemon.warm_pool import start_seconds_of
+from boa_daemon.engines.kinds import engine_kind
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ray import RayEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
@@ -152,18 +154,18 @@ CLOUDS: Mapping[str, Callable[[Settings, Path, Clock, str], Provider]] = {
     "local": _this_machine,
 }
 """How each `[cloud] provider` is opened."""
-CLOUD_KINDS: Mapping[str, type[Provider]] = {"aws": AwsCloud, "simulated": FileCloud, "local": LocalCloud}
+CLOUD_CLASSES: Mapping[str, type[Provider]] = {"aws": AwsCloud, "simulated": FileCloud, "local": LocalCloud}
 
 
-def cloud_kind(settings: Settings) -> type[Provider]:
-    """Return what the cloud of the settings is, for who plans without opening it."""
-    return CLOUD_KINDS.get(settings.cloud.provider, Provider)
+def cloud_class(settings: Settings) -> type[Provider]:
+    """Return the class of the cloud of the settings, for who plans without opening it."""
+    return CLOUD_CLASSES.get(settings.cloud.provider, Provider)
 
 
 def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
     """Return the engine that runs jobs as processes of this machine."""
     del cloud
-    if settings.cloud.provider == "aws":
+    if cloud_kind(settings.cloud.provider).on_aws:
         raise InputError("the local engine runs jobs here, not on AWS", hint='Set [engine] name = "ssm"')
     return LocalEngine(
         state / "jobs",
@@ -315,7 +317,8 @@ def open_daemon(
     """Return the daemon of the settings; one that only observes where the database is not its to write."""
     there = places(settings)
     make_folder(there.state)
-    if settings.engine.own_user and settings.engine.name == "local" and os.geteuid() == 0:
+    engine = engine_kind(settings.engine.name)
+    if settings.engine.own_user and engine.on_this_machine and os.geteuid() == 0:
         let_jobs_through(there.state)
     clock = clock or SteadyClock()
     url, awaited_url = database_url(settings), ""

@@ -1,51 +1,26 @@
-"""The settings of the daemon: ``boa.toml``, the environment, flags; the strongest word wins, key by key.
+"""The settings of the daemon, section by section; `setting_layers.py` reads them.
 
-flags > ``BOA_<SECTION>_<KEY>`` in the environment > ``./boa.toml`` > the user's file > the system's file >
-defaults. Every key has its meaning and its unit in its description, which `docs/reference/settings.md` lists.
+Every key has its meaning and its unit in its description, which `docs/reference/settings.md` lists.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-import platformdirs
 from pydantic import Field, ValidationError, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.errors import InputError
 from boa_daemon.inputs.job_file import Event
-from boa_daemon.inputs.schema import Fraction, Name, NotNegative, Positive, Strict, checked
-from boa_daemon.inputs.yaml_file import Document, read_document
+from boa_daemon.inputs.schema import Fraction, Name, NotNegative, Positive, Strict
 from boa_daemon.learning.beliefs import HALF_LIFE_HOURS, PRIOR_JOBS
-from policies.errors import UnknownPolicy
 from policies.online.pacing import MONTH_HOURS
-from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY, find_placer, find_policy
+from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY
 
-FILE_NAME = "boa.toml"
-SYSTEM_FILE = Path("/etc/boa") / FILE_NAME
-PREFIX = "BOA_"
 CAP_DAYS = 2.0
 """Mean days' money that a day may cost where the budget is a month's and nobody set a cap."""
-OF_TEAM, REFERENCES = "team:", ("env:", "ssm:", "secretsmanager:")
-"""How [secrets] names a team, and how references of secrets begin."""
-_BUDGETS = frozenset({"usd_per_hour", "usd_per_month"})
-_PATHS = (
-    "classes",
-    "commitments",
-    "blocks",
-    "state_dir",
-    "socket",
-    "tokens",
-    "tls_cert",
-    "tls_key",
-    "secrets_file",
-)
 
 
 class BudgetSettings(Strict):
@@ -408,168 +383,3 @@ class Settings(Strict):
         description="who may name a secret in a job: users and team:NAME, by its reference; * for the rest "
         "of one, and the longest that fits decides. What none fits anybody may name",
     )
-
-
-_SECTIONS = {
-    name: field.annotation
-    for name, field in Settings.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, Strict)
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """The settings, and which files they came from, the weakest first."""
-
-    settings: Settings
-    files: tuple[Path, ...]
-
-
-def setting_files(explicit: Path | None = None) -> list[Path]:
-    """Return the files that may hold settings, the weakest first."""
-    if explicit is not None:
-        return [explicit]
-    user = Path(platformdirs.user_config_dir("boa")) / FILE_NAME
-    return [path for path in (SYSTEM_FILE, user, Path(FILE_NAME)) if path.is_file()]
-
-
-def load_settings(
-    explicit: Path | None = None,
-    *,
-    environment: Mapping[str, str] | None = None,
-    flags: Mapping[str, Any] | None = None,
-) -> Loaded:
-    """Return the settings; `flags` maps ``section.key`` to a value, None being no word.
-
-    Raises:
-        InputError: when a file cannot be read or a key is unknown or wrong, with file and line.
-    """
-    merged: dict[str, dict[str, Any]] = {}
-    files = setting_files(explicit)
-    for path in files:
-        document = read_document(path)
-        if not isinstance(document.content, Mapping):
-            raise document.error("settings are a table with sections such as [budget]")
-        _check_policy(checked(Settings, document.content, document=document), document)
-        _merge(merged, document.content, beside=path.resolve().parent)
-    words = from_environment(os.environ if environment is None else environment)
-    _checked(words, "the environment")
-    _merge(merged, words)
-    given = _nested({key: value for key, value in (flags or {}).items() if value is not None})
-    _merge(merged, given)
-    settings = _checked(merged, "the settings")
-    _check_policy(settings, Document(name="the settings", content=merged))
-    check_owners(settings)
-    return Loaded(settings=settings, files=tuple(files))
-
-
-def _check_policy(settings: Settings, document: Document) -> None:
-    """Refuse a policy or a placer that there is not: each tick would fail by it.
-
-    Raises:
-        InputError: with its line.
-    """
-    for key, find in (("policy", find_policy), ("placer", find_placer)):
-        try:
-            find(getattr(settings.workload, key))
-        except UnknownPolicy as error:
-            raise document.error(str(error), at=("workload", key)) from None
-
-
-def check_owners(settings: Settings) -> None:
-    """Refuse rights to secrets of teams that no file has, and under patterns that fit no reference.
-
-    Raises:
-        InputError: naming the pattern.
-    """
-    for pattern, owners in settings.secrets.items():
-        if pattern != "*" and not pattern.startswith(REFERENCES):
-            hint = f'One begins with {", ".join(REFERENCES)}; "*" is all of them'
-            raise InputError(f"[secrets] {pattern!r} fits no reference", hint=hint)
-        for owner in owners:
-            team = owner.removeprefix(OF_TEAM)
-            if team != owner and team not in settings.teams:
-                hint = did_you_mean(team, settings.teams) or "See [teams.NAME]"
-                raise InputError(f"[secrets] {pattern!r}: there is no team {team!r}", hint=hint)
-
-
-def _merge(
-    merged: dict[str, dict[str, Any]], words: Mapping[str, Any], *, beside: Path | None = None
-) -> None:
-    """Lay a stronger layer over the others, key by key; paths in a file are relative to the file."""
-    for section, values in words.items():
-        table = dict(values)
-        if beside is not None:
-            for key in _PATHS:
-                if isinstance(table.get(key), str):
-                    table[key] = str(beside / table[key])
-        before = merged.get(section, {})
-        if section == "budget":
-            # A stronger layer that states one budget takes the place of the other.
-            before = {
-                key: before[key] for key in before if not _BUDGETS & {key} or not _BUDGETS & table.keys()
-            }
-        merged[section] = before | table
-
-
-def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return ``section.key`` names as tables."""
-    tables: dict[str, dict[str, Any]] = {}
-    for name, value in flat.items():
-        section, _, key = name.partition(".")
-        tables.setdefault(section, {})[key] = value
-    return tables
-
-
-def from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return what ``BOA_<SECTION>_<KEY>`` variables say; those of other sections are not settings."""
-    tables: dict[str, dict[str, Any]] = {}
-    for name, text in sorted(environment.items()):
-        if not name.startswith(PREFIX):
-            continue
-        words = name.removeprefix(PREFIX).lower()
-        section = next((known for known in _SECTIONS if words.startswith(f"{known}_")), None)
-        if section is None:
-            continue
-        key = words.removeprefix(f"{section}_")
-        kind = _SECTIONS[section]
-        if key not in kind.model_fields:
-            hint = did_you_mean(key, kind.model_fields)
-            raise InputError(f"the environment variable {name} names no setting of [{section}]", hint=hint)
-        tables.setdefault(section, {})[key] = _value(text, kind, key)
-    return tables
-
-
-def _value(text: str, kind: type[Strict], key: str) -> Any:
-    """Return the value that a variable holds: as JSON where it is, as text where that is wanted."""
-    wants_text = "str" in str(kind.model_fields[key].annotation) and "list" not in str(
-        kind.model_fields[key].annotation
-    )
-    if wants_text or "Literal" in str(kind.model_fields[key].annotation):
-        return text
-    if "list" in str(kind.model_fields[key].annotation) and not text.lstrip().startswith("["):
-        return [part.strip() for part in text.split(",") if part.strip()]
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _checked(words: Mapping[str, Any], name: str) -> Settings:
-    """Return a layer, or all of them, as settings; a fault names where the words came from."""
-    return checked(Settings, words, document=Document(name=name, content=words, language="json"))
-
-
-def setting_rows() -> Sequence[tuple[str, str, str, str]]:
-    """Return (section, key, default, meaning) of every setting, for the reference page."""
-    rows = []
-    for section, kind in _SECTIONS.items():
-        for key, field in kind.model_fields.items():
-            # Those of AWS are None in the section of all clouds, so that one can see which were given.
-            of_aws = (
-                AwsSettings.model_fields.get(key) if section == "cloud" and field.annotation is Any else None
-            )
-            default = (of_aws or field).get_default(call_default_factory=True)
-            said = "" if default is None else json.dumps(default)
-            rows.append((section, key, said, field.description or ""))
-    return rows

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from boa_daemon.daemon.costs import spent_usd
 from boa_daemon.daemon.journal import Journal
-from boa_daemon.daemon.known_jobs import KnownJobs
 from boa_daemon.daemon.parts import DaemonParts
 from boa_daemon.errors import BoaError
 from boa_daemon.learning.beliefs import Planned, explain_belief
@@ -96,16 +95,16 @@ class FollowingDaemon(DaemonParts):
         ports = Ports(
             clock=self.world.clock,
             cloud=self.fleet,
-            jobs=KnownJobs(source=self.work, classes=classes),
+            jobs=self.work,
             engine=self.work,
             store=books.store,
             telemetry=Journal(),
             links=self.gate,
         )
-        return record.controller(ports)
+        return replace(record.controller(ports), classes=classes)
 
     def _keep_the_last_plan(self, error: PolicyError) -> None:
-        """Say that no new plan can be made; the last one goes on, without jobs of classes that it lacks."""
+        """Say that no new plan can be made; the last one goes on, and starts no jobs of other classes."""
         said = f"the last plan goes on, as no new one can be made: {type(error).__name__}: {error}"
         self.standing.plan_fault = said
         self._alert(f"plan:{int(self.world.clock.now() // DAY)}:{type(error).__name__}", said)

@@ -145,7 +145,7 @@ class JobAnswers(Answers):
         if over is not None:
             said = f"Job {name} is {record.status}" + (f": {record.cause}" if record.cause else "")
             return self._said(name, f"{said}.", over)
-        if decision is None or name not in decision.state.jobs:
+        if decision is None or name not in decision.state.all_jobs:
             taken = f"Job {name} has been taken and no tick has looked at it yet."
             return self._said(name, " ".join([taken, *_rigidity(record)]), "new")
         curves = self.daemon.planner.curves.values()

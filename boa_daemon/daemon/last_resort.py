@@ -8,7 +8,6 @@ so what a daemon that is in trouble for long does not need ends by itself.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +25,6 @@ from boa_daemon.tick.ports import Cloud, OpenLaunch, Provider, Runner
 from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan, Rules
 from policies.model import JobId, NodeId
 
-_LOG = logging.getLogger("boa.daemon")
 _Value = TypeVar("_Value")
 CAP, DOWN = "a cap would be broken", "everything is to be let go"
 
@@ -108,7 +106,7 @@ class LastResort:
             for name in launch.unseen:
                 if name not in nodes:
                     nodes[name] = requested_node(name, launch.action, at=launch.at)
-        jobs = self._try(self.work.jobs, {} if last is None else last.jobs, "the jobs")
+        jobs = self._try(self.work.jobs, {} if last is None else last.all_jobs, "the jobs")
         held = queue.holders()
         uncharged = [node for node in ended if not self._is_charged(node)]
         return ClusterState(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.daemon.config import from_environment, load_settings, setting_files
+from boa_daemon.daemon.setting_layers import from_environment, load_settings, setting_files
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.yaml_file import read_document
 

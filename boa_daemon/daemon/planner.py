@@ -6,7 +6,6 @@ widths only. So a policy never sees a width that the job would refuse.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -15,21 +14,13 @@ from typing import Any
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.markets import as_learnt, on_both, on_planned_markets
 from boa_daemon.daemon.paid_anyway import PaidAnyway
-from boa_daemon.daemon.shared_gpus import check_memory, with_places
 from boa_daemon.daemon.standing_costs import standing_of
+from boa_daemon.daemon.stated import check_prior, disk_gb_of_nodes, machines_of, stated_classes
 from boa_daemon.daemon.warm_pool import warm_pool_of
 from boa_daemon.engines.kinds import engine_kind
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.needs import (
-    GB_PER_GIB,
-    NeedsRow,
-    disk_gb_of,
-    excluded_for,
-    lack_on_node,
-    without,
-)
-from boa_daemon.inputs.problem_file import load_problem
+from boa_daemon.inputs.needs import excluded_for, lack_on_node, without
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.job.container import why_unlimited
 from boa_daemon.learning.beliefs import Planned
@@ -43,15 +34,11 @@ from boa_daemon.tick.offers import Extras
 from boa_daemon.tick.ports import Provider
 from boa_daemon.tick.state import Rules
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.machines import named_apart, off_market, on_machines
-from policies.model import Budget, InstanceType, JobClass, Phase, Width
+from policies.links.machines import off_market
+from policies.model import Budget, JobClass, Width
 from policies.optimum.interruptions import Saves
 from policies.registry import PolicyOptions, Site, find_policy
 from policies.site import with_boots
-from policies.speedup import Amdahl
-
-DEFAULT_CLASS = "default"
-"""The class of jobs where there is no class file: an hour on one GPU, 95 % of it parallel."""
 
 MOST_CLASSES = 1000
 """Classes in all, above which none is taken that nobody stated: a name of each job's own is no class."""
@@ -83,14 +70,14 @@ class Planner(LearntClasses):
         self.is_on_both = settings.cloud.market == "planned" and cloud.rents_spot
         self.machines = on_both(self.on_demand) if self.is_on_both else self.on_demand
         self._not_on_spot: set[str] = set()
-        self._disk_gb = _disk_gb(settings, cloud, self.on_demand, self._catalog)
-        stated, unstated, self._needs = _classes(
+        self._disk_gb = disk_gb_of_nodes(settings, cloud, self.on_demand, self._catalog)
+        stated, unstated, self._needs = stated_classes(
             settings, self.on_demand, self._catalog, disk_gb=self._disk_gb
         )
         learning = settings.learning
         super().__init__(stated, unstated=unstated, rates=learning.rates, sizes=learning.sizes)
         self._plan_by({name: self.measured(one) for name, one in stated.items()})
-        _check_prior(settings, stated)
+        check_prior(settings, stated)
 
     def take_active(self, class_name: str, content: Mapping[str, Any]) -> None:
         """Plan for a job that was accepted under other settings, by the class that it was given then.
@@ -415,106 +402,3 @@ def _narrowest(base: JobClass, least: int | None, batch: int | None) -> int | No
         found = {int(width) for curve in curves for width in curve.whole_widths()}
         widths = found if widths is None else widths & found
     return min(widths, default=None) if widths else None
-
-
-def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
-    """Return the machines that may be rented, by kind: several of one GPU are GPU types of their own.
-
-    Raises:
-        InputError: when a type is unknown or has no price.
-    """
-    own: dict[str, InstanceType] = {}
-    if settings.workload.classes is not None:
-        own = dict(
-            load_problem(settings.workload.classes, catalog=catalog, require_rates=False).instance_types
-        )
-    known = {machine.name: machine for machine in own.values()}
-    twice = [name for name, times in Counter(settings.cloud.instance_types).items() if times > 1]
-    if twice:
-        raise InputError(f"[cloud] instance_types names {twice[0]} twice")
-    rented = {name: known.get(name) or catalog.instance_type(name) for name in settings.cloud.instance_types}
-    return named_apart(with_places(rented, settings.cloud.gpu_places, catalog).values(), own)
-
-
-def _check_prior(settings: Settings, stated: Mapping[str, JobClass]) -> None:
-    """Refuse a prior class that is none.
-
-    Raises:
-        InputError: when it is not among the classes.
-    """
-    prior = settings.learning.prior_class
-    if prior is not None and prior not in stated:
-        raise InputError(
-            f"[learning] prior_class: no class {prior!r} runs here", hint=did_you_mean(prior, stated)
-        )
-
-
-def _disk_gb(
-    settings: Settings,
-    cloud: Provider | type[Provider],
-    machines: Mapping[str, InstanceType],
-    catalog: Catalog,
-) -> dict[str, float | None]:
-    """Return by GPU type the disk that jobs on a rented node share, 10^9 bytes; None where there is none."""
-    root_gb = None
-    if cloud.root_volume_gib is not None:
-        root_gb = (getattr(settings.cloud, "volume_gib", None) or cloud.root_volume_gib) * GB_PER_GIB
-    own_disks = engine_kind(settings.engine.name).on_rented_nodes
-    return {
-        kind: disk_gb_of(one.name, catalog, root_gb=root_gb, own_disks=own_disks)
-        for kind, one in machines.items()
-    }
-
-
-def _classes(
-    settings: Settings,
-    machines: Mapping[str, InstanceType],
-    catalog: Catalog,
-    *,
-    disk_gb: Mapping[str, float | None],
-) -> tuple[dict[str, JobClass], frozenset[str], Mapping[str, NeedsRow]]:
-    """Return the classes that can run on the machines, names of those whose rate nobody stated, and needs.
-
-    Raises:
-        InputError: when none can.
-    """
-    if settings.workload.classes is None:
-        if all(machine.places_per_gpu > 1 for machine in machines.values()):
-            hint = "Name a class file in [workload] classes, with shares_gpu in it, or another machine"
-            raise InputError("[cloud] gpu_places: no class says that it may share GPUs", hint=hint)
-        phase = Phase(
-            size_gpu_hours=1.0,
-            speedups={
-                name: Amdahl(parallel_fraction=0.95, max_gpus=64)
-                for name, machine in machines.items()
-                if machine.places_per_gpu == 1
-            },
-        )
-        default = JobClass(name=DEFAULT_CLASS, phases=(phase,))
-        return {DEFAULT_CLASS: default}, frozenset({DEFAULT_CLASS}), {}
-    file = load_problem(settings.workload.classes, require_rates=False)
-    found: dict[str, JobClass] = {}
-    for stated in file.problem.classes:
-        job_class = on_machines(stated, machines, file.instance_types)
-        needs = file.needs.get(stated.name)
-        check_memory(job_class, needs, machines)
-        short = excluded_for(stated.name, needs, machines, catalog, disk_gb=disk_gb)
-        within = without(job_class, short)
-        if within is None:
-            continue
-        job_class = within
-        phases = tuple(
-            replace(
-                phase, speedups={kind: curve for kind, curve in phase.speedups.items() if kind in machines}
-            )
-            for phase in job_class.phases
-            if phase.speedups.keys() & machines.keys()
-        )
-        if len(phases) == len(job_class.phases):
-            found[job_class.name] = replace(job_class, phases=phases)
-    if not found:
-        raise InputError(
-            f"no class of {settings.workload.classes} runs on {', '.join(machines)}",
-            hint="Name machines of its GPU types in [cloud] instance_types",
-        )
-    return found, file.classes_without_rates & found.keys(), file.needs

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.daemon.config import Settings, load_settings
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import InputError
 
 _AT_START = {

@@ -16,8 +16,8 @@ from boa_daemon.daemon.costs import cost_rows
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.paid_anyway import PaidAnyway
 from boa_daemon.daemon.places import make_folder, places
-from boa_daemon.daemon.planner import machines_of
 from boa_daemon.daemon.standing_costs import CLOSED, StandingCosts, charged_until, standing_of
+from boa_daemon.daemon.stated import machines_of
 from boa_daemon.errors import INFEASIBLE, BoaError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.engine import StoreUnusable

@@ -81,7 +81,7 @@ class DaemonInAFolder:
     def is_over(self, decision: Decision | None) -> bool:
         """Return whether a tick saw no job and no node, and what became of each launch is known."""
         seen = None if decision is None else decision.state
-        return seen is not None and not (seen.jobs or seen.nodes or self.books.store.unsettled())
+        return seen is not None and not (seen.all_jobs or seen.nodes or self.books.store.unsettled())
 
     def close(self) -> None:
         """Let everything go."""

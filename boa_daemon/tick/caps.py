@@ -30,7 +30,7 @@ from boa_daemon.tick.cap_projection import CapProjection
 from boa_daemon.tick.launches import cut, left_of
 from boa_daemon.tick.limits import CapCode, Caps, Held
 from boa_daemon.tick.offers import most_usd_per_hour
-from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules, WaitReason
+from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan, Rules, WaitReason
 from boa_daemon.tick.team_caps import judge_teams, with_verdict
 from policies.model import JobId, NodeId
 from policies.quick import replace
@@ -108,7 +108,8 @@ def _wound_down(state: ClusterState, plan: Plan, books: CapProjection, code: Cap
         *(Held(what=f"node {node}", code=code, numbers=numbers) for node in sorted(gone)),
         *(Held(what=f"{n} {name}", code=code, numbers=numbers) for name, n in plan.launches.items()),
     )
-    stops = [job for job in sorted(stopped) if not state.jobs[job].is_stopping]
+    jobs = state.all_jobs
+    stops = [job for job in sorted(stopped) if not jobs[job].is_stopping]
     waiting = [job for job in plan.widths if job in touched | stopped | late]
     return replace(
         cut,
@@ -129,7 +130,8 @@ def _give_back(
     stopped: set[JobId] = set()
     phases = ("ready", "requested", "stopped")
     kept = [node for node in state.nodes.values() if node.is_listed and node.phase in phases]
-    queue = [_rank(state, node, stopped) for node in kept if node.id not in plan.releases]
+    present = state.all_jobs
+    queue = [_rank(present, node, stopped) for node in kept if node.id not in plan.releases]
     heapify(queue)
     ended: list[NodeId] = []
     emptied: list[NodeId] = []
@@ -148,20 +150,18 @@ def _give_back(
         books.stop(name)
         for job in jobs - stopped:
             stopped.add(job)
-            others = {slot.node for slot in state.jobs[job].slots if job in state.jobs} - seen
+            others = {slot.node for slot in present[job].slots if job in present} - seen
             for other in others & state.nodes.keys():
-                heappush(queue, _rank(state, state.nodes[other], stopped))
-    return ended, emptied, stopped & state.jobs.keys()
+                heappush(queue, _rank(present, state.nodes[other], stopped))
+    return ended, emptied, stopped & present.keys()
 
 
-def _rank(state: ClusterState, node: NodeState, stopped: set[JobId]) -> _Rank:
+def _rank(present: Mapping[JobId, JobState], node: NodeState, stopped: set[JobId]) -> _Rank:
     """Return where a node stands in the order of giving back: what is lost, then the youngest first."""
     jobs = {job for job in node.gpus if job is not None}
     if not jobs:
         return (_BOOTING if node.phase == "requested" else _IDLE, 0.0, -node.launched_at, node.id)
-    staying = [
-        state.jobs[job].job for job in jobs - stopped if job in state.jobs and not state.jobs[job].is_stopping
-    ]
+    staying = [present[job].job for job in jobs - stopped if job in present and not present[job].is_stopping]
     if not staying:
         return (_EMPTYING, 0.0, -node.launched_at, node.id)
     loss = sum(

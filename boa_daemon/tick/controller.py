@@ -6,7 +6,7 @@ there, so a missed one heals itself on the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
@@ -41,13 +41,14 @@ from boa_daemon.tick.ports import (
     Telemetry,
     Unknown,
 )
-from boa_daemon.tick.state import ClusterState, NodeState, Rules
+from boa_daemon.tick.state import ClusterState, JobState, NodeState, Rules
 from policies.links.machines import siblings
-from policies.model import Job, NodeId, Width
+from policies.model import Job, JobId, NodeId, Width
 from policies.protocols import Allocator, Placer
 from policies.quick import replace
 
 _Nodes: TypeAlias = dict[NodeId, NodeState]
+_Jobs: TypeAlias = Mapping[JobId, JobState]
 
 
 class ActsFailed(BoaError):
@@ -79,7 +80,7 @@ class Controller:
     `is_job_by_job` says that the allocator gives each job a width that no other job changes, and
     `is_round_by_round` that it leaves every job what it holds until its next round is due. A launch that
     was accepted but does not show up in the cloud's list within `unseen_seconds` is given up: listings lag,
-    but not for that long.
+    but not for that long. Jobs of other `classes` are not planned; None: it knows all.
     """
 
     allocator: Allocator
@@ -89,6 +90,7 @@ class Controller:
     is_job_by_job: bool = False
     is_round_by_round: bool = False
     unseen_seconds: float = 300.0
+    classes: frozenset[str] | None = None
 
     def run_once(self) -> Decision:
         """Do one tick and return what was decided."""
@@ -155,11 +157,14 @@ class Controller:
                     ports.store.record_charge(charge_for(node))
         ports.store.reopen_charges(nodes)
         self._add_unseen(nodes, listed, now)
+        tick = ports.store.next_tick()
+        jobs, unplanned = self._by_class(ports.jobs.jobs())
         state = ClusterState(
             now=now,
-            tick=ports.store.next_tick(),
+            tick=tick,
             nodes=nodes,
-            jobs=ports.jobs.jobs(),
+            jobs=jobs,
+            unplanned=unplanned,
             offers=tuple(ports.cloud.offers()),
             cooldowns=ports.store.cooldowns(now),
             settled_micro_dollars=ports.store.settled_micro_dollars(),
@@ -170,6 +175,18 @@ class Controller:
             gate=None if ports.links is None else ports.links.look(),
         )
         return self._with_books_in_time(self._with_history(state))
+
+    def _by_class(self, jobs: _Jobs) -> tuple[_Jobs, _Jobs]:
+        """Return the jobs that the policy can plan, and the others, both in order of arrival.
+
+        A job of a new width limit makes a class of its own. One that is submitted between the building of a
+        policy and the look at the jobs is left to the next tick, which its submission has called for already.
+        """
+        known = self.classes
+        if known is None or all(state.job.class_name in known for state in jobs.values()):
+            return jobs, {}
+        planned = {name: state for name, state in jobs.items() if state.job.class_name in known}
+        return planned, {name: state for name, state in jobs.items() if name not in planned}
 
     def _with_history(self, state: ClusterState) -> ClusterState:
         """Return the state with what the limits look at: the day's and the month's bills, recent acts."""

@@ -21,7 +21,7 @@ from boa_daemon.tick.actions import (
 )
 from boa_daemon.tick.offers import Market, Offer, open_offers
 from boa_daemon.tick.reasons import WAITING
-from boa_daemon.tick.state import ClusterState, Plan
+from boa_daemon.tick.state import ClusterState, JobState, Plan
 from boa_daemon.tick.warm_pool import PoolStarts
 from boa_daemon.units import counted, format_hours
 from policies.model import GpuSlot, InstanceType, JobId
@@ -34,22 +34,21 @@ def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     """Return the actions that turn the observed cluster into the planned one, in the order to do them."""
     held = {held.what: held.sentence for held in plan.held}
     said: dict[tuple[str, int, int], str] = {}
+    jobs = state.all_jobs
     return (
         *(
             GiveUpJob(id=f"t{state.tick}-give-up-{job}", job=job, code=why.code, reason=why.reason)
             for job, why in plan.given_up.items()
         ),
         *(
-            EndGeneration(
-                id=f"t{state.tick}-end-{job}", job=job, generation=state.jobs[job].generation, reason=why
-            )
+            EndGeneration(id=f"t{state.tick}-end-{job}", job=job, generation=jobs[job].generation, reason=why)
             for job, why in plan.ends.items()
         ),
-        *(_stop(state, job, held.get(f"job {job}", _no_gpus(plan, job))) for job in plan.stops),
+        *(_stop(state, jobs[job], held.get(f"job {job}", _no_gpus(plan, job))) for job in plan.stops),
         *(
-            _stop(state, job, f"moves from {state.jobs[job].job.width} to {plan.widths[job]}")
+            _stop(state, jobs[job], f"moves from {jobs[job].job.width} to {plan.widths[job]}")
             for job in plan.slots
-            if state.jobs[job].slots
+            if jobs[job].slots
         ),
         *(
             _terminate(state, plan, node, held.get(f"node {node}", ""))
@@ -66,10 +65,10 @@ def _no_gpus(plan: Plan, job: JobId) -> str:
     return "the plan gives it no GPUs now" if waits is None else WAITING[waits]
 
 
-def _stop(state: ClusterState, job: JobId, reason: str) -> StopJob:
+def _stop(state: ClusterState, seen: JobState, reason: str) -> StopJob:
     """Return the order to stop the generation that runs."""
-    generation = state.jobs[job].generation
-    return StopJob(id=f"t{state.tick}-stop-{job}", job=job, generation=generation, reason=reason)
+    job = seen.job.id
+    return StopJob(id=f"t{state.tick}-stop-{job}", job=job, generation=seen.generation, reason=reason)
 
 
 def _terminate(state: ClusterState, plan: Plan, node: str, held: str) -> TerminateNode:

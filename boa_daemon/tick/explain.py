@@ -26,6 +26,9 @@ _NO_WIDTH: Mapping[WaitReason, str] = {
     "spot": "It starts on demand in time where spot does not come.",
 }
 """Where a job has no width at all for a reason, what that means for it."""
+_UNPLANNED = (
+    "No new plan can be made, and the last one lacks its class: it keeps its GPUs and starts nowhere."
+)
 
 
 def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
@@ -34,14 +37,18 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     Raises:
         InputError: when no job of that id is present.
     """
-    job = state.jobs.get(job_id)
+    jobs = state.all_jobs
+    job = jobs.get(job_id)
     if job is None:
-        raise InputError(f"no job {job_id!r} is present", hint=did_you_mean(job_id, state.jobs))
+        raise InputError(f"no job {job_id!r} is present", hint=did_you_mean(job_id, jobs))
     width = plan.widths.get(job_id)
     sentences = [_presence(state, job), *_losses(job)]
     if aside := _set_aside(state, plan, job):
         return " ".join([*sentences, aside])
-    sentences.append(_left_out(plan, job_id) or _width(plan, job, width))
+    if job_id in state.unplanned:
+        sentences.append(_UNPLANNED)
+    else:
+        sentences.append(_left_out(plan, job_id) or _width(plan, job, width))
     if job_id in plan.waiting and width is not None:
         sentences.append(_wait(state, plan, plan.waiting[job_id], width))
     elif job_id in plan.slots:
@@ -60,7 +67,7 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
         sentences.append(f"It {plan.ends[job_id]}, and is ended.")
     sentences += [f"Held back: {held.sentence}." for held in plan.held if held.what == f"job {job_id}"]
     slots = plan.slots.get(job_id, job.slots)
-    if len({slot.node for slot in slots}) > 1:
+    if job_id in state.jobs and len({slot.node for slot in slots}) > 1:
         nodes = dict.fromkeys(slot.node for slot in slots)
         sentences += [_span(state, slots), *_links(state, plan, job_id, nodes)]
     sentences += _neighbours(state, plan, job_id, slots)

@@ -11,7 +11,7 @@ def hanging(state: ClusterState) -> tuple[dict[JobId, str], list[float]]:
     """Return the jobs whose time without a step is over, with why, and when others are to be looked at."""
     ends: dict[JobId, str] = {}
     wakes: list[float] = []
-    for name, job in state.bound_jobs.items():
+    for name, job in state.judged_jobs.items():
         for silence in job.terms.silences:
             if silence.ends_at > state.now:
                 wakes.append(silence.ends_at)

@@ -24,7 +24,7 @@ from boa_daemon.tick.actions import (
 )
 from boa_daemon.tick.limits import Act
 from boa_daemon.tick.offers import Cooldown, Extras, Offer, RefusalKind, scope_of_gang
-from boa_daemon.tick.retries import NEVER_RETRIED, FailureCause
+from boa_daemon.tick.retries import FailureCause
 from boa_daemon.tick.state import ClusterState, GateView, JobState, NodeState, Plan, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from policies.errors import InvalidProblem
@@ -241,11 +241,6 @@ class RunReport:
     def is_over(self) -> bool:
         """Whether the generation has ended and holds nothing any more."""
         return self.phase in ENDS
-
-    @property
-    def is_retryable(self) -> bool:
-        """Whether starting it again could help."""
-        return self.cause not in NEVER_RETRIED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,8 +68,3 @@ JOBS: Mapping[JobReason, str] = MappingProxyType(
     }
 )
 """How a job is otherwise."""
-
-REASONS: Mapping[str, str] = MappingProxyType(
-    {str(code): said for table in (JOBS, WAITING, HELD) for code, said in table.items()}
-)
-"""Every code and what it says."""

@@ -297,6 +297,10 @@ class ClusterState:
     `gate` is what the gate says, where one runs that orders what jobs send. Of the running jobs that are
     `not_ready` the next nodes do not have what they need yet. Until `standing_charged_until` the bills hold
     what the site costs without nodes; 0 where they hold none of it.
+
+    Jobs that are `unplanned` are of classes that the policy does not know, as no new one could be made. They
+    keep the GPUs that they hold and start nowhere; their failures, limits and silences are judged like
+    those of all others.
     """
 
     now: float
@@ -316,6 +320,17 @@ class ClusterState:
     gate: GateView | None = None
     not_ready: frozenset[JobId] = frozenset()
     standing_charged_until: float = 0.0
+    unplanned: Mapping[JobId, JobState] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def all_jobs(self) -> Mapping[JobId, JobState]:
+        """The jobs, and those that are unplanned."""
+        return {**self.jobs, **self.unplanned} if self.unplanned else self.jobs
+
+    @property
+    def judged_jobs(self) -> Mapping[JobId, JobState]:
+        """Those of all jobs with terms, and those that are rigid."""
+        return {**self.bound_jobs, **_bound_jobs(self.unplanned)} if self.unplanned else self.bound_jobs
 
     @property
     def bound_jobs(self) -> Mapping[JobId, JobState]:

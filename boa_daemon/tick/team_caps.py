@@ -54,7 +54,7 @@ def judge_teams(state: ClusterState, plan: Plan, caps: Caps) -> TeamVerdict:
     for name, money in state.teams.items():
         if money.day_cap_usd is None and money.month_cap_usd is None:
             continue
-        jobs = {job: found for job, found in state.jobs.items() if found.terms.team == name}
+        jobs = {job: found for job, found in state.all_jobs.items() if found.terms.team == name}
         books = _TeamBooks(state, caps, money)
         ending = {job for job, found in jobs.items() if found.is_stopping or job in plan.stops}
         running = [job for job, found in jobs.items() if found.slots]

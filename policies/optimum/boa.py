@@ -33,8 +33,6 @@ from policies.optimum.frontier import MixedFrontier
 from policies.optimum.knapsack import solve_pure
 from policies.optimum.solution import PlanShare, Solution, Version
 
-VERSIONS: tuple[Version, ...] = ("integer-mixed", "integer-pure", "continuous")
-
 
 def solve(problem: Problem, budget: float, *, version: Version = "integer-mixed") -> Solution:
     """Return the budget-optimal allocation; `budget` is in the problem's unit.

@@ -14,11 +14,13 @@ from boa_daemon.backends.aws.extras import HOURS_OF_A_MONTH, extras_of
 from boa_daemon.backends.aws.images import newest, staleness
 from boa_daemon.backends.aws.launch import MOST_CLOCK_SKEW_SECONDS
 from boa_daemon.backends.aws.listing import tags_of_instance
-from boa_daemon.backends.aws.policy import NOTHING_ELSE, Uses, iam_action, queue_arn, sids_for
+from boa_daemon.backends.aws.names import queue_arn
+from boa_daemon.backends.aws.policy import sids_for
 from boa_daemon.backends.aws.pool_end import AFTER_SECONDS, most_usd
 from boa_daemon.backends.aws.request import CLUSTER_TAG, run_request
 from boa_daemon.backends.aws.resource_policies import Queue
 from boa_daemon.backends.aws.side_prices import side_prices
+from boa_daemon.backends.aws.statements import NOTHING_ELSE, Uses, iam_action
 from boa_daemon.backends.settings import BUILT
 from boa_daemon.errors import BoaError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog

@@ -13,20 +13,12 @@ from typing import Any
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.check import Check, Status
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.policy import (
-    Uses,
-    bucket_of,
-    iam_action,
-    node_policy,
-    partition_of,
-    policy,
-    queue_arn,
-    role_of,
-    slug_of,
-)
+from boa_daemon.backends.aws.names import bucket_of, partition_of, queue_arn, role_of, slug_of
+from boa_daemon.backends.aws.policy import node_policy, policy
 from boa_daemon.backends.aws.pool_end import end_policy
 from boa_daemon.backends.aws.resource_policies import Queue, absent, bucket_policy, queue_policy
 from boa_daemon.backends.aws.rights import lacking, may_not_ask, principal_of, to_attach, to_give
+from boa_daemon.backends.aws.statements import Uses, iam_action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.check import Check
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.event_rules import PATTERNS, SAID, lets_through
-from boa_daemon.backends.aws.policy import slug_of
+from boa_daemon.backends.aws.names import slug_of
 
 CLOSED = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
 ENCRYPTION = {"SSEAlgorithm": "AES256"}

@@ -34,7 +34,7 @@ from boa_daemon.backends.aws.images import (
     own_images,
     remove,
 )
-from boa_daemon.backends.aws.policy import slug_of
+from boa_daemon.backends.aws.names import slug_of
 from boa_daemon.backends.aws.pool_end import schedule_builder_end
 from boa_daemon.backends.aws.request import BUILD_TAG
 from boa_daemon.tick.ports import Clock

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from boa_daemon.backends.aws.images import IMAGE_TAG
-from boa_daemon.backends.aws.policy import Statement, Uses, actions_of, partition_of, policy
+from boa_daemon.backends.aws.names import partition_of
+from boa_daemon.backends.aws.policy import policy
 from boa_daemon.backends.aws.request import CLUSTER_TAG
+from boa_daemon.backends.aws.statements import Statement, Uses, actions_of
 from boa_daemon.backends.settings import AwsSettings
 
 _OF_THE_DAEMON = (

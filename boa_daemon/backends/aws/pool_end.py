@@ -17,7 +17,7 @@ from typing import Any
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.lives import LIFE_TAG
-from boa_daemon.backends.aws.policy import partition_of, schedule_name, slug_of
+from boa_daemon.backends.aws.names import partition_of, schedule_name, slug_of
 from boa_daemon.backends.aws.request import BUILD_TAG, CLUSTER_TAG
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.tick.warm_pool import LONGEST_SECONDS

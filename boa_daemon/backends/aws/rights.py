@@ -13,7 +13,7 @@ from typing import Any
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.policy import Statement
+from boa_daemon.backends.aws.statements import Statement
 
 _ASSUMED = re.compile(r"^arn:([^:]+):sts::(\d+):assumed-role/([^/]+)/")
 _MOST = 20

@@ -7,99 +7,22 @@ the bill. Names are made from the cluster's, so policies name exactly these thin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
 from boa_daemon.backends.aws.doctor_stack import CLOSED, ENCRYPTION, UNFINISHED
 from boa_daemon.backends.aws.event_rules import PATTERNS, SAID
-from boa_daemon.backends.aws.policy import (
-    Uses,
-    control_role_name,
-    node_policy,
-    partition_of,
-    parts_of,
-    policy,
-    slug_of,
-)
+from boa_daemon.backends.aws.names import partition_of
+from boa_daemon.backends.aws.policy import node_policy, parts_of, policy
 from boa_daemon.backends.aws.pool_end import end_policy, end_role_name
 from boa_daemon.backends.aws.resource_policies import Queue, bucket_policy, queue_policy
+from boa_daemon.backends.aws.stack_network import own_network, security_groups
+from boa_daemon.backends.aws.stack_site import ACCOUNT, Site, Wishes, site_of, tags_of
 from boa_daemon.backends.settings import AwsSettings, SidePrices
-from boa_daemon.job.gate.address import PORT as GATE_PORT
 
-ACCOUNT, REGION = "${AWS::AccountId}", "${AWS::Region}"
 LETTER_DAYS, MOST_RECEIVES = 14, 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What the stack is to hold beside the plain things.
-
-    `private_zones` make a network of its own with a private subnet in each and one NAT gateway; without them
-    the network of `boa.toml` or the default one is used. `expire_days` lets objects expire; None keeps them.
-    """
-
-    private_zones: tuple[str, ...] = ()
-    efa_zones: tuple[str, ...] = ()
-    expire_days: int | None = None
-    email: str = ""
-    usd_per_month: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
-    """What the things of a cluster are called; ARNs and addresses follow from them."""
-
-    stack: str
-    bucket: str
-    warnings: str
-    reports: str
-    control: str
-    node: str
-
-    @classmethod
-    def of(cls, settings: AwsSettings) -> Names:
-        """Return the names of a cluster."""
-        slug = slug_of(settings)
-        return cls(
-            stack=f"boa-{slug}",
-            bucket=f"boa-{slug}-{ACCOUNT}-{REGION}",
-            warnings=f"boa-{slug}-warnings",
-            reports=f"boa-{slug}-reports",
-            control=control_role_name(settings),
-            node=f"boa-{slug}-node",
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """The settings that go with a stack."""
-
-    settings: AwsSettings
-    uses: Uses
-    names: Names = field(repr=False)
-
-
-def site_of(settings: AwsSettings, *, account: str = ACCOUNT) -> Site:
-    """Return the settings as they are once the stack is there."""
-    names = Names.of(settings)
-    suffix = "amazonaws.com.cn" if partition_of(settings.region) == "aws-cn" else "amazonaws.com"
-    base = f"https://sqs.{settings.region}.{suffix}/{account}"
-    bucket = names.bucket.replace(ACCOUNT, account).replace(REGION, settings.region)
-    role = f"arn:{partition_of(settings.region)}:iam::{account}:role/{end_role_name(settings)}"
-    return Site(
-        settings=settings.model_copy(
-            update={
-                "instance_profile": names.node,
-                "queue_url": f"{base}/{names.warnings}",
-                "pool_end_role": role,
-            }
-        ),
-        uses=Uses(reports_queue_url=f"{base}/{names.reports}", uri=f"s3://{bucket}/jobs"),
-        names=names,
-    )
 
 
 def stack_template(settings: AwsSettings, wishes: Wishes | None = None) -> dict[str, Any]:
@@ -109,15 +32,15 @@ def stack_template(settings: AwsSettings, wishes: Wishes | None = None) -> dict[
     vpc: object = {"Ref": "Vpc"}
     parameters: dict[str, Any] = {}
     if wishes.private_zones:
-        resources |= _network(site, wishes.private_zones)
+        resources |= own_network(site, wishes.private_zones)
     else:
         vpc = {"Ref": "VpcId"}
         parameters["VpcId"] = {"Type": "AWS::EC2::VPC::Id", "Description": "Network of the nodes"}
-    resources |= _security_group(site, vpc)
+    resources |= security_groups(site, vpc)
     for number, _ in enumerate(wishes.efa_zones):
         resources[f"PlacementGroup{number}"] = {
             "Type": "AWS::EC2::PlacementGroup",
-            "Properties": {"Strategy": "cluster", "Tags": _tags(site)},
+            "Properties": {"Strategy": "cluster", "Tags": tags_of(site)},
         }
     if wishes.email and wishes.usd_per_month:
         resources |= _budget(site, wishes.email, wishes.usd_per_month)
@@ -173,11 +96,6 @@ def monthly_costs(wishes: Wishes, prices: SidePrices) -> list[tuple[str, float, 
     return rows
 
 
-def _tags(site: Site) -> list[dict[str, str]]:
-    """Return the tags of what the stack makes. Not the cluster's own tag, which means rented."""
-    return [{"Key": "boa:stack", "Value": site.settings.cluster}]
-
-
 def _roles(site: Site) -> dict[str, Any]:
     """Return both roles: who may take the daemon's, and what EC2 hands to nodes."""
     names, partition = site.names, partition_of(site.settings.region)
@@ -205,7 +123,7 @@ def _roles(site: Site) -> dict[str, Any]:
                 "RoleName": names.control,
                 "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [by_ec2, by_us]},
                 "ManagedPolicyArns": [{"Ref": name} for name in managed],
-                "Tags": _tags(site),
+                "Tags": tags_of(site),
             },
         },
         "ControlProfile": {
@@ -225,7 +143,7 @@ def _roles(site: Site) -> dict[str, Any]:
                 "RoleName": names.node,
                 "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [by_ec2]},
                 "ManagedPolicyArns": [{"Ref": "NodePolicy"}],
-                "Tags": _tags(site),
+                "Tags": tags_of(site),
             },
         },
         "NodeProfile": {
@@ -252,7 +170,7 @@ def _pool_end(site: Site) -> dict[str, Any]:
                 "RoleName": name,
                 "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [by_scheduler]},
                 "Policies": [{"PolicyName": name, "PolicyDocument": document}],
-                "Tags": _tags(site),
+                "Tags": tags_of(site),
             },
         }
     }
@@ -278,7 +196,7 @@ def _bucket(site: Site, wishes: Wishes) -> dict[str, Any]:
                 "BucketEncryption": {"ServerSideEncryptionConfiguration": [encryption]},
                 "PublicAccessBlockConfiguration": dict.fromkeys(CLOSED, True),
                 "LifecycleConfiguration": {"Rules": rules},
-                "Tags": _tags(site),
+                "Tags": tags_of(site),
             },
         },
         "BucketPolicy": {
@@ -301,7 +219,7 @@ def _queues(site: Site) -> dict[str, Any]:
     )
     for queue, name, queue_name in queues:
         arn, dead = {"Fn::GetAtt": [name, "Arn"]}, {"Fn::GetAtt": [f"{name}Dead", "Arn"]}
-        plain = {"MessageRetentionPeriod": keep, "SqsManagedSseEnabled": True, "Tags": _tags(site)}
+        plain = {"MessageRetentionPeriod": keep, "SqsManagedSseEnabled": True, "Tags": tags_of(site)}
         found[f"{name}Dead"] = {
             "Type": "AWS::SQS::Queue",
             "Properties": {"QueueName": f"{queue_name}-dead", **plain},
@@ -338,151 +256,6 @@ def _rules(site: Site) -> dict[str, Any]:
         }
         for about, pattern in PATTERNS.items()
     }
-
-
-def _security_group(site: Site, vpc: object) -> dict[str, Any]:
-    """Return the group of the nodes, and that of the machine with the daemon.
-
-    Nodes reach everything among themselves, which EFA needs, and out; nothing comes in. Where the daemon's
-    machine is in its group, jobs on nodes reach its gate and nothing else.
-    """
-    itself = {"Fn::GetAtt": ["Nodes", "GroupId"]}
-    return {
-        "Nodes": {
-            "Type": "AWS::EC2::SecurityGroup",
-            "Properties": {
-                "GroupDescription": f"BOA nodes of {site.settings.cluster}",
-                "VpcId": vpc,
-                "SecurityGroupEgress": [
-                    {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0", "Description": "anywhere"}
-                ],
-                "Tags": _tags(site),
-            },
-        },
-        "NodesAmongThemselves": {
-            "Type": "AWS::EC2::SecurityGroupIngress",
-            "Properties": {"GroupId": itself, "IpProtocol": "-1", "SourceSecurityGroupId": itself},
-        },
-        "NodesToThemselves": {
-            "Type": "AWS::EC2::SecurityGroupEgress",
-            "Properties": {"GroupId": itself, "IpProtocol": "-1", "DestinationSecurityGroupId": itself},
-        },
-        "Control": {
-            "Type": "AWS::EC2::SecurityGroup",
-            "Properties": {
-                "GroupDescription": f"BOA daemon of {site.settings.cluster}",
-                "VpcId": vpc,
-                "SecurityGroupEgress": [
-                    {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0", "Description": "anywhere"}
-                ],
-                "Tags": _tags(site),
-            },
-        },
-        "GateFromNodes": {
-            "Type": "AWS::EC2::SecurityGroupIngress",
-            "Properties": {
-                "GroupId": {"Fn::GetAtt": ["Control", "GroupId"]},
-                "IpProtocol": "tcp",
-                "FromPort": GATE_PORT,
-                "ToPort": GATE_PORT,
-                "SourceSecurityGroupId": itself,
-            },
-        },
-    }
-
-
-def _network(site: Site, zones: Sequence[str]) -> dict[str, Any]:
-    """Return a network: a private subnet per zone behind one NAT gateway, S3 by a gateway endpoint."""
-    vpc, tags = {"Ref": "Vpc"}, _tags(site)
-    anywhere = "0.0.0.0/0"
-    found: dict[str, Any] = {
-        "Vpc": {
-            "Type": "AWS::EC2::VPC",
-            "Properties": {
-                "CidrBlock": "10.64.0.0/16",
-                "EnableDnsHostnames": True,
-                "EnableDnsSupport": True,
-                "Tags": tags,
-            },
-        },
-        "Internet": {"Type": "AWS::EC2::InternetGateway", "Properties": {"Tags": tags}},
-        "InternetOfVpc": {
-            "Type": "AWS::EC2::VPCGatewayAttachment",
-            "Properties": {"VpcId": vpc, "InternetGatewayId": {"Ref": "Internet"}},
-        },
-        "PublicSubnet": {
-            "Type": "AWS::EC2::Subnet",
-            "Properties": {
-                "VpcId": vpc,
-                "CidrBlock": "10.64.0.0/24",
-                "AvailabilityZone": zones[0],
-                "Tags": tags,
-            },
-        },
-        "PublicRoutes": {"Type": "AWS::EC2::RouteTable", "Properties": {"VpcId": vpc, "Tags": tags}},
-        "PublicRoute": {
-            "Type": "AWS::EC2::Route",
-            "DependsOn": "InternetOfVpc",
-            "Properties": {
-                "RouteTableId": {"Ref": "PublicRoutes"},
-                "DestinationCidrBlock": anywhere,
-                "GatewayId": {"Ref": "Internet"},
-            },
-        },
-        "PublicRoutesOfSubnet": {
-            "Type": "AWS::EC2::SubnetRouteTableAssociation",
-            "Properties": {"SubnetId": {"Ref": "PublicSubnet"}, "RouteTableId": {"Ref": "PublicRoutes"}},
-        },
-        "NatAddress": {
-            "Type": "AWS::EC2::EIP",
-            "DependsOn": "InternetOfVpc",
-            "Properties": {"Domain": "vpc", "Tags": tags},
-        },
-        "Nat": {
-            "Type": "AWS::EC2::NatGateway",
-            "Properties": {
-                "AllocationId": {"Fn::GetAtt": ["NatAddress", "AllocationId"]},
-                "SubnetId": {"Ref": "PublicSubnet"},
-                "Tags": tags,
-            },
-        },
-        "PrivateRoutes": {"Type": "AWS::EC2::RouteTable", "Properties": {"VpcId": vpc, "Tags": tags}},
-        "PrivateRoute": {
-            "Type": "AWS::EC2::Route",
-            "Properties": {
-                "RouteTableId": {"Ref": "PrivateRoutes"},
-                "DestinationCidrBlock": anywhere,
-                "NatGatewayId": {"Ref": "Nat"},
-            },
-        },
-        "S3Endpoint": {
-            "Type": "AWS::EC2::VPCEndpoint",
-            "Properties": {
-                "VpcId": vpc,
-                "ServiceName": f"com.amazonaws.{site.settings.region}.s3",
-                "VpcEndpointType": "Gateway",
-                "RouteTableIds": [{"Ref": "PrivateRoutes"}],
-            },
-        },
-    }
-    for number, zone in enumerate(zones):
-        found[f"Subnet{number}"] = {
-            "Type": "AWS::EC2::Subnet",
-            "Properties": {
-                "VpcId": vpc,
-                "CidrBlock": f"10.64.{16 * (number + 1)}.0/20",
-                "AvailabilityZone": zone,
-                "Tags": tags,
-            },
-        }
-        found[f"RoutesOfSubnet{number}"] = {
-            "Type": "AWS::EC2::SubnetRouteTableAssociation",
-            "Properties": {
-                "SubnetId": {"Ref": f"Subnet{number}"},
-                "RouteTableId": {"Ref": "PrivateRoutes"},
-            },
-        }
-    return found
 
 
 def _budget(site: Site, email: str, usd: float) -> dict[str, Any]:

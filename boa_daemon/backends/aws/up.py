@@ -14,7 +14,7 @@ from typing import Any
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.stack import Names, site_of
+from boa_daemon.backends.aws.stack_site import Names, site_of
 from boa_daemon.errors import CloudFailed
 
 _LOOK_SECONDS = 5.0

@@ -17,15 +17,15 @@ from policies.quick import replace
 def give_up(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft that knows which waiting jobs are not started again, and why."""
     found: dict[JobId, GivenUp] = {}
-    for name, job in state.bound_jobs.items():
+    for name, job in state.judged_jobs.items():
         why = None if job.slots else _why(job.terms, state.now)
         if why is not None:
             found[name] = why
     if not found:
         return draft
-    aside: WaitReason = "given-up"
+    aside: dict[JobId, WaitReason] = dict.fromkeys(found.keys() & state.jobs.keys(), "given-up")
     plan = replace(draft.plan, given_up=found).looked_at_by(state.now + SOON_SECONDS)
-    return replace(draft, set_aside={**draft.set_aside, **dict.fromkeys(found, aside)}, plan=plan)
+    return replace(draft, set_aside={**draft.set_aside, **aside}, plan=plan)
 
 
 def _why(terms: JobTerms, now: float) -> GivenUp | None:

@@ -20,7 +20,7 @@ _NEVER: tuple[float, HeldCode] = (inf, "max-hours")
 def keep_job_limits(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which jobs that are at a limit of their files stop and start nowhere."""
     ends: dict[JobId, tuple[float, HeldCode]] = {}
-    for name, job in state.bound_jobs.items():
+    for name, job in state.judged_jobs.items():
         terms = job.terms
         if not job.slots or job.is_stopping:
             continue

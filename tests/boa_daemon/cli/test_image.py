@@ -16,7 +16,7 @@ from verbs import exit_code
 
 from boa_daemon.backends.aws import image_build
 from boa_daemon.daemon.assembly import database_url, open_books
-from boa_daemon.daemon.config import load_settings
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import INFEASIBLE, USAGE
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_nodes import FakeNodes

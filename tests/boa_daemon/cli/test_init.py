@@ -11,8 +11,8 @@ from verbs import exit_code
 
 from boa_daemon.cli import app
 from boa_daemon.cli.init import Market, Where, Whose
-from boa_daemon.daemon.config import load_settings
 from boa_daemon.daemon.planner import Planner
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.inputs.catalog import Catalog
 
 

@@ -6,14 +6,14 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from boa_daemon.cli import app
 from boa_daemon.errors import InputError
-from policies.optimum.boa import VERSIONS
+from policies.optimum.solution import Version
 
 PROBLEM = """
 budget: {gpus: 6}
@@ -56,7 +56,7 @@ def document(*arguments: object) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", get_args(Version))
 def test_the_answer_is_one_document(problem: Path, version: str) -> None:
     """Optimal, within the budget, bounded from below."""
     result = boa(problem, "--version", version, "-o", "json")

@@ -16,7 +16,8 @@ from verbs import exit_code
 from boa_daemon.backends.aws.policy import policy
 from boa_daemon.cli.aws_site import uses_of
 from boa_daemon.cli.toml_keys import with_keys
-from boa_daemon.daemon.config import aws_settings, load_settings
+from boa_daemon.daemon.config import aws_settings
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import InputError
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Terms

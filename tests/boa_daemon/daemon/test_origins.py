@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from verbs import exit_code
 
-from boa_daemon.daemon.config import setting_rows
 from boa_daemon.daemon.origins import settings_with_origins
+from boa_daemon.daemon.setting_layers import setting_rows
 
 
 def test_file_environment_and_default_are_told_apart(tmp_path: Path) -> None:

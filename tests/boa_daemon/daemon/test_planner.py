@@ -63,12 +63,6 @@ def test_several_machines_of_a_gpu_are_planned_as_gpu_types(tmp_path: Path) -> N
     assert list(planner.classes["c"].phases[0].speedups["t4@g4dn.xlarge"].whole_widths()) == [1]
 
 
-def test_a_machine_that_is_named_twice_is_refused() -> None:
-    """The sentence names it."""
-    with pytest.raises(InputError, match=r"names g5\.xlarge twice"):
-        Planner(Settings.model_validate({"cloud": {"instance_types": ["g5.xlarge", "g5.xlarge"]}}))
-
-
 def test_cores_and_memory_are_those_of_the_machine_unless_all_nodes_are_this_one() -> None:
     """64 cores are on no g5.xlarge of AWS; nodes that stand for it on this machine have what this one has."""
     content = {**job_content("j"), "cpus": 64.0, "min_gpus": None}

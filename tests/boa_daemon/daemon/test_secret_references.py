@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.daemon.config import Settings, load_settings
+from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.secret_references import check_rights
+from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
@@ -96,5 +97,5 @@ def test_rights_of_a_team_of_another_file_stand(tmp_path: Path, monkeypatch: pyt
     weak, strong = tmp_path / "weak.toml", tmp_path / "strong.toml"
     weak.write_text("[teams.vision]\nmembers = ['ann']\n")
     strong.write_text("[secrets]\n'env:A' = ['team:vision']\n")
-    monkeypatch.setattr("boa_daemon.daemon.config.setting_files", lambda _explicit: [weak, strong])
+    monkeypatch.setattr("boa_daemon.daemon.setting_layers.setting_files", lambda _explicit: [weak, strong])
     assert load_settings(None, environment={}).settings.secrets == {"env:A": ["team:vision"]}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from boa_daemon.daemon.assembly import CLOUDS, ENGINES
+from boa_daemon.backends.kinds import CLOUD_KINDS
+from boa_daemon.daemon.assembly import ENGINES
 from boa_daemon.engines.kinds import ENGINE_KINDS, EngineKind, engine_kind, fitting
 
 
@@ -10,8 +11,8 @@ def test_every_engine_that_can_be_opened_has_a_line() -> None:
     """And goes with clouds that there are; each cloud has an engine."""
     assert ENGINE_KINDS.keys() == ENGINES.keys()
     named = {name for kind in ENGINE_KINDS.values() for name in kind.goes_with or ()}
-    assert named == CLOUDS.keys()
-    assert {name: sorted(fitting(name)) for name in CLOUDS} == {
+    assert named == CLOUD_KINDS.keys()
+    assert {name: sorted(fitting(name)) for name in CLOUD_KINDS} == {
         "aws": ["ray", "ssm"], "simulated": ["local", "ray"], "local": ["local", "ray"],
     }  # fmt: skip
 

@@ -306,31 +306,30 @@ TORCHRUN = f"PYTHONPATH=$PYTHONPATH:. {sys.executable} -m torch.distributed.run"
 
 
 @pytest.mark.parametrize(
-    ("run", "cause", "is_retryable"),
+    ("run", "cause"),
     [
-        ("trane.py --fast", "missing-command", False),
-        (script(f"{HELPER}import no_such_module_at_all"), "missing-command", False),
-        (f"{TORCHRUN} -m train_missing", "missing-command", False),
-        (script(f"{HELPER}{NO_MEMORY}bytes(2**30)"), "out-of-memory", False),
+        ("trane.py --fast", "missing-command"),
+        (script(f"{HELPER}import no_such_module_at_all"), "missing-command"),
+        (f"{TORCHRUN} -m train_missing", "missing-command"),
+        (script(f"{HELPER}{NO_MEMORY}bytes(2**30)"), "out-of-memory"),
         (
             script(f"{HELPER}class OutOfMemoryError(RuntimeError): pass\nraise OutOfMemoryError('GPU')"),
             "out-of-memory",
-            False,
         ),
-        (script(f"{HELPER}open('/dev/full', 'w', buffering=1).write('x\\n')"), "disk-full", True),
-        ("echo 'CUDA out of memory'; exit 7", "error", True),
-        ("echo 'No space left on device'; echo 'ModuleNotFoundError: x'; exit 2", "error", True),
-        (script("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"), "signal", True),
-        (script("raise RuntimeError('loss is NaN')"), "error", True),
-        (script("from boa_daemon import job\njob.report(1)"), "no-result", True),
+        (script(f"{HELPER}open('/dev/full', 'w', buffering=1).write('x\\n')"), "disk-full"),
+        ("echo 'CUDA out of memory'; exit 7", "error"),
+        ("echo 'No space left on device'; echo 'ModuleNotFoundError: x'; exit 2", "error"),
+        (script("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"), "signal"),
+        (script("raise RuntimeError('loss is NaN')"), "error"),
+        (script("from boa_daemon import job\njob.report(1)"), "no-result"),
     ],
 )
-def test_a_failure_has_a_cause(bench: Bench, run: str, cause: str, is_retryable: bool) -> None:
+def test_a_failure_has_a_cause(bench: Bench, run: str, cause: str) -> None:
     """From exit codes, signals and the exception that was written down; words in the log prove nothing."""
     (bench.workdir / "train_missing.py").write_text(f"{HELPER}import no_such_module_at_all")
     end = bench.run_to_end(run)
 
-    assert (end.phase, end.cause, end.is_retryable) == ("failed", cause, is_retryable), end
+    assert (end.phase, end.cause) == ("failed", cause), end
     assert end.evidence
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -12,7 +12,7 @@ from boa_daemon.planning.answers import has_weights, infeasible_document, landma
 from boa_daemon.planning.curve import Curve
 from policies.errors import InfeasibleBudget
 from policies.model import GpuType, JobClass, Phase, Problem
-from policies.optimum.boa import VERSIONS, solve
+from policies.optimum.boa import solve
 from policies.optimum.solution import Version
 from policies.speedup import Table
 
@@ -35,7 +35,7 @@ def the_document(version: Version = "integer-mixed", budget: float = 4.7) -> dic
     return document
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", get_args(Version))
 def test_the_keys_are_those_of_the_interface(version: Version) -> None:
     """A coupled class has whole plans, any other options per phase; fractions add up to one."""
     document = the_document(version)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 
 from boa_daemon.planning.curve import Curve
 from policies.errors import InfeasibleBudget
 from policies.model import GpuType, JobClass, Phase, Problem
-from policies.optimum.boa import VERSIONS, solve
+from policies.optimum.boa import solve
 from policies.optimum.solution import Version
 from policies.speedup import Amdahl, PowerLaw, SpeedupCurve, Table
 
@@ -30,7 +32,7 @@ TABLE = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 3.0, 4.0))
 AMDAHL = Amdahl(parallel_fraction=0.9, max_gpus=16)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", get_args(Version))
 def test_the_curve_is_what_solving_says(version: Version) -> None:
     """The pure version is solved where asked, and drawn as the mixed one, its bound."""
     problem = a_problem(TABLE, AMDAHL, weight=3.0)
@@ -49,7 +51,7 @@ def test_the_curve_is_what_solving_says(version: Version) -> None:
             assert hours == pytest.approx(solution.weighted_mean_jct_hours)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", get_args(Version))
 def test_the_drawing_runs_from_the_cliff_to_the_floor_and_is_convex(version: Version) -> None:
     """First vertex the least budget, last one where more buys nothing; slopes rise."""
     curve = Curve.of(a_problem(TABLE, PowerLaw(exponent=0.6, max_gpus=32)), version)
@@ -72,7 +74,7 @@ def test_the_plain_mean_is_that_of_the_weighted_plan() -> None:
     assert curve.mean_jct_at(budget) != pytest.approx(curve.knee().hours)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", get_args(Version))
 def test_below_the_cliff_nothing_is_solved(version: Version) -> None:
     """The error names the least that would do."""
     curve = Curve.of(a_problem(TABLE), version)
@@ -82,7 +84,7 @@ def test_below_the_cliff_nothing_is_solved(version: Version) -> None:
     assert refusal.value.least_spend == pytest.approx(curve.cheapest)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", get_args(Version))
 def test_a_problem_without_a_choice_is_a_curve_of_one_budget(version: Version) -> None:
     """One width: the cliff is the floor."""
     curve = Curve.of(a_problem(Table(gpus=(4,), speeds=(4.0,))), version)

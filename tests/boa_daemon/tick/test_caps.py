@@ -162,6 +162,14 @@ def test_a_job_is_stopped_in_time_and_its_node_ends_when_it_has() -> None:
     assert "the cap on dollars per day" in second.actions[0].reason
 
 
+def test_a_job_that_the_policy_does_not_know_is_told_to_stop_before_its_node_ends() -> None:
+    """As any other: it may write its checkpoint, and its node is no more idle than another's."""
+    state, caps = near_the_end()
+    state = replace(state, jobs={}, unplanned=state.jobs)
+    first = decided(state, caps)
+    assert (kinds(first), first.plan.stops) == ([StopJob], ("a",))
+
+
 def test_a_node_ends_under_a_job_that_does_not_stop() -> None:
     """At the last look that is in time: 120 s cost 0.133 USD, 0.1 is left."""
     state, caps = near_the_end(now=NOON + 3 * 3600.0 + 90.0)

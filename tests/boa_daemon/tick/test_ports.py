@@ -10,7 +10,6 @@ import pytest
 from boa_daemon.testing import an_instance_type
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.ports import JobSpec, OpenLaunch, Provider, RunPhase, RunReport
-from boa_daemon.tick.retries import FailureCause
 from policies.errors import InvalidProblem
 
 
@@ -33,9 +32,9 @@ class Plain(Provider):
         return {}
 
 
-def report(phase: RunPhase, cause: FailureCause | None = None) -> RunReport:
+def report(phase: RunPhase) -> RunReport:
     """Return what is known of a generation."""
-    return RunReport(job="a", generation=1, phase=phase, cause=cause)
+    return RunReport(job="a", generation=1, phase=phase)
 
 
 def test_a_cloud_that_needs_no_care_has_nothing_to_say() -> None:
@@ -52,10 +51,8 @@ def test_a_cloud_that_needs_no_care_has_nothing_to_say() -> None:
     assert (cloud.elsewhere(), cloud.sweep(), cloud.ages(), cloud.rehearse_end("n")) == ("", {}, {}, None)
 
 
-def test_some_failures_are_not_tried_again() -> None:
-    """The same command would meet them at once."""
-    final = {cause for cause in get_args(FailureCause) if not report("failed", cause).is_retryable}
-    assert final == {"out-of-memory", "missing-command"}
+def test_a_run_is_over_at_its_end() -> None:
+    """Whether it stopped, finished or failed."""
     over = {phase for phase in get_args(RunPhase) if report(phase).is_over}
     assert over == {"stopped", "finished", "failed"}
 

@@ -14,12 +14,14 @@ from boa_daemon.testing import ManualClock, a_job, a_state
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.limits import SENTENCES, CapCode, HeldCode
-from boa_daemon.tick.reasons import JOBS, REASONS, WAITING, JobReason
+from boa_daemon.tick.reasons import JOBS, WAITING, JobReason
 from boa_daemon.tick.state import Plan, WaitReason
 from policies.model import Width
 
 PACKAGE = Path(boa_daemon.__file__).parent
 DOCS = PACKAGE.parent / "docs" / "reference" / "reason-codes.md"
+REASONS = {str(code): said for table in (JOBS, WAITING, SENTENCES) for code, said in table.items()}
+"""Every code and what it says."""
 LISTS = {"reasons.py", "explain.py"}
 """Where codes are explained; a code that stands nowhere else is said by nobody."""
 

@@ -19,10 +19,11 @@ def test_the_waits_grow_and_the_job_is_given_up() -> None:
         (Failure(at=9000.0, step=0), TryAgain(not_before=9005.0)),
     ):
         assert retries.judge([*at, later], evidence="signal 11") == verdict
-    missing = Failure(at=0.0, step=0, cause="missing-command")
-    assert retries.judge([missing], evidence="no such file") == GiveUp(
-        reason="missing-command, which another try would meet again: no such file"
-    )
+    for cause in ("missing-command", "out-of-memory"):
+        final = Failure(at=0.0, step=0, cause=cause)  # type: ignore[arg-type]
+        assert retries.judge([final], evidence="no such file") == GiveUp(
+            reason=f"{cause}, which another try would meet again: no such file"
+        )
 
 
 def test_each_kind_of_failure_has_its_own_tries() -> None:

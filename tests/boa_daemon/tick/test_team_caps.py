@@ -140,3 +140,13 @@ def test_a_new_day_opens_the_purse_again() -> None:
     assert "red0" not in world.tick({"red0": 1}, 1.0).slots
     world.now, world.spent["red"] = NOON + 43_200.0, 0.0
     assert "red0" in world.tick({"red0": 1}, 1.0).slots
+
+
+def test_a_job_that_the_policy_does_not_know_draws_on_its_teams_purse_too() -> None:
+    """It stops in time, as if it were planned."""
+    world = World(caps={"red": 10.0}, teams={"a": "red"}, grace=60.0, spent={"red": 8.8})
+    world.slots["a"] = (GpuSlot("n1", 0),)
+    state = world.state()
+    nothing = Plan(widths={}, slots={})
+    assert within_caps(replace(state, jobs={}, unplanned=state.jobs), nothing, RULES).stops == ("a",)
+    assert within_caps(state, nothing, RULES).stops == ("a",)

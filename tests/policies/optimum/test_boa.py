@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from strategies_planner import (
 from boa_daemon.testing import a_job
 from policies.errors import InvalidProblem, PolicyError
 from policies.model import Budget, GpuType, JobClass, Problem
-from policies.optimum.boa import VERSIONS, BudgetOptimal, solve
+from policies.optimum.boa import BudgetOptimal, solve
 from policies.optimum.continuous import ContinuousFrontier, solve_continuous
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.solution import ClassSolution, Solution, Version
@@ -33,7 +34,7 @@ from policies.speedup import PowerLaw, Table
 
 FACTORS = st.sampled_from([0.25, 0.5, 2.0, 4.0, 1024.0])
 """Powers of two scale without rounding, so that ties stay ties."""
-versions = pytest.mark.parametrize("version", VERSIONS)
+versions = pytest.mark.parametrize("version", get_args(Version))
 
 
 def budget_for(problem: Problem, share: float) -> float:
@@ -238,7 +239,7 @@ def test_spend_is_never_above_the_budget(version: Version, problem: Problem, sha
 @given(problems(most_classes=2, most_phases=2))
 def test_no_version_is_better_off_with_less(problem: Problem) -> None:
     """JCT (weighted where there are weights) falls with the budget in every version."""
-    for version in VERSIONS:
+    for version in get_args(Version):
         values = [
             solve(problem, budget_for(problem, share), version=version).weighted_mean_jct_hours
             for share in (0.0, 0.2, 0.5, 0.9, 1.0)

@@ -23,9 +23,9 @@ from boa_daemon.backends.aws.image_recipe import BuildFailed, Built, Recipe, bui
 from boa_daemon.backends.aws.image_script import check, held
 from boa_daemon.backends.aws.image_state import STATE_FILE
 from boa_daemon.backends.aws.images import OwnImage, newest, own_images, remove, staleness
-from boa_daemon.backends.aws.policy import Uses
 from boa_daemon.backends.aws.pool_end import end_policy
 from boa_daemon.backends.aws.request import Site
+from boa_daemon.backends.aws.statements import Uses
 from boa_daemon.backends.settings import OPEN_DRIVER
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner

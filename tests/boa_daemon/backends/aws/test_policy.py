@@ -15,9 +15,11 @@ import pytest
 from boa_daemon.backends.aws import calls
 from boa_daemon.backends.aws.calls import NODE_OPERATIONS, OPERATIONS
 from boa_daemon.backends.aws.image_policy import image_policy
-from boa_daemon.backends.aws.policy import Uses, actions_of, node_policy, parts_of, policy
+from boa_daemon.backends.aws.policy import node_policy, parts_of, policy
 from boa_daemon.backends.aws.pool_end import end_policy
-from boa_daemon.backends.aws.stack import ACCOUNT, Wishes, as_yaml, site_of, stack_template
+from boa_daemon.backends.aws.stack import as_yaml, stack_template
+from boa_daemon.backends.aws.stack_site import Wishes, site_of
+from boa_daemon.backends.aws.statements import Uses, actions_of
 from boa_daemon.backends.settings import AwsSettings
 
 AWS = Path(calls.__file__).parent
@@ -36,7 +38,8 @@ USES = Uses(
 )
 CODE = AWS.parents[1]
 TABLES = (
-    "calls.py", "image_policy.py", "policy.py", "resource_policies.py", "stack.py", "buckets.py",
+    "calls.py", "image_policy.py", "policy.py", "resource_policies.py", "stack.py", "stack_network.py",
+    "statements.py", "buckets.py",
 )  # fmt: skip
 """These name calls without making them."""
 SEPARATE = {"stack", "free", "bake", "unbake", "baked"}
@@ -329,16 +332,6 @@ def test_the_stack_has_what_a_site_needs() -> None:
     assert {"running", "pending"}.isdisjoint(
         resources["EndsRule"]["Properties"]["EventPattern"]["detail"]["state"]
     )
-
-
-def test_names_follow_from_the_cluster_and_fit() -> None:
-    """A bucket has at most 63 characters, in the longest region as well, and no capitals."""
-    for cluster in ("lab", "A.Very_long-Name." * 3):
-        site = site_of(SETTINGS.model_copy(update={"cluster": cluster}), account="1" * 12)
-        bucket = site.uses.uri.split("/")[2].replace("us-east-1", "ap-northeast-1")
-        assert re.fullmatch(r"[a-z0-9-]{3,63}", bucket)
-        assert len(site.names.control) <= 64
-    assert ACCOUNT in site_of(SETTINGS).uses.uri
 
 
 @pytest.mark.parametrize("name", ["daemon-policy.json", "node-policy.json", "daemon-stack.yaml"])

@@ -21,11 +21,13 @@ from boa_daemon.backends.aws.doctor import Doctor
 from boa_daemon.backends.aws.doctor_stack import CLOSED, ENCRYPTION, UNFINISHED
 from boa_daemon.backends.aws.event_rules import PATTERNS
 from boa_daemon.backends.aws.image_policy import image_policy
-from boa_daemon.backends.aws.policy import Uses, node_policy, policy, queue_arn
+from boa_daemon.backends.aws.names import queue_arn
+from boa_daemon.backends.aws.policy import node_policy, policy
 from boa_daemon.backends.aws.pool_end import end_policy
 from boa_daemon.backends.aws.resource_policies import bucket_policy, queue_policy
 from boa_daemon.backends.aws.rights import lacking, principal_of, to_give
-from boa_daemon.backends.aws.stack import site_of
+from boa_daemon.backends.aws.stack_site import site_of
+from boa_daemon.backends.aws.statements import Uses
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.clock import SystemClock
 from boa_daemon.testing.fake_cloud import FakeCloud

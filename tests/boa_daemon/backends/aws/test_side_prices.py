@@ -13,7 +13,8 @@ from verbs import exit_code
 from boa_daemon.backends.aws.doctor import Doctor
 from boa_daemon.backends.aws.extras import extras_of
 from boa_daemon.backends.aws.side_prices import QUESTIONS, ask_side_prices, side_prices
-from boa_daemon.backends.aws.stack import Wishes, monthly_costs
+from boa_daemon.backends.aws.stack import monthly_costs
+from boa_daemon.backends.aws.stack_site import Wishes
 from boa_daemon.backends.settings import AwsSettings, SidePrices, load_aws_settings
 from boa_daemon.cli.toml_keys import write_keys
 from boa_daemon.errors import USAGE, InputError, MissingPrice

@@ -55,3 +55,22 @@ def test_a_job_that_is_ended_neither_moves_nor_stops_in_the_same_tick() -> None:
         found = decided(STALL, now=300.0, gpus=gpus)
         assert [type(action) for action in found.actions] == [EndGeneration]
         assert (dict(found.plan.slots), found.plan.stops) == ({}, ())
+
+
+def test_a_job_that_the_policy_does_not_know_is_ended_alike() -> None:
+    """And keeps its GPUs before that, whatever others wait for."""
+    state = a_state(
+        a_job("a"), a_job("b"), nodes=[a_node(gpus=1)], held={"a": some_slots("n1", 0)}, now=279.0
+    )
+    seen = replace(state.jobs["a"], terms=JobTerms(silences=(STALL,)), generation=3)
+    state = replace(state, jobs={"b": state.jobs["b"]}, unplanned={"a": seen})
+
+    def decided_at(now: float) -> Decision:
+        wishes = Wishes(widths={"b": 1})
+        return decide(replace(state, now=now), allocator=wishes, placer=FirstFit(), rules=rules(max_nodes=1))
+
+    assert (decided_at(279.0).actions, decided_at(279.0).wake_at) == ((), 280.0)
+    assert decided_at(280.0).actions == (
+        EndGeneration(id="t1-end-a", job="a", generation=3, reason="made no step for 180 s"),
+    )
+    assert "the last one lacks its class" in decided_at(280.0).explain("a")

@@ -1,0 +1,80 @@
+"""What a cluster's things are called on AWS: slugs, roles, queues, schedules and buckets, and their ARNs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from boa_daemon.backends.settings import AwsSettings
+
+LONGEST_SLUG = 24
+"""A bucket's name has at most 63 characters, 39 of them for `boa`, the account and the region."""
+
+
+def partition_of(region: str) -> str:
+    """Return the partition of a region, the second part of its ARNs."""
+    return "aws-cn" if region.startswith("cn-") else "aws-us-gov" if region.startswith("us-gov-") else "aws"
+
+
+def slug_of(settings: AwsSettings) -> str:
+    """Return the cluster's name for what takes fewer characters than a tag does: buckets, queues, roles."""
+    slug = re.sub(r"[^a-z0-9-]", "-", settings.cluster.lower()).strip("-")
+    if len(slug) <= LONGEST_SLUG and slug == settings.cluster:
+        return slug
+    digest = hashlib.sha256(settings.cluster.encode()).hexdigest()[:6]
+    return f"{slug[: LONGEST_SLUG - 7].strip('-')}-{digest}"
+
+
+def control_role_name(settings: AwsSettings) -> str:
+    """Return the name of the role of the daemon."""
+    return f"boa-{slug_of(settings)}-control"
+
+
+def queue_arn(settings: AwsSettings, url: str, account: str) -> str:
+    """Return the ARN of a queue by its address."""
+    owner, name = url.rstrip("/").split("/")[-2:]
+    # A fake's queue may have no account in its address; CloudFormation completes ${AWS::AccountId}.
+    whose = owner if owner.isdigit() or owner.startswith("${") else account
+    return f"arn:{partition(settings)}:sqs:{settings.region}:{whose}:{name}"
+
+
+def partition(settings: AwsSettings) -> str:
+    """Return the partition of the settings."""
+    return partition_of(settings.region)
+
+
+def ec2_service(settings: AwsSettings) -> str:
+    """Return EC2 as a principal."""
+    return "ec2.amazonaws.com.cn" if partition(settings) == "aws-cn" else "ec2.amazonaws.com"
+
+
+def everything_of(settings: AwsSettings, account: str, kind: str) -> str:
+    """Return the ARN of everything of a kind in the region."""
+    return f"arn:{partition(settings)}:ec2:{settings.region}:{account}:{kind}/*"
+
+
+def schedule_name(settings: AwsSettings, instance: str, life: int) -> str:
+    """Return what the schedule is called that ends an instance after its stop."""
+    return f"boa-{slug_of(settings)}-{instance}-{life}"
+
+
+def claim_key(settings: AwsSettings) -> str:
+    """Return the key of the object that says whose the cluster is; nodes write below the prefix alone."""
+    return f"boa-leader/{slug_of(settings)}.json"
+
+
+def bucket_of(uri: str) -> str:
+    """Return the bucket of s3://bucket/prefix."""
+    return bucket_and_prefix(uri)[0]
+
+
+def role_of(settings: AwsSettings, account: str) -> str:
+    """Return the ARN of the role behind the instance profile, which bears its name."""
+    name = settings.instance_profile.rpartition("/")[2]
+    return f"arn:{partition(settings)}:iam::{account}:role/{name}" if name else ""
+
+
+def bucket_and_prefix(uri: str) -> tuple[str, str]:
+    """Return (bucket, prefix with its slash) of s3://bucket/prefix."""
+    bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+    return bucket, f"{prefix.rstrip('/')}/" if prefix.rstrip("/") else ""
