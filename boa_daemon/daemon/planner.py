@@ -22,7 +22,7 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.needs import excluded_for, lack_on_node, without
 from boa_daemon.inputs.speedup_file import limited
-from boa_daemon.job.container import why_unlimited
+from boa_daemon.job.container import RUN_AS_USER, NoContainers, usable_tool, why_unlimited
 from boa_daemon.learning.beliefs import Planned
 from boa_daemon.learning.boots import Boots
 from boa_daemon.learning.links import LinkEstimate, derived_kinds, link_estimate, with_link
@@ -165,13 +165,23 @@ class Planner(LearntClasses):
         """Return that a job's `cpus` and `memory_gb` hold nothing where its processes are this machine's."""
         has_limits = content.get("cpus") is not None or content.get("memory_gb") is not None
         is_here = engine_kind(self.settings.engine.name).on_this_machine
-        why = self._why_unlimited if has_limits and is_here and not content.get("image") else ""
-        return f"Its {why}; in an `image` they are." if why else ""
+        if not (has_limits and is_here):
+            return ""
+        why = self._why_unlimited_in_image if content.get("image") else self._why_unlimited
+        return f"Its {why}; in an `image` that {' or '.join(RUN_AS_USER)} runs they are." if why else ""
 
     @cached_property
     def _why_unlimited(self) -> str:
         """Why limits hold nothing on this machine; asked once, as an answer of systemd takes a process."""
         return why_unlimited()
+
+    @cached_property
+    def _why_unlimited_in_image(self) -> str:
+        """The same of containers: apptainer's processes are the user's own, without limits."""
+        try:
+            return "" if usable_tool() in RUN_AS_USER else self._why_unlimited
+        except NoContainers:  # Such a job fails, and says so.
+            return ""
 
     def lacks(self, content: Mapping[str, Any]) -> list[str]:
         """Return the machines that a submission is not planned on, each with why, by the settings alone.

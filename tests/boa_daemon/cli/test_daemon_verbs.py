@@ -320,21 +320,26 @@ def test_check_on_this_machine_asks_nothing_of_the_types_that_its_nodes_stand_fo
 def test_check_says_where_limits_would_hold_nothing(
     boa: Boa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a machine without systemd, for a job that asks for some; in an image they hold."""
+    """Without systemd, for a job that asks for some; in an image they hold, but for apptainer."""
     monkeypatch.setattr(container, "BOOTED", tmp_path / "none")
+    monkeypatch.setattr(planner, "usable_tool", lambda: tool)
+    tool = "podman"
     settings, job = tmp_path / "boa.toml", tmp_path / "job.yaml"
     settings.write_text('[cloud]\nprovider = "local"\n')
     check = ("submit", "--check", str(job), "--config", str(settings))
     job.write_text("name: a\nclass: default\nrun: sleep 1\nmemory_gb: 2\n")
     why = (
         "Its cpus and memory_gb are not enforced on this machine: systemd does not run here; in an `image` "
-        "they are."
+        "that podman or docker runs they are."
     )
     assert json.loads(boa(*check, "-o", "json")[1])["not_enforced"] == {"a": why}
     assert f"a: {why}" in " ".join(boa(*check)[1].split())
     for other in ("image: a/b:1\nmemory_gb: 2\n", "max_gpus: 1\n"):
         job.write_text(f"name: a\nclass: default\nrun: sleep 1\n{other}")
         assert json.loads(boa(*check, "-o", "json")[1])["not_enforced"] == {}
+    tool = "apptainer"
+    job.write_text("name: a\nclass: default\nrun: sleep 1\nimage: a/b:1\nmemory_gb: 2\n")
+    assert json.loads(boa(*check, "-o", "json")[1])["not_enforced"] == {"a": why}
 
 
 def test_a_check_of_many_jobs_asks_systemd_once(

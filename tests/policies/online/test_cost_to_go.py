@@ -97,7 +97,7 @@ def test_widths_are_those_of_exact_minimisation_at_the_scale_of_each_job(
 
 @pytest.mark.parametrize("first", [1e-3, 0.1, 0.5, 0.8, 2.0, 40.0])
 def test_whoever_was_asked_about_first_decides_for_nobody_else(first: float) -> None:
-    """Small jobs never change here, large ones do: a table in which nobody changes is no table for all scales."""
+    """Small jobs never change here, large ones do: a table in which nobody changes is not for all scales."""
     phases = (
         Phase(size_gpu_hours=1.0, speedups={"gpu": Table(gpus=(1, 4), speeds=(1.0, 1.01))}),
         Phase(size_gpu_hours=1.0, speedups={"gpu": Table(gpus=(1, 4), speeds=(1.0, 3.5))}),
