@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import permutations
 from pathlib import Path
@@ -117,10 +117,11 @@ class Resizes(Site):
         if found or not may_be_gone:
             os.kill(max(found), signal.SIGKILL)
 
-    def kill_keeper(self, rank: int, generation: int | None = None) -> None:
+    def kill_keeper(self, rank: int, generation: int | None = None, *, may_be_gone: bool = False) -> None:
         """End the agent of a unit, by default of the newest generation."""
-        keeper = json.loads((self.unit(generation or self.generation, rank) / "keeper.json").read_text())
-        os.kill(int(keeper["pid"]), signal.SIGKILL)
+        note = self.unit(generation or self.generation, rank) / "keeper.json"
+        with suppress(*((FileNotFoundError, ProcessLookupError) if may_be_gone else ())):
+            os.kill(int(json.loads(note.read_text())["pid"]), signal.SIGKILL)
 
     def comes_back(self, width: int, *, after: int) -> None:
         """Wait for steps of a generation after the one in which something was killed."""
@@ -201,9 +202,10 @@ def test_a_worker_an_agent_and_the_daemon_die_in_every_order(folder: Path) -> No
         for count, order in enumerate(permutations(("worker", "keeper", "daemon")), 1):
             before = site.generation
             deaths = {
-                # A worker that lost its peer to the keeper's death may have ended by itself.
+                # A worker that lost its peer to the keeper's death may have ended by itself, and so may an
+                # agent whose worker lost its peer.
                 "worker": partial(site.kill_worker_of, before, 1, may_be_gone=order[0] != "worker"),
-                "keeper": partial(site.kill_keeper, 0, before),
+                "keeper": partial(site.kill_keeper, 0, before, may_be_gone=order[0] != "keeper"),
                 "daemon": partial(site.end, signal.SIGKILL),
             }
             for name in order:
