@@ -168,6 +168,10 @@ class Keeper:
         while not (unit.folder / GO).exists() and not self._is_over_already:
             self._listen(TURN_SECONDS, None if child is None else child.pid)
             self._kill_asked |= time.monotonic() > until
+            if not unit.folder.is_dir():
+                # Whoever dropped it may not have seen what had just begun; nobody can say the word now.
+                kill_all_carrying(f"BOA_UNIT={unit.name}")
+                raise SystemExit(1)
         self.unit = Unit.read(unit.folder)  # What leads to the last checkpoint is known only now.
         hand_over(self.unit)
         return child

@@ -103,6 +103,15 @@ def test_one_that_is_not_wanted_any_more_leaves_nothing(bench: Bench) -> None:
     assert started_ticks(before) is None
 
 
+def test_it_ends_by_itself_where_its_folder_is_gone(bench: Bench) -> None:
+    """As when it was dropped while it began, or with all that a daemon kept: nobody says the word now."""
+    _waits(bench)
+    keeper = _keeper(bench, 2)
+    folder = _engine(bench).layout.generation(bench.job, 2)
+    folder.rename(folder.with_name("dropped"))
+    until(lambda: started_ticks(keeper) is None and not _left(bench, 2))
+
+
 @pytest.mark.exhaustive  # A rare end, of several seconds.
 def test_it_is_forgotten_when_nobody_asks_for_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan has changed its mind: no process and no folder stays, and the job goes on."""
