@@ -1,6 +1,6 @@
-"""What each cloud is, for verbs that ask about it without opening it: the one table of their names.
+"""What each cloud is, by its name in the settings, for whoever asks without opening it.
 
-How each is opened stands in `boa_daemon.daemon.assembly.CLOUDS`. Nothing is known of a cloud of a plug-in.
+How each is opened, and its class, stand in `boa_daemon.daemon.assembly`. Of plug-ins nothing is known.
 """
 
 from __future__ import annotations

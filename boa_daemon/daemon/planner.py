@@ -177,9 +177,9 @@ class Planner(LearntClasses):
 
     @cached_property
     def _why_unlimited_in_image(self) -> str:
-        """The same of containers: apptainer's processes are the user's own, without limits."""
+        """Why limits hold nothing in the containers of this machine; asked once as well."""
         try:
-            return "" if usable_tool() in RUN_AS_USER else self._why_unlimited
+            return why_unlimited(usable_tool())
         except NoContainers:  # Such a job fails, and says so.
             return ""
 

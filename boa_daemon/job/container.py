@@ -66,12 +66,16 @@ def command_of(unit: Unit, environment: Mapping[str, str]) -> tuple[list[str], s
     if not unit.image:
         return ["/bin/bash", "-c", unit.run], why_unlimited() if has_limits else ""
     tool = usable_tool()
-    keeps_none = has_limits and tool not in RUN_AS_USER
-    return in_container(unit, tool, environment), why_unlimited() if keeps_none else ""
+    return in_container(unit, tool, environment), why_unlimited(tool) if has_limits else ""
 
 
-def why_unlimited() -> str:
-    """Return why limits hold nothing here for jobs without a container; else nothing."""
+def why_unlimited(tool: str = "") -> str:
+    """Return why limits hold nothing here, without a container or in one that `tool` runs; else nothing.
+
+    Podman and docker hold them; what apptainer runs are processes like any others.
+    """
+    if tool in RUN_AS_USER:
+        return ""
     if not BOOTED.is_dir() or shutil.which("systemd-run") is None:
         return f"{_NO_LIMITS} on this machine: systemd does not run here"
     done = _asked([*_SCOPE, *_whose(), "--", "true"])

@@ -8,6 +8,7 @@ wait for launches, and a GPU is free before its next job starts. Cost: O(what ch
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 
 from boa_daemon.tick.actions import (
@@ -24,7 +25,7 @@ from boa_daemon.tick.reasons import WAITING
 from boa_daemon.tick.state import ClusterState, JobState, Plan
 from boa_daemon.tick.warm_pool import PoolStarts
 from boa_daemon.units import counted, format_hours
-from policies.model import GpuSlot, InstanceType, JobId
+from policies.model import GpuSlot, InstanceType, JobId, Width
 
 NAMED_JOBS = 4
 """So many of the jobs that a node is rented for are named with it."""
@@ -33,7 +34,6 @@ NAMED_JOBS = 4
 def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     """Return the actions that turn the observed cluster into the planned one, in the order to do them."""
     held = {held.what: held.sentence for held in plan.held}
-    said: dict[tuple[str, int, int], str] = {}
     jobs = state.all_jobs
     return (
         *(
@@ -54,7 +54,7 @@ def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
             _terminate(state, plan, node, held.get(f"node {node}", ""))
             for node in (*plan.releases, *plan.forced)
         ),
-        *(_start(state, plan, job, slots, said) for job, slots in plan.slots.items()),
+        *(_start(state, plan, job, slots) for job, slots in plan.slots.items()),
         *_launches(state, plan),
     )
 
@@ -88,27 +88,23 @@ def _terminate(state: ClusterState, plan: Plan, node: str, held: str) -> Termina
     )
 
 
-def _start(
-    state: ClusterState,
-    plan: Plan,
-    job: JobId,
-    slots: tuple[GpuSlot, ...],
-    said: dict[tuple[str, int, int], str],
-) -> StartJob:
-    """Return the order to start the next generation of a job; jobs alike have one reason, from `said`."""
-    width, nodes = plan.widths[job], 1 if len(slots) == 1 else len({slot.node for slot in slots})
-    alike = width.gpu_type, width.gpus, nodes
-    reason = said.get(alike)
-    if reason is None:
-        reason = said[alike] = f"{width} planned, free on {counted(nodes, 'node')}"
+def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ...]) -> StartJob:
+    """Return the order to start the next generation of a job."""
+    width = plan.widths[job]
     return StartJob(
         id=f"t{state.tick}-start-{job}",
         job=job,
         generation=state.jobs[job].generation + 1,
         width=width,
         slots=slots,
-        reason=reason,
+        reason=_why_start(width, len({slot.node for slot in slots})),
     )
+
+
+@lru_cache(maxsize=4096)
+def _why_start(width: Width, nodes: int) -> str:
+    """Return the reason for a start, which thousands of jobs share."""
+    return f"{width} planned, free on {counted(nodes, 'node')}"
 
 
 def _launches(state: ClusterState, plan: Plan) -> list[Action]:

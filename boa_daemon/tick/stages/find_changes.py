@@ -58,7 +58,7 @@ def _changes(state: ClusterState, draft: Draft) -> Changes:
     for job_id in dict.fromkeys((*order, *state.jobs)) if order else state.jobs:
         job = state.jobs[job_id]
         width, holds = wanted(job_id), job.job.width
-        # A queue of jobs that hold nothing is not compared, width by width.
+        # By value only where a job holds GPUs: most of a queue holds none, and comparing takes time.
         is_same = width is holds or (holds is not None and width == holds)
         if is_same and job_id not in dying:
             continue

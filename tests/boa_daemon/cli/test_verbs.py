@@ -16,6 +16,8 @@ from boa_daemon.cli.verbs import VERBS
 
 BARE = "import typer; app = typer.Typer(); app.command()(lambda: None); app()"
 """A program of one command, with the same library."""
+MOST_TIMES = 1.6
+"""0.4 s where such a program takes 0.25."""
 
 
 @pytest.mark.parametrize("name", sorted(VERBS))
@@ -71,15 +73,15 @@ def processor_seconds(*words: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def test_help_costs_less_than_twice_what_the_library_costs() -> None:
+def test_help_costs_little_more_than_the_library() -> None:
     """Of the processor, the best of up to ten, in turns with a program of one command, as machines differ."""
     ours, bare = [], []
     for _ in range(10):
         bare.append(processor_seconds("-c", BARE, "--help"))
         ours.append(processor_seconds("-m", "boa_daemon", "--help"))
-        if min(ours) < 2 * min(bare):
+        if min(ours) < MOST_TIMES * min(bare):
             break
-    assert min(ours) < 2 * min(bare)
+    assert min(ours) < MOST_TIMES * min(bare)
 
 
 def complete(line: str, word: int) -> str:
