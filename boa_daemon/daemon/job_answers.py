@@ -101,7 +101,9 @@ class JobAnswers(Answers):
 
     def _job(self, job: JobRecord) -> dict[str, Any]:
         decision = self.daemon.standing.decision
-        waits: WaitReason | None = None if decision is None else decision.plan.waiting.get(job.id)
+        waits: WaitReason | None = None
+        if decision is not None and job.is_active:
+            waits = decision.plan.waiting.get(job.id)
         now = self.daemon.world.clock.now()
         running = cost_of(job, self._books().queue.instances, until=now)
         return {
@@ -145,20 +147,27 @@ class JobAnswers(Answers):
         if over is not None:
             said = f"Job {name} is {record.status}" + (f": {record.cause}" if record.cause else "")
             return self._said(name, f"{said}.", over)
+        fault = [f"No tick can be done now: {fault}."] if (fault := self.daemon.standing.fault) else []
         if decision is None or name not in decision.state.all_jobs:
-            taken = f"Job {name} has been taken and no tick has looked at it yet."
-            return self._said(name, " ".join([taken, *_rigidity(record)]), "new")
+            said = f"Job {name} has been taken and no tick has looked at it yet."
+            if record.slots:
+                held = f"{record.width} on {', '.join(dict.fromkeys(slot.node for slot in record.slots))}"
+                said = f"Job {name} holds {held}, and no tick of this daemon has looked at it yet."
+            known = " ".join([said, *fault, *_rigidity(record)])
+            return self._said(name, known, "running" if record.slots else "new")
         curves = self.daemon.planner.curves.values()
         base = record.class_name.partition("[")[0]
         measured = [explain_curve(curve) for curve in curves if curve.class_name == base]
-        now_is: JobReason = "running" if record.slots else "starting"
-        if not record.slots and name not in decision.plan.widths:
-            now_is = "not-planned"
-        reason: WaitReason | JobReason = decision.plan.waiting.get(name, now_is)
+        reason = decision.reason(name, holds_gpus=bool(record.slots))
         choice = width_choice(decision.state, decision.plan, name)
         weighed = [] if choice is None else [f"For the rest of its phase: {choice.sentence}."]
         if not record.slots:
             weighed += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in self._troubles()]
+        if bool(record.slots) != decision.state.all_jobs[name].is_running and name not in decision.plan.slots:
+            weighed.append(f"Since then it has {'started' if record.slots else 'let go of its GPUs'}.")
+        weighed += fault
+        if name in decision.state.unplanned and (why := self.daemon.standing.plan_fault):
+            weighed.append(f"{why[0].upper()}{why[1:]}.")
         if record.is_cancelled:
             weighed.append("It is cancelled, and may write its checkpoint before it ends.")
         weighed += _rigidity(record)

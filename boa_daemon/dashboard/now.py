@@ -81,18 +81,19 @@ def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOB
 
 
 def _sentence(decision: Decision | None, job: JobRecord) -> str:
-    if decision is None or job.id not in decision.state.jobs:
-        return JOBS["new"]
-    plan = decision.plan
-    width, reason = plan.widths.get(job.id), plan.waiting.get(job.id)
+    plan = None if decision is None else decision.plan
+    width, reason = (None, None) if plan is None else (plan.widths.get(job.id), plan.waiting.get(job.id))
     if job.slots:
         said = f"{job.width} on {counted(len({slot.node for slot in job.slots}), 'node')}"
         if reason is not None and width is not None and width != job.width:
             said += f"; {width} planned: {WAITING[reason]}"
         return said
-    if reason is not None:
-        return WAITING[reason] + ("" if width is None else f" ({width} planned)")
-    return JOBS["starting"] if width is not None else JOBS["not-planned"]
+    if decision is None:
+        return JOBS["new"]
+    code = decision.reason(job.id, holds_gpus=False)
+    if code in JOBS:
+        return JOBS[code]
+    return WAITING[code] + ("" if width is None else f" ({width} planned)")
 
 
 def _left(decision: Decision | None, job: JobRecord) -> float:

@@ -15,6 +15,7 @@ from boa_daemon.tick.caps import within_instances
 from boa_daemon.tick.diff import diff
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.explain import explain_job
+from boa_daemon.tick.reasons import JobReason
 from boa_daemon.tick.stages.afford import afford
 from boa_daemon.tick.stages.break_loops import break_loops
 from boa_daemon.tick.stages.bring_together import bring_together
@@ -45,7 +46,7 @@ from boa_daemon.tick.stages.set_aside import set_aside
 from boa_daemon.tick.stages.start_early import start_early
 from boa_daemon.tick.stages.use_spare import use_spare
 from boa_daemon.tick.stages.want import want
-from boa_daemon.tick.state import ClusterState, Plan, Rules
+from boa_daemon.tick.state import ClusterState, Plan, Rules, WaitReason
 from policies.model import JobId
 from policies.protocols import Allocator, Placer
 from policies.quick import quick
@@ -110,6 +111,26 @@ class Decision:
     def explain(self, job: JobId) -> str:
         """Return why a job has its width and its nodes, or why it waits, in sentences with numbers."""
         return explain_job(self.state, self.plan, job)
+
+    def reason(self, job: JobId, *, holds_gpus: bool) -> WaitReason | JobReason:
+        """Return how a job is that is not over, which by now holds GPUs or does not, by this decision."""
+        seen, plan = self.state.all_jobs.get(job), self.plan
+        if holds_gpus:
+            return plan.waiting.get(job, "running")
+        if seen is None:
+            return "new"
+        if job in plan.given_up:
+            return "given-up"
+        if job in plan.waiting:
+            return plan.waiting[job]
+        if job in plan.slots:
+            return "starting"
+        if seen.slots:
+            return "new"
+        if job in plan.widths:
+            # It was to start, and a job that is not ready to move holds its GPUs.
+            return "gpus-to-fall-free"
+        return "unplanned" if job in self.state.unplanned else "not-planned"
 
 
 def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:

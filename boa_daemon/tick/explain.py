@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf, isfinite
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.tick.link_order import rank
-from boa_daemon.tick.offers import NO_PRICE_SECONDS
+from boa_daemon.tick.offers import closed_until
 from boa_daemon.tick.reasons import WAITING
-from boa_daemon.tick.state import ClusterState, JobState, Plan, WaitReason
+from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan, WaitReason
 from boa_daemon.tick.team_turns import TEAM_CODES
 from boa_daemon.units import counted, format_hours, format_instant
 from policies.model import GpuSlot, JobId, NodeId, Width
@@ -26,9 +27,7 @@ _NO_WIDTH: Mapping[WaitReason, str] = {
     "spot": "It starts on demand in time where spot does not come.",
 }
 """Where a job has no width at all for a reason, what that means for it."""
-_UNPLANNED = (
-    "No new plan can be made, and the last one lacks its class: it keeps its GPUs and starts nowhere."
-)
+_UNPLANNED = "No new plan can be made, and the last one lacks its class"
 
 
 def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
@@ -43,16 +42,18 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
         raise InputError(f"no job {job_id!r} is present", hint=did_you_mean(job_id, jobs))
     width = plan.widths.get(job_id)
     sentences = [_presence(state, job), *_losses(job)]
-    if aside := _set_aside(state, plan, job):
+    if not job.slots and (aside := _set_aside(state, plan, job)):
         return " ".join([*sentences, aside])
     if job_id in state.unplanned:
-        sentences.append(_UNPLANNED)
+        sentences.append(_unplanned(plan, job))
     else:
-        sentences.append(_left_out(plan, job_id) or _width(plan, job, width))
+        sentences.append(_left_out(plan, job) or _width(plan, job, width))
+    sentences += _leaving(plan, job)
     if job_id in plan.waiting and width is not None:
-        sentences.append(_wait(state, plan, plan.waiting[job_id], width))
+        sentences.append(_wait(state, plan, job, width))
     elif job_id in plan.slots:
-        sentences.append(f"It starts now on {_nodes(slot.node for slot in plan.slots[job_id])}.")
+        when = "It starts now" if not job.slots else "Once it has let go it starts"
+        sentences.append(f"{when} on {_nodes(slot.node for slot in plan.slots[job_id])}.")
     if job_id in plan.head_starts:
         later = plan.head_starts[job_id]
         sentences.append(
@@ -69,20 +70,22 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     slots = plan.slots.get(job_id, job.slots)
     if job_id in state.jobs and len({slot.node for slot in slots}) > 1:
         nodes = dict.fromkeys(slot.node for slot in slots)
-        sentences += [_span(state, slots), *_links(state, plan, job_id, nodes)]
+        sentences += [_span(state, slots, is_to_come=slots != job.slots), *_links(state, plan, job_id, nodes)]
     sentences += _neighbours(state, plan, job_id, slots)
     return " ".join(sentences)
 
 
-def _span(state: ClusterState, slots: Sequence[GpuSlot]) -> str:
-    """Return why a job is on several nodes."""
+def _span(state: ClusterState, slots: Sequence[GpuSlot], *, is_to_come: bool) -> str:
+    """Return why a job is on several nodes, or is to be; some of them may be gone by now."""
     names = dict.fromkeys(slot.node for slot in slots)
-    largest = max(state.nodes[name].instance_type.whole_gpus for name in names)
+    present = [state.nodes[name] for name in names if name in state.nodes]
+    largest = max((node.instance_type.whole_gpus for node in present), default=len(slots))
     if len(slots) > largest:
         why = f"because {len(slots)} GPUs are more than the {largest} of one node"
     else:
         why = f"because no one node had {len(slots)} GPUs free when it was placed"
-    return f"It is on {len(names)} nodes {why}.{_nearness(state, names)}"
+    nearness = _nearness(present) if len(present) == len(names) else ""
+    return f"It is {'to be ' if is_to_come else ''}on {len(names)} nodes {why}.{nearness}"
 
 
 def _neighbours(state: ClusterState, plan: Plan, job_id: JobId, slots: Sequence[GpuSlot]) -> list[str]:
@@ -106,9 +109,9 @@ def _gpu_of(state: ClusterState, slot: GpuSlot) -> GpuSlot | None:
     return GpuSlot(slot.node, slot.index % node.instance_type.whole_gpus)
 
 
-def _nearness(state: ClusterState, names: Iterable[NodeId]) -> str:
+def _nearness(nodes: Iterable[NodeState]) -> str:
     """Return what nodes share of the network above them, where that is known of all of them."""
-    above = [state.nodes[name].tiers for name in names]
+    above = [node.tiers for node in nodes]
     if not all(above):
         return ""
     shared = [tier[0] for tier in zip(*above, strict=False) if len(set(tier)) == 1]
@@ -208,18 +211,17 @@ def _losses(job: JobState) -> list[str]:
 
 
 def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
-    """Return why a job has no part in the decision; nothing where it has."""
-    reason = plan.waiting.get(job.job.id)
-    if reason == "given-up":
-        why = plan.given_up.get(job.job.id)
-        return f"It is given up: {WAITING[reason] if why is None else why.reason}."
+    """Return why a waiting job has no part in the decision; nothing where it has."""
+    reason, why = plan.waiting.get(job.job.id), plan.given_up.get(job.job.id)
+    if why is not None or reason == "given-up":
+        return f"It is given up: {WAITING['given-up'] if why is None else why.reason}."
     if reason == "resting":
         rest = max((job.terms.rests_until or state.now) - state.now, 0.0)
         return f"It rests for {rest:.0f} s more before it is tried again."
     if reason == "not-before" and job.terms.not_before is not None:
         return f"It is not to start before {format_instant(job.terms.not_before)} (not_before)."
     if reason == "after":
-        other = None if job.terms.waits_for is None else state.jobs.get(job.terms.waits_for)
+        other = None if job.terms.waits_for is None else state.all_jobs.get(job.terms.waits_for)
         how = "is over" if other is None else "is running" if other.slots else "waits itself"
         return f"It waits for job {job.terms.waits_for}, which {how} (after)."
     if reason == "user-day-cap":
@@ -235,12 +237,32 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
     return ""
 
 
-def _left_out(plan: Plan, job_id: JobId) -> str:
+def _unplanned(plan: Plan, job: JobState) -> str:
+    """Return what becomes of a job whose class the plan does not know."""
+    if not job.slots:
+        return f"{_UNPLANNED}: it waits until there is one that has it."
+    if job.is_stopping or job.job.id in {*plan.stops, *plan.ends}:
+        return f"{_UNPLANNED}: it starts nowhere once it has let go."
+    return f"{_UNPLANNED}: it keeps its GPUs, and starts nowhere else."
+
+
+def _leaving(plan: Plan, job: JobState) -> list[str]:
+    """Return that a running job lets go, or is told to, and of its nodes that end under it."""
+    said = []
+    if job.is_stopping:
+        said.append("It was told to stop, and holds its GPUs until it has.")
+    elif job.slots and (job.job.id in plan.stops or job.job.id in plan.slots):
+        said.append("It is told to stop now.")
+    gone = [node for node in dict.fromkeys(slot.node for slot in job.slots) if node in plan.forced]
+    return said + [f"Node {node} is given back under it." for node in gone]
+
+
+def _left_out(plan: Plan, job: JobState) -> str:
     """Return why a ceiling leaves a job out; nothing where none does."""
-    reason = plan.waiting.get(job_id)
-    if job_id in plan.widths or reason is None or reason not in _NO_WIDTH:
+    reason = plan.waiting.get(job.job.id)
+    if job.job.id in plan.widths or reason is None or reason not in _NO_WIDTH:
         return ""
-    return f"It waits: {WAITING[reason]}. {_NO_WIDTH[reason]}"
+    return f"It {'is to wait' if job.slots else 'waits'}: {WAITING[reason]}. {_NO_WIDTH[reason]}"
 
 
 def _width(plan: Plan, job: JobState, width: Width | None) -> str:
@@ -252,30 +274,46 @@ def _width(plan: Plan, job: JobState, width: Width | None) -> str:
     return f"Planned are {width}: {why}."
 
 
-def _wait(state: ClusterState, plan: Plan, reason: WaitReason, width: Width) -> str:
-    """Return what a job waits for."""
+def _wait(state: ClusterState, plan: Plan, job: JobState, width: Width) -> str:
+    """Return what a job waits for: one that runs works on meanwhile, unless it lets go."""
+    reason = plan.waiting[job.job.id]
     of_type = [node for node in state.nodes.values() if node.instance_type.gpu_type == width.gpu_type]
     free = sum(node.free_gpus for node in of_type if node.phase == "ready")
     coming = [node for node in of_type if node.phase == "requested"]
     new = sum(
         count for name, count in plan.launches.items() if plan.instance_types[name].gpu_type == width.gpu_type
     )
-    have = f"Of its {width.gpus} GPUs {free} are free; nodes booting: {len(coming)}, asked for now: {new}"
+    have = f"{min(free, width.gpus)} are free"
+    if job.job.width is not None and job.job.width.gpu_type == width.gpu_type:
+        have = f"it holds {min(job.job.width.gpus, width.gpus)}, and {free} more are free"
+    have = f"Of its {width.gpus} GPUs {have}; nodes booting: {len(coming)}, asked for now: {new}"
     asleep = sum(node.phase == "stopped" for node in of_type)
     if asleep:
         have += f", stopped and started first: {min(asleep, new)} of {asleep}"
     said, more = WAITING[reason], ""
     if reason in _ASKED_AGAIN:
-        until = min((rest.until for rest in state.cooldowns.values()), default=state.now)
-        if reason == "no-price":
-            until = state.now + NO_PRICE_SECONDS
-        more = f"; it is asked again in {until - state.now:.0f} s"
+        seconds = _asked_again_in(state, plan, width)
+        more = f"; it is asked again in {seconds:.0f} s" if isfinite(seconds) else ""
     elif reason == "node-limit":
         more = f" ({sum(node.phase != 'stopped' for node in state.nodes.values())} held)"
     else:
         # The note of what was not allowed has the numbers.
         said = next((held.sentence for held in plan.held if held.code == reason), said)
-    return f"It waits: {said}{more}. {have}."
+    who = "It waits" if not job.slots else "It works on where it is, and waits for that width"
+    if job.slots and (job.is_stopping or job.job.id in {*plan.stops, *plan.ends}):
+        who = "It is to wait"
+    return f"{who}: {said}{more}. {have}."
+
+
+def _asked_again_in(state: ClusterState, plan: Plan, width: Width) -> float:
+    """Return in how many seconds machines for a width are asked for again; infinite where nobody knows."""
+    for name, kind in plan.instance_types.items():
+        if kind.gpu_type == width.gpu_type:
+            for nodes in (1, -(-width.gpus // kind.gpus)):
+                rest = closed_until(name, state.offers, state.cooldowns, now=state.now, together=nodes)
+                if rest is not None:
+                    return rest.until - state.now
+    return inf
 
 
 def _nodes(names: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ JobReason: TypeAlias = Literal[
     "starting",
     "running",
     "not-planned",
+    "unplanned",
     "finished",
     "failed",
     "cancelled",
@@ -30,7 +31,7 @@ WAITING: Mapping[WaitReason, str] = MappingProxyType(
         "nodes-to-come": "the nodes that it is to run on boot, or were asked for",
         "gpus-to-fall-free": "other jobs let go of GPUs sooner than a new node would boot",
         "node-limit": "the limit on nodes is reached; jobs are served in order of arrival",
-        "out-of-stock": "the cloud has no machine of its type left",
+        "out-of-stock": "the cloud gave no machine of its type when it was last asked",
         "fleet-full": "all nodes of the policy's fixed number are full",
         "quota": "the account's quota is used up",
         "denied": "the account may not launch: see `boa doctor`",
@@ -58,12 +59,13 @@ WAITING: Mapping[WaitReason, str] = MappingProxyType(
 
 JOBS: Mapping[JobReason, str] = MappingProxyType(
     {
-        "new": "it was taken and no tick has looked at it yet",
+        "new": "it was taken, or has let go of its GPUs, and no tick has looked at it since",
         "starting": "it is to start now",
         "running": "it runs",
         "not-planned": "the policy gives it no GPUs now: others have them all, or `boa down` was ordered",
+        "unplanned": "no new plan can be made, and the last one lacks its class",
         "finished": "it ended well",
-        "failed": "it failed for good, or reached its max_usd or max_hours",
+        "failed": "it failed for good, is at its max_usd or max_hours, or was to follow one that failed",
         "cancelled": "it was cancelled",
     }
 )

@@ -12,6 +12,7 @@ from daemon_time import pass_time
 
 from boa_daemon.daemon.orders import resize
 from boa_daemon.daemon.replay import replay
+from boa_daemon.dashboard.now import queue_rows
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from policies.errors import InvalidProblem
@@ -84,3 +85,10 @@ def test_a_waiting_job_of_such_a_class_is_given_up_and_never_started(play: Daemo
     assert play.service.job(after)["cause"].startswith(f"it was to run after {first}")
     waits = play.books.queue.active[fine]
     assert (waits.generation, waits.slots) == (0, ())
+    said = play.service.explain(fine)
+    assert "it holds no GPUs" in said["text"]
+    assert "keeps its GPUs" not in said["text"]
+    assert "InvalidProblem: nothing fits" in said["text"]
+    assert said["reason"] == "unplanned"
+    (row,) = queue_rows(play.service, play.daemon.standing.decision)
+    assert row["why"] == "no new plan can be made, and the last one lacks its class"

@@ -1,0 +1,81 @@
+"""What is said of jobs is true of them as they are by now: after a restart, an end, ticks that fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from daemon_time import pass_time
+
+from boa_daemon.errors import BoaError
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+
+SETTINGS = {
+    "budget": {"usd_per_hour": 10.0, "max_instances": 1},
+    "cloud": {"boot_seconds": 30.0},
+    "daemon": {"tick_seconds": 30.0},
+}
+
+
+def test_a_running_job_is_not_called_new_after_a_restart(tmp_path: Path) -> None:
+    """No tick of the new process has looked at it, and it runs; one that waits was taken."""
+    clock = ManualClock(1_800_000_000.0)
+    play = DaemonInAFolder(tmp_path, clock, SETTINGS)
+    jobs = play.service.submit([job_content(hours=4.0) for _ in range(9)], user="ann")["jobs"]
+    pass_time(play, 600.0)
+    runs = next(job for job in jobs if play.books.queue.active[job].slots)
+    waits = next(job for job in jobs if not play.books.queue.active[job].slots)
+    play.close()
+    play = DaemonInAFolder(tmp_path, clock, SETTINGS)
+
+    said = play.service.explain(runs)
+    assert said["reason"] == "running"
+    assert "and no tick of this daemon has looked at it yet" in said["text"]
+    said = play.service.explain(waits)
+    assert said["reason"] == "new"
+    assert "has been taken and no tick has looked at it yet" in said["text"]
+    play.close()
+
+
+def test_what_a_job_waited_for_is_no_matter_once_it_is_over(tmp_path: Path) -> None:
+    """It is cancelled between two ticks: the last plan has it waiting, and its row does not."""
+    play = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0), SETTINGS)
+    job = play.service.submit([job_content()], user="ann")["jobs"][0]
+    play.daemon.tick()
+    assert play.service.job(job)["waits_for"] == "nodes-to-come"
+    play.service.cancel(job, user="ann", is_admin=False)
+
+    assert play.service.job(job)["waits_for"] is None
+    play.close()
+
+
+def test_while_ticks_fail_an_explanation_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cloud cannot be reached: what is told of a job is as of the last look."""
+    play = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0), SETTINGS)
+    job = play.service.submit([job_content()], user="ann")["jobs"][0]
+    play.daemon.tick()
+
+    def nodes() -> None:
+        raise BoaError("EC2 does not answer")
+
+    monkeypatch.setattr(play.cloud, "nodes", nodes)
+    play.daemon.tick()
+    assert "No tick can be done now: BoaError: EC2 does not answer." in play.service.explain(job)["text"]
+    play.close()
+
+
+def test_a_job_that_let_go_since_the_last_look_is_not_said_to_start(tmp_path: Path) -> None:
+    """Its generation has ended between two ticks: the next one looks."""
+    clock = ManualClock(1_800_000_000.0)
+    play = DaemonInAFolder(tmp_path, clock, SETTINGS)
+    job = play.service.submit([job_content(hours=1.0)], user="ann")["jobs"][0]
+    pass_time(play, 600.0)
+    record = play.books.queue.active[job]
+    assert record.slots
+    play.books.queue.release(record, at=clock.now(), end="stopped", status="queued")
+
+    said = play.service.explain(job)
+    assert said["reason"] == "new"
+    assert "Since then it has let go of its GPUs." in said["text"]
+    play.close()
