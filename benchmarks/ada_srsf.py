@@ -32,9 +32,12 @@ from benchmarks.ada_srsf_plots import draw
 from boa_daemon.network.compiled import compiled_run
 from boa_daemon.network.model import Experiment, NetworkOutcome, PlacerName
 from boa_daemon.network.simulate import simulate
-from boa_daemon.network.workload import PAPER_CLUSTER, paper_jobs
 from policies.links.ada_srsf import LinkPolicy, default_bucket_bytes, link_policy
 from policies.links.contention import Link
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from paper_jobs import PAPER_CLUSTER, paper_jobs
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "explanation" / "data" / "ada-srsf.json"

@@ -13,11 +13,12 @@ daemon did before; `boa` refused the budget.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean
 
-from boa_daemon.sim.scenarios import Scenario, a_trace_of
 from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import Ledger
@@ -26,6 +27,10 @@ from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, 
 from policies.protocols import Allocator
 from policies.registry import shortfall_of_site
 from policies.speedup import Amdahl
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from scenarios import Scenario, a_trace_of
 
 SHARES = (0.05, 0.3, 0.6, 0.9)
 PROBLEM = Problem(

@@ -7,12 +7,15 @@ python benchmarks/daemon_month.py --days 3     a short look
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
 
-from boa_daemon.testing.chaos import rehearse
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from daemon_chaos import rehearse
 
 
 def main() -> None:

@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 
 from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.scenarios import PROBLEM, SCENARIOS, settings_of
 from boa_daemon.sim.settings import WorldSettings, WrongBeliefs
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from boa_daemon.tick.decision import Decision
@@ -32,6 +33,10 @@ from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
 from policies.model import Budget, Job
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from scenarios import PROBLEM, SCENARIOS, settings_of
 
 SPREAD = 0.4
 """Each job's stated scale is off by this much, besides."""

@@ -35,9 +35,12 @@ from boa_daemon.gate.hosts import NICENESS, Crew, Hosts, run_jobs, start_crews, 
 from boa_daemon.gate.runs import DEFAULT, NO_GATE, a_gate
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
 from boa_daemon.network.simulate import simulate
-from boa_daemon.network.workload import MODELS
 from policies.links.ada_srsf import DEFAULT_LINK_POLICY, LEAST_BUCKET_BYTES, LinkPolicy, link_policy
 from policies.links.contention import ETHERNET_10G, Link, LinkFit, LinkSample, fit_link
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from paper_jobs import MODELS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "explanation" / "data" / "gate.json"

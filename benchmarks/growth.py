@@ -31,7 +31,8 @@ from boa_daemon.daemon.pruning import prune
 from boa_daemon.daemon.service import Service
 from boa_daemon.sim.runner import SimulatedRunner
 from boa_daemon.store.engine import sqlite_url
-from boa_daemon.store.queue import JobQueue, _row_of
+from boa_daemon.store.job_rows import row_of
+from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import JobRecord
 from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import GENERATIONS, JOBS
@@ -83,7 +84,7 @@ def write_ended(queue: JobQueue, first: int, count: int) -> None:
                 generation=1,
                 ended_at=ended,
             )
-            jobs.append(_row_of(record))
+            jobs.append(row_of(record))
             starts.append(
                 {
                     "job": record.id,

@@ -23,12 +23,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from boa_daemon.network.compiled import compiled_run
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
 from boa_daemon.network.simulate import Engine, simulate
-from boa_daemon.network.workload import PAPER_CLUSTER, paper_jobs
 from policies.links.ada_srsf import link_policy
 from policies.links.contention import ETHERNET_10G
 from policies.model import InstanceType, Node, Width
 from policies.placement.lwf import LeastWorkloadFirst
 from policies.placement.packing import Packing
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from paper_jobs import PAPER_CLUSTER, paper_jobs
 
 
 def timed(title: str, engine: Engine, jobs: tuple[NetworkJob, ...], cluster: Cluster, policy: str) -> float:

@@ -12,16 +12,21 @@ budgets.
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.scenarios import SCENARIOS, settings_of
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from policies.model import Budget, InstanceType
 from policies.online.node_prices import WholeNodes
 from policies.optimum.boa import BudgetOptimal
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from scenarios import SCENARIOS, settings_of
 
 NODE = InstanceType(name="gpu-x1", gpu_type="gpu", gpus=1, usd_per_hour=1.0)
 BUDGETS = (34.0, 40.0, 50.0, 60.0)

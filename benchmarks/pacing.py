@@ -31,7 +31,6 @@ from statistics import fmean, median, stdev
 import numpy as np
 from scipy.stats import t as student
 
-from boa_daemon.sim.scenarios import NODE, PROBLEM, Scenario, a_trace_of
 from boa_daemon.sim.settings import WrongBeliefs
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from boa_daemon.tick.decision import Decision
@@ -39,8 +38,9 @@ from boa_daemon.tick.ledger import Ledger
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
 from policies.model import Budget, Money
+from policies.online.multiplier_table import MultiplierTable, curvature_at
 from policies.online.node_prices import with_boots_at_changes
-from policies.online.pacing import MultiplierTable, Pace, curvature_at, pace_step
+from policies.online.pacing import Pace, pace_step
 from policies.online.rhythm import estimate_rhythm, hour_of_week
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.hull import lower_hulls, merge
@@ -48,6 +48,10 @@ from policies.optimum.knee import knee_of
 from policies.optimum.options import whole_width_options
 from policies.registry import Site
 from policies.speedup import Floats
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from scenarios import NODE, PROBLEM, Scenario, a_trace_of
 
 QUARTER = replace(
     PROBLEM,

@@ -4,7 +4,7 @@
     python benchmarks/simulator.py --year
 
 PATH holds `traces/APP/*.csv` and `workloads/workload-6.csv`, as `boa trace import --from pollux` takes them;
-without it that part is left out. The month is Poisson arrivals of three classes (`boa_daemon.sim.scenarios`),
+without it that part is left out. The month is Poisson arrivals of three classes (`tests/scenarios.py`),
 at a rate that gives the number of jobs asked for; the fleet grows with the rate. Cost per event is the time
 of a run over its ticks (each is one run of the daemon's own `run_once()`), at one arrival rate over ever
 longer stretches, so that only the number of jobs grows.
@@ -16,6 +16,7 @@ import argparse
 import io
 import resource
 import statistics
+import sys
 import tempfile
 import time
 from contextlib import redirect_stdout
@@ -28,12 +29,15 @@ from boa_daemon.cli import app
 from boa_daemon.cli.output import a_table
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.scenarios import BUDGET, PROBLEM, Scenario, a_trace_of, settings_of
 from boa_daemon.sim.settings import Boot, Checkpoints, Faults, Spot, Stock, WorldSettings
 from boa_daemon.sim.wiring import SimulationSettings, settings_for, simulate
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.units import parse_budget
 from policies.registry import PolicyOptions
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from scenarios import BUDGET, PROBLEM, Scenario, a_trace_of, settings_of
 
 MONTH_HOURS = 720.0
 JOBS_PER_HOUR = sum(job_class.arrivals_per_hour for job_class in PROBLEM.classes)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from policies.online.best_effort import Account, BestEffort, Shortfall, shortfall_of
+from policies.online.multiplier_table import curvature_at
 from policies.online.node_prices import WholeNodes, with_boots_at_changes
 from policies.online.paced import PacedBudgetOptimal
-from policies.online.pacing import MONTH_HOURS, Pace, curvature_at
+from policies.online.pacing import MONTH_HOURS, Pace
 from policies.optimum.boa import BudgetOptimal, solve
 from policies.optimum.frontier import MixedFrontier
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site

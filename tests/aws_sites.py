@@ -13,6 +13,7 @@ from pathlib import Path
 
 import boto3
 import pytest
+from request_shapes import RequestShapes, request_shapes
 
 from boa_daemon.backends.aws.policy import node_policy, policy
 from boa_daemon.backends.aws.stack_site import Site, site_of
@@ -23,12 +24,12 @@ from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.service import Service
 from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.engines.ssm import SsmSettings
+from boa_daemon.testing.fake_checks import ACCOUNT
 from boa_daemon.testing.fake_cloud import FakeCloud
-from boa_daemon.testing.fake_iam import ACCOUNT, Principal
+from boa_daemon.testing.fake_iam import Principal
 from boa_daemon.testing.fake_nodes import FakeNodes
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import FakeServer
-from boa_daemon.testing.request_shapes import RequestShapes, request_shapes
 
 DAEMON_KEY, NODE_KEY = "AKIADAEMON", "AKIANODE"
 TRAINER = """

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from scenarios import SCENARIOS, a_trace_of
+
 from boa_daemon.sim.learning_policy import LearningPolicy
-from boa_daemon.sim.scenarios import SCENARIOS, a_trace_of
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.units import SECONDS_PER_HOUR

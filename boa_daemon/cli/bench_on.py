@@ -21,7 +21,8 @@ from typing import Any
 import typer
 
 from boa_daemon.cli.output import OutputFormat
-from boa_daemon.cli.run import Run, Screen, carry_out
+from boa_daemon.cli.run import Run, carry_out
+from boa_daemon.cli.run_screen import Screen
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.submission import as_submitted
 from boa_daemon.inputs.yaml_file import Document

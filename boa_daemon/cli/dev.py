@@ -19,7 +19,8 @@ from typing import Annotated, Any
 import typer
 
 from boa_daemon.cli.output import OutputFormat, OutputOption
-from boa_daemon.cli.run import Run, Screen, WaitOption, carry_out
+from boa_daemon.cli.run import Run, WaitOption, carry_out
+from boa_daemon.cli.run_screen import Screen
 from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.cli.terminal import is_on_terminal
 from boa_daemon.inputs.submission import as_submitted

@@ -253,3 +253,8 @@ def phases_text(first: int, last: int, of: int) -> str:
     if of == 1:
         return ""
     return f"{first + 1}" if first == last else f"{first + 1}-{last + 1}"
+
+
+def price_document(file: ProblemFile) -> dict[str, Any]:
+    """Return of which day the prices of a plan are."""
+    return {"prices": [note.to_document() for note in file.prices]}

@@ -19,8 +19,9 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from boa_daemon.cli.log_lines import Reader
-from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, stderr_console, stdout_console
-from boa_daemon.cli.run_phases import OVER, Phases, RunMeter, RunPhase, phase_of, place_of
+from boa_daemon.cli.output import OutputFormat, OutputOption, print_json
+from boa_daemon.cli.run_phases import OVER, Phases, RunMeter, phase_of, place_of
+from boa_daemon.cli.run_screen import Screen
 from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import FAILED, PARTLY_DONE, InputError
 from boa_daemon.inputs.submission import read_submission
@@ -28,7 +29,7 @@ from boa_daemon.inputs.submission import read_submission
 WaitOption: TypeAlias = Annotated[
     float, typer.Option(min=0.0, help="How long to wait for the ends of nodes.")
 ]
-LOOK_SECONDS, METER_SECONDS = 0.5, 30.0
+LOOK_SECONDS = 0.5
 INTERRUPTED = 130
 _LIMITS = ("max_usd reached", "max_hours reached")
 
@@ -131,71 +132,6 @@ def _a_daemon(one: Run, config: Path | None, socket: str | None) -> Iterator[Non
         own.stop()
         work_again(settings)
     one.left = what_is_left(settings)
-
-
-@dataclass(slots=True, kw_only=True)
-class Screen:
-    """What people see of a run; nothing where a program reads the answer."""
-
-    is_quiet: bool
-    max_usd: float
-    _met_at: float = 0.0
-
-    def phase(self, ended: RunPhase | None, now: RunPhase) -> None:
-        """Say how the phase before ended, and which begins."""
-        if self.is_quiet:
-            return
-        if ended is not None:
-            self._say(f"-- {ended.name}: {ended.seconds:.1f} s, {ended.usd:.4f} USD")
-        self._say(f"-- {now.name}{f': {now.note}' if now.note else ''}")
-
-    def meter(self, seconds: float, usd: float, job: Mapping[str, Any], why: str) -> None:
-        """Say how long and how dear the run is so far, every half minute."""
-        if self.is_quiet or time.monotonic() - self._met_at < METER_SECONDS:
-            return
-        self._met_at = time.monotonic()
-        step = "" if job["step"] is None else f", step {job['step']}"
-        self._say(f"-- {seconds:.0f} s, {usd:.4f} of {self.max_usd:g} USD{step}{f'; {why}' if why else ''}")
-
-    def log(self, text: str) -> None:
-        """Show what the job printed."""
-        for line in text.splitlines() if not self.is_quiet else ():
-            stdout_console().print(f"   {line}", markup=False, soft_wrap=True)
-
-    def note(self, sentence: str) -> None:
-        """Say something that is no part of the answer."""
-        stderr_console().print(sentence, markup=False)
-
-    def receipt(self, receipt: Mapping[str, Any]) -> None:
-        """Print the receipt."""
-        self._say(f"{receipt['job'] or 'no job'}: {receipt['status']}{_because(receipt)}")
-        for row in receipt["phases"]:
-            self._say(f"  {row['phase']:<20} {row['seconds']:>9.1f} s {row['usd']:>9.4f} USD")
-        self._say(f"  {'in all':<20} {receipt['seconds']:>9.1f} s {receipt['usd']:>9.4f} USD")
-        for row in receipt["nodes"]:
-            ended = "runs on" if row["ended_at"] is None else "given back"
-            parts = ", ".join(f"{kind} {usd:.4f}" for kind, usd in row["kinds"].items())
-            of = f" ({parts})" if len(row["kinds"]) > 1 else ""
-            self._say(f"  {row['id']} {row['instance_type']}: {row['usd']:.4f} USD{of}, {ended}")
-        if receipt["left"] is None:
-            self._say("The daemon goes on, and gives nodes back by its plan: `boa instances`.")
-        elif receipt["is_clean"]:
-            self._say("Nothing is left running.")
-        else:
-            left = ", ".join(f"{count} {kind}" for kind, count in receipt["left"].items() if count)
-            self._say(f"STILL THERE: {left}. `boa down --all` ends it.")
-
-    @staticmethod
-    def _say(line: str) -> None:
-        """Print a line."""
-        stdout_console().print(line, markup=False, soft_wrap=True)
-
-
-def _because(receipt: Mapping[str, Any]) -> str:
-    """Return why a run ended as it did, where it did not just finish."""
-    if receipt["is_money_used_up"]:
-        return f" (the money is used up: what is left of {receipt['max_usd']:g} USD pays for no node)"
-    return f" ({receipt['cause']})" if receipt["cause"] and receipt["status"] != "finished" else ""
 
 
 _OF_A_NODE = ("id", "instance_type", "zone", "market", "launched_at", "ended_at", "usd", "kinds")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -250,94 +248,6 @@ def _print_cost(by: str, document: Mapping[str, Any]) -> None:
     say_as_of(document)
 
 
-def decisions(
-    *,
-    acting: Annotated[bool, typer.Option("--acting", help="Only those that did something.")] = False,
-    limit: Annotated[int, typer.Option("--last", min=1, max=1000, help="At most this many.")] = 10,
-    record: Annotated[int | None, typer.Option(help="Print the record of this tick for boa replay.")] = None,
-    config: ConfigOption = None,
-    socket: SocketOption = None,
-    output: OutputOption = OutputFormat.table,
-) -> None:
-    """List what was decided, what else there was, and what each would cost."""
-    with a_client(config, socket) as client:
-        if record is not None:
-            print_json(client.get(f"/decisions/{record}"))
-            return
-        document = client.get("/decisions", limit=limit, acting=acting)
-    if output is OutputFormat.json:
-        print_json(document)
-        return
-    for quiet, rows in groupby(reversed(document["decisions"]), key=_changes_nothing):
-        if quiet:
-            _print_quiet(list(rows))
-            continue
-        _print_decisions(rows)
-    say_next("boa decisions --record TICK > decision.json", "boa replay decision.json")
-
-
-def _changes_nothing(row: dict[str, Any]) -> bool:
-    """Whether a tick did nothing and was kept from nothing."""
-    return not row["actions"] and not row["held"]
-
-
-def _print_quiet(rows: list[dict[str, Any]]) -> None:
-    """Print ticks that changed nothing in one line."""
-    first, last = rows[0], rows[-1]
-    ticks = f"tick {first['tick']}" if len(rows) == 1 else f"ticks {first['tick']} to {last['tick']}"
-    stdout_console().print(
-        f"[dim]{ticks} {clock_time(last['at'])}: nothing changed; {usd(last['usd_per_hour'])} USD/hour, "
-        f"{counted(last['jobs'], 'job')}[/]"
-    )
-
-
-def _print_decisions(rows: Iterable[dict[str, Any]]) -> None:
-    """Print ticks that did something, or were kept from it."""
-    console = stdout_console()
-    for row in rows:
-        console.print(f"[bold]tick {row['tick']}[/] {clock_time(row['at'])}, {_options(row)}")
-        for action in row["actions"]:
-            console.print(f"  {action['kind']} {action['target']}: {action['reason']}", markup=False)
-            if choice := action.get("choice"):
-                console.print(f"    {_choice(choice)}", markup=False)
-        for held in row["held"]:
-            console.print(f"  held back ({held['code']}): {held['what']}", markup=False)
-
-
-def _options(row: dict[str, Any]) -> str:
-    """Return the two ways that a decision chose between."""
-    chosen, other = row["chosen"], row["runner_up"]
-    return (
-        f"chose: {_option(chosen)}; alternative: {other['name']} ({_option(other)}){_weighed(chosen, other)}"
-    )
-
-
-def _option(one: dict[str, Any]) -> str:
-    """Return what a decision would hold, what that costs, and what is left to do."""
-    left_out = one["jobs_without_gpus"]
-    wait = f", {counted(left_out, 'job')} without GPUs" if left_out else ""
-    return (
-        f"{counted(one['gpus'], 'GPU')} ({usd(one['usd_per_hour'])} USD/hour), "
-        f"{one['job_hours_left']:.2f} job-hours left{wait}"
-    )
-
-
-def _weighed(chosen: dict[str, Any], other: dict[str, Any]) -> str:
-    """Return what the two ways cost in money and waiting; nothing where that was not weighed."""
-    cost, other_cost = chosen.get("usd_of_money_and_waiting"), other.get("usd_of_money_and_waiting")
-    if cost is None or other_cost is None:
-        return ""
-    return f"; money and waiting: {usd(cost)} and {usd(other_cost)} USD"
-
-
-def _choice(choice: dict[str, Any]) -> str:
-    """Return what else might have been done, with the cost of each."""
-    return (
-        f"{choice['chosen']} at {choice['cost']:.4g} {choice['unit']}, "
-        f"not {choice['runner_up']} at {choice['runner_up_cost']:.4g}"
-    )
-
-
 def show_live_plan(config: Path | None, socket: str | None, form: OutputFormat) -> None:
     """Print what the daemon would do at its next tick."""
     with a_client(config, socket) as client:
@@ -380,39 +290,3 @@ def let_go(
         say_next("boa instances", "boa down --resume")
     if left and not resume:
         raise typer.Exit(PARTLY_DONE)
-
-
-def replay(
-    record: Annotated[Path, typer.Argument(help="A record of `boa decisions --record TICK`.")],
-    output: OutputOption = OutputFormat.table,
-) -> None:
-    """Decide from a record once more; the same facts must give the same actions."""
-    from boa_daemon.daemon.replay import replay as decide_again  # noqa: PLC0415 - slow to import
-    from boa_daemon.errors import DRIFT_FOUND, InputError  # noqa: PLC0415
-    from boa_daemon.inputs.yaml_file import read_text  # noqa: PLC0415
-
-    try:
-        document = json.loads(read_text(record))
-    except ValueError as error:
-        raise InputError(f"not JSON: {error}", file=record) from None
-    if not isinstance(document, dict):
-        raise InputError("that is not the record of a decision", file=record)
-    again = decide_again(document)
-    answer = {
-        "tick": again.tick,
-        "is_same": again.is_same,
-        "inputs_hash": again.inputs_hash,
-        "outputs_hash": again.outputs_hash,
-        "actions": [{"id": action.id, "reason": action.reason} for action in again.decision.actions],
-    }
-    if output is OutputFormat.json:
-        print_json(answer)
-    else:
-        said = "the same" if again.is_same else "NOT the same"
-        stdout_console().print(
-            f"tick {again.tick}: {counted(len(again.decision.actions), 'action')}, {said} as recorded"
-        )
-        for action in again.decision.actions:
-            stdout_console().print(f"  {action.id}: {action.reason}", markup=False)
-    if not again.is_same:
-        raise typer.Exit(DRIFT_FOUND)

@@ -17,7 +17,9 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.daemon.costs import spent_today
-from boa_daemon.daemon.job_facts import LEAST_DONE, JobFacts, hours_of
+from boa_daemon.daemon.job_facts import JobFacts, hours_of
+from boa_daemon.daemon.job_warnings import grace_warning, silence_warning, stall_warning
+from boa_daemon.daemon.lessons import Lessons, kept_fraction
 from boa_daemon.daemon.liveness import Liveness, first_report_silence
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.progress import Progress
@@ -25,22 +27,17 @@ from boa_daemon.daemon.purses import Purses
 from boa_daemon.daemon.readying import Readying
 from boa_daemon.daemon.shared_gpus import on_gpus
 from boa_daemon.learning.learner import Learner
-from boa_daemon.learning.speedups import over_first_phase
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
 from boa_daemon.tick.actions import EndGeneration, GiveUpJob, StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Clock, Refused, Runner, RunReport
-from boa_daemon.tick.retries import Silence
 from boa_daemon.tick.state import JobState, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
-from boa_daemon.units import SECONDS_PER_HOUR, format_hours
 from policies.model import JobClass, JobId, NodeId, Width
 from policies.online.estimates import SPREAD
 
 MOST_FAILURES = 101
 """So many failures of a job are remembered: one more than any job file allows."""
-MOST_OF_GRACE = 0.7
-"""A save that takes more of the grace than this may miss its end: a stop is heard a step later."""
 
 
 class Work:
@@ -75,6 +72,7 @@ class Work:
         self._user_caps, self._elastic_class = user_caps, elastic_class
         self._purses, self._teams = Purses(queue=queue), teams
         self.facts = JobFacts(queue, class_of=class_of, spread_of=spread_of)
+        self._lessons = Lessons(self.learner, self.facts, class_of)
         self._stopping = self.facts.stopping
         self._ended_for: dict[JobId, str] = {}
         self._over: set[JobId] = set()
@@ -171,19 +169,19 @@ class Work:
         elif report is None or report.generation < job.generation:
             self._order_again(job, now)
         elif report.is_over:
-            self._learn(job, report, now)
+            self._lessons.take(job, report, now)
             self._stopping.discard(job.id)
             self._end(self._once_reported(job, report), report, now)
         else:
             job = self._once_reported(job, report)
-            self._learn(job, report, now)
+            self._lessons.take(job, report, now)
             if report.phase == "stopping":
                 self._stopping.add(job.id)
             elif job.is_cancelled:
                 # The flag is written before the order: a process that died between the two left it to us.
                 self._order_stop(job)
             self._watch(job, report, now)
-            self._warn_of_grace(job, report)
+            self._warn(grace_warning(job, report))
 
     def _once_reported(self, job: JobRecord, report: RunReport) -> JobRecord:
         """Return a job that its first step or checkpoint has shown to be elastic, and is planned as that."""
@@ -205,42 +203,15 @@ class Work:
         if (step, since) != (job.step, job.stalled_since):
             self._queue.note(replace(job, step=step, stalled_since=since))
         first = first_report_silence(job, report, now=now)
-        if first is not None and first.kind == "no-report-no-print":
-            self._warn_of_silence(job, first, now)
         stall = None if since is None else self.liveness.silence(job.id)
-        if stall is not None:
-            still = f"job {job.id} has made no step for {now - stall.since:.0f} s"
-            self._alert(f"stalled:{job.id}:{job.generation}", f"{still}, after step {step}")
+        self._warn(None if first is None else silence_warning(job, first, now))
+        self._warn(None if stall is None else stall_warning(job, stall, now, step=step))
         self.facts.silences[job.id] = tuple(silence for silence in (first, stall) if silence is not None)
 
-    def _warn_of_grace(self, job: JobRecord, report: RunReport) -> None:
-        """Say that a save takes most of the grace, before a stop comes and it is too late."""
-        grace = float(job.content["stop_grace_seconds"])
-        if report.save_seconds is not None and report.save_seconds > MOST_OF_GRACE * grace:
-            self._alert(
-                f"grace:{job.id}",
-                f"job {job.id} takes {report.save_seconds:.0f} s to save a checkpoint and has {grace:.0f} s "
-                "when it is stopped: raise its stop_grace_seconds, or its last steps are lost",
-            )
-
-    def _warn_of_silence(self, job: JobRecord, silence: Silence, now: float) -> None:
-        """Say when half of the time for the first step is over without one, and without a printed line."""
-        if silence.limit_seconds / 2.0 < now - silence.since <= silence.limit_seconds:
-            half, whole = (format_hours(silence.limit_seconds / SECONDS_PER_HOUR / n) for n in (2.0, 1.0))
-            self._alert(
-                f"silent:{job.id}:{job.generation}",
-                f"job {job.id} reported no step and printed nothing within {half}: it is ended after "
-                f"{whole}, if its first_report_hours does not say more",
-            )
-
-    def _learn(self, job: JobRecord, report: RunReport, now: float) -> None:
-        """Let a report say how fast the job's class is at its width."""
-        if job.width is not None and report.phase != "unknown":
-            job_class, factor = self._class_of(job.class_name), 1.0
-            if job_class is not None and len(job_class.phases) > 1:
-                factor = over_first_phase(job_class, self.facts.rest(job, job_class, now).phase, job.width)
-            name = job.class_name.partition("[")[0]
-            self.learner.take(report, class_name=name, width=job.width, now=now, over_first_phase=factor)
+    def _warn(self, warning: tuple[str, str] | None) -> None:
+        """Tell whoever is to be told of a job, once for each key."""
+        if warning is not None:
+            self._alert(*warning)
 
     def _order_again(self, job: JobRecord, now: float) -> None:
         """Order a start that was claimed and never reached the engine."""
@@ -288,7 +259,7 @@ class Work:
         step = job.step if report.step is None else report.step
         if report.lost_steps:
             step = 0 if report.manifest is None else report.manifest.step
-        kept = _kept_fraction(job, report)
+        kept = kept_fraction(job, report)
         gpus = 0 if job.width is None else job.width.gpus
         return replace(
             job,
@@ -318,7 +289,7 @@ class Work:
         spent = cost_of(job, self._queue.instances, until=now)
         with self._queue.database.write():
             if status not in ACTIVE:
-                self._sized(job, now, is_whole=status == "finished")
+                self._lessons.ended(job, now, is_whole=status == "finished")
             self._queue.release(
                 job,
                 at=now,
@@ -327,19 +298,6 @@ class Work:
                 micro_dollars=spent,
             )
         self.facts.group_money.ended(job)
-
-    def _sized(self, job: JobRecord, now: float, *, is_whole: bool) -> None:
-        """Note what a job did in all, where it was enough to say something."""
-        done = job.size_gpu_hours - job.remaining_gpu_hours
-        if done < LEAST_DONE * job.size_gpu_hours and not is_whole:
-            return
-        self.learner.ended(
-            job.id,
-            class_name=job.class_name.partition("[")[0],
-            work_gpu_hours=done / float(job.content.get("scale", 1.0)),
-            at=now,
-            is_whole=is_whole,
-        )
 
     def _order_stop(self, job: JobRecord) -> Accepted | Refused:
         """Ask the engine for a checkpoint and an end."""
@@ -434,7 +392,7 @@ class Work:
         began, ended = self._queue.last_run(job) or (None, now)
         over = replace(job, status="failed", cause=action.reason, started_at=began, ended_at=ended)
         with self._queue.database.write():
-            self._sized(job, now, is_whole=False)
+            self._lessons.ended(job, now, is_whole=False)
             self._queue.save(over)
         if action.code == "failed":
             self._alert(f"failed:{job.id}", f"job {job.id} failed: {action.reason}")
@@ -444,17 +402,3 @@ class Work:
             said = f"group {job.group} has cost its max_usd: no more of it is started"
             self._alert(f"max-usd:{job.group}", said)
         return Accepted()
-
-
-def _kept_fraction(job: JobRecord, report: RunReport) -> float:
-    """Return how much of what a generation did is kept: all, or what its newest checkpoint holds.
-
-    A rigid job that ended without a checkpoint begins anew.
-    """
-    if report.phase == "finished":
-        return 1.0
-    if job.is_rigid and report.manifest is None:
-        return 0.0
-    if report.lost_steps and report.step is not None:
-        return max(1.0 - report.lost_steps / max(report.step - job.begun_step, 1), 0.0)
-    return 1.0

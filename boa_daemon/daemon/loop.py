@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from boa_daemon.clock import SMALL_SECONDS, SteadyClock
+from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon import systemd
 from boa_daemon.daemon.alerts import due
 from boa_daemon.daemon.following import FollowingDaemon
 from boa_daemon.daemon.history import figures_of
 from boa_daemon.daemon.markets import as_listed
-from boa_daemon.daemon.progress import KEEP_SECONDS
+from boa_daemon.daemon.standing import clock_note, fault_of
 from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.errors import BoaError
 from boa_daemon.learning.samples import DAY
@@ -38,8 +36,6 @@ from policies.model import JobId, NodeId
 _LOG = logging.getLogger("boa.daemon")
 AWAITED_SECONDS = 3.0
 """Between looks while nodes are on their way: what they wait when they are ready is lost to their jobs."""
-LATE_TICKS, LATE_SECONDS = 3, 60.0
-"""After so many intervals and so long without a tick that was done, the daemon is not ready."""
 
 SWEEP_PATIENCE_SECONDS = 5.0
 """A sweep waits this long for a tick to end, then leaves it to the next sweep."""
@@ -70,8 +66,8 @@ class Daemon(FollowingDaemon):
         self.books.store.never_below(max((_tick_of(node) for node in nodes), default=0))
         live = sum(node.ended_at is None for node in nodes)
         self.standing.reattached = (self.work.reattach(), live)
-        if self._trails is not None:
-            self.work.progress.restore(self._trails.read())
+        if self.kept is not None:
+            self.kept.restore(self.work.progress)
         self.standing.is_down = self.books.store.flag("is_down")
         self.standing.is_started = True
         self._number_jobs(self.books.queue)
@@ -147,15 +143,8 @@ class Daemon(FollowingDaemon):
             self.world.cloud.nodes()
         if doubt := clock.doubt:
             raise ClockInDoubt(doubt)
-        jump = clock.jump_seconds
-        is_off = abs(jump) > SMALL_SECONDS
-        self.standing.clock_note = (
-            f"the clock of this machine is {abs(jump):.0f} s {'ahead' if jump > 0 else 'behind'}: it is not "
-            "followed. Set it right; where it is right, restart the daemon"
-            if is_off
-            else ""
-        )
-        if is_off:
+        self.standing.clock_note = clock_note(clock.jump_seconds)
+        if self.standing.clock_note:
             self._alert(f"clock:{int(clock.now() // DAY)}", self.standing.clock_note)
 
     def _observe_only(self) -> Decision | None:
@@ -190,7 +179,8 @@ class Daemon(FollowingDaemon):
         self.news.look(decision.state.now)
         if self.books is not None:
             rates = figures_of(decision.state, dict(self.books.queue.active))
-            self._write_history(rates, now=decision.state.now)
+            if self.kept is not None:
+                self.kept.take(rates, self.work.progress, self.spot, now=decision.state.now)
             budget, ages = self.settings.budget.mean_usd_per_hour, self.world.cloud.ages()
             self.site_metrics.take(picture, self.books.queue, rates=rates, budget=budget, ages=ages)
         fractions = self.settings.alerts.at_fractions
@@ -208,34 +198,12 @@ class Daemon(FollowingDaemon):
         if decision.plan.launches or any(node.phase == "requested" for node in decision.state.nodes.values()):
             self.wake(AWAITED_SECONDS)
 
-    def _write_history(self, rates: Mapping[str, float], *, now: float) -> None:
-        """Write down this minute; a picture that lacks one is no reason to fail a tick."""
-        if self.history is None:
-            return
-        try:
-            self.history.take(rates, now=now)
-        except (SQLAlchemyError, OSError, ValueError) as error:
-            _LOG.warning("the history has no figures of this minute: %s", type(error).__name__)
-        if now - self._trails_at >= KEEP_SECONDS:
-            self._keep_trails()
-            self._trails_at = now
-
-    def _keep_trails(self) -> None:
-        """Write down how jobs got on; a page that lacks some of it is no reason to fail."""
-        if self._trails is None or self._spot_notes is None or self.standing.decision is None:
-            return
-        try:
-            self._trails.write(self.work.progress.documents())
-            self._spot_notes.write(self.spot.documents())
-        except (SQLAlchemyError, OSError, LedElsewhere) as error:
-            _LOG.warning("how jobs got on was not written down: %s", type(error).__name__)
-
     def _stumble(self, error: Exception) -> None:
         """A tick could not be done: say so, forget what memory believes, and keep the caps."""
         self.metrics.failed()
         is_deposed = isinstance(error, LedElsewhere)
         first = not self.standing.fault
-        self.standing.fault = _fault(error)
+        self.standing.fault = fault_of(error)
         (_LOG.exception if first else _LOG.error)("a tick failed: %s", self.standing.fault)
         if isinstance(error, ActsFailed):
             self.standing.decision = error.decision
@@ -273,17 +241,6 @@ class Daemon(FollowingDaemon):
         )
         for trouble in self.last_resort.troubles:
             _LOG.error("in the last resort: %s", trouble)
-
-    @property
-    def trouble(self) -> str:
-        """Why the daemon is not ready: ticks that fail, or do not come to their end; empty where it is."""
-        standing, every = self.standing, self.settings.daemon.tick_seconds
-        if standing.fault:
-            return standing.fault
-        silent = time.monotonic() - standing.done_at
-        if self.books is not None and silent > LATE_TICKS * every + LATE_SECONDS:
-            return f"no tick came to its end for {silent:.0f} s, and one is due every {every:.0f} s"
-        return "" if standing.is_ready else "the first tick is not done"
 
     def _watch_ticks(self) -> None:
         """Say once, without the database or the lock that a tick may hold, that ticks do not end."""
@@ -373,31 +330,20 @@ class Daemon(FollowingDaemon):
             self.alerts.close()
             self.world.cloud.close()
             if self.books is not None:
-                self._keep_trails()
+                if self.kept is not None and self.standing.decision is not None:
+                    self.kept.keep(self.work.progress, self.spot)
                 self.books.close()
+
+    @property
+    def trouble(self) -> str:
+        """Why the daemon is not ready: ticks that fail, or do not come to their end; empty where it is."""
+        every = None if self.books is None else self.settings.daemon.tick_seconds
+        return self.standing.trouble(every)
 
     @property
     def status_line(self) -> str:
         """One line for systemd."""
-        picture = self.standing.picture
-        if self.standing.fault:
-            return f"in trouble: {self.standing.fault}"
-        if picture is None:
-            return "starting"
-        return (
-            f"{picture.usd_per_hour:.2f} USD/hour, {counted(picture.nodes, 'node')}, "
-            f"{counted(picture.running, 'job')} running, "
-            f"{picture.waiting} waiting"
-        )
-
-
-def _fault(error: Exception) -> str:
-    """Return what keeps a tick from being done, and what that means."""
-    if isinstance(error, SQLAlchemyError):
-        said = str(getattr(error, "orig", None) or error).splitlines()[0][:200]
-        what = "Free some space on its disk" if "full" in said else "See to its disk or its server"
-        return f"the database cannot be used: {said}. Nothing is started meanwhile. {what}"
-    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        return self.standing.line
 
 
 def _tick_of(node: NodeState) -> int:

@@ -6,16 +6,14 @@ Here they are put together and looked up; `following.py` plans by what is seen, 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from math import inf
+from dataclasses import dataclass
 from typing import Any
 
 from boa_daemon.daemon.alerts import Alerts, check_channels
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.history import MinuteRows
 from boa_daemon.daemon.job_view import Work
+from boa_daemon.daemon.kept import Kept
 from boa_daemon.daemon.last_resort import LastResort
 from boa_daemon.daemon.liveness import Liveness
 from boa_daemon.daemon.metrics import Metrics
@@ -24,8 +22,8 @@ from boa_daemon.daemon.node_view import Fleet
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.purses import Purses, TeamTerms
 from boa_daemon.daemon.site_metrics import SiteMetrics
+from boa_daemon.daemon.standing import Standing
 from boa_daemon.daemon.standing_costs import StandingCosts
-from boa_daemon.daemon.summary import DecisionSummary
 from boa_daemon.errors import InputError
 from boa_daemon.gate.supervisor import GateSupervisor
 from boa_daemon.learning.beliefs import Beliefs, Weights
@@ -35,17 +33,14 @@ from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.learning.step import LearningStep
 from boa_daemon.store.best_effort import read_best_effort
-from boa_daemon.store.documents import Documents
 from boa_daemon.store.records import InstanceRecord
 from boa_daemon.store.samples import SqlSamples, read_figures
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.controller import Controller
-from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ports import Clock, Provider, Runner
 from boa_daemon.tick.team_money import TeamMoney
 from policies.links.machines import off_market
 from policies.model import JobClass, Width
-from policies.online.pacing import Pace
 
 BOOTS_SECONDS = 14 * 86_400.0
 """Boots of so long ago are read back at a start."""
@@ -58,27 +53,6 @@ class World:
     clock: Clock
     cloud: Provider
     runner: Runner
-
-
-@dataclass(slots=True)
-class Standing:
-    """How the daemon is: the last decision, what is wrong, and what it was told."""
-
-    decision: Decision | None = None
-    picture: DecisionSummary | None = None
-    fault: str = ""
-    tick_seconds: float = 0.0
-    is_started: bool = False
-    is_ready: bool = False
-    is_down: bool = False
-    reattached: tuple[int, int] = (0, 0)
-    started_at: float = 0.0
-    notes: list[str] = field(default_factory=list)
-    plan_fault: str = ""
-    pace: Pace | None = None
-    done_at: float = field(default_factory=time.monotonic)
-    is_late: bool = False
-    clock_note: str = ""
 
 
 class DaemonParts:
@@ -104,12 +78,9 @@ class DaemonParts:
         self._lock = threading.Lock()
         database = None if books is None else books.store.database
         self.alerts = Alerts(database, settings.alerts)
-        self.history = None if database is None else MinuteRows(database)
-        self._trails = None if database is None else Documents(database, "progress")
-        self._trails_at = -inf
-        self._spot_notes = None if database is None else Documents(database, "spot")
-        self.spot = SpotHistory({} if self._spot_notes is None else self._spot_notes.read())
-        self.liveness = Liveness()
+        self.kept = None if database is None else Kept(database)
+        self.history = None if self.kept is None else self.kept.history
+        self.spot = SpotHistory({} if self.kept is None else self.kept.spot.read())
         self.liveness, self.boots = Liveness(), Boots()
         if books is not None:
             for record in books.queue.past_instances(world.clock.now() - BOOTS_SECONDS):

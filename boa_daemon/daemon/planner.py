@@ -14,14 +14,15 @@ from typing import Any
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.markets import as_learnt, on_both, on_planned_markets
 from boa_daemon.daemon.paid_anyway import PaidAnyway
+from boa_daemon.daemon.site_rules import rules_of
 from boa_daemon.daemon.standing_costs import standing_of
 from boa_daemon.daemon.stated import check_prior, disk_gb_of_nodes, machines_of, stated_classes
+from boa_daemon.daemon.variants import narrowest, phases_within
 from boa_daemon.daemon.warm_pool import warm_pool_of
 from boa_daemon.engines.kinds import engine_kind
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.needs import excluded_for, lack_on_node, without
-from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.job.container import RUN_AS_USER, NoContainers, usable_tool, why_unlimited
 from boa_daemon.learning.beliefs import Planned
 from boa_daemon.learning.boots import Boots
@@ -29,7 +30,6 @@ from boa_daemon.learning.links import LinkEstimate, derived_kinds, link_estimate
 from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.learning.step import LearntClasses
-from boa_daemon.tick.limits import Caps, Steady
 from boa_daemon.tick.offers import Extras
 from boa_daemon.tick.ports import Provider
 from boa_daemon.tick.state import Rules
@@ -113,7 +113,7 @@ class Planner(LearntClasses):
             most = self._within_instances(base, most)
         # What nobody knows to be elastic runs at the narrowest width: a wider one may be so many copies.
         if not content.get("elastic"):
-            narrow = _narrowest(base, least, batch)
+            narrow = narrowest(base, least, batch)
             if narrow is not None and (most is None or narrow <= most):
                 least = most = narrow
         stated, short = base, self.short_for(content)
@@ -122,19 +122,7 @@ class Planner(LearntClasses):
             said = "; ".join(f"{self.on_demand[kind].name}: {why}" for kind, why in short.items())
             hint = "Name a larger type in [cloud] instance_types, or ask for less"
             raise InputError(f"no machine has enough for it: {said}", hint=hint)
-        phases = tuple(
-            replace(phase, speedups=curves)
-            if (curves := limited(phase.speedups, min_gpus=least, max_gpus=most, batch=batch))
-            else None
-            for phase in base.phases
-        )
-        if any(phase is None for phase in phases):
-            raise InputError(
-                f"class {name!r} has no width from {least or 1} to {most or 'any number of'} GPUs"
-                + (f" that divides its batch of {batch}" if batch else ""),
-                hint="Widen min_gpus and max_gpus, or raise max_instances",
-            )
-        variant = replace(base, phases=tuple(phase for phase in phases if phase is not None))
+        variant = replace(base, phases=phases_within(base, least, most, batch))
         # Nothing says that it would keep its work where a node is taken back.
         stays = self.is_on_both and not content.get("elastic")
         if variant == stated and not stays:
@@ -378,37 +366,10 @@ class Planner(LearntClasses):
 
     def rules(self) -> Rules:
         """Return the site's rules."""
-        budget, steady, daemon = self.settings.budget, self.settings.steady, self.settings.daemon
-        return Rules(
-            instance_types=self.machines,
-            idle_hold_seconds=daemon.idle_hold_seconds,
-            longest_hold_seconds=daemon.idle_hold_seconds,
-            max_nodes=budget.max_instances,
+        return rules_of(
+            self.settings,
+            self.machines,
             warm_pool=warm_pool_of(self.settings, self._boot_seconds, self.boots),
-            caps=Caps(
-                usd_per_day=budget.usd_per_day_cap,
-                usd_per_month=budget.usd_per_month_cap,
-                usd_per_hour=budget.usd_per_hour_ceiling,
-                instances=budget.max_instances,
-                standing_usd_per_hour=sum(usd for _, usd in self.standing()),
-                fixed=self.paid.fixed,
-                checkpoint_seconds=daemon.checkpoint_seconds,
-                tick_seconds=daemon.tick_seconds,
-            ),
-            steady=Steady(
-                minimum_hold_seconds=steady.minimum_hold_seconds,
-                moves_per_hour_of_a_job=steady.moves_per_hour_of_a_job,
-                moves_per_hour=steady.moves_per_hour,
-                loop_times=steady.loop_times,
-            ),
+            standing_usd_per_hour=sum(usd for _, usd in self.standing()),
+            fixed=self.paid.fixed,
         )
-
-
-def _narrowest(base: JobClass, least: int | None, batch: int | None) -> int | None:
-    """Return the narrowest width of all phases, at least so wide; None where they have none in common."""
-    widths: set[int] | None = None
-    for phase in base.phases:
-        curves = limited(phase.speedups, min_gpus=least, max_gpus=None, batch=batch).values()
-        found = {int(width) for curve in curves for width in curve.whole_widths()}
-        widths = found if widths is None else widths & found
-    return min(widths, default=None) if widths else None

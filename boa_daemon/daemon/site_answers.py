@@ -8,7 +8,7 @@ from typing import Any
 
 from boa_daemon.daemon.answers import Answers, NotReady
 from boa_daemon.daemon.costs import CostBy, cost_rows, with_fixed
-from boa_daemon.daemon.loop import LATE_SECONDS, LATE_TICKS
+from boa_daemon.daemon.standing import LATE_SECONDS, LATE_TICKS
 from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.learning.class_answer import class_document
 from boa_daemon.learning.kappa_answer import kappa_document

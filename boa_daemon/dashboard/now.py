@@ -15,7 +15,7 @@ from typing import Any
 from boa_daemon.daemon.service import Service
 from boa_daemon.store.records import JobRecord
 from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.reasons import JOBS, WAITING
+from boa_daemon.tick.reasons import JOBS, SAID, WAITING
 from boa_daemon.tick.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR, counted
 from policies.model import JobId, NodeId, Width
@@ -90,10 +90,8 @@ def _sentence(decision: Decision | None, job: JobRecord) -> str:
         return said
     if decision is None:
         return JOBS["new"]
-    code = decision.reason(job.id, holds_gpus=False)
-    if code in JOBS:
-        return JOBS[code]
-    return WAITING[code] + ("" if width is None else f" ({width} planned)")
+    said = SAID[decision.reason(job.id, holds_gpus=False)]
+    return said if reason is None or width is None else f"{said} ({width} planned)"
 
 
 def _left(decision: Decision | None, job: JobRecord) -> float:

@@ -19,7 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.engines.local import LocalEngine, believed, look_at, send_to_keeper
+from boa_daemon.engines.local import LocalEngine
+from boa_daemon.engines.local_units import believed, look_at, send_to_keeper
 from boa_daemon.engines.ray_inside import RayInside, run_inside
 from boa_daemon.engines.reading import Status
 from boa_daemon.errors import MissingExtra

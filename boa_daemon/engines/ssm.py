@@ -546,15 +546,8 @@ class SsmEngine:
             return
         if self._memory is None:
             self._jobs.update(read_known(self._settings.state_file))
-        elif documents := self._memory[0]():
-            rows = {job: json.loads(text) for job, text in documents.items()}
-            # An earlier version kept those that are over.
-            self._jobs.update(
-                {job: known_of(row) for job, row in rows.items() if not row.get("is_forgotten")}
-            )
         else:
-            # An earlier version kept it in a file beside the database.
-            self._jobs.update(read_known(self._settings.state_file))
+            self._jobs.update({job: known_of(json.loads(text)) for job, text in self._memory[0]().items()})
         for known in self._jobs.values():
             if known.run is not None:
                 # Written by a clock that was ahead: a unit must not seem heard of for as long as that.

@@ -119,7 +119,7 @@ def lost(run: SsmRun, rank: int) -> dict[str, Any]:
 def read_known(file: Path) -> dict[JobId, SsmJob]:
     """Return what was written down; nothing where there is no file."""
     document = read_json(file) or {"jobs": {}}
-    return {job: known_of(row) for job, row in document["jobs"].items() if not row.get("is_forgotten")}
+    return {job: known_of(row) for job, row in document["jobs"].items()}
 
 
 def known_of(row: Mapping[str, Any]) -> SsmJob:

@@ -9,27 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field
-
-from boa_daemon.errors import MissingPrice, did_you_mean
+from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.gpu_file import GpuRow, read_machines
 from boa_daemon.inputs.needs import Excluded, NeedsRow, excluded_for, without
 from boa_daemon.inputs.placements import take_placements
 from boa_daemon.inputs.price_age import PriceNote
-from boa_daemon.inputs.schema import (
-    Fraction,
-    Gpus,
-    Name,
-    NotNegative,
-    Positive,
-    Strict,
-    a_kind,
-    checked,
-    spoken,
-)
+from boa_daemon.inputs.problem_rows import BudgetRow, ClassRow, FileRow, PhaseRow
+from boa_daemon.inputs.schema import a_kind, checked, spoken
 from boa_daemon.inputs.speedup_file import limited, read_speedups
 from boa_daemon.inputs.step_times import AMOUNTS, RATES, Measured, measured_work
 from boa_daemon.inputs.yaml_file import At, Document, read_document
@@ -67,76 +55,6 @@ class ProblemFile:
     extrapolated: Mapping[tuple[str, str], frozenset[int]] = field(default_factory=dict)
 
 
-class _Budget(Strict):
-    usd_per_hour: Positive | None = Field(default=None, description="dollars per hour")
-    gpus: Positive | None = Field(default=None, description="GPUs held, on average over time")
-
-
-class _Phase(Strict):
-    size_gpu_hours: Positive | None = Field(
-        default=None, description="hours on one GPU of the reference type"
-    )
-    speedup: object = Field(
-        default=None, description="table, amdahl, power or usl, or one of them for each GPU type"
-    )
-    steps: Positive | None = Field(default=None, description="steps of training, in place of size_gpu_hours")
-    samples: Positive | None = Field(default=None, description="samples to train on, in place of steps")
-    tokens: Positive | None = Field(default=None, description="tokens to train on, in place of steps")
-    epochs: Positive | None = Field(default=None, description="epochs of training, in place of steps")
-    step_seconds: object = Field(default=None, description="seconds of a step by width, for each GPU type")
-    steps_per_second: object = Field(default=None, description="steps per second by width, for each GPU type")
-    samples_per_second: object = Field(default=None, description="samples per second, in the same way")
-    tokens_per_second: object = Field(default=None, description="tokens per second, in the same way")
-    epoch_seconds: object = Field(default=None, description="seconds of an epoch, in the same way")
-    extrapolate_to: Gpus | None = Field(
-        default=None, description="the widest width to offer beyond the measured ones, GPUs"
-    )
-
-    @classmethod
-    def _hint(cls, key: object) -> str:
-        """Return the key that was meant; what begins with size is a size, in whatever unit."""
-        if str(key).startswith("size"):
-            unit = cls.model_fields["size_gpu_hours"].description or ""
-            return did_you_mean(str(key), ["size_gpu_hours"], meanings={"size_gpu_hours": unit})
-        return super()._hint(key)
-
-
-class _Network(Strict):
-    message_bytes: Positive = Field(description="bytes that one iteration all-reduces")
-    compute_seconds: Positive = Field(description="seconds of forward and backward per iteration")
-
-
-class _Class(Strict):
-    name: Name = Field(description="text")
-    arrivals_per_hour: Positive | None = Field(default=None, description="jobs per hour")
-    weight: Positive = Field(default=1.0, description="worth of an hour of a job's time, default 1")
-    startup_hours: NotNegative = Field(default=0.0, description="hours before the first phase")
-    rescale_hours: NotNegative = Field(default=0.0, description="hours at each change of type or width")
-    min_gpus: Gpus | None = Field(default=None, description="the narrowest width allowed, GPUs")
-    max_gpus: Gpus | None = Field(default=None, description="the widest width allowed, GPUs")
-    spread: Fraction | None = Field(
-        default=None, description="part by which a job's hours may differ, up or down, in nine of ten cases"
-    )
-    network: _Network | None = Field(default=None, description="what an iteration sends between nodes")
-    needs: NeedsRow | None = Field(default=None, description="cores and memory that each of its GPUs needs")
-    shares_gpu: bool = Field(
-        default=False,
-        description="whether other jobs may be on its GPUs, where machines have places for them",
-    )
-    phases: list[_Phase] = Field(min_length=1, description="stretches of work, in order")
-
-
-class _File(Strict):
-    budget: _Budget | None = Field(default=None, description="usd_per_hour or gpus, a time average")
-    gpu_types: dict[Name, GpuRow | None] | None = Field(default=None, description="prices by GPU type")
-    classes: list[_Class] = Field(min_length=1, description="what runs")
-
-
-def problem_schema() -> dict[str, Any]:
-    """Return the JSON schema of a problem file and of a class file, for editors."""
-    return _File.model_json_schema()
-
-
 def load_problem(
     path: str | Path, *, catalog: Catalog | None = None, require_rates: bool = True
 ) -> ProblemFile:
@@ -164,7 +82,7 @@ def parse_problem(
         message = f"a problem file is a mapping with the key classes; got {a_kind(document.content)}"
         hint = "A trace goes to boa simulate --trace, a list of jobs to boa plan --jobs"
         raise document.error(message, hint=hint if document.language == "csv" else "")
-    file = checked(_File, document.content, document=document)
+    file = checked(FileRow, document.content, document=document)
     budget = _budget(file.budget, document)
     if file.gpu_types is None and budget is not None and budget.unit == "usd_per_hour":
         message = "gpu_types is missing: a budget in dollars needs the price of a GPU-hour"
@@ -209,7 +127,7 @@ def parse_problem(
     )
 
 
-def _spreads(rows: Sequence[_Class], measured: Sequence[Sequence[Measured | None]]) -> dict[str, float]:
+def _spreads(rows: Sequence[ClassRow], measured: Sequence[Sequence[Measured | None]]) -> dict[str, float]:
     """Return by how much hours of a class's jobs may differ, as stated, or as measurements lie apart."""
     found = {}
     for row, phases in zip(rows, measured, strict=True):
@@ -232,7 +150,7 @@ def with_budget(file: ProblemFile, budget: Budget) -> ProblemFile:
     return replace(file, budget=budget, problem=replace(file.problem, budget_unit=budget.unit))
 
 
-def _budget(row: _Budget | None, document: Document) -> Budget | None:
+def _budget(row: BudgetRow | None, document: Document) -> Budget | None:
     """Return the budget, which is given in exactly one unit."""
     if row is None:
         return None
@@ -259,7 +177,7 @@ def _warnings(machines: Mapping[str, InstanceType], catalog: Catalog | None) -> 
 
 
 def _price_notes(
-    file: _File, machines: Mapping[str, InstanceType], catalog: Catalog | None, document: Document
+    file: FileRow, machines: Mapping[str, InstanceType], catalog: Catalog | None, document: Document
 ) -> tuple[PriceNote, ...]:
     """Return of which day each price is: the catalogue's where the file states none of its own."""
     entries, rows = (catalog or Catalog.load()).entries, file.gpu_types or {}
@@ -281,7 +199,7 @@ def _price_notes(
 
 
 def _job_classes(
-    rows: Sequence[_Class],
+    rows: Sequence[ClassRow],
     machines: Mapping[str, InstanceType],
     document: Document,
     measured: Sequence[Sequence[Measured | None]],
@@ -339,8 +257,8 @@ def _within_needs(
 
 
 def _phase(
-    row: _Class,
-    phase: _Phase,
+    row: ClassRow,
+    phase: PhaseRow,
     measured: Measured | None,
     machines: Mapping[str, InstanceType],
     *,
@@ -368,7 +286,7 @@ def _phase(
 
 
 def _work(
-    phase: _Phase,
+    phase: PhaseRow,
     measured: Measured | None,
     machines: Mapping[str, InstanceType],
     document: Document,
@@ -391,7 +309,7 @@ def _work(
 
 
 def _measured(
-    name: str, phase: _Phase, machines: Mapping[str, InstanceType], document: Document, at: At
+    name: str, phase: PhaseRow, machines: Mapping[str, InstanceType], document: Document, at: At
 ) -> Measured | None:
     """Return what the measurements of a phase say; None where it has none."""
     given = phase.model_fields_set

@@ -16,14 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from boa_daemon.learning.speedups import (
-    HALF_LIFE_SECONDS,
-    CurveEstimate,
-    Exploration,
-    SpeedSample,
-    Stakes,
-    worth_exploring,
-)
+from boa_daemon.learning.speedups import HALF_LIFE_SECONDS, CurveEstimate, SpeedSample
+from boa_daemon.learning.tries import Exploration, Stakes, worth_exploring
 from boa_daemon.tick.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation, NodePrices

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from boa_daemon.learning.exploring import Exploring
-from boa_daemon.learning.speedups import Exploration
+from boa_daemon.learning.tries import Exploration
 from boa_daemon.tick.codec import digest, dumps
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.state import Rules

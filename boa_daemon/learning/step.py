@@ -14,7 +14,8 @@ from boa_daemon.learning.exploring import Tries, TryWorth
 from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.samples import DAY, HOUR, KEPT_SECONDS, Sample
 from boa_daemon.learning.seen_rhythm import rhythm_of
-from boa_daemon.learning.speedups import CurveEstimate, Exploration, measured_class
+from boa_daemon.learning.speedups import CurveEstimate, measured_class
+from boa_daemon.learning.tries import Exploration
 from boa_daemon.tick.state import JobState
 from policies.errors import PolicyError
 from policies.model import JobClass, JobId

@@ -30,25 +30,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from boa_daemon.sim.bound import SLACK, grid_of, groups_of, lower_bound_hours
+from boa_daemon.sim.bound import SLACK, groups_of, lower_bound_hours
+from boa_daemon.sim.bound_arrays import (
+    LEAST_CELL_HOURS,
+    Group,
+    anchors_of,
+    choices_of,
+    edges_of,
+    rounded_scales,
+    times_of,
+    wait_hours,
+)
 from boa_daemon.sim.stint_costs import least_costs
-from boa_daemon.sim.stint_paths import JobTimes, Resolution, near_paths
+from boa_daemon.sim.stint_paths import Resolution, near_paths
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.model import InstanceType, JobClass, Problem
+from policies.model import InstanceType, Problem
 from policies.optimum.boa import solve
 from policies.optimum.solution import Solution
 from policies.speedup import Floats, Ints
 
-CELLS = 200
-"""Cells of equal length from the first to the last arrival; longer and longer ones follow."""
-LEAST_CELL_HOURS = 30.0 / SECONDS_PER_HOUR
-LONGER = 1.1
-"""Factor between the lengths of the cells after the last arrival."""
 STEP = 0.1
 """First step of the search, in parts of each price's range; it falls as 1 / (1 + n / 20)."""
-MOST_CHOICES = 96
-"""Widths of a type beyond which neighbours are one: the GPUs of the narrowest, the speed of the fastest."""
 LEAST_STEPS = 12
 MOST_WORK = 2e10
 """Steps of the search are fewer where there are very many jobs, so that it takes a minute or two."""
@@ -107,20 +110,6 @@ def lower_bound_with_boots_hours(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """Equal jobs: what they take, when each arrives and may first work, that cell, and the cells it anchors.
-
-    Shapes: arrived_at, starts_at and cell (jobs,).
-    """
-
-    times: JobTimes
-    arrived_at: Floats
-    starts_at: Floats
-    cell: Ints
-    anchors: Ints
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Prices:
     """A point of the search. Shapes: warm (types, cells + 1), scarce (cells,), shares (types, cells)."""
 
@@ -172,7 +161,7 @@ class _Dual:
     node_price: Floats
     gpu_type: Ints
     gpus: Floats
-    groups: tuple[_Group, ...]
+    groups: tuple[Group, ...]
     boot_hours: float
     max_nodes: int | None
     money: float
@@ -185,33 +174,33 @@ class _Dual:
     def of(cls, trace: Trace, problem: Problem, money: float, renting: Renting, flat: Solution) -> _Dual:
         """Return the arrays of a workload; `flat` is its optimum with GPUs one by one, to start from."""
         names = [gpu.name for gpu in problem.gpu_types if gpu.name in renting.instance_types]
-        choices = _choices(problem, names)
+        choices = choices_of(problem, names)
         gpu_type = np.array([number for number, _ in choices])
         gpus = np.array([float(width) for _, width in choices])
         gpu_price = np.array([problem.price_of(name) for name in names])
         node_gpus = np.array([float(renting.instance_types[name].gpus) for name in names])
         by_name = {job_class.name: job_class for job_class in problem.classes}
         flat_hours = {share.name: share.mean_jct_hours for share in flat.classes}
-        keys = _rounded(trace)
+        keys = rounded_scales(trace)
         began = trace.jobs[0].arrived_at_seconds
         arrived = np.array([job.arrived_at_seconds - began for job in trace.jobs]) / SECONDS_PER_HOUR
         hours = np.array([flat_hours[f"{name} x {scale!r}"] for name, scale in keys])
-        waits = np.array([_wait(by_name[name]) for name, _ in keys])
+        waits = np.array([wait_hours(by_name[name]) for name, _ in keys])
         starts = np.maximum(arrived + waits, renting.boot_hours)
         until = float((starts + 2.0 * hours).max())
         if renting.max_nodes is not None:
             # At a cap jobs may wait for one another: all of them could stand in line.
             until += 2.0 * float(hours.sum()) / renting.max_nodes
-        edges = _edges(float(arrived[-1]), until)
+        edges = edges_of(float(arrived[-1]), until)
         cell = np.searchsorted(edges, starts, side="right") - 1
-        anchors = _anchors(edges, arrived, hours)
+        anchors = anchors_of(edges, arrived, hours)
         members: dict[tuple[str, float, int], list[int]] = defaultdict(list)
         for number, (name, scale) in enumerate(keys):
             is_alone = len(by_name[name].phases) == 1 and bool((anchors == number).any())
             members[name, scale, number if is_alone else -1].append(number)
         groups = tuple(
-            _Group(
-                times=_times(by_name[name], scale, names, choices),
+            Group(
+                times=times_of(by_name[name], scale, names, choices),
                 arrived_at=arrived[jobs],
                 starts_at=starts[jobs],
                 cell=cell[jobs],
@@ -437,7 +426,7 @@ class _Dual:
         return _Earnings(values=values, best=best, profit=profit, until=until)
 
     def _least_hours(  # noqa: PLR0917 - a job, its earnings and the prices
-        self, group: _Group, job: int, mine: _Earnings, mu: float, nodes: Floats, use: _Use
+        self, group: Group, job: int, mine: _Earnings, mu: float, nodes: Floats, use: _Use
     ) -> float:
         """Return the least of a job's hours and what it pays, over all ends of its window.
 
@@ -499,7 +488,7 @@ class _Dual:
             where = (kinds[is_mine], span[is_mine])
             np.add.at(use.anchored, where, (held * nodes[choice])[is_mine])
 
-    def _least_along(self, group: _Group, rates: Floats, mu: float, use: _Use) -> float:
+    def _least_along(self, group: Group, rates: Floats, mu: float, use: _Use) -> float:
         """Return the least hours and prices of a group of jobs of several phases."""
         step, steps = self.step_hours, self.steps
         cell = np.searchsorted(self.edges, step * (np.arange(steps) + 0.5), side="right") - 1
@@ -549,83 +538,3 @@ class _Use:
     used: Floats
     anchored: Floats
     paid_later: float = 0.0
-
-
-def _wait(job_class: JobClass) -> float:
-    """Return the hours of a start-up beyond a rescale: they come before all work."""
-    return max(0.0, job_class.startup_hours - job_class.rescale_hours)
-
-
-def _rounded(trace: Trace) -> list[tuple[str, float]]:
-    """Return the class and the scale of each job, scales rounded down where a class has too many."""
-    scales: dict[str, set[float]] = defaultdict(set)
-    for job in trace.jobs:
-        scales[job.class_name].add(job.scale)
-    grids = {name: grid_of(found) for name, found in scales.items()}
-    return [(job.class_name, grids[job.class_name][job.scale]) for job in trace.jobs]
-
-
-def _choices(problem: Problem, names: Sequence[str]) -> list[tuple[int, int]]:
-    """Return every pair of a GPU type's number and a width that some phase may use, or of a block of them."""
-    widths = {
-        (number, width)
-        for job_class in problem.classes
-        for phase in job_class.phases
-        for number, name in enumerate(names)
-        if name in phase.speedups
-        for width in phase.speedups[name].whole_widths().tolist()
-    }
-    by_type = [
-        sorted(width for number, width in widths if number == of_type) for of_type in range(len(names))
-    ]
-    return [(number, width) for number, found in enumerate(by_type) for width in _thinned(found)]
-
-
-def _thinned(widths: list[int]) -> list[int]:
-    """Return the least width of each block."""
-    if len(widths) <= MOST_CHOICES:
-        return widths
-    picked = np.unique(np.geomspace(1.0, len(widths), MOST_CHOICES).astype(int)) - 1
-    return [widths[number] for number in picked]
-
-
-def _times(
-    job_class: JobClass,
-    scale: float,
-    names: Sequence[str],
-    choices: Sequence[tuple[int, int]],
-) -> JobTimes:
-    """Return the hours of each phase at each choice: those of the fastest width of its block."""
-    hours = np.full((len(job_class.phases), len(choices)), np.inf)
-    firsts = [[width for number, width in choices if number == of_type] for of_type in range(len(names))]
-    offsets = np.cumsum([0, *(len(found) for found in firsts)])
-    for row, phase in zip(hours, job_class.phases, strict=True):
-        for number, name in enumerate(names):
-            if name not in phase.speedups:
-                continue
-            widths = phase.speedups[name].whole_widths()
-            block = offsets[number] + np.searchsorted(firsts[number], widths, side="right") - 1
-            np.minimum.at(row, block, phase.size_gpu_hours * scale / phase.speedups[name].speed_at(widths))
-    overhead = min(job_class.startup_hours, job_class.rescale_hours)
-    return JobTimes(hours=hours, overhead_hours=overhead)
-
-
-def _edges(last_arrival: float, until: float) -> Floats:
-    """Return the edges of the cells: equal ones while jobs arrive, then longer and longer ones."""
-    length = max(last_arrival / CELLS, LEAST_CELL_HOURS)
-    edges = (length * np.arange(math.ceil(last_arrival / length) + 2)).tolist()
-    while edges[-1] < until:
-        length *= LONGER
-        edges.append(edges[-1] + length)
-    return np.array(edges)
-
-
-def _anchors(edges: Floats, arrived: Floats, hours: Floats) -> Ints:
-    """Return the anchor of each cell: of the jobs there at flat prices, the one that stays longest."""
-    ends = arrived + hours
-    found = np.full(len(edges) - 1, -1)
-    for cell, begin in enumerate(edges[:-1]):
-        present = np.flatnonzero((arrived <= begin) & (ends > begin))
-        if len(present):
-            found[cell] = present[ends[present].argmax()]
-    return found

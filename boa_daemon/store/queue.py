@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,17 +18,16 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from boa_daemon.inputs.job_file import instant_of
 from boa_daemon.store.database import Database
+from boa_daemon.store.job_rows import instance_of, job_of, row_of, slots_of
 from boa_daemon.store.purses import add_to_purse, hours_of
 from boa_daemon.store.records import ACTIVE, InstanceRecord, JobRecord, JobStatus, Usage, job_id
 from boa_daemon.store.sql import HOUR, put
 from boa_daemon.store.tables import GENERATIONS, INSTANCES, JOBS, META, PLACEMENTS
 from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.codec import dumps, loads
+from boa_daemon.tick.codec import dumps
 from boa_daemon.tick.state import NodeState
 from policies.model import GpuSlot, JobId, NodeId, Width
 
-MOST_KNOWN_SLOTS = 50_000
-"""Starts whose GPUs are kept in memory once they were read."""
 Content: TypeAlias = tuple[Mapping[str, Any], str, str, float]
 """A job to write down: (content of its file, user, planning class, size in GPU-hours)."""
 
@@ -77,7 +75,7 @@ class JobQueue:
             found = connection.execute(
                 select(JOBS).where(JOBS.c.status.in_(sorted(ACTIVE))).order_by(JOBS.c.seq)
             )
-            active = [_job_of(row) for row in found]
+            active = [job_of(row) for row in found]
             widths = self._widths(connection, held)
             self.active: dict[JobId, JobRecord] = {
                 job.id: replace(job, slots=tuple(held.get(job.id, ())), width=widths.get(job.id))
@@ -85,7 +83,7 @@ class JobQueue:
             }
             self._next = max(int(json.loads(_meta(connection, "next_job") or "1")), self._marked())
             nodes = connection.execute(select(INSTANCES).where(INSTANCES.c.ended_at.is_(None)))
-            self.instances: dict[NodeId, InstanceRecord] = {row.id: _instance_of(row) for row in nodes}
+            self.instances: dict[NodeId, InstanceRecord] = {row.id: instance_of(row) for row in nodes}
 
     def mark_in(self, file: Path) -> None:
         """Keep the next number beside the database as well, and go on from the higher of the two.
@@ -184,7 +182,7 @@ class JobQueue:
             for ticket in tickets:
                 found.append(_records(ticket, following))
                 following += len(ticket.contents)
-            rows = [_row_of(job) for jobs in found for job in jobs]
+            rows = [row_of(job) for jobs in found for job in jobs]
             self._put_mark(following)
             with self.database.write() as connection:
                 if rows:
@@ -287,7 +285,7 @@ class JobQueue:
 
     def save(self, job: JobRecord) -> None:
         """Write a job down as it is now."""
-        row = _row_of(job)
+        row = row_of(job)
         with self.database.write() as connection:
             connection.execute(update(JOBS).where(JOBS.c.id == job.id).values(row))
         if job.is_active:
@@ -350,7 +348,7 @@ class JobQueue:
             return found
         with self.database.read() as connection:
             row = connection.execute(select(JOBS).where(JOBS.c.id == name)).first()
-        return None if row is None else _job_of(row)
+        return None if row is None else job_of(row)
 
     def jobs(
         self,
@@ -379,7 +377,7 @@ class JobQueue:
             query = query.where(JOBS.c.status.in_(sorted(ACTIVE)))
         with self.database.read() as connection:
             rows = connection.execute(query).all()
-        return [self.active.get(row.id) or _job_of(row) for row in rows]
+        return [self.active.get(row.id) or job_of(row) for row in rows]
 
     def arrivals_after(self, number: int, *, limit: int = 20_000) -> list[tuple[int, str, float]]:
         """Return (number, planning class, instant) of jobs with higher numbers; no new job, no query."""
@@ -400,7 +398,7 @@ class JobQueue:
                     job=row.job,
                     generation=row.generation,
                     width=Width(row.gpu_type, row.gpus),
-                    slots=_slots(row.slots),
+                    slots=slots_of(row.slots),
                     started_at=row.started_at,
                     ended_at=row.ended_at,
                     end=row.end,
@@ -421,14 +419,7 @@ class JobQueue:
         """Return the nodes that were there after an instant."""
         query = select(INSTANCES).where((INSTANCES.c.ended_at.is_(None)) | (INSTANCES.c.ended_at > since))
         with self.database.read() as connection:
-            return [_instance_of(row) for row in connection.execute(query)]
-
-
-@lru_cache(maxsize=MOST_KNOWN_SLOTS)
-def _slots(text: str) -> tuple[GpuSlot, ...]:
-    """Return the GPUs of a start; they never change, and are asked for again and again."""
-    found: tuple[GpuSlot, ...] = loads(text)
-    return found
+            return [instance_of(row) for row in connection.execute(query)]
 
 
 def _records(ticket: Ticket, first: int) -> list[JobRecord]:
@@ -452,76 +443,3 @@ def _records(ticket: Ticket, first: int) -> list[JobRecord]:
 def _meta(connection: Connection, key: str) -> str | None:
     """Return one of the single values."""
     return connection.scalar(select(META.c.value).where(META.c.key == key))
-
-
-_IN_SPEC = (
-    "content", "size_gpu_hours", "failures", "starts", "micro_dollars",
-    "begun_step", "lost_steps", "settled_generation", "failed", "not_before", "exit_code", "last_lines",
-    "first_started_at", "ran_seconds", "lost_gpu_hours", "has_reported",
-)  # fmt: skip
-
-
-def _row_of(job: JobRecord) -> dict[str, Any]:
-    return {
-        "id": job.id,
-        "seq": job.seq,
-        "name": job.name,
-        "user_name": job.user,
-        "class_name": job.class_name,
-        "status": job.status,
-        "spec": json.dumps({name: getattr(job, name) for name in _IN_SPEC}, separators=(",", ":")),
-        "arrived_at": job.arrived_at,
-        "remaining_gpu_hours": job.remaining_gpu_hours,
-        "generation": job.generation,
-        "started_at": job.started_at,
-        "ended_at": job.ended_at,
-        "step": job.step,
-        "cause": job.cause,
-        "is_cancelled": job.is_cancelled,
-        "team_name": job.team,
-    }
-
-
-def _job_of(row: Any) -> JobRecord:
-    spec = json.loads(row.spec)
-    return JobRecord(
-        id=row.id,
-        seq=row.seq,
-        user=row.user_name,
-        class_name=row.class_name,
-        status=row.status,
-        arrived_at=row.arrived_at,
-        remaining_gpu_hours=row.remaining_gpu_hours,
-        generation=row.generation,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        step=row.step,
-        cause=row.cause,
-        is_cancelled=bool(row.is_cancelled),
-        content=spec["content"],
-        size_gpu_hours=spec["size_gpu_hours"],
-        failures=spec["failures"],
-        starts=tuple(spec["starts"]),
-        micro_dollars=spec["micro_dollars"],
-        begun_step=spec["begun_step"],
-        lost_steps=spec["lost_steps"],
-        settled_generation=spec["settled_generation"],
-        failed=tuple((at, step, *(cause or [""])) for at, step, *cause in spec["failed"]),
-        not_before=spec["not_before"],
-        exit_code=spec["exit_code"],
-        last_lines=tuple(spec["last_lines"]),
-        first_started_at=spec["first_started_at"],
-        ran_seconds=spec["ran_seconds"],
-        lost_gpu_hours=spec["lost_gpu_hours"],
-        has_reported=spec["has_reported"],
-    )
-
-
-def _instance_of(row: Any) -> InstanceRecord:
-    return InstanceRecord(
-        node=loads(row.node),
-        ready_at=row.ready_at,
-        idle_since=row.idle_since,
-        was_used=bool(row.was_used),
-        last_seen_at=row.last_seen_at,
-    )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from boa_daemon.testing.fake_answers import Answer, Call, json_answer, json_error
-from boa_daemon.testing.fake_iam import ACCOUNT, FakeIam, decide
+from boa_daemon.testing.fake_checks import ACCOUNT
+from boa_daemon.testing.fake_iam import FakeIam, decide
 from boa_daemon.testing.fake_terms import Lifetime
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from math import inf, isfinite
 
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.tick.link_order import rank
+from boa_daemon.tick.explain_sharing import links, neighbours, span
 from boa_daemon.tick.offers import closed_until
 from boa_daemon.tick.reasons import WAITING
-from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan, WaitReason
+from boa_daemon.tick.state import ClusterState, JobState, Plan, WaitReason
 from boa_daemon.tick.team_turns import TEAM_CODES
 from boa_daemon.units import counted, format_hours, format_instant
-from policies.model import GpuSlot, JobId, NodeId, Width
-from policies.placement.lwf import senders
+from policies.model import JobId, Width
 
 _ASKED_AGAIN: frozenset[WaitReason] = frozenset(
     ("out-of-stock", "quota", "denied", "throttled", "bad-request", "no-price")
@@ -70,120 +69,9 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     slots = plan.slots.get(job_id, job.slots)
     if job_id in state.jobs and len({slot.node for slot in slots}) > 1:
         nodes = dict.fromkeys(slot.node for slot in slots)
-        sentences += [_span(state, slots, is_to_come=slots != job.slots), *_links(state, plan, job_id, nodes)]
-    sentences += _neighbours(state, plan, job_id, slots)
+        sentences += [span(state, slots, is_to_come=slots != job.slots), *links(state, plan, job_id, nodes)]
+    sentences += neighbours(state, plan, job_id, slots)
     return " ".join(sentences)
-
-
-def _span(state: ClusterState, slots: Sequence[GpuSlot], *, is_to_come: bool) -> str:
-    """Return why a job is on several nodes, or is to be; some of them may be gone by now."""
-    names = dict.fromkeys(slot.node for slot in slots)
-    present = [state.nodes[name] for name in names if name in state.nodes]
-    largest = max((node.instance_type.whole_gpus for node in present), default=len(slots))
-    if len(slots) > largest:
-        why = f"because {len(slots)} GPUs are more than the {largest} of one node"
-    else:
-        why = f"because no one node had {len(slots)} GPUs free when it was placed"
-    nearness = _nearness(present) if len(present) == len(names) else ""
-    return f"It is {'to be ' if is_to_come else ''}on {len(names)} nodes {why}.{nearness}"
-
-
-def _neighbours(state: ClusterState, plan: Plan, job_id: JobId, slots: Sequence[GpuSlot]) -> list[str]:
-    """Return with whom a job shares which GPUs, once the plan is carried out."""
-    own = {_gpu_of(state, slot) for slot in slots} - {None}
-    found: dict[JobId, list[str]] = {}
-    for other, job in state.jobs.items() if own else ():
-        if other == job_id or other in plan.stops:
-            continue
-        for slot in plan.slots.get(other, job.slots):
-            if (gpu := _gpu_of(state, slot)) in own and gpu is not None:
-                found.setdefault(other, []).append(f"GPU {gpu.index} of {gpu.node}")
-    return [f"It shares {', '.join(gpus)} with job {other}." for other, gpus in found.items()]
-
-
-def _gpu_of(state: ClusterState, slot: GpuSlot) -> GpuSlot | None:
-    """Return the GPU that a place is on; None where a GPU has one job."""
-    node = state.nodes.get(slot.node)
-    if node is None or node.instance_type.places_per_gpu == 1:
-        return None
-    return GpuSlot(slot.node, slot.index % node.instance_type.whole_gpus)
-
-
-def _nearness(nodes: Iterable[NodeState]) -> str:
-    """Return what nodes share of the network above them, where that is known of all of them."""
-    above = [node.tiers for node in nodes]
-    if not all(above):
-        return ""
-    shared = [tier[0] for tier in zip(*above, strict=False) if len(set(tier)) == 1]
-    if not shared:
-        return " They share nothing of the network but their zone."
-    return f" All are under {shared[-1]}, tier {len(shared)} of {max(map(len, above))} of the network."
-
-
-def _links(state: ClusterState, plan: Plan, job_id: JobId, nodes: Iterable[NodeId]) -> list[str]:
-    """Return with whom a job shares a link, and who sends first there, or why nobody does."""
-    sentences = _measured(state, job_id)
-    found: dict[tuple[JobId, bool], list[str]] = {}
-    for name, jobs in plan.link_order.items():
-        if job_id not in jobs:
-            continue
-        place = jobs.index(job_id)
-        for at, other in enumerate(jobs):
-            if other != job_id:
-                found.setdefault((other, place < at), []).append(name)
-    own = _ranked_by(state, job_id)
-    for (other_id, is_first), names in found.items():
-        others = _ranked_by(state, other_id)
-        who = "it" if is_first else other_id
-        sentences.append(
-            f"It shares the link of {', '.join(names)} with job {other_id}; {who} sends first, because less "
-            f"of {who} is left: {min(own, others):.3g} against {max(own, others):.3g} GPU-hours over weight."
-        )
-    return sentences + _unordered(state, plan, job_id, nodes)
-
-
-def _ranked_by(state: ClusterState, job_id: JobId) -> float:
-    """Return what decides who sends first: by the gate where one runs, which may know more jobs."""
-    if state.gate is not None and job_id in state.gate.jobs:
-        return state.gate.jobs[job_id].ranked_by_hours
-    return rank(state.jobs[job_id].job)[0]
-
-
-def _measured(state: ClusterState, job_id: JobId) -> list[str]:
-    """Return what a job measured of its messages, where it has, and what ordering should save of its time."""
-    seen = None if state.gate is None else state.gate.jobs.get(job_id)
-    if seen is None or seen.exposed_fraction is None:
-        return []
-    said = f"It waits for messages {seen.exposed_fraction:.0%} of its time"
-    if seen.gain_fraction is not None:
-        said += f"; order on its links should change what is left of its time by {-seen.gain_fraction:+.1%}"
-    return [f"{said}."]
-
-
-def _unordered(state: ClusterState, plan: Plan, job_id: JobId, nodes: Iterable[NodeId]) -> list[str]:
-    """Return the links that a job shares with others though nobody puts their messages in order, and why."""
-    held = {name: plan.slots.get(name, job.slots) for name, job in state.jobs.items()}
-    sharing = senders(held)
-    found: dict[tuple[JobId, str], list[NodeId]] = {}
-    for node in nodes:
-        ordered = plan.link_order.get(node, ())
-        for other in sharing.get(node, ()):
-            if other != job_id and not (job_id in ordered and other in ordered):
-                found.setdefault((other, _why_unordered(state, job_id, other, node)), []).append(node)
-    return [
-        f"It shares the link of {', '.join(names)} with job {other}; nobody sends first: {why}."
-        for (other, why), names in found.items()
-    ]
-
-
-def _why_unordered(state: ClusterState, job_id: JobId, other: JobId, node: NodeId) -> str:
-    """Return why the messages of two jobs on a link have no order."""
-    if state.gate is None:
-        return "no gate runs"
-    silent = [job for job in (job_id, other) if job not in state.gate.jobs]
-    if silent:
-        return f"{' and '.join(silent)} {'do' if len(silent) > 1 else 'does'} not ask the gate"
-    return state.gate.links[node].why if node in state.gate.links else "they do not send through it"
 
 
 def _presence(state: ClusterState, job: JobState) -> str:

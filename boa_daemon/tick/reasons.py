@@ -70,3 +70,6 @@ JOBS: Mapping[JobReason, str] = MappingProxyType(
     }
 )
 """How a job is otherwise."""
+
+SAID: Mapping[str, str] = MappingProxyType(dict([*WAITING.items(), *JOBS.items()]))
+"""What each code of a job that `Decision.reason` returns says."""

@@ -25,8 +25,9 @@ from policies.answer import Allocation, Reasons
 from policies.memo import Memo
 from policies.model import Job, Money, Problem, Width
 from policies.online.cost_to_go import CostsByScale, WidthColumns
+from policies.online.multiplier_table import MultiplierTable, Position
 from policies.online.node_prices import WholeNodes
-from policies.online.pacing import MultiplierTable, Pace, Position, Step, pace_step
+from policies.online.pacing import Pace, Step, pace_step
 from policies.online.paid_anyway import PARTS, FreeUsage, not_free, parts_at, step_that_fills
 from policies.optimum.options import OptionSet
 from policies.speedup import Floats

@@ -57,18 +57,13 @@ Cost: O(classes + edges) per tick, edges being those of all the classes' hulls.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from policies.memo import Memo
-from policies.model import Money, Problem, check_positive
+from policies.model import Money, check_positive
+from policies.online.multiplier_table import MultiplierTable, Position, _added
 from policies.online.rhythm import HOURS_PER_WEEK, Rhythm
-from policies.optimum.hull import lower_hulls, merge
-from policies.optimum.options import OptionSet, whole_width_options
 from policies.quick import quick
-from policies.speedup import Floats, Ints
+from policies.speedup import Floats
 
 MONTH_HOURS = 730.0
 """A mean month: what turns dollars per month into dollars per hour, and the default window."""
@@ -88,8 +83,6 @@ WEEK = 0.15
 """Spread of the logarithm of the load of a part of a week over its mean: of workdays, say."""
 FIRST_EVIDENCE = 0.001
 """Windows' worth of the stated load that are added to both sides of A/P, so that it is never zero."""
-BEYOND = 2.0
-"""How far the multipliers at both ends lie beyond the first and the last slope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,153 +192,6 @@ class Pace:
         """Return the same with what it costs where kappa is `curvature`."""
         loss = None if curvature is None else curvature * self.burn_variance()
         return replace(self, loss_fraction=loss)
-
-
-def curvature_at(mean_jct_at: Callable[[Floats], Floats], budget: float, *, least: float) -> float | None:
-    """Return kappa = B^2 T''(B) / (2 T(B)) from the frontier: a tenth to each side, or what there is of it.
-
-    None at the least feasible budget and below it.
-    """
-    share = min(0.1, 1.0 - least / budget)
-    if share <= 0.0:
-        return None
-    below, here, above = mean_jct_at(budget * np.array([1.0 - share, 1.0, 1.0 + share])).tolist()
-    return float(max(below + above - 2.0 * here, 0.0) / (2.0 * share * share * here))
-
-
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """A place on the frontier: `edge` edges are taken, and a share of the next one."""
-
-    edge: int
-    share: float
-    multiplier: float
-
-    def level_for(self, draw: float) -> int:
-        """Return the level for a job, so that a share of all draws is one edge further than the others."""
-        return self.edge + (draw >= 1.0 - self.share)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MultiplierTable:
-    """What a job of each class costs at each multiplier, rates left out: all hulls, merged by slope once.
-
-    Level k lies between the slopes of edge k - 1 and edge k, so `multipliers` has one more entry than there
-    are edges and falls. At level k a class has taken those of its edges that are among the first k.
-    """
-
-    multipliers: Floats
-    edge_class: Ints
-    edge_cost: Floats
-    least_cost: Floats  # of a job at level 0, shape (classes,)
-    rates: Floats  # believed arrivals per hour, shape (classes,)
-    costs_of_rates: Floats = field(init=False, repr=False, compare=False)  # of an hour's arrivals, (levels,)
-    _planned: Memo[float, Position] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "costs_of_rates", self.costs(self.rates))
-        object.__setattr__(self, "_planned", Memo(lambda budget: self._where(self.costs_of_rates, budget)))
-
-    @classmethod
-    def of(cls, problem: Problem, options: OptionSet | None = None) -> MultiplierTable:
-        """Sweep the classes once, each as if one job of it arrived per hour."""
-        options = whole_width_options(problem) if options is None else options
-        chains = lower_hulls(
-            options.spend,
-            options.weights[options.group] * options.hours,
-            options.group,
-            groups=len(options.owner),
-        )
-        merged = merge(chains)
-        least = np.zeros(len(problem.classes))
-        np.add.at(least, options.owner, chains.cost[chains.starts[:-1]])
-        return cls(
-            multipliers=_between(merged.slope),
-            edge_class=options.owner[merged.edge_group].astype(np.int64),
-            edge_cost=np.diff(merged.cost),
-            least_cost=least,
-            rates=np.array([c.arrivals_per_hour for c in problem.classes]),
-        )
-
-    def costs(self, jobs: Floats) -> Floats:
-        """Return what so many jobs of each class cost together at each level, shape (levels,)."""
-        costs = np.zeros(len(self.edge_cost) + 1)
-        np.cumsum(jobs[self.edge_class] * self.edge_cost, out=costs[1:])
-        costs += float(jobs @ self.least_cost)
-        return costs
-
-    def cost_at(self, jobs: Floats, position: Position) -> float:
-        """Return what so many jobs of each class cost together at a place of the frontier."""
-        return _at(self.costs(jobs), position)
-
-    def rates_cost_at(self, position: Position) -> float:
-        """Return what the believed arrivals of an hour cost at a place of the frontier."""
-        return _at(self.costs_of_rates, position)
-
-    def position(self, jobs: Floats, money: float) -> Position:
-        """Return where so many jobs of each class cost `money`; an end of the table where they cannot."""
-        return self._where(self.costs(jobs), money)
-
-    def _where(self, costs: Floats, money: float) -> Position:
-        """Return where costs by level are `money`."""
-        last = len(costs) - 1
-        edge = min(max(int(costs.searchsorted(money, side="right")) - 1, 0), last)
-        share = 0.0
-        if edge < last and money > costs[edge]:
-            share = float((money - costs[edge]) / (costs[edge + 1] - costs[edge]))
-        after = self.multipliers[min(edge + 1, last)]
-        return Position(
-            edge=edge, share=share, multiplier=float(self.multipliers[edge] ** (1.0 - share) * after**share)
-        )
-
-    def at(self, edge: int) -> Position:
-        """Return a place of the frontier at which no two plans are mixed."""
-        return Position(edge=edge, share=0.0, multiplier=self.multipliers.item(edge))
-
-    def is_end(self, position: Position) -> bool:
-        """Return whether every job has its widest width, or every job its narrowest."""
-        return position.share == 0.0 and position.edge in (0, len(self.edge_cost))
-
-    def planned(self, budget: float) -> Position:
-        """Return where the believed arrivals of an hour cost the budget."""
-        return self._planned[budget]
-
-    def grain_hours(self, budget: float) -> float:
-        """Return how coarse the believed load is at a budget, in hours of it (`Pace`)."""
-        planned = self.planned(budget)
-        here, next_one = self._job_costs(planned.edge), self._job_costs(planned.edge + 1)
-        costs = here * (1.0 - planned.share) + next_one * planned.share
-        return float(self.rates @ costs**2) / budget**2
-
-    def _job_costs(self, edge: int) -> Floats:
-        """Return what a job of each class costs where so many edges are taken, shape (classes,)."""
-        taken = np.bincount(
-            self.edge_class[:edge], weights=self.edge_cost[:edge], minlength=len(self.least_cost)
-        )
-        return self.least_cost + taken
-
-
-def _added(values: Sequence[float]) -> float:
-    """Return a sum of few numbers, added up one by one: the same in every version of Python."""
-    total = 0.0
-    for value in values:
-        total += value
-    return total
-
-
-def _at(costs: Floats, position: Position) -> float:
-    """Return the cost at a place of the frontier, from those at each level."""
-    after = costs[min(position.edge + 1, len(costs) - 1)]
-    return float(costs[position.edge] * (1.0 - position.share) + after * position.share)
-
-
-def _between(slopes: Floats) -> Floats:
-    """Return multipliers between neighbouring slopes, and one beyond each end."""
-    if not len(slopes):
-        return np.ones(1)
-    inside = np.sqrt(slopes[:-1] * slopes[1:])
-    return np.concatenate([[slopes[0] * BEYOND], inside, [slopes[-1] / BEYOND]])
 
 
 @quick

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from boa_daemon.testing.chaos import rehearse
+from daemon_chaos import rehearse
 
 
 def test_no_leak_no_double_start_no_cap_broken(tmp_path: Path) -> None:

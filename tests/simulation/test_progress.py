@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from scenarios import SCENARIOS, settings_of
 
 from boa_daemon.sim import wiring
-from boa_daemon.sim.scenarios import SCENARIOS, settings_of
 from boa_daemon.sim.wiring import simulate
 from policies.registry import PolicyEntry, find_policy
 

@@ -13,30 +13,26 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from boa_daemon.backends.aws.books import sorted_by_books
 from boa_daemon.backends.aws.caches import Cached
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.claim import ClusterClaim
+from boa_daemon.backends.aws.descriptions import instances_by_id, instances_of
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.events import InterruptionQueue, Listener, Notices, spot_warning
 from boa_daemon.backends.aws.images import OwnImage, most_usd_per_hour, own_images
 from boa_daemon.backends.aws.launch import Launcher
+from boa_daemon.backends.aws.leases import renew_leases
 from boa_daemon.backends.aws.listing import lease_of, tags_of_instance
-from boa_daemon.backends.aws.lives import as_life, is_stop_open, life_before, life_now, ordered_life
+from boa_daemon.backends.aws.lives import as_life, is_stop_open, life_before, life_now
 from boa_daemon.backends.aws.market import AwsMarket
 from boa_daemon.backends.aws.pool import WarmPool
 from boa_daemon.backends.aws.release import Releaser
-from boa_daemon.backends.aws.request import (
-    BOOKS_TAG,
-    BUILD_TAG,
-    CARDS_TAG,
-    CLUSTER_TAG,
-    LEASE_TAG,
-    MARKET_TAG,
-)
+from boa_daemon.backends.aws.request import BUILD_TAG, CARDS_TAG, MARKET_TAG
 from boa_daemon.backends.aws.sweep import Sweeper
 from boa_daemon.backends.aws.topology import Topology
 from boa_daemon.backends.settings import AwsSettings
@@ -53,16 +49,10 @@ GONE_SECONDS, YOUNG_SECONDS = 60.0, 300.0
 """An instance that fell out of the listing is believed gone after this long, and not while it is young."""
 BOOT_SECONDS = 180.0
 """From launch to ready with the driver installed; `boa simulate` assumes the same."""
-RENEWED_AFTER = 0.25
-"""A lease is renewed when this part of it is over: what is left outlasts an hour without AWS."""
-OVERLONG_SECONDS = 60.0
-"""A lease that is longer than a new one by so much was written by a clock that was wrong: it is shortened."""
 OVERDUE_SECONDS = 30.0
 """What EC2 announced as taken back ends on time; what runs on so long after is given back."""
 IMAGES_SECONDS = 3600.0
 """So often the daemon looks which images are kept, as they cost money."""
-_TAG_BATCH = 500
-_ID_BATCH = 200
 _LIVING = ("pending", "running", "stopping", "stopped")
 
 
@@ -190,13 +180,14 @@ class AwsCloud(Provider):
         Raises:
             CallFailed: when EC2 cannot be asked: no list is not an empty list.
         """
-        listed = self._listed()
+        listed = instances_of(self.calls, self.settings.cluster)
         now = self._clock.now()
         instances = self._ours(listed, now)
         found = self._take_in(instances, now)
         missing = self._live.keys() - found.keys()
         # Asked for by its id, one that fell out of the list may be there after all: that is EC2's word too.
-        asked = self._asked_for([name for name in missing if self._is_long_gone(name, now)])
+        gone = [instance_of(name) for name in missing if self._is_long_gone(name, now)]
+        asked = instances_by_id(self.calls, gone)
         instances += asked
         found |= self._take_in(asked, now)
         self._look_for(missing - found.keys(), now)
@@ -271,24 +262,9 @@ class AwsCloud(Provider):
         """Return the instances that our database rented or knows; note whose the cluster is otherwise."""
         if not self._touches:
             return list(listed)
-        ours: list[dict[str, Any]] = []
-        others: list[dict[str, Any]] = []
-        for instance in listed:
-            books = tags_of_instance(instance).get(BOOKS_TAG, "")
-            is_ours = not books or not self._books or books == self._books
-            (ours if is_ours or instance["InstanceId"] in self._known else others).append(instance)
-        living = [each for each in others if each["State"]["Name"] in ("pending", "running")]
-        leased = [each for each in living if (lease_of(each) or 0.0) > now]
-        own = [each for each in ours if each["State"]["Name"] in ("pending", "running")]
-        oldest = min(leased, key=_age_of, default=None)
-        self._elsewhere = ""
-        if oldest is not None and all(_age_of(oldest) < _age_of(each) for each in own):
-            self._elsewhere = (
-                f"{len(leased)} instances of cluster {self.settings.cluster} were rented by another database "
-                f"({tags_of_instance(oldest)[BOOKS_TAG]}; ours is {self._books}): another daemon works for "
-                "this cluster, or this database was lost. This one only observes. Give each cluster a name "
-                "of its own ([cloud] cluster), or take the instances over with `boa recover`"
-            )
+        ours, self._elsewhere = sorted_by_books(
+            listed, known=self._known, books=self._books, cluster=self.settings.cluster, now=now
+        )
         return ours
 
     def elsewhere(self) -> str:
@@ -303,7 +279,8 @@ class AwsCloud(Provider):
         if self._touches:
             names = {instance_of(name) for name in self._wanted}
             wanted = [each for each in self._instances if each["InstanceId"] in names]
-            self._renew(wanted, self._clock.now())
+            seconds = 60.0 * self.settings.lease_minutes
+            renew_leases(self.calls, wanted, now=self._clock.now(), seconds=seconds, say=self._say)
 
     def offers(self) -> Sequence[Offer]:
         """Return what the region rents, at cached prices, less what our nodes take of the quotas."""
@@ -377,14 +354,6 @@ class AwsCloud(Provider):
             self._say(f"{name} is a leak and could not be ended: {why}")
         return {leak.id: f"{leak.kind} {leak.id} in {leak.region}: {leak.leak}" for leak in leaks}
 
-    def _listed(self) -> list[dict[str, Any]]:
-        """Return all instances with our tag; EC2 keeps those that ended for about an hour."""
-        mine = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [self.settings.cluster]}]
-        reservations = self.calls.pages(
-            "ec2:DescribeInstances", "Reservations", Filters=mine, MaxResults=1000
-        )
-        return [instance for reservation in reservations for instance in reservation["Instances"]]
-
     def _node(self, instance: Mapping[str, Any], now: float) -> NodeState:
         """Return an instance as a node, with what we and the notices know beside the listing."""
         of_instance, state = instance["InstanceId"], instance["State"]["Name"]
@@ -428,21 +397,6 @@ class AwsCloud(Provider):
         is_young = now - self._live[name].launched_at < YOUNG_SECONDS
         return listings >= 1 and now - since >= GONE_SECONDS and not is_young
 
-    def _asked_for(self, names: Sequence[NodeId]) -> list[dict[str, Any]]:
-        """Return the descriptions of instances by their ids, whatever their tags; those gone are left out.
-
-        Raises:
-            CallFailed: when EC2 cannot be asked: then nothing is known of them.
-        """
-        ids = [instance_of(name) for name in names]
-        return [instance for batch in _batches(ids) for instance in self._described(batch)]
-
-    def _described(self, names: Sequence[NodeId]) -> Iterator[dict[str, Any]]:
-        """Yield the descriptions of a batch."""
-        by_id = [{"Name": "instance-id", "Values": list(names)}]
-        for reservation in self.calls.pages("ec2:DescribeInstances", "Reservations", Filters=by_id):
-            yield from reservation["Instances"]
-
     def _look_for(self, missing: Iterable[NodeId], now: float) -> None:
         """Believe that nodes are gone after two listings without them, a minute apart; not while young."""
         for name in missing:
@@ -455,27 +409,6 @@ class AwsCloud(Provider):
             self._ended[name] = replace(node, phase="terminated", ended_at=end, idle_since=None)
             self._say(f"{name} vanished from the list: its bill ends {now - end:.0f} s ago")
             del self._live[name], self._missing[name]
-
-    def _renew(self, instances: Sequence[Mapping[str, Any]], now: float) -> None:
-        """Renew the leases of which more than a quarter is over, in one call; shorten those too long."""
-        seconds = 60.0 * self.settings.lease_minutes
-        due = [
-            instance["InstanceId"]
-            for instance in instances
-            if (instance["State"]["Name"] in ("pending", "running") or ordered_life(instance) > 1)
-            and not (
-                seconds * (1.0 - RENEWED_AFTER)
-                <= (lease_of(instance) or 0.0) - now
-                <= seconds + OVERLONG_SECONDS
-            )
-        ]
-        lease = {"Key": LEASE_TAG, "Value": str(int(now + seconds))}
-        for begin in range(0, len(due), _TAG_BATCH):
-            try:
-                self.calls.call("ec2:CreateTags", Resources=due[begin : begin + _TAG_BATCH], Tags=[lease])
-            except CallFailed as error:
-                self._say(f"{len(due)} leases were not renewed; the nodes end with them: {error}")
-                return
 
     def _vcpus_in_use(self) -> Mapping[str, int]:
         """Return what our live nodes take of each quota, by its code."""
@@ -493,17 +426,6 @@ class AwsCloud(Provider):
                 del self._ended[name]
                 self._ready_at.pop(name, None)
                 self._stopped_at.pop(name, None)
-
-
-def _age_of(instance: Mapping[str, Any]) -> tuple[float, str]:
-    """Return what orders instances from the oldest on, the same for everybody who looks."""
-    return instance["LaunchTime"].timestamp(), instance["InstanceId"]
-
-
-def _batches(names: Sequence[NodeId]) -> Iterator[Sequence[NodeId]]:
-    """Yield ids in batches that one filter takes."""
-    for begin in range(0, len(names), _ID_BATCH):
-        yield names[begin : begin + _ID_BATCH]
 
 
 def _kinds(catalog: Catalog) -> Mapping[str, InstanceType]:

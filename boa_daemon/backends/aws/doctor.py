@@ -7,11 +7,11 @@ from typing import Any
 
 from boa_daemon.backends.aws.check import Check, Status
 from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.doctor_offers import OffersDoctor
 from boa_daemon.backends.aws.doctor_rights import RightsDoctor
 from boa_daemon.backends.aws.doctor_stack import StackDoctor
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.extras import HOURS_OF_A_MONTH, extras_of
-from boa_daemon.backends.aws.images import newest, staleness
 from boa_daemon.backends.aws.launch import MOST_CLOCK_SKEW_SECONDS
 from boa_daemon.backends.aws.listing import tags_of_instance
 from boa_daemon.backends.aws.names import queue_arn
@@ -19,16 +19,13 @@ from boa_daemon.backends.aws.policy import sids_for
 from boa_daemon.backends.aws.pool_end import AFTER_SECONDS, most_usd
 from boa_daemon.backends.aws.request import CLUSTER_TAG, run_request
 from boa_daemon.backends.aws.resource_policies import Queue
-from boa_daemon.backends.aws.side_prices import side_prices
 from boa_daemon.backends.aws.statements import NOTHING_ELSE, Uses, iam_action
-from boa_daemon.backends.settings import BUILT
-from boa_daemon.errors import BoaError, MissingPrice
+from boa_daemon.errors import BoaError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Clock
-from boa_daemon.units import counted
 
 ALARM_SKEW_SECONDS, LEAST_LETTER_DAYS = 60.0, 1.0
 
@@ -40,6 +37,7 @@ class Doctor:
         self._cloud, self._settings, self._calls = cloud, cloud.settings, cloud.calls
         self._catalog, self._clock, self._uses = catalog, clock, uses
         self._rights, self._stack = RightsDoctor(self._calls, uses), StackDoctor(self._calls)
+        self._offers = OffersDoctor(cloud, catalog, clock)
 
     def checks(self) -> Iterator[Check]:
         """Yield the checks in order; without credentials the others are not tried."""
@@ -51,13 +49,13 @@ class Doctor:
             ("clock", self._clocks),
             ("rights", self._rights.own),
             ("rights of others", self._rights.others),
-            ("instance types", self._types),
-            ("subnets", self._subnets),
+            ("instance types", self._offers.types),
+            ("subnets", self._offers.subnets),
             ("network", self._network),
-            ("prices", self._prices),
-            ("quotas", self._quotas),
-            ("images", self._images),
-            ("disks", self._disks),
+            ("prices", self._offers.prices),
+            ("quotas", self._offers.quotas),
+            ("images", self._offers.images),
+            ("disks", self._offers.disks),
             ("launch", self._launch),
             ("release", self._release),
             ("nodes", self._agents),
@@ -130,113 +128,6 @@ class Doctor:
             )
             if of_type:
                 yield _efa(name, of_type, asks=self._settings.efa, subnets=len(here))
-
-    def _types(self) -> Iterator[Check]:
-        """Does the region rent what the settings name?"""
-        if not self._settings.instance_types:
-            yield Check(
-                name="instance types",
-                status="failed",
-                said="none are named",
-                fix='Name some under [cloud]: instance_types = ["g5.xlarge"]; `boa catalog` lists them',
-            )
-        zones = self._cloud.market.zones()
-        for name in self._settings.instance_types:
-            self._catalog.entry(name)
-            here = zones.get(name, ())
-            where = f"of {', '.join(self._settings.zones)}" if self._settings.zones else ""
-            yield Check(
-                name=f"type {name}",
-                status="ok" if here else "failed",
-                said=", ".join(here)
-                or f"no zone {where} in {self._settings.region} rents it".replace("  ", " "),
-                fix="" if here else "Take it out of instance_types, or choose another region or zones",
-            )
-
-    def _subnets(self) -> Iterator[Check]:
-        """Is there a subnet with addresses in each zone?"""
-        for zone in sorted({zone for zones in self._cloud.market.zones().values() for zone in zones}):
-            names = [name for name in self._cloud.launcher.open_subnets(zone) if name]
-            yield Check(
-                name=f"subnet {zone}",
-                status="ok" if names else "warning",
-                said=", ".join(names) or "no subnet of the settings, and no default one",
-                fix=""
-                if names
-                else "Name a subnet of this zone under [cloud] subnets, or leave the zone out",
-            )
-
-    def _prices(self) -> Iterator[Check]:
-        """What does each type cost, and what is billed beside it; and who says so?"""
-        try:
-            sides = side_prices(self._settings)
-            said = f"beside instances as of {sides.as_of}, by {sides.source}"
-            yield Check(name="prices beside", status="ok", said=said)
-        except MissingPrice as error:
-            fix = f"Type `boa prices --beside --region {self._settings.region}`"
-            yield Check(name="prices beside", status="failed", said=str(error).partition(". ")[0], fix=fix)
-            return
-        for name in self._settings.instance_types:
-            price = self._cloud.market.price(name, "", "on-demand")
-            is_live = self._cloud.market.ages().get(f"price {name}") is not None
-            entry = self._catalog.entry(name)
-            source = "live" if is_live else f"from the catalogue, as of {entry.as_of or 'an unknown day'}"
-            said = "no price is known" if price is None else f"{price:g} USD/hour, {source}"
-            fix = "" if is_live else "Allow pricing:GetProducts, or name the price in a price file"
-            yield Check(name=f"price {name}", status="ok" if is_live else "warning", said=said, fix=fix)
-
-    def _quotas(self) -> Iterator[Check]:
-        """How many nodes do the quotas leave? They begin at zero."""
-        self._cloud.nodes()
-        for offer in self._one_per_quota():
-            vcpus = self._catalog.entry(offer.instance_type).vcpus
-            code = self._cloud.market.quota_code(offer.instance_type, offer.market)
-            quota, left = self._cloud.market.quota(code), offer.nodes_left
-            name = f"quota {code or offer.instance_type} {offer.market}"
-            if quota is None or left is None:
-                fix = "Allow servicequotas:GetServiceQuota"
-                yield Check(name=name, status="warning", said="not known, which is not zero", fix=fix)
-                continue
-            said = f"{quota:.0f} vCPUs, room for {left} more {offer.instance_type} of {vcpus}"
-            short = f"Ask for at least {vcpus} vCPUs more in the Service Quotas console, quota {code}"
-            yield Check(name=name, status="ok" if left else "failed", said=said, fix="" if left else short)
-
-    def _one_per_quota(self) -> list[Offer]:
-        """Return an offer of the smallest type for each type and market."""
-        found: dict[tuple[str, str], Offer] = {}
-        for offer in self._cloud.offers():
-            if offer.market != "reserved":
-                found.setdefault((offer.instance_type, offer.market), offer)
-        return list(found.values())
-
-    def _images(self) -> Iterator[Check]:
-        """Is there an image for each family?"""
-        for name in self._settings.instance_types:
-            named = self._settings.image_of(name)
-            image, _ = self._cloud.launcher.image(name)
-            own = newest(self._calls) if named == BUILT else None
-            stale = [] if own is None else list(staleness(self._calls, own, self._clock.now()))
-            said = image if image == named else f"{image} by {named}"
-            yield Check(
-                name=f"image {name}",
-                status="warning" if stale else "ok",
-                said="; ".join([said, *([own.holds] if own else []), *stale]),
-                fix="`boa image build --yes` makes a new one" if stale else "",
-            )
-
-    def _disks(self) -> Iterator[Check]:
-        """Where do jobs read and write on a node of each type?"""
-        root = f"root volume of {self._settings.volume_gib} GiB at {self._settings.volume_mb_per_second} MB/s"
-        for name in self._settings.instance_types:
-            entry = self._catalog.entry(name)
-            own = counted(entry.instance_store_disks, "disk")
-            yield Check(
-                name=f"disk {name}",
-                status="ok",
-                said=f"{own} of its own ({entry.instance_store_gb} GB) for jobs and their data; {root}"
-                if entry.instance_store_disks
-                else f"no disk of its own: jobs and their data are on the {root}",
-            )
 
     def _launch(self) -> Iterator[Check]:
         """May we launch with our tag, and not with another's? Both as DryRun."""

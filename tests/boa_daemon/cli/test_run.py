@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from boa_daemon.api.connection import DaemonUnreachable
-from boa_daemon.cli.run import Run, Screen
+from boa_daemon.cli.run import Run
+from boa_daemon.cli.run_screen import Screen
 
 JOB = {
     "id": "a-1", "status": "finished", "generation": 0, "nodes": [], "waits_for": None, "usd": 0.0, "step": 1,

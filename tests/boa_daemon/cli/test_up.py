@@ -11,6 +11,7 @@ from typing import Any
 import boto3
 import pytest
 from aws_fixtures import credentials
+from request_shapes import RequestShapes, request_shapes
 from verbs import exit_code
 
 from boa_daemon.backends.aws.policy import policy
@@ -22,7 +23,6 @@ from boa_daemon.errors import InputError
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import mocked
-from boa_daemon.testing.request_shapes import RequestShapes, request_shapes
 
 __all__ = ["credentials"]
 pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse")

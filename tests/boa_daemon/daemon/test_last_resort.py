@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from boa_daemon.api.app import an_app
 from boa_daemon.api.who import Gatekeeper
-from boa_daemon.daemon import loop
+from boa_daemon.daemon import standing
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
@@ -244,8 +244,8 @@ def test_what_is_wrong_is_said_everywhere(stage: Stage, caplog: pytest.LogCaptur
 def test_a_tick_that_never_ends_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A port hangs: readiness is gone after the stated time, once, without the lock that the tick holds."""
     stage.run(2)
-    monkeypatch.setattr(loop, "LATE_SECONDS", 0.2)
-    monkeypatch.setattr(loop, "LATE_TICKS", 0)
+    monkeypatch.setattr(standing, "LATE_SECONDS", 0.2)
+    monkeypatch.setattr(standing, "LATE_TICKS", 0)
     said: list[str] = []
     monkeypatch.setattr(stage.daemon.alerts, "shout", lambda sentence, **_: said.append(sentence))
     hangs, go = threading.Event(), threading.Event()

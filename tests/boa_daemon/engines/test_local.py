@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from engine_bench import NUMPY, Bench, numpy_loss, script, until
 
-from boa_daemon.engines.local import FILES, KERNELS_PORTS, LocalEngine, free_port
+from boa_daemon.engines.local import KERNELS_PORTS, LocalEngine, free_port
+from boa_daemon.engines.local_units import FILES
 from boa_daemon.inputs.messages import REFUSED
 from boa_daemon.job.processes import carrying, started_ticks
 from boa_daemon.job.seal import KEY_FILE

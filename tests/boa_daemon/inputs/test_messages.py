@@ -15,7 +15,7 @@ from sampling import sampled
 
 from boa_daemon.backends.aws.events import InterruptionQueue, Notices
 from boa_daemon.engines.inbox import Inbox
-from boa_daemon.engines.local import look_at
+from boa_daemon.engines.local_units import look_at
 from boa_daemon.engines.reading import Generation, report_of
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_scripts import STATUS

@@ -17,12 +17,12 @@ from boa_daemon.learning.speedups import (
     RIGHT,
     WANDER,
     CurveEstimate,
-    Exploration,
     SpeedSample,
     doubted,
     estimate_all,
     estimate_curve,
 )
+from boa_daemon.learning.tries import Exploration
 from boa_daemon.testing import Wishes, a_class, a_job, a_node, a_state, rules, some_slots
 from boa_daemon.tick.decision import decide
 from policies.model import JobClass, Phase

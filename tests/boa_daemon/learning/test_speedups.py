@@ -16,15 +16,13 @@ from boa_daemon.learning.speedups import (
     WANDER,
     CurveEstimate,
     SpeedSample,
-    Stakes,
-    _worth_of_knowing,
     estimate_all,
     estimate_curve,
     explain_curve,
     measured_class,
     statistical_efficiency,
-    worth_exploring,
 )
+from boa_daemon.learning.tries import Stakes, _worth_of_knowing, worth_exploring
 from boa_daemon.testing import a_class
 from policies.errors import InvalidProblem
 from policies.model import JobClass, Phase

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from paper_jobs import PAPER_CLUSTER, paper_jobs
 from sampling import sampled
 
 from boa_daemon.network import kernel
@@ -12,7 +13,6 @@ from boa_daemon.network.messages import bytes_left_now
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob, NetworkOutcome
 from boa_daemon.network.simulate import rules_of, simulate
 from boa_daemon.network.state import FRESH, SENDING, TOUCHED, WAITING, LinkRules, State, rank_of
-from boa_daemon.network.workload import PAPER_CLUSTER, paper_jobs
 from policies.errors import InvalidProblem
 from policies.links.ada_srsf import NAMES, Message, link_policy
 from policies.links.contention import ETHERNET_10G, Link

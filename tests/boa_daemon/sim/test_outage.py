@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from boa_daemon.sim.scenarios import Scenario, settings_of
+from scenarios import Scenario, settings_of
+
 from boa_daemon.sim.wiring import prepare
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from scenarios import SCENARIOS, settings_of
 from worlds import a_simulated_cloud
 
 from boa_daemon.clock import VirtualClock
 from boa_daemon.sim.events import EventQueue
-from boa_daemon.sim.scenarios import SCENARIOS, settings_of
 from boa_daemon.sim.settings import Stock, WorldSettings
 from boa_daemon.sim.wiring import prepare
 from boa_daemon.testing import an_instance_type

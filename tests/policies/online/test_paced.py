@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scenarios import PROBLEM
 
-from boa_daemon.sim.scenarios import PROBLEM
 from policies.model import Budget, GpuType, Job, JobClass, Money, Phase, Problem, Width
 from policies.online.cost_to_go import CostToGo, WidthColumns
 from policies.online.paced import PacedBudgetOptimal

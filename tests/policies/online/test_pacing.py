@@ -9,19 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scenarios import PROBLEM
 
-from boa_daemon.sim.scenarios import PROBLEM
 from policies.errors import InvalidProblem
 from policies.model import GpuType, Money
-from policies.online.pacing import (
-    MONTH_HOURS,
-    TOLERANCE,
-    MultiplierTable,
-    Pace,
-    Step,
-    curvature_at,
-    pace_step,
-)
+from policies.online.multiplier_table import MultiplierTable, curvature_at
+from policies.online.pacing import MONTH_HOURS, TOLERANCE, Pace, Step, pace_step
 from policies.optimum.frontier import MixedFrontier
 from policies.speedup import Floats
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scenarios import PROBLEM
 
-from boa_daemon.sim.scenarios import PROBLEM
 from policies.errors import InvalidProblem
 from policies.model import Money
-from policies.online.pacing import MONTH_HOURS, MultiplierTable, Pace, pace_step
+from policies.online.multiplier_table import MultiplierTable
+from policies.online.pacing import MONTH_HOURS, Pace, pace_step
 from policies.online.rhythm import HOURS_PER_WEEK, MONDAY_HOUR, Rhythm, estimate_rhythm, hour_of_week
 from policies.speedup import Floats
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from aws_rigs import START, AwsRig, a_rig
+from request_shapes import request_shapes
 
 from boa_daemon.backends.aws.blocks import BlockOffering, buy, offerings
 from boa_daemon.backends.aws.calls import AwsCalls
@@ -15,7 +16,6 @@ from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.errors import InputError
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.testing.fake_terms import Block, Terms
-from boa_daemon.testing.request_shapes import request_shapes
 
 TYPE, ZONE, HOUR = "g5.xlarge", "us-east-1a", 3600.0
 SETTINGS = {

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from aws_rigs import CATALOG, AwsRig, OneSession, a_launch, a_rig
 from botocore.config import Config
+from request_shapes import request_shapes
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.cloud import IMAGES_SECONDS
-from boa_daemon.backends.aws.doctor import Doctor
+from boa_daemon.backends.aws.doctor_offers import OffersDoctor
 from boa_daemon.backends.aws.image_build import IMAGE_SECONDS, ImageBuilder
 from boa_daemon.backends.aws.image_policy import image_policy
 from boa_daemon.backends.aws.image_recipe import BuildFailed, Built, Recipe, builder_request
@@ -30,10 +31,10 @@ from boa_daemon.backends.settings import OPEN_DRIVER
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.testing.fake_iam import ACCOUNT, Principal
+from boa_daemon.testing.fake_checks import ACCOUNT
+from boa_daemon.testing.fake_iam import Principal
 from boa_daemon.testing.fake_nodes import FakeNodes
 from boa_daemon.testing.fake_terms import Terms
-from boa_daemon.testing.request_shapes import request_shapes
 from boa_daemon.tick.cap_projection import CapProjection
 from boa_daemon.tick.ledger import bill
 from boa_daemon.tick.limits import Caps
@@ -328,7 +329,7 @@ def test_the_doctor_warns_of_an_old_image(bench: Bench) -> None:
     cloud = bench.rig.another(image="built")
     for days, status in ((1.0, "ok"), (45.0, "warning")):
         bench.rig.pass_time(days * 86_400.0)
-        found = {check.name: check for check in Doctor(cloud, CATALOG, bench.rig.clock)._images()}
+        found = {check.name: check for check in OffersDoctor(cloud, CATALOG, bench.rig.clock).images()}
         assert found["image g5.xlarge"].status == status
         assert ("days old" in found["image g5.xlarge"].said) == (status == "warning")
 

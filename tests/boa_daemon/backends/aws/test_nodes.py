@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from aws_rigs import START, AwsRig, RigMaker, a_launch, ends
 
+from boa_daemon.backends.aws.descriptions import instances_of
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.events import Notice
 from boa_daemon.backends.aws.listing import lease_of
@@ -25,7 +26,10 @@ def launched(rig: AwsRig, count: int = 1, **named: object) -> tuple[str, ...]:
 
 def leases(rig: AwsRig) -> dict[str, float]:
     """Return until when each instance may live, by its tag."""
-    return {each["InstanceId"]: lease_of(each) or 0.0 for each in rig.cloud._listed()}
+    return {
+        each["InstanceId"]: lease_of(each) or 0.0
+        for each in instances_of(rig.cloud.calls, rig.settings.cluster)
+    }
 
 
 def test_a_bill_runs_from_launch_to_the_order_to_end(rig: AwsRig) -> None:

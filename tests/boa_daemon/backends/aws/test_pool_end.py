@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 from aws_rigs import CATALOG, AwsRig, a_launch, a_rig, ends
+from request_shapes import request_shapes
 
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.doctor import Doctor
 from boa_daemon.backends.aws.pool_end import AFTER_SECONDS, end_policy
-from boa_daemon.testing.fake_iam import ACCOUNT, Principal
-from boa_daemon.testing.request_shapes import request_shapes
+from boa_daemon.testing.fake_checks import ACCOUNT
+from boa_daemon.testing.fake_iam import Principal
 from boa_daemon.tick.actions import TerminateNode
 from boa_daemon.tick.ports import Accepted, Launched
 from boa_daemon.tick.warm_pool import LONGEST_SECONDS

@@ -30,8 +30,9 @@ from boa_daemon.backends.aws.stack_site import site_of
 from boa_daemon.backends.aws.statements import Uses
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.clock import SystemClock
+from boa_daemon.testing.fake_checks import ACCOUNT
 from boa_daemon.testing.fake_cloud import FakeCloud
-from boa_daemon.testing.fake_iam import ACCOUNT, Principal
+from boa_daemon.testing.fake_iam import Principal
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.testing.fronts import mocked
 

@@ -10,7 +10,7 @@ import pytest
 from aws_rigs import CATALOG, RigMaker, a_launch
 from verbs import exit_code
 
-from boa_daemon.backends.aws.doctor import Doctor
+from boa_daemon.backends.aws.doctor_offers import OffersDoctor
 from boa_daemon.backends.aws.extras import extras_of
 from boa_daemon.backends.aws.side_prices import QUESTIONS, ask_side_prices, side_prices
 from boa_daemon.backends.aws.stack import monthly_costs
@@ -99,7 +99,7 @@ def test_without_prices_nothing_is_rented_and_the_doctor_says_what_to_type(make_
     assert {each.nodes_left for each in offers} == {0}
     assert "boa prices --beside --region eu-west-1" in rig.said[0]
     assert list(rig.cloud.nodes()) == []
-    (check,) = Doctor(rig.cloud, CATALOG, rig.clock)._prices()
+    (check,) = OffersDoctor(rig.cloud, CATALOG, rig.clock).prices()
     assert (check.name, check.status) == ("prices beside", "failed")
     assert "boa prices --beside --region eu-west-1" in check.fix
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aws_rigs import AwsRig, a_launch
 
+from boa_daemon.backends.aws.descriptions import instances_of
 from boa_daemon.backends.aws.topology import AGAIN_SECONDS, REST_SECONDS, TRIES
 from boa_daemon.tick.ports import Launched
 
@@ -98,7 +99,10 @@ def test_where_the_call_is_denied_nodes_are_listed_all_the_same(rig: AwsRig) -> 
 def test_a_placement_group_is_what_is_known_where_ec2_is_silent(rig: AwsRig) -> None:
     """The listing names it; a network node is nearer than that."""
     names = running(rig)
-    listed = [{**each, "Placement": {"GroupName": "gang"}} for each in rig.cloud._listed()]
+    listed = [
+        {**each, "Placement": {"GroupName": "gang"}}
+        for each in instances_of(rig.cloud.calls, rig.settings.cluster)
+    ]
     nodes = {node.id: node for node in rig.cloud.nodes()}
 
     assert {node.tiers for node in rig.cloud.topology.placed(nodes, listed).values()} == {("gang",)}

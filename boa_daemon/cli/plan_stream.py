@@ -1,0 +1,191 @@
+"""How ``boa plan`` shows the plan of a stream of jobs: tables, sentences, the curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
+from boa_daemon.cli.planning import cell, money, phases_text, runs, said, share_text, width_text
+from boa_daemon.planning.answers import has_weights
+from boa_daemon.planning.budget_plan import BestEffortPlan, BudgetPlan, Packing
+from boa_daemon.planning.curve import Curve
+from boa_daemon.planning.paid_anyway import paid_sentence
+from boa_daemon.planning.plots import curve_figure, curve_plot
+from boa_daemon.tick.shortfall import shortfall_sentence
+from boa_daemon.units import HOURS_PER_MONTH, format_hours
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def plan_sentence(result: BudgetPlan) -> str:
+    """Return what a plan brings, and what it spends, in a sentence."""
+    unit, solution = result.budget.unit, result.solution
+    month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * solution.mean_spend:,.0f} a month"
+    return (
+        f"{money(result.budget.amount, unit)} brings jobs from submission to end in "
+        f"{format_hours(solution.mean_jct_hours)} on average; planned are "
+        f"{money(solution.mean_spend, unit)}{month}."
+    )
+
+
+def plan_figure(result: BudgetPlan) -> Figure:
+    """Return the curve with the budget of a plan marked on it."""
+    curve = Curve.of(result.problem, "integer-mixed")
+    return curve_figure(curve_plot(curve, "What a budget buys", result.budget))
+
+
+def stream_rows(result: BudgetPlan) -> list[dict[str, Any]]:
+    """Return one row per class and stretch of phases."""
+    return [
+        {
+            "class": answer.name,
+            "job_fraction": share.job_fraction,
+            "first_phase": first,
+            "last_phase": last,
+            "gpu_type": step.gpu_type,
+            "gpus": step.gpus,
+            "hours": step.hours,
+            "spend_per_job": step.spend,
+        }
+        for answer in result.solution.classes
+        for share in answer.plans
+        for first, last, step in runs(share.steps)
+    ]
+
+
+def print_stream(result: BudgetPlan, bill: dict[str, Any] | None, of_spot: Sequence[str] = ()) -> None:
+    """Print the plan: who gets what, the totals, the curve around it, the swing, what is paid anyway."""
+    console = stdout_console()
+    unit = result.budget.unit
+    per_job = "GPU-h/job" if unit == "gpus" else "$/job"
+    per_hour = "GPUs" if unit == "gpus" else "$/h"
+    right = ("jobs/h", "phases", "width", "JCT", per_job, per_hour)
+    table = a_table(
+        f"Plan for {money(result.budget.amount, unit)}",
+        *("class", "jobs/h", "share", "phases", "width", "JCT", per_job, per_hour),
+        right=right,
+    )
+    for job_class, answer in zip(result.problem.classes, result.solution.classes, strict=True):
+        spend = job_class.arrivals_per_hour * answer.mean_spend
+        table.add_row(
+            f"[bold]{cell(job_class.name)}[/]",
+            f"{job_class.arrivals_per_hour:.3g}",
+            *("", "", ""),
+            format_hours(answer.mean_jct_hours),
+            f"{answer.mean_spend:,.4g}",
+            f"{spend:,.2f}",
+        )
+        for share in answer.plans:
+            part = share_text(share)
+            for first, last, step in runs(share.steps):
+                table.add_row(
+                    *("", "", part, phases_text(first, last, len(share.steps)), cell(width_text(step))),
+                    f"[dim]{format_hours(step.hours)}[/]",
+                    f"[dim]{step.spend:,.4g}[/]",
+                )
+                part = ""
+    table.add_section()
+    table.add_row(
+        *("[bold]all[/]", f"{sum(c.arrivals_per_hour for c in result.problem.classes):.3g}", "", "", ""),
+        f"[bold]{format_hours(result.solution.mean_jct_hours)}[/]",
+        "",
+        f"[bold]{result.solution.mean_spend:,.2f}[/]",
+    )
+    console.print(table)
+    console.print()
+    console.print(said(stream_sentences(result)))
+    console.print()
+    console.print(_swing_table(result.packing))
+    console.print()
+    if result.without:
+        console.print(said(one.sentence for one in result.without))
+    month = "" if unit == "gpus" else f" (${HOURS_PER_MONTH * result.solution.mean_spend:,.0f} a month)"
+    console.print(f"  Planned spend {money(result.solution.mean_spend, unit)}{month}.")
+    if of_spot:
+        console.print(said(of_spot))
+    if bill is not None:
+        console.print(said([paid_sentence(bill)]))
+    console.print("[dim]  Next: boa frontier FILE --plot curve.svg, and boa simulate --help[/]")
+
+
+def stream_sentences(result: BudgetPlan) -> list[str]:
+    """Return what surrounds the plan on the curve, in words."""
+    unit, knee, spent = result.budget.unit, result.knee, result.solution.mean_spend
+    one = "GPU" if unit == "gpus" else "dollar per hour"
+    mean = "weighted mean JCT" if has_weights(result.problem) else "mean JCT"
+    found = []
+    if result.next_unit_saves_hours > 0.0:
+        found.append(f"One more {one} would cut the {mean} by {format_hours(result.next_unit_saves_hours)}.")
+    else:
+        found.append(f"One more {one} would buy nothing: every job already has its fastest width.")
+    bend = f"the knee ({money(knee.budget, unit)}, {mean} {format_hours(knee.hours)})"
+    if spent < 0.98 * knee.budget:
+        found.append(f"You are left of {bend}: more money pays well.")
+    elif spent > 1.02 * knee.budget:
+        each = "GPU" if unit == "gpus" else "dollar"
+        found.append(f"You are right of {bend}: each further {each} saves less than its share.")
+    else:
+        found.append(f"You are at {bend}: a good place to stop.")
+    least, most = result.waste
+    found.append(
+        f"Whole instances add {least:.0%} to the planned spend with perfect packing, {most:.0%} if no two "
+        "jobs share a node; leave that part of the budget out of the plan."
+    )
+    if result.not_spent > 0.005 * result.budget.amount:
+        month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * result.not_spent:,.0f} a month"
+        found.append(f"Of the budget {money(result.not_spent, unit)}{month} is not spent.")
+    found += [one.sentence for one in result.unused]
+    return found + [one.sentence for one in result.edges]
+
+
+def show_best_effort(result: BestEffortPlan, form: OutputFormat) -> None:
+    """Show what a budget below the least does."""
+    show(
+        form,
+        result.to_document(),
+        rows=lambda: list(result.rows),
+        table=lambda: _print_best_effort(result),
+    )
+
+
+def _print_best_effort(result: BestEffortPlan) -> None:
+    """Print for people who is served at which width, and how the queue grows."""
+    unit = result.shortfall.unit
+    per_job, per_hour = ("GPU-h/job", "GPUs") if unit == "gpus" else ("$/job", "$/h")
+    columns = ("class", "jobs/h", "served", "width", per_job, per_hour)
+    table = a_table(f"Best effort for {money(result.shortfall.budget, unit)}", *columns, right=columns[1:])
+    for row in result.rows:
+        table.add_row(
+            cell(row["class"]),
+            f"{row['arrivals_per_hour']:.3g}",
+            f"{row['served_fraction']:.0%}",
+            cell(row["widths"]),
+            f"{row['spend_per_job']:,.4g}",
+            f"{row['spend_per_hour']:,.2f}",
+        )
+    stdout_console().print(table)
+    stdout_console().print()
+    sentence = shortfall_sentence(result.shortfall)
+    stdout_console().print(said([f"{sentence[0].upper()}{sentence[1:]}."]))
+
+
+def _swing_table(packing: tuple[Packing, ...]) -> Any:
+    """Return how many GPUs and instances are held, so that quotas can be asked for."""
+    table = a_table(
+        "How wide the cluster swings",
+        *("GPU type", "instance", "GPUs", "mean GPUs", "± sd", "99 % of time", "to ask for"),
+        right=("GPUs", "mean GPUs", "± sd", "99 % of time", "to ask for"),
+    )
+    for part in packing:
+        table.add_row(
+            cell(part.gpu_type),
+            cell(part.instance_type.name),
+            f"{part.instance_type.gpus}",
+            f"{part.swing.mean_gpus:.1f}",
+            f"{part.swing.sd_gpus:.1f}",
+            f"{part.quota_gpus} GPUs",
+            f"{part.quota_nodes} nodes" if part.quota_nodes != 1 else "1 node",
+        )
+    return table

@@ -1,0 +1,40 @@
+"""What people should hear of a job that runs before it is too late: a key, said once, and a sentence."""
+
+from __future__ import annotations
+
+from boa_daemon.store.records import JobRecord
+from boa_daemon.tick.ports import RunReport
+from boa_daemon.tick.retries import Silence
+from boa_daemon.units import SECONDS_PER_HOUR, format_hours
+
+MOST_OF_GRACE = 0.7
+"""A save that takes more of the grace than this may miss its end: a stop is heard a step later."""
+
+
+def grace_warning(job: JobRecord, report: RunReport) -> tuple[str, str] | None:
+    """Return that a save takes most of the grace, before a stop comes and it is too late."""
+    grace = float(job.content["stop_grace_seconds"])
+    if report.save_seconds is None or report.save_seconds <= MOST_OF_GRACE * grace:
+        return None
+    return f"grace:{job.id}", (
+        f"job {job.id} takes {report.save_seconds:.0f} s to save a checkpoint and has {grace:.0f} s "
+        "when it is stopped: raise its stop_grace_seconds, or its last steps are lost"
+    )
+
+
+def silence_warning(job: JobRecord, silence: Silence, now: float) -> tuple[str, str] | None:
+    """Return that half of the time for the first step is over without one, and without a printed line."""
+    is_half_over = silence.limit_seconds / 2.0 < now - silence.since <= silence.limit_seconds
+    if silence.kind != "no-report-no-print" or not is_half_over:
+        return None
+    half, whole = (format_hours(silence.limit_seconds / SECONDS_PER_HOUR / n) for n in (2.0, 1.0))
+    return f"silent:{job.id}:{job.generation}", (
+        f"job {job.id} reported no step and printed nothing within {half}: it is ended after "
+        f"{whole}, if its first_report_hours does not say more"
+    )
+
+
+def stall_warning(job: JobRecord, stall: Silence, now: float, *, step: int | None) -> tuple[str, str]:
+    """Return that a job makes no step any more."""
+    still = f"job {job.id} has made no step for {now - stall.since:.0f} s"
+    return f"stalled:{job.id}:{job.generation}", f"{still}, after step {step}"

@@ -1,0 +1,113 @@
+"""What the files of a unit on this machine say of it, sealed by its keeper; one without a keeper is ended."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from boa_daemon.engines.reading import Status
+from boa_daemon.inputs.messages import REFUSED, is_believed, unit_status
+from boa_daemon.job.keeper import settle
+from boa_daemon.job.processes import is_alive, send
+from boa_daemon.job.seal import key_of, sealed
+from boa_daemon.job.unit import read_own, status_of
+
+KEEPER_SECONDS = 60.0
+"""A unit whose keeper has not appeared by then has none."""
+FILES = "the files of a unit"
+
+
+def believed(folder: Path, status: Status | None, asked: int) -> Status | None:
+    """Return a unit's answer to a question, if it carries its generation's seal and that number."""
+    if status is None or not is_believed(status, FILES, key=key_of(folder), told=asked):
+        return None
+    return status
+
+
+def look_at(folder: Path, asked: int = 0) -> Status | None:
+    """Return what a unit on this machine says, sealed; one that has lost its keeper is ended first."""
+    found = _looked_at(folder)
+    try:
+        return None if found is None else sealed(found, key_of(folder), told=asked)
+    except (RecursionError, ValueError) as error:
+        REFUSED.note(FILES, f"{type(error).__name__}: {error}")
+        return None
+
+
+def _looked_at(folder: Path) -> Status | None:
+    """Return what a unit on this machine says; one that has lost its keeper is ended first."""
+    unit = _status(folder)
+    has_odd_keeper = (folder / "keeper.json").exists() and _keeper(folder) is None
+    # Looked at after the status, in which a true end may have come meanwhile.
+    has_odd_end = unit is not None and unit["exit"] is None and _has_odd_end(folder)
+    is_odd = unit is None or has_odd_end or (unit["exit"] is None and has_odd_keeper)
+    if is_odd and (folder / "unit.json").exists():
+        unit = _mended(folder) or unit
+    return _settled(folder) if unit is not None and _has_lost_its_keeper(folder, unit) else unit
+
+
+def _has_odd_end(folder: Path) -> bool:
+    """Whether there is an end that the unit's keeper did not write; counted."""
+    if not (folder / "exit.json").exists():
+        return False
+    if read_own(folder, "exit.json"):
+        return False
+    REFUSED.note(FILES, "forged: an end that the unit's keeper did not write")
+    return True
+
+
+def send_to_keeper(folder: Path, number: signal.Signals) -> None:
+    """Send a signal to the keeper of a unit on this machine, if it lives."""
+    kept = _keeper(folder)
+    if kept is not None and is_alive(*kept):
+        send([kept[0]], number)
+
+
+def _keeper(folder: Path) -> tuple[int, int] | None:
+    """Return the process of a unit's keeper and when it began; None where nobody wrote that down."""
+    kept = read_own(folder, "keeper.json") or {}
+    pid, ticks = kept.get("pid"), kept.get("ticks")
+    if isinstance(pid, int) and isinstance(ticks, int) and 1 < pid < 2**31:
+        return pid, ticks
+    return None
+
+
+def _status(folder: Path) -> Status | None:
+    """Return what a unit's files say; None where they cannot be read, or make no sense."""
+    try:
+        return unit_status(status_of(folder, verify=False), FILES)
+    except Exception as error:
+        # A job can write what it likes into its own folder, and no unit keeps the others from being seen.
+        REFUSED.note(FILES, f"{type(error).__name__}: {error}")
+        return None
+
+
+def _mended(folder: Path) -> Status | None:
+    """End a unit whose files make no sense, once its keeper is gone; return its status then."""
+    kept = _keeper(folder)
+    files = [folder / name for name in ("keeper.json", "exit.json", "ending.json")]
+    if (kept is not None and is_alive(*kept)) or not any(file.exists() for file in files):
+        return None
+    with suppress(OSError, ValueError):
+        for file in files:
+            file.unlink(missing_ok=True)
+        settle(folder)
+    return _status(folder)
+
+
+def _has_lost_its_keeper(folder: Path, unit: Status) -> bool:
+    """Return whether a unit can only be ended: its keeper died, or never came."""
+    if unit["exit"] is not None or unit["is_kept"]:
+        return False
+    if unit["was_kept"]:
+        return True
+    return time.time() - (folder / "unit.json").stat().st_mtime > KEEPER_SECONDS
+
+
+def _settled(folder: Path) -> Status | None:
+    """Return the status of a unit without keeper, ended."""
+    with suppress(OSError):
+        settle(folder)
+    return _status(folder)
