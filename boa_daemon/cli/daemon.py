@@ -68,7 +68,7 @@ class What(StrEnum):
 _SCHEMAS = {
     What.job: "inputs.job_file:job_schema",
     What.settings: "daemon.config:Settings.model_json_schema",
-    What.problem: "inputs.problem_file:problem_schema",
+    What.problem: "inputs.problem_rows:problem_schema",
     What.prices: "inputs.price_file:PriceFile.model_json_schema",
     What.study: "comparing.study_file:StudyFile.model_json_schema",
     What.world: "sim.world_file:world_schema",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from boa_daemon.backends.aws.calls import AwsCalls
@@ -35,7 +35,7 @@ def instances_by_id(calls: AwsCalls, names: Sequence[NodeId]) -> list[dict[str, 
     return found
 
 
-def _described(calls: AwsCalls, **asked: Any) -> Iterator[Mapping[str, Any]]:
+def _described(calls: AwsCalls, **asked: Any) -> Iterator[dict[str, Any]]:
     """Yield the descriptions that a question names."""
     for reservation in calls.pages("ec2:DescribeInstances", "Reservations", **asked):
         yield from reservation["Instances"]

@@ -13,9 +13,8 @@ from scenarios import PROBLEM
 
 from policies.errors import InvalidProblem
 from policies.model import GpuType, Money
-from policies.online.multiplier_table import MultiplierTable, curvature_at
+from policies.online.multiplier_table import MultiplierTable
 from policies.online.pacing import MONTH_HOURS, TOLERANCE, Pace, Step, pace_step
-from policies.optimum.frontier import MixedFrontier
 from policies.speedup import Floats
 
 PACE = Pace(budget=60.0, grain_hours=0.05)
@@ -68,17 +67,6 @@ def day_and_night(hours: int) -> Floats:
     """Return 1.6 times the load from 8 to 20 h, 0.4 times at night."""
     hour = np.arange(hours) % 24
     return np.where((hour >= 8) & (hour < 20), 1.6, 0.4)
-
-
-@pytest.mark.parametrize("budget", [31.0, 45.0, 60.0, 75.0])
-def test_the_table_is_the_frontier(budget: float) -> None:
-    """At the believed rates the planned multiplier is between the slopes around the exact optimum's."""
-    position = TABLE.planned(budget)
-    frontier = MixedFrontier.of(PROBLEM)
-    slope = float(frontier.multiplier_at(np.array([budget]))[0])
-
-    assert TABLE.cost_at(TABLE.rates, position) == pytest.approx(budget)
-    assert TABLE.multipliers[position.edge] >= slope >= TABLE.multipliers[position.edge + 1]
 
 
 @given(jobs=present, hours=elapsed, low=spent, high=spent)
@@ -148,26 +136,6 @@ def test_the_floor_is_as_long_as_the_tolerance_permits() -> None:
     assert math.sqrt(0.5 * middle.floor_hours) == pytest.approx(0.5 * TOLERANCE * MONTH_HOURS)
     assert replace(PACE, grain_hours=0.0).floor_hours == MONTH_HOURS / 4.0
     assert replace(PACE, grain_hours=50.0).floor_hours == pytest.approx(MONTH_HOURS / 12.0)
-
-
-def test_the_grain_grows_with_the_size_of_jobs() -> None:
-    """Jobs ten times as large and as rare make the same load ten times as coarse."""
-    rare = replace(
-        PROBLEM,
-        classes=tuple(
-            replace(
-                c,
-                arrivals_per_hour=c.arrivals_per_hour / 10.0,
-                startup_hours=10.0 * c.startup_hours,
-                rescale_hours=10.0 * c.rescale_hours,
-                phases=tuple(replace(p, size_gpu_hours=10.0 * p.size_gpu_hours) for p in c.phases),
-            )
-            for c in PROBLEM.classes
-        ),
-    )
-    small, large = (MultiplierTable.of(problem).grain_hours(60.0) for problem in (PROBLEM, rare))
-
-    assert large == pytest.approx(10.0 * small)
 
 
 @given(factor=st.floats(0.01, 100.0), hours=elapsed, paid=spent, jobs=present)
@@ -246,17 +214,6 @@ def test_the_variance_of_the_burn_is_the_one_that_is_foretold(grain: float) -> N
         found.append(np.mean((np.array(burn) - 1.0) ** 2))
 
     assert np.mean(found) == pytest.approx(pace.burn_variance(), rel=0.34)
-
-
-@pytest.mark.parametrize("least", [10.0, 20.0])
-def test_the_curvature_is_that_of_a_known_curve(least: float) -> None:
-    """For T = 1 / (B - b) kappa is (B / (B - b))^2; at the least feasible budget there is none."""
-
-    def mean_jct(budgets: Floats) -> Floats:
-        return np.asarray(1.0 / (budgets - least))
-
-    assert curvature_at(mean_jct, 60.0, least=least) == pytest.approx((60.0 / (60.0 - least)) ** 2, rel=0.05)
-    assert curvature_at(mean_jct, least, least=least) is None
 
 
 @pytest.mark.parametrize("values", [{"budget": 0.0}, {"budget": 1.0, "window_hours": float("nan")}])

@@ -1,0 +1,60 @@
+"""What is said of a job that runs, and what is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from boa_daemon.daemon.job_warnings import grace_warning, silence_warning, stall_warning
+from boa_daemon.store.records import JobRecord
+from boa_daemon.tick.ports import RunReport
+from boa_daemon.tick.retries import Silence
+
+JOB = JobRecord(
+    id="a",
+    seq=1,
+    user="ann",
+    class_name="c",
+    content={"name": "a", "stop_grace_seconds": 100.0},
+    arrived_at=0.0,
+    remaining_gpu_hours=1.0,
+    size_gpu_hours=1.0,
+    generation=2,
+)
+REPORT = RunReport(job="a", generation=2, phase="running")
+
+
+@pytest.mark.parametrize(("seconds", "is_said"), [(None, False), (70.0, False), (70.1, True)])
+def test_a_save_may_take_seven_tenths_of_the_grace(seconds: float | None, is_said: bool) -> None:
+    """Beyond that a stop that is heard a step later comes too late."""
+    found = grace_warning(JOB, replace(REPORT, save_seconds=seconds))
+    assert (found is not None) == is_said
+    assert found is None or (found[0], "and has 100 s" in found[1]) == ("grace:a", True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "now", "is_said"),
+    [
+        ("no-report-no-print", 1800.0, False),
+        ("no-report-no-print", 1801.0, True),
+        ("no-report-no-print", 3600.0, True),
+        ("no-report-no-print", 3601.0, False),
+        ("no-report", 1801.0, False),
+    ],
+)
+def test_half_of_the_time_for_a_first_step_is_said_once_nothing_was_printed(
+    kind: str, now: float, is_said: bool
+) -> None:
+    """It is ended after the whole of it, so later is too late for a warning."""
+    silence = Silence(kind=kind, since=0.0, limit_seconds=3600.0)  # type: ignore[arg-type]
+    found = silence_warning(JOB, silence, now)
+    assert (found is not None) == is_said
+    assert found is None or "printed nothing within 30.0 min: it is ended after 1.0 h" in found[1]
+
+
+def test_a_stall_is_said_of_each_generation() -> None:
+    """With the step after which nothing came."""
+    stall = Silence(kind="no-step", since=100.0, limit_seconds=600.0)
+    said = "job a has made no step for 300 s, after step 7"
+    assert stall_warning(JOB, stall, 400.0, step=7) == ("stalled:a:2", said)
