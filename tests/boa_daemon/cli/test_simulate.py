@@ -250,6 +250,7 @@ def test_an_interrupted_run_leaves_with_130(case: list[str], monkeypatch: pytest
     assert left.value.code == 130
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_learns_finds_out_that_its_class_file_is_wrong(case: list[str], tmp_path: Path) -> None:
     """A rate stated twice too high leaves money over; a run that learns spends more."""
     (tmp_path / "world.yaml").write_text("beliefs: {rates: {vision: 2.0}}\n")

@@ -119,6 +119,7 @@ def test_a_trace_out_of_order_cannot_exist(seconds: list[float]) -> None:
     assert caught.value.index == 1
 
 
+@pytest.mark.exhaustive
 def test_a_hundred_thousand_rows_take_seconds(written: Write) -> None:
     """Reading is linear and light; the best of three counts, as other tests share the processor."""
     rows = "".join(f"job-{number},{number},vision,1.5\n" for number in range(100_000))
