@@ -140,7 +140,7 @@ def test_classes_are_those_that_are_named_or_stand_beside_the_trace(written: Wri
     trace = written("trace.csv", GOOD)
     beside = trace.with_name("classes.yaml")
     assert class_file_of(tmp_path / "nowhere.csv", beside) == beside
-    with pytest.raises(InputError, match=r"traces\.csv: cannot read the trace: .*Did you mean '.*trace\.csv'"):
+    with pytest.raises(InputError, match=r"traces.csv: cannot read the trace: .*Did you mean '.*trace\.csv'"):
         class_file_of(tmp_path / "traces.csv", None)
     with pytest.raises(
         InputError, match=r"there is no .*classes\.yaml that says how large.*Give --classes FILE"
