@@ -18,7 +18,7 @@ from boa_daemon.inputs.commitments_file import CommitmentsFile
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.inputs.yaml_file import read_document
 from boa_daemon.planning.commitments import Advice, Proof
-from boa_daemon.traces.reader import check_classes, read_trace
+from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
 from boa_daemon.units import HOURS_PER_MONTH
 
 _FROM = "Give --classes FILE, --trace FILE, or --usage FILE"
@@ -95,7 +95,7 @@ def _classes(classes: Path | None, trace: Path | None, prices: list[Path] | None
     """Return the classes, or those beside the trace."""
     if classes is None:
         assert trace is not None
-        classes = trace.with_name("classes.yaml")
+        classes = class_file_of(trace, None)
     return read_problem(classes, prices, require_rates=trace is None)
 
 

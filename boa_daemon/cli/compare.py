@@ -13,10 +13,10 @@ import typer
 from boa_daemon.cli.completing import complete_policies
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
+from boa_daemon.cli.planning import ClassesOrTraceOption
 from boa_daemon.cli.simulating import (
     BootOption,
     BootSecondsOption,
-    ClassesOption,
     IdleHoldOption,
     SpotOption,
     TraceOption,
@@ -56,8 +56,8 @@ PAGE_SUFFIXES = (".html", ".htm")
 
 def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     trace: TraceOption,
-    classes: ClassesOption,
     budget: Annotated[list[str], typer.Option(help="60/h, 900/day or gpus:48; may be repeated.")],
+    classes: ClassesOrTraceOption = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(

@@ -14,10 +14,9 @@ from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.places import Places, places, socket_of
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.engines.kinds import ENGINE_KINDS, fitting
-from boa_daemon.errors import BoaError, InputError, did_you_mean
+from boa_daemon.errors import BoaError, InputError
 from boa_daemon.store.engine import StoreUnusable, check, open_engine, sqlite_url
 from boa_daemon.units import counted
-from policies import plugins
 from policies.errors import PolicyError
 
 LEAST_FREE_GB = 5.0
@@ -59,16 +58,11 @@ def _plan(settings: Settings) -> Check:
 
 
 def _engine(settings: Settings) -> Check:
-    """Whether the engine is known and goes with the cloud."""
+    """Whether the engine goes with the cloud."""
     engine, cloud = settings.engine.name, settings.cloud.provider
-    known = (*ENGINE_KINDS, *plugins.names("boa.engines"))
-    if engine not in known:
-        return Check(
-            name="engine", status="failed", said=f"{engine!r} is not known", fix=did_you_mean(engine, known)
-        )
     # What another package adds says itself, when it is opened, with what it does not go.
-    fits = fitting(cloud) or known
-    if engine in ENGINE_KINDS and engine not in fits:
+    fits = fitting(cloud)
+    if fits and engine in ENGINE_KINDS and engine not in fits:
         said = f"{engine!r} does not go with the provider {cloud!r}"
         return Check(name="engine", status="failed", said=said, fix=f"[engine] name: {' or '.join(fits)}")
     return Check(name="engine", status="ok", said=f"{engine} on {cloud}")

@@ -44,7 +44,7 @@ from boa_daemon.planning.answers import infeasible_document
 from boa_daemon.planning.budget_plan import best_effort_plan, budget_plan, with_trace
 from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
 from boa_daemon.sim.spot_market import on_both_markets, saves_of
-from boa_daemon.traces.reader import check_classes, read_trace
+from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
 from policies.errors import InfeasibleBudget
 from policies.optimum.solution import Version
 
@@ -233,12 +233,7 @@ def _read(
             raise InputError(
                 "nothing to plan", hint="Give --classes FILE, or --trace FILE with classes.yaml beside it"
             )
-        classes = trace.with_name("classes.yaml")
-        if not classes.is_file():
-            raise InputError(
-                f"there is no {classes} that says how large the jobs of {trace.name} are and how they scale",
-                hint="Give --classes FILE, or have `boa trace import` write both",
-            )
+        classes = class_file_of(trace, None)
     if trace is None:
         return read_problem(classes, prices, require_rates=jobs is None)
     file = read_problem(classes, prices, require_rates=False)

@@ -17,6 +17,7 @@ from boa_daemon.cli.completing import complete_placers, complete_policies
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
 from boa_daemon.cli.planning import (
     BestEffortOption,
+    ClassesOrTraceOption,
     CommitmentsOption,
     best_effort_is_named,
     said,
@@ -24,7 +25,6 @@ from boa_daemon.cli.planning import (
 from boa_daemon.cli.simulating import (
     BootOption,
     BootSecondsOption,
-    ClassesOption,
     IdleHoldOption,
     PlanSpotOption,
     SpotOption,
@@ -66,8 +66,8 @@ class BoundChoice(StrEnum):
 
 def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     trace: TraceOption,
-    classes: ClassesOption,
     budget: Annotated[str, typer.Option(help="60/h, 900/day, 25000/month or gpus:48.")],
+    classes: ClassesOrTraceOption = None,
     policy: Annotated[
         str, typer.Option(help=f"{_POLICIES}.", autocompletion=complete_policies)
     ] = DEFAULT_POLICY,

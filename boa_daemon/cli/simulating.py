@@ -14,13 +14,12 @@ from boa_daemon.sim.settings import Spot, WorldSettings
 from boa_daemon.sim.spot_market import for_both_markets, with_spot
 from boa_daemon.sim.wiring import SimulationSettings, settings_for
 from boa_daemon.sim.world_file import load_world, parse_boot
-from boa_daemon.traces.reader import check_classes, read_trace
+from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
 from policies.model import Budget
 
 TraceOption: TypeAlias = Annotated[
     Path, typer.Option(help="Arrivals: job_id,arrived_at_seconds,class_name[,scale].")
 ]
-ClassesOption: TypeAlias = Annotated[Path, typer.Option(help="Classes and GPU types, as in a problem file.")]
 WorldOption: TypeAlias = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Zones, stock, spot, faults, checkpoints, beliefs.")
 ]
@@ -51,7 +50,7 @@ PlanSpotOption: TypeAlias = Annotated[
 
 def settings_in_world(
     trace: Path,
-    classes: Path,
+    classes: Path | None,
     budget: Budget,
     *,
     world: Path | None,
@@ -61,11 +60,13 @@ def settings_in_world(
 ) -> SimulationSettings:
     """Return a run of the trace under the budget, in the world of a file with what the flags add to it.
 
+    Without `classes` they are those beside the trace.
+
     Raises:
         InputError: when a file is not what it should be, or the trace has a class that the other file lacks.
     """
+    file = load_problem(class_file_of(trace, classes), require_rates=False)
     arrivals = read_trace(trace)
-    file = load_problem(classes, require_rates=False)
     names = [job_class.name for job_class in file.problem.classes]
     check_classes(arrivals, names, trace)
     settings = settings_for(file, arrivals, budget)

@@ -21,6 +21,7 @@ from boa_daemon.planning.whatif import Base, Kind, Scenario, planned
 from boa_daemon.sim.settings import Spot
 from boa_daemon.sim.wiring import SimulationSettings
 from boa_daemon.sim.world_file import load_world
+from boa_daemon.traces.reader import class_file_of
 from boa_daemon.units import SECONDS_PER_HOUR, parse_budget
 from policies.registry import DEFAULT_POLICY
 
@@ -92,7 +93,7 @@ def of_trace(trace: Path, flags: Flags) -> Asked:
     """Return a trace, run through the daemon's policy for each scenario."""
     if flags.budget is None:
         raise InputError("no budget", hint="Give --budget 40/h or 25000/month")
-    file = flags.classes or trace.with_name("classes.yaml")
+    file = class_file_of(trace, flags.classes)
     budget = parse_budget(flags.budget)
     settings = settings_in_world(trace, file, budget, world=flags.world, spot=False, boot=None)
     settings = replace(settings, policy=DEFAULT_POLICY, boot_seconds=flags.boot_seconds)

@@ -251,8 +251,7 @@ def _named(group: plugins.Group, table: Mapping[str, _Part], name: str, key: str
     found: _Part | None = table.get(name) or plugins.load(group, name)
     if found is None:
         known = (*table, *plugins.names(group))
-        hint = did_you_mean(name, known) or f"Known: {', '.join(known)}"
-        raise InputError(f"{key}: {name!r} is not known", hint=hint)
+        raise InputError(f"{key}: {name!r} is not known", hint=did_you_mean(name, known))
     return found
 
 

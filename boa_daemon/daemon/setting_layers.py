@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
+from boa_daemon.backends.kinds import CLOUD_KINDS
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import Settings
+from boa_daemon.engines.kinds import ENGINE_KINDS
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.schema import Strict, checked
 from boa_daemon.inputs.yaml_file import Document, read_document
+from policies import plugins
 from policies.errors import UnknownPolicy
 from policies.registry import find_placer, find_policy
 
@@ -40,6 +43,11 @@ _PATHS = (
     "tls_key",
     "secrets_file",
 )
+_PARTS: tuple[tuple[str, str, plugins.Group, Collection[str]], ...] = (
+    ("cloud", "provider", "boa.clouds", CLOUD_KINDS),
+    ("engine", "name", "boa.engines", ENGINE_KINDS),
+)
+"""What plug-ins may add, where the settings name it, and the names of ours."""
 _SECTIONS = {
     name: field.annotation
     for name, field in Settings.model_fields.items()
@@ -80,7 +88,7 @@ def load_settings(
         document = read_document(path)
         if not isinstance(document.content, Mapping):
             raise document.error("settings are a table with sections such as [budget]")
-        _check_policy(checked(Settings, document.content, document=document), document)
+        _check_names(checked(Settings, document.content, document=document), document)
         _merge(merged, document.content, beside=path.resolve().parent)
     words = from_environment(os.environ if environment is None else environment)
     _checked(words, "the environment")
@@ -88,17 +96,22 @@ def load_settings(
     given = _nested({key: value for key, value in (flags or {}).items() if value is not None})
     _merge(merged, given)
     settings = _checked(merged, "the settings")
-    _check_policy(settings, Document(name="the settings", content=merged))
+    _check_names(settings, Document(name="the settings", content=merged))
     check_owners(settings)
     return Loaded(settings=settings, files=tuple(files))
 
 
-def _check_policy(settings: Settings, document: Document) -> None:
-    """Refuse a policy or a placer that there is not: each tick would fail by it.
+def _check_names(settings: Settings, document: Document) -> None:
+    """Refuse a cloud, an engine, a policy or a placer that there is not: nothing could start, or no tick.
 
     Raises:
         InputError: with its line.
     """
+    for section, key, group, ours in _PARTS:
+        name = getattr(getattr(settings, section), key)
+        if name not in ours and name not in (added := plugins.names(group)):
+            said = f"[{section}] {key}: {name!r} is not known"
+            raise document.error(said, at=(section, key), hint=did_you_mean(name, (*ours, *added)))
     for key, find in (("policy", find_policy), ("placer", find_placer)):
         try:
             find(getattr(settings.workload, key))

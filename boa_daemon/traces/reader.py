@@ -8,7 +8,9 @@ a file.
 from __future__ import annotations
 
 import csv
+import errno
 import math
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +110,26 @@ def read_trace(path: str | Path) -> Trace:
     except TraceFault as fault:
         hint = "Sort the rows by arrived_at_seconds" if "order" in str(fault) else "Give every job its own id"
         raise InputError(str(fault), file=path, line=fault.index + 2, hint=hint) from fault
+
+
+def class_file_of(trace: Path, classes: Path | None) -> Path:
+    """Return the class file of a trace: the one that is named, or ``classes.yaml`` beside it.
+
+    Raises:
+        InputError: when none is named, and none is there.
+    """
+    if classes is not None:
+        return classes
+    beside = trace.with_name("classes.yaml")
+    if not trace.is_file():
+        said = f"cannot read the trace: {os.strerror(errno.ENOENT)}"
+        raise InputError(said, file=trace, hint=near_files(trace))
+    if not beside.is_file():
+        raise InputError(
+            f"there is no {beside} that says how large the jobs of {trace.name} are and how they scale",
+            hint="Give --classes FILE, or have `boa trace import` write both",
+        )
+    return beside
 
 
 def check_classes(trace: Trace, known: Collection[str], path: str | Path) -> None:

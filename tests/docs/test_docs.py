@@ -31,10 +31,11 @@ LONG = (
     "docs/how-to/compare-policies.md",
     "docs/how-to/plan-a-month.md",
     "docs/how-to/run-a-study.md",
+    "docs/how-to/simulate-a-world.md",
     "docs/tutorial/first-plan.md",
     "docs/tutorial/ten-minute-tour.md",
 )
-"""Pages whose commands take ten seconds or more each."""
+"""Pages whose commands take five seconds or more together."""
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,15 @@ def settle(daemon: Daemon, fake: FakeCloud) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: str(cause.__name__))
+@pytest.mark.parametrize(
+    "cause",
+    [
+        pytest.param(
+            cause, id=cause.__name__, marks=pytest.mark.exhaustive if cause in (no_driver, no_efa) else ()
+        )
+        for cause in CAUSES
+    ],
+)
 def test_the_reason_is_told_within_a_minute(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

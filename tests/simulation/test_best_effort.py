@@ -115,7 +115,7 @@ def seen_after(run_settings: SimulationSettings, hours: float, caps: Caps | None
         pytest.param(0.6, "boa", 1, marks=pytest.mark.exhaustive),
         pytest.param(0.9, "boa", 1, marks=pytest.mark.exhaustive),
         pytest.param(0.3, "boa-paced", 4, marks=pytest.mark.exhaustive),
-        (0.9, "boa-paced", 1),
+        pytest.param(0.9, "boa-paced", 1, marks=pytest.mark.exhaustive),
     ],
 )
 def test_two_weeks_below_the_load_spend_the_budget(share: float, policy: str, gpus: int) -> None:

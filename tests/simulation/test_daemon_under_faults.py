@@ -8,9 +8,10 @@ import pytest
 from daemon_chaos import rehearse
 
 
-def test_no_leak_no_double_start_no_cap_broken(tmp_path: Path) -> None:
+@pytest.mark.parametrize("days", [0.4, pytest.param(1.0, marks=pytest.mark.exhaustive)])
+def test_no_leak_no_double_start_no_cap_broken(tmp_path: Path, days: float) -> None:
     """The world's own records say so; `benchmarks/daemon_month.py` does the same for a month."""
-    outcome = rehearse(tmp_path, days=1.0, seed=3, tick_seconds=300.0)
+    outcome = rehearse(tmp_path, days=days, seed=3, tick_seconds=300.0)
     assert outcome.faults["refusals"] > 0
     assert outcome.faults["lost answers"] > 0
     assert outcome.faults["interruptions"] > 0

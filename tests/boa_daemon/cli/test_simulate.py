@@ -60,6 +60,14 @@ def test_the_default_policy_is_the_daemons(case: list[str]) -> None:
     assert document["policy"] == called.policy == Settings().workload.policy == DEFAULT_POLICY
 
 
+def test_classes_beside_the_trace_need_no_flag(case: list[str]) -> None:
+    """As `boa plan` finds them."""
+    alone, named = (
+        json.loads(boa(*words, "--budget", "20/h", "--json").stdout) for words in (case[:2], case)
+    )
+    assert alone | {"wall_seconds": 0.0} == named | {"wall_seconds": 0.0}
+
+
 def test_tables_and_csv_say_the_same(case: list[str]) -> None:
     """People read a table, spreadsheets a row."""
     assert "10 of 10 jobs finished" in boa(*case, "--budget", "20/h").stdout
@@ -250,6 +258,7 @@ def test_an_interrupted_run_leaves_with_130(case: list[str], monkeypatch: pytest
     assert left.value.code == 130
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_learns_finds_out_that_its_class_file_is_wrong(case: list[str], tmp_path: Path) -> None:
     """A rate stated twice too high leaves money over; a run that learns spends more."""
     (tmp_path / "world.yaml").write_text("beliefs: {rates: {vision: 2.0}}\n")

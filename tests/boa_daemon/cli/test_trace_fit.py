@@ -24,6 +24,7 @@ def fit(*arguments: object) -> Any:
     return CliRunner().invoke(app, words, catch_exceptions=False, env={"COLUMNS": "120"})
 
 
+@pytest.mark.exhaustive
 def test_a_draw_is_a_trace_that_the_simulator_runs(tmp_path: Path) -> None:
     """Written whole, the same for the same seed, as long and as much as asked."""
     first, again, other = (tmp_path / name for name in ("first.csv", "again.csv", "other.csv"))

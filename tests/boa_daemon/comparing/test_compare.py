@@ -68,6 +68,7 @@ def all_rows() -> tuple[Comparison, list[Row]]:
     return comparison, run(comparison)
 
 
+@pytest.mark.exhaustive
 def test_every_cell_has_a_row_in_order(all_rows: tuple[Comparison, list[Row]]) -> None:
     """References first, then the rivals, seed by seed."""
     comparison, rows = all_rows

@@ -206,6 +206,7 @@ def test_drawn_load_is_held_against_its_trace(folder: Path) -> None:
     assert "gaps: within 60 s 0.5042 where draws have" in report.loads()[0]
 
 
+@pytest.mark.exhaustive
 def test_trace_by_trace_is_where_the_reference_stands(folder: Path) -> None:
     """By hand: minutes, spend, regret, and a rival over it; and the same figures in the blocks of a page."""
     (folder / "study.yaml").write_text(
@@ -286,6 +287,7 @@ def test_the_command_prints_tables_rows_a_document_and_a_page(folder: Path) -> N
     assert isinstance(boa(*study).exception, BoaError)
 
 
+@pytest.mark.exhaustive
 def test_the_results_page_is_what_its_study_says() -> None:
     """Its rows are those of the file, and one run, done here, waits as long as the page says."""
     study = load_study(ROOT / "benchmarks" / "results.yaml")

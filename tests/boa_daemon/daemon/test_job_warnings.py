@@ -50,7 +50,7 @@ def test_half_of_the_time_for_a_first_step_is_said_once_nothing_was_printed(
     silence = Silence(kind=kind, since=0.0, limit_seconds=3600.0)  # type: ignore[arg-type]
     found = silence_warning(JOB, silence, now)
     assert (found is not None) == is_said
-    assert found is None or "printed nothing within 30.0 min: it is ended after 1.0 h" in found[1]
+    assert found is None or "printed nothing within 30.0 min: it is ended after 1.00 h" in found[1]
 
 
 def test_a_stall_is_said_of_each_generation() -> None:

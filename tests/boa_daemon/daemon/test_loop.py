@@ -448,6 +448,7 @@ def test_every_recorded_decision_replays(stage: Stage) -> None:
         assert replay(record).is_same
 
 
+@pytest.mark.exhaustive
 def test_constant_load_gives_no_moves(tmp_path: Path) -> None:
     """Eight equal jobs, each followed by another when it ends, for three hours: one start each."""
     # A load that nobody stated is news: that it is learnt is in test_learning.

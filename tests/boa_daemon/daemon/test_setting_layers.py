@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import InputError
+from policies import plugins
 
 
 def test_two_budgets_in_one_file_are_refused(tmp_path: Path) -> None:
@@ -34,3 +36,47 @@ def test_the_stronger_word_replaces_the_other_budget(
     loaded = load_settings(file, environment={f"BOA_BUDGET_USD_PER_{name}": value})
 
     assert loaded.settings.budget.mean_usd_per_hour == usd_per_hour
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "name", "said"),
+    [
+        (
+            "cloud",
+            "provider",
+            "simulatd",
+            "[cloud] provider: 'simulatd' is not known. Did you mean 'simulated'?",
+        ),
+        (
+            "cloud",
+            "provider",
+            "azure",
+            "[cloud] provider: 'azure' is not known. Known: aws, local, simulated",
+        ),
+        ("engine", "name", "smm", "[engine] name: 'smm' is not known. Did you mean 'ssm'?"),
+        ("workload", "policy", "bao", "no policy 'bao'. Did you mean 'boa'?"),
+        ("workload", "placer", "lfw", "no placer 'lfw'"),
+    ],
+)
+def test_a_part_that_there_is_not_is_refused_where_it_is_named(
+    tmp_path: Path, section: str, key: str, name: str, said: str
+) -> None:
+    """By file and line, before anything is opened; from the environment without."""
+    file = tmp_path / "boa.toml"
+    file.write_text(f'[daemon]\ntick_seconds = 10.0\n[{section}]\n{key} = "{name}"\n')
+    with pytest.raises(InputError) as refused:
+        load_settings(file, environment={})
+    assert str(refused.value).startswith(f"{file}:4: {said}")
+
+    with pytest.raises(InputError, match=re.escape(said)):
+        load_settings(None, environment={f"BOA_{section.upper()}_{key.upper()}": name})
+
+
+def test_a_part_of_another_package_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it loads is seen when it is opened."""
+    file = tmp_path / "boa.toml"
+    file.write_text('[cloud]\nprovider = "ours"\n[engine]\nname = "slurm"\n')
+    with pytest.raises(InputError, match="'ours' is not known"):
+        load_settings(file, environment={})
+    monkeypatch.setattr(plugins, "names", {"boa.clouds": ("ours",), "boa.engines": ("slurm",)}.__getitem__)
+    assert load_settings(file, environment={}).settings.engine.name == "slurm"

@@ -154,6 +154,7 @@ for step in job.steps(steps, load=lambda path: print("from", path.name), save=la
 """
 
 
+@pytest.mark.exhaustive
 def test_on_a_node_a_job_trains_and_comes_back_as_a_user_of_its_own(place: Path) -> None:
     """Over SSM, S3 and SQS: its checkpoint goes up and comes down again, and it is not root."""
     with ssm_world(place, own_user=True) as make:

@@ -83,6 +83,7 @@ def test_a_job_goes_from_1_to_2_to_4_to_1_workers_and_loses_no_step(bench: Bench
     assert [end.gpus for end in bench.ends] == [1, 2, 4, 1]
 
 
+@LOCAL_FIRST
 def test_a_job_over_two_nodes_is_one_unit_on_each(bench: Bench) -> None:
     """Both units get the same generation and their own rank, meet, and stop together."""
     bench.admit(f"{NUMPY} {PATIENT}")
@@ -96,6 +97,7 @@ def test_a_job_over_two_nodes_is_one_unit_on_each(bench: Bench) -> None:
     assert "on 4 workers" in bench.printed()
 
 
+@LOCAL_FIRST
 def test_code_is_brought_set_up_once_and_artifacts_are_kept(bench: Bench, tmp_path: Path) -> None:
     """On both nodes, in the job's own copy; the second start sets up nothing; what it leaves can be read."""
     folder = tmp_path / "project"
@@ -142,6 +144,7 @@ def test_code_is_brought_set_up_once_and_artifacts_are_kept(bench: Bench, tmp_pa
     }
 
 
+@LOCAL_FIRST
 def test_data_is_brought_once_and_read_only(bench: Bench, tmp_path: Path) -> None:
     """A second start finds it there; what has changed is brought anew; what is not there starts nothing."""
     engine = bench.engine
@@ -184,6 +187,7 @@ def test_data_is_brought_once_and_read_only(bench: Bench, tmp_path: Path) -> Non
     assert source in end.evidence
 
 
+@LOCAL_FIRST
 def test_a_command_runs_beside_a_job_and_ends_with_it(bench: Bench) -> None:
     """In its folder with its environment; with its exit code, or why it has none; then none."""
     engine = bench.engine
@@ -240,6 +244,7 @@ def test_how_long_a_job_has_printed_nothing_is_known_from_its_start_on(bench: Be
     bench.wait_end()
 
 
+@LOCAL_FIRST
 def test_code_that_nobody_needs_is_dropped(bench: Bench, tmp_path: Path) -> None:
     """Of those that came before an instant all that are not to be kept; what goes can come again."""
     (tmp_path / "project").mkdir()
@@ -258,6 +263,7 @@ def test_code_that_nobody_needs_is_dropped(bench: Bench, tmp_path: Path) -> None
     assert engine.has_code(packed.digest)
 
 
+@LOCAL_FIRST
 def test_code_that_is_not_what_its_digest_says_starts_nothing(bench: Bench, tmp_path: Path) -> None:
     """Nor does code that is gone: the log and the report say why."""
     (tmp_path / "project").mkdir()
@@ -273,6 +279,7 @@ def test_code_that_is_not_what_its_digest_says_starts_nothing(bench: Bench, tmp_
         assert "started" not in bench.printed().replace("not started", "")
 
 
+@LOCAL_FIRST
 def test_the_environment_says_who_and_where(bench: Bench) -> None:
     """The names that `interfaces.md` gives, and the GPUs of the node and no others."""
     names = ["JOB_ID", "GENERATION", "GPUS", "NODES", "NODE_RANK", "GPUS_PER_NODE"]
@@ -309,6 +316,7 @@ def test_orders_may_come_twice_and_late(bench: Bench) -> None:
     assert bench.report().phase == "running"
 
 
+@LOCAL_FIRST
 def test_a_job_that_was_not_admitted_is_refused(bench: Bench) -> None:
     """Nobody knows what to run."""
     bench.generation = 1
@@ -351,6 +359,7 @@ def test_a_kill_needs_no_grace(bench: Bench) -> None:
     assert end.lost_steps == (end.step or 0) - end.manifest.step
 
 
+@LOCAL_FIRST
 def test_logs_are_read_from_any_byte_on_and_stay(bench: Bench) -> None:
     """Pieces join to the whole, the end is empty, and older generations can still be read."""
     bench.run_to_end("echo one; echo two")
@@ -364,6 +373,7 @@ def test_logs_are_read_from_any_byte_on_and_stay(bench: Bench) -> None:
     assert bench.engine.logs("a", generation=1).text == "one\ntwo\n"
 
 
+@LOCAL_FIRST
 def test_a_command_that_is_not_there_is_not_tried_again(bench: Bench) -> None:
     """What another try could not mend is told from what it could (all causes: `test_local`)."""
     end = bench.run_to_end("trane.py --fast")
@@ -436,6 +446,7 @@ def start_ddp(bench: Bench, door: JobDoor, **changes: object) -> Callable[[], in
     return steps
 
 
+@LOCAL_FIRST
 def test_a_job_is_told_where_the_gate_is_and_has_the_token_of_its_generation(
     bench: Bench, tmp_path: Path
 ) -> None:

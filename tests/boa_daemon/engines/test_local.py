@@ -154,6 +154,7 @@ def test_what_a_rigid_job_is_told_is_no_evidence_of_its_end(bench: Bench) -> Non
     )
 
 
+@pytest.mark.exhaustive
 def test_a_gigabyte_of_output_is_drained_and_the_newest_part_kept(bench: Bench) -> None:
     """The job never waits for its log, the disk takes no more than the limit, and the reader is told."""
     limit = 4 * 2**20

@@ -18,6 +18,7 @@ from boa_daemon.testing import a_node
 from boa_daemon.tick.ports import Accepted, JobSpec
 
 
+@pytest.mark.exhaustive
 def test_the_code_is_there_before_the_stop(tmp_path: Path) -> None:
     """The job goes on meanwhile, nothing of its command runs there, and the start finds it all."""
     (tmp_path / "project").mkdir()

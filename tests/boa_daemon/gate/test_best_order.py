@@ -18,6 +18,7 @@ def gate_best() -> ModuleType:
     return benchmark_module("gate_best")
 
 
+@pytest.mark.exhaustive
 def test_the_best_order_is_the_best(gate_best: ModuleType) -> None:
     """Two jobs of one message each, ready at once: the short one first; the best is never beaten."""
     long, short = (

@@ -124,6 +124,7 @@ def test_a_batch_that_cannot_be_written_is_written_with_the_next(tmp_path: Path)
     assert store.read().arrived_through == 1
 
 
+@pytest.mark.exhaustive
 def test_a_year_of_samples_stays_small_and_says_the_same() -> None:
     """A class at two widths, an arrival and an end a day: some hundred rows, no second of work lost."""
     store = MemorySamples()
@@ -380,6 +381,7 @@ def half_a_day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site,
     found.play.close()
 
 
+@pytest.mark.exhaustive
 def test_learning_moves_jobs_when_it_learns_and_not_after(half_a_day: tuple[Site, int, str]) -> None:
     """Twelve hours of the same load: the plan changes a few times, and in the last four no job moves."""
     site, before, hash_before = half_a_day

@@ -318,6 +318,7 @@ def test_compiled_and_plain_runs_agree_to_the_bit(name: str) -> None:
     assert plain.events == fast.events
 
 
+@pytest.mark.exhaustive
 def test_placement_matters_more_than_message_order() -> None:
     """Over five workloads first-fit takes at least 1.5 times as long as LWF-1, and SRSF(2) at most 1.3."""
 

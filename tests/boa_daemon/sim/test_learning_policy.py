@@ -35,6 +35,7 @@ def taught_run(settings: SimulationSettings) -> tuple[Simulation, LearningPolicy
     return run.finish(taught.watch), taught
 
 
+@pytest.mark.exhaustive
 def test_estimates_come_near_the_truth_and_the_plan_with_them() -> None:
     """Rates twice off, sizes twice off either way, a speed-up too good: found, and the money is spent."""
     wrong = simulate(settings_with(WRONG))

@@ -67,6 +67,7 @@ def test_what_was_drawn_from_is_found_again() -> None:
     hours=st.floats(20.0, 200.0),
     seed=st.integers(0, 2**16),
 )
+@pytest.mark.exhaustive
 def test_draws_have_the_jobs_and_the_work_of_what_was_fitted(
     rate: float, sizes: list[float], hours: float, seed: int
 ) -> None:

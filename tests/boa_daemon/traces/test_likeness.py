@@ -57,6 +57,7 @@ def test_a_right_fit_is_like_its_trace() -> None:
     assert "like the trace: all 9" in shipped.sentence
 
 
+@pytest.mark.exhaustive
 def test_the_intervals_are_those_of_a_right_load() -> None:
     """Figures of fresh draws of the very load lie inside 95 % of the time, and groups tell one time in 20."""
     inside, tells = [], 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.errors import InputError
-from boa_daemon.traces.reader import Trace, TraceFault, TraceJob, check_classes, read_trace
+from boa_daemon.traces.reader import Trace, TraceFault, TraceJob, check_classes, class_file_of, read_trace
 
 Write = Callable[[str, str], Path]
 HEADER = "job_id,arrived_at_seconds,class_name,scale\n"
@@ -119,6 +119,7 @@ def test_a_trace_out_of_order_cannot_exist(seconds: list[float]) -> None:
     assert caught.value.index == 1
 
 
+@pytest.mark.exhaustive
 def test_a_hundred_thousand_rows_take_seconds(written: Write) -> None:
     """Reading is linear and light; the best of three counts, as other tests share the processor."""
     rows = "".join(f"job-{number},{number},vision,1.5\n" for number in range(100_000))
@@ -132,3 +133,18 @@ def test_a_hundred_thousand_rows_take_seconds(written: Write) -> None:
 
     assert len(trace.jobs) == 100_000
     assert min(seconds) < 6.0
+
+
+def test_classes_are_those_that_are_named_or_stand_beside_the_trace(written: Write, tmp_path: Path) -> None:
+    """Who names a trace that is not there hears of the trace, and not of its classes."""
+    trace = written("trace.csv", GOOD)
+    beside = trace.with_name("classes.yaml")
+    assert class_file_of(tmp_path / "nowhere.csv", beside) == beside
+    with pytest.raises(InputError, match=r"traces.csv: cannot read the trace: .*Did you mean '.*trace\.csv'"):
+        class_file_of(tmp_path / "traces.csv", None)
+    with pytest.raises(
+        InputError, match=r"there is no .*classes\.yaml that says how large.*Give --classes FILE"
+    ):
+        class_file_of(trace, None)
+    beside.write_text("")
+    assert class_file_of(trace, None) == beside

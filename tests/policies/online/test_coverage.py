@@ -35,7 +35,7 @@ def test_rates_under_bursts_and_class_files_that_are_off(hours: int, burst: floa
     assert inside >= LEAST * 600
 
 
-@pytest.mark.parametrize("jobs", [4, 15])
+@pytest.mark.parametrize("jobs", [4, pytest.param(15, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(("spread", "off"), [(0.5, 1.0), (0.5, 4.0), (1.0, 1.0), (1.0, 4.0)])
 def test_sizes_of_classes_whose_stated_size_is_off(jobs: int, spread: float, off: float) -> None:
     """Sizes of spread a half and one, up to four times the stated, some cut off: 150 classes each."""

@@ -223,6 +223,7 @@ def test_intervals_of_sizes_hold_the_truth_as_often_as_they_say() -> None:
     assert coverage(draw) >= 0.92
 
 
+@pytest.mark.exhaustive
 def test_intervals_hold_for_log_normal_sizes_and_a_class_file_that_is_off() -> None:
     """Thirty log-normal jobs of half the stated size, spread 0.7: still in 85 % of the classes."""
 

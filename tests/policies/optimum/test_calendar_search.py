@@ -80,6 +80,7 @@ def test_bounds_hold_for_the_best_calendar_of_all(jobs: list[CalendarJob], most:
     assert len(best.missed) >= found.least_missed
 
 
+@pytest.mark.exhaustive
 def test_small_lists_are_nearly_always_solved_to_the_optimum() -> None:
     """Of 15 random lists of four jobs, of which any run tries four, at most one misses the optimum."""
     rng = np.random.default_rng(5)

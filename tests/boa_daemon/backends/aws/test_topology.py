@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from aws_rigs import AwsRig, a_launch
 
 from boa_daemon.backends.aws.descriptions import instances_of
@@ -73,6 +74,7 @@ def test_an_answer_that_comes_late_counts(rig: AwsRig) -> None:
     assert tiers(rig) == dict.fromkeys(names, NEAR)
 
 
+@pytest.mark.exhaustive
 def test_no_more_ids_than_ec2_takes(rig: AwsRig) -> None:
     """A hundred in a call."""
     names = running(rig, 101)
