@@ -9,7 +9,7 @@ import pytest
 
 from boa_daemon.daemon.costs import CostBy
 from boa_daemon.dashboard.money import MOST_COSTS, MoneyView
-from boa_daemon.store import queue
+from boa_daemon.store import job_rows
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
@@ -62,7 +62,7 @@ def test_a_start_is_read_once(play: DaemonInAFolder) -> None:
     """The GPUs of starts that were asked for before are not read from their text again."""
     by: CostBy = "job"
     before = play.service.cost(by=by)
-    misses = queue._slots.cache_info().misses
+    misses = job_rows.slots_of.cache_info().misses
     assert play.service.cost(by=by)["rows"] == before["rows"]
-    assert queue._slots.cache_info().misses == misses > 0
+    assert job_rows.slots_of.cache_info().misses == misses > 0
     assert len(before["rows"]) >= 3
