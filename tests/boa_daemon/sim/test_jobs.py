@@ -15,7 +15,7 @@ from boa_daemon.testing import a_class, an_instance_type, some_slots
 from boa_daemon.tick.actions import LaunchNodes, StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Refused
 from boa_daemon.traces.reader import TraceJob
-from policies.model import JobClass, Width
+from policies.model import Job, JobClass, Width
 from policies.speedup import Table
 
 
@@ -151,7 +151,12 @@ def test_phases_before_the_next_one_to_look_at_are_no_events(fresh_progress: boo
     """Nobody is asked about them; whoever looks or stops the job finds it in its phase."""
     bench = Bench(a_class(sizes=[1.0, 1.0, 1.0, 1.0]), fresh_progress=fresh_progress)
     asked: list[int] = []
-    bench.jobs.asks_for_tick = lambda job: bool(asked.append(job.phase))
+
+    def is_no_reason(job: Job) -> bool:
+        asked.append(job.phase)
+        return False
+
+    bench.jobs.asks_for_tick = is_no_reason
     bench.jobs.next_phase_to_look_at = lambda job: 3
     bench.start(1)
     assert bench.events.next_at == 3 * 3600.0
