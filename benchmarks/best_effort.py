@@ -30,7 +30,7 @@ from policies.speedup import Amdahl
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from scenarios import Scenario, a_trace_of
+from load_scenarios import Scenario, a_trace_of
 
 SHARES = (0.05, 0.3, 0.6, 0.9)
 PROBLEM = Problem(

@@ -36,7 +36,7 @@ from policies.model import Budget, Job
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from scenarios import PROBLEM, SCENARIOS, settings_of
+from load_scenarios import PROBLEM, SCENARIOS, settings_of
 
 SPREAD = 0.4
 """Each job's stated scale is off by this much, besides."""

@@ -26,7 +26,7 @@ from policies.optimum.boa import BudgetOptimal
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from scenarios import SCENARIOS, settings_of
+from load_scenarios import SCENARIOS, settings_of
 
 NODE = InstanceType(name="gpu-x1", gpu_type="gpu", gpus=1, usd_per_hour=1.0)
 BUDGETS = (34.0, 40.0, 50.0, 60.0)

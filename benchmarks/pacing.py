@@ -51,7 +51,7 @@ from policies.speedup import Floats
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from scenarios import NODE, PROBLEM, Scenario, a_trace_of
+from load_scenarios import NODE, PROBLEM, Scenario, a_trace_of
 
 QUARTER = replace(
     PROBLEM,

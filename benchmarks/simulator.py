@@ -4,7 +4,7 @@
     python benchmarks/simulator.py --year
 
 PATH holds `traces/APP/*.csv` and `workloads/workload-6.csv`, as `boa trace import --from pollux` takes them;
-without it that part is left out. The month is Poisson arrivals of three classes (`tests/scenarios.py`),
+without it that part is left out. The month is Poisson arrivals of three classes (`tests/load_scenarios.py`),
 at a rate that gives the number of jobs asked for; the fleet grows with the rate. Cost per event is the time
 of a run over its ticks (each is one run of the daemon's own `run_once()`), at one arrival rate over ever
 longer stretches, so that only the number of jobs grows.
@@ -37,7 +37,7 @@ from policies.registry import PolicyOptions
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from scenarios import BUDGET, PROBLEM, Scenario, a_trace_of, settings_of
+from load_scenarios import BUDGET, PROBLEM, Scenario, a_trace_of, settings_of
 
 MONTH_HOURS = 720.0
 JOBS_PER_HOUR = sum(job_class.arrivals_per_hour for job_class in PROBLEM.classes)

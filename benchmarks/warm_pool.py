@@ -2,7 +2,7 @@
 
     python benchmarks/warm_pool.py [--hours 3] [--seeds 1] [--pools 0 4 16] [--factors 1] [--start-seconds 40]
 
-The jobs are those of `tests/scenarios.py` on nodes with four GPUs, and BOA is rehearsed on each trace,
+The jobs are those of `tests/load_scenarios.py` on nodes with four GPUs, and BOA is rehearsed on each trace,
 so that it spends the same budget each time; pool 0 is the baseline. A stopped node costs its disk, holds no
 stock, and is ready `start-seconds` after it is started. `factors` are times 60 USD/hour, which is about
 twice the least that the load costs. Under a minute as it stands.
@@ -23,7 +23,7 @@ from policies.model import Budget
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from scenarios import BUDGET, SCENARIOS, settings_of
+from load_scenarios import BUDGET, SCENARIOS, settings_of
 
 
 def main() -> None:

@@ -31,6 +31,14 @@ class JobByJob(Allocator, Protocol):
         ...
 
 
+class PhaseByPhase(JobByJob, Protocol):
+    """An allocator that knows all widths of a job beforehand, whatever else happens."""
+
+    def by_phase(self, job: Job) -> Sequence[Width]:
+        """Return what `alone` gives this job in each of its phases."""
+        ...
+
+
 class Placer(Protocol):
     """Decides which GPUs of which nodes each job gets."""
 

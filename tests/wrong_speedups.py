@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from scenarios import SCENARIOS, a_trace_of
+from load_scenarios import SCENARIOS, a_trace_of
 
 from boa_daemon.sim.learning_policy import LearningPolicy
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of

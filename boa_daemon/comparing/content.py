@@ -20,11 +20,12 @@ import scipy
 
 import policies
 from boa_daemon.traces.reader import Trace
+from policies.model import Problem
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_TRACES_KNOWN = 64
-_traces: dict[int, tuple[Trace, bytes]] = {}
-"""Hashes of traces, which are long and many tasks share; each trace is held, so its id stays its own."""
+_MOST_KNOWN = 64
+_known: dict[int, tuple[Trace | Problem, bytes]] = {}
+"""Hashes of traces and problems, long ones that many tasks share; each is held, so its id stays its own."""
 
 
 def code_folders() -> tuple[Path, Path]:
@@ -53,13 +54,13 @@ def content_hash(*values: object) -> str:
 
 def _feed(digest: Any, value: object) -> None:
     """Add a value to a hash, with its kind and its length, so that no two values read alike."""
-    if isinstance(value, Trace):
-        known = _traces.get(id(value))
+    if isinstance(value, Trace | Problem):
+        known = _known.get(id(value))
         if known is None or known[0] is not value:
             known = value, _of_parts(value)
-            if len(_traces) >= _TRACES_KNOWN:
-                _traces.clear()
-            _traces[id(value)] = known
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[id(value)] = known
         digest.update(known[1])
     elif isinstance(value, _PLAIN):
         # An enumeration of words is its word, which is all that code sees of it.

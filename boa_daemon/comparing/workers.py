@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import signal
+import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -18,6 +19,8 @@ from contextlib import suppress
 from functools import cache
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from multiprocessing.forkserver import ensure_running
 from typing import Any, Protocol, get_type_hints
 
 from pydantic import TypeAdapter
@@ -26,6 +29,8 @@ from boa_daemon.comparing.content import code_folders
 from boa_daemon.errors import BoaError, InputError, MissingExtra
 
 TRIES = 3
+TASKS = "boa_daemon.comparing.tune"
+"""The module of most tasks, which imports what a run takes: once for all processes."""
 RAY_PORT = 10001
 """Where `ray start --head` listens for clients."""
 EXAMPLES = "local, local:4 or ray://HOST"
@@ -91,8 +96,8 @@ class Local:
         self._guard = threading.Lock()
         self._pool: ProcessPoolExecutor | None = None
         self._is_closed = False
-        # Spawned, not forked: a progress bar has threads.
-        self._context = get_context("spawn")
+        self._context = get_context("forkserver")
+        _start_server(self._context)
         self._theirs, self._ours = self._context.Pipe(duplex=False)
 
     def answer(self, task: bytes) -> bytes:
@@ -124,10 +129,31 @@ class Local:
             if self._is_closed:
                 raise BoaError("the workers were ended")
             if self._pool is None:
+                _start_server(self._context)
                 self._pool = ProcessPoolExecutor(
                     self.count, mp_context=self._context, initializer=_begin, initargs=(self._theirs,)
                 )
             return self._pool
+
+
+def _start_server(context: ForkServerContext) -> None:
+    """Start the process that workers are forked from, unless it runs: one without threads, unlike this one.
+
+    It imports what tasks need, once for all of them, from where this process has it: by itself it would look
+    in the working directory first.
+    """
+    found = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    before = {name: os.environ.get(name) for name in found}
+    context.set_forkserver_preload([TASKS])
+    os.environ.update(found)
+    try:
+        ensure_running()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _begin(parent: Connection) -> None:

@@ -49,7 +49,8 @@ class SimulatedJobs:
     """Implements `JobSource` and `Engine`.
 
     `asks_for_tick` is called with a job that entered a new phase and says whether that is worth a tick;
-    `wants_tick` is called when something happened that is. With `fresh_progress` the work left is measured at
+    `next_phase_to_look_at` says before which of its phases it need not be asked. `wants_tick` is called when
+    something happened that is worth one. With `fresh_progress` the work left is measured at
     each look, not only when a job changes. `draws` say when jobs fail.
     """
 
@@ -67,18 +68,21 @@ class SimulatedJobs:
     ) -> None:
         self.totals = Totals()
         self.asks_for_tick: Callable[[Job], bool] = lambda _job: True
+        self.next_phase_to_look_at: Callable[[Job], int] = lambda job: job.phase + 1
         self._clock, self._events, self._cloud = clock, events, cloud
         self._wants_tick, self._fresh_progress = wants_tick, fresh_progress
         self._links = links or SharedLinks()
         self._checkpoints, self._draws = checkpoints, draws
         self._present: dict[JobId, Running] = {}
         self._states: dict[JobId, JobState] = {}
+        self._with_ends_ahead: dict[JobId, Running] = {}
 
     def __len__(self) -> int:
         return len(self._present)
 
     def jobs(self) -> Mapping[JobId, JobState]:
         """Return the jobs that are present, in order of arrival."""
+        self._pass_phases()
         if self._fresh_progress:
             now, states = self._clock.now(), self._states
             for name, job in self._present.items():
@@ -97,6 +101,7 @@ class SimulatedJobs:
     @property
     def running(self) -> Mapping[JobId, Running]:
         """The jobs that are present as the world knows them: what their engine would report."""
+        self._pass_phases()
         return self._present
 
     def look_again(self, after_seconds: float) -> None:
@@ -138,9 +143,9 @@ class SimulatedJobs:
         need, cloud = job.physics.network, self._cloud
         if self._links.join(job.trace.id, need, job.slots, cloud.kinds, cloud.tiers):
             self._share_links()
-        self._appoint(job)
+        state = self._states[action.job] = job.state()
+        self._appoint(job, state.job)
         self._foretell(job, now)
-        self._states[action.job] = job.state()
         return Accepted()
 
     def stop(self, action: StopJob) -> Accepted | Refused:
@@ -173,6 +178,7 @@ class SimulatedJobs:
 
     def _let_go(self, job: Running) -> None:
         """Take its GPUs from a job that stays."""
+        self._with_ends_ahead.pop(job.trace.id, None)
         self._cloud.free(job.slots)
         job.let_go()
         if self._links.leave(job.trace.id):
@@ -201,12 +207,16 @@ class SimulatedJobs:
             if pace != job.pace:
                 self._measure(job)
                 job.pace = pace
-                self._appoint(job)
+                self._appoint(job, job.job())
 
-    def _appoint(self, job: Running) -> None:
-        """Schedule the end of the phase, if the job can work at all at its width."""
+    def _appoint(self, job: Running, seen: Job) -> None:
+        """Schedule the next end of a phase that somebody has to look at, if the job can work at its width."""
         job.appointment += 1
-        ends_at = job.phase_ends_at()
+        ends_at = job.look_ahead(self.next_phase_to_look_at(seen))
+        if job.ends_ahead:
+            self._with_ends_ahead[job.trace.id] = job
+        else:
+            self._with_ends_ahead.pop(job.trace.id, None)
         if ends_at is not None:
             self._events.schedule(ends_at, self._end_phase, (job, job.appointment))
 
@@ -220,8 +230,8 @@ class SimulatedJobs:
             self._leave(job)
             return
         job.enter_next_phase()
-        self._appoint(job)
         seen = job.job()
+        self._appoint(job, seen)
         if not self._fresh_progress:  # else the next look brings it up to date
             self._states[job.trace.id] = JobState(job=seen, slots=job.slots, generation=job.generation)
         if job.speeds[job.phase] <= 0.0 or self.asks_for_tick(seen):
@@ -240,6 +250,27 @@ class SimulatedJobs:
 
     def _measure(self, job: Running) -> None:
         """Bring the work left and the GPU-seconds up to now."""
-        overhead, used = job.measure(self._clock.now())
-        self.totals.overhead_gpu_seconds += overhead
-        self.totals.used_gpu_seconds += used
+        now = self._clock.now()
+        if job.ends_ahead and job.ends_ahead[0] <= now:
+            self._pass_phases_of(job, now)
+        self._count(job.measure(now))
+
+    def _pass_phases(self) -> None:
+        """Bring all jobs into the phases that they are in by now."""
+        if not self._with_ends_ahead:
+            return
+        now = self._clock.now()
+        for job in [job for job in self._with_ends_ahead.values() if job.ends_ahead[0] <= now]:
+            self._pass_phases_of(job, now)
+
+    def _pass_phases_of(self, job: Running, now: float) -> None:
+        """Bring a job into the phase that it is in by now."""
+        self._count(job.pass_phases(now))
+        self._states[job.trace.id] = job.state()
+        if not job.ends_ahead:
+            del self._with_ends_ahead[job.trace.id]
+
+    def _count(self, measured: tuple[float, float]) -> None:
+        """Add GPU-seconds of overhead and of work."""
+        self.totals.overhead_gpu_seconds += measured[0]
+        self.totals.used_gpu_seconds += measured[1]

@@ -14,7 +14,8 @@ first working second of a generation runs in cycles of working I and saving C se
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, field
 
 from boa_daemon.sim.settings import Checkpoints
 from boa_daemon.sim.workload import Physics
@@ -29,7 +30,10 @@ ROUNDING = 1e-9
 
 @dataclass(slots=True)
 class Running:
-    """One job in the world. `told_*` are the factors by which a tick is told wrong sizes."""
+    """One job in the world. `told_*` are the factors by which a tick is told wrong sizes.
+
+    `ends_ahead` are the instants at which this phase and those after it end unseen, before its appointment.
+    """
 
     trace: TraceJob
     physics: Physics
@@ -55,6 +59,7 @@ class Running:
     saved: tuple[int, float, float] = (0, 0.0, 0.0)
     unsaved_gpu_seconds: float = 0.0
     has_failed: bool = False
+    ends_ahead: list[float] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
@@ -106,7 +111,7 @@ class Running:
 
     def let_go(self) -> None:
         """Hold nothing."""
-        self.slots, self.width, self.speeds = (), None, ()
+        self.slots, self.width, self.speeds, self.ends_ahead = (), None, (), []
         self.pace, self.node_speed = 1.0, 1.0
         self.appointment += 1
 
@@ -123,8 +128,11 @@ class Running:
 
     def enter_next_phase(self) -> None:
         """Begin the next phase."""
-        self.phase += 1
-        self.left = self.physics.sizes[self.phase] * self.trace.scale
+        self._begin_phase(self.phase + 1)
+
+    def _begin_phase(self, phase: int) -> None:
+        """Be at the beginning of a phase."""
+        self.phase, self.left = phase, self.physics.sizes[phase] * self.trace.scale
 
     def phase_ends_at(self) -> float | None:
         """Return when the phase ends at this rate; None where it never does."""
@@ -138,6 +146,34 @@ class Running:
         # Work that ends with a stretch is not saved any more.
         saves = max(0, math.ceil(target / self.checkpoints.every_seconds - ROUNDING) - 1)
         return begins + max(0.0, target + saves * self.checkpoints.cost_seconds - self.position)
+
+    def look_ahead(self, until: int) -> float | None:
+        """Return when the phase before the phase `until` ends at this width; those before it end unseen.
+
+        Where the world has checkpoints, or a phase cannot be done at this width, it is an earlier one; None
+        where this phase never ends.
+        """
+        ends_at = self.phase_ends_at()
+        self.ends_ahead = []
+        if ends_at is None or self.checkpoints is not None:
+            return ends_at
+        for phase in range(self.phase + 1, until):
+            rate = self.speeds[phase] * self.pace * self.node_speed
+            if rate <= 0.0:
+                break
+            self.ends_ahead.append(ends_at)
+            ends_at += self.physics.sizes[phase] * self.trace.scale / rate
+        return ends_at
+
+    def pass_phases(self, now: float) -> tuple[float, float]:
+        """Enter the phase that it is in by now; return the GPU-seconds of overhead and of work until then."""
+        passed = bisect_right(self.ends_ahead, now)
+        if not passed:
+            return 0.0, 0.0
+        measured = self.measure(self.ends_ahead[passed - 1])
+        del self.ends_ahead[:passed]
+        self._begin_phase(self.phase + passed)
+        return measured
 
     def measure(self, now: float) -> tuple[float, float]:
         """Bring the work left up to now; return the GPU-seconds of overhead and of work since last time."""

@@ -111,6 +111,7 @@ class SimulatedWorld:
         """
         is_still = False
         self.jobs.asks_for_tick = lambda job: controller.needs_tick(job, is_still=is_still)
+        self.jobs.next_phase_to_look_at = controller.next_phase_to_look_at
         self.api.patience_seconds = controller.unseen_seconds
         while self.finished < self.workload.jobs or (until_empty and len(self.cloud)):
             self._advance()

@@ -230,6 +230,21 @@ class Controller:
         # On more or less than planned, and the plan is as before: what kept it from that is no phase.
         return width != self._width_alone(replace(job, phase=job.phase - 1), now)
 
+    def next_phase_to_look_at(self, job: Job) -> int:
+        """Return the next phase of a job whose beginning may be worth a tick, if it keeps what it holds.
+
+        `needs_tick` says no of those before it; the number of phases where there is none. Where the allocator
+        does not know a job's widths beforehand, it is the very next phase.
+        """
+        by_phase: Callable[[Job], Sequence[Width]] | None = getattr(self.allocator, "by_phase", None)
+        if by_phase is None or not self.is_job_by_job or self.rules.round_seconds is not None:
+            return job.phase + 1
+        widths = by_phase(job)
+        for phase in range(job.phase + 1, len(widths)):
+            if widths[phase] != job.width and widths[phase] != widths[phase - 1]:
+                return phase
+        return len(widths)
+
     def _width_alone(self, job: Job, now: float) -> Width | None:
         """Return the width that the allocator gives a job that is asked about alone."""
         alone: Callable[[Job], Width] | None = getattr(self.allocator, "alone", None)

@@ -108,6 +108,10 @@ class BudgetOptimal:
         """Return the planned width of one job."""
         return self.plan_of(job).widths[job.phase]
 
+    def by_phase(self, job: Job) -> Sequence[Width]:
+        """Return the planned width of one job in each of its phases."""
+        return self.plan_of(job).widths
+
     def reason(self, job: Job) -> str:
         """Return why the job has its width, with the numbers: its plan, and the worth of a budget unit."""
         plan = self.plan_of(job)

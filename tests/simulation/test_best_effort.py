@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from load_scenarios import Scenario, a_trace_of
 from sampling import sampled
-from scenarios import Scenario, a_trace_of
 
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from boa_daemon.testing import a_class, a_problem, an_instance_type

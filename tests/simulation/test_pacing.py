@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from scenarios import BUDGET, PROBLEM, SCENARIOS, Scenario, settings_of
+from load_scenarios import BUDGET, PROBLEM, SCENARIOS, Scenario, settings_of
 
 from boa_daemon.sim.report import Simulation
 from boa_daemon.sim.wiring import prepare

@@ -20,7 +20,7 @@ from boa_daemon.comparing.tasks import Kept, Tasks
 from boa_daemon.comparing.workers import Here, Local, OnRay, workers_on
 from boa_daemon.engines.local import free_port
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.testing import a_trace
+from boa_daemon.testing import a_problem, a_trace
 from policies.errors import InfeasibleBudget
 
 
@@ -51,6 +51,8 @@ def test_a_hash_is_of_the_content_alone() -> None:
     trace = a_trace(0.0, 600.0)
     assert content_hash(trace, {"a", "b", "c"}) == content_hash(a_trace(0.0, 600.0), {"c", "b", "a"})
     unlike = [1, 1.0, True, "1", None, (1,), ((1,),), (1, 1), {"1": 1}, {1: 1}, trace, a_trace(0.0, 601.0)]
+    assert content_hash(a_problem()) == content_hash(a_problem())
+    unlike += [a_problem(), a_problem(usd_per_gpu_hour=2.0)]
     unlike += [np.array([1]), np.array([1.0]), np.array([[1]]), a_square, in_vain, Answer((1.0,))]
     unlike += [("ab", "c"), ("a", "bc"), {"a": 1, "b": 2}, {"b": 2, "a": 1}, frozenset({1})]
     assert len({content_hash(value) for value in unlike}) == len(unlike)
@@ -97,6 +99,31 @@ def test_each_waits_for_what_follows(workers: Here | None) -> None:
         )
     assert found == {n: a_square(n).numbers[0] for n in (1, 2, 10, 20)}
     assert tasks.done == 4
+
+
+ELSEWHERE = """
+import sys
+sys.path.insert(0, {here!r})
+from some_tasks import a_square
+from boa_daemon.comparing.tasks import Tasks
+from boa_daemon.comparing.workers import Local
+if __name__ == "__main__":
+    with Tasks(Local(2)) as tasks:
+        print(tasks.run(a_square, 3).numbers)
+"""
+
+
+def test_workers_take_their_code_from_where_their_parent_has_it(tmp_path: Path) -> None:
+    """Not from the folder that somebody works in, whatever is called `policies` there."""
+    folder = tmp_path / "work"
+    (folder / "policies").mkdir(parents=True)
+    (folder / "policies" / "__init__.py").write_text("print('mine')\nraise SystemExit(1)\n")
+    script = tmp_path / "script.py"
+    script.write_text(ELSEWHERE.format(here=str(Path(__file__).parents[2])))
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=folder, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.strip() == str(a_square(3).numbers)
 
 
 CHILD = """

@@ -15,7 +15,7 @@ from boa_daemon.testing import a_class, an_instance_type, some_slots
 from boa_daemon.tick.actions import LaunchNodes, StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Refused
 from boa_daemon.traces.reader import TraceJob
-from policies.model import JobClass, Width
+from policies.model import Job, JobClass, Width
 from policies.speedup import Table
 
 
@@ -144,6 +144,35 @@ def test_phases_follow_each_other_and_only_the_interesting_ones_ask_for_a_tick()
 
     assert asked == [1, 2]
     assert bench.ticks == [0.0, 7200.0, 10800.0]
+
+
+@pytest.mark.parametrize("fresh_progress", [True, False])
+def test_phases_before_the_next_one_to_look_at_are_no_events(fresh_progress: bool) -> None:
+    """Nobody is asked about them; whoever looks or stops the job finds it in its phase."""
+    bench = Bench(a_class(sizes=[1.0, 1.0, 1.0, 1.0]), fresh_progress=fresh_progress)
+    asked: list[int] = []
+
+    def is_no_reason(job: Job) -> bool:
+        asked.append(job.phase)
+        return False
+
+    bench.jobs.asks_for_tick = is_no_reason
+    bench.jobs.next_phase_to_look_at = lambda job: 3
+    bench.start(1)
+    assert bench.events.next_at == 3 * 3600.0
+    bench.until(1.5 * 3600.0)
+    state = bench.jobs.jobs()["a"]
+    assert (state.job.phase, state.job.remaining_gpu_hours) == (1, 2.5 if fresh_progress else 3.0)
+    assert state.job.counted_at == (1.5 if fresh_progress else 1.0) * 3600.0
+    bench.until(2.25 * 3600.0)
+    assert bench.jobs.running["a"].phase == 2
+    bench.stop()
+    assert (bench.jobs.totals.used_gpu_seconds, bench.jobs.jobs()["a"].job.phase) == (2.25 * 3600.0, 2)
+    bench.start(1, generation=2)
+    bench.until(1e5)
+
+    assert asked == [3]
+    assert bench.jobs.totals.jct_seconds == [4 * 3600.0]
 
 
 def test_a_phase_that_cannot_use_the_width_stalls_until_it_is_changed() -> None:

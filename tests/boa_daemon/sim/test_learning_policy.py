@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from scenarios import PROBLEM, SCENARIOS, settings_of
+from load_scenarios import PROBLEM, SCENARIOS, settings_of
 
 from boa_daemon.learning.speedups import measured_class
 from boa_daemon.sim.learning_policy import LearningPolicy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scenarios import Scenario, settings_of
+from load_scenarios import Scenario, settings_of
 
 from boa_daemon.sim.wiring import prepare
 

@@ -82,3 +82,49 @@ def test_the_phase_ends_when_it_was_said_to_end(every: int, cost: int, look: flo
     assert job.left > 0.0
     job.measure(first)
     assert job.left == pytest.approx(0.0, abs=1e-6)
+
+
+@given(
+    sizes=st.lists(st.floats(0.001, 0.2), min_size=1, max_size=8),
+    looks=st.lists(st.floats(0.0, 2000.0), max_size=4),
+    until=st.integers(1, 8),
+)
+def test_phases_that_end_unseen_end_when_they_would_one_by_one(
+    sizes: list[float], looks: list[float], until: int
+) -> None:
+    """To the bit: the instant of the end that is seen, and whatever is asked on the way."""
+    physics = Physics(a_class(sizes=sizes, startup_hours=10.0 / 3600.0))
+
+    def started() -> Running:
+        trace = TraceJob("a", 0.0, "c", 0.7)
+        job = Running(
+            trace=trace,
+            physics=physics,
+            arrived_at=0.0,
+            draw=0.5,
+            left=0.7 * physics.sizes[0],
+            startup_left=10.0,
+        )
+        job.begin(0.0, generation=1, width=Width("gpu", 2), slots=some_slots("n1", 0, 1))
+        return job
+
+    seen, unseen, until = started(), started(), min(until, len(sizes))
+    ends: list[float] = []
+    ends_at = seen.phase_ends_at()
+    states = [(0.0, seen.job())]
+    while ends_at is not None:
+        ends.append(ends_at)
+        if len(ends) == until:
+            break
+        seen.measure(ends_at)
+        seen.enter_next_phase()
+        states.append((ends_at, seen.job()))
+        ends_at = seen.phase_ends_at()
+    assert unseen.look_ahead(until) == ends[-1]
+    assert unseen.ends_ahead == ends[:-1]
+    used = 0.0
+    for now in sorted(looks):
+        used += sum(unseen.pass_phases(now))
+        known = [job for at, job in states if at <= now]
+        assert unseen.job() == known[-1]
+    assert used == pytest.approx(2.0 * max(at for at, job in states if job == unseen.job()))

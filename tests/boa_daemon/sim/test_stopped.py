@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from scenarios import SCENARIOS, settings_of
+from load_scenarios import SCENARIOS, settings_of
 from worlds import a_simulated_cloud
 
 from boa_daemon.clock import VirtualClock

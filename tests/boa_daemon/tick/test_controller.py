@@ -379,6 +379,41 @@ def test_a_job_that_was_kept_from_its_width_needs_no_tick_for_a_phase_that_asks_
     assert controller.needs_tick(a_job("a", phase=phase, width=Width("gpu", gpus))) is needs
 
 
+class Planned:
+    """An allocator that knows the widths of a job's phases beforehand; 0 is one on another type."""
+
+    def __init__(self, gpus: list[int]) -> None:
+        self.widths = [Width("gpu", one) if one else Width("other", 1) for one in gpus]
+
+    def allocate(self, jobs: Any, *, now: float, money: Any = None) -> Allocation:
+        """Return the widths of the phases that the jobs are in."""
+        return Allocation(widths={job.id: self.widths[job.phase] for job in jobs})
+
+    def by_phase(self, job: Job) -> list[Width]:
+        """Return all widths."""
+        return self.widths
+
+
+@given(
+    planned=st.lists(st.integers(0, 2), min_size=1, max_size=8),
+    held=st.integers(1, 2),
+    is_job_by_job=st.booleans(),
+    every=st.sampled_from((None, 60.0)),
+)
+def test_no_phase_before_the_next_to_look_at_is_worth_a_tick(
+    planned: list[int], held: int, is_job_by_job: bool, every: float | None
+) -> None:
+    """It is the first that is; where jobs are not planned one by one, or in rounds, each is asked about."""
+    controller = a_controller(Ideal(a_state()), Planned(planned), is_job_by_job=is_job_by_job)
+    controller = replace(controller, rules=replace(controller.rules, round_seconds=every))
+    for phase in range(len(planned)):
+        job = a_job("a", phase=phase, width=Width("gpu", held))
+        later = [replace(job, phase=number) for number in range(phase + 1, len(planned))]
+        worth = [one.phase for one in later if controller.needs_tick(one)]
+        found = controller.next_phase_to_look_at(job)
+        assert found == ([*worth, len(planned)][0] if is_job_by_job and every is None else phase + 1)
+
+
 class Bills(MemoryStore):
     """Books in which the bills since an instant are that instant."""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scenarios import PROBLEM
+from load_scenarios import PROBLEM
 
 from policies.online.multiplier_table import MultiplierTable, curvature_at
 from policies.optimum.frontier import MixedFrontier

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scenarios import PROBLEM
+from load_scenarios import PROBLEM
 
 from policies.model import Budget, GpuType, Job, JobClass, Money, Phase, Problem, Width
 from policies.online.cost_to_go import CostToGo, WidthColumns
