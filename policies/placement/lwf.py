@@ -106,16 +106,14 @@ class LeastWorkloadFirst:
         """
         packing, new = _with_held(widths, nodes, held)
         left = {width.gpu_type: packing.free_gpus(width.gpu_type) for width in widths.values()}
-        fitting: list[JobId] = []
+        fitting: dict[Width, list[JobId]] = {}
         for job in new:
             width = widths[job]
             if width.gpus <= left[width.gpu_type]:
                 left[width.gpu_type] -= width.gpus
-                fitting.append(job)
-        if len(fitting) > 1:
-            fitting.sort(key=lambda name: -widths[name].gpus)
-        for job in fitting:
-            packing.add(job, widths[job], kappa=self.kappa)
+                fitting.setdefault(width, []).append(job)
+        for width in sorted(fitting, key=lambda width: -width.gpus):
+            packing.add_alike(fitting[width], width, kappa=self.kappa)
         placed = packing.slots
         return Placement(slots={job: placed[job] for job in widths if job in placed})
 
