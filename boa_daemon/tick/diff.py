@@ -97,7 +97,7 @@ def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ..
         generation=state.jobs[job].generation + 1,
         width=width,
         slots=slots,
-        reason=_why_start(width, len({slot.node for slot in slots})),
+        reason=_why_start(width, 1 if len(slots) == 1 else len({slot.node for slot in slots})),
     )
 
 

@@ -105,7 +105,7 @@ class LeastWorkloadFirst:
         that fit are placed widest first, which leaves fewer of them in pieces.
         """
         packing, new = _with_held(widths, nodes, held)
-        left = {width.gpu_type: packing.free_gpus(width.gpu_type) for width in widths.values()}
+        left = {kind: packing.free_gpus(kind) for kind in {width.gpu_type for width in widths.values()}}
         fitting: dict[Width, list[JobId]] = {}
         for job in new:
             width = widths[job]
