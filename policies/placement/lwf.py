@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol
 from zlib import crc32
 
@@ -106,14 +107,16 @@ class LeastWorkloadFirst:
         """
         packing, new = _with_held(widths, nodes, held)
         left = {kind: packing.free_gpus(kind) for kind in {width.gpu_type for width in widths.values()}}
-        fitting: dict[Width, list[JobId]] = {}
+        fitting: list[JobId] = []
         for job in new:
             width = widths[job]
             if width.gpus <= left[width.gpu_type]:
                 left[width.gpu_type] -= width.gpus
-                fitting.setdefault(width, []).append(job)
-        for width in sorted(fitting, key=lambda width: -width.gpus):
-            packing.add_alike(fitting[width], width, kappa=self.kappa)
+                fitting.append(job)
+        if len(fitting) > 1:
+            fitting.sort(key=lambda name: -widths[name].gpus)
+        for width, jobs in groupby(fitting, key=widths.__getitem__):
+            packing.add_alike(list(jobs), width, kappa=self.kappa)
         placed = packing.slots
         return Placement(slots={job: placed[job] for job in widths if job in placed})
 

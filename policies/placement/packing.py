@@ -176,7 +176,7 @@ class Packing:
         """Place jobs of one width, each as `add` does after those before it.
 
         The first takes the fullest node that has room for it. That is then the fullest that has room for the
-        next one, as long as it has any, so a node is looked for once for all who go there.
+        next one, as long as it has any, and after it the next node that was as full.
         """
         done = 0
         while done < len(jobs):
@@ -185,25 +185,28 @@ class Packing:
                 self.add(jobs[done], width, kappa=kappa)
                 done += 1
             else:
-                done += self._fill(key, jobs[done : done + key[2] // width.gpus], width.gpus)
+                done += self._fill(key, jobs[done:], width.gpus)
 
     def _fill(self, key: _Key, jobs: Sequence[JobId], gpus: int) -> int:
-        """Give each job the first free GPUs of the first node on a shelf, and return how many jobs these are.
+        """Give jobs the first free GPUs of the nodes on a shelf, node by node; return how many got theirs.
 
-        The node has room for all of them, and nobody shares GPUs anywhere.
+        Nobody shares GPUs anywhere.
         """
         kind, _, room, is_busy = key
-        shelves, placed = self._shelves, self._slots
-        node = shelves[key].pop(0)
-        free, known = self._free[node], slots_of_node(self._ids[node], self._capacity[node])
-        for job in jobs:
-            placed[job] = tuple([known[gpu] for gpu in free[: -gpus - 1 : -1]])
-            del free[-gpus:]
-        taken = len(jobs) * gpus
-        self._total_free[kind] -= taken
-        if free:
-            insort(shelves.setdefault((kind, True, room - taken, is_busy), []), node)
-        return len(jobs)
+        shelves, placed, each = self._shelves, self._slots, room // gpus
+        shelf, done = shelves[key], 0
+        nodes = shelf[: -(-len(jobs) // each)]
+        del shelf[: len(nodes)]
+        for node in nodes:
+            free, known = self._free[node], slots_of_node(self._ids[node], self._capacity[node])
+            for job in jobs[done : done + each]:
+                placed[job] = tuple([known[gpu] for gpu in free[: -gpus - 1 : -1]])
+                del free[-gpus:]
+                done += 1
+            if free:
+                insort(shelves.setdefault((kind, True, len(free), is_busy), []), node)
+        self._total_free[kind] -= done * gpus
+        return done
 
     def _take(self, node: int, gpus: int, job: JobId, *, spans: bool) -> list[GpuSlot]:
         """Give the job the first free GPUs of a node."""
