@@ -66,7 +66,7 @@ def _value_of(field: _Field) -> str:
 
 
 def _changer(cls: type[Any]) -> Callable[..., Any]:
-    """Return what changes fields of a value, which is then checked anew; `dataclasses` where any is derived."""
+    """Return what changes fields of a value, checked anew; where fields are derived, `dataclasses` does."""
     fields = dataclasses.fields(cls)
     is_plain = all(field.init and hasattr(getattr(cls, field.name, None), "__set__") for field in fields)
     if not is_plain:

@@ -12,8 +12,8 @@ from boa_daemon.tick.limits import Act, ActKind
 class History:
     """Recent acts: instants in order, sorted by what was done to whom (`by_target`).
 
-    `started` are the jobs that were, `stops` those of all jobs. `launches_without_start` are by instance type,
-    since the last start of a job.
+    `started` are the jobs that were, `stops` those of all jobs. `launches_without_start` are by instance
+    type, since the last start of a job.
     """
 
     by_target: dict[tuple[ActKind, str], list[float]]

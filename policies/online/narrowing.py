@@ -101,8 +101,8 @@ def _worths_alike(claims: Claims, order: Ints, free: float, unit: float) -> Floa
     losers = [-math.inf] * round(free / unit) + [math.inf]
     columns = (claims.urgency, claims.money_per_gpu, claims.menu)
     found: list[float] = []
-    for cost, money_per_gpu, menu in zip(*(column[order].tolist() for column in columns), strict=True):
-        ladder, money, steps, speed = ladders[menu], money_per_gpu / size, 0, 0.0
+    for urgency, money_per_gpu, menu in zip(*(column[order].tolist() for column in columns), strict=True):
+        ladder, money, cost, speed, steps = ladders[menu], money_per_gpu / size, urgency, 0.0, 0
         for slope, before, after, _ in ladder:
             lost = losers[0]
             price = lost + money if lost > 0.0 else money
