@@ -73,6 +73,7 @@ class AllReduce:
         check_positive("compute_seconds", self.compute_seconds)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobClass:
     """Jobs that scale alike: an arrival rate, a weight, overheads and phases in order.

@@ -66,15 +66,17 @@ def _value_of(field: _Field) -> str:
 
 
 def _changer(cls: type[Any]) -> Callable[..., Any]:
-    """Return what changes fields of a value; where its class checks or derives any, `dataclasses` does."""
+    """Return what changes fields of a value, checked anew; where fields are derived, `dataclasses` does."""
     fields = dataclasses.fields(cls)
     is_plain = all(field.init and hasattr(getattr(cls, field.name, None), "__set__") for field in fields)
-    if hasattr(cls, "__post_init__") or not is_plain:
+    if not is_plain:
         return dataclasses.replace
     arguments = ", ".join(["OLD", *(f"{field.name}=UNCHANGED" for field in fields)])
     lines = [f"set_{f.name}(NEW, OLD.{f.name} if {f.name} is UNCHANGED else {f.name})" for f in fields]
     names = {f"set_{field.name}": getattr(cls, field.name).__set__ for field in fields}
     names |= {"MAKE": object.__new__, "CLASS": cls, "UNCHANGED": _UNCHANGED}
+    if hasattr(cls, "__post_init__"):
+        lines.append("NEW.__post_init__()")
     return _written("change", arguments, ["NEW = MAKE(CLASS)", *lines, "return NEW"], names)
 
 

@@ -7,7 +7,7 @@ Hypothesis is imported by the strategies alone, so that the package works withou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
@@ -32,6 +32,7 @@ from policies.model import (
     Problem,
     Width,
 )
+from policies.quick import replace
 from policies.speedup import SpeedupCurve, Table
 
 if TYPE_CHECKING:

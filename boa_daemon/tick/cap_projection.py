@@ -197,7 +197,8 @@ class CapProjection:
         before, self._until[name] = self._until[name], until
         for purse in self._purses:
             change = purse.window.overlap_seconds(self._now, until)
-            change -= purse.window.overlap_seconds(self._now, before)
+            if before > self._now:
+                change -= purse.window.overlap_seconds(self._now, before)
             purse.left -= change * self._rates[name]
 
 

@@ -97,14 +97,16 @@ def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ..
         generation=state.jobs[job].generation + 1,
         width=width,
         slots=slots,
-        reason=_why_start(width, len({slot.node for slot in slots})),
+        reason=_why_start(
+            width.gpu_type, width.gpus, 1 if len(slots) == 1 else len({slot.node for slot in slots})
+        ),
     )
 
 
 @lru_cache(maxsize=4096)
-def _why_start(width: Width, nodes: int) -> str:
+def _why_start(gpu_type: str, gpus: int, nodes: int) -> str:
     """Return the reason for a start, which thousands of jobs share."""
-    return f"{width} planned, free on {counted(nodes, 'node')}"
+    return f"{Width(gpu_type, gpus)} planned, free on {counted(nodes, 'node')}"
 
 
 def _launches(state: ClusterState, plan: Plan) -> list[Action]:

@@ -12,11 +12,12 @@ from boa_daemon.tick.limits import Act, ActKind
 class History:
     """Recent acts: instants in order, sorted by what was done to whom (`by_target`).
 
-    `stops` are those of all jobs. `launches_without_start` are by instance type, since the last start of a
-    job.
+    `started` are the jobs that were, `stops` those of all jobs. `launches_without_start` are by instance
+    type, since the last start of a job.
     """
 
     by_target: dict[tuple[ActKind, str], list[float]]
+    started: set[str]
     stops: list[float]
     launches_without_start: dict[str, list[float]]
 
@@ -25,16 +26,17 @@ class History:
         """Return the history of acts in order of time."""
         by_target: dict[tuple[ActKind, str], list[float]] = {}
         launches: dict[str, list[float]] = {}
-        stops: list[float] = []
+        started, stops = set[str](), list[float]()
         for act in acts:
             by_target.setdefault((act.kind, act.target), []).append(act.at)
             if act.kind == "start":
+                started.add(act.target)
                 launches.clear()
             elif act.kind == "launch":
                 launches.setdefault(act.target, []).append(act.at)
             elif act.kind == "stop":
                 stops.append(act.at)
-        return cls(by_target=by_target, stops=stops, launches_without_start=launches)
+        return cls(by_target=by_target, started=started, stops=stops, launches_without_start=launches)
 
     def since(self, kind: ActKind, target: str, at: float) -> list[float]:
         """Return when something was done to a target, from an instant on."""

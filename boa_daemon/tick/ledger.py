@@ -71,7 +71,8 @@ def bill_within(node: NodeState, window: Window, *, until: float) -> int:
     Differences of whole bills, so that the parts of adjacent windows add up to the bill. The minimum counts
     where the node is launched.
     """
-    return _bill_to(node, min(until, window.ends_at)) - _bill_to(node, min(until, window.begins_at))
+    whole, begin = _bill_to(node, min(until, window.ends_at)), min(until, window.begins_at)
+    return whole - _bill_to(node, begin) if begin > node.launched_at else whole
 
 
 def bill_by_kind_within(node: NodeState, window: Window, *, until: float) -> dict[str, int]:

@@ -7,7 +7,7 @@ placement; the placer sees those, and of each staying job the GPUs that it holds
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from operator import eq
@@ -36,7 +36,7 @@ class Room:
         self,
         state: ClusterState,
         *,
-        leaving: AbstractSet[JobId],
+        leaving: Collection[JobId],
         stopped: frozenset[JobId],
         placer: Placer,
         compact: frozenset[JobId] = frozenset(),
@@ -230,9 +230,10 @@ class Room:
         for job, width in wishes.items():
             if not rest:
                 break
-            if width.gpus <= left.get(width.gpu_type, 0):
-                left[width.gpu_type] -= width.gpus
-                rest -= width.gpus
+            kind, gpus = width.gpu_type, width.gpus
+            if gpus <= left.get(kind, 0):
+                left[kind] -= gpus
+                rest -= gpus
                 fitting[job] = width
         return fitting
 

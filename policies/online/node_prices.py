@@ -93,13 +93,14 @@ def demands_of(
     for job_class, answer in zip(problem.classes, solution.classes, strict=True):
         for plan in answer.plans:
             jobs_per_hour = job_class.arrivals_per_hour * plan.job_fraction
-            before = Width("", 0)
-            for number, width in enumerate(plan.widths):
-                held = before.gpus if width.gpu_type == before.gpu_type else 0
-                nodes = max(0, width.gpus - held) / instance_types[width.gpu_type].gpus
-                weighted[width.gpu_type] += jobs_per_hour * job_class.weight if number == 0 else 0.0
-                nodes_wanted[width.gpu_type] += jobs_per_hour * nodes
-                before = width
+            weighted[plan.widths[0].gpu_type] += jobs_per_hour * job_class.weight
+            before, held = "", 0
+            for width in plan.widths:
+                kind = width.gpu_type
+                more = width.gpus - held if kind == before else width.gpus
+                if more > 0:
+                    nodes_wanted[kind] += jobs_per_hour * (more / instance_types[kind].gpus)
+                before, held = kind, width.gpus
     return {
         kind: Demand(weighted_jobs_per_hour=weighted[kind], nodes_per_hour=nodes_wanted[kind])
         for kind in instance_types

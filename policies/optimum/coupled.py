@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.optimum.hull import TIE, lower_hulls
+from policies.quick import quick
 from policies.speedup import Floats, Ints
 
 ROW_CELLS = 4_000_000
@@ -36,6 +37,7 @@ SPREAD = 40
 """Shortest paths that open the search, between the cheapest plan and the fastest."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoupledClass:
     """One coupled class in arrays: phase_time (phases, columns), rate (columns,), overheads in hours."""
@@ -46,6 +48,7 @@ class CoupledClass:
     rescale_hours: float
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHull:
     """Hull vertices of a class by rising cost: cost and time (plans,), columns (plans, phases)."""
@@ -164,8 +167,8 @@ def _first_multipliers(classes: Sequence[CoupledClass]) -> tuple[Ints, Floats]:
     # Two paths at each end: one sees nothing but time (or cost), one breaks its ties by the other.
     spread = np.concatenate([[1e-18, 1e-9], np.geomspace(1e-3, 1e3, SPREAD), [1e9, 1e18]])
     owner = np.repeat(np.arange(len(classes)), len(spread))
-    multiplier = np.concatenate([spread / float(c.rate.mean()) for c in classes])
-    return owner, multiplier
+    mean_rate = np.array([c.rate.sum() for c in classes]) / [len(c.rate) for c in classes]
+    return owner, (spread / mean_rate[:, None]).ravel()
 
 
 def _best_plans(stack: _Stack, owner: Ints, multiplier: Floats) -> _Plans:

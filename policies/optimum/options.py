@@ -21,9 +21,11 @@ import numpy as np
 
 from policies.model import JobClass, Problem
 from policies.optimum.coupled import CoupledClass, PlanHull, plan_hulls
+from policies.quick import quick
 from policies.speedup import Floats, Ints, SpeedupCurve
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseOption:
     """One phase at one width: what it takes per job, overheads included."""
@@ -34,6 +36,7 @@ class PhaseOption:
     spend: float
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
     """The (type, width) pairs of a coupled class, and its phase times: `CoupledClass` with names."""
@@ -105,20 +108,19 @@ def _tidy(gpus: float) -> float:
 
 def plan_steps(problem: Problem, columns: Columns, plan: Sequence[int] | Ints) -> tuple[PhaseOption, ...]:
     """Return the phases of one whole-job plan, start-up and rescales in the phase that pays them."""
-    steps = []
-    before = -1
-    for number, column in enumerate(int(c) for c in plan):
-        hours = columns.arrays.phase_time.item(number, column)
+    steps, arrays, before = [], columns.arrays, -1
+    for number, column in enumerate(np.asarray(plan).tolist()):
+        hours = arrays.phase_time.item(number, column)
         if number == 0:
-            hours += columns.arrays.startup_hours
+            hours += arrays.startup_hours
         elif column != before:
-            hours += columns.arrays.rescale_hours
+            hours += arrays.rescale_hours
         steps.append(
             PhaseOption(
                 gpu_type=problem.gpu_types[columns.gpu_type.item(column)].name,
                 gpus=_tidy(columns.gpus.item(column)),
                 hours=hours,
-                spend=hours * columns.arrays.rate.item(column),
+                spend=hours * arrays.rate.item(column),
             )
         )
         before = column
@@ -191,7 +193,7 @@ def whole_columns(problem: Problem, job_class: JobClass) -> Columns:
     number_of = {gpu.name: i for i, gpu in enumerate(problem.gpu_types)}
     price = np.array([problem.price_of(gpu.name) for gpu in problem.gpu_types])
     first = job_class.phases[0].speedups
-    if len(first) == 1 and all(phase.speedups.items() <= first.items() for phase in job_class.phases):
+    if len(first) == 1 and all(phase.speedups == first for phase in job_class.phases):
         ((name, curve),) = first.items()
         return _columns_of(job_class, curve, kind=number_of[name], price=price)
     pairs: dict[tuple[int, int], int] = {}
@@ -224,13 +226,13 @@ def whole_columns(problem: Problem, job_class: JobClass) -> Columns:
 def _columns_of(job_class: JobClass, curve: SpeedupCurve, *, kind: int, price: Floats) -> Columns:
     """Return the columns of a class whose phases all have one curve, on one type."""
     whole = curve.whole_widths()
-    types, sizes = np.full(len(whole), kind), [[phase.size_gpu_hours] for phase in job_class.phases]
+    sizes = [[phase.size_gpu_hours] for phase in job_class.phases]
     return Columns(
-        gpu_type=types,
+        gpu_type=np.full(len(whole), kind),
         gpus=whole.astype(float),
         arrays=CoupledClass(
             phase_time=np.array(sizes) / curve.speed_at(whole),
-            rate=price[types] * whole,
+            rate=price[kind] * whole,
             startup_hours=job_class.startup_hours,
             rescale_hours=job_class.rescale_hours,
         ),

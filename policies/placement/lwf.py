@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol
 from zlib import crc32
 
@@ -105,7 +106,7 @@ class LeastWorkloadFirst:
         that fit are placed widest first, which leaves fewer of them in pieces.
         """
         packing, new = _with_held(widths, nodes, held)
-        left = {width.gpu_type: packing.free_gpus(width.gpu_type) for width in widths.values()}
+        left = {kind: packing.free_gpus(kind) for kind in {width.gpu_type for width in widths.values()}}
         fitting: list[JobId] = []
         for job in new:
             width = widths[job]
@@ -114,8 +115,8 @@ class LeastWorkloadFirst:
                 fitting.append(job)
         if len(fitting) > 1:
             fitting.sort(key=lambda name: -widths[name].gpus)
-        for job in fitting:
-            packing.add(job, widths[job], kappa=self.kappa)
+        for width, jobs in groupby(fitting, key=widths.__getitem__):
+            packing.add_alike(list(jobs), width, kappa=self.kappa)
         placed = packing.slots
         return Placement(slots={job: placed[job] for job in widths if job in placed})
 

@@ -159,7 +159,7 @@ class Packing:
         elif self._shared:
             nodes = self._shelves[key][:1]
         else:
-            self._slots[job] = self._take_first(key, width.gpus)
+            self._fill(key, (job,), width.gpus)
             return True
         if self._shared and sum(map(self._room, nodes)) < width.gpus:
             return False
@@ -172,18 +172,41 @@ class Packing:
         self._slots[job] = tuple(slots)
         return True
 
-    def _take_first(self, key: _Key, gpus: int) -> tuple[GpuSlot, ...]:
-        """Return the first free GPUs of the first node on a shelf, taken; nobody shares GPUs anywhere."""
+    def add_alike(self, jobs: Sequence[JobId], width: Width, *, kappa: float = 1) -> None:
+        """Place jobs of one width, each as `add` does after those before it.
+
+        The first takes the fullest node that has room for it. That is then the fullest that has room for the
+        next one, as long as it has any, and after it the next node that was as full.
+        """
+        done = 0
+        while done < len(jobs):
+            key = None if self._shared or 1 < width.gpus <= kappa else self._best_shelf(width)
+            if key is None:
+                self.add(jobs[done], width, kappa=kappa)
+                done += 1
+            else:
+                done += self._fill(key, jobs[done:], width.gpus)
+
+    def _fill(self, key: _Key, jobs: Sequence[JobId], gpus: int) -> int:
+        """Give jobs the first free GPUs of the nodes on a shelf, node by node; return how many got theirs.
+
+        Nobody shares GPUs anywhere.
+        """
         kind, _, room, is_busy = key
-        shelves = self._shelves
-        node = shelves[key].pop(0)
-        free, known = self._free[node], slots_of_node(self._ids[node], self._capacity[node])
-        taken = tuple([known[gpu] for gpu in free[: -gpus - 1 : -1]])
-        del free[room - gpus :]
-        self._total_free[kind] -= gpus
-        if free:
-            insort(shelves.setdefault((kind, True, room - gpus, is_busy), []), node)
-        return taken
+        shelves, placed, each = self._shelves, self._slots, room // gpus
+        shelf, done = shelves[key], 0
+        nodes = shelf[: -(-len(jobs) // each)]
+        del shelf[: len(nodes)]
+        for node in nodes:
+            free, known = self._free[node], slots_of_node(self._ids[node], self._capacity[node])
+            for job in jobs[done : done + each]:
+                placed[job] = tuple([known[gpu] for gpu in free[: -gpus - 1 : -1]])
+                del free[-gpus:]
+                done += 1
+            if free:
+                insort(shelves.setdefault((kind, True, len(free), is_busy), []), node)
+        self._total_free[kind] -= done * gpus
+        return done
 
     def _take(self, node: int, gpus: int, job: JobId, *, spans: bool) -> list[GpuSlot]:
         """Give the job the first free GPUs of a node."""

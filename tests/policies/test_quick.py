@@ -13,8 +13,10 @@ import pytest
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan
 from policies.answer import Allocation
-from policies.model import Job, Money, Width
+from policies.errors import InvalidProblem
+from policies.model import Job, JobClass, Money, Phase, Width
 from policies.quick import quick, replace
+from policies.speedup import PowerLaw
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,17 @@ def test_a_class_that_checks_and_derives_does_so_at_each_change() -> None:
         _Checked(gpus=0)
 
 
+def test_a_class_that_checks_alone_does_so_at_each_change() -> None:
+    """Nothing is derived: the code that is written for the class changes it, and asks for the check."""
+    phase = Phase(size_gpu_hours=1.0, speedups={"gpu": PowerLaw(exponent=0.5, max_gpus=4)})
+    value = JobClass(name="a", phases=(phase,), weight=2.0)
+    assert replace(value, weight=3.0) == dataclasses.replace(value, weight=3.0)
+    with pytest.raises(InvalidProblem, match="weight of class a"):
+        replace(value, weight=-1.0)
+
+
 @pytest.mark.parametrize(
-    "cls", [Allocation, ClusterState, Draft, Job, JobState, Money, NodeState, Plan, Width]
+    "cls", [Allocation, ClusterState, Draft, Job, JobClass, JobState, Money, NodeState, Plan, Width]
 )
 def test_the_nouns_take_what_their_fields_say(cls: type) -> None:
     """Every field is an argument of its own name, and has the default that the class states."""

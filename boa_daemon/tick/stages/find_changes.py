@@ -54,10 +54,10 @@ def _changes(state: ClusterState, draft: Draft) -> Changes:
     wishes: dict[JobId, Width] = {}
     shrinking: dict[JobId, Width] = {}
     stops: list[JobId] = []
-    wanted = widths.get
-    for job_id in dict.fromkeys((*order, *state.jobs)) if order else state.jobs:
-        job = state.jobs[job_id]
-        width, holds = wanted(job_id), job.job.width
+    wanted, jobs = widths.get, state.jobs
+    for job_id in dict.fromkeys((*order, *jobs)) if order else jobs:
+        job, width = jobs[job_id], wanted(job_id)
+        holds = job.job.width
         # By value only where a job holds GPUs: most of a queue holds none, and comparing takes time.
         is_same = width is holds or (holds is not None and width == holds)
         if is_same and job_id not in dying:
@@ -67,11 +67,11 @@ def _changes(state: ClusterState, draft: Draft) -> Changes:
         if width is None:
             if job.slots:
                 stops.append(job_id)
-        elif shrinks(holds, width) and job_id not in dying:
+        elif holds is not None and shrinks(holds, width) and job_id not in dying:
             shrinking[job_id] = width
         else:
             wishes[job_id] = width
-    leaving = tuple(job for job in wishes if job in urgent)
+    leaving = tuple(job for job in wishes if job in urgent) if urgent else ()
     return Changes(wishes=shrinking | wishes, stops=tuple(stops), leaving=leaving)
 
 
@@ -81,7 +81,7 @@ def _room(state: ClusterState, draft: Draft, changes: Changes, lent: Iterable[Jo
     left = {slot.node for job in draft.other_market for slot in state.jobs[job].slots}
     return Room(
         state,
-        leaving=changes.wishes.keys() | stops | set(lent),
+        leaving=[*changes.wishes, *stops, *lent],
         stopped=stops,
         closed=left,
         placer=draft.placer,

@@ -32,11 +32,13 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
     if steady is None:
         return draft
     limits = StillLimits.of(state, steady)
-    moves = limits.moves
+    moves, started = limits.moves, limits.history.started
     kept: dict[JobId, Width | None] = {}
     notes: list[tuple[Held, float]] = []
     optional: list[JobState] = []
     for name, job in state.jobs.items():
+        if not job.slots and name not in started:
+            continue
         width = wanted.widths.get(name)
         if (job.slots and _must_move(state, job)) or _is_ordered(job):
             continue
@@ -117,7 +119,7 @@ class StillLimits:
     def why_held(self, job: JobState, moves: int) -> tuple[Held, float] | None:
         """Return why a job keeps what it holds, and until when; None where it may change."""
         steady, history, now, name = self.steady, self.history, self.now, job.job.id
-        if not job.slots and ("start", name) not in history.by_target:
+        if not job.slots and name not in history.started:
             return None
         starts = history.since("start", name, now - steady.loop_seconds)
         if len(starts) >= steady.loop_times:

@@ -34,11 +34,9 @@ def _lent(state: ClusterState, allocation: Allocation) -> dict[JobId, Width]:
     found: dict[JobId, Width] = {}
     for job_id, planned in allocation.widths.items():
         held = state.jobs[job_id].job.width
-        if job_id in allocation.exact:
-            continue
         if held is None or held is planned or held.gpu_type != planned.gpu_type:
             continue
-        if held.gpus > planned.gpus:
+        if held.gpus > planned.gpus and job_id not in allocation.exact:
             found[job_id] = planned
     if not found:
         return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from boa_daemon.tick.draft import SOON_SECONDS, Draft
 from boa_daemon.tick.state import ClusterState, Plan
+from policies.model import JobId
 from policies.quick import replace
 
 _OF_PEOPLE = frozenset({"user-day-cap", "team-day-cap", "team-month-cap", "team-share"})
@@ -41,12 +42,17 @@ def _next_round(state: ClusterState, draft: Draft, round_seconds: float) -> floa
 
 def _empties_a_node(state: ClusterState, plan: Plan) -> bool:
     """Return whether jobs that move by the plan leave a node on which nobody is then."""
-    moving = {job for job in plan.slots if not state.jobs[job].is_stopping}
-    left = {slot.node for job in moving for slot in state.jobs[job].slots}
+    jobs = state.jobs
+
+    def leaves(job: JobId) -> bool:
+        return job in plan.slots and not jobs[job].is_stopping
+
+    running = [job for job in plan.slots if jobs[job].slots]
+    left = {slot.node for job in running if leaves(job) for slot in jobs[job].slots}
     if not left:
         return False
-    left -= {slot.node for slots in plan.slots.values() for slot in slots}
+    left.difference_update([slot.node for slots in plan.slots.values() for slot in slots])
     return any(
-        name in state.nodes and all(job is None or job in moving for job in state.nodes[name].gpus)
+        name in state.nodes and all(job is None or leaves(job) for job in state.nodes[name].gpus)
         for name in left
     )

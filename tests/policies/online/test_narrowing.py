@@ -366,6 +366,42 @@ def test_it_is_as_the_formulas_say_to_the_last_bit(claims: list[Claim], room: in
     assert shares(claims_of(present), float(room)) == plain_shares(present, float(room))
 
 
+@st.composite
+def jobs_alike_in_their_steps(draw: st.DrawFn) -> tuple[list[Claim], float]:
+    """Draw up to thirty jobs whose steps all take the same room, and the room; many are equal in all."""
+    gpus, size = draw(st.sampled_from((1, 2))), draw(st.sampled_from((0.125, 0.25, 1.0, 0.3)))
+    gains = st.lists(st.sampled_from((0.1, 0.25, 0.5, 0.7, 1.0)), min_size=1, max_size=8)
+    menus = []
+    for one in draw(st.lists(gains, min_size=1, max_size=3)):
+        # Widths off the hull would leave out corners: steps fall.
+        speeds = list(itertools.accumulate(sorted(one, reverse=True)))
+        widths = tuple(Width("gpu", gpus * (number + 1)) for number in range(len(speeds)))
+        menus.append(Menu(widths=widths, speeds=tuple(speeds)))
+    works = st.sampled_from((0.5, 1.0, 1.0, 4.0, 1 / 3))
+    claims = [
+        Claim(
+            job=Job(id=str(n), class_name="c", arrived_at=float(n % 3), phase=0, remaining_gpu_hours=1.0),
+            menu=draw(st.sampled_from(menus)),
+            weight=draw(st.sampled_from((1.0, 1.0, 2.0, 0.7))),
+            work=draw(works),
+            size_per_gpu=size,
+            money_per_gpu=draw(st.sampled_from((0.0, 0.1, 10.0))),
+            overdue=draw(st.sampled_from((0.0, 0.0, 1.5))),
+        )
+        for n in range(draw(st.integers(1, 30)))
+    ]
+    return claims, draw(st.integers(0, 80)) * draw(st.sampled_from((size, 1.0, 0.7)))
+
+
+@given(drawn=jobs_alike_in_their_steps())
+def test_steps_alike_are_as_the_formulas_say_to_the_last_bit(drawn: tuple[list[Claim], float]) -> None:
+    """Where every step takes the same room, it does not matter whose step is lost, also among equals."""
+    claims, room = drawn
+
+    assert worths(claims_of(claims), room).tolist() == plain_worths(claims, room)
+    assert shares(claims_of(claims), room) == plain_shares(claims, room)
+
+
 def test_many_jobs_of_a_few_classes_are_as_the_formulas_say() -> None:
     """Three hundred jobs that share menus, some of which run or are overdue."""
     rng = np.random.default_rng(5)

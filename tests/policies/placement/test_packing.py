@@ -48,6 +48,36 @@ def test_books_are_those_of_plain_sets(steps: list[tuple[int, str, int]], kappa:
 
 PLACES = st.sampled_from([1, 2, 3])
 
+RUNS = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 9), st.integers(1, 12)), max_size=8)
+
+
+@given(
+    runs=RUNS,
+    gone=st.sets(st.integers(0, 40)),
+    places=st.sampled_from([1, 1, 2]),
+    kappa=st.integers(1, 4),
+    racks=st.booleans(),
+)
+def test_jobs_of_one_width_together_get_what_they_get_one_after_another(
+    runs: list[tuple[str, int, int]], gone: set[int], places: int, kappa: int, racks: bool
+) -> None:
+    """The very same GPUs, whatever is in use, and whose links are busy, before them."""
+    nodes = [
+        replace(_shared_node(f"{kind}{n}", kind, places), tiers=(f"rack{n % 2}",) if racks else ())
+        for kind in "ab"
+        for n in range(5)
+    ]
+    together, one_by_one = Packing(nodes), Packing(nodes)
+    for number, (kind, gpus, count) in enumerate(runs):
+        jobs, width = [f"{number}-{one}" for one in range(count)], Width(kind, gpus)
+        together.add_alike(jobs, width, kappa=kappa)
+        for job in jobs:
+            one_by_one.add(job, width, kappa=kappa)
+        assert together.slots == one_by_one.slots
+        assert all(together.free_gpus(one) == one_by_one.free_gpus(one) for one in "ab")
+        for job in [name for at, name in enumerate(together.slots) if at in gone]:
+            assert together.remove(job) == one_by_one.remove(job)
+
 
 @given(steps=STEPS, places=PLACES, kappa=st.integers(1, 4), racks=st.booleans())
 def test_a_job_holds_one_place_on_a_gpu_and_a_gpu_no_more_jobs_than_places(
