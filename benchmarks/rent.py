@@ -94,6 +94,10 @@ FURTHER, STEP = 6, 1.15
 """Budgets beyond the highest at the most, and what each is over the one before."""
 AROUND = (0.95, 1.15)
 """Budgets of a set of machines and markets, over the sum at which its waiting is read off."""
+PLANNED = np.geomspace(1.0, 1.5, 4)
+"""At so many times the sum the plans of two sets are compared: the pace goes there where few jobs are."""
+WORSE = 1.2
+"""A set is not run where its plan waits so many times as long as that of all machines and markets."""
 EDGE = 1.0 / 3.0
 """Of the jobs and of the hours come once more before those that count, and after them."""
 
@@ -341,17 +345,28 @@ class Bench:
     def of_mixes(self, usd: float) -> Iterator[tuple[str, list[Run]]]:
         """Yield the runs of every set of machines and markets that has spot in it and that a sum pays for.
 
-        All have the same budgets around the sum, and so are read off alike; the last is that of all of them.
+        All have the same budgets around the sum, and so are read off alike. Of sets with one plan at all of
+        `PLANNED` only the largest is run, and none of which the plan waits longer than `WORSE`. The first
+        set is that of all machines and markets.
         """
-        kinds = [*self.machines, *(f"{kind}@spot" for kind in self.machines)]
-        for count in range(1, len(kinds) + 1):
+        kinds, plans = [*self.machines, *(f"{kind}@spot" for kind in self.machines)], set[bytes]()
+        least = math.inf
+        for count in range(len(kinds), 0, -1):
             for chosen in combinations(kinds, count):
                 if not any(map(is_spot, chosen)):
                     continue
                 needed = {off_market(kind) for kind in chosen}
                 machines = {kind: one for kind, one in self.machines.items() if kind in needed}
                 one = site(self.trace, machines, self.classes, spot="planned", only=frozenset(chosen))
-                if one is not None and least_of(one) <= usd:
+                if one is None:
+                    continue
+                frontier = MixedFrontier.of(site_of(one).problem)
+                if frontier.cheapest_feasible_spend > usd:
+                    continue
+                plan = frontier.mean_jct_at(usd * PLANNED)
+                least = min(least, plan[0])
+                if plan[0] <= WORSE * least and plan.round(6).tobytes() not in plans:
+                    plans.add(plan.round(6).tobytes())
                     one = replace(one, seed=self.seed, policy=self.words.policy)
                     budgets = (Budget(amount=round(part * usd, 6)) for part in AROUND)
                     yield "+".join(chosen), self._ran(replace(one, budget=budget) for budget in budgets)
@@ -402,7 +417,7 @@ def of_mixes(words: argparse.Namespace, tasks: Tasks) -> None:
         pairs = []
         for seed in range(words.seeds):
             found = {said: minutes_for([runs], usd) for said, runs in Bench(words, seed, tasks).of_mixes(usd)}
-            everything, best = list(found.values())[-1], min(found, key=lambda said: found[said])
+            everything, best = next(iter(found.values())), min(found, key=lambda said: found[said])
             pairs.append((everything, found[best]))
             print(
                 f"{usd:g} USD/h, order {seed}: {everything:.2f} min on everything; of {len(found)} sets "
