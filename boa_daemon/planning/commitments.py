@@ -137,8 +137,8 @@ class Advice:
         if not self.lines:
             return ()
         found = []
-        if self.low.saved_fraction < 0.0:
-            more = HOURS_PER_MONTH * (self.low.advised - self.low.on_demand)
+        more = HOURS_PER_MONTH * (self.low.advised - self.low.on_demand)
+        if more > NEARLY * self.likely.on_demand:
             found.append(
                 f"This is a bet: at {self.low.factor:.0%} of the likely load, which its interval allows, it "
                 f"costs ${more:,.0f} a month more than on demand."

@@ -60,6 +60,13 @@ def test_a_load_that_may_be_half_is_a_bet() -> None:
     assert "costs $2,336 a month more than on demand" in advice.warnings[0]
 
 
+def test_a_load_that_may_be_nothing_is_a_bet() -> None:
+    """All of the commitment is lost then, though no part of a bill on demand is."""
+    (advice,) = advise(steady(8.0).times, Interval(low=0.0, high=2.0), [A], [terms("x", 0.3)])
+
+    assert "at 0% of the likely load, which its interval allows, it costs $8,176" in advice.warnings[0]
+
+
 def test_a_small_saving_is_a_bet_on_the_whole_term() -> None:
     """5 % off pays only if the load lasts 11.4 of 12 months."""
     (advice,) = advise(steady(8.0).times, Interval(low=1.0, high=1.0), [A], [terms("x", 0.05)])
