@@ -92,7 +92,7 @@ UTILITIES = (0.4, 0.55, 0.7, 0.85)
 """What an autoscaler aims at: the lower, the more it rents."""
 FURTHER, STEP = 6, 1.15
 """Budgets beyond the highest at the most, and what each is over the one before."""
-AROUND = (0.95, 1.15)
+AROUND = (0.85, 0.95, 1.15)
 """Budgets of a set of machines and markets, over the sum at which its waiting is read off."""
 PLANNED = np.geomspace(1.0, 1.5, 4)
 """At so many times the sum the plans of two sets are compared: the pace goes there where few jobs are."""
