@@ -91,5 +91,5 @@ def read_rentals(path: Path, catalog: Catalog) -> tuple[list[Rental], list[Insta
         held.append((first.name, machine.gpus * row.instances, row.launched_at, end))
     machines = named_apart(alike.values(), {})
     kinds = {machine.name: kind for kind, machine in machines.items()}
-    rentals = [Rental(kinds[name], *rest) for name, *rest in held]
+    rentals = [Rental(kinds[name], gpus, begin, end) for name, gpus, begin, end in held]
     return rentals, list(machines.values()), min(row.launched_at for row in rows), last
