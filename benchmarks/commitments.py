@@ -1,30 +1,41 @@
 """Commitments advised from one stretch of time, priced on the next: what they save of the best in hindsight.
 
     python benchmarks/commitments.py [--weeks 2] [--budget 45] [--seeds 3] [--policy boa-paced]
-        [--trace FILE --classes FILE]
+        [--trace FILE ...] [--growth 0 0.05 -0.05] [--times 1.5] [--out FOLDER]
 
 The classes of the demo (Pollux's jobs on T4) come at random for twice so many weeks, steadily or 1.6 times as
 often by day and 0.4 times by night; `--policy`, by default the daemon's own, runs them with what the first
 half says alone. Levels advised from the GPUs rented in the first half are priced on the second, beside
-committing the mean and the best in hindsight. With a trace, its own arrivals are taken. Discounts are inputs,
-not facts.
+committing the mean and the best in hindsight. Discounts are inputs, not facts.
+
+With traces, each as `boa trace import` writes it with its classes.yaml beside it, their own arrivals are
+taken; with `--growth`, `--seeds` draws from the load that is fitted to each (`boa trace fit`), which grows by
+so much a week. `--times` is the budget as a multiple of what the jobs of the first half need at the least.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
-from time import perf_counter
+from statistics import fmean, median
+from time import process_time
 
-from boa_daemon.comparing.hindsight import first_part, loads, rentals_of, split
+from rent import least_of
+
+from boa_daemon.comparing.hindsight import first_part, knowing, loads, rentals_of, split
+from boa_daemon.comparing.tasks import Kept, Tasks
 from boa_daemon.inputs.commitments_file import Terms
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem
 from boa_daemon.planning.commitments import Proof, proofs
+from boa_daemon.traces.fitted import fitted
 from boa_daemon.traces.reader import Trace, TraceJob, read_trace
 from policies.model import Budget
 from policies.optimum.commitments import Load, bill_of
+from policies.registry import DEFAULT_POLICY
 
 DEMO = Path(__file__).resolve().parents[1] / "boa_daemon" / "data" / "demo" / "classes.yaml"
 DISCOUNTS = (0.27, 0.40, 0.55)
@@ -48,11 +59,32 @@ def arrivals(file: ProblemFile, hours: float, seed: int, *, swings: bool) -> Tra
     return Trace(tuple(TraceJob(f"j{n}", 3600.0 * at, name) for n, (at, name) in enumerate(ordered)))
 
 
-def halves(file: ProblemFile, trace: Trace, usd_per_hour: float, policy: str) -> tuple[Load, Load]:
+def drawn(trace: Trace, growth: float, seed: int) -> Trace:
+    """Return a draw of a load like a trace's, that grows by so much a week."""
+    return replace(fitted(trace), growth_per_week=growth).draw(trace.window_hours, seed=seed)
+
+
+def halves(file: ProblemFile, trace: Trace, words: argparse.Namespace, tasks: Tasks) -> tuple[Load, Load]:
     """Return the loads of the two halves of a run."""
     at = split(trace, 0.5)
-    rentals = rentals_of(file, trace, first_part(trace, at), Budget(amount=usd_per_hour), policy=policy)
+    settings = replace(
+        knowing(file, trace, first_part(trace, at), Budget(amount=words.budget)), policy=words.policy
+    )
+    if words.times is not None:
+        settings = replace(settings, budget=Budget(amount=round(words.times * least_of(settings), 6)))
+    rentals = tasks.run(rentals_of, settings)
     _, early, late = loads(rentals, tuple(file.instance_types), trace, at)
+    usd = [
+        sum(
+            mean * machine.usd_per_gpu_hour
+            for mean, machine in zip(load.mean_gpus, file.instance_types.values(), strict=True)
+        )
+        for load in (early, late)
+    ]
+    print(
+        f"  {len(trace.jobs)} jobs in {trace.window_hours / 24.0:.1f} days; "
+        f"{settings.budget.amount:.1f} USD/h, of which {usd[0]:.1f} and {usd[1]:.1f} were spent on GPUs"
+    )
     return early, late
 
 
@@ -74,40 +106,60 @@ def priced(file: ProblemFile, early: Load, late: Load) -> Iterator[tuple[float, 
         yield discount, proof, bill_of(late, prices, [commitment], [level]).total
 
 
+def runs_of(words: argparse.Namespace) -> Iterator[tuple[str, ProblemFile, Trace]]:
+    """Yield a name, the classes and the arrivals of each run."""
+    if words.trace:
+        for path in words.trace:
+            file, own = load_problem(path.with_name("classes.yaml"), require_rates=False), read_trace(path)
+            if words.growth is None:
+                yield path.parent.name, file, own
+            for growth in words.growth or ():
+                for seed in range(words.seeds):
+                    yield f"{path.parent.name} {growth:+.0%} {seed}", file, drawn(own, growth, seed)
+        return
+    file = load_problem(DEMO)
+    for name in ("steady", "day and night"):
+        for seed in range(words.seeds):
+            hours = 2.0 * words.weeks * HOURS_PER_WEEK
+            yield f"{name}, draw {seed}", file, arrivals(file, hours, seed, swings=name == "day and night")
+
+
 def main() -> None:
-    """Print one line per load, draw and discount."""
+    """Print one line per load, draw and discount, and for each discount what all have in common."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--weeks", type=float, default=2.0)
     parser.add_argument("--budget", type=float, default=45.0, help="dollars per hour")
+    parser.add_argument("--times", type=float)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--policy", choices=["boa", "boa-paced"], default="boa-paced")
-    parser.add_argument("--classes", type=Path, default=DEMO)
-    parser.add_argument("--trace", type=Path)
-    args = parser.parse_args()
-    file = load_problem(args.classes, require_rates=args.trace is None)
-    runs: list[tuple[str, Trace]] = []
-    if args.trace is not None:
-        runs.append((args.trace.name, read_trace(args.trace)))
-    else:
-        hours = 2.0 * args.weeks * HOURS_PER_WEEK
-        runs = [
-            (f"{name}, draw {seed}", arrivals(file, hours, seed, swings=name == "day and night"))
-            for name in ("steady", "day and night")
-            for seed in range(args.seeds)
-        ]
+    parser.add_argument("--policy", choices=["boa", "boa-paced"], default=DEFAULT_POLICY)
+    parser.add_argument("--trace", type=Path, nargs="+")
+    parser.add_argument("--growth", type=float, nargs="+")
+    parser.add_argument("--out", type=Path)
+    words = parser.parse_args()
+    shares = defaultdict[float, list[float]](list)
     print("load                  discount  GPUs  on demand  advised    mean    best  of the best's saving")
-    for name, trace in runs:
-        began = perf_counter()
-        early, late = halves(file, trace, args.budget, args.policy)
-        for discount, proof, mean in priced(file, early, late):
-            print(
-                f"{name:20}  {discount:8.0%}  {late.mean_gpus.sum():4.1f}  {proof.on_demand:9.2f}"
-                f"  {proof.advised / proof.on_demand - 1.0:+7.1%}  {mean / proof.on_demand - 1.0:+6.1%}"
-                f"  {proof.best / proof.on_demand - 1.0:+6.1%}  {proof.share_of_best:8.1%}"
-            )
-        print(f"  {len(trace.jobs)} jobs in {perf_counter() - began:.1f} s", flush=True)
+    with Tasks(kept=Kept(words.out)) as tasks:
+        for name, file, trace in runs_of(words):
+            began = process_time()
+            early, late = halves(file, trace, words, tasks)
+            for discount, proof, mean in priced(file, early, late):
+                # Where nothing can be saved, all of it is saved by committing to nothing.
+                lost = proof.saved_fraction < 0.0
+                share = proof.share_of_best if proof.share_of_best is not None else float(not lost)
+                print(
+                    f"{name:20}  {discount:8.0%}  {late.mean_gpus.sum():4.1f}  {proof.on_demand:9.2f}"
+                    f"  {proof.advised / proof.on_demand - 1.0:+7.1%}  {mean / proof.on_demand - 1.0:+6.1%}"
+                    f"  {proof.best / proof.on_demand - 1.0:+6.1%}  {share:8.1%}"
+                )
+                shares[discount].append(share)
+            print(f"  {process_time() - began:.1f} s of processor", flush=True)
+    for discount, found in shares.items():
+        print(
+            f"{discount:.0%} off: of {len(found)} loads {min(found):.1%} at least, {median(found):.1%} in "
+            f"the middle, {fmean(found):.1%} on average, {sum(one >= 0.95 for one in found)} at 95 % or more"
+        )
 
 
 if __name__ == "__main__":

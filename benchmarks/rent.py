@@ -3,7 +3,7 @@
     python benchmarks/rent.py SOURCE DATA [--workload 6] [--profiles DIR] [--jobs 150] [--hours 18]
         [--seeds 2] [--times 1.5] [--rivals pollux-autoscale] [--utilities 0.4 0.55 0.7 0.85]
         [--points 6] [--policy boa-paced]
-        [--widest-on-small GPUS] [--mixes] [--out FOLDER]
+        [--widest-on-small GPUS] [--mixes USD ...] [--out FOLDER]
 
 SOURCE is `pollux`, `gavel` or `itp`, DATA what `boa trace import --from SOURCE` reads. Pollux's profiles hold
 step times on one-GPU and on four-GPU T4 machines, both are taken as measured, on links of the large one;
@@ -21,8 +21,9 @@ Three sums count, each `--times` the least that a machine needs: the one on whic
 back after 12 hours, three in ten without a notice; jobs save every ten minutes. The commitment is one year at
 40 % off for all machines on demand, at the level of the least bill (in hindsight, within the same run).
 Rivals get each machine for themselves, on demand and with spot first, at a row of utilities, and the best of
-those counts. `--mixes` also runs the plan on every set of machines and markets that has spot in it and that
-the sum on spot pays for, of which the best counts in hindsight.
+those counts. `--mixes 10 12 16` runs something else: at each of these sums the plan on every set of machines
+and markets that has spot in it and that the sum pays for. What the plan on all of them waits is over that
+of the best set in hindsight.
 
 Runs are kept in `--out` by the hash of what they are, so a benchmark that was stopped goes on.
 """
@@ -91,6 +92,12 @@ UTILITIES = (0.4, 0.55, 0.7, 0.85)
 """What an autoscaler aims at: the lower, the more it rents."""
 FURTHER, STEP = 6, 1.15
 """Budgets beyond the highest at the most, and what each is over the one before."""
+AROUND = (0.85, 0.95, 1.15)
+"""Budgets of a set of machines and markets, over the sum at which its waiting is read off."""
+PLANNED = np.geomspace(1.0, 1.5, 4)
+"""At so many times the sum the plans of two sets are compared: the pace goes there where few jobs are."""
+WORSE = 1.2
+"""A set is not run where its plan waits so many times as long as that of all machines and markets."""
 EDGE = 1.0 / 3.0
 """Of the jobs and of the hours come once more before those that count, and after them."""
 
@@ -335,23 +342,34 @@ class Bench:
         around = self.runs(both, 0.7 * spot, 1.1 * spot)
         yield WITH_SPOT, [[*around, *self.runs(both, 1.3 * spot, most, until=until)]]
 
-    def of_mixes(self) -> Iterator[tuple[str, list[Run]]]:
-        """Yield the runs of every set of machines and markets that has spot in it and that the sum pays for.
+    def of_mixes(self, usd: float) -> Iterator[tuple[str, list[Run]]]:
+        """Yield the runs of every set of machines and markets that has spot in it and that a sum pays for.
 
-        Their budgets are those of the plan with spot, so that it is read off alike.
+        All have the same budgets around the sum, and so are read off alike. Of sets with one plan at all of
+        `PLANNED` only the largest is run, and none of which the plan waits longer than `WORSE`. The first
+        set is that of all machines and markets.
         """
-        kinds = [*self.machines, *(f"{kind}@spot" for kind in self.machines)]
-        spot = self.monies[-1]
-        for count in range(1, len(kinds) + 1):
+        kinds, plans = [*self.machines, *(f"{kind}@spot" for kind in self.machines)], set[bytes]()
+        least = math.inf
+        for count in range(len(kinds), 0, -1):
             for chosen in combinations(kinds, count):
                 if not any(map(is_spot, chosen)):
                     continue
                 needed = {off_market(kind) for kind in chosen}
                 machines = {kind: one for kind, one in self.machines.items() if kind in needed}
                 one = site(self.trace, machines, self.classes, spot="planned", only=frozenset(chosen))
-                if one is not None and least_of(one) <= spot:
+                if one is None:
+                    continue
+                frontier = MixedFrontier.of(site_of(one).problem)
+                if frontier.cheapest_feasible_spend > usd:
+                    continue
+                plan = frontier.mean_jct_at(usd * PLANNED)
+                least = min(least, plan[0])
+                if plan[0] <= WORSE * least and plan.round(6).tobytes() not in plans:
+                    plans.add(plan.round(6).tobytes())
                     one = replace(one, seed=self.seed, policy=self.words.policy)
-                    yield "+".join(chosen), self.runs(one, 0.7 * spot, 1.1 * spot)
+                    budgets = (Budget(amount=round(part * usd, 6)) for part in AROUND)
+                    yield "+".join(chosen), self._ran(replace(one, budget=budget) for budget in budgets)
 
     def of_rival(self, name: str, market: str) -> list[list[Run]]:
         """Return the runs of a rival on each machine alone."""
@@ -390,14 +408,28 @@ def figures(bench: Bench) -> dict[str, tuple[float, ...]]:
     for name in filter(None, bench.words.rivals.split(",")):
         add(f"{name}, on demand", bench.of_rival(name, ""))
         add(f"{name}, spot first", bench.of_rival(name, "first"))
-    if bench.words.mixes:
-        mixes = {said: minutes_for([runs], spot) for said, runs in bench.of_mixes()}
-        best = min(mixes, key=lambda said: mixes[said])
-        print(
-            f"  order {bench.seed}: of {len(mixes)} mixes the best was {best}: {mixes[best]:.1f}", flush=True
-        )
-        found["best mix in hindsight"] = (*3 * (math.nan,), mixes[best], *2 * (math.nan,))
     return found
+
+
+def of_mixes(words: argparse.Namespace, tasks: Tasks) -> None:
+    """Print, for each sum, what the plan on everything waits, and the best set in hindsight, by order."""
+    for usd in words.mixes:
+        pairs = []
+        for seed in range(words.seeds):
+            found = {said: minutes_for([runs], usd) for said, runs in Bench(words, seed, tasks).of_mixes(usd)}
+            everything, best = next(iter(found.values())), min(found, key=lambda said: found[said])
+            pairs.append((everything, found[best]))
+            print(
+                f"{usd:g} USD/h, order {seed}: {everything:.2f} min on everything; of {len(found)} sets "
+                f"the best, {best}, {found[best]:.2f}",
+                flush=True,
+            )
+        over = ratio_of([everything / best for everything, best in pairs])
+        within = "" if over.low is None else f", {over.low:.3f} to {over.high:.3f}"
+        told = (median(column) for column in zip(*pairs, strict=True))
+        print(
+            "{:g} USD/h: {:.1f} min, best {:.1f}".format(usd, *told), f"x{over.mean:.3f}{within}", flush=True
+        )
 
 
 def main() -> None:
@@ -418,13 +450,16 @@ def main() -> None:
     parser.add_argument("--widest-on-small", type=int)
     parser.add_argument("--rivals", default="pollux-autoscale")
     parser.add_argument("--utilities", type=float, nargs="+", default=UTILITIES)
-    parser.add_argument("--mixes", action="store_true")
+    parser.add_argument("--mixes", type=float, nargs="+", metavar="USD")
     parser.add_argument("--out", type=Path)
     words = parser.parse_args()
     if words.source == "itp" and words.profiles is None:
         parser.error("itp needs --profiles, ElasticFlow's throughputs: without them no job has a GPU type")
     began = perf_counter()
     with Tasks(kept=Kept(words.out)) as tasks:
+        if words.mixes:
+            of_mixes(words, tasks)
+            return
         told = []
         for seed in range(words.seeds):
             bench = Bench(words, seed, tasks)

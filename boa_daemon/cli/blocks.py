@@ -17,6 +17,7 @@ from boa_daemon.cli.planning import PricesOption, budgeted, read_problem
 from boa_daemon.errors import BoaError, InputError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.jobs_file import a_date
+from boa_daemon.units import HOURS_PER_DAY
 from policies.model import Budget, Problem
 from policies.optimum.frontier import MixedFrontier
 
@@ -44,6 +45,11 @@ def blocks(
     """List the Capacity Blocks of a type beside the same hours on demand; buy one at a named price."""
     if (bought is None) != (usd is None):
         raise InputError("--buy ID and --usd PRICE go together", hint="`boa blocks` lists both")
+    if hours % HOURS_PER_DAY:
+        raise InputError(f"--hours {hours}: EC2 has blocks of whole days", hint="Such as 24, 48 or 168")
+    since, until = _instant("--from", begin), _instant("--until", end)
+    if since is not None and until is not None and until <= since:
+        raise InputError(f"--until {end} is not after --from {begin}")
     catalog = Catalog.load(*(prices or ()))
     entry = catalog.entry(instance_type)
     settings = settings_of(config, region=region)
@@ -54,8 +60,8 @@ def blocks(
             instance_type,
             instances=instances,
             hours=hours,
-            begin=_instant("--from", begin),
-            end=_instant("--until", end),
+            begin=since,
+            end=until,
         )
         if bought is not None and usd is not None:
             chosen = next((one for one in found if one.id == bought), None)

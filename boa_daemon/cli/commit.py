@@ -8,18 +8,19 @@ from typing import Annotated
 
 import typer
 
+from boa_daemon.cli.completing import complete_policies
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
 from boa_daemon.cli.planning import ClassesOrTraceOption, PricesOption, budgeted, cell, read_problem, said
 from boa_daemon.cli.report import ReportOption, check_report, write_report
-from boa_daemon.comparing.advice import Question
+from boa_daemon.comparing.advice import Advised, Question
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.commitments_file import CommitmentsFile
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.inputs.yaml_file import read_document
-from boa_daemon.planning.commitments import Advice, Proof
+from boa_daemon.planning.commitments import Advice
 from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
 from boa_daemon.units import HOURS_PER_MONTH
+from policies.registry import DEFAULT_POLICY, find_policy
 
 _FROM = "Give --classes FILE, --trace FILE, or --usage FILE"
 
@@ -48,6 +49,13 @@ def commit(
         float, typer.Option("--held-out", min=0.05, max=0.95, help="Last part of the time, for the proof.")
     ] = 0.5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of every draw of the simulation.")] = 0,
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="Who runs the trace: the site's, as `boa simulate` has them.",
+            autocompletion=complete_policies,
+        ),
+    ] = DEFAULT_POLICY,
     prices: PricesOption = None,
     report: ReportOption = None,
     output: OutputOption = OutputFormat.table,
@@ -56,7 +64,10 @@ def commit(
     if (usage is None) is (classes is None and trace is None):
         raise InputError("nothing to look at" if usage is None else "--usage goes alone", hint=_FROM)
     check_report(report)
-    question = Question(offers=read_document(offers), spread=spread, held_out=held_out, seed=seed)
+    name = find_policy(policy).name
+    question = Question(
+        offers=read_document(offers), spread=spread, held_out=held_out, seed=seed, policy=name
+    )
     if usage is not None:
         found = question.from_usage(usage, Catalog.load(*(prices or ())))
     else:
@@ -78,7 +89,7 @@ def commit(
         "What to commit to",
         _lead(found.advice),
         document=document,
-        table=lambda: _print(found.advice, found.proofs, found.terms),
+        table=lambda: _print(found),
         figures=list,
         assumed={name: str(path) for name, path in sources.items() if path is not None}
         | {"budget": budget or "as the file says"},
@@ -87,7 +98,7 @@ def commit(
         output,
         document,
         rows=found.rows,
-        table=lambda: _print(found.advice, found.proofs, found.terms),
+        table=lambda: _print(found),
     )
 
 
@@ -110,11 +121,12 @@ def _lead(found: Sequence[Advice]) -> str:
     return f"Commit to ${usd:,.2f}/h for {years}: that saves ${saved:,.0f} a month at the same waiting."
 
 
-def _print(found: Sequence[Advice], proven: Sequence[Proof], terms: CommitmentsFile) -> None:
+def _print(found: Advised) -> None:
     """Print the answer for people."""
     console = stdout_console()
     numbers = ("$/h", "GPUs", "must be used", "is used")
-    for advice in found:
+    ran = "" if found.policy is None else f" under {found.policy}"
+    for advice in found.advice:
         years = f"{advice.term_years} year{'s' if advice.term_years > 1 else ''}"
         if not advice.lines:
             console.print(said([f"{years}: commit to nothing; on demand is cheapest."]))
@@ -155,16 +167,12 @@ def _print(found: Sequence[Advice], proven: Sequence[Proof], terms: CommitmentsF
             f"lasts {advice.paid_after_months:.1f} of {12 * advice.term_years} months."
         ]
         sentences += [
-            f"Advised from the first part of the time, it saves {_saved(proof):.1%} of the bill in the rest: "
-            f"{proof.share_of_best:.0%} of what the best in hindsight saves."
-            for proof in proven
+            f"Advised from the first part of the time{ran}, it {proof.sentence}."
+            for proof in found.proofs
             if proof.term_years == advice.term_years
         ]
         console.print(said([*sentences, *advice.warnings]))
         console.print()
-    console.print(f"  Discounts as of {terms.as_of}, from {cell(terms.source)}. Nothing was bought.")
-
-
-def _saved(proof: Proof) -> float:
-    """Return the part of the bill that the advice saved."""
-    return 1.0 - proof.advised / proof.on_demand if proof.on_demand else 0.0
+    console.print(
+        f"  Discounts as of {found.terms.as_of}, from {cell(found.terms.source)}. Nothing was bought."
+    )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from boa_daemon.cli.calendar import CalendarFlags, plan_calendar, since
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
@@ -38,7 +36,6 @@ from boa_daemon.cli.state import show_live_plan
 from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import PARTLY_DONE, InputError
 from boa_daemon.inputs.jobs_file import read_list
-from boa_daemon.inputs.price_age import stale_prices
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.answers import infeasible_document
 from boa_daemon.planning.budget_plan import best_effort_plan, budget_plan, with_trace
@@ -128,8 +125,6 @@ def plan(
     check_report(report)
     old = saved_plan(diff)
     file = _read(classes, trace, jobs, prices)
-    if stale := stale_prices(file.prices, datetime.now(UTC).date()):
-        stderr_console().print(f"[yellow]note[/] {escape(stale)}")
     if jobs is not None:
         if commitments is not None:
             raise InputError("--commitments is for a stream of jobs", hint="A list ends long before a term")

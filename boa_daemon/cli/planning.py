@@ -19,6 +19,7 @@ from rich.text import Text
 from boa_daemon.cli.output import stderr_console
 from boa_daemon.errors import InputError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.price_age import stale_prices
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem, with_budget
 from boa_daemon.planning.paid_anyway import PaidAnyway
 from boa_daemon.sim.settings import Checkpoints, Spot, WorldSettings
@@ -92,9 +93,12 @@ def read_problem(
     require_rates: bool = True,
     market: Path | None = None,
 ) -> ProblemFile:
-    """Return the problem file, its warnings said on standard error; with a `market`, spot and on demand."""
+    """Return the problem file; with a `market`, spot and on demand.
+
+    Its warnings are said on standard error, and that its prices are old.
+    """
     file = load_problem(path, catalog=Catalog.load(*(prices or ())), require_rates=require_rates)
-    for warning in file.warnings:
+    for warning in filter(None, (*file.warnings, stale_prices(file.prices, datetime.now(UTC).date()))):
         stderr_console().print(f"[yellow]note[/] {escape(warning)}")
     return file if market is None else on_both_markets(file, read_market(market, file))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.comparing.hindsight import first_part, loads, rentals_of, split
+from boa_daemon.comparing.hindsight import first_part, knowing, loads, rentals_of, split
 from boa_daemon.comparing.tasks import Kept, Tasks
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
@@ -20,21 +20,27 @@ from boa_daemon.planning.rentals import load_between, read_rentals
 from boa_daemon.traces.reader import Trace
 from policies.model import Budget, InstanceType
 from policies.optimum.commitments import Load, load_of_swings
+from policies.registry import DEFAULT_POLICY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advised:
-    """The advice for each term, what it would have saved where a past is known, and what was offered."""
+    """The advice for each term, what it would have saved where a past is known, and what was offered.
+
+    `policy` ran the trace; None where there was none.
+    """
 
     advice: tuple[Advice, ...]
     proofs: tuple[Proof, ...] = ()
     terms: CommitmentsFile
+    policy: str | None = None
 
     def to_document(self) -> dict[str, Any]:
         """Return the answer as JSON."""
         return {
             "offers_as_of": None if self.terms.as_of is None else self.terms.as_of.isoformat(),
             "offers_source": self.terms.source,
+            "policy": self.policy,
             "terms": [advice.to_document() for advice in self.advice],
             "proof": [proof.to_document() for proof in self.proofs],
         }
@@ -50,12 +56,16 @@ class Advised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is offered, by how much the load may be off, and how much of the past is kept for the proof."""
+    """What is offered, by how much the load may be off, and how much of the past is kept for the proof.
+
+    A trace is run by `policy`, which is the daemon's unless the site has another.
+    """
 
     offers: Document
     spread: float = 0.25
     held_out: float = 0.5
     seed: int = 0
+    policy: str = DEFAULT_POLICY
 
     def from_classes(self, file: ProblemFile, asked: Budget) -> Advised:
         """Return the advice for the load of the stated classes at their optimum.
@@ -78,7 +88,9 @@ class Question:
         """Return the advice for what a run of a trace rents, proven on its last part.
 
         Raises:
+            InfeasibleBudget: when the budget cannot run every job.
             InputError: when the offers are wrong or cover nothing of it, or the trace is too short.
+            UnknownPolicy: when there is none of that name.
         """
         _check_dollars(file, asked)
         machines = list(file.instance_types.values())
@@ -87,13 +99,15 @@ class Question:
         known = first_part(arrivals, at)
         if len(known.jobs) < 2:
             raise InputError("the first part of the trace has fewer than two jobs", file=name)
-        rentals = Tasks(kept=Kept.for_user()).run(rentals_of, file, arrivals, known, asked, self.seed)
+        settings = replace(knowing(file, arrivals, known, asked), seed=self.seed, policy=self.policy)
+        rentals = Tasks(kept=Kept.for_user()).run(rentals_of, settings)
         load, early, late = loads(rentals, tuple(m.gpu_type for m in machines), arrivals, at)
         interval = Interval.of_trace(arrivals, file.problem.classes)
         return Advised(
             advice=advise(load.times, interval, machines, terms.offers),
             proofs=proofs(early, late, machines, terms.offers),
             terms=terms,
+            policy=self.policy,
         )
 
     def from_usage(self, usage: Path, catalog: Catalog) -> Advised:

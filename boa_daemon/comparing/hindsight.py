@@ -1,7 +1,7 @@
 """What a run held, and what commitments advised from its first part save in the rest.
 
 The whole trace is run with rates and sizes from the first part alone, so the advice knows nothing of the
-rest: by `boa`, the plan, unless another policy is named.
+rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.budget_plan import with_trace
 from boa_daemon.planning.rentals import Rental, load_between
-from boa_daemon.sim.wiring import prepare, settings_for
+from boa_daemon.sim.wiring import SimulationSettings, check_budget, prepare, settings_for
 from boa_daemon.traces.reader import Trace
 from policies.model import Budget, JobClass
 from policies.optimum.commitments import Load
@@ -27,10 +27,8 @@ def first_part(trace: Trace, until: float) -> Trace:
     return Trace(tuple(job for job in trace.jobs if job.arrived_at_seconds < until))
 
 
-def rentals_of(
-    file: ProblemFile, trace: Trace, known: Trace, budget: Budget, seed: int = 0, *, policy: str = "boa"
-) -> list[Rental]:
-    """Return what a run of the trace rents on demand; rates and sizes are those of the known part.
+def knowing(file: ProblemFile, trace: Trace, known: Trace, budget: Budget) -> SimulationSettings:
+    """Return a run of a trace; rates and sizes are those of the known part.
 
     A class of which the known part has no job is planned as if half a job had come.
     """
@@ -42,7 +40,17 @@ def rentals_of(
     # Classes are as large as the known jobs are on average, and jobs are told beside that.
     jobs = tuple(replace(job, scale=job.scale / means[job.class_name]) for job in trace.jobs)
     told = replace(file, problem=replace(file.problem, classes=classes), classes_without_rates=frozenset())
-    run = prepare(replace(settings_for(told, Trace(jobs), budget), seed=seed, policy=policy))
+    return settings_for(told, Trace(jobs), budget)
+
+
+def rentals_of(settings: SimulationSettings) -> list[Rental]:
+    """Return what a run rents on demand.
+
+    Raises:
+        InfeasibleBudget: when the budget cannot run every job.
+    """
+    check_budget(settings)
+    run = prepare(settings)
     run.finish()
     return [Rental(*rented) for rented in run.world.cloud.meter.on_demand]
 

@@ -34,6 +34,7 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.schema import Name, Positive, Strict, checked, spoken
 from boa_daemon.inputs.yaml_file import At, Document, read_document
+from boa_daemon.units import counted
 from policies.model import InstanceType
 from policies.optimum.commitments import Commitment
 
@@ -249,7 +250,8 @@ def _held(
         if ends <= begins:
             raise document.error(f"{where} ends on {ends}, before it begins", at=(*at, "ends"))
         if ends > _years_after(begins, row.term_years):
-            problem = f"{where} lasts from {begins} to {ends}, longer than its term of {row.term_years} years"
+            term = counted(row.term_years, "year")
+            problem = f"{where} lasts from {begins} to {ends}, longer than its term of {term}"
             raise document.error(problem, at=(*at, "ends"), hint="A renewal is a commitment of its own")
     held = HeldCommitment(
         terms=terms, usd_per_hour=row.usd_per_hour, instances=row.instances, begins=begins, ends=ends

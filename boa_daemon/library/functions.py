@@ -110,16 +110,18 @@ def commit(
     spread: float = 0.25,
     held_out: float = 0.5,
     seed: int = 0,
+    policy: str = DEFAULT_POLICY,
 ) -> Committed:
     """Return which commitments pay at the same waiting: levels of least bill, and how sure that is.
 
     `offers` is a file of offers, or a mapping with its keys. The load is that of the classes, off by `spread`
-    at the most; with a `trace` it is what a run of it rents, and the last part, `held_out` of its time,
-    proves what the first advises.
+    at the most; with a `trace` it is what a run of it by `policy` rents, and the last part, `held_out` of its
+    time, proves what the first advises.
 
     Raises:
         InfeasibleBudget: when the budget cannot run every job.
         InputError: when the offers or the trace are wrong, the offers cover nothing, or there is no price.
+        UnknownPolicy: when there is none of that name.
     """
     from boa_daemon.comparing.advice import Question  # noqa: PLC0415 - few commit
 
@@ -131,7 +133,9 @@ def commit(
         if not 0.0 <= value < most:
             raise InputError(f"{name} is a fraction from 0 to less than 1; got {value!r}")
     file, asked = problem.under(budget)
-    question = Question(offers=document, spread=spread, held_out=held_out, seed=seed)
+    question = Question(
+        offers=document, spread=spread, held_out=held_out, seed=seed, policy=find_policy(policy).name
+    )
     if trace is None:
         found = question.from_classes(file, asked)
     else:

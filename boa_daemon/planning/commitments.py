@@ -11,16 +11,21 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any, TypeAlias
 
+import numpy as np
+import scipy
+
 from boa_daemon.inputs.commitments_file import Terms
 from boa_daemon.traces.reader import Trace
-from boa_daemon.units import HOURS_PER_MONTH
+from boa_daemon.units import HOURS_PER_MONTH, HOURS_PER_WEEK, SECONDS_PER_HOUR
 from policies.model import InstanceType, JobClass
-from policies.optimum.commitments import Commitment, Levels, Load, best_levels, bill_of
+from policies.optimum.commitments import NEARLY, Commitment, Levels, Load, best_levels, bill_of
 
 LoadAt: TypeAlias = Callable[[float], Load]
 """The load where jobs come so many times as often as is likely."""
 SURE = 1.96
 """Standard deviations on each side of a 95 % interval."""
+LEAST_WEEKS = 4
+"""Whole weeks of a trace from which on they say how much the load changes."""
 LATE = 0.9
 """A commitment that has paid only after this part of its term is a bet on the rest."""
 
@@ -34,10 +39,20 @@ class Interval:
 
     @classmethod
     def of_trace(cls, trace: Trace, classes: Sequence[JobClass]) -> Interval:
-        """Return the interval of the work that arrives, if jobs come at random: a compound Poisson sum."""
+        """Return the interval of the work that arrives, if jobs come at random: a compound Poisson sum.
+
+        Where whole weeks differ more than that, it is the one that Student's t has for the mean of weeks.
+        """
         sizes = {c.name: sum(phase.size_gpu_hours for phase in c.phases) for c in classes}
-        work = [job.scale * sizes[job.class_name] for job in trace.jobs]
-        half = SURE * sqrt(sum(size * size for size in work)) / sum(work)
+        work = np.array([job.scale * sizes[job.class_name] for job in trace.jobs])
+        half = SURE * float(np.sqrt(work @ work) / work.sum())
+        count = int(trace.window_hours // HOURS_PER_WEEK)
+        if count >= LEAST_WEEKS:
+            hours = np.array([job.arrived_at_seconds for job in trace.jobs]) / SECONDS_PER_HOUR
+            week = ((hours - hours[0]) // HOURS_PER_WEEK).astype(np.int64)
+            weeks = np.bincount(week, weights=work)[:count]
+            sure = float(scipy.stats.t.ppf(0.975, count - 1))
+            half = max(half, sure * float(weeks.std(ddof=1) / weeks.mean()) / sqrt(count))
         return cls(low=max(1.0 - half, 0.0), high=1.0 + half)
 
 
@@ -122,8 +137,8 @@ class Advice:
         if not self.lines:
             return ()
         found = []
-        if self.low.saved_fraction < 0.0:
-            more = HOURS_PER_MONTH * (self.low.advised - self.low.on_demand)
+        more = HOURS_PER_MONTH * (self.low.advised - self.low.on_demand)
+        if more > NEARLY * self.likely.on_demand:
             found.append(
                 f"This is a bet: at {self.low.factor:.0%} of the likely load, which its interval allows, it "
                 f"costs ${more:,.0f} a month more than on demand."
@@ -254,13 +269,27 @@ class Proof:
     best: float
 
     @property
-    def share_of_best(self) -> float:
-        """What the advice saved, as a fraction of what the best levels save; 1 where nothing can be saved."""
-        return (
-            (self.on_demand - self.advised) / (self.on_demand - self.best)
-            if self.best < self.on_demand
-            else 1.0
-        )
+    def saved_fraction(self) -> float:
+        """Part of the bill that the advice saved; below zero where it cost more."""
+        return 1.0 - self.advised / self.on_demand if self.on_demand else 0.0
+
+    @property
+    def share_of_best(self) -> float | None:
+        """What the advice saved, as a fraction of what the best levels save; None where they save nothing."""
+        most = self.on_demand - self.best
+        return (self.on_demand - self.advised) / most if most > NEARLY * self.on_demand else None
+
+    @property
+    def sentence(self) -> str:
+        """What the advice came to in the rest, for people: begins where its subject is known."""
+        if self.saved_fraction < -NEARLY:
+            found = f"costs {-self.saved_fraction:.1%} more than on demand in the rest"
+            best = 1.0 - self.best / self.on_demand
+            return f"{found}, where the best in hindsight saves {best:.1%}: it is a bet on the load staying"
+        found = f"saves {self.saved_fraction:.1%} of the bill in the rest"
+        if self.share_of_best is None:
+            return f"{found}, where nothing could be saved"
+        return f"{found}: {self.share_of_best:.0%} of what the best in hindsight saves"
 
     def to_document(self) -> dict[str, Any]:
         """Return the proof as JSON."""
@@ -271,7 +300,7 @@ class Proof:
             "on_demand_usd_per_hour": self.on_demand,
             "advised_usd_per_hour": self.advised,
             "best_usd_per_hour": self.best,
-            "saved_fraction": 1.0 - self.advised / self.on_demand if self.on_demand else 0.0,
+            "saved_fraction": self.saved_fraction,
             "share_of_best_saving": self.share_of_best,
         }
 

@@ -14,6 +14,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.schema import Name, NotNegative, Strict, checked
 from boa_daemon.inputs.table_schemas import rows_schema
 from boa_daemon.inputs.yaml_file import read_document
+from policies.links.machines import named_apart
 from policies.model import InstanceType
 from policies.optimum.commitments import Load
 
@@ -75,8 +76,9 @@ def read_rentals(path: Path, catalog: Catalog) -> tuple[list[Rental], list[Insta
     if not rows:
         raise InputError("the file has no rows", file=path)
     last = max(row.launched_at if row.ended_at is None else row.ended_at for row in rows)
-    machines: dict[str, InstanceType] = {}
-    rentals = []
+    # Machines that carry a GPU at one price are one type of the load, at another price they are another.
+    alike: dict[tuple[str, float], InstanceType] = {}
+    held = []
     for number, row in enumerate(rows):
         try:
             machine = catalog.instance_type(row.instance_type)
@@ -85,9 +87,9 @@ def read_rentals(path: Path, catalog: Catalog) -> tuple[list[Rental], list[Insta
         end = last if row.ended_at is None else row.ended_at
         if end < row.launched_at:
             raise document.error(f"ended_at {end:g} is before launched_at {row.launched_at:g}", at=(number,))
-        other = machines.setdefault(machine.gpu_type, machine)
-        if other.usd_per_hour * machine.gpus != machine.usd_per_hour * other.gpus:
-            problem = f"{machine.name} and {other.name} carry {machine.gpu_type} at two prices per GPU"
-            raise document.error(problem, at=(number,), hint="Give one file to each")
-        rentals.append(Rental(machine.gpu_type, machine.gpus * row.instances, row.launched_at, end))
+        first = alike.setdefault((machine.gpu_type, round(machine.usd_per_gpu_hour, 9)), machine)
+        held.append((first.name, machine.gpus * row.instances, row.launched_at, end))
+    machines = named_apart(alike.values(), {})
+    kinds = {machine.name: kind for kind, machine in machines.items()}
+    rentals = [Rental(kinds[name], gpus, begin, end) for name, gpus, begin, end in held]
     return rentals, list(machines.values()), min(row.launched_at for row in rows), last

@@ -41,18 +41,24 @@ def test_offerings_beside_the_plan_and_a_purchase(tmp_path: Path, monkeypatch: p
         one_alone = run("--buy", "off-1")
         dearer = run("--buy", "off-1", "--usd", "249")
         unknown = run("--buy", "off-2", "--usd", "250")
+        part_of_a_day = run("--hours", "30")
+        backwards = run("--from", "2026-12-09", "--until", "2026-12-01")
         before = block.bought
         bought = run("--buy", "off-1", "--usd", "250.00", "--json")
 
-    (row,) = json.loads(found.output)["offerings"]  # type: ignore[attr-defined]
+    assert "prices are older than 30 days" in found.stderr.replace("\n", " ")  # type: ignore[attr-defined]
+    (row,) = json.loads(found.stdout)["offerings"]  # type: ignore[attr-defined]
     assert row["on_demand_usd"] == pytest.approx(21.957642 * 23.5, rel=0.01)
     assert row["break_even_use"] == pytest.approx(250.0 / row["on_demand_usd"])
     # Four of the eight GPUs are in use on average.
     assert row["plan_instances"] == pytest.approx(0.5)
     assert row["plan_usd"] == pytest.approx(0.5 * row["on_demand_usd"])
     assert "Nothing is bought without --buy" in printed.output  # type: ignore[attr-defined]
-    faults = [result.exception for result in (one_alone, dearer, unknown)]  # type: ignore[attr-defined]
+    refused = (one_alone, dearer, unknown, part_of_a_day, backwards)
+    faults = [result.exception for result in refused]  # type: ignore[attr-defined]
     assert all(isinstance(fault, InputError) for fault in faults)
+    assert "--hours 30: EC2 has blocks of whole days" in str(faults[3])
+    assert "--until 2026-12-01 is not after --from 2026-12-09" in str(faults[4])
     assert before == 0
-    assert json.loads(bought.output)["reservation"] == "cr-off-1"  # type: ignore[attr-defined]
+    assert json.loads(bought.stdout)["reservation"] == "cr-off-1"  # type: ignore[attr-defined]
     assert block.bought == 1

@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from boa_daemon.cli import app
+from boa_daemon.daemon.config import WorkloadSettings
 from boa_daemon.errors import InputError
+from policies.errors import InfeasibleBudget
 
 CLASSES = """
 gpu_types: {a100: {instance_type: p4d.24xlarge}}
@@ -78,15 +80,30 @@ def test_a_plan_is_advised_from_its_own_load() -> None:
     assert term["commitments"][0]["break_even_use_fraction"] == pytest.approx(0.6)
 
 
-@pytest.mark.usefixtures("folder")
-def test_a_trace_proves_the_advice_on_its_rest() -> None:
+def test_a_trace_proves_the_advice_on_its_rest(folder: Path) -> None:
     """Simulated with the daemon's policy; the best in hindsight is never worse."""
+    (folder / "offers.toml").write_text(OFFERS.replace("0.4", "0.6"))
     found = document("commit", "--offers", "offers.toml", "--trace", "trace.csv", "--budget", "14/h")
     (proof,), (term,) = found["proof"], found["terms"]
 
     assert proof["best_usd_per_hour"] <= proof["advised_usd_per_hour"] * (1.0 + 1e-6)
     assert 0.8 <= proof["share_of_best_saving"] <= 1.0
     assert term["low"]["load_factor"] < 1.0 < term["high"]["load_factor"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_proof_is_of_the_policy_that_the_site_runs() -> None:
+    """The plan rents 34 USD/h for a budget of 20, of which 13 could be committed; the daemon rents 17."""
+    asked = ("commit", "--offers", "offers.toml", "--trace", "trace.csv", "--budget", "20/h")
+    default, plan = document(*asked), document(*asked, "--policy", "boa")
+
+    assert (default["policy"], plan["policy"]) == (WorkloadSettings().policy, "boa")
+    assert default["proof"][0]["on_demand_usd_per_hour"] < 20.0 < plan["proof"][0]["on_demand_usd_per_hour"]
+    assert default["terms"][0]["commitments"] == []
+    assert plan["terms"][0]["commitments"] != []
+    assert "under boa, it saves" in " ".join(boa(*asked, "--policy", "boa").stdout.split())
+    for name in ("boa", "boa-paced"):
+        assert isinstance(boa(*asked[:-1], "1/h", "--policy", name).exception, InfeasibleBudget)
 
 
 def test_usage_of_the_past_is_advised(folder: Path) -> None:

@@ -54,6 +54,22 @@ def test_fresh_prices_are_written_and_taken(tmp_path: Path, monkeypatch: pytest.
     assert (note["usd_per_hour"], note["as_of"], note["source"]) == (16.0, day, "set in fresh.toml")
 
 
+def test_whatever_plans_says_that_prices_are_old(tmp_path: Path) -> None:
+    """A commitment of a year rests on them too."""
+    (tmp_path / "classes.yaml").write_text(CLASSES)
+    offers = 'as_of = 2026-11-01\nsource = "us"\n[[offers]]\nname = "o"\nkind = "family"\nfamily = "p4d"\n'
+    (tmp_path / "offers.toml").write_text(f"{offers}discount = 0.4\n")
+    file, money = str(tmp_path / "classes.yaml"), ("--budget", "9/h")
+    for words in (
+        ("commit", "--offers", str(tmp_path / "offers.toml"), "--classes", file, *money),
+        ("solve", file, *money),
+        ("frontier", file),
+    ):
+        said = CliRunner().invoke(app, list(words))
+        assert said.exception is None
+        assert said.stderr.replace("\n", " ").count("prices are older than 30 days") == 1
+
+
 def test_ages_are_listed() -> None:
     """Every type that is sold and has a price."""
     rows = json.loads(CliRunner().invoke(app, ["prices", "--json"]).stdout)["prices"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from boa_daemon.comparing.hindsight import first_part, loads, rentals_of, split
+from boa_daemon.comparing.hindsight import first_part, knowing, loads, rentals_of, split
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.model import Budget
@@ -36,7 +36,7 @@ def test_the_first_part_does_not_know_the_rest(tmp_path: Path) -> None:
     for late in (20, 200):
         trace = a_trace(late=late)
         at = split(trace, 0.5)
-        rentals = rentals_of(file, trace, first_part(trace, at), Budget(amount=20.0))
+        rentals = rentals_of(knowing(file, trace, first_part(trace, at), Budget(amount=20.0)))
         found.append(loads(rentals, ("a",), trace, at))
 
     assert split(a_trace(late=20), 0.5) == pytest.approx(72000.0)

@@ -60,6 +60,13 @@ def test_a_load_that_may_be_half_is_a_bet() -> None:
     assert "costs $2,336 a month more than on demand" in advice.warnings[0]
 
 
+def test_a_load_that_may_be_nothing_is_a_bet() -> None:
+    """All of the commitment is lost then, though no part of a bill on demand is."""
+    (advice,) = advise(steady(8.0).times, Interval(low=0.0, high=2.0), [A], [terms("x", 0.3)])
+
+    assert "at 0% of the likely load, which its interval allows, it costs $8,176" in advice.warnings[0]
+
+
 def test_a_small_saving_is_a_bet_on_the_whole_term() -> None:
     """5 % off pays only if the load lasts 11.4 of 12 months."""
     (advice,) = advise(steady(8.0).times, Interval(low=1.0, high=1.0), [A], [terms("x", 0.05)])
@@ -88,7 +95,24 @@ def test_levels_are_priced_on_another_load() -> None:
 
     assert (proof.on_demand, proof.advised, proof.best) == pytest.approx((8.0, 11.2, 5.6))
     assert proof.share_of_best == pytest.approx((8.0 - 11.2) / (8.0 - 5.6))
-    assert proofs(steady(4.0), steady(4.0), [A], [terms("x", 0.3)])[0].share_of_best == pytest.approx(1.0)
+    assert proof.sentence.startswith(
+        "costs 40.0% more than on demand in the rest, where the best in hindsight"
+    )
+    (same,) = proofs(steady(4.0), steady(4.0), [A], [terms("x", 0.3)])
+    assert same.share_of_best == pytest.approx(1.0)
+    assert same.sentence == "saves 30.0% of the bill in the rest: 100% of what the best in hindsight saves"
+
+
+def test_what_nothing_saves_is_no_share() -> None:
+    """8 GPUs advised where one hour in ten has some: the best is nothing, and the advice is not all of it."""
+    (lost,) = proofs(steady(8.0), steady(8.0, *[0.0] * 9), [A], [terms("x", 0.3)])
+    (nothing,) = proofs(steady(8.0, *[0.0] * 9), steady(8.0, *[0.0] * 9), [A], [terms("x", 0.3)])
+
+    assert (lost.share_of_best, nothing.share_of_best) == (None, None)
+    assert lost.saved_fraction == pytest.approx(1.0 - 11.2 / 1.6)
+    assert "saves 0.0%: it is a bet on the load staying" in lost.sentence
+    assert nothing.sentence == "saves 0.0% of the bill in the rest, where nothing could be saved"
+    assert lost.to_document()["share_of_best_saving"] is None
 
 
 def test_the_interval_of_a_trace_is_that_of_a_compound_sum() -> None:
@@ -104,3 +128,24 @@ def test_the_interval_of_a_trace_is_that_of_a_compound_sum() -> None:
 
     assert (alike.low, alike.high) == pytest.approx((1.0 - 0.196, 1.0 + 0.196))
     assert mixed.high == pytest.approx(1.0 + 1.96 * 200**0.5 / 110)
+
+
+def test_weeks_that_differ_widen_the_interval() -> None:
+    """1,500 and 500 jobs in turn for six weeks: Student's t. Alike, or three of them: as by chance."""
+    job_class = JobClass(
+        name="c",
+        arrivals_per_hour=1.0,
+        phases=(Phase(size_gpu_hours=2.0, speedups={"a100": Table(gpus=(1,), speeds=(1.0,))}),),
+    )
+
+    def interval(*weeks: int) -> Interval:
+        times = [168.0 * (week + n / jobs) for week, jobs in enumerate(weeks) for n in range(jobs)]
+        times.append(168.0 * len(weeks))
+        return Interval.of_trace(
+            Trace(tuple(TraceJob(f"j{n}", 3600.0 * at, "c") for n, at in enumerate(times))), [job_class]
+        )
+
+    half = 2.5706 * np.std([1500, 500] * 3, ddof=1) / 1000.0 / 6**0.5
+    assert interval(1500, 500, 1500, 500, 1500, 500).high - 1.0 == pytest.approx(half, rel=1e-3)
+    assert interval(*[1000] * 6).high - 1.0 == pytest.approx(1.96 / 6001**0.5)
+    assert interval(1500, 500, 1500).high - 1.0 == pytest.approx(1.96 / 3501**0.5)

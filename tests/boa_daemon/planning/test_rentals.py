@@ -41,6 +41,22 @@ def test_usage_is_read_with_the_machines_of_the_catalogue(tmp_path: Path) -> Non
     assert ([m.name for m in machines], begin, end) == (["p4d.24xlarge"], 0.0, 3600.0)
 
 
+def test_machines_of_a_gpu_are_apart_where_their_prices_are(tmp_path: Path) -> None:
+    """g4dn.12xlarge and g4dn.metal ask the same for a T4, g4dn.xlarge half of it."""
+    names = ("g4dn.xlarge", "g4dn.12xlarge", "g4dn.metal")
+    path = tmp_path / "usage.csv"
+    rows = "".join(f"{name},0,3600\n" for name in names)
+    path.write_text(f"instance_type,launched_at,ended_at\n{rows}")
+    rentals, machines, _, _ = read_rentals(path, Catalog.load())
+
+    assert [one.gpu_type for one in machines] == ["t4", "t4@g4dn.12xlarge"]
+    assert [(one.gpu_type, one.gpus) for one in rentals] == [
+        ("t4", 1),
+        ("t4@g4dn.12xlarge", 4),
+        ("t4@g4dn.12xlarge", 8),
+    ]
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [
