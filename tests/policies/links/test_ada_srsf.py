@@ -3,7 +3,9 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unnamed import hidden, unnamed
 
+import policies.links
 from policies.errors import InvalidProblem, UnknownPolicy
 from policies.links.ada_srsf import (
     DEFAULT_LINK_POLICY,
@@ -219,3 +221,13 @@ def test_a_message_that_has_just_come_has_waited_for_nothing() -> None:
     """And weighs as any other, unless somebody says so."""
     assert a_message("a", "wx") == a_message("a", "wx", weight=1.0, waited_seconds=0.0)
     assert a_message("a", "wx", service=3.0, weight=2.0).rank == 1.5
+
+
+def test_what_nobody_names_is_nothing_but_for_these() -> None:
+    """In all of `policies.links`: no limit in bytes or seconds, nobody is preempted."""
+    assert unnamed(policies.links) == {
+        "LinkPolicy.max_at_once": 2,
+        "LinkPolicy.rule": "plain",
+        "Message.weight": 1.0,
+    }
+    assert hidden(policies.links) == {}

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unnamed import hidden, unnamed
 
+import policies.online
 from boa_daemon.sim.scenarios import PROBLEM
 from policies.errors import InvalidProblem
 from policies.model import GpuType, Money
@@ -271,3 +273,23 @@ def test_a_pace_is_positive(values: dict[str, float]) -> None:
     """No budget and no window are refused."""
     with pytest.raises(InvalidProblem, match="more than zero"):
         Pace(**values)  # type: ignore[arg-type]
+
+
+def test_what_nobody_names_is_nothing_but_for_these() -> None:
+    """In all of `policies.online`; what is kept to answer again is no part of a value."""
+    assert unnamed(policies.online) == {
+        "Pace.is_stated": True,
+        "Pace.window_hours": 730.0,
+        "PacedBudgetOptimal.margin": 1e-6,
+        "PacedBudgetOptimal.unit": "USD",
+        "Sizes.mean": 1.0,
+        "SpotMarket.down_hours": 2.0,
+        "SpotMarket.up_hours": 4.0,
+    }
+    reckoned = dict.fromkeys(
+        ("MultiplierTable._planned", "MultiplierTable.costs_of_rates"), "init repr compare"
+    )
+    kept = ("CostsByScale._tables", "PacedBudgetOptimal.costs", "WholeNodes.known_left", "WholeNodes.menus")
+    assert hidden(policies.online) == reckoned | dict.fromkeys(kept, "repr compare") | {
+        "CostToGo._stay_to": "init repr compare"
+    }

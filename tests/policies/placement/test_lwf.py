@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unnamed import unnamed
 
+import policies.placement
 from policies.answer import Placement
 from policies.model import GpuSlot, InstanceType, Node, Width
 from policies.placement.lwf import (
@@ -237,3 +239,8 @@ def test_placing_at_random_fits_and_repeats(gpus: list[int], asked: list[int]) -
         left -= len(placed.get(job, ()))
     assert AnyFree().place(widths, nodes=nodes, held={}).slots == placed
     assert AnyFree().place(widths, nodes=nodes, held=placed).slots == placed
+
+
+def test_what_nobody_names_is_nothing_but_for_these() -> None:
+    """In all of `policies.placement`: jobs of one GPU alone go to the least loaded node."""
+    assert unnamed(policies.placement) == {"LeastWorkload.kappa": 1, "LeastWorkloadFirst.kappa": 1}

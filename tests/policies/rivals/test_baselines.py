@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unnamed import unnamed
 
+import policies.rivals
 from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.errors import InvalidProblem
 from policies.model import Job, Width
@@ -270,3 +272,16 @@ def test_a_share_of_the_jobs_by_their_draws_follows_the_next_setting() -> None:
     ):
         assert gpus(EfficiencyThreshold(menu=a_menu(), efficiency=efficiency, share=0.3)) == expected
     assert (first, second, last) == pytest.approx((1.0, 0.9, 0.75))
+
+
+def test_what_nobody_names_is_nothing_but_for_these() -> None:
+    """In all of `policies.rivals`: the figures of their papers, or what was tuned for them."""
+    assert unnamed(policies.rivals) == {
+        "AskedWidths.efficiency": 0.65,
+        "Dally.round_seconds": 60.0,
+        "EqualShare.min_gpus": 1,
+        "GoodputShares.round_seconds": 60.0,
+        "GoodputShares.utility": 0.5,
+        "Tiresias.round_seconds": 60.0,
+        "Tiresias.threshold_gpu_hours": 16.0,
+    }
