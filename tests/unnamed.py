@@ -6,8 +6,9 @@ import pkgutil
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib import import_module
+from inspect import Parameter, signature
 from math import inf
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 
@@ -34,6 +35,28 @@ def hidden(package: ModuleType, *, deep: bool = True) -> dict[str, str]:
     return {name: said for name, said in found.items() if said}
 
 
+def by_place(package: ModuleType, *, deep: bool = True) -> list[str]:
+    """Return the functions and methods that take an argument by its place alone: names say what is meant."""
+    found = []
+    for module in _modules(package, deep):
+        for owner in (module, *_own(module, type)):
+            for each in _own(owner, FunctionType):
+                kinds = {each.kind for each in signature(each).parameters.values()}
+                if Parameter.POSITIONAL_ONLY in kinds:
+                    found.append(each.__qualname__)
+    return found
+
+
+def _own(owner: ModuleType | type, kind: type) -> list[Any]:
+    """Return what of a kind is defined in a module or class, wrapped or not."""
+    name = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
+    parts = (
+        getattr(each, "fget", None) or getattr(each, "__wrapped__", each) for each in vars(owner).values()
+    )
+    parts = (getattr(each, "__func__", each) for each in parts)
+    return [each for each in parts if isinstance(each, kind) and each.__module__ == name]
+
+
 def _default(field: Field[Any]) -> Any:
     """Return what a field is where nobody names it; None where it has to be named."""
     if field.default is not MISSING:
@@ -41,13 +64,17 @@ def _default(field: Field[Any]) -> Any:
     return None if field.default_factory is MISSING else field.default_factory()
 
 
+def _modules(package: ModuleType, deep: bool) -> Iterator[ModuleType]:
+    """Yield the modules of a package."""
+    walk = pkgutil.walk_packages if deep else pkgutil.iter_modules
+    for info in walk(package.__path__, package.__name__ + "."):
+        yield import_module(info.name)
+
+
 def _fields(package: ModuleType, deep: bool) -> Iterator[tuple[str, Field[Any]]]:
     """Yield the fields of the dataclasses that are defined in a package."""
-    prefix = package.__name__ + "."
-    walk = pkgutil.walk_packages if deep else pkgutil.iter_modules
-    for info in walk(package.__path__, prefix):
-        module = import_module(info.name)
-        for cls in vars(module).values():
-            if isinstance(cls, type) and is_dataclass(cls) and cls.__module__ == module.__name__:
+    for module in _modules(package, deep):
+        for cls in _own(module, type):
+            if is_dataclass(cls):
                 own = vars(cls).get("__annotations__", {})
                 yield from ((f"{cls.__name__}.{each.name}", each) for each in fields(cls) if each.name in own)

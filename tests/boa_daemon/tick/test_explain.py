@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from drafts import a_plan, gpus
 
 from boa_daemon.errors import InputError
-from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type, rules, some_slots
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.explain import explain_job
-from boa_daemon.tick.offers import Cooldown
+from boa_daemon.tick.limits import Held
+from boa_daemon.tick.offers import NO_PRICE_SECONDS, Cooldown
 from boa_daemon.tick.reasons import WAITING
-from boa_daemon.tick.state import ClusterState, GatedJob, GateView, JobTerms, Rules
+from boa_daemon.tick.retries import GivenUp
+from boa_daemon.tick.state import (
+    ClusterState,
+    GatedJob,
+    GatedLink,
+    GateView,
+    JobTerms,
+    Plan,
+    Rules,
+    UserMoney,
+)
 from policies.placement.first_fit import FirstFit
 
 
@@ -115,3 +128,190 @@ def test_what_ordering_saves_is_said_and_links_of_others_are_not() -> None:
         assert says in said
         assert "It shares the link of n1 with job b; b sends first" in said
         assert "other" not in said
+
+
+def waiting(reason: str, **terms: Any) -> tuple[ClusterState, Plan]:
+    """Return a state at 600 s in which a job has no part for a reason, and the plan that says so."""
+    state = a_state(a_job("a"), a_job("b"), now=600.0)
+    jobs = {**state.jobs, "a": replace(state.jobs["a"], terms=JobTerms(**terms))}
+    return replace(state, jobs=jobs), a_plan(waiting={"a": reason})
+
+
+PRESENT = "Job a of class c arrived 10.0 min ago and is in phase 1; it holds no GPUs."
+
+
+@pytest.mark.parametrize(
+    ("reason", "terms", "says"),
+    [
+        ("given-up", {}, f"It is given up: {WAITING['given-up']}."),
+        ("resting", {}, "It rests for 0 s more before it is tried again."),
+        (
+            "not-before",
+            {"not_before": 7200.0},
+            "It is not to start before 1970-01-01T02:00:00+00:00 (not_before).",
+        ),
+        ("after", {"waits_for": "b"}, "It waits for job b, which waits itself (after)."),
+        ("after", {"waits_for": "gone"}, "It waits for job gone, which is over (after)."),
+        ("after", {}, "It waits for job None, which is over (after)."),
+        (
+            "user-day-cap",
+            {"user": "eve"},
+            "It is held back: what the jobs of user eve may cost today is spent. It may start after midnight "
+            "UTC.",
+        ),
+        ("team-day-cap", {"team": "red"}, f"It is held back: {WAITING['team-day-cap']}."),
+    ],
+)
+def test_a_job_without_a_part_in_the_decision_says_why_and_no_more(
+    reason: str, terms: dict[str, Any], says: str
+) -> None:
+    """What it waits for, by its own terms."""
+    assert explain_job(*waiting(reason, **terms), "a") == f"{PRESENT} {says}"
+
+
+def test_a_job_without_a_part_quotes_the_numbers_that_are_known() -> None:
+    """Why it was given up, what a user spent, what was held of its team, that the job before runs."""
+    state, plan = waiting("given-up")
+    gone = replace(plan, given_up={"a": GivenUp(code="failed", reason="it failed 4 times")})
+    assert explain_job(state, gone, "a") == f"{PRESENT} It is given up: it failed 4 times."
+    state, plan = waiting("user-day-cap", user="eve")
+    state = replace(state, users={"eve": UserMoney(spent_usd=4.5, cap_usd=4.25)})
+    assert "today is spent: 4.50 of 4.25 USD. It may start" in explain_job(state, plan, "a")
+    state, plan = waiting("team-day-cap", team="red")
+    notes = tuple(
+        Held(what=f"team {team}", code="team-day-cap", numbers={"cap_usd": usd})
+        for team, usd in (("blue", 1.0), ("red", 2.0), ("zoo", 3.0))
+    )
+    assert (
+        explain_job(state, replace(plan, held=notes), "a")
+        == f"{PRESENT} It is held back: {notes[1].sentence}."
+    )
+    state, plan = waiting("after", waits_for="b")
+    busy = replace(state.jobs["b"], slots=some_slots("n1", 0))
+    state = replace(state, jobs={**state.jobs, "b": busy})
+    assert "job b, which is running (after)." in explain_job(state, plan, "a")
+
+
+@pytest.mark.parametrize("reason", ["budget", "cap-hour", "cap-instances", "spot"])
+def test_a_job_that_a_ceiling_leaves_out_says_what_that_means(reason: str) -> None:
+    """With a width of its own it is no such job."""
+    state, plan = waiting(reason)
+    assert explain_job(state, plan, "a").startswith(f"{PRESENT} It waits: {WAITING[reason]}. ")  # type: ignore[index]
+    planned = explain_job(state, replace(plan, widths=gpus(a=2)), "a")
+    assert planned.startswith(f"{PRESENT} Planned are 2 x gpu: the policy's width for its class and phase.")
+    assert explain_job(state, a_plan(), "a") == (
+        f"{PRESENT} The policy gives it no GPUs now: earlier jobs have them all."
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("out-of-stock", "; it is asked again in 60 s"),
+        ("no-price", f"; it is asked again in {NO_PRICE_SECONDS:.0f} s"),
+        ("node-limit", " (3 held)"),
+        ("loop", ""),
+    ],
+)
+def test_a_job_that_waits_for_nodes_says_how_many_there_are(reason: Any, says: str) -> None:
+    """Two free, one boots, two stopped ones of which one starts; nodes of another type count only as held."""
+    nodes = [
+        replace(a_node("n1"), gpus=("b", "b", None, None)),
+        a_node("n2", phase="requested"),
+        a_node("s1", phase="stopped"),
+        a_node("s2", phase="stopped"),
+        a_node("other", kind=an_instance_type(gpu_type="new")),
+    ]
+    rests = {"x": Cooldown(until=700.0), "y": Cooldown(until=660.0)}
+    state = a_state(a_job("a"), nodes=nodes, now=600.0, cooldowns=rests)
+    plan = a_plan(
+        widths=gpus(a=4),
+        waiting={"a": reason},
+        launches={"gpu-x4": 1, "new-x4": 5},
+        instance_types={"gpu-x4": an_instance_type(), "new-x4": an_instance_type(gpu_type="new")},
+        held=(Held(what="2 gpu-x4", code="cap-day"),),
+    )
+    assert explain_job(state, plan, "a").endswith(
+        f"It waits: {WAITING[reason]}{says}. Of its 4 GPUs 2 are free; nodes booting: 1, asked for now: 1, "
+        "stopped and started first: 1 of 2."
+    )
+    noted = explain_job(state, replace(plan, waiting={"a": "cap-day"}), "a")
+    assert f"It waits: {plan.held[0].sentence}. Of its" in noted
+
+
+@pytest.mark.parametrize(
+    ("tiers", "says"),
+    [
+        ((("top", "x"), ("top", "x")), " All are under x, tier 2 of 2 of the network."),
+        ((("top", "x"), ("top", "y")), " All are under top, tier 1 of 2 of the network."),
+        ((("left",), ("right",)), " They share nothing of the network but their zone."),
+        ((("top",), ()), ""),
+    ],
+)
+def test_a_job_on_several_nodes_says_why_and_what_they_share(
+    tiers: tuple[tuple[str, ...], tuple[str, ...]], says: str
+) -> None:
+    """Six GPUs are more than four; two were free on no one node."""
+    nodes = [replace(a_node(name), tiers=tier) for name, tier in zip(("n1", "n2"), tiers, strict=True)]
+    for slots, why in (
+        ((0, 1, 2), "6 GPUs are more than the 4 of one node"),
+        ((0, 1), "no one node had 4 GPUs free when it was placed"),
+    ):
+        held = some_slots("n1", *slots) + some_slots("n2", *slots)
+        state = a_state(a_job("a"), nodes=nodes, held={"a": held})
+        said = explain_job(state, a_plan(widths=gpus(a=len(held))), "a")
+        assert said.endswith(f"It is on 2 nodes because {why}.{says}")
+
+
+def test_jobs_on_places_of_one_gpu_say_so() -> None:
+    """Two GPUs of two places: places 1 and 3 are on one GPU; who stops, or is elsewhere, shares none."""
+    kind = replace(an_instance_type(gpus=4), places_per_gpu=2)
+    held = {"a": some_slots("n1", 1), "b": some_slots("n1", 3), "c": some_slots("n1", 0)}
+    state = a_state(*(a_job(name) for name in "abc"), nodes=[a_node("n1", kind=kind)], held=held)
+    assert explain_job(state, a_plan(), "a").endswith("It shares GPU 1 of n1 with job b.")
+    assert "It shares" not in explain_job(state, a_plan(stops=("b",)), "a")
+    assert "It shares" not in explain_job(state, a_plan(slots={"b": some_slots("n1", 2)}), "a")
+    whole = replace(state, nodes={"n1": a_node("n1")})
+    assert "It shares" not in explain_job(whole, a_plan(), "a")
+
+
+def test_links_without_an_order_say_why() -> None:
+    """No gate; one that a job does not ask; a link of which it says why; one that carries none of both."""
+    nodes = [a_node("n1", gpus=2), a_node("n2", gpus=2)]
+    held = {"a": some_slots("n1", 0) + some_slots("n2", 0), "b": some_slots("n1", 1) + some_slots("n2", 1)}
+    state = a_state(a_job("a"), a_job("b"), nodes=nodes, held=held)
+    known = GatedJob(ranked_by_hours=1.0)
+    link = GatedLink(jobs=(), is_ordered=False, why="they never send at once")
+    for gate, why in (
+        (None, "no gate runs"),
+        (GateView(links={}, jobs={}), "a and b do not ask the gate"),
+        (GateView(links={}, jobs={"a": known}), "b does not ask the gate"),
+        (GateView(links={}, jobs={"a": known, "b": known}), "they do not send through it"),
+        (GateView(links={"n1": link, "n2": link}, jobs={"a": known, "b": known}), link.why),
+    ):
+        said = explain_job(replace(state, gate=gate), a_plan(), "a")
+        assert said.endswith(f"It shares the link of n1, n2 with job b; nobody sends first: {why}.")
+    partly = explain_job(state, a_plan(link_order={"n1": ("a", "b"), "n2": ("b",)}), "a")
+    assert "It shares the link of n1 with job b; it sends first, because less of it is left" in partly
+    assert partly.endswith("It shares the link of n2 with job b; nobody sends first: no gate runs.")
+
+
+def test_what_else_is_planned_for_a_job_is_said() -> None:
+    """A start, a head start, GPUs that are lent, an end, a note, and a class that no plan knows."""
+    state = a_state(a_job("a"), nodes=[a_node("n1")])
+    plan = a_plan(
+        widths=gpus(a=2),
+        slots={"a": some_slots("n1", 0, 1)},
+        head_starts=gpus(a=4),
+        stretched=gpus(a=1),
+        ends={"a": "hangs"},
+        held=(Held(what="job a", code="loop"), Held(what="job b", code="loop")),
+    )
+    said = explain_job(state, plan, "a")
+    assert "It starts now on n1 (2 GPUs)." in said
+    assert "It is to have 4 x gpu once there is room; what it does until then outweighs" in said
+    assert "1 x gpu are planned for it; the rest would be idle on its nodes" in said
+    assert "It hangs, and is ended." in said
+    assert said.count("Held back: ") == 1
+    unplanned = replace(state, jobs={}, unplanned=state.jobs)
+    assert explain_job(unplanned, a_plan(), "a").endswith("it keeps its GPUs and starts nowhere.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from unnamed import hidden, unnamed
+from unnamed import by_place, hidden, unnamed
 
 import boa_daemon.tick
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
@@ -121,6 +121,7 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
     assert {name: found.pop(name) for name in nothing} == nothing
     assert found.pop("JobTerms.retries") == Retries() == ANY_RETRIES
     assert hidden(boa_daemon.tick) == {}
+    assert by_place(boa_daemon.tick) == []
     assert found == {
         "Caps.tick_seconds": 30.0,
         "Caps.checkpoint_seconds": 90.0,

@@ -3,7 +3,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unnamed import hidden, unnamed
+from unnamed import by_place, hidden, unnamed
 
 import policies.links
 from policies.errors import InvalidProblem, UnknownPolicy
@@ -231,3 +231,4 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
         "Message.weight": 1.0,
     }
     assert hidden(policies.links) == {}
+    assert by_place(policies.links) == []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unnamed import hidden, unnamed
+from unnamed import by_place, hidden, unnamed
 
 import policies.online
 from boa_daemon.sim.scenarios import PROBLEM
@@ -293,3 +293,4 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
     assert hidden(policies.online) == reckoned | dict.fromkeys(kept, "repr compare") | {
         "CostToGo._stay_to": "init repr compare"
     }
+    assert by_place(policies.online) == []

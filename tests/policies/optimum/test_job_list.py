@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sampling import sampled
-from unnamed import hidden, unnamed
+from unnamed import by_place, hidden, unnamed
 
 import policies.optimum
 from policies.errors import InfeasibleBudget, InfeasibleDeadline, InvalidProblem
@@ -247,3 +247,4 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
     assert found.pop("Entry.working") is found.pop("Limits.working") is ALWAYS
     assert found == {"Change.factor": 1.0, "ListedJob.scale": 1.0, "ListedJob.weight": 1.0}
     assert hidden(policies.optimum) == {}
+    assert by_place(policies.optimum) == []

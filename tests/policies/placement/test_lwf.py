@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unnamed import unnamed
+from unnamed import by_place, unnamed
 
 import policies.placement
 from policies.answer import Placement
@@ -244,3 +244,4 @@ def test_placing_at_random_fits_and_repeats(gpus: list[int], asked: list[int]) -
 def test_what_nobody_names_is_nothing_but_for_these() -> None:
     """In all of `policies.placement`: jobs of one GPU alone go to the least loaded node."""
     assert unnamed(policies.placement) == {"LeastWorkload.kappa": 1, "LeastWorkloadFirst.kappa": 1}
+    assert by_place(policies.placement) == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unnamed import unnamed
+from unnamed import by_place, unnamed
 
 import policies.rivals
 from boa_daemon.testing import a_class, a_job, an_instance_type
@@ -285,3 +285,4 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
         "Tiresias.round_seconds": 60.0,
         "Tiresias.threshold_gpu_hours": 16.0,
     }
+    assert by_place(policies.rivals) == []
