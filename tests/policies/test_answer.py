@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
+from inspect import signature
 
 import pytest
 
 from boa_daemon.testing import a_job
-from policies.answer import Allocation, Reasons
+from policies.answer import Allocation, NodePrices, Reasons
 from policies.model import Job
+from policies.online.node_prices import WholeNodes
 
 
 def test_reasons_are_made_for_those_that_are_asked_about() -> None:
@@ -58,3 +60,17 @@ def test_an_answer_that_says_only_widths_leaves_the_rest_to_the_site() -> None:
     assert next(each for each in fields(Allocation) if each.name == "reasons").default is MISSING
     with pytest.raises(TypeError):
         quiet.reasons["a"] = "never"  # type: ignore[index]
+
+
+def test_prices_of_nodes_are_asked_for_as_their_protocol_says() -> None:
+    """Two are facts of a site, all others are questions, whose answers take the same words."""
+    said = {name: each for name, each in vars(NodePrices).items() if not name.startswith("_")}
+    assert {name for name, each in said.items() if isinstance(each, property)} == {
+        "boot_hours",
+        "knows_messages",
+    }
+    for name, each in said.items():
+        if not isinstance(each, property):
+            mine = [(one.name, one.kind) for one in signature(each).parameters.values()]
+            theirs = signature(getattr(WholeNodes, name)).parameters.values()
+            assert mine == [(one.name, one.kind) for one in theirs]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, fields
-from typing import Any
 
 import pytest
 from strategies_planner import a_class, one_type
+from unnamed import by_place, hidden, unnamed
 
+import policies
 from policies.errors import InvalidProblem
-from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem, Width
+from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem, Width
 from policies.speedup import PowerLaw
 
 CURVE = PowerLaw(exponent=0.5)
@@ -105,32 +105,27 @@ def test_amounts_read_as_people_write_them() -> None:
     assert InstanceType(name="i", gpu_type="gpu", gpus=8, usd_per_hour=24.0).usd_per_gpu_hour == 24.0 / 8
 
 
-def defaults(cls: Any) -> dict[str, Any]:
-    """Return the values that fields have where nobody names one."""
-    return {field.name: field.default for field in fields(cls) if field.default is not MISSING and field.init}
-
-
-@pytest.mark.parametrize(
-    ("cls", "values"),
-    [
-        (
-            JobClass,
-            {"arrivals_per_hour": 1.0, "weight": 1.0, "startup_hours": 0.0, "rescale_hours": 0.0}
-            | {"network": None, "may_share": False},
-        ),
-        (InstanceType, {"link_gigabits_per_second": 10.0, "places_per_gpu": 1}),
-        (
-            Job,
-            {"scale": 1.0, "weight": 1.0, "draw": 0.0, "width": None, "restarts": 0, "counted_at": None},
-        ),
-        (
-            Money,
-            {"accrual": 1.0, "month_elapsed_hours": 0.0, "month_left_hours": 730.0, "is_refused": False}
-            | {"memory": (), "memory_age_hours": 0.0, "hour_of_week": 0.0},
-        ),
-        (Budget, {"unit": "usd_per_hour"}),
-    ],
-)
-def test_what_nobody_names_is_one_of_a_kind_and_costs_nothing(cls: Any, values: dict[str, Any]) -> None:
-    """Rates, weights and scales are 1, overheads and ages 0, and a month has 730 hours."""
-    assert defaults(cls) == values
+def test_what_nobody_names_is_nothing_but_for_these() -> None:
+    """At the root of `policies`: rates, weights and scales are 1, a month has 730 hours."""
+    assert unnamed(policies, deep=False) == {
+        "Allocation.above_ceiling": "use",
+        "Budget.unit": "usd_per_hour",
+        "InstanceType.link_gigabits_per_second": 10.0,
+        "InstanceType.places_per_gpu": 1,
+        "Job.scale": 1.0,
+        "Job.weight": 1.0,
+        "JobClass.arrivals_per_hour": 1.0,
+        "JobClass.weight": 1.0,
+        "Money.accrual": 1.0,
+        "Money.month_left_hours": 730.0,
+        "Problem.budget_unit": "usd_per_hour",
+        "Site.is_load_stated": True,
+        "Site.load_over_stated": 1.0,
+        "_Formula.max_gpus": 64,
+        "_Formula.min_gpus": 1,
+        "_Formula.speed": 1.0,
+    }
+    reckoned = dict.fromkeys(("Menu.gpus_array", "Menu.numbers", "Menu.speeds_array"), "init repr compare")
+    reckoned |= dict.fromkeys(("Menu.corners", "Menu.gpus", "Menu.steps"), "init repr")
+    assert hidden(policies, deep=False) == reckoned | {"Reasons._by_name": "init repr compare"}
+    assert by_place(policies, deep=False) == ["replace"]

@@ -2,47 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
 from typing import Any
 
 import pytest
 
 from boa_daemon.testing import a_class, a_problem, an_instance_type
 from policies.model import Budget
-from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site, closest, with_boots
-
-
-def defaults(cls: Any) -> dict[str, Any]:
-    """Return the values that fields have where nobody names one."""
-    return {field.name: field.default for field in fields(cls) if field.default is not MISSING}
-
-
-@pytest.mark.parametrize(
-    ("cls", "values"),
-    [
-        (
-            Site,
-            {"boot_hours": 0.0, "max_nodes": None, "is_monthly": False, "load_over_stated": 1.0}
-            | {"is_load_stated": True, "rhythm": None, "covered_per_hour": 0.0, "free": ()},
-        ),
-        (
-            PolicyOptions,
-            dict.fromkeys(
-                ("gpu_type", "gpus_per_job", "nodes", "window_hours", "efficiency", "utility", "share")
-            ),
-        ),
-        (
-            BuiltPolicy,
-            dict.fromkeys(
-                ("planned_mean_jct_hours", "planned_spend", "pace", "idle_hold_seconds", "round_seconds")
-            ),
-        ),
-        (PolicyEntry, {"options": frozenset(), "is_job_by_job": False, "reads_progress": False}),
-    ],
-)
-def test_what_nobody_states_is_not_there(cls: Any, values: dict[str, Any]) -> None:
-    """No boots, no cap, a load that is as somebody stated it; options are chosen for the user."""
-    assert defaults(cls) == values
+from policies.site import Site, closest, with_boots
 
 
 def test_a_node_takes_dollars_from_a_budget_of_dollars_and_its_gpus_from_one_of_gpus() -> None:
