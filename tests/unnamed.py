@@ -5,6 +5,7 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cached_property
 from importlib import import_module
 from inspect import Parameter, signature
 from math import inf
@@ -44,6 +45,22 @@ def by_place(package: ModuleType, *, deep: bool = True) -> list[str]:
                 kinds = {each.kind for each in signature(each).parameters.values()}
                 if Parameter.POSITIONAL_ONLY in kinds:
                     found.append(each.__qualname__)
+    return found
+
+
+def hurried(package: ModuleType, *, deep: bool = True) -> dict[str, int | str | None]:
+    """Return what is made quickly, or once: classes, properties that are kept, functions with how many."""
+    found: dict[str, int | str | None] = {}
+    for module in _modules(package, deep):
+        for name, each in vars(module).items():
+            if hasattr(each, "cache_parameters") and getattr(each, "__module__", "") == module.__name__:
+                found[name] = each.cache_parameters()["maxsize"]
+        for cls in _own(module, type):
+            if "UNCHANGED" in getattr(cls.__init__, "__globals__", {}):
+                found[cls.__name__] = "quick"
+            for name, each in vars(cls).items():
+                if isinstance(each, cached_property):
+                    found[f"{cls.__name__}.{name}"] = "kept"
     return found
 
 

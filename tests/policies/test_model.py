@@ -6,7 +6,7 @@ import math
 
 import pytest
 from strategies_planner import a_class, one_type
-from unnamed import by_place, hidden, unnamed
+from unnamed import by_place, hidden, hurried, unnamed
 
 import policies
 from policies.errors import InvalidProblem
@@ -129,3 +129,10 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
     reckoned |= dict.fromkeys(("Menu.corners", "Menu.gpus", "Menu.steps"), "init repr")
     assert hidden(policies, deep=False) == reckoned | {"Reasons._by_name": "init repr compare"}
     assert by_place(policies, deep=False) == ["replace"]
+
+
+def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
+    """In all of `policies`; what is kept by question has an end."""
+    assert hurried(policies, deep=False) == dict.fromkeys(
+        ["Allocation", "GpuSlot", "Job", "Money", "Node", "Reasons", "Width"], "quick"
+    ) | {"_found": None, "load": None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from unnamed import by_place, hidden, unnamed
+from unnamed import by_place, hidden, hurried, unnamed
 
 import boa_daemon.tick
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
@@ -159,3 +159,28 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
         "WarmPool.disk_usd_per_hour": 0.0219,
         "WarmPool.start_seconds": 60.0,
     }
+
+
+def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
+    """In all of `boa_daemon.tick`; what is kept by question has an end."""
+    assert hurried(boa_daemon.tick) == dict.fromkeys(
+        [
+            "Act",
+            "Changes",
+            "Charge",
+            "ClusterState",
+            "Decision",
+            "Draft",
+            "EndGeneration",
+            "GiveUpJob",
+            "JobState",
+            "LaunchNodes",
+            "Ledger",
+            "NodeState",
+            "Plan",
+            "StartJob",
+            "StopJob",
+            "TerminateNode",
+        ],
+        "quick",
+    ) | {"_month_of_day": 64, "_why_start": 4096}

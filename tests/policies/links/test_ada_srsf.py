@@ -3,7 +3,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unnamed import by_place, hidden, unnamed
+from unnamed import by_place, hidden, hurried, unnamed
 
 import policies.links
 from policies.errors import InvalidProblem, UnknownPolicy
@@ -232,3 +232,33 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
     }
     assert hidden(policies.links) == {}
     assert by_place(policies.links) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "least", "is_allowed"),
+    [("threshold", 0.0, True), ("bucket_bytes", 0.0, False), ("max_wait_seconds", 0.0, True)],
+)
+def test_a_link_policy_takes_what_is_not_below_its_least(field: str, least: float, is_allowed: bool) -> None:
+    """Halves are welcome; what is no number is not."""
+    assert getattr(LinkPolicy(link=LINK, **{field: 0.5}), field) == 0.5  # type: ignore[arg-type]
+    for value in (-0.5, math.nan, *([] if is_allowed else [least])):
+        with pytest.raises(InvalidProblem, match=f"must be .*zero.*; got {value}"):
+            LinkPolicy(link=LINK, **{field: value})  # type: ignore[arg-type]
+    if is_allowed:
+        LinkPolicy(link=LINK, **{field: least})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("service", "size", "starts"),
+    [(99.0, 2.6, True), (99.0, 2.7, False), (1.0, 1.3, True), (1.0, 1.4, False)],
+)
+def test_the_weighted_threshold_is_that_of_the_weights(service: float, size: float, starts: bool) -> None:
+    """Beside 4 bytes: 0.99 / 1.5 of them where the old job has 99 seconds left, 1/3 where it has one."""
+    flying = [a_message("old", "xy", size=4.0, service=service)]
+    waiting = [a_message("new", "xy", size=size, service=1.0)]
+    assert bool(link_policy("ada-srsf-weighted", LINK).admit(waiting, flying).start) is starts
+
+
+def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
+    """In all of `policies.links`; what is kept by question has an end."""
+    assert hurried(policies.links) == {"seconds_together": 4096}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unnamed import by_place, hidden, unnamed
+from unnamed import by_place, hidden, hurried, unnamed
 
 import policies.online
 from boa_daemon.sim.scenarios import PROBLEM
@@ -294,3 +294,8 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
         "CostToGo._stay_to": "init repr compare"
     }
     assert by_place(policies.online) == []
+
+
+def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
+    """In all of `policies.online`; what is kept by question has an end."""
+    assert hurried(policies.online) == dict.fromkeys(["Position", "Step"], "quick") | {"_solved": 8}

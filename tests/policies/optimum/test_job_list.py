@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sampling import sampled
-from unnamed import by_place, hidden, unnamed
+from unnamed import by_place, hidden, hurried, unnamed
 
 import policies.optimum
 from policies.errors import InfeasibleBudget, InfeasibleDeadline, InvalidProblem
@@ -248,3 +248,18 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
     assert found == {"Change.factor": 1.0, "ListedJob.scale": 1.0, "ListedJob.weight": 1.0}
     assert hidden(policies.optimum) == {}
     assert by_place(policies.optimum) == []
+
+
+def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
+    """In all of `policies.optimum`; what is kept by question has an end."""
+    assert hurried(policies.optimum) == dict.fromkeys(
+        [
+            "MixedFrontier._plain",
+            "MixedFrontier._plain_time",
+            "MixedFrontier.arrivals_per_hour",
+            "MixedFrontier.is_weighted",
+            "MixedFrontier.weighted_arrivals",
+            "PlanShare.widths",
+        ],
+        "kept",
+    )

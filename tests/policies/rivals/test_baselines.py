@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unnamed import by_place, unnamed
+from unnamed import by_place, hurried, unnamed
 
 import policies.rivals
 from boa_daemon.testing import a_class, a_job, an_instance_type
@@ -286,3 +286,20 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
         "Tiresias.threshold_gpu_hours": 16.0,
     }
     assert by_place(policies.rivals) == []
+
+
+def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
+    """In all of `policies.rivals`; what is kept by question has an end."""
+    assert hurried(policies.rivals) == dict.fromkeys(
+        [
+            "AskedWidths.rungs",
+            "GoodputShares._options",
+            "StaticSrsf.services",
+            "Tiresias._prices",
+            "WidthMenu._fastest",
+            "WidthMenu.ladders",
+            "WidthMenu.limits",
+            "WidthMenu.thresholds",
+        ],
+        "kept",
+    )
