@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from unnamed import by_place, hidden, hurried, unnamed
 
 import boa_daemon.tick
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
 from boa_daemon.tick.draft import Changes
-from boa_daemon.tick.retries import ANY_RETRIES, Retries
+from boa_daemon.tick.rests import Refusal
+from boa_daemon.tick.retries import ANY_RETRIES, Failure, Retries
 from boa_daemon.tick.state import Due, JobState, JobTerms, NodeState, Plan, Rules, UserMoney, WarmPool
 from policies.answer import Allocation
 from policies.site import BuiltPolicy
@@ -184,3 +187,30 @@ def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
         ],
         "quick",
     ) | {"_month_of_day": 64, "_why_start": 4096}
+
+
+def test_a_job_rests_after_failures_and_refusals_until_the_later_of_both() -> None:
+    """Five seconds after a failure at 100, and after a refusal at 200; no time where it is given up."""
+    failed, refused = (Failure(at=100.0, step=0),), Refusal(since=200.0, at=200.0)
+    assert JobTerms().rests_until is None
+    assert JobTerms(failed=failed).rests_until == 105.0
+    assert JobTerms(refused=refused).rests_until == 205.0
+    assert JobTerms(failed=failed, refused=refused).rests_until == 205.0
+    over = JobTerms(failed=failed, retries=Retries(most_failures=1))
+    assert over.rests_until == 0.0
+
+
+def test_jobs_with_terms_and_rigid_ones_are_bound_whether_planned_or_not() -> None:
+    """A job without either is looked at by the policy alone."""
+    jobs = {name: JobState(job=a_job(name)) for name in ("plain", "terms", "rigid", "lost", "odd")}
+    jobs["terms"] = replace(jobs["terms"], terms=JobTerms(user="eve"))
+    jobs["rigid"] = replace(jobs["rigid"], is_rigid=True)
+    jobs["odd"] = replace(jobs["odd"], terms=JobTerms(user="eve"))
+    known = {name: jobs[name] for name in ("plain", "terms", "rigid")}
+    state = replace(a_state(), jobs=known)
+    assert state.all_jobs is known
+    assert set(state.bound_jobs) == set(state.judged_jobs) == {"terms", "rigid"}
+    more = replace(state, unplanned={name: jobs[name] for name in ("lost", "odd")})
+    assert set(more.all_jobs) == set(jobs)
+    assert set(more.bound_jobs) == {"terms", "rigid"}
+    assert set(more.judged_jobs) == {"terms", "rigid", "odd"}
