@@ -10,7 +10,7 @@ from unnamed import by_place, hidden, hurried, unnamed
 
 import policies
 from policies.errors import InvalidProblem
-from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem, Width
+from policies.model import AllReduce, Budget, GpuType, InstanceType, JobClass, Phase, Problem, Width
 from policies.speedup import PowerLaw
 
 CURVE = PowerLaw(exponent=0.5)
@@ -136,3 +136,39 @@ def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
     assert hurried(policies, deep=False) == dict.fromkeys(
         ["Allocation", "GpuSlot", "Job", "Money", "Node", "Reasons", "Width"], "quick"
     ) | {"_found": None, "load": None}
+
+
+@pytest.mark.parametrize(("gpus", "places", "whole"), [(4, 1, 4), (4, 2, 2), (4, 4, 1), (6, 3, 2)])
+def test_places_are_as_many_on_each_gpu(gpus: int, places: int, whole: int) -> None:
+    """Six places of three are two GPUs."""
+    kind = InstanceType(name="i", gpu_type="gpu", gpus=gpus, usd_per_hour=1.0, places_per_gpu=places)
+    assert kind.whole_gpus == whole
+
+
+@pytest.mark.parametrize("places", [0, -1, 3, 5])
+def test_places_that_do_not_fill_whole_gpus_are_refused(places: int) -> None:
+    """Four places are not three on each, and never none."""
+    with pytest.raises(InvalidProblem, match=f"i: 4 places are not {places} on each GPU"):
+        InstanceType(name="i", gpu_type="gpu", gpus=4, usd_per_hour=1.0, places_per_gpu=places)
+
+
+def test_a_job_has_one_place_of_each_gpu_the_emptiest_first() -> None:
+    """Six places on three GPUs: 1 and 4 are on one of them; what is held there already counts out its GPU."""
+    kind = InstanceType(name="i", gpu_type="gpu", gpus=6, usd_per_hour=1.0, places_per_gpu=2)
+    assert kind.one_per_gpu(range(6)) == [0, 1, 2]
+    assert kind.one_per_gpu([0, 1, 2, 4, 5]) == [1, 2, 0]
+    assert kind.one_per_gpu([0, 4, 5, 2]) == [2, 0, 4]
+    assert kind.one_per_gpu(range(6), held=[4]) == [0, 2]
+    plain = InstanceType(name="i", gpu_type="gpu", gpus=6, usd_per_hour=1.0)
+    assert plain.one_per_gpu([5, 1], held=[1]) == [5, 1]
+
+
+def test_a_class_of_any_number_of_phases_has_the_work_of_all() -> None:
+    """One phase, and three."""
+    assert a_class("c", (2.5, CURVE)).size_gpu_hours == 2.5
+    assert a_class("c", (2.5, CURVE), (1.0, CURVE), (4.0, CURVE)).size_gpu_hours == 2.5 + 1.0 + 4.0
+    with pytest.raises(InvalidProblem, match="link_gigabits_per_second of i"):
+        InstanceType(name="i", gpu_type="gpu", gpus=1, usd_per_hour=1.0, link_gigabits_per_second=0.0)
+    for field in ("message_bytes", "compute_seconds"):
+        with pytest.raises(InvalidProblem, match=field):
+            AllReduce(**{"message_bytes": 0.5, "compute_seconds": 0.5} | {field: 0.0})
