@@ -126,34 +126,33 @@ RUNGS: Hours = ((Width("gpu", 1), 8.0), (Width("gpu", 2), 4.0))
 
 
 @pytest.mark.parametrize(
-    ("held", "is_spot", "boot", "hours_left", "gpus", "usd", "risk"),
+    ("held", "is_spot", "boot", "hours_left", "found"),
     [
-        (None, False, 0.5, 4.5, 2, 4.5 * 2.0, 4.5 / FAILURE_HOURS),
-        (None, False, 0.5, 4.49, None, 0.0, 0.0),
-        (1, False, 0.5, 8.0, 2, 4.5 * 2.0, 4.5 / FAILURE_HOURS),
-        (1, False, 5.0, 8.0, 1, 8.0, 8.0 / FAILURE_HOURS),
-        (1, False, 5.0, 7.99, None, 0.0, 0.0),
-        (1, True, 5.0, 8.0, 1, 8.0, 8.0 / SPOT.up_hours),
-        (2, False, 0.5, 9.0, 2, 4.0 * 2.0, 4.0 / FAILURE_HOURS),
-        (2, True, 0.5, 9.0, 2, 4.5 * 2.0, 4.5 / FAILURE_HOURS),
-        (3, False, 0.5, 4.5, 2, 4.5 * 2.0, 4.5 / FAILURE_HOURS),
+        (None, False, 0.5, 4.5, (2, 4.5 * 2.0, 4.5 / FAILURE_HOURS)),
+        (None, False, 0.5, 4.49, None),
+        (1, False, 0.5, 8.0, (2, 4.5 * 2.0, 4.5 / FAILURE_HOURS)),
+        (1, False, 5.0, 8.0, (1, 8.0, 8.0 / FAILURE_HOURS)),
+        (1, False, 5.0, 7.99, None),
+        (1, True, 5.0, 8.0, (1, 8.0, 8.0 / SPOT.up_hours)),
+        (2, False, 0.5, 9.0, (2, 4.0 * 2.0, 4.0 / FAILURE_HOURS)),
+        (2, True, 0.5, 9.0, (2, 4.5 * 2.0, 4.5 / FAILURE_HOURS)),
+        (3, False, 0.5, 4.5, (2, 4.5 * 2.0, 4.5 / FAILURE_HOURS)),
     ],
 )
 def test_the_surest_way_is_as_it_is_or_the_fastest_width_on_demand(
-    held: int | None, is_spot: bool, boot: float, hours_left: float, gpus: int | None, usd: float, risk: float
+    held: int | None, is_spot: bool, boot: float, hours_left: float, found: tuple[int, float, float] | None
 ) -> None:
     """Eight hours on one GPU, four on two, at a dollar each; what is held needs no boot."""
     width = None if held is None else Width("gpu", held)
-    found = _surest(ONES, width, RUNGS, 1.0, hours_left=hours_left, boot=boot, is_spot=is_spot)
-    if gpus is None:
-        assert found is None
-        return
-    assert found is not None
-    assert (found.width, found.is_firm) == (Width("gpu", gpus), True)
-    assert (found.usd, found.kept) == (pytest.approx(usd), pytest.approx(exp(-risk)))
-    half = _surest(ONES, width, RUNGS, 0.5, hours_left=hours_left, boot=boot, is_spot=is_spot)
-    assert half is not None
-    assert half.kept > found.kept
+    surest = _surest(ONES, width, RUNGS, 1.0, hours_left=hours_left, boot=boot, is_spot=is_spot)
+    assert (surest is None) is (found is None)
+    if surest is not None and found is not None:
+        gpus, usd, risk = found
+        assert (surest.width, surest.is_firm) == (Width("gpu", gpus), True)
+        assert (surest.usd, surest.kept) == (pytest.approx(usd), pytest.approx(exp(-risk)))
+        half = _surest(ONES, width, RUNGS, 0.5, hours_left=hours_left, boot=boot, is_spot=is_spot)
+        assert half is not None
+        assert half.kept > surest.kept
 
 
 @pytest.mark.parametrize(
