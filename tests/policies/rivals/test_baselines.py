@@ -13,6 +13,7 @@ import policies.rivals
 from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.errors import InvalidProblem
 from policies.model import Job, Width
+from policies.registry import POLICIES
 from policies.rivals.baselines import (
     EfficiencyThreshold,
     EqualShare,
@@ -303,3 +304,33 @@ def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
         ],
         "kept",
     )
+
+
+FLEET = "gpu_type nodes"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "options", "says"),
+    [
+        ("a-srpt", "fleet", FLEET, "reads_progress"),
+        ("asked", "rule", "efficiency gpu_type", "is_job_by_job"),
+        ("asked-hold", "rule", "efficiency gpu_type", "is_job_by_job"),
+        ("boa-authors", "heuristic", "gpu_type", "is_job_by_job"),
+        ("dally", "fleet", FLEET, "reads_progress"),
+        ("efficiency", "rule", "efficiency gpu_type share", "is_job_by_job"),
+        ("equal-width", "rule", "gpu_type gpus_per_job share", "is_job_by_job"),
+        ("greedy-marginal", "heuristic", "gpu_type", "is_job_by_job"),
+        ("pollux", "fleet", FLEET, ""),
+        ("pollux-autoscale", "autoscaler", "gpu_type utility", ""),
+        ("srpt", "fleet", FLEET, "reads_progress"),
+        ("static-equal", "fleet", FLEET, ""),
+        ("static-fifo", "fleet", "gpu_type gpus_per_job nodes", ""),
+        ("static-srsf", "fleet", "gpu_type gpus_per_job nodes", "reads_progress"),
+        ("tiresias", "fleet", FLEET, "reads_progress"),
+    ],
+)
+def test_what_a_rival_understands_and_looks_at(name: str, kind: str, options: str, says: str) -> None:
+    """Its options, and whether one job, or the work that is left, can change what it says."""
+    entry = POLICIES[name]
+    assert (entry.name, entry.kind, " ".join(sorted(entry.options))) == (name, kind, options)
+    assert (entry.is_job_by_job, entry.reads_progress) == (says == "is_job_by_job", says == "reads_progress")
