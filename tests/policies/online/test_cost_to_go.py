@@ -193,3 +193,16 @@ def test_a_width_stays_unless_a_change_saves_more_than_the_margin() -> None:
     assert costs.width_for(0, scale=1.0, left=1.0, holds=None, margin=0.0) == two
     assert costs.width_for(0, scale=1.0, left=1.0, holds=Width("gone", 1), margin=0.0) == two
     assert costs.width_for(0, scale=1.0, left=0.1, holds=two, margin=0.0) == two
+
+
+def test_tables_are_kept_in_the_order_of_their_scales() -> None:
+    """Whatever is asked first: a scale is between its neighbours, and has an own one where they doubt."""
+    columns = columns_of(seed=3, phases=3, rescale_hours=0.2)
+    costs = CostsByScale(columns=columns, multiplier=0.3)
+    for scale in (1.0, 5.0, 0.3, 0.31, 40.0, 2.0, 0.01, 3.0):
+        width = costs.width_for(0, scale=scale, left=0.5, holds=None, margin=0.0)
+        exact = CostToGo.of(columns, scale=scale, multiplier=0.3)
+        assert width == exact.width_for(0, scale=scale, left=0.5, holds=None, margin=0.0)
+        scales = [table.scale for table in costs._tables]
+        assert scales == sorted(set(scales))
+        assert scales[0] <= scale <= scales[-1]
