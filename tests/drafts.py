@@ -7,7 +7,7 @@ from typing import Any
 
 from followers import Known
 
-from boa_daemon.testing import rules
+from boa_daemon.testing import as_read, rules
 from boa_daemon.tick.draft import Changes, Draft
 from boa_daemon.tick.room import Room
 from boa_daemon.tick.state import ClusterState, Plan, Rules
@@ -21,7 +21,7 @@ PRICES = Known(widths={})
 
 def gpus(**widths: int) -> dict[JobId, Width]:
     """Return widths of type "gpu"."""
-    return {job: Width("gpu", count) for job, count in widths.items()}
+    return {job: Width(as_read("gpu"), count) for job, count in widths.items()}
 
 
 def a_plan(**changes: Any) -> Plan:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from boa_daemon.tick.actions import Action, LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.offers import Offer
@@ -39,10 +39,18 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
 
+def as_read(word: str) -> str:
+    """Return a word as a file, a database or a cloud brings it: equal to another, not the same object."""
+    return word[:1] + word[1:]
+
+
 def an_instance_type(*, gpu_type: str = "gpu", gpus: int = 4, usd_per_gpu_hour: float = 1.0) -> InstanceType:
     """Return a machine whose price is that of its GPUs."""
     return InstanceType(
-        name=f"{gpu_type}-x{gpus}", gpu_type=gpu_type, gpus=gpus, usd_per_hour=gpus * usd_per_gpu_hour
+        name=f"{gpu_type}-x{gpus}",
+        gpu_type=as_read(gpu_type),
+        gpus=gpus,
+        usd_per_hour=gpus * usd_per_gpu_hour,
     )
 
 
@@ -65,9 +73,9 @@ def a_node(
     kind = kind or an_instance_type(gpus=gpus)
     since = idle_since if idle_since is not None else launched_at
     return NodeState(
-        id=name,
+        id=as_read(name),
         instance_type=kind,
-        phase=phase,
+        phase=cast(NodePhase, as_read(phase)),
         launched_at=launched_at,
         gpus=(None,) * kind.gpus,
         launched_by=f"launch-{name}",
@@ -78,7 +86,7 @@ def a_node(
 def a_job(name: JobId = "a", **changes: Any) -> Job:
     """Return a job of class "c" that arrived at 0 and has an hour of work left."""
     values: dict[str, Any] = {
-        "id": name,
+        "id": as_read(name),
         "class_name": "c",
         "arrived_at": 0.0,
         "phase": 0,
@@ -91,12 +99,14 @@ def a_policy_node(
     name: NodeId = "n1", *, gpus: int = 4, is_ready: bool = True, gpu_type: str = "gpu"
 ) -> Node:
     """Return a node as a placer sees it."""
-    return Node(id=name, instance_type=an_instance_type(gpu_type=gpu_type, gpus=gpus), is_ready=is_ready)
+    return Node(
+        id=as_read(name), instance_type=an_instance_type(gpu_type=gpu_type, gpus=gpus), is_ready=is_ready
+    )
 
 
 def some_slots(node: NodeId, *indices: int) -> tuple[GpuSlot, ...]:
     """Return GPUs of one node."""
-    return tuple(GpuSlot(node, index) for index in indices)
+    return tuple(GpuSlot(as_read(node), index) for index in indices)
 
 
 def a_state(
@@ -161,7 +171,7 @@ class Wishes:
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the widths, GPUs of type "gpu"."""
-        widths = {job.id: Width("gpu", self.widths[job.id]) for job in jobs if job.id in self.widths}
+        widths = {job.id: Width(as_read("gpu"), self.widths[job.id]) for job in jobs if job.id in self.widths}
         return Allocation(widths=widths, nodes=self.nodes)
 
 

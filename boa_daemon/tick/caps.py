@@ -150,7 +150,8 @@ def _give_back(
         books.stop(name)
         for job in jobs - stopped:
             stopped.add(job)
-            others = {slot.node for slot in present[job].slots if job in present} - seen
+            slots = present[job].slots if job in present else ()
+            others = {slot.node for slot in slots} - seen
             for other in others & state.nodes.keys():
                 heappush(queue, _rank(present, state.nodes[other], stopped))
     return ended, emptied, stopped & present.keys()

@@ -49,6 +49,4 @@ def overlap_pays(message_bytes: float, bytes_left: float, ratio: float) -> bool:
 
     Threshold 0 always waits and infinity never does, whatever the sizes.
     """
-    if ratio == 0.0:
-        return False
     return ratio == INFINITY or message_bytes < ratio * bytes_left

@@ -50,7 +50,7 @@ def stretch(
     for other, number in columns.index.items():
         if other.gpu_type == now.gpu_type and now.gpus < other.gpus <= most_gpus and hours[number] < best:
             best, width = float(hours[number]), other
-    if width is now or not math.isfinite(here):
+    if not math.isfinite(here):
         return None
     if hours_left is None:
         left, cost = columns.part_left(job) * job.scale * here, 0.0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, fields
-from typing import Any
 
 import pytest
 from strategies_planner import a_class, one_type
+from unnamed import by_place, hidden, hurried, unnamed
 
+import policies
 from policies.errors import InvalidProblem
-from policies.model import Budget, GpuType, InstanceType, Job, JobClass, Money, Phase, Problem, Width
+from policies.model import AllReduce, Budget, GpuType, InstanceType, JobClass, Phase, Problem, Width
 from policies.speedup import PowerLaw
 
 CURVE = PowerLaw(exponent=0.5)
@@ -105,32 +105,70 @@ def test_amounts_read_as_people_write_them() -> None:
     assert InstanceType(name="i", gpu_type="gpu", gpus=8, usd_per_hour=24.0).usd_per_gpu_hour == 24.0 / 8
 
 
-def defaults(cls: Any) -> dict[str, Any]:
-    """Return the values that fields have where nobody names one."""
-    return {field.name: field.default for field in fields(cls) if field.default is not MISSING and field.init}
+def test_what_nobody_names_is_nothing_but_for_these() -> None:
+    """At the root of `policies`: rates, weights and scales are 1, a month has 730 hours."""
+    assert unnamed(policies, deep=False) == {
+        "Allocation.above_ceiling": "use",
+        "Budget.unit": "usd_per_hour",
+        "InstanceType.link_gigabits_per_second": 10.0,
+        "InstanceType.places_per_gpu": 1,
+        "Job.scale": 1.0,
+        "Job.weight": 1.0,
+        "JobClass.arrivals_per_hour": 1.0,
+        "JobClass.weight": 1.0,
+        "Money.accrual": 1.0,
+        "Money.month_left_hours": 730.0,
+        "Problem.budget_unit": "usd_per_hour",
+        "Site.is_load_stated": True,
+        "Site.load_over_stated": 1.0,
+        "_Formula.max_gpus": 64,
+        "_Formula.min_gpus": 1,
+        "_Formula.speed": 1.0,
+    }
+    reckoned = dict.fromkeys(("Menu.gpus_array", "Menu.numbers", "Menu.speeds_array"), "init repr compare")
+    reckoned |= dict.fromkeys(("Menu.corners", "Menu.gpus", "Menu.steps"), "init repr")
+    assert hidden(policies, deep=False) == reckoned | {"Reasons._by_name": "init repr compare"}
+    assert by_place(policies, deep=False) == ["replace"]
 
 
-@pytest.mark.parametrize(
-    ("cls", "values"),
-    [
-        (
-            JobClass,
-            {"arrivals_per_hour": 1.0, "weight": 1.0, "startup_hours": 0.0, "rescale_hours": 0.0}
-            | {"network": None, "may_share": False},
-        ),
-        (InstanceType, {"link_gigabits_per_second": 10.0, "places_per_gpu": 1}),
-        (
-            Job,
-            {"scale": 1.0, "weight": 1.0, "draw": 0.0, "width": None, "restarts": 0, "counted_at": None},
-        ),
-        (
-            Money,
-            {"accrual": 1.0, "month_elapsed_hours": 0.0, "month_left_hours": 730.0, "is_refused": False}
-            | {"memory": (), "memory_age_hours": 0.0, "hour_of_week": 0.0},
-        ),
-        (Budget, {"unit": "usd_per_hour"}),
-    ],
-)
-def test_what_nobody_names_is_one_of_a_kind_and_costs_nothing(cls: Any, values: dict[str, Any]) -> None:
-    """Rates, weights and scales are 1, overheads and ages 0, and a month has 730 hours."""
-    assert defaults(cls) == values
+def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
+    """In all of `policies`; what is kept by question has an end."""
+    assert hurried(policies, deep=False) == dict.fromkeys(
+        ["Allocation", "GpuSlot", "Job", "Money", "Node", "Reasons", "Width"], "quick"
+    ) | {"_found": None, "load": None}
+
+
+@pytest.mark.parametrize(("gpus", "places", "whole"), [(4, 1, 4), (4, 2, 2), (4, 4, 1), (6, 3, 2)])
+def test_places_are_as_many_on_each_gpu(gpus: int, places: int, whole: int) -> None:
+    """Six places of three are two GPUs."""
+    kind = InstanceType(name="i", gpu_type="gpu", gpus=gpus, usd_per_hour=1.0, places_per_gpu=places)
+    assert kind.whole_gpus == whole
+
+
+@pytest.mark.parametrize("places", [0, -1, 3, 5])
+def test_places_that_do_not_fill_whole_gpus_are_refused(places: int) -> None:
+    """Four places are not three on each, and never none."""
+    with pytest.raises(InvalidProblem, match=f"i: 4 places are not {places} on each GPU"):
+        InstanceType(name="i", gpu_type="gpu", gpus=4, usd_per_hour=1.0, places_per_gpu=places)
+
+
+def test_a_job_has_one_place_of_each_gpu_the_emptiest_first() -> None:
+    """Six places on three GPUs: 1 and 4 are on one of them; what is held there already counts out its GPU."""
+    kind = InstanceType(name="i", gpu_type="gpu", gpus=6, usd_per_hour=1.0, places_per_gpu=2)
+    assert kind.one_per_gpu(range(6)) == [0, 1, 2]
+    assert kind.one_per_gpu([0, 1, 2, 4, 5]) == [1, 2, 0]
+    assert kind.one_per_gpu([0, 4, 5, 2]) == [2, 0, 4]
+    assert kind.one_per_gpu(range(6), held=[4]) == [0, 2]
+    plain = InstanceType(name="i", gpu_type="gpu", gpus=6, usd_per_hour=1.0)
+    assert plain.one_per_gpu([5, 1], held=[1]) == [5, 1]
+
+
+def test_a_class_of_any_number_of_phases_has_the_work_of_all() -> None:
+    """One phase, and three."""
+    assert a_class("c", (2.5, CURVE)).size_gpu_hours == 2.5
+    assert a_class("c", (2.5, CURVE), (1.0, CURVE), (4.0, CURVE)).size_gpu_hours == 2.5 + 1.0 + 4.0
+    with pytest.raises(InvalidProblem, match="link_gigabits_per_second of i"):
+        InstanceType(name="i", gpu_type="gpu", gpus=1, usd_per_hour=1.0, link_gigabits_per_second=0.0)
+    for field in ("message_bytes", "compute_seconds"):
+        with pytest.raises(InvalidProblem, match=field):
+            AllReduce(**{"message_bytes": 0.5, "compute_seconds": 0.5} | {field: 0.0})

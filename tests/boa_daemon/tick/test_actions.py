@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from boa_daemon.testing import an_instance_type
@@ -41,3 +43,9 @@ def test_history_remembers_whom_an_action_was_about() -> None:
         ("terminate", "n1", 7.0),
         ("launch", "gpu-x4", 7.0),
     ]
+
+
+def test_nodes_of_a_gang_come_together_and_others_one_by_one() -> None:
+    """Three in one request."""
+    three = LaunchNodes(id="x", instance_type=MACHINE, count=3, reason="")
+    assert (three.together, replace(three, is_gang=True).together) == (1, 3)

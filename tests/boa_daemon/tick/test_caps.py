@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drafts import a_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -28,15 +29,17 @@ from boa_daemon.testing import (
     some_slots,
 )
 from boa_daemon.tick.actions import LaunchNodes, StopJob, TerminateNode
-from boa_daemon.tick.caps import hold_back, within_instances
+from boa_daemon.tick.cap_projection import CapProjection
+from boa_daemon.tick.caps import _forced, _give_back, hold_back, within_caps, within_instances
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.ledger import bill_within, charge_for
 from boa_daemon.tick.limits import DAY_SECONDS, Caps, day_of, month_of
 from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
 from boa_daemon.tick.state import ClusterState, JobTerms, NodeState
+from boa_daemon.tick.team_money import TeamMoney
 from boa_daemon.units import micro_dollars
 from policies.errors import InvalidProblem
-from policies.model import Budget, NodeId
+from policies.model import Budget, NodeId, Width
 from policies.placement.first_fit import FirstFit
 from policies.registry import POLICIES, PolicyOptions
 from policies.speedup import Table
@@ -462,6 +465,98 @@ def test_under_a_ceiling_that_pays_for_nothing_all_goes_once() -> None:
     assert sorted(decision.plan.stops) == ["slim", "wide"]
     assert {action.node for action in decision.actions if isinstance(action, TerminateNode)} >= {"n4"}
     assert {held.code for held in decision.plan.held} == {"cap-hour"}
+
+
+def test_nodes_are_given_back_in_the_order_of_what_is_lost() -> None:
+    """Idle, emptying, booting, then working: the least lost per dollar, the youngest, the first name."""
+    jobs = [a_job("long", remaining_gpu_hours=50.0), a_job("short"), a_job("done", remaining_gpu_hours=0.0)]
+    jobs += [a_job("heavy", weight=2.0), a_job("stopping")]
+    held = {job.id: some_slots(f"n-{job.id}", 0) for job in jobs}
+    kind = an_instance_type()
+    nodes = [a_node(f"n-{job.id}", launched_at=100.0) for job in jobs]
+    nodes += [a_node(name, launched_at=at) for name, at in (("old", 0.0), ("young", 9.0), ("also", 9.0))]
+    nodes += [a_node("boots", phase="requested", launched_at=50.0)]
+    state = a_state(*jobs, nodes=nodes, held=held, now=NOON)
+    stopping = replace(state.jobs["stopping"], is_stopping=True)
+    state = replace(state, jobs={**state.jobs, "stopping": stopping})
+    books = CapProjection(state, Caps(usd_per_hour=kind.usd_per_hour / 2.0))
+    ended, emptied, stopped = _give_back(state, a_plan(), books)
+    assert ended == ["also", "young", "old", "boots"]
+    assert emptied == ["n-stopping", "n-long", "n-short", "n-heavy", "n-done"]
+    assert stopped == {job.id for job in jobs}
+
+
+def test_a_node_whose_jobs_stop_for_another_comes_before_one_that_still_works() -> None:
+    """The wide job goes first, as most is left of it; its other node then has nobody left to lose."""
+    jobs = [a_job("wide", remaining_gpu_hours=50.0), a_job("slim", remaining_gpu_hours=9.0), a_job("heir")]
+    held = {"wide": some_slots("n1", 0) + some_slots("n2", 0), "slim": some_slots("n3", 0)}
+    held["heir"] = some_slots("n2", 1)
+    nodes = [a_node(name) for name in ("n1", "n2", "n3")]
+    state = a_state(*jobs, nodes=nodes, held=held, now=NOON)
+    books = CapProjection(state, Caps(usd_per_hour=0.5))
+    assert _give_back(state, a_plan(), books)[1] == ["n1", "n3", "n2"]
+    alone = a_state(*jobs[:2], nodes=nodes, held={name: held[name] for name in ("wide", "slim")}, now=NOON)
+    books = CapProjection(alone, Caps(usd_per_hour=0.5))
+    assert _give_back(alone, a_plan(), books)[1] == ["n1", "n2", "n3"]
+
+
+def test_a_node_under_a_job_that_nobody_lists_is_emptied_for_a_cap_as_any_other() -> None:
+    """There is nobody to tell; the node goes first, as nothing is known to be lost."""
+    nodes = [replace(a_node("n1"), gpus=("ghost", None, None, None)), a_node("n2")]
+    state = a_state(a_job("a"), nodes=nodes, held={"a": some_slots("n2", 0)}, now=NOON)
+    books = CapProjection(state, Caps(usd_per_hour=0.5))
+    assert _give_back(state, a_plan(), books) == ([], ["n1", "n2"], {"a"})
+
+
+def test_of_nodes_that_must_end_now_no_more_do_than_needed() -> None:
+    """Both empty in time where money is left; one ends at once where one does it, both where both must."""
+    nodes = [a_node(name, launched_at=NOON - 3600.0) for name in ("n1", "n2")]
+    held = {"a": some_slots("n1", 0), "b": some_slots("n2", 0)}
+    state = a_state(a_job("a"), a_job("b"), nodes=nodes, held=held, now=NOON)
+    second = 2 * 4.0 / 3600.0
+    for seconds, forced in ((121.0, ()), (119.0, ("n1",)), (89.0, ("n1", "n2"))):
+        books = CapProjection(state, Caps(usd_per_day=8.0 + seconds * second))
+        assert _forced(["n1", "n2"], books) == forced
+
+
+def test_launches_of_a_second_type_have_the_room_that_the_first_leaves() -> None:
+    """A node of either type takes a dollar of the day; two are left, so one is cut and its jobs say why."""
+    kinds_of = {name: an_instance_type(gpu_type=name) for name in ("old", "new")}
+    launches = {kind.name: 2 for kind in kinds_of.values()}
+    plan = a_plan(
+        widths={"a": Width("old", 4), "b": Width("new", 4), "c": Width("gone", 1)},
+        launches=launches,
+        instance_types={kind.name: kind for kind in kinds_of.values()},
+        waiting=dict.fromkeys("abcd", "nodes-to-come"),
+    )
+    state = a_state(*(a_job(name) for name in "abcd"), now=NOON)
+    for usd, left, reasons in (
+        (4.1, {"old-x4": 2, "new-x4": 2}, {}),
+        (3.1, {"old-x4": 2, "new-x4": 1}, {"b": "cap-day"}),
+        (2.1, {"old-x4": 2}, {"b": "cap-day"}),
+        (1.1, {"old-x4": 1}, {"a": "cap-day", "b": "cap-day"}),
+    ):
+        found = within_caps(state, plan, rules(caps=Caps(usd_per_day=usd)))
+        assert dict(found.launches) == left
+        assert found.waiting == {**plan.waiting, **reasons}
+        cut = {held.what for held in found.held}
+        assert cut == {
+            f"{n - left.get(name, 0)} {name}" for name, n in launches.items() if n > left.get(name, 0)
+        }
+
+
+def test_what_a_team_may_not_do_is_taken_out_before_the_caps_of_the_site() -> None:
+    """A start that its purse has no room for; a team with room changes nothing, nor does one without caps."""
+    terms = JobTerms(team="red")
+    state = a_state(a_job("a"), nodes=[a_node("n1")], now=NOON)
+    state = replace(state, jobs={"a": replace(state.jobs["a"], terms=terms)})
+    plan = a_plan(widths={"a": Width("gpu", 1)}, slots={"a": some_slots("n1", 0)})
+    for cap, starts in ((0.01, False), (100.0, True), (None, True)):
+        poor = replace(state, teams={"red": TeamMoney(day_cap_usd=cap)})
+        found = within_caps(poor, plan, rules(caps=Caps()))
+        assert bool(found.slots) is starts
+        assert found.waiting == ({} if starts else {"a": "team-day-cap"})
+    assert within_caps(state, plan, rules()) is plan
 
 
 def test_who_waits_for_something_else_than_a_cut_launch_keeps_its_reason() -> None:

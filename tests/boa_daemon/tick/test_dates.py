@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from math import exp
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
-from boa_daemon.tick.dates import BOOT_HOURS, MOST_RUNGS, Hours, _thinned, advice_of, boot_hours_of
+from boa_daemon.tick.dates import (
+    BOOT_HOURS,
+    MOST_RUNGS,
+    SPOT,
+    Hours,
+    _rung,
+    _spot_price,
+    _surest,
+    _thinned,
+    advice_of,
+    base_width,
+    boot_hours_of,
+    look_hours_of,
+    on_market,
+    programme,
+)
+from boa_daemon.tick.limits import Caps
+from boa_daemon.tick.offers import Cooldown, Offer
 from boa_daemon.tick.state import ClusterState, Due, JobTerms
+from policies.links.machines import spot_kind
 from policies.model import Width
+from policies.online.deadlines import FAILURE_HOURS
 
 ONES = rules(instance_types={"gpu": an_instance_type(gpus=1)})
 
@@ -100,3 +120,93 @@ def test_the_dollars_are_the_mean_over_the_sizes_up_to_the_largest_that_can_be_m
     state = with_due(due)
     found = advice_of(state, ONES, state.jobs["a"], due, boot_hours=BOOT_HOURS)
     assert found.usd == pytest.approx(usd, rel=0.02)
+
+
+RUNGS: Hours = ((Width("gpu", 1), 8.0), (Width("gpu", 2), 4.0))
+
+
+@pytest.mark.parametrize(
+    ("held", "is_spot", "boot", "hours_left", "found"),
+    [
+        (None, False, 0.5, 4.5, (2, 4.5 * 2.0, 4.5 / FAILURE_HOURS)),
+        (None, False, 0.5, 4.49, None),
+        (1, False, 0.5, 8.0, (2, 4.5 * 2.0, 4.5 / FAILURE_HOURS)),
+        (1, False, 5.0, 8.0, (1, 8.0, 8.0 / FAILURE_HOURS)),
+        (1, False, 5.0, 7.99, None),
+        (1, True, 5.0, 8.0, (1, 8.0, 8.0 / SPOT.up_hours)),
+        (2, False, 0.5, 9.0, (2, 4.0 * 2.0, 4.0 / FAILURE_HOURS)),
+        (2, True, 0.5, 9.0, (2, 4.5 * 2.0, 4.5 / FAILURE_HOURS)),
+        (3, False, 0.5, 4.5, (2, 4.5 * 2.0, 4.5 / FAILURE_HOURS)),
+    ],
+)
+def test_the_surest_way_is_as_it_is_or_the_fastest_width_on_demand(
+    held: int | None, is_spot: bool, boot: float, hours_left: float, found: tuple[int, float, float] | None
+) -> None:
+    """Eight hours on one GPU, four on two, at a dollar each; what is held needs no boot."""
+    width = None if held is None else Width("gpu", held)
+    surest = _surest(ONES, width, RUNGS, 1.0, hours_left=hours_left, boot=boot, is_spot=is_spot)
+    assert (surest is None) is (found is None)
+    if surest is not None and found is not None:
+        gpus, usd, risk = found
+        assert (surest.width, surest.is_firm) == (Width("gpu", gpus), True)
+        assert (surest.usd, surest.kept) == (pytest.approx(usd), pytest.approx(exp(-risk)))
+        half = _surest(ONES, width, RUNGS, 0.5, hours_left=hours_left, boot=boot, is_spot=is_spot)
+        assert half is not None
+        assert half.kept > surest.kept
+
+
+@pytest.mark.parametrize(
+    ("hours", "horizon"),
+    [(0.01, 0.25), (0.25, 0.25), (0.26, 2.0**-1.75), (3.0, 2.0**1.75), (4.0, 4.0), (4.01, 2.0**2.25)],
+)
+def test_programmes_are_for_quarters_of_doublings_and_no_step_is_shorter_than_a_look(
+    hours: float, horizon: float
+) -> None:
+    """240 steps, or as many looks of half a minute as it takes."""
+    due = Due(at=0.0, hours=hours_at(1, 2))
+    plan, fastest = programme(a_state(), ONES, due, hours=hours, boot_hours=0.1)
+    assert fastest == 4.0
+    look = 30.0 / 3600.0
+    assert plan.step_hours == pytest.approx(max(horizon / 240.0, look))
+    assert (len(plan.best) - 1) * plan.step_hours == pytest.approx(horizon, abs=look)
+    assert (len(plan.best) - 1) * plan.step_hours >= horizon * (1.0 - 1e-9)
+
+
+def test_a_width_costs_its_part_of_whole_nodes_and_slow_ones_keep_their_speed() -> None:
+    """Speeds to three digits, and no zero; spot at the cheapest of its offers with a price."""
+    kind = an_instance_type(gpus=4)
+    site, two = rules(instance_types={"gpu": kind}), Width("gpu", 2)
+    found = _rung(a_state(), site, two, 0.12345)
+    assert (found.speed, found.usd_per_hour, found.spot_usd_per_hour) == (0.123, 2.0, None)
+    assert _rung(a_state(), site, two, 1e-5).speed == 1e-5
+    spot = Offer(instance_type="gpu-x4", market="spot", usd_per_hour=1.2345)
+    others = (
+        replace(spot, zone="b", usd_per_hour=9.0),
+        replace(spot, zone="c", usd_per_hour=None),
+        replace(spot, instance_type="new-x4", usd_per_hour=0.1),
+        replace(spot, market="on-demand", usd_per_hour=0.1),
+    )
+    assert _rung(a_state(offers=(*others, spot)), site, two, 1.0).spot_usd_per_hour == 0.617
+    closed = a_state(offers=(spot,), cooldowns={spot.key: Cooldown(until=9.0)})
+    assert _spot_price(closed, site, two, is_open=False) == 1.2345
+    assert _spot_price(closed, site, two, is_open=True) is None
+
+
+def test_sizes_that_are_too_rare_are_not_planned_for() -> None:
+    """Half a percent of ten times the work: the rest is planned for once and a half of it."""
+    due = Due(at=1000.0 + 360_000.0, hours=hours_at(1), sizes=((1.0, 0.5), (1.5, 0.495), (10.0, 0.005)))
+    state = with_due(due)
+    found = advice_of(state, ONES, state.jobs["a"], due, boot_hours=BOOT_HOURS)
+    assert found.usd == pytest.approx(0.5 * 8.0 + 0.5 * 12.0, rel=0.01)
+
+
+def test_a_date_chooses_the_market_by_the_type_where_those_are_planned_apart() -> None:
+    """A width has a market in its name then; a date's own has none."""
+    kinds = {"gpu": an_instance_type(gpus=1), spot_kind("gpu"): an_instance_type(gpus=1)}
+    apart, one = rules(instance_types=kinds), Width("gpu", 1)
+    assert on_market(apart, one, is_firm=False) == Width(spot_kind("gpu"), 1)
+    assert on_market(apart, one, is_firm=True) == on_market(ONES, one, is_firm=False) == one
+    assert base_width(Width(spot_kind("gpu"), 3)) == Width("gpu", 3)
+    assert base_width(None) is None
+    assert look_hours_of(rules(caps=Caps(tick_seconds=90.0))) == 90.0 / 3600.0
+    assert look_hours_of(rules()) == 30.0 / 3600.0

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
+from drafts import a_plan, gpus
 from hypothesis import given
 
-from boa_daemon.testing import Ideal, Wishes, a_job, a_node, a_state, rules, some_slots, states
+from boa_daemon.testing import (
+    Ideal,
+    Wishes,
+    a_job,
+    a_node,
+    a_state,
+    an_instance_type,
+    rules,
+    some_slots,
+    states,
+)
 from boa_daemon.tick.actions import LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.diff import diff
-from boa_daemon.tick.state import ClusterState, Plan
+from boa_daemon.tick.limits import Held
+from boa_daemon.tick.offers import Cooldown, Offer
+from boa_daemon.tick.reasons import WAITING
+from boa_daemon.tick.retries import GivenUp
+from boa_daemon.tick.state import ClusterState, DateNote, Plan
 from policies.model import Width
 from policies.placement.first_fit import FirstFit
 from policies.registry import PLACERS, find_placer
@@ -121,3 +139,133 @@ def test_nothing_to_do_is_no_action() -> None:
 
     assert diff(state, Plan(widths={"a": Width("gpu", 4)}, slots={})) == ()
     assert decide(state, allocator=Wishes(widths={"a": 4}), placer=FirstFit(), rules=rules()).actions == ()
+
+
+def ordered(state: ClusterState, **changes: Any) -> list[LaunchNodes]:
+    """Return the launches of a plan on nodes of four GPUs, and of nothing else."""
+    actions = diff(state, a_plan(instance_types={"gpu-x4": an_instance_type()}, **changes))
+    assert all(isinstance(action, LaunchNodes) for action in actions)
+    return [action for action in actions if isinstance(action, LaunchNodes)]
+
+
+SPOT = Offer(instance_type="gpu-x4", zone="z", market="spot", usd_per_hour=1.0, nodes_left=3)
+DEMAND = Offer(instance_type="gpu-x4", zone="z", usd_per_hour=2.0, nodes_left=2)
+RESERVED = Offer(instance_type="gpu-x4", zone="z", market="reserved", usd_per_hour=3.0)
+OFFERS = (RESERVED, DEMAND, SPOT)
+
+
+@pytest.mark.parametrize(
+    ("count", "gangs", "parts"),
+    [
+        (2, (), [(2, False, "spot")]),
+        (4, (), [(3, False, "spot"), (1, False, "on-demand")]),
+        (9, (), [(3, False, "spot"), (2, False, "on-demand"), (4, False, "reserved")]),
+        (3, (3,), [(3, True, "spot")]),
+        (4, (4,), [(4, True, "reserved")]),
+        (4, (2,), [(2, True, "spot"), (1, False, "spot"), (1, False, "on-demand")]),
+        (4, (2, 2), [(2, True, "spot"), (2, True, "on-demand")]),
+    ],
+)
+def test_quotas_are_filled_from_the_cheapest_and_a_gang_goes_to_one_market_whole(
+    count: int, gangs: tuple[int, ...], parts: list[tuple[int, bool, str]]
+) -> None:
+    """Three on spot, two on demand, any number reserved; what a gang took, the others no longer have."""
+    state = a_state(offers=OFFERS)
+    orders = ordered(state, launches={"gpu-x4": count}, gangs={"gpu-x4": gangs} if gangs else {})
+    assert [(one.count, one.is_gang, one.offer.market) for one in orders if one.offer] == parts
+    assert [one.id for one in orders] == [f"t1-launch-gpu-x4-{number}" for number in range(len(parts))]
+
+
+def test_a_cloud_that_names_no_offers_is_asked_once_for_each_gang_and_for_the_rest() -> None:
+    """Where is left to the cloud."""
+    orders = ordered(a_state(), launches={"gpu-x4": 5}, gangs={"gpu-x4": (2,)})
+    assert [(one.count, one.is_gang, one.offer) for one in orders] == [(2, True, None), (3, False, None)]
+
+
+def test_where_wide_orders_were_refused_only_those_that_come_together_go_elsewhere() -> None:
+    """Spot was short of two at once; single nodes are asked for there."""
+    rests = {"gpu-x4/z/spot/2": Cooldown(until=60.0)}
+    state = a_state(offers=(SPOT, RESERVED), cooldowns=rests)
+    gang, rest = ordered(state, launches={"gpu-x4": 4}, gangs={"gpu-x4": (2,)})
+    assert (gang.offer, rest.offer) == (RESERVED, SPOT)
+
+
+def test_a_date_that_needs_it_has_nodes_on_demand_before_spot() -> None:
+    """Where its job waits for nodes of this type, and not otherwise."""
+    firm = DateNote(at=9.0, kept=1.0, usd=1.0, is_firm=True)
+    state = a_state(a_job("a"), a_job("b"), offers=(SPOT, RESERVED))
+    other = {"a": Width("new", 1), "b": Width("gpu", 1)}
+    for widths, dates, waits, first in (
+        (gpus(a=1, b=1), {"a": firm}, "ab", RESERVED),
+        (gpus(a=1, b=1), {"a": firm}, "b", SPOT),
+        (gpus(a=1, b=1), {"a": replace(firm, is_firm=False)}, "ab", SPOT),
+        (other, {"a": firm}, "ab", SPOT),
+        ({"b": Width("gpu", 1)}, {"a": firm}, "ab", SPOT),
+    ):
+        waiting = dict.fromkeys(waits, "nodes-to-come")
+        (order,) = ordered(state, launches={"gpu-x4": 1}, widths=widths, dates=dates, waiting=waiting)
+        assert order.offer == first
+
+
+def test_a_launch_names_the_first_four_jobs_that_wait_for_its_type_and_counts_all() -> None:
+    """Six wait, one for another type and one for none; each with the generation that would start."""
+    state = a_state(*(a_job(name) for name in "abcdefg"))
+    again = replace(state.jobs["b"], generation=3)
+    state = replace(state, jobs={**state.jobs, "b": again})
+    waiting = dict.fromkeys("abcdefg", "nodes-to-come")
+    widths = gpus(b=1, c=1, d=1, e=1, f=2) | {"a": Width("new", 1)}
+    (order,) = ordered(state, launches={"gpu-x4": 2}, widths=widths, waiting=waiting)
+    assert order.for_jobs == (("b", 4), ("c", 1), ("d", 1), ("e", 1))
+    assert order.reason == "5 jobs wait for 6 GPUs of gpu: 2 more gpu-x4"
+    (order,) = ordered(state, launches={"gpu-x4": 1}, widths=gpus(b=1), waiting={"b": "nodes-to-come"})
+    assert order.reason == "1 job waits for 1 GPU of gpu: 1 more gpu-x4"
+
+
+def test_what_is_given_back_says_for_what() -> None:
+    """Stopped for two hours; idle for a minute, for the pool; as a cap says; and one that was never idle."""
+    nodes = [
+        a_node("old", phase="stopped", launched_at=800.0),
+        a_node("spare", idle_since=7940.0),
+        a_node("dear", idle_since=7940.0),
+        replace(a_node("new"), idle_since=None),
+    ]
+    held = Held(what="node dear", code="cap-day")
+    plan = a_plan(releases=("old", "spare", "dear"), forced=("new",), stopping=("spare",), held=(held,))
+    found = [
+        (action.node, action.reason, action.stops)
+        for action in diff(a_state(nodes=nodes, now=8000.0), plan)
+        if isinstance(action, TerminateNode)
+    ]
+    assert found == [
+        ("old", "stopped for 2.00 h, and not worth its disk", False),
+        ("spare", "idle for 1.0 min, and no job needs it: stopped, for the warm pool", True),
+        ("dear", held.sentence, False),
+        ("new", "idle for 0 s, and no job needs it", False),
+    ]
+    (kept,) = diff(
+        a_state(nodes=nodes, now=8000.0), replace(plan, releases=("dear",), forced=(), stopping=("dear",))
+    )
+    assert isinstance(kept, TerminateNode)
+    assert kept.stops
+
+
+def test_a_job_that_stops_says_what_it_waits_for() -> None:
+    """A note of the plan first, then what it waits for; before all, what is given up or hangs ends."""
+    jobs = {name: some_slots("n1", number) for number, name in enumerate("abcd")}
+    state = a_state(*(a_job(name) for name in "abcde"), nodes=[a_node("n1")], held=jobs)
+    held = Held(what="job a", code="cap-day")
+    plan = a_plan(
+        stops=("a", "b", "c"),
+        waiting={"b": "budget"},
+        held=(held,),
+        given_up={"e": GivenUp(code="failed", reason="it failed 4 times")},
+        ends={"d": "hangs"},
+    )
+    actions = diff(state, plan)
+    assert [(action.id, action.reason) for action in actions] == [
+        ("t1-give-up-e", "it failed 4 times"),
+        ("t1-end-d", "hangs"),
+        ("t1-stop-a", held.sentence),
+        ("t1-stop-b", WAITING["budget"]),
+        ("t1-stop-c", "the plan gives it no GPUs now"),
+    ]

@@ -7,16 +7,27 @@ from math import inf
 from typing import Any
 
 import pytest
+from drafts import a_plan, gpus
 
 from boa_daemon.errors import InputError
-from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type, rules, some_slots
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.limits import Held
-from boa_daemon.tick.offers import Cooldown, RefusalKind
+from boa_daemon.tick.offers import NO_PRICE_SECONDS, Cooldown, RefusalKind
 from boa_daemon.tick.reasons import WAITING
 from boa_daemon.tick.retries import GivenUp
-from boa_daemon.tick.state import ClusterState, GatedJob, GateView, JobTerms, Plan, Rules, WaitReason
+from boa_daemon.tick.state import (
+    ClusterState,
+    GatedJob,
+    GatedLink,
+    GateView,
+    JobTerms,
+    Plan,
+    Rules,
+    UserMoney,
+    WaitReason,
+)
 from policies.model import Width
 from policies.placement.first_fit import FirstFit
 
@@ -137,7 +148,7 @@ def seen(*, holds: bool, unplanned: bool = False, is_stopping: bool = False, **t
     return replace(state, jobs={"a": job, **others})
 
 
-def a_plan(
+def for_a(
     waits: WaitReason | None = None, *, gpus: int | None = None, slots: Any = None, **changes: Any
 ) -> Plan:
     """Return a plan that gives job a so many GPUs, now or once it need not wait."""
@@ -152,63 +163,63 @@ def a_plan(
 STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
     "unplanned, waits": (
         seen(holds=False, unplanned=True),
-        a_plan(),
+        for_a(),
         "unplanned",
         "the last one lacks its class: it waits until there is one that has it.",
     ),
     "unplanned, given up": (
         seen(holds=False, unplanned=True),
-        a_plan(given_up={"a": GivenUp(code="max-usd", reason="max_usd reached")}),
+        for_a(given_up={"a": GivenUp(code="max-usd", reason="max_usd reached")}),
         "given-up",
         "It is given up: max_usd reached.",
     ),
     "unplanned, runs": (
         seen(holds=True, unplanned=True),
-        a_plan(),
+        for_a(),
         "running",
         "the last one lacks its class: it keeps its GPUs, and starts nowhere else.",
     ),
     "unplanned, told to stop": (
         seen(holds=True, unplanned=True),
-        a_plan(stops=("a",)),
+        for_a(stops=("a",)),
         "running",
         "it starts nowhere once it has let go. It is told to stop now.",
     ),
     "unplanned, stopping": (
         seen(holds=True, unplanned=True, is_stopping=True),
-        a_plan(),
+        for_a(),
         "running",
         "it starts nowhere once it has let go. It was told to stop, and holds its GPUs until it has.",
     ),
     "unplanned, hangs": (
         seen(holds=True, unplanned=True),
-        a_plan(ends={"a": "made no step for 900 s"}),
+        for_a(ends={"a": "made no step for 900 s"}),
         "running",
         "It made no step for 900 s, and is ended.",
     ),
-    "runs": (seen(holds=True), a_plan(gpus=2), "running", "Planned are 2 x gpu"),
+    "runs": (seen(holds=True), for_a(gpus=2), "running", "Planned are 2 x gpu"),
     "runs, waits for more": (
         seen(holds=True),
-        a_plan("nodes-to-come", gpus=4),
+        for_a("nodes-to-come", gpus=4),
         "nodes-to-come",
         "It works on where it is, and waits for that width: "
         f"{WAITING['nodes-to-come']}. Of its 4 GPUs it holds 2, and 2 more are free",
     ),
     "runs, moves now": (
         seen(holds=True),
-        a_plan(gpus=4, slots=some_slots("n1", 0, 1, 2, 3)),
+        for_a(gpus=4, slots=some_slots("n1", 0, 1, 2, 3)),
         "running",
         "It is told to stop now. Once it has let go it starts on n1 (4 GPUs).",
     ),
     "runs, told to stop for the budget": (
         seen(holds=True),
-        a_plan("budget", stops=("a",)),
+        for_a("budget", stops=("a",)),
         "budget",
         f"It is to wait: {WAITING['budget']}.",
     ),
     "runs, told to stop for a team's cap": (
         seen(holds=True),
-        a_plan(
+        for_a(
             "team-day-cap", gpus=2, stops=("a",), held=(Held(what="job a", code="team-day-cap"),)
         ),
         "team-day-cap",
@@ -216,43 +227,43 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
     ),
     "runs, put off": (
         seen(holds=True),
-        a_plan(gpus=4, held=(Held(what="job a", code="not-ready"),)),
+        for_a(gpus=4, held=(Held(what="job a", code="not-ready"),)),
         "running",
         "it works on where it is",
     ),
     "runs, node forced": (
         seen(holds=True),
-        a_plan("cap-day", gpus=2, stops=("a",), forced=("n1",)),
+        for_a("cap-day", gpus=2, stops=("a",), forced=("n1",)),
         "cap-day",
         "It is told to stop now. Node n1 is given back under it.",
     ),
     "stopping": (
         seen(holds=True, is_stopping=True),
-        a_plan("nodes-to-come", gpus=4),
+        for_a("nodes-to-come", gpus=4),
         "nodes-to-come",
         "It was told to stop, and holds its GPUs until it has. It is to wait",
     ),
-    "starts": (seen(holds=False), a_plan(gpus=2, slots=ON_TWO), "starting", "It starts now on n1 (2 GPUs)."),
+    "starts": (seen(holds=False), for_a(gpus=2, slots=ON_TWO), "starting", "It starts now on n1 (2 GPUs)."),
     "put off": (
         seen(holds=False),
-        a_plan(gpus=2, held=(Held(what="job a", code="not-free"),)),
+        for_a(gpus=2, held=(Held(what="job a", code="not-free"),)),
         "gpus-to-fall-free",
         "it waits a moment",
     ),
-    "not planned": (seen(holds=False), a_plan(), "not-planned", "The policy gives it no GPUs now"),
+    "not planned": (seen(holds=False), for_a(), "not-planned", "The policy gives it no GPUs now"),
     "rests": (
-        seen(holds=False), a_plan("resting"), "resting", "It rests for 0 s more before it is tried again.",
+        seen(holds=False), for_a("resting"), "resting", "It rests for 0 s more before it is tried again.",
     ),
     "after a job that is unplanned": (
         replace(
             seen(holds=False, waits_for="b"), unplanned={"b": seen(holds=False).jobs["b"]},
             jobs={"a": seen(holds=False, waits_for="b").jobs["a"]},
         ),
-        a_plan("after"),
+        for_a("after"),
         "after",
         "It waits for job b, which waits itself (after).",
     ),
-    "left out": (seen(holds=False), a_plan("cap-hour"), "cap-hour", f"It waits: {WAITING['cap-hour']}."),
+    "left out": (seen(holds=False), for_a("cap-hour"), "cap-hour", f"It waits: {WAITING['cap-hour']}."),
 }  # fmt: skip
 
 
@@ -269,9 +280,9 @@ def test_nothing_is_said_that_is_not_true_of_a_jobs_state(case: str) -> None:
 
 def test_what_has_changed_since_the_last_look_is_not_told_as_it_was() -> None:
     """A job that has ended since does not start now, one that has started runs, an unseen one is new."""
-    ran = Decision(state=seen(holds=True), plan=a_plan(gpus=2), actions=())
+    ran = Decision(state=seen(holds=True), plan=for_a(gpus=2), actions=())
     assert ran.reason("a", holds_gpus=False) == "new"
-    waited = Decision(state=seen(holds=False), plan=a_plan(gpus=2, slots=ON_TWO), actions=())
+    waited = Decision(state=seen(holds=False), plan=for_a(gpus=2, slots=ON_TWO), actions=())
     assert waited.reason("a", holds_gpus=True) == "running"
     assert waited.reason("c", holds_gpus=False) == "new"
 
@@ -294,4 +305,189 @@ def test_a_job_whose_node_is_gone_is_explained_all_the_same() -> None:
     state = a_state(a_job("a"), nodes=[a_node("n1"), a_node("n2")], held=held)
     state = replace(state, nodes={"n1": state.nodes["n1"]})
 
-    assert "It is on 2 nodes because" in explain_job(state, a_plan(gpus=2), "a")
+    assert "It is on 2 nodes because" in explain_job(state, for_a(gpus=2), "a")
+
+
+def waiting(reason: str, **terms: Any) -> tuple[ClusterState, Plan]:
+    """Return a state at 600 s in which a job has no part for a reason, and the plan that says so."""
+    state = a_state(a_job("a"), a_job("b"), now=600.0)
+    jobs = {**state.jobs, "a": replace(state.jobs["a"], terms=JobTerms(**terms))}
+    return replace(state, jobs=jobs), a_plan(waiting={"a": reason})
+
+
+PRESENT = "Job a of class c arrived 10.0 min ago and is in phase 1; it holds no GPUs."
+
+
+@pytest.mark.parametrize(
+    ("reason", "terms", "says"),
+    [
+        ("given-up", {}, f"It is given up: {WAITING['given-up']}."),
+        ("resting", {}, "It rests for 0 s more before it is tried again."),
+        (
+            "not-before",
+            {"not_before": 7200.0},
+            "It is not to start before 1970-01-01T02:00:00+00:00 (not_before).",
+        ),
+        ("after", {"waits_for": "b"}, "It waits for job b, which waits itself (after)."),
+        ("after", {"waits_for": "gone"}, "It waits for job gone, which is over (after)."),
+        ("after", {}, "It waits for job None, which is over (after)."),
+        (
+            "user-day-cap",
+            {"user": "eve"},
+            "It is held back: what the jobs of user eve may cost today is spent. It may start after midnight "
+            "UTC.",
+        ),
+        ("team-day-cap", {"team": "red"}, f"It is held back: {WAITING['team-day-cap']}."),
+    ],
+)
+def test_a_job_without_a_part_in_the_decision_says_why_and_no_more(
+    reason: str, terms: dict[str, Any], says: str
+) -> None:
+    """What it waits for, by its own terms."""
+    assert explain_job(*waiting(reason, **terms), "a") == f"{PRESENT} {says}"
+
+
+def test_a_job_without_a_part_quotes_the_numbers_that_are_known() -> None:
+    """Why it was given up, what a user spent, what was held of its team, that the job before runs."""
+    state, plan = waiting("given-up")
+    gone = replace(plan, given_up={"a": GivenUp(code="failed", reason="it failed 4 times")})
+    assert explain_job(state, gone, "a") == f"{PRESENT} It is given up: it failed 4 times."
+    state, plan = waiting("user-day-cap", user="eve")
+    state = replace(state, users={"eve": UserMoney(spent_usd=4.5, cap_usd=4.25)})
+    assert "today is spent: 4.50 of 4.25 USD. It may start" in explain_job(state, plan, "a")
+    state, plan = waiting("team-day-cap", team="red")
+    notes = tuple(
+        Held(what=f"team {team}", code="team-day-cap", numbers={"cap_usd": usd})
+        for team, usd in (("blue", 1.0), ("red", 2.0), ("zoo", 3.0))
+    )
+    assert (
+        explain_job(state, replace(plan, held=notes), "a")
+        == f"{PRESENT} It is held back: {notes[1].sentence}."
+    )
+    state, plan = waiting("after", waits_for="b")
+    busy = replace(state.jobs["b"], slots=some_slots("n1", 0))
+    state = replace(state, jobs={**state.jobs, "b": busy})
+    assert "job b, which is running (after)." in explain_job(state, plan, "a")
+
+
+@pytest.mark.parametrize("reason", ["budget", "cap-hour", "cap-instances", "spot"])
+def test_a_job_that_a_ceiling_leaves_out_says_what_that_means(reason: str) -> None:
+    """With a width of its own it is no such job."""
+    state, plan = waiting(reason)
+    assert explain_job(state, plan, "a").startswith(f"{PRESENT} It waits: {WAITING[reason]}. ")  # type: ignore[index]
+    planned = explain_job(state, replace(plan, widths=gpus(a=2)), "a")
+    assert planned.startswith(f"{PRESENT} Planned are 2 x gpu: the policy's width for its class and phase.")
+    assert explain_job(state, a_plan(), "a") == (
+        f"{PRESENT} The policy gives it no GPUs now: earlier jobs have them all."
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("out-of-stock", "; it is asked again in 60 s"),
+        ("no-price", f"; it is asked again in {NO_PRICE_SECONDS:.0f} s"),
+        ("node-limit", " (3 held)"),
+        ("loop", ""),
+    ],
+)
+def test_a_job_that_waits_for_nodes_says_how_many_there_are(reason: Any, says: str) -> None:
+    """Two free, one boots, two stopped ones of which one starts; nodes of another type count only as held."""
+    nodes = [
+        replace(a_node("n1"), gpus=("b", "b", None, None)),
+        a_node("n2", phase="requested"),
+        a_node("s1", phase="stopped"),
+        a_node("s2", phase="stopped"),
+        a_node("other", kind=an_instance_type(gpu_type="new")),
+    ]
+    rests = {"gpu-x4": Cooldown(until=660.0), "new-x4": Cooldown(until=610.0)}
+    state = a_state(a_job("a"), nodes=nodes, now=600.0, cooldowns=rests)
+    plan = a_plan(
+        widths=gpus(a=4),
+        waiting={"a": reason},
+        launches={"gpu-x4": 1, "new-x4": 5},
+        instance_types={"gpu-x4": an_instance_type(), "new-x4": an_instance_type(gpu_type="new")},
+        held=(Held(what="2 gpu-x4", code="cap-day"),),
+    )
+    assert explain_job(state, plan, "a").endswith(
+        f"It waits: {WAITING[reason]}{says}. Of its 4 GPUs 2 are free; nodes booting: 1, asked for now: 1, "
+        "stopped and started first: 1 of 2."
+    )
+    noted = explain_job(state, replace(plan, waiting={"a": "cap-day"}), "a")
+    assert f"It waits: {plan.held[0].sentence}. Of its" in noted
+
+
+@pytest.mark.parametrize(
+    ("tiers", "says"),
+    [
+        ((("top", "x"), ("top", "x")), " All are under x, tier 2 of 2 of the network."),
+        ((("top", "x"), ("top", "y")), " All are under top, tier 1 of 2 of the network."),
+        ((("left",), ("right",)), " They share nothing of the network but their zone."),
+        ((("top",), ()), ""),
+    ],
+)
+def test_a_job_on_several_nodes_says_why_and_what_they_share(
+    tiers: tuple[tuple[str, ...], tuple[str, ...]], says: str
+) -> None:
+    """Six GPUs are more than four; two were free on no one node."""
+    nodes = [replace(a_node(name), tiers=tier) for name, tier in zip(("n1", "n2"), tiers, strict=True)]
+    for slots, why in (
+        ((0, 1, 2), "6 GPUs are more than the 4 of one node"),
+        ((0, 1), "no one node had 4 GPUs free when it was placed"),
+    ):
+        held = some_slots("n1", *slots) + some_slots("n2", *slots)
+        state = a_state(a_job("a"), nodes=nodes, held={"a": held})
+        said = explain_job(state, a_plan(widths=gpus(a=len(held))), "a")
+        assert said.endswith(f"It is on 2 nodes because {why}.{says}")
+
+
+def test_jobs_on_places_of_one_gpu_say_so() -> None:
+    """Two GPUs of two places: places 1 and 3 are on one GPU; who stops, or is elsewhere, shares none."""
+    kind = replace(an_instance_type(gpus=4), places_per_gpu=2)
+    held = {"a": some_slots("n1", 1), "b": some_slots("n1", 3), "c": some_slots("n1", 0)}
+    state = a_state(*(a_job(name) for name in "abc"), nodes=[a_node("n1", kind=kind)], held=held)
+    assert explain_job(state, a_plan(), "a").endswith("It shares GPU 1 of n1 with job b.")
+    assert "It shares" not in explain_job(state, a_plan(stops=("b",)), "a")
+    assert "It shares" not in explain_job(state, a_plan(slots={"b": some_slots("n1", 2)}), "a")
+    whole = replace(state, nodes={"n1": a_node("n1")})
+    assert "It shares" not in explain_job(whole, a_plan(), "a")
+
+
+def test_links_without_an_order_say_why() -> None:
+    """No gate; one that a job does not ask; a link of which it says why; one that carries none of both."""
+    nodes = [a_node("n1", gpus=2), a_node("n2", gpus=2)]
+    held = {"a": some_slots("n1", 0) + some_slots("n2", 0), "b": some_slots("n1", 1) + some_slots("n2", 1)}
+    state = a_state(a_job("a"), a_job("b"), nodes=nodes, held=held)
+    known = GatedJob(ranked_by_hours=1.0)
+    link = GatedLink(jobs=(), is_ordered=False, why="they never send at once")
+    for gate, why in (
+        (None, "no gate runs"),
+        (GateView(links={}, jobs={}), "a and b do not ask the gate"),
+        (GateView(links={}, jobs={"a": known}), "b does not ask the gate"),
+        (GateView(links={}, jobs={"a": known, "b": known}), "they do not send through it"),
+        (GateView(links={"n1": link, "n2": link}, jobs={"a": known, "b": known}), link.why),
+    ):
+        said = explain_job(replace(state, gate=gate), a_plan(), "a")
+        assert said.endswith(f"It shares the link of n1, n2 with job b; nobody sends first: {why}.")
+    partly = explain_job(state, a_plan(link_order={"n1": ("a", "b"), "n2": ("b",)}), "a")
+    assert "It shares the link of n1 with job b; it sends first, because less of it is left" in partly
+    assert partly.endswith("It shares the link of n2 with job b; nobody sends first: no gate runs.")
+
+
+def test_what_else_is_planned_for_a_job_is_said() -> None:
+    """A start, a head start, GPUs that are lent, an end, a note, and a class that no plan knows."""
+    state = a_state(a_job("a"), nodes=[a_node("n1")])
+    plan = a_plan(
+        widths=gpus(a=2),
+        slots={"a": some_slots("n1", 0, 1)},
+        head_starts=gpus(a=4),
+        stretched=gpus(a=1),
+        ends={"a": "hangs"},
+        held=(Held(what="job a", code="loop"), Held(what="job b", code="loop")),
+    )
+    said = explain_job(state, plan, "a")
+    assert "It starts now on n1 (2 GPUs)." in said
+    assert "It is to have 4 x gpu once there is room; what it does until then outweighs" in said
+    assert "1 x gpu are planned for it; the rest would be idle on its nodes" in said
+    assert "It hangs, and is ended." in said
+    assert said.count("Held back: ") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from drafts import a_plan
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from boa_daemon.tick.launches import (
     gangs_of,
     left_of,
     within_node_limit,
+    without_gangs,
 )
 from boa_daemon.tick.state import Plan
 
@@ -89,3 +91,19 @@ def test_jobs_tie_new_nodes_together(jobs: list[tuple[int, ...]], gangs: dict[st
     placed["old"] = some_slots("n1", 0) + some_slots(new[0], 3)
     assert gangs_of(placed, dict.fromkeys(new, "gpu-x4")) == gangs
     assert gangs_of(placed, {}) == {}
+
+
+def test_gangs_of_a_size_that_is_closed_are_not_launched() -> None:
+    """Two of two nodes go, one of three and one loose node stay; a type without any launch is left out."""
+    gangs = {"m": (2, 3, 2), "other": (2,)}
+    plan = a_plan(launches={"m": 8, "other": 2, "plain": 1}, gangs=gangs)
+    left = without_gangs(plan, {("m", 2), ("other", 2), ("plain", 2)})
+    assert (left.launches, left.gangs) == ({"m": 1 + 3, "plain": 1}, {"m": (3,)})
+    assert without_gangs(plan, {("m", 5)}) is plan
+
+
+def test_nodes_that_come_and_new_ones_are_as_if_they_were_here() -> None:
+    """A placer may use them."""
+    (coming,) = coming_nodes(a_state(nodes=[a_node("n2", phase="requested")]))
+    assert (coming.id, coming.is_ready) == ("n2", True)
+    assert all(node.is_ready for node in blank_nodes(an_instance_type(), 0, 2))

@@ -160,3 +160,45 @@ def test_extras_are_spent_like_compute() -> None:
     assert node.usd_per_hour == 3.5
     assert Ledger.of(a_state(nodes=[node], now=3600.0)).spent_usd == 3.5
     assert bill(node, until=1.0) == round(3e6 / 60) + round(0.5e6 / 60)
+
+
+def test_a_bill_is_split_at_each_midnight_and_at_each_price() -> None:
+    """From six hours before a midnight to six after the next, at 1 USD, then at 3 from the first on."""
+    kind = an_instance_type(gpus=1)
+    node = replace(a_node("n", kind=kind, launched_at=18 * 3600.0), phase="terminated", ended_at=54 * 3600.0)
+    assert charge_for(node).days == ((0, 6_000_000), (1, 24_000_000), (2, 6_000_000))
+    dearer = replace(node, prices=((0.0, 1.0), (24 * 3600.0, 3.0)))
+    assert charge_for(dearer).days == ((0, 6_000_000), (1, 72_000_000), (2, 18_000_000))
+    three = replace(node, prices=((0.0, 1.0), (24 * 3600.0, 3.0), (48 * 3600.0, 2.0)))
+    assert charge_for(three).micro_dollars == 6_000_000 + 72_000_000 + 12_000_000
+    at_midnight = replace(node, ended_at=24 * 3600.0)
+    assert charge_for(at_midnight).days == ((0, 6_000_000), (1, 0))
+    late = replace(node, launched_at=30 * 3600.0)
+    assert charge_for(late).days == ((1, 18_000_000), (2, 6_000_000))
+
+
+def test_prices_and_extras_of_a_node_count_as_its_type_does() -> None:
+    """Half an hour at 4 USD, at 2 on spot, and with a disk at half a dollar."""
+    plain = a_node("n", launched_at=0.0)
+    for node, usd in (
+        (plain, 2.0),
+        (replace(plain, prices=((0.0, 2.0),)), 1.0),
+        (replace(plain, extras=(("disk", 0.5),)), 2.25),
+    ):
+        assert Ledger.of(a_state(nodes=[node], now=1800.0)).spent_usd == usd
+
+
+def test_years_and_months_accrue_twelve_mean_months_a_year() -> None:
+    """From 2027-01-01 to 2029-01-01."""
+    begin, end = 1_798_761_600.0, 1_861_920_000.0
+    state = a_state(now=end, books_opened_at=begin)
+    money = money_of(state, Pace(budget=1.0, is_monthly=True))
+    assert money is not None
+    assert money.elapsed_hours == pytest.approx(24 * 730.0)
+
+
+def test_books_that_were_never_opened_do_not_open_later() -> None:
+    """Nor do those that keep their pace."""
+    pace = Pace(budget=1.0, window_hours=24.0)
+    assert opening_of(a_state(now=3600.0), pace) is None
+    assert opening_of(a_state(now=3600.0, books_opened_at=0.0), pace) == 0.0

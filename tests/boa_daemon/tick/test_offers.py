@@ -20,11 +20,15 @@ from boa_daemon.tick.offers import (
     Cooldown,
     Offer,
     closed_until,
+    closes_wide_orders,
+    closing,
     cooled,
     covers,
+    most_usd_per_hour,
     open_offers,
     room_to_rent,
     scope_of_gang,
+    whole_gangs,
 )
 from boa_daemon.tick.ports import Launched, OpenLaunch, Refused, Unknown
 from policies.errors import InvalidProblem
@@ -234,3 +238,49 @@ def test_without_any_price_a_type_waits_for_one() -> None:
 def test_a_cloud_that_names_no_prices_rents_at_the_types_own() -> None:
     """Without any offers the type's price holds."""
     assert [offer.key for offer in open_offers("gpu-x4", (), {}, now=0.0)] == ["gpu-x4//on-demand"]
+
+
+def test_a_rest_is_over_at_its_end() -> None:
+    """Orders of one node or of several; the longest of those that close an offer counts."""
+    for scope, together in (("gpu-x4", 1), ("gpu-x4/a/on-demand/2", 2)):
+        rests = {scope: Cooldown(until=60.0), "gpu-x4/b": Cooldown(until=90.0)}
+        for now, is_open in ((59.0, False), (60.0, True), (61.0, True)):
+            assert (closing(rests, A.key, now=now, together=together) is None) is is_open
+            in_one_order = room_to_rent("gpu-x4", (A,), rests, now=now)[1]
+            assert in_one_order == (inf if is_open else 0.0 if together == 1 else 1.0)
+    both = {"gpu-x4": Cooldown(until=60.0), "*": Cooldown(until=90.0)}
+    assert closing(both, A.key, now=0.0) == both["*"]
+    assert not closes_wide_orders(["gpu-x4", "gpu-x4/a/on-demand", "gpu-x4/a/on-demand/1"])
+    assert closes_wide_orders(["gpu-x4", "gpu-x4/a/on-demand/2"])
+
+
+def test_what_nobody_says_how_many_is_asked_for_one_by_one() -> None:
+    """An offer of one node is open to an order that does not say, and closed to one of two."""
+    one = replace(A, nodes_left=1)
+    assert open_offers("gpu-x4", (one,), {}, now=0.0) == [one]
+    assert open_offers("gpu-x4", (one,), {}, now=0.0, together=2) == []
+    assert closed_until("gpu-x4", (one,), {}, now=0.0) is None
+    none = replace(A, nodes_left=0)
+    assert room_to_rent("gpu-x4", (none,), {}, now=0.0) == (0.0, 0.0)
+    assert closed_until("gpu-x4", (none,), {}, now=0.0) == Cooldown(until=inf, kind="quota")
+
+
+def test_the_most_that_a_node_may_cost_is_over_its_own_offers() -> None:
+    """Its type's price with the dearest extras, or an offer above that; others are other types' offers."""
+    kind = an_instance_type(gpus=1, usd_per_gpu_hour=0.5)
+    mine = Offer(instance_type="gpu-x1", usd_per_hour=0.25, market="spot", extras=(("disk", 0.125),))
+    assert most_usd_per_hour(kind, ()) == 0.5
+    assert most_usd_per_hour(kind, (replace(mine, usd_per_hour=None, extras=()),)) == 0.5
+    assert most_usd_per_hour(kind, (mine, A, replace(A, instance_type="a"))) == 0.5 + 0.125
+    assert most_usd_per_hour(kind, (mine, replace(mine, usd_per_hour=2.0))) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("gangs", "nodes", "kept"),
+    [((2, 3), 4, (2,)), ((2, 3), 5, (2, 3)), ((3, 2), 2, (2,)), ((2, 2, 2), 4, (2, 2)), ((2,), 1, ())],
+)
+def test_gangs_are_kept_as_a_whole_as_far_as_nodes_go(
+    gangs: tuple[int, ...], nodes: int, kept: tuple[int, ...]
+) -> None:
+    """In their order; one that does not fit keeps no later one out."""
+    assert whole_gangs(gangs, nodes) == kept

@@ -9,7 +9,8 @@ import pytest
 
 from boa_daemon.testing import an_instance_type
 from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.ports import JobSpec, OpenLaunch, Provider, RunPhase, RunReport
+from boa_daemon.tick.offers import RefusalKind
+from boa_daemon.tick.ports import WARNING_SECONDS, JobSpec, OpenLaunch, Provider, Refused, RunPhase, RunReport
 from policies.errors import InvalidProblem
 
 
@@ -70,3 +71,39 @@ def test_nodes_in_flight_are_those_that_no_listing_has_shown() -> None:
     lost = OpenLaunch(action=launch, at=0.0, seen=frozenset({"n1"}))
     answered = OpenLaunch(action=launch, at=0.0, nodes=("n1", "n2"), seen=frozenset({"n1"}))
     assert (lost.unseen, answered.unseen) == (("x/1", "x/2"), ("n2",))
+
+
+@pytest.mark.parametrize(
+    ("kind", "scopes", "is_gang", "closed"),
+    [
+        ("no-capacity", (), False, ("gpu-x4//on-demand",)),
+        ("no-capacity", (), True, ("gpu-x4//on-demand/2",)),
+        ("quota", (), True, ("gpu-x4//on-demand",)),
+        ("no-capacity", ("*", "gpu-x4//on-demand"), True, ("*", "gpu-x4//on-demand/2")),
+        ("quota", ("*/*/spot",), True, ("*/*/spot",)),
+    ],
+)
+def test_a_refusal_closes_what_was_asked_for_or_what_it_names(
+    kind: RefusalKind, scopes: tuple[str, ...], is_gang: bool, closed: tuple[str, ...]
+) -> None:
+    """Three nodes together that were not to be had close orders of two and more, not of one."""
+    launch = LaunchNodes(id="x", instance_type=an_instance_type(), count=3, is_gang=is_gang, reason="")
+    assert Refused(reason="no", kind=kind, scopes=scopes).scopes_of(launch) == closed
+
+
+def test_an_order_without_an_id_goes_by_its_name_in_the_error() -> None:
+    """Else by its id; its times and sizes are more than nothing."""
+    with pytest.raises(InvalidProblem, match="job 'n' needs"):
+        JobSpec(job="", name="n", class_name="c", run="x")
+    with pytest.raises(InvalidProblem, match="job 'a' needs"):
+        JobSpec(job="a", name="n", class_name="c", run="")
+    for field in ("stop_grace_seconds", "log_bytes"):
+        with pytest.raises(InvalidProblem, match=f"{field} of a must"):
+            JobSpec(job="a", name="n", class_name="c", run="x", **{field: 0})  # type: ignore[arg-type]
+
+
+def test_a_cloud_says_nothing_special_of_itself_and_warns_two_minutes_ahead() -> None:
+    """It rents spot, is elsewhere, and does not say how long its nodes boot or how large their disks are."""
+    cloud = Plain()
+    assert (cloud.boot_seconds, cloud.root_volume_gib, cloud.rents_spot) == (None, None, True)
+    assert (cloud.is_this_machine, cloud.standing(), WARNING_SECONDS) == (False, (), 120.0)

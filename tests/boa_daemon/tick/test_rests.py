@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boa_daemon.tick.rests import FAILURE, NODE, OFFER, Refusal
+from boa_daemon.tick.rests import FAILURE, NODE, OFFER, WIDE_OFFER, Refusal, Rest
 
 
 def test_waits_grow_with_the_times_or_with_how_long_it_lasts() -> None:
@@ -20,3 +20,15 @@ def test_a_refusal_is_asked_again_after_a_part_of_what_it_lasted(
 ) -> None:
     """It counts from the first time to the last."""
     assert Refusal(since=since, at=at).until == until
+
+
+def test_an_order_of_several_nodes_rests_for_ten_minutes_first() -> None:
+    """It doubles to half an hour."""
+    assert [WIDE_OFFER.seconds(times=n) for n in (1, 2, 3)] == [600.0, 1200.0, 1800.0]
+    assert [rest.seconds() for rest in (OFFER, WIDE_OFFER, FAILURE, NODE)] == [180.0, 600.0, 5.0, 5.0]
+
+
+def test_a_rest_that_does_not_grow_is_the_same_each_time() -> None:
+    """Whatever it lasted; one that grows by the time alone starts at nothing."""
+    assert [Rest(first_seconds=7.0).seconds(times=n, lasted_seconds=99.0) for n in (1, 9)] == [7.0, 7.0]
+    assert Rest(first_seconds=0.0, part=0.5).seconds() == 0.0

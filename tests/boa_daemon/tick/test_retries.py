@@ -56,3 +56,13 @@ def test_a_silence_says_what_is_not_done_and_for_how_long() -> None:
         "no-report": "reported no step within 30.0 min (first_report_hours)",
         "no-report-no-print": "reported no step and printed nothing within 30.0 min (first_report_hours)",
     }
+
+
+def test_a_silence_ends_when_it_has_gone_on_for_its_limit() -> None:
+    """Counted from its begin."""
+    assert Silence(kind="no-step", since=100.0, limit_seconds=1800.0).ends_at == 100.0 + 1800.0
+
+
+def test_a_job_file_that_allows_one_more_try_allows_one_more() -> None:
+    """One retry is two failures, three are four."""
+    assert [Retries.of(tries).most_failures for tries in (1, 3)] == [2, 4]

@@ -9,7 +9,7 @@ import pytest
 from boa_daemon.testing import a_node, a_state, an_instance_type
 from boa_daemon.tick.actions import LaunchNodes, StartJob, TerminateNode
 from boa_daemon.tick.offers import Cooldown, Offer
-from boa_daemon.tick.runner_up import Alternatives, action_choice, width_choice
+from boa_daemon.tick.runner_up import Alternatives, Choice, action_choice, width_choice
 from boa_daemon.tick.state import Plan
 from policies.model import Width
 
@@ -65,3 +65,13 @@ def test_a_policy_without_prices_weighs_nothing() -> None:
     assert width_choice(state, plan, "a") is None
     start = StartJob(id="x", job="a", width=Width("gpu", 1), slots=(), generation=1, reason="")
     assert action_choice(state, start, {}) is None
+
+
+def test_a_choice_says_whether_waiting_is_in_its_cost() -> None:
+    """Dollars are of money and waiting together, dollars per hour are not."""
+    choice = Choice(chosen="2 x gpu", cost=4.0, runner_up="4 x gpu", runner_up_cost=5.5, unit="USD")
+    assert choice.sentence == "2 x gpu, at 4 USD of money and waiting; 4 x gpu would be 5.5"
+    assert replace(choice, unit="USD/hour").sentence == "2 x gpu, at 4 USD per hour; 4 x gpu would be 5.5"
+    assert choice.document == {
+        "chosen": "2 x gpu", "cost": 4.0, "runner_up": "4 x gpu", "runner_up_cost": 5.5, "unit": "USD",
+    }  # fmt: skip

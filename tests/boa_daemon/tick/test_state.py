@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
+import pytest
+from unnamed import by_place, hidden, hurried, unnamed
+
+import boa_daemon.tick
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
-from boa_daemon.tick.state import Due, JobState, NodeState, Plan, Rules, UserMoney, WarmPool
+from boa_daemon.tick.draft import Changes
+from boa_daemon.tick.rests import Refusal
+from boa_daemon.tick.retries import ANY_RETRIES, Failure, Retries
+from boa_daemon.tick.state import Due, JobState, JobTerms, NodeState, Plan, Rules, UserMoney, WarmPool
 from policies.answer import Allocation
 from policies.site import BuiltPolicy
 
@@ -107,3 +114,103 @@ def test_what_nobody_says_of_a_node_a_job_a_pool_or_a_site_is_nothing() -> None:
     )
     assert spent == (0, 0, 0, 0.0)
     assert (state.books_opened_at, state.memory, state.gate) == (None, None, None)
+
+
+def test_what_nobody_names_is_nothing_but_for_these() -> None:
+    """In all of the tick: no money, no date, no order; promised times, counts and prices are listed."""
+    found = unnamed(boa_daemon.tick)
+    nothing = {"Draft.allocation": Allocation(widths={}), "Draft.changes": Changes()}
+    nothing |= {"Draft.plan": Plan(widths={}, slots={}), "JobState.terms": JobTerms()}
+    assert {name: found.pop(name) for name in nothing} == nothing
+    assert found.pop("JobTerms.retries") == Retries() == ANY_RETRIES
+    assert hidden(boa_daemon.tick) == {}
+    assert by_place(boa_daemon.tick) == []
+    assert found == {
+        "Caps.tick_seconds": 30.0,
+        "Caps.checkpoint_seconds": 90.0,
+        "Caps.shutdown_seconds": 90.0,
+        "Caps.unseen_seconds": 300.0,
+        "Caps.least_run_seconds": 900.0,
+        "Controller.unseen_seconds": 300.0,
+        "Cooldown.kind": "no-capacity",
+        "Cooldown.times": 1,
+        "Due.sizes": ((1.0, 1.0),),
+        "JobSpec.gate": True,
+        "JobSpec.keep_checkpoints": 2,
+        "JobSpec.log_bytes": 64 * 2**20,
+        "JobSpec.stop_grace_seconds": 60.0,
+        "JobSpec.weight": 1.0,
+        "JobSpec.workdir": ".",
+        "LaunchNodes.count": 1,
+        "LogChunk.nodes": 1,
+        "NodeState.is_listed": True,
+        "NodeState.market": "on-demand",
+        "Offer.market": "on-demand",
+        "Refused.kind": "busy",
+        "Rest.factor": 1.0,
+        "Retries.most_failures": 4,
+        "Retries.window_seconds": 30 * 86400.0,
+        "Rules.idle_hold_seconds": 60.0,
+        "StartJob.places_per_gpu": 1,
+        "Steady.launch_seconds": 900.0,
+        "Steady.loop_seconds": 3600.0,
+        "Steady.loop_times": 8,
+        "Steady.minimum_hold_seconds": 300.0,
+        "Steady.moves_per_hour": 200,
+        "Steady.moves_per_hour_of_a_job": 4,
+        "TeamMoney.half_life_seconds": 86400.0,
+        "WarmPool.disk_usd_per_hour": 0.0219,
+        "WarmPool.start_seconds": 60.0,
+    }
+
+
+def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
+    """In all of `boa_daemon.tick`; what is kept by question has an end."""
+    assert hurried(boa_daemon.tick) == dict.fromkeys(
+        [
+            "Act",
+            "Changes",
+            "Charge",
+            "ClusterState",
+            "Decision",
+            "Draft",
+            "EndGeneration",
+            "GiveUpJob",
+            "JobState",
+            "LaunchNodes",
+            "Ledger",
+            "NodeState",
+            "Plan",
+            "StartJob",
+            "StopJob",
+            "TerminateNode",
+        ],
+        "quick",
+    ) | {"_month_of_day": 64, "_why_start": 4096}
+
+
+def test_a_job_rests_after_failures_and_refusals_until_the_later_of_both() -> None:
+    """Five seconds after a failure at 100, and after a refusal at 200; no time where it is given up."""
+    failed, refused = (Failure(at=100.0, step=0),), Refusal(since=200.0, at=200.0)
+    assert JobTerms().rests_until is None
+    assert JobTerms(failed=failed).rests_until == 105.0
+    assert JobTerms(refused=refused).rests_until == 205.0
+    assert JobTerms(failed=failed, refused=refused).rests_until == 205.0
+    over = JobTerms(failed=failed, retries=Retries(most_failures=1))
+    assert over.rests_until == 0.0
+
+
+def test_jobs_with_terms_and_rigid_ones_are_bound_whether_planned_or_not() -> None:
+    """A job without either is looked at by the policy alone."""
+    jobs = {name: JobState(job=a_job(name)) for name in ("plain", "terms", "rigid", "lost", "odd")}
+    jobs["terms"] = replace(jobs["terms"], terms=JobTerms(user="eve"))
+    jobs["rigid"] = replace(jobs["rigid"], is_rigid=True)
+    jobs["odd"] = replace(jobs["odd"], terms=JobTerms(user="eve"))
+    known = {name: jobs[name] for name in ("plain", "terms", "rigid")}
+    state = replace(a_state(), jobs=known)
+    assert state.all_jobs is known
+    assert set(state.bound_jobs) == set(state.judged_jobs) == {"terms", "rigid"}
+    more = replace(state, unplanned={name: jobs[name] for name in ("lost", "odd")})
+    assert set(more.all_jobs) == set(jobs)
+    assert set(more.bound_jobs) == {"terms", "rigid"}
+    assert set(more.judged_jobs) == {"terms", "rigid", "odd"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import sampled
@@ -13,6 +14,7 @@ from boa_daemon.testing import a_job, a_node, a_state
 from boa_daemon.tick.caps import within_caps
 from boa_daemon.tick.limits import Caps
 from boa_daemon.tick.state import ClusterState, JobTerms, Plan, Rules
+from boa_daemon.tick.team_caps import TeamVerdict, judge_teams
 from boa_daemon.tick.team_money import TeamMoney
 from policies.model import GpuSlot, InstanceType, JobId, Width
 
@@ -150,3 +152,80 @@ def test_a_job_that_the_policy_does_not_know_draws_on_its_teams_purse_too() -> N
     nothing = Plan(widths={}, slots={})
     assert within_caps(replace(state, jobs={}, unplanned=state.jobs), nothing, RULES).stops == ("a",)
     assert within_caps(state, nothing, RULES).stops == ("a",)
+
+
+SECOND = InstanceType(name="s", gpus=4, usd_per_hour=4 * 3600.0, gpu_type="gpu")
+"""Each GPU costs a dollar a second."""
+TIMES = Caps(tick_seconds=10.0, checkpoint_seconds=60.0, shutdown_seconds=50.0, least_run_seconds=500.0)
+"""A stop takes 120 s, a job that goes on may cost 130 s, one that starts 500 s."""
+
+
+def judged(
+    money: TeamMoney, *, plan: Plan | None = None, now: float = NOON, grace: float = 1.0, **work: float
+) -> TeamVerdict:
+    """Return what the caps of a red team say to jobs of one GPU each, with so much work left."""
+    held = {job: (GpuSlot("n1", at),) for at, job in enumerate(work)}
+    jobs = (a_job(job, remaining_gpu_hours=left) for job, left in work.items())
+    node = a_node("n1", kind=SECOND, launched_at=now - 7200.0)
+    state = a_state(*jobs, a_job("new"), nodes=[node, replace(node, id="n2")], held=held, now=now)
+    terms = JobTerms(team="red", grace_seconds=grace)
+    known = {name: replace(job, terms=terms) for name, job in state.jobs.items()}
+    teams = {"green": TeamMoney(), "red": money}
+    return judge_teams(replace(state, jobs=known, teams=teams), plan or Plan(widths={}, slots={}), TIMES)
+
+
+@pytest.mark.parametrize(
+    ("left", "stops", "forced"),
+    [(130.5, (), ()), (130.0, (), ()), (129.98, ("a",), ()), (60.0, ("a",), ()), (59.98, ("a",), ("n1",))],
+)
+def test_a_running_job_needs_the_money_to_be_stopped_at_the_next_look(
+    left: float, stops: tuple[str, ...], forced: tuple[str, ...]
+) -> None:
+    """130 dollars; its node ends under it where not even 60 are left, for one look and the end of a node."""
+    for money in (TeamMoney(day_cap_usd=left), TeamMoney(month_cap_usd=left + 9.0, spent_month_usd=9.0)):
+        found = judged(money, a=1.0)
+        assert (tuple(found.stops), found.forced) == (stops, forced)
+        assert {held.what for held in found.held} == {f"job {job}" for job in stops}
+
+
+@pytest.mark.parametrize(("left", "stops"), [(260.0, ""), (255.0, "l"), (249.0, "ls"), (600.0, "")])
+def test_of_several_those_stop_first_that_lose_least_and_no_more_than_needed(left: float, stops: str) -> None:
+    """Three hours are left of s, fifty of l; a stop saves the ten seconds until the next look."""
+    assert "".join(judged(TeamMoney(day_cap_usd=left), s=3.0, l=50.0).stops) == stops
+    done = judged(TeamMoney(day_cap_usd=1.0), z=0.0, s=0.25, l=50.0)
+    assert "".join(done.stops) == "lsz"
+
+
+def test_jobs_that_stop_already_count_for_as_long_as_a_stop_takes() -> None:
+    """120 dollars and not 130; their own grace counts where it is longer."""
+    plan = Plan(widths={}, slots={}, stops=("a",))
+    assert judged(TeamMoney(day_cap_usd=250.0), plan=plan, a=1.0, b=1.0).stops == {}
+    assert set(judged(TeamMoney(day_cap_usd=249.9), plan=plan, a=1.0, b=1.0).stops) == {"b"}
+    assert judged(TeamMoney(day_cap_usd=170.0), grace=100.0, a=1.0).stops == {}
+    assert set(judged(TeamMoney(day_cap_usd=169.9), grace=100.0, a=1.0).stops) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("grace", "left", "starts"),
+    [(1.0, 500.0, True), (1.0, 499.9, False), (470.0, 550.0, True), (470.0, 549.9, False)],
+)
+def test_a_start_needs_the_money_to_run_for_a_while_and_to_be_stopped_after_two_looks(
+    grace: float, left: float, starts: bool
+) -> None:
+    """500 dollars; with a grace of 470 s a stop takes 530, and two looks 20."""
+    plan = Plan(widths={}, slots={"new": (GpuSlot("n2", 0),)})
+    found = judged(TeamMoney(day_cap_usd=left), plan=plan, grace=grace)
+    assert found.waits == ({} if starts else {"new": "team-day-cap"})
+    if not starts:
+        assert found.held[0].numbers == {"cap_usd": left, "left_usd": left}
+
+
+def test_the_last_cents_of_a_day_pay_for_its_last_moment() -> None:
+    """0.7 s before midnight a start costs 0.7 of today's dollars; the rest is tomorrow's."""
+    midnight = NOON + 43_200.0
+    plan = Plan(widths={}, slots={"new": (GpuSlot("n2", 0),)})
+    for left, starts in ((0.5, False), (0.75, True)):
+        money = TeamMoney(day_cap_usd=600.0, spent_today_usd=600.0 - left)
+        assert (judged(money, plan=plan, now=midnight - 0.7).waits == {}) is starts
+    third = judged(TeamMoney(day_cap_usd=1.0 / 3.0), a=1.0)
+    assert third.held[0].numbers == {"cap_usd": 1.0 / 3.0, "left_usd": round(1.0 / 3.0 - 130.0 + 10.0, 6)}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from boa_daemon.testing import a_job, a_node, a_state, rules, some_slots
+from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
 from boa_daemon.tick.limits import Caps
 from boa_daemon.tick.state import ClusterState, JobTerms
 from boa_daemon.tick.team_money import TeamMoney
@@ -107,3 +108,57 @@ def test_a_team_that_waits_is_told_the_numbers_of_its_purse() -> None:
     ):
         held = held_team("red", why, money)  # type: ignore[arg-type]
         assert (held.what, held.code, dict(held.numbers)) == ("team red", why, numbers)
+
+
+def purse(left: float, *, now: float = 43_200.0, held: bool = False, **changes: float) -> Mapping[str, str]:
+    """Return the closed teams, where a GPU costs a dollar a second and must run for 500 s."""
+    kind = an_instance_type(gpus=4, usd_per_gpu_hour=3600.0)
+    site = rules(instance_types={"gpu": kind}, caps=Caps(least_run_seconds=500.0))
+    node = a_node("n1", kind=kind)
+    held_slots = {"a": some_slots("n1", 0), "other": some_slots("n1", 1, 2)} if held else {}
+    state = a_state(a_job("a"), a_job("other"), nodes=[node], held=held_slots, now=now)
+    red = replace(state.jobs["a"], terms=JobTerms(team="red"))
+    money = TeamMoney(day_cap_usd=left, **changes)
+    return closed_teams(replace(state, jobs={**state.jobs, "a": red}, teams={"red": money}), site)
+
+
+def test_a_purse_is_closed_that_does_not_pay_for_one_gpu_beside_what_runs() -> None:
+    """500 dollars, and as many for the team's own job; another's are not its affair."""
+    assert purse(500.0) == {}
+    assert purse(499.9) == {"red": "team-day-cap"}
+    assert purse(1000.0, held=True) == {}
+    assert purse(999.9, held=True) == {"red": "team-day-cap"}
+    assert purse(600.0, spent_today_usd=601.0) == {"red": "team-day-cap"}
+    assert purse(600.0, spent_today_usd=599.5, now=86_400.0 - 0.25) == {}
+
+
+def test_a_purse_without_types_is_closed_when_it_is_empty() -> None:
+    """Nothing can be said of prices; caps say what a team may not overdraw."""
+    site = rules(instance_types={}, caps=Caps(least_run_seconds=0.5))
+    state = a_state(now=43_200.0)
+    for spent, is_closed in ((0.25, False), (1.0, True), (1.5, True)):
+        money = TeamMoney(day_cap_usd=1.0, spent_today_usd=spent)
+        assert bool(closed_teams(replace(state, teams={"red": money}), site)) is is_closed
+    money = TeamMoney(day_cap_usd=1.0, spent_today_usd=2.0)
+    assert closed_teams(replace(state, teams={"red": money}), rules()) == {}
+
+
+def test_a_team_at_its_share_neither_lends_nor_calls_back() -> None:
+    """Half a dollar ahead is ahead, and none is not; the claim holds for a whole half-life."""
+    assert behind_their_turn(a_world(red=0.5, blue=-0.5), ()) == {"red": "team-share"}
+    assert behind_their_turn(a_world(red=0.0, blue=-0.5), ()) == {}
+    assert behind_their_turn(a_world(red=0.5, blue=0.5), ()) == {}
+    assert behind_their_turn(a_world(red=5.0, blue=0.0), ()) == {}
+    assert behind_their_turn(a_world(red=5.0, blue=-5.0, waited=24 * HOUR), ()) == {"red": "team-share"}
+
+
+def test_a_note_on_a_team_has_the_numbers_that_are_known() -> None:
+    """Nothing where a cap or a share is not."""
+    money = TeamMoney(spent_today_usd=1.5, spent_month_usd=2.5)
+    for why, numbers in (
+        ("team-share", {"ahead_usd": 0.0}),
+        ("team-month-cap", {"spent_usd": 2.5, "cap_usd": 0.0}),
+        ("team-day-cap", {"spent_usd": 1.5, "cap_usd": 0.0}),
+    ):
+        held = held_team("red", why, money)  # type: ignore[arg-type]
+        assert (held.what, held.code, held.numbers) == ("team red", why, numbers)

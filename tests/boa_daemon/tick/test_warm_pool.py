@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from drafts import a_plan
 from followers import Known
 
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type, rules, some_slots
@@ -16,6 +17,7 @@ from boa_daemon.tick.limits import DAY_SECONDS, Caps
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.stages.keep_warm import keep_warm
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, WarmPool
+from boa_daemon.tick.warm_pool import PoolStarts, PoolWorth, disk_extras, judged, may_stop
 from policies.answer import Hold
 from policies.placement.first_fit import FirstFit
 
@@ -192,3 +194,90 @@ def test_a_disk_is_kept_beside_what_is_launched_or_not_at_all() -> None:
         draft = Draft(rules=site, allocator=Wishes(widths={}), placer=FirstFit(), plan=plan)
         kept[left] = keep_warm(state, draft).plan.stopping
     assert kept == {-1.0: (), 1.0: (), 60.0: ("i-1",)}
+
+
+WORTH = PoolWorth.of(rules(warm_pool=WarmPool(nodes=2)), None)
+
+
+@pytest.mark.parametrize(
+    ("pool", "gpu_type", "disk", "hold"),
+    [
+        (2, "gpu", 0.02, Hold(nodes=2, seconds=60.0 * 4.0 / 0.02)),
+        (2, "gpu", 0.0, Hold(nodes=2, seconds=DAY_SECONDS)),
+        (2, "gpu", 1e-6, Hold(nodes=2, seconds=DAY_SECONDS)),
+        (2, "new", 0.02, Hold(nodes=0, seconds=0.0)),
+        (0, "gpu", 0.02, Hold(nodes=0, seconds=0.0)),
+    ],
+)
+def test_a_stopped_node_is_kept_for_the_money_of_an_idle_one_a_day_at_the_most(
+    pool: int, gpu_type: str, disk: float, hold: Hold
+) -> None:
+    """60 s at four dollars an hour; types that the settings do not name are not kept."""
+    worth = PoolWorth.of(rules(warm_pool=WarmPool(nodes=pool)), None)
+    assert worth.hold(an_instance_type(gpu_type=gpu_type), disk) == hold
+    nothing = PoolWorth.of(rules(warm_pool=WarmPool(nodes=2), idle_hold_seconds=0.0), None)
+    assert nothing.hold(an_instance_type(), 0.02) == Hold(nodes=0, seconds=0.0)
+
+
+def test_stopped_nodes_are_judged_in_their_order_by_type_and_in_all() -> None:
+    """Two places: the third has none; one that stays anyway takes one, what is too old takes none."""
+    hold = 60.0 * 4.0 / DISK
+    nodes = [asleep("a"), asleep("b"), asleep("c")]
+    until = NOON - 600.0 + hold
+    assert [at for _, at in judged(nodes, WORTH, now=NOON)] == [until, until, NOON]
+    assert [at for _, at in judged(nodes, WORTH, now=NOON, kept={"gpu-x4": 1})] == [until, NOON, NOON]
+    assert [at for _, at in judged(nodes, WORTH, now=NOON, kept={"new-x4": 1})] == [until, NOON, NOON]
+    old = [asleep("o", since=NOON - hold), *nodes]
+    assert [at for _, at in judged(old, WORTH, now=NOON)] == [NOON, until, until, NOON]
+
+
+def test_stopped_nodes_are_started_where_an_offer_is_the_youngest_first_and_each_once() -> None:
+    """Two in zone x, one in y; none on spot, none that ends, none of another type, and no node that runs."""
+    nodes = [
+        asleep("old", since=NOON - 900.0, zone="x"),
+        asleep("young", zone="x"),
+        asleep("also", zone="x"),
+        asleep("y", zone="y"),
+        asleep("ends", since=NOON, zone="x"),
+        asleep("new", zone="x", instance_type=an_instance_type(gpu_type="new")),
+        replace(a_node("runs"), zone="x"),
+        replace(a_node("boots", phase="requested"), zone="x"),
+    ]
+    here = Offer(instance_type="gpu-x4", zone="x", usd_per_hour=4.0)
+    state = a_state(nodes=nodes, offers=(here,), now=NOON)
+    pool = PoolStarts(state, a_plan(releases=("ends",)))
+    assert pool.take(replace(here, market="spot"), 1) == ()
+    assert pool.take(replace(here, zone="z"), 1) == ()
+    assert pool.take(here, 2) == ("also", "young")
+    assert pool.take(here, 2) == ("old",)
+    assert pool.take(here, 1) == ()
+    anywhere = PoolStarts(replace(state, offers=()), a_plan(releases=("ends", "also", "young")))
+    nowhere = Offer(instance_type="gpu-x4")
+    assert [anywhere.take(nowhere, 1) for _ in range(3)] == [("y",), ("old",), ()]
+
+
+def test_among_equal_prices_those_come_first_where_a_node_can_be_started() -> None:
+    """A cheaper offer stays before all."""
+    offers = [
+        Offer(instance_type="gpu-x4", zone=zone, usd_per_hour=usd)
+        for zone, usd in (("a", 3.0), ("b", 4.0), ("x", 4.0))
+    ]
+    state = a_state(nodes=[asleep("s", zone="x")], offers=tuple(offers), now=NOON)
+    assert [offer.zone for offer in PoolStarts(state, a_plan()).first(offers)] == ["a", "x", "b"]
+    empty = PoolStarts(replace(state, nodes={}), a_plan())
+    assert [offer.zone for offer in empty.first(offers)] == ["a", "b", "x"]
+
+
+def test_what_a_stopped_node_goes_on_costing_is_its_disk() -> None:
+    """Whatever stands before it; a guess where no disk is named."""
+    assert disk_extras((("address", 0.5), ("disk", 0.02)), otherwise=0.1) == (("disk", 0.02),)
+    assert disk_extras((("address", 0.5),), otherwise=0.1) == (("disk", 0.1),)
+
+
+@pytest.mark.parametrize("phase", ["ready", "requested", "stopped", "terminating"])
+def test_only_what_is_ready_and_empty_can_be_stopped(phase: Any) -> None:
+    """And is on demand, listed, and not to end."""
+    node = replace(a_node("n"), phase=phase)
+    assert may_stop(node) is (phase == "ready")
+    for change in ({"market": "spot"}, {"is_listed": False}, {"ends_by": 9.0}, {"gpus": ("a",)}):
+        assert not may_stop(replace(node, **change))  # type: ignore[arg-type]

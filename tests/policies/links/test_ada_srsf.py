@@ -3,7 +3,9 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unnamed import by_place, hidden, hurried, unnamed
 
+import policies.links
 from policies.errors import InvalidProblem, UnknownPolicy
 from policies.links.ada_srsf import (
     DEFAULT_LINK_POLICY,
@@ -219,3 +221,44 @@ def test_a_message_that_has_just_come_has_waited_for_nothing() -> None:
     """And weighs as any other, unless somebody says so."""
     assert a_message("a", "wx") == a_message("a", "wx", weight=1.0, waited_seconds=0.0)
     assert a_message("a", "wx", service=3.0, weight=2.0).rank == 1.5
+
+
+def test_what_nobody_names_is_nothing_but_for_these() -> None:
+    """In all of `policies.links`: no limit in bytes or seconds, nobody is preempted."""
+    assert unnamed(policies.links) == {
+        "LinkPolicy.max_at_once": 2,
+        "LinkPolicy.rule": "plain",
+        "Message.weight": 1.0,
+    }
+    assert hidden(policies.links) == {}
+    assert by_place(policies.links) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "least", "is_allowed"),
+    [("threshold", 0.0, True), ("bucket_bytes", 0.0, False), ("max_wait_seconds", 0.0, True)],
+)
+def test_a_link_policy_takes_what_is_not_below_its_least(field: str, least: float, is_allowed: bool) -> None:
+    """Halves are welcome; what is no number is not."""
+    assert getattr(LinkPolicy(link=LINK, **{field: 0.5}), field) == 0.5  # type: ignore[arg-type]
+    for value in (-0.5, math.nan, *([] if is_allowed else [least])):
+        with pytest.raises(InvalidProblem, match=f"must be .*zero.*; got {value}"):
+            LinkPolicy(link=LINK, **{field: value})  # type: ignore[arg-type]
+    if is_allowed:
+        LinkPolicy(link=LINK, **{field: least})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("service", "size", "starts"),
+    [(99.0, 2.6, True), (99.0, 2.7, False), (1.0, 1.3, True), (1.0, 1.4, False)],
+)
+def test_the_weighted_threshold_is_that_of_the_weights(service: float, size: float, starts: bool) -> None:
+    """Beside 4 bytes: 0.99 / 1.5 of them where the old job has 99 seconds left, 1/3 where it has one."""
+    flying = [a_message("old", "xy", size=4.0, service=service)]
+    waiting = [a_message("new", "xy", size=size, service=1.0)]
+    assert bool(link_policy("ada-srsf-weighted", LINK).admit(waiting, flying).start) is starts
+
+
+def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
+    """In all of `policies.links`; what is kept by question has an end."""
+    assert hurried(policies.links) == {"seconds_together": 4096}

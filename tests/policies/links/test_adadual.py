@@ -123,3 +123,9 @@ def test_a_refused_message_stays_refused_while_the_old_one_shrinks(
     ratio = threshold(link.seconds_per_byte, link.contention_seconds_per_byte)
     assume(not overlap_pays(m2, m1, ratio))
     assert not overlap_pays(m2, m1 * left, ratio)
+
+
+def test_at_the_threshold_it_waits() -> None:
+    """Both cost the same there, and nothing is sent twice at once for nothing."""
+    assert [overlap_pays(size, 4.0, 0.25) for size in (0.99, 1.0, 1.01)] == [True, False, False]
+    assert overlap_pays(0.5, 1.0, 1.0)

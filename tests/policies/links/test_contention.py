@@ -177,3 +177,29 @@ def test_impossible_samples_are_refused(wrong: tuple[int, float, float]) -> None
 def test_confidence_must_be_a_fraction() -> None:
     with pytest.raises(InvalidProblem, match="confidence"):
         fit_link(samples(ETHERNET_10G), confidence=95.0)
+
+
+def test_a_link_slower_than_a_gigabit_is_a_link() -> None:
+    """Half of one takes twenty times as long a byte as ten."""
+    assert Link.of_gigabits(0.5).seconds_per_byte == pytest.approx(20 * ETHERNET_10G.seconds_per_byte)
+
+
+def test_latency_that_comes_out_negative_is_set_to_zero_and_said_so() -> None:
+    """A link of no latency, whose small messages were a little too fast."""
+    link = Link(latency_seconds=0.0, seconds_per_byte=1e-9, contention_seconds_per_byte=5e-10)
+    found = fit_link(
+        [
+            LinkSample(
+                messages_at_once=k,
+                message_bytes=size,
+                seconds=link.seconds(size, messages_at_once=k) * (0.9 if size < 1e7 else 1.0),
+            )
+            for k in (1, 2, 3)
+            for size in (1e6, 1e7, 1e8)
+            for _ in range(3)
+        ]
+    )
+    assert found.at_bound == ("latency_seconds",)
+    assert found.latency_seconds.value == 0.0
+    assert found.seconds_per_byte.value == pytest.approx(1e-9, rel=0.05)
+    assert found.contention_seconds_per_byte.value == pytest.approx(5e-10, rel=0.05)

@@ -58,3 +58,11 @@ def _events(sending: tuple[float, float], *, rounds: int) -> list[float]:
                 computes[job], left[job] = True, draw.expovariate(1.0)
                 done[job] += 1
     return [now / count for count in done]
+
+
+def test_who_is_alone_on_its_gpus_is_not_stretched() -> None:
+    """Names are compared by what they say: those of one job may be read twice."""
+    first, again = "job-one", "job-" + "one"[:3]
+    gpus = {first: ["g0", "g1"], "job-two": ["g1", "g2"], "job-three": ["g3"]}
+    found = stretches(gpus, {again: 0.0, "job-two": 0.0, "job-three": 0.0})
+    assert found == {"job-one": pytest.approx(2.0), "job-two": pytest.approx(2.0), "job-three": 1.0}

@@ -110,3 +110,23 @@ def test_a_machine_with_places_is_one_more_for_classes_that_may_share() -> None:
     stated = replace(closed, phases=(replace(closed.phases[0], speedups={"t4@l4/2": CURVE, "t4": CURVE}),))
     assert on_machines(stated, kinds, {"t4": LARGE}).phases[0].speedups["t4@l4/2"] is CURVE
     assert rented_name("l4@2-places@spot") == "l4"
+
+
+def test_only_machines_whose_gpu_was_measured_somewhere_get_a_curve() -> None:
+    """Stated curves stay; a card without a curve, or measured nowhere, keeps no later one from its own."""
+    other = replace(SMALL, name="o1", gpu_type="a100")
+    kinds = {"a100": other, "a100@o2": replace(other, name="o2"), "t4": LARGE, "t4@s1": SMALL}
+    known = a_class(gpu_type="t4", curve=CURVE)
+    assert list(on_machines(known, kinds, {"t4": LARGE}).phases[0].speedups) == ["t4", "t4@s1"]
+    assert list(on_machines(known, kinds, {"a100": other}).phases[0].speedups) == ["t4"]
+
+
+def test_without_messages_neither_links_nor_places_cost_more_than_their_share() -> None:
+    """One place on a GPU is the GPU; two are half of it each, within one node."""
+    assert speedup_on(CURVE, measured=LARGE, machine=LARGE, need=None) == Table(
+        gpus=(1, 2, 4), speeds=(1.0, 1.9, 3.6)
+    )
+    places = replace(LARGE, gpus=8, places_per_gpu=2)
+    assert speedup_on(CURVE, measured=LARGE, machine=places, need=None) == Table(
+        gpus=(1, 2, 4), speeds=(0.5, 0.95, 1.8)
+    )

@@ -80,7 +80,9 @@ def test_jobs_are_served_by_weight_per_dollar_of_work_left() -> None:
 
     assert found.order == ("heavy", "runs", "short", "long")
     almost = [jobs[2], a_job("runs", class_name="long", remaining_gpu_hours=1.1, width=width)]
-    assert list(an_effort().allocate(almost, now=0.0, money=money(0.0, 0.0)).widths) == ["short", "runs"]
+    assert an_effort().allocate(almost, now=0.0, money=money(0.0, 0.0)).order == ("short", "runs")
+    lighter = [jobs[2], a_job("runs", class_name="long", remaining_gpu_hours=0.95, width=width)]
+    assert an_effort().allocate(lighter, now=0.0, money=money(0.0, 0.0)).order == ("runs", "short")
 
 
 @pytest.mark.parametrize(
@@ -129,3 +131,17 @@ def test_an_empty_queue_takes_the_budget(jobs: int, budget: float) -> None:
     (width,) = {width.gpus for width in found.widths.values()}
 
     assert width == max((gpus for gpus in (1, 2, 4) if gpus * jobs <= budget), default=1)
+
+
+def test_of_two_classes_the_one_with_more_weight_per_dollar_is_served() -> None:
+    """Ten times the weight at eight times the dollars: the long jobs come first."""
+    heavy = a_class("long", sizes=(4.0,), weight=10.0)
+    found = shortfall_of(MixedFrontier.of(a_problem(a_class("short", sizes=(0.5,)), heavy)), 2.0)
+    assert dict(found.served) == {"long": pytest.approx(0.5), "short": 0.0}
+
+
+def test_nodes_go_at_half_a_spread_of_debt_to_the_cent() -> None:
+    """Half a dollar an hour for an hour: a debt of a quarter, and no longer a little less."""
+    for spent, above in ((1.2499, "finish"), (1.25, "leave"), (1.2501, "leave"), (0.9999, "use")):
+        found = an_effort(0.5).allocate([a_job(class_name="long")], now=0.0, money=money(spent, 2.0))
+        assert found.above_ceiling == above

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import sampled
 
-from boa_daemon.testing import a_class, a_problem
+from boa_daemon.testing import a_class, a_job, a_problem
 from policies.model import JobClass, Phase, Problem, Width
 from policies.online import cost_to_go
 from policies.online.cost_to_go import CostsByScale, CostToGo, WidthColumns
@@ -160,3 +160,49 @@ def test_what_is_remembered_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         costs = CostsByScale(columns=columns, multiplier=0.3)
         found.append([costs.width_for(0, scale=s, left=0.5, holds=h, margin=0.1) for s, h in jobs])
     assert found[0] == found[1]
+
+
+def test_what_is_left_of_a_phase_is_a_part_of_it() -> None:
+    """Two phases of 2 and 1 GPU-hours, three times as large in a job of scale 3; never more than all."""
+    table = Table(gpus=(1, 2), speeds=(1.0, 1.5))
+    drawn = JobClass(
+        name="c", phases=tuple(Phase(size_gpu_hours=size, speedups={"gpu": table}) for size in (2.0, 1.0))
+    )
+    columns = WidthColumns.of(replace(a_problem(a_class("c")), classes=(drawn,)), drawn)
+
+    def left(phase: int, hours: float, scale: float = 1.0) -> float:
+        return columns.part_left(a_job("a", phase=phase, remaining_gpu_hours=hours, scale=scale))
+
+    assert [left(0, hours) for hours in (3.0, 2.0, 1.5, 9.0)] == [1.0, 0.5, 0.25, 1.0]
+    assert [left(1, hours) for hours in (1.0, 0.5)] == [1.0, 0.5]
+    assert left(0, 6.0, scale=3.0) == 0.5
+    assert left(0, 0.5) == left(1, 0.0) == cost_to_go.LEAST_PART
+
+
+def test_a_width_stays_unless_a_change_saves_more_than_the_margin() -> None:
+    """An hour at one GPU, half of one at two, a change for a quarter: of a whole hour it saves a quarter."""
+    table = Table(gpus=(1, 2), speeds=(1.0, 2.0))
+    drawn = JobClass(
+        name="c", phases=(Phase(size_gpu_hours=1.0, speedups={"gpu": table}),), rescale_hours=0.25
+    )
+    columns = WidthColumns.of(replace(a_problem(a_class("c")), classes=(drawn,)), drawn)
+    costs = CostsByScale(columns=columns, multiplier=0.0)
+    one, two = Width("gpu", 1), Width("gpu", 2)
+    for left, margin, found in ((1.0, 0.1, two), (1.0, 0.3, one), (0.5, 0.0, one), (0.6, 0.0, two)):
+        assert costs.width_for(0, scale=1.0, left=left, holds=one, margin=margin) == found
+    assert costs.width_for(0, scale=1.0, left=1.0, holds=None, margin=0.0) == two
+    assert costs.width_for(0, scale=1.0, left=1.0, holds=Width("gone", 1), margin=0.0) == two
+    assert costs.width_for(0, scale=1.0, left=0.1, holds=two, margin=0.0) == two
+
+
+def test_tables_are_kept_in_the_order_of_their_scales() -> None:
+    """Whatever is asked first: a scale is between its neighbours, and has an own one where they doubt."""
+    columns = columns_of(seed=3, phases=3, rescale_hours=0.2)
+    costs = CostsByScale(columns=columns, multiplier=0.3)
+    for scale in (1.0, 5.0, 0.3, 0.31, 40.0, 2.0, 0.01, 3.0):
+        width = costs.width_for(0, scale=scale, left=0.5, holds=None, margin=0.0)
+        exact = CostToGo.of(columns, scale=scale, multiplier=0.3)
+        assert width == exact.width_for(0, scale=scale, left=0.5, holds=None, margin=0.0)
+        scales = [table.scale for table in costs._tables]
+        assert scales == sorted(set(scales))
+        assert scales[0] <= scale <= scales[-1]

@@ -7,11 +7,13 @@ from functools import cache
 from itertools import pairwise
 from types import ModuleType
 
+import numpy as np
 import pytest
 from benchmark_modules import benchmark_module
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.errors import InvalidProblem
 from policies.model import Width
 from policies.online.date_programme import date_plan
 from policies.online.deadlines import MISS, DatePlan, Rung, SpotMarket
@@ -229,3 +231,92 @@ def test_hindsight_without_luck_pays_on_demand(benchmark: ModuleType) -> None:
     assert never == pytest.approx(48.0, abs=0.1)
     always = benchmark.hindsight([one], SpotMarket(up_hours=1e6, down_hours=1e-6), 60.0, jobs=50)
     assert always == pytest.approx(0.3 * 48.0, abs=0.1)
+
+
+def a_grid(on_spot: tuple[int, ...] = ()) -> DatePlan:
+    """Return a plan of three steps of half an hour over three widths, in which nothing is best yet."""
+    shape = (4, 7, 2, 4)
+    usd, kept = (np.zeros(shape, dtype=np.float32) for _ in range(2))
+    best = np.zeros(shape, dtype=np.uint8)
+    return DatePlan(rungs=WIDTHS, step_hours=0.5, best=best, usd=usd, kept=kept, on_spot=on_spot)
+
+
+@pytest.mark.parametrize(
+    ("held", "is_spot", "number"),
+    [
+        (None, False, 0),
+        (Width("gpu", 1), False, 1),
+        (Width("gpu", 2), False, 2),
+        (Width("gpu", 3), False, 2),
+        (Width("gpu", 9), False, 3),
+        (Width("new", 9), False, 0),
+        (Width("gpu", 1), True, 4),
+        (Width("gpu", 2), True, 2),
+        (Width("gpu", 4), True, 6),
+    ],
+)
+def test_what_is_held_is_the_widest_of_the_widths_within_it(
+    held: Width | None, is_spot: bool, number: int
+) -> None:
+    """Nothing is 0, then the widths on demand, then those on spot, of which the second is not planned."""
+    assert a_grid((4, 6)).configuration(held, is_spot=is_spot) == number
+
+
+@pytest.mark.parametrize(
+    ("hours", "work", "cell"),
+    [
+        (0.0, 0.0, (0, 0)),
+        (0.49, 0.01, (0, 1)),
+        (0.5, 0.5, (1, 1)),
+        (1.0, 0.51, (2, 2)),
+        (9.0, 9.0, (3, 3)),
+        (-1.0, -1.0, (0, 0)),
+    ],
+)
+def test_time_is_rounded_down_and_work_up(hours: float, work: float, cell: tuple[int, int]) -> None:
+    """To the safe side, and within the grid."""
+    assert a_grid().cells(hours, work) == cell
+
+
+@pytest.mark.parametrize(
+    ("chosen", "width", "is_firm"),
+    [(0, None, False), (1, 1, True), (3, 4, True), (4, 1, False), (6, 4, False)],
+)
+def test_advice_names_the_width_and_the_market_that_are_best(
+    chosen: int, width: int | None, is_firm: bool
+) -> None:
+    """Numbers 1 to 3 are on demand, 4 to 6 on spot; more work than fits is never met."""
+    plan = a_grid((4, 5, 6))
+    plan.best[:], plan.kept[:], plan.usd[:] = chosen, 0.75, 2.5
+    advice = plan.advise(1.5, 1.5)
+    assert advice.width == (None if width is None else Width("gpu", width))
+    assert (advice.is_firm, advice.usd, advice.kept) == (is_firm, 2.5, 0.75)
+    assert plan.advise(1.5, 1.51).kept == 0.0
+    assert [hours for hours, _ in plan.dates(1.5, least=0.75)] == [0.0, 0.5, 1.0, 1.5]
+    assert plan.dates(1.51, least=0.75) == plan.dates(1.5, least=0.76) == []
+
+
+def test_advice_depends_on_what_is_held_and_whether_spot_is_there() -> None:
+    """Each has a cell of its own."""
+    plan = a_grid((4, 5, 6))
+    plan.usd[:] = np.arange(plan.usd.size).reshape(plan.usd.shape)
+    found = {
+        plan.advise(hours, work, held=held, is_spot=is_spot, is_up=is_up).usd
+        for hours in (0.5, 1.0)
+        for work in (0.5, 1.0)
+        for held, is_spot in ((None, False), (Width("gpu", 1), False), (Width("gpu", 1), True))
+        for is_up in (False, True)
+    }
+    assert len(found) == 2 * 2 * 3 * 2
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
+def test_speeds_prices_and_markets_are_positive(value: float) -> None:
+    """Halves are welcome."""
+    for field in ("speed", "usd_per_hour"):
+        with pytest.raises(InvalidProblem, match=field):
+            Rung(**{"width": Width("gpu", 1), "speed": 0.5, "usd_per_hour": 0.5} | {field: value})  # type: ignore[arg-type]
+    for field in ("up_hours", "down_hours"):
+        with pytest.raises(InvalidProblem, match=field):
+            SpotMarket(**{field: value})
+    assert (SpotMarket(up_hours=0.5).up_hours, SpotMarket(down_hours=0.5).down_hours) == (0.5, 0.5)

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from load_scenarios import PROBLEM
+from unnamed import by_place, hidden, hurried, unnamed
 
+import policies.online
 from policies.errors import InvalidProblem
 from policies.model import GpuType, Money
 from policies.online.multiplier_table import MultiplierTable
@@ -221,3 +223,29 @@ def test_a_pace_is_positive(values: dict[str, float]) -> None:
     """No budget and no window are refused."""
     with pytest.raises(InvalidProblem, match="more than zero"):
         Pace(**values)  # type: ignore[arg-type]
+
+
+def test_what_nobody_names_is_nothing_but_for_these() -> None:
+    """In all of `policies.online`; what is kept to answer again is no part of a value."""
+    assert unnamed(policies.online) == {
+        "Pace.is_stated": True,
+        "Pace.window_hours": 730.0,
+        "PacedBudgetOptimal.margin": 1e-6,
+        "PacedBudgetOptimal.unit": "USD",
+        "Sizes.mean": 1.0,
+        "SpotMarket.down_hours": 2.0,
+        "SpotMarket.up_hours": 4.0,
+    }
+    reckoned = dict.fromkeys(
+        ("MultiplierTable._planned", "MultiplierTable.costs_of_rates"), "init repr compare"
+    )
+    kept = ("CostsByScale._tables", "PacedBudgetOptimal.costs", "WholeNodes.known_left", "WholeNodes.menus")
+    assert hidden(policies.online) == reckoned | dict.fromkeys(kept, "repr compare") | {
+        "CostToGo._stay_to": "init repr compare"
+    }
+    assert by_place(policies.online) == []
+
+
+def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
+    """In all of `policies.online`; what is kept by question has an end."""
+    assert hurried(policies.online) == dict.fromkeys(["Position", "Step"], "quick") | {"_solved": 8}

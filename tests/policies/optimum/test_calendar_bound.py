@@ -1,15 +1,22 @@
-"""The hull of a job's options, which the bound goes down."""
+"""What no calendar can beat, in closed form: money as a machine, by periods, in one sum, and by dates."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.optimum.calendar import CalendarJob, Option
-from policies.optimum.calendar_bound import _hull
+from policies.optimum.calendar import CalendarJob, Limits, Option
+from policies.optimum.calendar_bound import (
+    _hull,
+    bound_weighted_hours,
+    least_missed,
+    machine_rate,
+    spendable,
+)
 from policies.optimum.job_list import ListedJob
 
 POINTS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=12)
@@ -30,3 +37,130 @@ def test_the_hull_is_convex_and_no_option_is_below_it(points: list[tuple[int, in
     assert hull[-1][1] == min(hours for _, hours in points)
     usd, hours = np.array(hull).T
     assert all(np.interp(x, usd, hours) <= y + 1e-9 for x, y in points)
+
+
+PRICES = {"g": 2.0, "other": 5.0}
+
+
+def a_listed(
+    *options: tuple[float, float], submit: float = 0.0, due: float | None = None, weight: float = 1.0
+) -> CalendarJob:
+    """Return a job with options of (dollars, hours); `due` counts from the calendar's beginning."""
+    deadline = None if due is None else due - submit
+    job = ListedJob(id="a", class_name="c", submit_hours=submit, deadline_hours=deadline, weight=weight)
+    made = (Option(gpu_type="g", instances=1, gpus=1, usd=usd, hours=hours) for usd, hours in options)
+    return CalendarJob(job=job, options=tuple(made))
+
+
+def bound(*jobs: CalendarJob, **limits: float) -> float:
+    """Return the bound under limits of money."""
+    return bound_weighted_hours(jobs, Limits(**limits), PRICES)  # type: ignore[arg-type]
+
+
+def test_the_rate_of_money_is_that_of_the_budget_or_of_the_quotas_that_jobs_use() -> None:
+    """Three nodes at two dollars; a quota of a type that no job runs on says nothing."""
+    jobs = [a_listed((1.0, 1.0))]
+    for usd, instances, rate in (
+        (10.0, {"g": 3, "other": 9}, 6.0),
+        (4.0, {"g": 3}, 4.0),
+        (10.0, {"other": 1}, 10.0),
+        (np.inf, {}, np.inf),
+    ):
+        assert machine_rate(jobs, Limits(usd_per_hour=usd, instances=instances), PRICES) == rate
+
+
+def test_without_limits_each_job_runs_at_its_fastest() -> None:
+    """Weights times hours; a quota of no nodes leaves nothing else to say."""
+    jobs = (a_listed((1.0, 9.0), (4.0, 3.0), weight=2.0), a_listed((1.0, 4.0)))
+    assert bound(*jobs) == 2.0 * 3.0 + 4.0
+    none = Limits(usd_per_period=3.0, period_hours=10.0, instances={"g": 0})
+    assert bound_weighted_hours(jobs, none, PRICES) == 10.0
+
+
+@pytest.mark.parametrize(
+    ("jobs", "hours"),
+    [
+        ([a_listed((10.0, 2.0))], 5.0 + 1.0),
+        ([a_listed((4.0, 2.0)), a_listed((2.0, 2.0))], (4.0 + 1.0) + (1.0 + 1.0)),
+        ([a_listed((4.0, 2.0), weight=3.0), a_listed((2.0, 2.0))], 3.0 * (2.0 + 1.0) + (5.0 + 1.0)),
+        ([a_listed((4.0, 1.0)), a_listed((1.0, 1.0), submit=2.0)], (2.5 + 0.5) + (2.5 + 0.5 - 2.0)),
+        ([a_listed((1.0, 0.5)), a_listed((1.0, 0.5), submit=5.0)], 2 * (0.5 + 0.25)),
+    ],
+)
+def test_money_is_a_machine_that_serves_the_most_weight_per_dollar(
+    jobs: list[CalendarJob], hours: float
+) -> None:
+    """At a dollar an hour a job ends half its hours after the mean moment of its dollars."""
+    assert bound(*jobs, usd_per_hour=1.0) == pytest.approx(hours)
+    assert bound(*jobs, usd_per_hour=4.0) < hours
+
+
+@pytest.mark.parametrize(
+    ("jobs", "rate", "hours"),
+    [
+        ([a_listed((5.0, 2.0))], np.inf, 0.4 * 10.0 + 1.0),
+        ([a_listed((5.0, 2.0))], 1.0, 0.6 * 1.5 + 0.4 * 11.0 + 1.0),
+        (
+            [a_listed((3.0, 1.0)), a_listed((9.0, 1.0), submit=14.0)],
+            np.inf,
+            0.5 + ((10.0 + 20.0 + 30.0) / 3.0 + 0.5 - 14.0),
+        ),
+        ([a_listed((4.0, 1.0)), a_listed((2.0, 1.0))], np.inf, (0.25 * 0.0 + 0.75 * 10.0 + 0.5) + 0.5),
+    ],
+)
+def test_money_by_the_period_comes_at_its_beginning(
+    jobs: list[CalendarJob], rate: float, hours: float
+) -> None:
+    """Three dollars every ten hours, spent at once or at a dollar an hour."""
+    found = bound(*jobs, usd_per_hour=rate, usd_per_period=3.0, period_hours=10.0)
+    assert found == pytest.approx(hours)
+
+
+@pytest.mark.parametrize(
+    ("usd", "hours"), [(3.0, 40.0), (4.0, 40.0), (6.0, 28.0), (8.0, 16.0), (10.0, 12.0), (99.0, 8.0)]
+)
+def test_one_sum_goes_where_a_dollar_saves_most(usd: float, hours: float) -> None:
+    """Two dollars for ten hours or six for two: a dollar saves two hours, which count thrice for one job."""
+    options = ((2.0, 10.0), (6.0, 2.0), (5.0, 9.0))
+    assert bound(a_listed(*options), a_listed(*options, weight=3.0), usd_in_all=usd) == pytest.approx(hours)
+
+
+@pytest.mark.parametrize(
+    ("until", "rate", "limits", "usd"),
+    [
+        (3.0, 2.0, Limits(), 6.0),
+        (3.0, 2.0, Limits(usd_in_all=5.0), 5.0),
+        (25.0, 1.0, Limits(usd_per_period=4.0, period_hours=10.0), 12.0),
+        (22.0, 1.0, Limits(usd_per_period=4.0, period_hours=10.0), 10.0),
+        (20.0, 1.0, Limits(usd_per_period=4.0, period_hours=10.0), 8.0),
+        (20.0, np.inf, Limits(usd_per_period=4.0, period_hours=10.0), 8.0),
+        (25.0, 0.2, Limits(usd_per_period=4.0, period_hours=10.0), 5.0),
+        (25.0, 1.0, Limits(usd_per_period=4.0, period_hours=10.0, usd_in_all=9.0), 9.0),
+    ],
+)
+def test_what_can_be_spent_by_an_hour(until: float, rate: float, limits: Limits, usd: float) -> None:
+    """Whole periods, a part of the next one, and no more than there is."""
+    assert spendable(until, rate, limits) == pytest.approx(usd)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "missed"),
+    [
+        ([a_listed((9.0, 9.0))], 0),
+        ([a_listed((3.0, 4.0), due=4.0)], 0),
+        ([a_listed((3.0, 4.1), due=4.0)], 1),
+        ([a_listed((3.0, 3.1), submit=1.0, due=4.0)], 1),
+        ([a_listed((3.0, 1.0), due=4.0), a_listed((2.0, 1.0), due=4.0)], 1),
+        ([a_listed((3.0, 1.0), due=5.0), a_listed((2.0, 1.0), due=5.0)], 0),
+        ([a_listed((3.0, 1.0), due=5.9), a_listed((3.0, 1.0), due=4.0)], 1),
+        ([a_listed((3.0, 1.0), due=6.0), a_listed((3.0, 1.0), due=4.0)], 0),
+        ([a_listed((2.0, 1.0), due=1.5), a_listed((1.0, 1.0), due=1.5), a_listed((1.0, 1.0), due=1.9)], 2),
+        ([a_listed((1.0, 9.0), (5.0, 2.0), due=3.0)], 1),
+        ([a_listed((9.0, 9.0)), a_listed((3.0, 9.0), due=4.0), a_listed((5.0, 1.0), due=4.0)], 2),
+    ],
+)
+def test_dates_are_missed_for_which_no_width_or_no_money_is_in_time(
+    jobs: list[CalendarJob], missed: int
+) -> None:
+    """At a dollar an hour: the dearest go, of the widths that are fast enough the cheapest."""
+    assert least_missed(jobs, Limits(usd_per_hour=1.0), PRICES) == missed

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sampling import sampled
+from unnamed import by_place, hidden, hurried, unnamed
 
+import policies.optimum
 from policies.errors import InfeasibleBudget, InfeasibleDeadline, InvalidProblem
 from policies.model import GpuType, JobClass, Phase, Problem
 from policies.optimum import job_list
 from policies.optimum.job_list import JobList, ListedJob
+from policies.optimum.working_time import ALWAYS
 from policies.speedup import Table
 
 WIDTHS = (1, 2, 4)
@@ -236,3 +239,27 @@ def test_where_finer_plans_are_too_many_the_timely_ones_of_the_hull_do(
     finer = JobList.of(problem, jobs).frontier.cheapest_feasible_spend
     monkeypatch.setattr(job_list, "STATE_LIMIT", 0)
     assert JobList.of(problem, jobs).frontier.cheapest_feasible_spend > finer
+
+
+def test_what_nobody_names_is_nothing_but_for_these() -> None:
+    """In all of `policies.optimum`: no dates, no limits; a list and its changes count once."""
+    found = unnamed(policies.optimum)
+    assert found.pop("Entry.working") is found.pop("Limits.working") is ALWAYS
+    assert found == {"Change.factor": 1.0, "ListedJob.scale": 1.0, "ListedJob.weight": 1.0}
+    assert hidden(policies.optimum) == {}
+    assert by_place(policies.optimum) == []
+
+
+def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
+    """In all of `policies.optimum`; what is kept by question has an end."""
+    assert hurried(policies.optimum) == dict.fromkeys(
+        [
+            "MixedFrontier._plain",
+            "MixedFrontier._plain_time",
+            "MixedFrontier.arrivals_per_hour",
+            "MixedFrontier.is_weighted",
+            "MixedFrontier.weighted_arrivals",
+            "PlanShare.widths",
+        ],
+        "kept",
+    )

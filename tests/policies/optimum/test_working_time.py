@@ -74,3 +74,23 @@ def test_a_job_that_no_day_pays_for_is_left_out() -> None:
     limits = Limits(usd_per_period=8.0, period_hours=24.0, working=nights)
 
     assert placed([a_job("a", 40.0, 40.0)], limits, 0.0).left_out
+
+
+@pytest.mark.parametrize(
+    ("stretches", "off"),
+    [
+        ([(-5.0, 3.0)], [(0.0, 3.0)]),
+        ([(-5.0, -1.0), (-5.0, 0.0)], []),
+        ([(5.0, 4.0), (6.0, 6.0)], []),
+        ([(5.0, 7.0), (1.0, 2.0), (2.0, 3.0), (6.0, 6.5)], [(1.0, 3.0), (5.0, 7.0)]),
+    ],
+)
+def test_stretches_are_merged_from_the_beginning_on(
+    stretches: list[tuple[float, float]], off: list[tuple[float, float]]
+) -> None:
+    """What is before it, or no time at all, does not count; those that touch are one."""
+    found = WorkingTime.without(stretches)
+    assert list(zip(found.begins.tolist(), found.ends.tolist(), strict=True)) == off
+    assert len(found.before) == len(off)
+    assert found.is_always is (not off)
+    assert found != WorkingTime.without(stretches)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unnamed import by_place, hurried, unnamed
 
+import policies.placement
 from policies.answer import Placement
 from policies.model import GpuSlot, InstanceType, Node, Width
 from policies.placement.lwf import (
@@ -237,3 +239,14 @@ def test_placing_at_random_fits_and_repeats(gpus: list[int], asked: list[int]) -
         left -= len(placed.get(job, ()))
     assert AnyFree().place(widths, nodes=nodes, held={}).slots == placed
     assert AnyFree().place(widths, nodes=nodes, held=placed).slots == placed
+
+
+def test_what_nobody_names_is_nothing_but_for_these() -> None:
+    """In all of `policies.placement`: jobs of one GPU alone go to the least loaded node."""
+    assert unnamed(policies.placement) == {"LeastWorkload.kappa": 1, "LeastWorkloadFirst.kappa": 1}
+    assert by_place(policies.placement) == []
+
+
+def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
+    """In all of `policies.placement`; what is kept by question has an end."""
+    assert hurried(policies.placement) == {"slots_of_node": 65536}

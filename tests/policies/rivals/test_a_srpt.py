@@ -82,3 +82,41 @@ def test_jobs_that_left_had_their_time_on_the_virtual_machine() -> None:
     # The first had 2 of 4 GPU-hours by then, 2 are left, less than the 3 of x: x ends at 0.5 + 0.5 + 0.75 h.
     policy.allocate(late, now=2.0 * 3600.0)
     assert policy.machine.ended == {"x": pytest.approx(1.75)}
+
+
+def test_the_machine_serves_the_least_work_over_weight_and_names_decide_ties() -> None:
+    """8 over 4 is less than 3 over 1; of equals the first name."""
+    machine = VirtualMachine(speed=1.0)
+    for job, work, weight in (("light", 3.0, 1.0), ("heavy", 8.0, 4.0), ("also", 3.0, 1.0)):
+        machine.add(job, work, weight=weight, at=0.0)
+    assert machine.order() == ["heavy", "also", "light"]
+    machine.run_until(8.0)
+    assert (machine.ended, machine.left, machine.weights) == (
+        {"heavy": 8.0},
+        {"also": 3.0, "light": 3.0},
+        {"also": 1.0, "light": 1.0},
+    )
+    machine.run_until(2.0)
+    assert machine.now == 8.0
+    machine.run_until(30.0)
+    assert (machine.now, machine.ended) == (30.0, {"heavy": 8.0, "also": 11.0, "light": 14.0})
+
+
+def test_jobs_that_run_stay_and_those_that_fit_start_in_the_order_of_the_machine() -> None:
+    """Two wide on four GPUs: one runs, of two the short one starts; who ended virtually goes first."""
+    policy = a_policy()
+    running = a_job("runs", remaining_gpu_hours=9.0, width=Width("gpu", 2))
+    jobs = [
+        running,
+        a_job("long", remaining_gpu_hours=8.0),
+        a_job("short", scale=0.25, remaining_gpu_hours=0.25),
+    ]
+    found = policy.allocate(jobs, now=0.0)
+    assert (list(found.widths), found.nodes) == (["runs", "short"], {"gpu-x4": 1})
+    assert policy.order(jobs, now=60.0)[0] == "short"
+    assert set(policy.machine.left) == {"runs", "long", "short"}
+    assert "short" in policy.order(jobs, now=3600.0)
+    assert "short" in policy.machine.ended
+    assert "short" not in policy.order(jobs[:2], now=3600.0)
+    assert "short" not in policy.machine.ended
+    assert a_policy(width=4).allocate(jobs[1:], now=0.0).widths == {"short": Width("gpu", 4)}

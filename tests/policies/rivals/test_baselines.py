@@ -7,10 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unnamed import by_place, hurried, unnamed
 
+import policies.rivals
 from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.errors import InvalidProblem
 from policies.model import Job, Width
+from policies.registry import POLICIES
 from policies.rivals.baselines import (
     EfficiencyThreshold,
     EqualShare,
@@ -270,3 +273,64 @@ def test_a_share_of_the_jobs_by_their_draws_follows_the_next_setting() -> None:
     ):
         assert gpus(EfficiencyThreshold(menu=a_menu(), efficiency=efficiency, share=0.3)) == expected
     assert (first, second, last) == pytest.approx((1.0, 0.9, 0.75))
+
+
+def test_what_nobody_names_is_nothing_but_for_these() -> None:
+    """In all of `policies.rivals`: the figures of their papers, or what was tuned for them."""
+    assert unnamed(policies.rivals) == {
+        "AskedWidths.efficiency": 0.65,
+        "Dally.round_seconds": 60.0,
+        "EqualShare.min_gpus": 1,
+        "GoodputShares.round_seconds": 60.0,
+        "GoodputShares.utility": 0.5,
+        "Tiresias.round_seconds": 60.0,
+        "Tiresias.threshold_gpu_hours": 16.0,
+    }
+    assert by_place(policies.rivals) == []
+
+
+def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
+    """In all of `policies.rivals`; what is kept by question has an end."""
+    assert hurried(policies.rivals) == dict.fromkeys(
+        [
+            "AskedWidths.rungs",
+            "GoodputShares._options",
+            "StaticSrsf.services",
+            "Tiresias._prices",
+            "WidthMenu._fastest",
+            "WidthMenu.ladders",
+            "WidthMenu.limits",
+            "WidthMenu.thresholds",
+        ],
+        "kept",
+    )
+
+
+FLEET = "gpu_type nodes"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "options", "says"),
+    [
+        ("a-srpt", "fleet", FLEET, "reads_progress"),
+        ("asked", "rule", "efficiency gpu_type", "is_job_by_job"),
+        ("asked-hold", "rule", "efficiency gpu_type", "is_job_by_job"),
+        ("boa-authors", "heuristic", "gpu_type", "is_job_by_job"),
+        ("dally", "fleet", FLEET, "reads_progress"),
+        ("efficiency", "rule", "efficiency gpu_type share", "is_job_by_job"),
+        ("equal-width", "rule", "gpu_type gpus_per_job share", "is_job_by_job"),
+        ("greedy-marginal", "heuristic", "gpu_type", "is_job_by_job"),
+        ("pollux", "fleet", FLEET, ""),
+        ("pollux-autoscale", "autoscaler", "gpu_type utility", ""),
+        ("srpt", "fleet", FLEET, "reads_progress"),
+        ("static-equal", "fleet", FLEET, ""),
+        ("static-fifo", "fleet", "gpu_type gpus_per_job nodes", ""),
+        ("static-srsf", "fleet", "gpu_type gpus_per_job nodes", "reads_progress"),
+        ("tiresias", "fleet", FLEET, "reads_progress"),
+    ],
+)
+def test_what_a_rival_understands_and_looks_at(name: str, kind: str, options: str, says: str) -> None:
+    """Its options, and whether one job, or the work that is left, can change what it says."""
+    entry = POLICIES[name]
+    assert (entry.name, entry.kind, " ".join(sorted(entry.options))) == (name, kind, options)
+    assert (entry.is_job_by_job, entry.reads_progress) == (says == "is_job_by_job", says == "reads_progress")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from boa_daemon.testing import a_class, a_problem, an_instance_type
 from policies.errors import InfeasibleBudget
 from policies.model import Budget, Width
 from policies.rivals.menu import WidthMenu
-from policies.rivals.promise import Promise, fastest_affordable, promise_of
-from policies.site import Site
+from policies.rivals.promise import Promise, fastest_affordable, planned_within, promise_of
+from policies.site import PolicyOptions, Site
 
 PROMISES = {
     1: Promise(mean_jct_hours=9.0, gpus=2.0),
@@ -62,3 +63,33 @@ def test_gpus_held_are_arrivals_times_gpu_hours_and_waiting_is_the_mean_of_all_j
     }
     found = promise_of({"c": (Width("gpu", 1),), "d": (Width("gpu", 2),)}, classes)
     assert (found.gpus, found.mean_jct_hours) == pytest.approx((14.0, 2.5))
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Every class on one GPU."""
+
+    plans: dict[str, tuple[Width, ...]]
+
+
+def test_what_is_planned_for_gpus_is_promised_and_priced_in_the_budgets_unit() -> None:
+    """Ten dollars an hour are five GPUs at two; too small a budget names dollars as well."""
+    budget = Budget(amount=10.0)
+    problem = a_problem(a_class(sizes=(3.0,)), usd_per_gpu_hour=2.0)
+    site = Site(problem=problem, budget=budget, instance_types={"gpu": an_instance_type()})
+
+    def within(classes: Any, gpu_type: str, *, gpus: float) -> Planned:
+        assert (list(classes), gpu_type, gpus) == (["c"], "gpu", 5.0)
+        return Planned({"c": (Width("gpu", 1),)})
+
+    built = planned_within(site, PolicyOptions(), within, floor="")  # type: ignore[arg-type]
+    assert (built.planned_mean_jct_hours, built.planned_spend) == (3.0, 3.0 * 2.0)
+
+    def never(classes: Any, gpu_type: str, *, gpus: float) -> Planned:
+        raise InfeasibleBudget("GPUs", least_spend=7.0)
+
+    with pytest.raises(
+        InfeasibleBudget, match=r"10\.00 USD/hour is too small: 14\.00 it takes\. Raise"
+    ) as no:
+        planned_within(site, PolicyOptions(), never, floor="{:.2f} it takes")  # type: ignore[arg-type]
+    assert no.value.least_spend == 7.0 * 2.0

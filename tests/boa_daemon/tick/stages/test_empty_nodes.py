@@ -10,7 +10,7 @@ import pytest
 from drafts import a_draft, a_plan, gpus
 from followers import Known
 
-from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, some_slots
+from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
 from boa_daemon.tick.stages.empty_nodes import empty_nodes
 from boa_daemon.tick.state import ClusterState, Plan
 from policies.model import GpuSlot, Job, JobId, Width
@@ -229,3 +229,64 @@ def test_nobody_moves_to_a_node_that_is_empty_soon(how: str) -> None:
         )
     assert emptied(state, plan=plan).slots == slots
     assert emptied(beside, plan=plan).slots == {**slots, "b": some_slots("n0", 1, 2)}
+
+
+def test_types_that_cannot_be_looked_at_keep_no_other_from_it() -> None:
+    """A type that the settings no longer name, then one with too few gaps; the third is emptied."""
+    kinds = {name: an_instance_type(gpu_type=name) for name in ("gone", "full", "gpu")}
+    held = {
+        "g": some_slots("g0", 0),
+        "f": some_slots("f0", 0, 1, 2),
+        "a": some_slots("n0", 0),
+        "b": some_slots("n1", 0, 1),
+    }
+    names = {"g0": "gone", "g1": "gone", "f0": "full", "n0": "gpu", "n1": "gpu"}
+    nodes = [a_node(name, kind=kinds[kind]) for name, kind in names.items()]
+    state = a_state(*map(a_job, held), nodes=nodes, held=held)
+    site = rules(instance_types={name: kinds[name] for name in ("full", "gpu")})
+    assert emptied(state, site=site).slots == {"a": some_slots("n1", 2)}
+
+
+def test_lent_gpus_alone_move_nowhere_and_keep_nobody_from_moving() -> None:
+    """w has its own GPU on n1 and a lent one on n0; it is given up there, and a moves beside w."""
+    held = {
+        "w": some_slots("n1", 0) + some_slots("n0", 0),
+        "a": some_slots("n0", 1),
+        "b": some_slots("n1", 1),
+    }
+    plan = emptied(placed(4, 4, **held), lent=gpus(w=1))
+    assert plan.slots == {"w": some_slots("n1", 0), "a": some_slots("n1", 2)}
+    assert plan.widths == gpus(w=1, a=1)
+
+
+def test_a_job_over_two_nodes_stays_in_its_zone() -> None:
+    """The other half of a is in zone b: the fuller node in zone c, or in a, is none for it."""
+    held = {
+        "a": some_slots("n0", 0) + some_slots("n1", 0, 1),
+        "c": some_slots("n2", 0, 1, 2),
+        "d": some_slots("n3", 0, 1),
+    }
+    state = placed(4, 4, 4, 4, **held)
+    for zone in ("a", "c"):
+        zones = {"n0": "b", "n1": "b", "n2": zone, "n3": zone}
+        nodes = {name: replace(node, zone=zones[name]) for name, node in state.nodes.items()}
+        plan = emptied(replace(state, nodes=nodes), policy={"stay": frozenset("cd")})
+        assert plan.slots == {"a": some_slots("n1", 0, 1) + some_slots("n1", 2)}
+
+
+def test_who_makes_way_is_back_when_the_longest_of_the_others_ends() -> None:
+    """a has one hour left, b two: a waits for b's two, and where it is alone for nothing."""
+    seen: list[tuple[JobId, float]] = []
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Noting(Known):
+        """Node prices that note for how long a job is asked about."""
+
+        def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
+            """Return next to nothing."""
+            seen.append((job.id, back_in_hours))
+            return 0.01
+
+    prices = Noting(widths={}, worth=10.0, left_hours={"a": 5.0, "b": 2.0})
+    assert emptied(placed(4, 4, **PAIR), prices, policy={"stay": frozenset("b")}).slots
+    assert seen == [("a", 2.0)]

@@ -123,3 +123,33 @@ def test_a_plan_that_has_the_widths_already_is_the_same_plan() -> None:
     fleet = changed(running(), widths, policy={"nodes": {"gpu-x4": 2}})
     assert fleet.plan.instance_types == {"gpu-x4": an_instance_type()}
     assert fleet.room is None
+
+
+def test_a_job_that_stops_already_keeps_no_later_one_from_its_change() -> None:
+    """a stops, b keeps what it has, c widens."""
+    state = a_state(*(a_job(name) for name in "abc"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0)})
+    stopping = replace(state.jobs["a"], is_stopping=True)
+    found = find_changes(replace(state, jobs={**state.jobs, "a": stopping}), a_draft(gpus(a=2, c=2)))
+    assert found.changes.wishes == gpus(c=2)
+
+
+@pytest.mark.parametrize("phase", ["ready", "requested", "stopped"])
+def test_only_nodes_that_end_have_their_jobs_placed_again(phase: Any) -> None:
+    """A job at its width on another keeps it."""
+    node = a_node("n1", phase=phase)
+    state = a_state(a_job("a"), nodes=[node], held={"a": some_slots("n1", 0)})
+    draft = a_draft(gpus(a=1))
+    assert find_changes(state, draft).changes.wishes == {}
+    ending = replace(state.nodes["n1"], phase="terminating")
+    assert find_changes(replace(state, nodes={"n1": ending}), draft).changes.wishes == gpus(a=1)
+
+
+def test_room_is_what_is_free_and_what_movers_those_that_stop_and_those_that_are_lent_to_hold() -> None:
+    """a moves, b stops, c is lent GPUs; d stays, so its full node is no room."""
+    jobs = {name: some_slots(f"n-{name}", 0, 1, 2, 3) for name in "abcd"}
+    nodes = [a_node(f"n-{name}") for name in "abcd"]
+    state = a_state(*(a_job(name) for name in jobs), nodes=nodes, held=jobs)
+    draft = a_draft(gpus(a=3, c=4, d=4), lent=gpus(c=2))
+    found = find_changes(state, draft)
+    assert found.room is not None
+    assert set(found.room._nodes) == {"n-a", "n-b", "n-c"}

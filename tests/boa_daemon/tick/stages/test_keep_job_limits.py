@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from drafts import a_draft
+
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots
 from boa_daemon.tick.actions import StopJob
 from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.stages.keep_job_limits import keep_job_limits
 from boa_daemon.tick.state import ClusterState, JobTerms
 from policies.placement.first_fit import FirstFit
 
@@ -65,3 +68,12 @@ def test_hours_end_a_job_as_money_does_and_the_earlier_of_both_is_the_reason() -
         job = replace(job, terms=replace(job.terms, hours_end_at=hours))
         found = decided(replace(state, jobs={**state.jobs, "a": job}), a=2)
         assert (found.plan.stops, [held.code for held in found.plan.held]) == (("a",), [why])
+
+
+def test_jobs_without_a_part_keep_no_later_one_from_its_limit() -> None:
+    """One that waits and one that stops already stand before it."""
+    held = {"b": some_slots("n1", 0), "c": some_slots("n1", 1)}
+    state = a_state(*(a_job(name) for name in "abc"), nodes=[a_node("n1")], held=held, now=100.0)
+    over = JobTerms(hours_end_at=100.0)
+    jobs = {name: replace(job, terms=over, is_stopping=name == "b") for name, job in state.jobs.items()}
+    assert keep_job_limits(replace(state, jobs=jobs), a_draft()).plan.stops == ("c",)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
+from drafts import PRICES, a_draft, gpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,11 +31,13 @@ from boa_daemon.testing import (
 from boa_daemon.tick.actions import LaunchNodes, StartJob, StopJob, TerminateNode
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Act, ActKind, Caps, HeldCode, Steady
 from boa_daemon.tick.ports import Refused
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.stages.keep_still import StillLimits, _has_enough, keep_still
+from boa_daemon.tick.state import ClusterState, JobState, JobTerms
 from policies.errors import InvalidProblem
-from policies.model import Budget
+from policies.model import Budget, Width
 from policies.placement.first_fit import FirstFit
 from policies.registry import POLICIES, PolicyOptions
 from policies.speedup import Amdahl
@@ -273,3 +278,93 @@ def test_a_rigid_job_keeps_what_it_holds_whatever_the_policy_wants(widths: dict[
     ending = replace(rigid.nodes["n1"], ends_by=NOW + 60.0)
     moved = decided(replace(rigid, nodes={"n1": ending}), **widths)
     assert any(isinstance(action, StopJob) for action in moved.actions)
+
+
+def kept_still(state: ClusterState, widths: Mapping[str, int], **policy: Any) -> Draft:
+    """Return the draft after the stage alone: a job may move twice an hour, all of them three times."""
+    steady = Steady(moves_per_hour_of_a_job=2, moves_per_hour=3)
+    draft = a_draft(gpus(**widths), site=rules(steady=steady), policy=policy)
+    return keep_still(state, draft)
+
+
+def five_running(*past: Act) -> ClusterState:
+    """Return jobs a to e on two GPUs each, with a past; their widths are equal and not the same object."""
+    jobs = [a_job(name, width=Width("gpu", 2)) for name in "abcde"]
+    held = {job.id: some_slots(f"n-{job.id}", 0, 1) for job in jobs}
+    nodes = [a_node(f"n-{job.id}") for job in jobs]
+    return replace(a_state(*jobs, nodes=nodes, held=held, now=NOW), acts=past)
+
+
+ALL = dict.fromkeys("abcde", 2)
+
+
+def test_those_that_are_passed_over_keep_no_later_job_from_the_rules() -> None:
+    """a must move, b moves as its user ordered, c keeps its width: d has just started and is held."""
+    state = five_running(*acts("start", "d", 100.0))
+    ends = replace(state.nodes["n-a"], ends_by=NOW + 100.0)
+    b = replace(state.jobs["b"], terms=JobTerms(ordered_gpus=1))
+    state = replace(state, nodes={**state.nodes, "n-a": ends}, jobs={**state.jobs, "b": b})
+    found = kept_still(state, {**ALL, "a": 4, "b": 1, "d": 4})
+    assert found.allocation.widths == gpus(a=4, b=1, c=2, d=2, e=2)
+    assert [held.what for held in found.plan.held] == ["job d"]
+    assert found.allocation.exact == {"b"}
+
+
+@pytest.mark.parametrize(("ordered", "is_held"), [(1, False), (3, False), (2, True), (None, True)])
+def test_a_width_that_was_ordered_is_taken_at_once_and_kept_then(ordered: int | None, is_held: bool) -> None:
+    """A job that has just started on two is held, unless its user ordered fewer or more."""
+    state = five_running(*acts("start", "a", 100.0))
+    a = replace(state.jobs["a"], terms=JobTerms(ordered_gpus=ordered))
+    found = kept_still(replace(state, jobs={**state.jobs, "a": a}), {**ALL, "a": 4})
+    assert (found.allocation.widths["a"].gpus == 2) is is_held
+
+
+def test_a_job_that_has_enough_changes_only_where_that_pays_and_counts_as_if_it_did() -> None:
+    """Under prices of nodes a may be narrowed later, and takes one of three moves."""
+    past = acts("stop", "x", 100.0, 90.0)
+    narrow = {**ALL, "a": 1}
+    free = kept_still(five_running(*past), narrow, node_prices=PRICES)
+    assert (free.allocation.widths["a"].gpus, free.allocation.stay) == (1, frozenset("bcde"))
+    held = kept_still(five_running(*acts("start", "a", 100.0)), narrow, node_prices=PRICES)
+    assert (held.allocation.widths["a"].gpus, held.allocation.stay, held.plan.held) == (2, {"a", "e"}, ())
+    exact = kept_still(
+        five_running(*acts("start", "a", 100.0)), narrow, node_prices=PRICES, exact=frozenset("a")
+    )
+    assert [note.what for note in exact.plan.held] == ["job a"]
+    plain = kept_still(five_running(*past), narrow)
+    assert (plain.allocation.widths["a"].gpus, plain.allocation.stay) == (1, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("held", "width", "enough"),
+    [
+        (Width("gpu", 2), Width("gpu", 1), True),
+        (Width("gpu", 2), Width("gpu", 2), True),
+        (Width("gpu", 2), Width("gpu", 3), False),
+        (Width("new", 4), Width("gpu", 1), False),
+        (Width("gpu", 2), None, False),
+        (None, Width("gpu", 1), False),
+    ],
+)
+def test_a_job_has_enough_on_what_is_planned_or_more_of_it(
+    held: Width | None, width: Width | None, enough: bool
+) -> None:
+    """Of the same type; one that waits has nothing."""
+    job = JobState(job=a_job("a", width=held), slots=some_slots("n1", 0))
+    assert _has_enough(job, width) is enough
+    assert not _has_enough(replace(job, slots=()), width)
+
+
+def test_a_hold_ends_when_the_oldest_act_that_counts_has_gone() -> None:
+    """The eighth start of an hour from the last, the second of two moves, the third of all."""
+    limits = Steady(moves_per_hour_of_a_job=2, moves_per_hour=3, loop_times=2)
+    for past, code, until in (
+        (acts("start", "a", 900.0, 700.0, 500.0), "loop", NOW - 700.0 + 3600.0),
+        (acts("stop", "a", 900.0, 700.0, 500.0), "moves-of-job", NOW - 700.0 + 3600.0),
+        (acts("stop", "x", 900.0, 700.0, 500.0, 400.0), "moves-of-all", NOW - 700.0 + 3600.0),
+    ):
+        state = five_running(*past)
+        still = StillLimits.of(state, limits)
+        found = still.why_held(state.jobs["a"], still.moves)
+        assert found is not None
+        assert (found[0].code, found[1]) == (code, until)

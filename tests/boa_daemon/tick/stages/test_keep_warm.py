@@ -107,3 +107,12 @@ def test_disks_are_kept_as_far_as_every_cap_pays_for_them(disks: float, stopping
     gone = 3 * (4.0 + 0.02) * (NOW + 90.0) / 3600.0
     caps = Caps(usd_per_day=gone + disks * 0.02 * 900.0 / 3600.0)
     assert len(warmed(nodes, pool=9, caps=caps, releases=("a", "b", "c")).stopping) == stopping
+
+
+def test_what_is_launched_comes_before_disks() -> None:
+    """One more node takes 900 s of 4 USD an hour, so the money of one disk is left for none."""
+    caps = Caps(usd_per_day=4.02 * (NOW + 90.0) / 3600.0 + 1.1 * 0.02 * 900.0 / 3600.0)
+    richer = replace(caps, usd_per_day=(caps.usd_per_day or 0.0) + 4.0 * 900.0 / 3600.0)
+    other = {"instance_types": {"new-x4": an_instance_type(gpu_type="new")}, "launches": {"new-x4": 1}}
+    for money, plan, stopping in ((caps, {}, ("a",)), (caps, other, ()), (richer, other, ("a",))):
+        assert warmed([idle("a")], caps=money, releases=("a",), **plan).stopping == stopping

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
+from drafts import a_draft, a_plan
 from followers import Known
 from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots, states
 from boa_daemon.tick.decision import Decision, decide
+from boa_daemon.tick.draft import SOON_SECONDS
 from boa_daemon.tick.limits import Caps
-from boa_daemon.tick.state import ClusterState, Rules
+from boa_daemon.tick.stages.pay import pay
+from boa_daemon.tick.state import ClusterState, Plan, Rules, WaitReason
 from policies.answer import Allocation
 from policies.claim import Menu
 from policies.model import Job, Money, Width
@@ -190,3 +193,97 @@ def test_a_job_too_wide_for_a_ceiling_is_given_the_widest_width_that_fits() -> N
 
     assert found.plan.widths["wide"].gpus == 3
     assert found.plan.launches == {"gpu-x1": 3}
+
+
+NOW = 5000.0
+TYPES = {name: an_instance_type(gpu_type=name, gpus=1) for name in ("old", "new")}
+"""Nodes of one GPU at a dollar an hour."""
+
+
+def paid(
+    state: ClusterState,
+    ceiling: float | None,
+    *,
+    above: Above = "use",
+    plan: Plan | None = None,
+    **changes: Any,
+) -> Plan:
+    """Return the plan after the stage alone."""
+    policy = {"most_usd_per_hour": ceiling, "above_ceiling": above}
+    site = rules(instance_types=TYPES)
+    return pay(
+        replace(state, now=NOW), a_draft(site=site, policy=policy, plan=plan or a_plan(), **changes)
+    ).plan
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "launches", "waiting"),
+    [
+        (4.0, {"old-x1": 2, "new-x1": 2}, ""),
+        (3.9, {"old-x1": 2, "new-x1": 1}, "bc"),
+        (2.0, {"old-x1": 2}, "bc"),
+        (1.5, {"old-x1": 1}, "abc"),
+        (0.0, {}, "abc"),
+    ],
+)
+def test_launches_go_as_far_as_the_ceiling_in_their_order(
+    ceiling: float, launches: dict[str, int], waiting: str
+) -> None:
+    """Who waits for what is cut waits for money; who waits for something else, or has no width, does not."""
+    reasons: dict[str, WaitReason] = dict.fromkeys("abcd", "nodes-to-come") | {"e": "gpus-to-fall-free"}
+    plan = a_plan(
+        widths={job: Width("old" if job == "a" else "new", 1) for job in "abce"},
+        launches={"old-x1": 2, "new-x1": 2},
+        instance_types={kind.name: kind for kind in TYPES.values()},
+        waiting=reasons,
+    )
+    found = paid(a_state(*(a_job(name) for name in "abcde")), ceiling, plan=plan)
+    assert dict(found.launches) == launches
+    assert found.waiting == reasons | dict.fromkeys(waiting, "budget")
+    assert found.wake_at == NOW + 300.0
+
+
+def test_what_is_there_is_paid_first() -> None:
+    """One node of three dollars runs: of two more, one is paid for."""
+    state = a_state(nodes=[a_node("n1", kind=TYPES["old"])])
+    plan = a_plan(launches={"old-x1": 2}, instance_types={"old-x1": TYPES["old"]})
+    assert dict(paid(state, 2.0, plan=plan).launches) == {"old-x1": 1}
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "above", "releases"),
+    [
+        (1.0, "use", ("gone",)),
+        (5.0, "finish", ("gone",)),
+        (4.0, "finish", ("gone",)),
+        (3.0, "finish", ("gone", "i1")),
+        (2.0, "leave", ("gone", "i1", "i2")),
+        (0.5, "leave", ("gone", "i1", "i2")),
+    ],
+)
+def test_idle_nodes_above_the_ceiling_go_back_but_for_those_that_are_wanted(
+    ceiling: float, above: Above, releases: tuple[str, ...]
+) -> None:
+    """Five run: one goes back anyway, one is wanted, one is busy, two are idle."""
+    nodes = [a_node(name, kind=TYPES["old"]) for name in ("gone", "wanted", "busy", "i1", "i2")]
+    state = a_state(a_job("a"), a_job("b"), nodes=nodes, held={"b": some_slots("busy", 0)})
+    plan = a_plan(slots={"a": some_slots("wanted", 0)}, releases=("gone",))
+    assert paid(state, ceiling, above=above, plan=plan).releases == releases
+
+
+def test_the_next_look_is_soon_where_a_node_is_vacated_and_none_where_nothing_is_rented() -> None:
+    """Five minutes while money has to accrue, or anything is rented."""
+    empty, node = a_state(a_job("a")), a_state(nodes=[a_node("n1", kind=TYPES["old"])])
+    waits = a_plan(waiting={"a": "budget"})
+    assert paid(empty, 9.0).wake_at is None
+    assert paid(empty, 9.0, plan=waits).wake_at == NOW + 300.0
+    assert paid(node, 9.0).wake_at == NOW + 300.0
+    assert paid(node, 9.0, plan=a_plan(stops=("a",))).wake_at == NOW + SOON_SECONDS
+    assert paid(node, None, plan=waits) is waits
+
+
+def test_who_is_left_out_or_set_aside_waits_by_that_reason() -> None:
+    """Set aside counts more: money alone would not start the job."""
+    state, plan = a_state(*(a_job(name) for name in "abc")), a_plan(waiting={"a": "nodes-to-come"})
+    found = paid(state, None, plan=plan, left_out={"b": "budget", "c": "budget"}, set_aside={"c": "after"})
+    assert found.waiting == {"a": "nodes-to-come", "b": "budget", "c": "after"}

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from drafts import asking, gpus
+from followers import Known
 from hypothesis import given
 
 from boa_daemon.errors import BoaError
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type, rules, some_slots, states
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.offers import Cooldown, Offer
+from boa_daemon.tick.room import Room
+from boa_daemon.tick.stages.rent import rent
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
 from policies.answer import Allocation, Placement
 from policies.model import Job, Money, Width
@@ -279,3 +285,58 @@ def test_a_placer_that_leaves_jobs_out_of_empty_nodes_is_found_out() -> None:
     """Rather than renting without end."""
     with pytest.raises(BoaError, match="the placer leaves jobs out of empty nodes: a"):
         decide(a_state(a_job("a")), allocator=Wishes(widths={"a": 2}), placer=Nowhere(), rules=rules())  # type: ignore[arg-type]
+
+
+class Counting(FirstFit):
+    """First fit that counts how often it is asked."""
+
+    times = 0
+
+    def place(self, *args: Any, **words: Any) -> Placement:
+        """Return its answer."""
+        Counting.times += 1
+        return super().place(*args, **words)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "zones", "launches", "times"),
+    [
+        (gpus(a=4, b=2), ("",), 2, 1),
+        (gpus(a=1), ("",), 1, 1),
+        ({"a": Width("gpu", 4), "b": Width("new", 2)}, ("",), 2, 1),
+        (gpus(a=2, b=1), ("x", "y"), 1, 2),
+    ],
+)
+def test_a_placer_is_asked_once_where_what_is_free_is_surely_too_little(
+    wishes: dict[str, Width], zones: tuple[str, ...], launches: int, times: int
+) -> None:
+    """With new nodes at once; over zones it is asked first, which says what each of them lacks."""
+    kinds = {name: an_instance_type(gpu_type=name) for name in ("gpu", "new")}
+    nodes = [replace(a_node(f"n{zone}", gpus=1), zone=zone) for zone in zones[1:]]
+    offers = tuple(Offer(instance_type="gpu-x4", zone=zone, usd_per_hour=4.0) for zone in zones if zone)
+    state = a_state(*(a_job(name) for name in "ab"), nodes=nodes, offers=offers)
+    room = Room(state, leaving=set(), stopped=frozenset(), placer=(placer := Counting()))
+    site = rules(instance_types=kinds)
+    draft = replace(asking(state, wishes, site=site), room=room, placer=placer)
+    Counting.times = 0
+    assert sum(rent(state, draft).plan.launches.values()) == launches
+    assert Counting.times == times
+
+
+@pytest.mark.parametrize(
+    ("phase", "hours", "reason"),
+    [
+        ("ready", 0.01, "gpus-to-fall-free"),
+        ("ready", 9.0, "nodes-to-come"),
+        ("requested", 0.01, "nodes-to-come"),
+    ],
+)
+def test_what_a_job_waits_for_is_nodes_unless_a_job_ends_so_soon_that_none_is_rented(
+    phase: Any, hours: float, reason: str
+) -> None:
+    """b on n1 ends within a boot, or does not; a node that boots for a is what a waits for."""
+    nodes = [a_node("n1"), *([a_node("n2", phase="requested")] if phase == "requested" else [])]
+    state = a_state(a_job("a"), a_job("b"), nodes=nodes, held={"b": some_slots("n1", 0, 1, 2, 3)})
+    prices = Known(widths={}, left_hours={"b": hours})
+    found = rent(state, asking(state, gpus(a=4), policy={"node_prices": prices}))
+    assert found.plan.waiting == {"a": reason}

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
+from drafts import a_draft, a_plan, gpus
 from followers import Known, plan_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boa_daemon.testing import Ideal, Wishes, a_job, a_node, a_state, rules, some_slots, states
+from boa_daemon.testing import (
+    Ideal,
+    Wishes,
+    a_job,
+    a_node,
+    a_state,
+    an_instance_type,
+    rules,
+    some_slots,
+    states,
+)
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.diff import diff
 from boa_daemon.tick.draft import SOON_SECONDS
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.limits import Act, Steady
-from boa_daemon.tick.state import ClusterState, JobTerms
+from boa_daemon.tick.stages.use_spare import use_spare
+from boa_daemon.tick.state import ClusterState, JobTerms, Plan
+from policies.answer import Stretch
 from policies.model import Job, Width
 from policies.placement.first_fit import FirstFit
 
@@ -380,3 +394,66 @@ def test_widths_that_are_exact_and_jobs_that_stop_are_not_stretched() -> None:
     assert plan_of(stopping, Known(widths={"a": 2}, stretches=True)).slots == {}
     ordered = replace(state, jobs={"a": replace(state.jobs["a"], terms=JobTerms(ordered_gpus=2))})
     assert plan_of(ordered, Known(widths={"a": 2}, stretches=True)).slots == {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpTo(Known):
+    """Node prices under which a job is worth stretching to so many GPUs; the wider of two saves more."""
+
+    most: int = 4
+
+    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> Stretch | None:
+        """Return as much as there is."""
+        gpus = min(most_gpus, self.most)
+        return Stretch(width=Width("gpu", gpus), saved_hours=now.gpus) if gpus > now.gpus else None
+
+
+def spared(state: ClusterState, prices: Known | None = None, **changes: Any) -> Plan:
+    """Return the plan after the stage alone, where all jobs are to have what they hold."""
+    widths = {job: entry.job.width for job, entry in state.jobs.items() if entry.job.width}
+    policy = {"node_prices": prices or UpTo(widths={}), **changes.pop("policy", {})}
+    plan = a_plan(widths=widths, **changes.pop("plan", {}))
+    return use_spare(state, a_draft(widths, policy=policy, plan=plan, **changes)).plan
+
+
+def test_nodes_that_lend_nothing_keep_no_later_one_from_it() -> None:
+    """Before n5: a full node, an idle one, one that ends, one that is claimed, one with shared GPUs."""
+    shared = replace(an_instance_type(), places_per_gpu=2)
+    nodes = [a_node(f"n{number}", kind=shared if number == 4 else None) for number in range(6)]
+    nodes[2] = replace(nodes[2], ends_by=99.0)
+    held = {"full": some_slots("n0", 0, 1, 2, 3)}
+    held |= {f"j{number}": some_slots(f"n{number}", 0) for number in (2, 3, 4, 5)}
+    state = a_state(*(a_job(name) for name in held), nodes=nodes, held=held)
+    plan = spared(state, claimed=frozenset({"n3"}))
+    assert plan.slots == {"j5": some_slots("n5", 0, 1, 2, 3)}
+    assert (plan.widths["j5"], plan.stretched) == (Width("gpu", 4), gpus(j5=1))
+
+
+def test_jobs_that_may_not_be_lent_to_keep_no_other_on_the_node_from_it() -> None:
+    """One has just its width, one waits or stops, one stays; the last takes all that is free."""
+    held = {name: some_slots("n0", number) for number, name in enumerate(("just", "waits", "stays", "z"))}
+    kind = an_instance_type(gpus=6)
+    state = a_state(*(a_job(name) for name in held), nodes=[a_node("n0", kind=kind)], held=held)
+    policy = {"exact": frozenset({"just"}), "stay": frozenset({"stays"})}
+    found = spared(state, policy=policy, plan={"waiting": {"waits": "budget"}})
+    assert found.slots == {"z": some_slots("n0", 3, 4, 5)}
+    stopping = replace(state.jobs["waits"], is_stopping=True)
+    state = replace(state, jobs={**state.jobs, "waits": stopping})
+    assert spared(state, policy=policy).slots == {"z": some_slots("n0", 3, 4, 5)}
+
+
+def test_what_one_leaves_another_takes() -> None:
+    """Two GPUs at the most: of four free ones b, which has most, takes none, a and c take one each."""
+    held = {"b": some_slots("n0", 0, 1), "a": some_slots("n0", 2), "c": some_slots("n0", 3)}
+    state = a_state(*(a_job(name) for name in held), nodes=[a_node("n0", gpus=8)], held=held)
+    found = spared(state, UpTo(widths={}, most=2))
+    assert found.slots == {"a": some_slots("n0", 2, 4), "c": some_slots("n0", 3, 5)}
+
+
+def test_a_policy_without_prices_lends_nothing() -> None:
+    """Nor does one of a fixed fleet."""
+    state = a_state(a_job("a"), nodes=[a_node("n0")], held={"a": some_slots("n0", 0)})
+    draft = a_draft(gpus(a=1), plan=a_plan(widths=gpus(a=1)))
+    assert use_spare(state, draft) is draft
+    assert spared(state).slots
+    assert spared(state, policy={"nodes": {"gpu-x4": 1}}).slots == {}

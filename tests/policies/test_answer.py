@@ -1,0 +1,76 @@
+"""What a policy answers: sentences made when somebody asks, and what holds where it says nothing more."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from inspect import signature
+
+import pytest
+
+from boa_daemon.testing import a_job
+from policies.answer import Allocation, NodePrices, Reasons
+from policies.model import Job
+from policies.online.node_prices import WholeNodes
+
+
+def test_reasons_are_made_for_those_that_are_asked_about() -> None:
+    """One sentence for each question, and none for a job that is not there."""
+    asked: list[str] = []
+
+    def say(job: Job) -> str:
+        asked.append(job.id)
+        return f"{job.id} waits"
+
+    jobs = [a_job("a"), a_job("b")]
+    reasons = Reasons(jobs=jobs, say=say)
+    assert (list(reasons), len(reasons), asked) == (["a", "b"], 2, [])
+    assert (reasons["b"], reasons["b"], asked) == ("b waits", "b waits", ["b", "b"])
+    with pytest.raises(KeyError):
+        reasons["c"]
+
+
+def test_reasons_that_were_asked_are_those_that_were_not() -> None:
+    """What is kept to find a job by its name belongs to no value and is not shown."""
+    jobs, say = [a_job("a")], str
+    asked, fresh = Reasons(jobs=jobs, say=say), Reasons(jobs=jobs, say=say)
+    assert asked["a"] == str(jobs[0])
+    assert asked == fresh
+    assert "_by_name" not in repr(asked)
+    with pytest.raises(TypeError):
+        Reasons(jobs=jobs, say=say, _by_name={})  # type: ignore[call-arg]
+
+
+def test_an_answer_that_says_only_widths_leaves_the_rest_to_the_site() -> None:
+    """No fixed nodes, no ceiling, nobody who stays, comes first or starts on few nodes only."""
+    quiet = Allocation(widths={})
+    found = {each.name: getattr(quiet, each.name) for each in fields(Allocation) if each.name != "widths"}
+    nobody: frozenset[str] = frozenset()
+    assert found == {
+        "nodes": None,
+        "reasons": {},
+        "memory": None,
+        "node_prices": None,
+        "stay": nobody,
+        "exact": nobody,
+        "order": (),
+        "compact": nobody,
+        "most_usd_per_hour": None,
+        "above_ceiling": "use",
+    }
+    assert next(each for each in fields(Allocation) if each.name == "reasons").default is MISSING
+    with pytest.raises(TypeError):
+        quiet.reasons["a"] = "never"  # type: ignore[index]
+
+
+def test_prices_of_nodes_are_asked_for_as_their_protocol_says() -> None:
+    """Two are facts of a site, all others are questions, whose answers take the same words."""
+    said = {name: each for name, each in vars(NodePrices).items() if not name.startswith("_")}
+    assert {name for name, each in said.items() if isinstance(each, property)} == {
+        "boot_hours",
+        "knows_messages",
+    }
+    for name, each in said.items():
+        if not isinstance(each, property):
+            mine = [(one.name, one.kind) for one in signature(each).parameters.values()]
+            theirs = signature(getattr(WholeNodes, name)).parameters.values()
+            assert mine == [(one.name, one.kind) for one in theirs]
