@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -90,12 +91,15 @@ def open_world(
     cloud = _named("boa.clouds", CLOUDS, settings.cloud.provider, "[cloud] provider")(
         settings, state, clock, books
     )
-    door = job_door(settings, gate_site_of(settings) if site is None else site, state)
-    runner = _named("boa.engines", ENGINES, settings.engine.name, "[engine] name")(
-        settings, state, door, cloud
-    )
-    if isinstance(runner, SsmEngine):
-        runner.tell_time(clock.now)
+    with ExitStack() as undone:
+        undone.callback(cloud.close)
+        door = job_door(settings, gate_site_of(settings) if site is None else site, state)
+        runner = _named("boa.engines", ENGINES, settings.engine.name, "[engine] name")(
+            settings, state, door, cloud
+        )
+        if isinstance(runner, SsmEngine):
+            runner.tell_time(clock.now)
+        undone.pop_all()
     return World(clock=clock, cloud=cloud, runner=runner)
 
 
@@ -342,18 +346,20 @@ def open_daemon(
         _LOG.error("%s", fault)
     named = "" if books is None else books.store.name
     site = gate_site_of(settings)
-    try:
+    with ExitStack() as undone:
+        if books is not None:
+            undone.callback(books.close)
         world = open_world(settings, there.state, clock, books=named, site=site)
+        undone.callback(world.cloud.close)
         if books is not None and isinstance(world.runner, Remembering):
             documents = Documents(books.store.database, f"engine {settings.engine.name}")
             world.runner.remember_in(documents.read, documents.write)
         if books is not None and isinstance(world.runner, SsmEngine):
             world.runner.starts.may_act = books.check_leads
         gate = open_gate(settings, site, there.state)
+        if gate is not None:
+            undone.callback(gate.close)
         daemon = Daemon(settings, world, books, fault=fault, gate=gate, why_no_gate=site.why_off)
-    except InputError:
-        if books is not None:
-            books.close()
-        raise
+        undone.pop_all()
     daemon.awaited_url = awaited_url
     return daemon

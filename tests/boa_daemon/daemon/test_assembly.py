@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from boa_daemon.daemon.assembly import open_world
+from boa_daemon.backends.simulated import FileCloud
+from boa_daemon.daemon.assembly import open_daemon, open_world
 from boa_daemon.daemon.config import Settings
 from boa_daemon.engines.reading import Generation
 from boa_daemon.engines.ssm import SsmEngine
 from boa_daemon.engines.ssm_runs import SsmRun
 from boa_daemon.errors import InputError
+from boa_daemon.store.storage import Storage
 from boa_daemon.testing import ManualClock
 from boa_daemon.tick.ports import JobSpec, WayIn
 
@@ -35,6 +38,38 @@ def test_a_name_that_nobody_knows_is_refused(
     """The sentence names the key, and what may stand there."""
     with pytest.raises(InputError, match=said):
         open_world(Settings.model_validate(words), tmp_path, ManualClock(0.0))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"engine": {"name": "slurm"}},
+        {"engine": {"name": "ssm"}},
+        {"cloud": {"instance_types": ["x9.huge"]}},
+    ],
+)
+def test_who_is_refused_leaves_nothing_open(
+    words: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the cloud's file nor the database."""
+    left: list[str] = []
+    for part in (FileCloud, Storage):
+        opened, closed = part.__init__, part.close
+
+        def opens(self: Any, *given: Any, opened: Any = opened, **named: Any) -> None:
+            opened(self, *given, **named)
+            left.append(type(self).__name__)
+
+        def closes(self: Any, closed: Any = closed) -> None:
+            closed(self)
+            left.remove(type(self).__name__)
+
+        monkeypatch.setattr(part, "__init__", opens)
+        monkeypatch.setattr(part, "close", closes)
+    settings = Settings.model_validate({**words, "daemon": {"state_dir": str(tmp_path)}})
+    with pytest.raises(InputError):
+        open_daemon(settings, clock=ManualClock(0.0))
+    assert left == []
 
 
 def test_a_session_is_opened_in_the_region_of_the_nodes(tmp_path: Path) -> None:
