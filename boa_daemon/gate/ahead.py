@@ -2,8 +2,7 @@
 
     a bucket        takes as long as twenty questions, or longer: asking costs a twentieth at most
     a grant         reaches until a better-ranked job on the same cards may be back from computing
-    a hand-over     the next message is granted when the last one, or the bucket after which a better job has
-                    its turn, should be through, not when its end is known
+    a hand-over     the next message is granted when the last one should be through, not when its end is known
 
 The first two never let a worse job send while a better one waits. The third lets two meet for the time that
 news takes; where meeting costs the link something (eta), the end is waited for.
@@ -36,10 +35,10 @@ def bucket_bytes(settings: GateSettings, seats: Iterable[JobAtGate], link: Link)
 
 def undisturbed_bytes(seat: JobAtGate, others: Iterable[JobAtGate], link: Link, now: float) -> float:
     """Return what a job can send before a better one of the others may be back from computing."""
-    mine = seat.rank(link, now)
+    mine = seat.service_seconds(link, now) / seat.weight
     until = MOST_GRANT_SECONDS
     for other in others:
-        if other.rank(link, now) >= mine:
+        if other.service_seconds(link, now) / other.weight >= mine:
             continue
         if other.compute_seconds is None or other.computes_since is None:
             return 0.0
@@ -50,12 +49,3 @@ def undisturbed_bytes(seat: JobAtGate, others: Iterable[JobAtGate], link: Link, 
 def hands_over(settings: GateSettings, link: Link) -> bool:
     """Return whether a message may begin while another one ends."""
     return settings.fills and link.contention_seconds_per_byte <= MOST_CONTENTION * link.seconds_per_byte
-
-
-def may_hand_over(seat: JobAtGate, others: Iterable[JobAtGate], link: Link, now: float) -> bool:
-    """Return whether others may have a job's cards when its grant should be through: one of them is next."""
-    lease = seat.lease
-    if lease is None or lease.is_handed_over:
-        return False
-    mine = seat.rank(link, now)
-    return lease.is_last or any(other.ask is not None and other.rank(link, now) < mine for other in others)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from boa_daemon.gate.ahead import bucket_bytes, hands_over, may_hand_over, undisturbed_bytes
+from boa_daemon.gate.ahead import bucket_bytes, hands_over, undisturbed_bytes
 from boa_daemon.gate.job_state import LEAST_TIMED, JobAtGate, Lease
 from boa_daemon.gate.nics import Nic, judge, linked_jobs, overhead_fraction
 from boa_daemon.gate.timing import Timings
@@ -151,11 +151,7 @@ class Broker:
         leases = [seat.lease for seat in self.seats.values() if seat.lease is not None]
         instants = [lease.deadline for lease in leases]
         if hands_over(self.settings, self.timings.link):
-            instants += [
-                seat.lease.ends_at
-                for seat in self.seats.values()
-                if seat.lease is not None and self._may_hand_over(seat, now)
-            ]
+            instants += [lease.ends_at for lease in leases if lease.is_last and not lease.is_handed_over]
         return min(instants, default=None)
 
     def _ungated(self) -> list[JobAtGate]:
@@ -182,29 +178,24 @@ class Broker:
         """Free the cards of the messages that should be through: their end is on its way here.
 
         By then the next one has heard of its grant, and the link has not idled. Where meeting costs the link
-        something, or the job has more to send and no better one waits, the end is waited for.
+        something, or the job has more to send now, the end is waited for.
         """
         if not hands_over(self.settings, self.timings.link):
             return
         for seat in self.seats.values():
             lease = seat.lease
-            if lease is not None and lease.ends_at <= now + 1e-9 and self._may_hand_over(seat, now):
+            if (
+                lease is not None
+                and lease.is_last
+                and not lease.is_handed_over
+                and lease.ends_at <= now + 1e-9
+            ):
                 lease.advance(now)
                 lease.is_handed_over = True
                 for name in lease.servers:
                     self.nics[name].in_flight.discard(seat.job)
                 self._recount(lease.servers, now)
                 self._changed = True
-
-    def _may_hand_over(self, seat: JobAtGate, now: float) -> bool:
-        """Return whether others may have a job's cards once what it sends should be through."""
-        servers = frozenset[str]() if seat.lease is None else seat.lease.servers
-        return may_hand_over(seat, self._neighbours(seat, servers), self.timings.link, now)
-
-    def _neighbours(self, seat: JobAtGate, servers: frozenset[str]) -> list[JobAtGate]:
-        """Return the other jobs on some of a job's cards."""
-        jobs = {job for name in servers if name in self.nics for job in self.nics[name].jobs}
-        return [self.seats[job] for job in jobs - {seat.job}]
 
     def _admit(self, waiting: list[JobAtGate], now: float) -> list[Grant]:
         """Ask the policy who starts, given those in flight on the cards that are wanted."""
@@ -216,10 +207,8 @@ class Broker:
             lease = self.seats[job].lease
             assert lease is not None
             lease.advance(now)
-        as_whole = self.settings.fills
         asked = {
-            seat.job: seat.waiting(link, now, servers=gated[seat.job], most_bytes=most, as_whole=as_whole)
-            for seat in waiting
+            seat.job: seat.waiting(link, now, servers=gated[seat.job], most_bytes=most) for seat in waiting
         }
         admission = self._policy.admit(
             list(asked.values()), [self.seats[job].sending(link, now) for job in sorted(met)]
@@ -249,7 +238,8 @@ class Broker:
         self._fence += 1
         size = seat.wanted_bytes(self.bucket_bytes)
         if self.settings.fills:
-            reach = undisturbed_bytes(seat, self._neighbours(seat, servers), self.timings.link, now)
+            others = {job for name in servers for job in self.nics[name].jobs} - {seat.job}
+            reach = undisturbed_bytes(seat, [self.seats[job] for job in others], self.timings.link, now)
             size = min(seat.ask.ready_bytes, max(size, reach))
         link = self.timings.link
         expected = link.seconds(size, messages_at_once=max(2, self._policy.max_at_once))

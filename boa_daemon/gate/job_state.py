@@ -28,8 +28,7 @@ def smooth(old: float | None, new: float | None, weight: float = SMOOTHING) -> f
 class Lease:
     """A message in flight, as far as the gate can tell. `bytes_left` is the link model's guess.
 
-    With `is_last` the job computes next. `is_handed_over`: its cards were given to others, a little before
-    its end was said.
+    With `is_last` the job computes next; its cards may then be handed over a little before its end is said.
     """
 
     fence: int
@@ -164,24 +163,13 @@ class JobAtGate:
             return self.planned_gpu_seconds
         return (now - self.joined_at) * self.gpus
 
-    def rank(self, link: Link, now: float) -> float:
-        """Return the service left over the weight: the lowest goes first."""
-        return self.service_seconds(link, now) / self.weight
-
-    def waiting(
-        self, link: Link, now: float, *, servers: frozenset[str], most_bytes: float, as_whole: bool = False
-    ) -> Message:
-        """Return the message that waits; the job must have asked.
-
-        Its bytes are a bucket's, or, `as_whole`, those left of the iteration: a bucket of a long message is
-        no short message, which AdaDUAL would let in beside another.
-        """
+    def waiting(self, link: Link, now: float, *, servers: frozenset[str], most_bytes: float) -> Message:
+        """Return the message that waits; the job must have asked."""
         assert self.ask is not None
-        size = self.wanted_bytes(most_bytes)
         return Message(
             job=self.job,
             servers=servers,
-            bytes_left=max(size, self.ask.message_bytes) if as_whole else size,
+            bytes_left=self.wanted_bytes(most_bytes),
             service_seconds=self.service_seconds(link, now),
             weight=self.weight,
             waited_seconds=now - self.asked_at,

@@ -252,38 +252,6 @@ def test_cards_are_handed_over_when_all_should_be_sent() -> None:
         assert len(early) + len(gate.settle(0.21)) == 1
 
 
-def test_a_bucket_is_handed_over_to_a_better_job_that_waits() -> None:
-    """In the middle of a message, when its bucket should be through; a worse one waits for the end."""
-    for left, is_early in ((2.0, True), (99.0, False)):
-        gate = a_gate(policy="ada-srsf-buckets", bucket_bytes=1e5)
-        seat(gate, "a", "b")
-        gate.ask("a", an_ask(size=1e6, iterations_left=9.0, compute_seconds=0.1), 0.0)
-        (first,) = gate.settle(0.0)
-        gate.ask("b", an_ask(size=9e5, iterations_left=left, compute_seconds=0.1), 0.05)
-        assert gate.settle(0.05) == []
-        sent_at = first.bytes * 1e-6
-        assert gate.next_wake(0.05) == pytest.approx(sent_at if is_early else first.lease_seconds)
-        early = gate.settle(sent_at)
-        assert jobs_of(early) == (["b"] if is_early else [])
-        # The end and the next question come together; who is worse waits, and who is better goes on.
-        gate.done("a", first.fence, sent_at, sent_at + 0.002)
-        gate.ask("a", an_ask(size=9e5, iterations_left=9.0, compute_seconds=0.1), sent_at + 0.002)
-        assert jobs_of(gate.settle(sent_at + 0.002)) == ([] if is_early else ["a"])
-        assert gate.counts["late"] == 0
-
-
-def test_a_bucket_of_a_long_message_is_no_short_message() -> None:
-    """Beside a better job's message AdaDUAL lets in what is short as a whole, not a part of what is long."""
-    for size, goes in ((3e5, ["b"]), (9e5, [])):
-        gate = a_gate(policy="ada-srsf-buckets", bucket_bytes=1e6)
-        seat(gate, "a", "b")
-        gate.ask("a", an_ask(size=1e6, iterations_left=1.0, compute_seconds=0.1), 0.0)
-        assert jobs_of(gate.settle(0.0)) == ["a"]
-        ready = Ask(id=1, ready_bytes=1e5, message_bytes=size, iteration_bytes=size, iterations_left=50.0)
-        gate.ask("b", ready, 0.0)
-        assert jobs_of(gate.settle(0.0)) == goes
-
-
 def test_asking_costs_a_twentieth_at_most() -> None:
     """Where a question takes long, a bucket takes twenty times as long."""
     gate = a_gate(policy="ada-srsf-buckets", bucket_bytes=1e4)
