@@ -134,7 +134,7 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
 def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
     """In all of `policies`; what is kept by question has an end."""
     assert hurried(policies, deep=False) == dict.fromkeys(
-        ["Allocation", "GpuSlot", "Job", "Money", "Node", "Reasons", "Width"], "quick"
+        ["Allocation", "GpuSlot", "Job", "JobClass", "Money", "Node", "Reasons", "Width"], "quick"
     ) | {"_found": None, "load": None}
 
 

@@ -262,4 +262,4 @@ def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
             "PlanShare.widths",
         ],
         "kept",
-    )
+    ) | dict.fromkeys(["Columns", "CoupledClass", "PhaseOption", "PlanHull"], "quick")
