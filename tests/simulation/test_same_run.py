@@ -42,7 +42,8 @@ print(seen.hexdigest())
 
 def digest(hash_seed: str) -> str:
     """Return a digest of every action of a run, in a process of its own."""
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    found = os.pathsep.join(path for path in sys.path if path)  # Where the scenarios of tests are, too.
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": found}
     done = subprocess.run(
         [sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, check=True, timeout=120
     )

@@ -26,7 +26,7 @@ CONTROLLER = """
 import sys, time
 from pathlib import Path
 from boa_daemon.tick.actions import StartJob
-from boa_daemon.engines.local import FILES, LocalEngine
+from boa_daemon.engines.local import LocalEngine
 from boa_daemon.tick.ports import JobSpec
 from policies.model import GpuSlot, Width
 engine = LocalEngine(Path(sys.argv[1]))
