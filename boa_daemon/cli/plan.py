@@ -13,7 +13,7 @@ from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, show, stderr_console
 from boa_daemon.cli.plan_diff import DiffOption, saved_plan, show_difference
 from boa_daemon.cli.plan_list import plan_list
-from boa_daemon.cli.plan_stream import plan_figure, plan_sentence, print_stream, show_best_effort, stream_rows
+from boa_daemon.cli.plan_stream import plan_figure, plan_sentence, print_stream, show_best_effort
 from boa_daemon.cli.planning import (
     BestEffortOption,
     ClassesOrTraceOption,
@@ -29,6 +29,7 @@ from boa_daemon.cli.planning import (
     money,
     price_document,
     read_problem,
+    stretch_rows,
 )
 from boa_daemon.cli.report import ReportOption, assumptions, check_report, write_report
 from boa_daemon.cli.solve import VersionName, VersionOption
@@ -210,7 +211,7 @@ def plan(
         show(
             output,
             document,
-            rows=lambda: stream_rows(result),
+            rows=lambda: stretch_rows(result.solution, "spend_per_job"),
             table=lambda: print_stream(result, bill, said_of_spot),
         )
     if result.solution.status != "optimal":

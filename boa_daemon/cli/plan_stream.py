@@ -36,25 +36,6 @@ def plan_figure(result: BudgetPlan) -> Figure:
     return curve_figure(curve_plot(curve, "What a budget buys", result.budget))
 
 
-def stream_rows(result: BudgetPlan) -> list[dict[str, Any]]:
-    """Return one row per class and stretch of phases."""
-    return [
-        {
-            "class": answer.name,
-            "job_fraction": share.job_fraction,
-            "first_phase": first,
-            "last_phase": last,
-            "gpu_type": step.gpu_type,
-            "gpus": step.gpus,
-            "hours": step.hours,
-            "spend_per_job": step.spend,
-        }
-        for answer in result.solution.classes
-        for share in answer.plans
-        for first, last, step in runs(share.steps)
-    ]
-
-
 def print_stream(result: BudgetPlan, bill: dict[str, Any] | None, of_spot: Sequence[str] = ()) -> None:
     """Print the plan: who gets what, the totals, the curve around it, the swing, what is paid anyway."""
     console = stdout_console()

@@ -29,7 +29,7 @@ from boa_daemon.units import parse_budget
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
 from policies.optimum.options import PhaseOption
-from policies.optimum.solution import PlanShare
+from policies.optimum.solution import PlanShare, Solution
 
 ClassesOrTraceOption: TypeAlias = Annotated[
     Path | None,
@@ -216,6 +216,25 @@ def print_heading(console: Console, text: str) -> None:
 def said(sentences: Iterable[str]) -> Padding:
     """Return sentences as lines of their own, set in from the left, also where they wrap."""
     return Padding("\n".join(sentences), (0, 0, 0, 2))
+
+
+def stretch_rows(solution: Solution, spend: str) -> list[dict[str, Any]]:
+    """Return one row per class and stretch of phases at one width; `spend` names the column of its cost."""
+    return [
+        {
+            "class": answer.name,
+            "job_fraction": share.job_fraction,
+            "first_phase": first,
+            "last_phase": last,
+            "gpu_type": step.gpu_type,
+            "gpus": step.gpus,
+            "hours": step.hours,
+            spend: step.spend,
+        }
+        for answer in solution.classes
+        for share in answer.plans
+        for first, last, step in runs(share.steps)
+    ]
 
 
 def runs(steps: Sequence[PhaseOption]) -> list[tuple[int, int, PhaseOption]]:

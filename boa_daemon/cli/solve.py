@@ -30,6 +30,7 @@ from boa_daemon.cli.planning import (
     read_problem,
     runs,
     share_text,
+    stretch_rows,
     width_text,
 )
 from boa_daemon.errors import INFEASIBLE, PARTLY_DONE
@@ -82,7 +83,7 @@ def solve(
         code = max(code, own_code)
         if solution is not None:
             name = {"file": file.path} if len(cases) > 1 else {}
-            rows += [name | row for row in _rows(solution)]
+            rows += [name | row for row in stretch_rows(solution, "spend")]
     if output is OutputFormat.csv:
         print_csv(rows)
     if code:
@@ -114,25 +115,6 @@ def _solve_one(
 def _say(name: str, colour: str, path: str, error: Exception) -> None:
     """Say on standard error what is the matter with one file."""
     stderr_console().print(f"[bold {colour}]{name}[/]: {escape(f'{path}: {error}')}")
-
-
-def _rows(solution: Solution) -> list[dict[str, Any]]:
-    """Return one row per stretch of phases at one width."""
-    return [
-        {
-            "class": answer.name,
-            "job_fraction": plan.job_fraction,
-            "first_phase": first,
-            "last_phase": last,
-            "gpu_type": step.gpu_type,
-            "gpus": step.gpus,
-            "hours": step.hours,
-            "spend": step.spend,
-        }
-        for answer in solution.classes
-        for plan in answer.plans
-        for first, last, step in runs(plan.steps)
-    ]
 
 
 def _print_tables(path: str, solution: Solution, problem: Problem) -> None:
