@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from load_scenarios import PROBLEM
 
-from policies.online.multiplier_table import MultiplierTable, curvature_at
+from policies.online.multiplier_table import MultiplierTable, Position, _between, curvature_at
 from policies.optimum.frontier import MixedFrontier
 from policies.speedup import Floats
 
@@ -55,3 +55,77 @@ def test_the_curvature_is_that_of_a_known_curve(least: float) -> None:
 
     assert curvature_at(mean_jct, 60.0, least=least) == pytest.approx((60.0 / (60.0 - least)) ** 2, rel=0.05)
     assert curvature_at(mean_jct, least, least=least) is None
+
+
+BY_HAND = MultiplierTable(
+    multipliers=np.array([8.0, 2.0, 0.5]),
+    edge_class=np.array([0, 1]),
+    edge_cost=np.array([3.0, 5.0]),
+    least_cost=np.array([1.0, 2.0]),
+    rates=np.array([2.0, 1.0]),
+)
+"""Two jobs of the first class and one of the second cost 4 an hour, then 2 x 3 more, then 5 more."""
+
+
+@pytest.mark.parametrize(
+    ("money", "edge", "share", "multiplier"),
+    [
+        (-1.0, 0, 0.0, 8.0),
+        (4.0, 0, 0.0, 8.0),
+        (7.0, 0, 0.5, 4.0),
+        (10.0, 1, 0.0, 2.0),
+        (12.5, 1, 0.5, 1.0),
+        (15.0, 2, 0.0, 0.5),
+        (99.0, 2, 0.0, 0.5),
+    ],
+)
+def test_money_has_a_place_between_two_edges(
+    money: float, edge: int, share: float, multiplier: float
+) -> None:
+    """The multiplier between two levels is their geometric mean; beyond the ends nothing changes."""
+    position = BY_HAND.planned(money)
+
+    assert (position.edge, position.share, position.multiplier) == pytest.approx((edge, share, multiplier))
+    assert BY_HAND.position(BY_HAND.rates, money) == position
+    cost = min(max(money, 4.0), 15.0)
+    assert BY_HAND.rates_cost_at(position) == BY_HAND.cost_at(BY_HAND.rates, position) == pytest.approx(cost)
+    assert BY_HAND.is_end(position) == (cost in (4.0, 15.0))
+    assert BY_HAND.at(edge) == Position(edge=edge, share=0.0, multiplier=(8.0, 2.0, 0.5)[edge])
+
+
+def test_jobs_that_cost_nothing_have_the_widest_widths() -> None:
+    """No job, and some money: every edge is taken."""
+    assert BY_HAND.position(np.zeros(2), 1.0).edge == 2
+    assert BY_HAND.costs(np.array([1.0, 3.0])).tolist() == [7.0, 10.0, 25.0]
+
+
+def test_draws_above_one_less_the_share_are_one_edge_further() -> None:
+    """A quarter of all draws, from 0.75 on; none where nothing is mixed."""
+    mixed = Position(edge=3, share=0.25, multiplier=1.0)
+    assert [mixed.level_for(draw) for draw in (0.0, 0.74, 0.75, 0.99)] == [3, 3, 4, 4]
+    assert Position(edge=3, share=0.0, multiplier=1.0).level_for(0.999) == 3
+
+
+def test_the_grain_is_the_squared_cost_of_jobs_over_the_squared_budget() -> None:
+    """At 12.50 an hour jobs cost 1 + 3 and 2 + 5 / 2; they come 2 and 1 times an hour."""
+    assert BY_HAND.grain_hours(12.5) == pytest.approx((2.0 * 4.0**2 + 1.0 * 4.5**2) / 12.5**2)
+    assert BY_HAND.grain_hours(4.0) == pytest.approx((2.0 * 1.0**2 + 1.0 * 2.0**2) / 4.0**2)
+
+
+def test_multipliers_lie_between_slopes() -> None:
+    """At their geometric mean, and twice and half of the outer ones; one where there is no slope."""
+    assert _between(np.array([16.0, 4.0, 1.0])).tolist() == [32.0, 8.0, 2.0, 0.5]
+    assert _between(np.zeros(0)).tolist() == [1.0]
+
+
+def test_the_curvature_looks_a_tenth_to_each_side_or_as_far_as_there_is() -> None:
+    """For T = B^-2 at a share s: ((1 - s)^-2 + (1 + s)^-2 - 2) / 2 s^2; a curve that bends down has none."""
+
+    def bend(share: float) -> float:
+        return ((1.0 - share) ** -2 + (1.0 + share) ** -2 - 2.0) / (2.0 * share**2)
+
+    for least, share in ((0.0, 0.1), (45.0, 0.1), (57.0, 0.05)):
+        found = curvature_at(lambda budgets: budgets**-2.0, 60.0, least=least)
+        assert found == pytest.approx(bend(share))
+    assert curvature_at(lambda budgets: 1e4 - budgets**2, 60.0, least=0.0) == 0.0
+    assert curvature_at(lambda budgets: budgets, 60.0, least=61.0) is None

@@ -15,7 +15,7 @@ from policies.model import Budget, GpuType, Job, JobClass, Money, Phase, Problem
 from policies.online.cost_to_go import CostToGo, WidthColumns
 from policies.online.paced import PacedBudgetOptimal
 from policies.online.pacing import Pace
-from policies.online.paid_anyway import FreeUsage
+from policies.online.paid_anyway import PARTS, FreeUsage
 from policies.optimum.boa import BudgetOptimal, solve
 from policies.optimum.coupled import best_costs
 from policies.optimum.options import whole_columns
@@ -165,3 +165,78 @@ def test_jobs_leave_a_cheaper_machine_for_one_that_is_paid_anyway_until_that_is_
     assert gpus("t4", level, 1) == 4
     assert 0 <= gpus("t4", level, 12) <= 6
     assert gpus("t4", ((frozenset({"t4"}), 60.0),), 12) == 48
+
+
+def test_reasons_say_what_an_hour_counts_and_how_long_the_money_lasts() -> None:
+    """At the plan, with money, where money is no object, and where GPUs are counted."""
+    job, gpus = a_job(), replace(PROBLEM, budget_unit="gpus")
+    best = "the best width for the rest of a job of class vision"
+    counted = 1.0 / POLICY.table.planned(60.0).multiplier
+
+    def said(policy: PacedBudgetOptimal, money: Money | None = None) -> str:
+        return policy.allocate([job], now=0.0, money=money).reasons["a"]
+
+    assert said(POLICY) == f"{best}, an hour of waiting counted as {counted:.3g} USD"
+    assert said(PacedBudgetOptimal.from_problem(gpus, Pace(budget=60.0))).endswith(" GPU-hours")
+    money = Money(spent=0.0, elapsed_hours=1.0, month_elapsed_hours=1.0, month_left_hours=729.0)
+    step = POLICY.step([job], money)
+    load = step.load_correction * step.load_hours / step.horizon_hours
+    lasts = f"so that the money lasts 729 h at {load:.2f} times the stated load"
+    assert said(POLICY, money).endswith(f" USD, {lasts}")
+    flat = replace(POLICY.table, multipliers=np.zeros_like(POLICY.table.multipliers))
+    assert said(replace(POLICY, table=flat)) == f"{best}, whatever it costs"
+    free = PacedBudgetOptimal.from_problem(
+        PROBLEM, Pace(budget=60.0), free=((frozenset({"gpu"}), 30.0), (frozenset({"none"}), 10.0))
+    )
+    part = PARTS[free._part([job], free.table.planned(60.0))]
+    assert said(free) == (
+        f"{best} where what is committed to counts {part:.2g} of its price, so that the jobs use it: "
+        "40 USD per hour at prices on demand are paid whether used or not"
+    )
+
+
+def test_a_thin_budget_gets_the_widest_widths_that_it_pays() -> None:
+    """Ten jobs: what they take is within the money, one step wider is not; too little takes the cheapest."""
+    jobs = [a_job(name, id=f"{name}-{n}") for name in SIZES for n in range(4)]
+
+    def taken(edge: int) -> float:
+        return sum(POLICY._taken(jobs, POLICY.table.at(edge)).values())
+
+    ends = taken(0), taken(len(POLICY.table.multipliers) - 1)
+    assert ends[0] < ends[1]
+    for usd in (0.5 * ends[0], ends[0], *np.linspace(*ends, 7)[1:-1], 2.0 * ends[1]):
+        within = POLICY.within(jobs, float(usd), None)
+        edge = POLICY._widest_within(jobs, float(usd)).edge
+        assert edge == 0 or taken(edge) <= usd
+        assert edge == len(POLICY.table.multipliers) - 1 or taken(edge + 1) > usd
+        assert within.widths == POLICY._answer(jobs, POLICY.table.at(edge), None, str).widths
+        assert within.memory is None
+    exact = taken(5)
+    assert taken(POLICY._widest_within(jobs, exact).edge) == exact
+    assert POLICY.within(jobs, 12.0, None).reasons[jobs[0].id] == (
+        f"the best width for the rest of a job of class {jobs[0].class_name} at which all jobs together take "
+        "no more than the budget of 12 USD per hour, or the cheapest where they take more"
+    )
+
+
+def test_a_thin_budget_takes_the_wider_widths_of_the_month() -> None:
+    """With a month's money unspent the law is wider than the hour; with none left the hour may be wider."""
+    jobs = [a_job(name, id=name) for name in SIZES]
+    rich = Money(spent=0.0, elapsed_hours=700.0, month_elapsed_hours=700.0, month_left_hours=30.0)
+    poor = replace(rich, spent=60.0 * 800.0)
+    for money, usd, reason in ((rich, 8.0, "so that the money lasts"), (poor, 1e3, "all jobs together take")):
+        found = POLICY.within(jobs, usd, money)
+        assert reason in found.reasons[jobs[0].id]
+        assert found.memory == POLICY.step(jobs, money).memory
+    assert POLICY.within(jobs, 8.0, rich).widths == POLICY.allocate(jobs, now=0.0, money=rich).widths
+    assert POLICY.within(jobs, 1e3, poor).widths == POLICY.within(jobs, 1e3, None).widths
+
+
+def test_the_work_left_is_counted_in_whole_jobs_of_its_class() -> None:
+    """A job and a half of one class, none of the others; a load that is twice the stated one is its mix."""
+    vision = SIZES["vision"]
+    jobs = [a_job(id="a"), a_job(id="b", remaining_gpu_hours=0.5 * vision)]
+    assert POLICY.present(jobs) == pytest.approx([1.5 if name == "vision" else 0.0 for name in SIZES])
+    twice = PacedBudgetOptimal.from_problem(PROBLEM, Pace(budget=60.0), load_over_stated=2.0)
+    assert twice.table.rates == pytest.approx(POLICY.table.rates / 2.0)
+    assert POLICY.pace.grain_hours == POLICY.table.grain_hours(60.0)

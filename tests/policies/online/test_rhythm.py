@@ -91,11 +91,52 @@ def test_hours_of_load_add_up(begin: float, hours: float, more: float) -> None:
     assert min(RHYTHM.factors) * hours - 1e-6 <= found <= max(RHYTHM.factors) * hours + 1e-6
 
 
-@pytest.mark.parametrize("factors", [(1.0,) * 167, (0.0,) * 168, (2.0,) * 168, (float("nan"),) * 168])
-def test_what_is_no_rhythm_is_refused(factors: tuple[float, ...]) -> None:
-    """168 positive numbers with the mean one."""
-    with pytest.raises(InvalidProblem):
+@pytest.mark.parametrize(
+    ("factors", "says"),
+    [
+        ((1.0,) * 167, "168 positive factors, not 167"),
+        ((0.0, 2.0) + (1.0,) * 166, "168 positive factors"),
+        ((2.0,) * 168, "have the mean 2"),
+        ((float("nan"),) * 168, "168 positive factors"),
+    ],
+)
+def test_what_is_no_rhythm_is_refused(factors: tuple[float, ...], says: str) -> None:
+    """168 positive numbers with the mean one, however small some are."""
+    assert Rhythm((0.001, 1.999) + (1.0,) * 166).factors[0] == 0.001
+    with pytest.raises(InvalidProblem, match=says):
         Rhythm(factors)
+
+
+def test_every_hour_has_its_own_factor() -> None:
+    """Parts of the first hour of the week, the last and the one between two weeks."""
+    hours = (0.0, 0.25, 23.5, 100.0, 167.0, 167.5)
+    found = [RHYTHM.hours_of_load(hour, 0.25) for hour in hours]
+    assert found == pytest.approx([0.25 * RHYTHM.factors[int(hour)] for hour in hours])
+    turned = Rhythm((0.5, *(1.0,) * 166, 1.5))
+    assert turned.hours_of_load(167.5, 1.0) == pytest.approx(0.5 * 1.5 + 0.5 * 0.5)
+
+
+def test_a_rhythm_differs_by_its_days_or_its_hours() -> None:
+    """Days 1.5 and 0.5, or hours 1.5 and 0.5 of every day: by more than a half of the mean, or not."""
+    days = Rhythm((1.5,) * 24 + (0.5,) * 24 + (1.0,) * 120)
+    hours = Rhythm(((1.5, 0.5) + (1.0,) * 22) * 7)
+    for one in (days, hours):
+        assert [one.differs(None, by=by) for by in (0.49, 0.5)] == [True, False]
+        assert not one.differs(one, by=0.0)
+    assert days.differs(hours, by=0.4)
+
+
+def test_thirteen_weeks_count_and_none_before() -> None:
+    """A quiet week long ago is forgotten; one that is thirteen weeks old is not."""
+    quiet = 0.5 * came(1, MONDAY_HOUR)[::-1]
+    forgotten, known = (
+        estimate_rhythm(np.concatenate([quiet, came(weeks, MONDAY_HOUR)]), first_hour=MONDAY_HOUR)
+        for weeks in (13, 12)
+    )
+    assert forgotten is not None
+    assert forgotten.factors == pytest.approx(RHYTHM.factors)
+    assert known is not None
+    assert known.differs(RHYTHM, by=0.01)
 
 
 def test_a_known_weekend_moves_neither_belief_nor_multiplier() -> None:

@@ -190,6 +190,32 @@ def test_heavier_jobs_go_first() -> None:
     assert widths == {"light": 1, "heavy": 2}
 
 
+@pytest.mark.parametrize(
+    ("jobs", "budget", "widths"),
+    [
+        # Seven steps of 1 USD, four of them paid: more is saved by four jobs at 2 GPUs than by any at 4.
+        ([ListedJob(id=str(n), class_name="c") for n in range(7)], 28.0 + 4.0, [2, 2, 2, 2, 1, 1, 1]),
+        # What is too little for the large job (1 USD) does for two small ones (0.10 USD each), one by one.
+        (
+            [ListedJob(id="a", class_name="c")]
+            + [ListedJob(id=i, class_name="c", scale=0.1, weight=0.5) for i in "bc"],
+            4.8 + 0.22,
+            [1, 2, 2],
+        ),
+        # One step that is paid to the cent, and one that lacks a cent.
+        ([ListedJob(id="a", class_name="c")], 5.0, [2]),
+        ([ListedJob(id="a", class_name="c")], 4.99, [1]),
+    ],
+)
+def test_whole_jobs_move_first_and_what_is_left_moves_whom_it_can(
+    jobs: list[ListedJob], budget: float, widths: list[int]
+) -> None:
+    """At 1, 2, 4 GPUs a job of scale 1 takes 4, 5, 6.40 USD and 2, 1.25, 0.80 hours."""
+    solution = JobList.of(one_class(), jobs).solution_at(budget)
+
+    assert [plan.plan.steps[0].gpus for plan in solution.jobs] == widths
+
+
 def test_a_deadline_forces_a_width_and_its_price() -> None:
     """2 hours of work within 1.3 hours need 2 GPUs: 2 x 2 dollars x 1.25 hours."""
     listed = JobList.of(one_class(), [ListedJob(id="a", class_name="c", deadline_hours=1.3)])
@@ -239,6 +265,22 @@ def test_where_finer_plans_are_too_many_the_timely_ones_of_the_hull_do(
     finer = JobList.of(problem, jobs).frontier.cheapest_feasible_spend
     monkeypatch.setattr(job_list, "STATE_LIMIT", 0)
     assert JobList.of(problem, jobs).frontier.cheapest_feasible_spend > finer
+
+
+@pytest.mark.parametrize(("longer", "cheaper"), [(1000.0, 0.1), (0.001, 1.0), (1.0, 1000.0)])
+def test_plans_in_time_are_the_same_in_any_unit(longer: float, cheaper: float) -> None:
+    """Jobs, rescales and dates a thousand times as long, or other money: the same widths, that much dearer."""
+
+    def least(longer: float, price: float) -> float:
+        problem = one_class(rescale_hours=0.1 * longer)
+        (single,) = problem.classes
+        phase = replace(single.phases[0], size_gpu_hours=2.0 * longer)
+        problem = replace(problem, classes=(replace(single, phases=(phase,) * 3),))
+        problem = replace(problem, gpu_types=(GpuType(name="gpu", usd_per_gpu_hour=price),))
+        jobs = [ListedJob(id="a", class_name="c", deadline_hours=3.7 * longer)]
+        return JobList.of(problem, jobs).frontier.cheapest_feasible_spend
+
+    assert least(longer, cheaper) == pytest.approx(longer * cheaper * least(1.0, 1.0))
 
 
 def test_what_nobody_names_is_nothing_but_for_these() -> None:
