@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from policies.model import GpuType, InstanceType, JobClass, Phase, Problem
 from policies.optimum.calendar import (
     Calendar,
     CalendarJob,
+    Entry,
     Limits,
     Option,
     Timeline,
+    _beats,
     calendar_jobs,
     per_period,
     placed,
@@ -200,3 +203,207 @@ def test_phases_without_a_width_in_common_are_refused() -> None:
         calendar_jobs(
             Problem(classes=classes, gpu_types=TYPES), [ListedJob(id="a", class_name="c")], MACHINES
         )
+
+
+def an_option(hours: float, usd: float = 1.0, **others: Any) -> Option:
+    """Return an option of one machine of one GPU."""
+    return Option(**({"gpu_type": "one", "instances": 1, "gpus": 1, "hours": hours, "usd": usd} | others))
+
+
+def a_calendar_job(*options: Option, **others: Any) -> CalendarJob:
+    """Return a job with some options."""
+    return CalendarJob(job=ListedJob(**({"id": "a", "class_name": "c"} | others)), options=options)
+
+
+@pytest.mark.parametrize(
+    ("limits", "tighter", "looser"),
+    [
+        ({"usd_per_hour": 5.0}, {"usd_per_hour": 4.0}, {"usd_per_hour": 5.01}),
+        ({"usd_in_all": 5.0}, {"usd_in_all": 4.0}, {"usd_in_all": 5.01}),
+        (
+            {"usd_per_period": 5.0, "period_hours": 24.0},
+            {"usd_per_period": 4.0, "period_hours": 24.0},
+            {"usd_per_period": 5.01, "period_hours": 24.0},
+        ),
+        (
+            {"usd_per_period": 5.0, "period_hours": 24.0},
+            {"usd_per_period": 5.0, "period_hours": 24.0, "usd_in_all": 3.0},
+            {"usd_per_period": 5.0, "period_hours": 48.0},
+        ),
+        ({"instances": {"one": 2}}, {"instances": {"one": 1, "big": 0}}, {"instances": {"one": 3}}),
+        ({"instances": {"one": 2}}, {"instances": {"one": 2}, "usd_per_hour": 1.0}, {"instances": {"big": 1}}),
+        (
+            {"windows": {"one": (1.0, 2.0)}},
+            {"windows": {"one": (1.0, 2.0)}, "usd_in_all": 1.0},
+            {"windows": {"one": (1.0, 3.0)}},
+        ),
+        ({}, {"period_hours": 24.0}, {"windows": {"one": (1.0, 2.0)}}),
+    ],
+)
+def test_limits_allow_what_keeps_tighter_ones(
+    limits: dict[str, Any], tighter: dict[str, Any], looser: dict[str, Any]
+) -> None:
+    """The same and tighter ones; not those that are looser in one thing."""
+    most = Limits(**limits)
+    assert most.allows(Limits(**limits))
+    assert most.allows(Limits(**tighter))
+    assert not most.allows(Limits(**looser))
+
+
+def test_a_job_is_late_after_its_deadline_and_not_at_it() -> None:
+    """Submitted at 2, due within 3 hours; on spot the hours that are sure count."""
+    job = a_calendar_job(an_option(3.0, 9.0), an_option(2.0, 11.0), submit_hours=2.0, deadline_hours=3.0)
+    assert (job.due_hours, job.least_usd, job.least_hours) == (5.0, 9.0, 2.0)
+    assert a_calendar_job(an_option(1.0)).due_hours == np.inf
+    for starts, hours, sure, is_late in (
+        (2.0, 3.0, 0.0, False),
+        (2.0, 3.0 + 1e-6, 0.0, True),
+        (2.01, 3.0, 0.0, True),
+        (2.0, 1.0, 3.0, False),
+        (2.0, 1.0, 3.1, True),
+    ):
+        entry = Entry(job=job, option=an_option(hours, sure_hours=sure), starts=starts)
+        assert entry.ends == starts + hours
+        assert entry.is_late == is_late, (starts, hours, sure)
+
+
+def test_a_calendar_adds_up_what_is_done_late_and_left_out() -> None:
+    """Two entries, one of them late, and two jobs without a place, one of them with a deadline."""
+    dated = {"submit_hours": 1.0, "deadline_hours": 4.0}
+    early = a_calendar_job(an_option(4.0, 6.0), id="early", weight=2.0, **dated)
+    late = a_calendar_job(an_option(5.0, 7.0), id="late", weight=3.0, **dated)
+    out, free = a_calendar_job(id="out", weight=5.0, **dated), a_calendar_job(id="free", weight=11.0)
+    entries = tuple(Entry(job=job, option=job.options[0], starts=1.0) for job in (early, late))
+    found = Calendar(entries=entries, left_out=(out, free))
+
+    assert [job.job.id for job in found.missed] == ["late", "out"]
+    assert (found.spend, found.all_done, found.weighted_hours) == (6.0 + 7.0, 6.0, 2.0 * 4.0 + 3.0 * 5.0)
+    assert found.key == (5.0 + 11.0, 3.0 + 5.0, 2.0 * 4.0 + 3.0 * 5.0)
+    assert (Calendar(entries=()).all_done, Calendar(entries=()).key) == (0.0, (0.0, 0.0, 0.0))
+    assert per_period(found, 4.0).tolist() == pytest.approx([3 * 1.5 + 3 * 1.4, 1 * 1.5 + 2 * 1.4])
+    assert per_period(found, 6.0).tolist() == pytest.approx([13.0])
+
+
+@pytest.mark.parametrize(
+    ("other", "is_beaten"),
+    [
+        (an_option(2.0, 6.0, gpus=2), True),
+        (an_option(2.0, 6.0, gpus=1), False),
+        (an_option(2.1, 6.0), True),
+        (an_option(2.0, 6.1), True),
+        (an_option(2.0, 6.0, instances=2), True),
+        (an_option(1.9, 6.1), False),
+        (an_option(2.1, 5.9), False),
+        (an_option(1.9, 6.0), False),
+        (an_option(2.1, 6.1, gpu_type="big"), False),
+    ],
+)
+def test_an_option_is_beaten_by_one_that_is_as_good_in_all_and_better_in_something(
+    other: Option, is_beaten: bool
+) -> None:
+    """By two hours for 6 dollars on one instance and one GPU."""
+    one = an_option(2.0, 6.0)
+    assert _beats(one, other) == is_beaten
+    assert not _beats(one, one)
+
+
+@pytest.mark.parametrize("widths", [12, 13, 40])
+def test_of_more_than_a_dozen_options_those_nearest_to_an_even_spread_stay(widths: int) -> None:
+    """All of twelve; of more the cheapest, and those nearest to eleven hours, each the same part of the last."""
+    problem = a_problem(one=Amdahl(parallel_fraction=0.99, max_gpus=widths))
+    (job,) = calendar_jobs(problem, [ListedJob(id="a", class_name="c")], MACHINES)
+    every = [8.0 * (0.01 + 0.99 / gpus) for gpus in range(1, widths + 1)]
+    spread = [every[0] * (every[-1] / every[0]) ** (part / 10) for part in range(11)]
+    near = {min(every, key=lambda hours: abs(hours - at)) for at in spread}
+
+    kept = every if widths <= 12 else sorted(near, reverse=True)
+    assert [option.hours for option in job.options] == pytest.approx(kept)
+
+
+@pytest.mark.parametrize(
+    ("limits", "hours", "start"),
+    [
+        # A dollar an hour: as much as there is, and a thousandth less than that.
+        ({"usd_per_hour": 1.0}, 2.0, 0.0),
+        ({"usd_per_hour": 0.999}, 2.0, np.inf),
+        ({"instances": {"one": 1}}, 2.0, 0.0),
+        # A period pays for 3 of its 10 hours: 6 hours go over the end of one, more nowhere.
+        ({"usd_per_period": 3.0, "period_hours": 10.0}, 3.0, 0.0),
+        ({"usd_per_period": 3.0, "period_hours": 10.0}, 3.1, 7.0),
+        ({"usd_per_period": 3.0, "period_hours": 10.0}, 6.0, 7.0),
+        ({"usd_per_period": 3.0, "period_hours": 10.0}, 6.01, np.inf),
+        # One that pays for all of its hours pays for any number of them.
+        ({"usd_per_period": 10.0, "period_hours": 10.0}, 25.0, 0.0),
+        # Instances from 4 to 8 only.
+        ({"instances": {"one": 1}, "windows": {"one": (4.0, 8.0)}}, 4.0, 4.0),
+        ({"instances": {"one": 1}, "windows": {"one": (4.0, 8.0)}}, 4.01, np.inf),
+    ],
+)
+def test_the_earliest_start_at_each_limit_just_kept_and_just_not(
+    limits: dict[str, Any], hours: float, start: float
+) -> None:
+    """One machine at a dollar an hour, from the beginning on."""
+    assert Timeline(Limits(**limits)).earliest(an_option(hours, hours), 0.0) == pytest.approx(start)
+
+
+def test_what_is_taken_blocks_as_long_as_it_runs_and_no_longer() -> None:
+    """Two machines, 3 dollars an hour: from 2 to 4 one is taken, from 3 to 6 another one."""
+    for limits in (Limits(instances={"one": 2}), Limits(usd_per_hour=3.0), Limits(usd_per_hour=2.0)):
+        timeline, option = Timeline(limits), an_option(1.0)
+        timeline.take(an_option(2.0, 2.0), 2.0)
+        timeline.take(an_option(3.0, 3.0), 3.0)
+        room = limits.usd_per_hour != 3.0
+        assert timeline.spent == 5.0
+        assert timeline.earliest(option, 1.0) == 1.0
+        assert timeline.earliest(an_option(2.0, 2.0), 1.0) == 1.0
+        assert timeline.earliest(an_option(2.1, 2.1), 1.0) == (4.0 if room else 1.0)
+        assert timeline.earliest(option, 2.5) == (4.0 if room else 2.5)
+        assert timeline.earliest(an_option(9.0, 9.0), 4.0) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("price", "weight", "deadline", "own", "hours"),
+    [
+        # 4 hours for 4 dollars or 2 hours for 6: an hour of waiting for a dollar is the turn.
+        (0.9, 1.0, None, None, 2.0),
+        (1.1, 1.0, None, None, 4.0),
+        (1.1, 2.0, None, None, 2.0),
+        # Equal: the first one stays.
+        (1.0, 1.0, None, None, 4.0),
+        # In time before anything else.
+        (1.1, 1.0, 3.0, None, 2.0),
+        (0.9, 1.0, None, {"a": 1.1}, 4.0),
+        (0.9, 1.0, None, {"b": 1.1}, 2.0),
+    ],
+)
+def test_an_option_is_taken_by_its_date_and_then_by_the_price_of_a_dollar(
+    price: float, weight: float, deadline: float | None, own: dict[str, float] | None, hours: float
+) -> None:
+    """Less of weight x end + price x dollars."""
+    job = a_calendar_job(an_option(4.0, 4.0), an_option(2.0, 6.0), weight=weight, deadline_hours=deadline)
+    (entry,) = placed([job], Limits(), price, own).entries
+    assert entry.option.hours == hours
+
+
+@pytest.mark.parametrize(
+    ("usd", "hours", "left_out"),
+    [
+        # Two jobs, 4 hours for 4 dollars or 2 for 6 each: the fast ones, one of them, none, and too little.
+        (12.0, [2.0, 2.0], 0),
+        (11.9, [2.0, 4.0], 0),
+        (10.0, [2.0, 4.0], 0),
+        (9.9, [4.0, 4.0], 0),
+        (8.0, [4.0, 4.0], 0),
+        (7.9, [2.0], 1),
+        (4.0, [4.0], 1),
+        (3.9, [], 2),
+    ],
+)
+def test_of_a_sum_in_all_enough_is_set_aside_for_those_that_follow(
+    usd: float, hours: list[float], left_out: int
+) -> None:
+    """Where it is enough for the cheapest options of all; else the first ones take what they like."""
+    jobs = [a_calendar_job(an_option(4.0, 4.0), an_option(2.0, 6.0), id=name) for name in "ab"]
+    found = placed(jobs, Limits(usd_in_all=usd), 0.0)
+    assert [entry.option.hours for entry in found.entries] == hours
+    assert len(found.left_out) == left_out

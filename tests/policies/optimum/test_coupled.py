@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -135,3 +137,86 @@ def test_passes_of_bounded_memory_find_what_one_pass_finds(monkeypatch: pytest.M
     monkeypatch.setattr(coupled, "ROW_CELLS", 1)
     parts = hull_of(job_class)
     assert (parts.cost, parts.time) == (pytest.approx(whole.cost), pytest.approx(whole.time))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_chords_are_searched_until_no_plan_lies_below_one_each_chord_once(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the two ends alone, three classes together: every vertex, with about two paths for each."""
+    rng = np.random.default_rng(seed)
+    classes = [
+        CoupledClass(
+            phase_time=rng.uniform(0.1, 1.0, (phases, 5)),
+            rate=np.arange(1.0, 6.0) * 10.0 ** (phases - 3),
+            startup_hours=0.1,
+            rescale_hours=0.02,
+        )
+        for phases in (2, 3, 4)
+    ]
+    asked: list[list[tuple[int, float]]] = []
+    best_plans = coupled._best_plans
+
+    def counted(stack: Any, owner: Any, multiplier: Any) -> Any:
+        asked.append(list(zip(owner.tolist(), multiplier.tolist(), strict=True)))
+        return best_plans(stack, owner, multiplier)
+
+    monkeypatch.setattr(coupled, "SPREAD", 0)
+    monkeypatch.setattr(coupled, "_best_plans", counted)
+    hulls = plan_hulls(classes)
+
+    for job_class, hull in zip(classes, hulls, strict=True):
+        points = every_plan(job_class)
+        chain = lower_hulls(points[:, 0], points[:, 1], np.zeros(len(points), dtype=np.int64), groups=1)
+        assert hull.cost == pytest.approx(chain.cost, rel=1e-9)
+        assert hull.time == pytest.approx(chain.time, rel=1e-9)
+    assert len(asked[0]) == 4 * len(classes)
+    chords = [chord for step in asked[1:] for chord in step]
+    assert len(chords) == len(set(chords)) <= 2 * sum(len(hull.cost) for hull in hulls)
+
+
+def test_plans_within_a_tolerance_of_a_chord_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One phase of three columns: at multiplier 1 the ends come to 4, the middle one to 0.005 of it less."""
+    monkeypatch.setattr(coupled, "SPREAD", 0)
+    job_class = CoupledClass(
+        phase_time=np.array([[3.0, 2.0 * 0.99, 1.0]]),
+        rate=np.array([1.0 / 3.0, 2.0 / (2.0 * 0.99), 3.0]),
+        startup_hours=0.0,
+        rescale_hours=0.0,
+    )
+    assert [len(plan_hulls([job_class], tolerance=by)[0].cost) for by in (0.0, 0.004, 0.006)] == [3, 3, 2]
+
+
+def test_each_pass_has_its_rows_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven paths of 4 x 5 cells, two in a pass of 40 cells: four passes, the same costs."""
+    rng = np.random.default_rng(7)
+    job_class = CoupledClass(
+        phase_time=rng.uniform(0.1, 1.0, (4, 5)),
+        rate=np.arange(1.0, 6.0),
+        startup_hours=0.1,
+        rescale_hours=0.05,
+    )
+    multipliers, passes = np.geomspace(0.01, 10.0, 7), []
+    whole, one_pass = best_costs(job_class, multipliers), coupled._one_pass
+
+    def counted(stack: Any, owner: Any, multiplier: Any) -> Any:
+        passes.append(len(owner))
+        return one_pass(stack, owner, multiplier)
+
+    monkeypatch.setattr(coupled, "ROW_CELLS", 40)
+    monkeypatch.setattr(coupled, "_one_pass", counted)
+    assert best_costs(job_class, multipliers).tolist() == whole.tolist()
+    assert passes == [2, 2, 2, 1]
+
+
+def test_the_first_paths_are_spread_around_the_mean_rate_of_each_class() -> None:
+    """Three orders of magnitude to each side, and two beyond at each end."""
+    hours = np.ones((1, 2))
+    classes = [
+        CoupledClass(phase_time=hours, rate=np.array(rates), startup_hours=0.0, rescale_hours=0.0)
+        for rates in ([1.0, 3.0], [20.0, 20.0])
+    ]
+    owner, multipliers = coupled._first_multipliers(classes)
+    first, second = multipliers[owner == 0], multipliers[owner == 1]
+    assert first == pytest.approx(10.0 * second)
+    assert (2.0 * first)[[0, 1, 2, -3, -2, -1]] == pytest.approx([1e-18, 1e-9, 1e-3, 1e3, 1e9, 1e18])
