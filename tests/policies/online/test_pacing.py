@@ -17,6 +17,7 @@ from policies.errors import InvalidProblem
 from policies.model import GpuType, Money
 from policies.online.multiplier_table import MultiplierTable
 from policies.online.pacing import MONTH_HOURS, TOLERANCE, Pace, Step, pace_step
+from policies.online.rhythm import Rhythm
 from policies.speedup import Floats
 
 PACE = Pace(budget=60.0, grain_hours=0.05)
@@ -203,7 +204,7 @@ def test_what_was_believed_of_the_load_outlives_a_change_of_prices() -> None:
     assert after.load_correction == pytest.approx(steps[-1].load_correction, rel=0.01)
 
 
-@pytest.mark.parametrize("grain", [0.1, 0.5])
+@pytest.mark.parametrize("grain", [pytest.param(0.1, marks=pytest.mark.exhaustive), 0.5])
 def test_the_variance_of_the_burn_is_the_one_that_is_foretold(grain: float) -> None:
     """The law under the noise of single jobs, forty months: within a third of the closed form."""
     pace = Pace(budget=60.0, grain_hours=grain)
@@ -216,6 +217,92 @@ def test_the_variance_of_the_burn_is_the_one_that_is_foretold(grain: float) -> N
         found.append(np.mean((np.array(burn) - 1.0) ** 2))
 
     assert np.mean(found) == pytest.approx(pace.burn_variance(), rel=0.34)
+
+
+def expected_correction(x: float, hours: float, *, grain: float, has_rhythm: bool, is_stated: bool) -> float:
+    """Return the posterior mean of the module's text: even odds of right and wrong, and of a week if right."""
+    noise = 2.0 * grain / hours + (730.0 / 150.0 * math.exp(x) / hours) ** 2
+    if not is_stated:
+        return math.exp(x * 0.7**2 / (0.7**2 + noise))
+    week = 0.0 if has_rhythm else (0.15 * min(1.0, (168.0 / hours) ** 2)) ** 2
+    part = whole = 0.0
+    for odds, prior, more in ((0.25, 0.05**2, 0.0), (0.25, 0.05**2, week), (0.5, 0.7**2, 0.0)):
+        spread = prior + more + noise
+        likely = odds * math.exp(-0.5 * x**2 / spread) / math.sqrt(spread)
+        part, whole = part + likely * prior / spread, whole + likely
+    return math.exp(x * part / whole)
+
+
+@pytest.mark.parametrize("grain", [0.0, 0.05, 2.0])
+@pytest.mark.parametrize(("actual", "stated"), [(130.0, 100.0), (9e3, 7e3), (9e3, 1e4), (1e4, 12e3), (4e4, 3e4)])
+def test_the_correction_is_the_posterior_mean(grain: float, actual: float, stated: float) -> None:
+    """A thousandth of a month's money on both sides; hours of evidence from two to five hundred."""
+    first = 0.001 * 730.0 * 60.0
+    x, hours = math.log((actual + first) / (stated + first)), (stated + first) / 60.0
+    for rhythm in (None, Rhythm((1.0,) * 168)):
+        for is_stated in (True, False):
+            pace = Pace(budget=60.0, grain_hours=grain, rhythm=rhythm, is_stated=is_stated)
+            expected = expected_correction(
+                x, hours, grain=grain, has_rhythm=rhythm is not None, is_stated=is_stated
+            )
+            assert pace.load_correction(actual, stated) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("grain", [0.02, 0.1, 0.5])
+@pytest.mark.parametrize("is_stated", [True, False])
+def test_the_variance_of_the_burn_adds_up_over_the_month(grain: float, is_stated: bool) -> None:
+    """A bridge up to the last H_f hours, a relaxation in them, and what is learnt over half a window."""
+    pace = Pace(budget=60.0, grain_hours=grain, is_stated=is_stated)
+    floor, noise, steps = pace.floor_hours, 2.0 * grain, 200_000
+    at = (np.arange(steps) + 0.5) * 730.0 / steps
+    left = np.maximum(730.0 - at, floor)
+    after = np.maximum(at - (730.0 - floor), 0.0)
+    steady = noise / (2.0 * floor)
+    bridge = noise * (1.0 / left - 1.0 / 730.0)
+    month = np.where(after > 0.0, steady + (bridge - steady) * np.exp(-2.0 * after / floor), bridge)
+    learnt = noise / 365.0 + (730.0 / 150.0 / 365.0) ** 2
+    prior = (0.05 if is_stated else 0.7) ** 2
+    believed = learnt * (prior / (prior + learnt)) ** 2
+
+    assert pace.burn_variance() == pytest.approx(float(month.mean()) + believed, rel=1e-4)
+    short = replace(pace, window_hours=100.0)
+    learnt = noise / 50.0 + (100.0 / 150.0 / 50.0) ** 2
+    believed = learnt * (prior / (prior + learnt)) ** 2
+    assert short.burn_variance() == pytest.approx(noise / (2.0 * short.floor_hours) + believed)
+    assert pace.costed(2.0).loss_fraction == 2.0 * pace.burn_variance()
+    assert pace.costed(None).loss_fraction is None
+
+
+@pytest.mark.parametrize("elapsed_hours", [50.0, 700.0])
+def test_a_tick_remembers_what_came_and_what_was_stated(elapsed_hours: float) -> None:
+    """73 hours after the last tick, at prices twice as low, with hours twice as busy as others."""
+    rhythm = Rhythm((0.5, 1.5) * 84)
+    pace, jobs, age = replace(PACE, rhythm=rhythm), np.array([1.0, 2.0, 0.0]), 73.0
+    yardstick = float(TABLE.rates @ TABLE.least_cost)
+    money = replace(
+        books(spent=1000.0, elapsed_hours=elapsed_hours, memory=(200.0, 700.0, 2.0 * yardstick, 1.0)),
+        memory_age_hours=age,
+        hour_of_week=100.0,
+    )
+    step = pace_step(pace, TABLE, jobs, money)
+
+    owed = TABLE.cost_at(jobs, TABLE.planned(60.0))
+    came, kept = 1000.0 + owed - 200.0, math.exp(-73.0 / 365.0)
+    assert step.load_correction == pace.load_correction(came, 350.0)
+    assert step.credit == pytest.approx(60.0 * elapsed_hours - 1000.0 - owed)
+    left = 730.0 - elapsed_hours
+    hours = step.horizon_hours
+    assert hours == pace.horizon_hours(money, step.credit) >= left
+    load_hours = rhythm.hours_of_load(100.0, left) + hours - left
+    assert step.load_hours == pytest.approx(load_hours)
+    to_come = TABLE.rates * step.load_correction * load_hours + jobs
+    assert TABLE.position(to_come, 60.0 * hours + step.credit + owed) == step.position
+    believed = TABLE.rates_cost_at(step.position) * rhythm.hours_of_load(27.0, age)
+    assert step.memory == pytest.approx(
+        (1000.0 + owed - came * kept, 350.0 * kept + believed, yardstick, step.load_correction)
+    )
+    first = pace_step(pace, TABLE, jobs, replace(money, memory=(), memory_age_hours=0.0))
+    assert first.memory == pytest.approx((1000.0 + owed, 0.0, yardstick, 1.0))
 
 
 @pytest.mark.parametrize("values", [{"budget": 0.0}, {"budget": 1.0, "window_hours": float("nan")}])
