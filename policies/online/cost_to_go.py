@@ -168,7 +168,8 @@ class CostToGo:
     ) -> Width:
         """Return the width for the rest of a job with a fraction `left` of its phase to do.
 
-        A width that is held stays unless a change saves more than `margin` of the cost of the rest.
+        The scale is the table's, or costs are straight. A width that is held stays unless a change saves more
+        than `margin` of the cost of the rest.
         """
         widths = self.columns.widths
         held = None if holds is None else self.columns.index.get(holds)
@@ -177,8 +178,7 @@ class CostToGo:
                 return widths[self.first]
             if held is not None and held == self.best[phase]:
                 return widths[held]
-        is_exact = self.is_straight or scale == self.scale
-        if held is not None and is_exact and scale <= self._stays_to(phase, held, margin):
+        if held is not None and scale <= self._stays_to(phase, held, margin):
             return widths[held]
         rest = self.rest(phase, scale=scale, left=left)
         if held is None:

@@ -154,12 +154,15 @@ def test_what_is_remembered_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         (float(scale), Width("gpu", int(gpus)))
         for scale, gpus in zip(10.0 ** rng.uniform(-3, 3, 60), rng.choice([1, 2, 4], 60), strict=True)
     ]
-    found = []
+    found, kept = [], []
     for most in (256, 3):
         monkeypatch.setattr(cost_to_go, "MOST_TABLES", most)
         costs = CostsByScale(columns=columns, multiplier=0.3)
         found.append([costs.width_for(0, scale=s, left=0.5, holds=h, margin=0.1) for s, h in jobs])
+        kept.append(len(costs._tables))
     assert found[0] == found[1]
+    # Sixty scales, of which the bounds leave few in doubt.
+    assert kept[1] < kept[0] <= 12, "of sixty scales the bounds leave few in doubt"
 
 
 def test_what_is_left_of_a_phase_is_a_part_of_it() -> None:
@@ -173,7 +176,7 @@ def test_what_is_left_of_a_phase_is_a_part_of_it() -> None:
     def left(phase: int, hours: float, scale: float = 1.0) -> float:
         return columns.part_left(a_job("a", phase=phase, remaining_gpu_hours=hours, scale=scale))
 
-    assert [left(0, hours) for hours in (3.0, 2.0, 1.5, 9.0)] == [1.0, 0.5, 0.25, 1.0]
+    assert [left(0, hours) for hours in (3.0, 2.0, 1.5, 4.0, 9.0)] == [1.0, 0.5, 0.25, 1.0, 1.0]
     assert [left(1, hours) for hours in (1.0, 0.5)] == [1.0, 0.5]
     assert left(0, 6.0, scale=3.0) == 0.5
     assert left(0, 0.5) == left(1, 0.0) == cost_to_go.LEAST_PART
@@ -188,7 +191,13 @@ def test_a_width_stays_unless_a_change_saves_more_than_the_margin() -> None:
     columns = WidthColumns.of(replace(a_problem(a_class("c")), classes=(drawn,)), drawn)
     costs = CostsByScale(columns=columns, multiplier=0.0)
     one, two = Width("gpu", 1), Width("gpu", 2)
-    for left, margin, found in ((1.0, 0.1, two), (1.0, 0.3, one), (0.5, 0.0, one), (0.6, 0.0, two)):
+    for left, margin, found in (
+        (1.0, 0.1, two),
+        (1.0, 0.3, one),
+        (0.5, 0.0, one),
+        (0.6, 0.0, two),
+        (0.6, 0.2, one),
+    ):
         assert costs.width_for(0, scale=1.0, left=left, holds=one, margin=margin) == found
     assert costs.width_for(0, scale=1.0, left=1.0, holds=None, margin=0.0) == two
     assert costs.width_for(0, scale=1.0, left=1.0, holds=Width("gone", 1), margin=0.0) == two
@@ -206,3 +215,64 @@ def test_tables_are_kept_in_the_order_of_their_scales() -> None:
         scales = [table.scale for table in costs._tables]
         assert scales == sorted(set(scales))
         assert scales[0] <= scale <= scales[-1]
+
+
+@pytest.mark.parametrize("phases", [1, 2, 4])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
+def test_a_table_is_the_recursion_in_every_phase(phases: int, scale: float) -> None:
+    """What each phase and all that follows costs, the best column of each, and the one to start in."""
+    for seed in range(4):
+        columns = columns_of(seed=seed, phases=phases, rescale_hours=0.1, startup_hours=0.5)
+        table = CostToGo.of(columns, scale=scale, multiplier=0.4)
+        phase_cost, after = exact_costs(columns, scale=scale, multiplier=0.4)
+        price = columns.job_class.weight + 0.4 * columns.rate
+
+        assert table.phase_cost * scale == pytest.approx(phase_cost)
+        assert table.after_slope * scale + table.after_constant == pytest.approx(after)
+        assert table.best.tolist() == (phase_cost + after).argmin(axis=1).tolist()
+        assert table.start_cost == pytest.approx(0.5 * price)
+        assert table.change_cost == pytest.approx(0.1 * price)
+        assert table.first == (phase_cost[0] + after[0] + 0.5 * price).argmin()
+        assert table.is_straight == (phases == 1)
+        for phase in range(phases):
+            later = columns.hours[phase + 1 :].sum(axis=0)
+            assert columns.hours_after[phase] == pytest.approx(later)
+            assert columns.size_after[phase] == pytest.approx(
+                sum(one.size_gpu_hours for one in columns.job_class.phases[phase + 1 :])
+            )
+    assert CostToGo.of(columns_of(seed=0, phases=3, rescale_hours=0.0), scale=1.0, multiplier=1.0).is_straight
+
+
+def test_a_width_that_stays_whatever_is_left_is_known_by_its_scale() -> None:
+    """An hour at one GPU, half of one at two, a change for a quarter: doubt from a scale of 0.25 / 0.401 on."""
+    table = Table(gpus=(1, 2), speeds=(1.0, 2.0))
+    phase = Phase(size_gpu_hours=1.0, speedups={"gpu": table})
+
+    def costs(phases: int, rescale_hours: float) -> CostToGo:
+        drawn = JobClass(name="c", phases=(phase,) * phases, rescale_hours=rescale_hours)
+        columns = WidthColumns.of(replace(a_problem(a_class("c")), classes=(drawn,)), drawn)
+        return CostToGo.of(columns, scale=2.0, multiplier=0.0)
+
+    # With a margin of 0.1 a change has to save 0.1 of it; 0.99 of that is beyond doubt.
+    assert costs(1, 0.25)._stays_to(0, 0, 0.1) == pytest.approx(0.25 / (0.901 - 0.5))
+    assert costs(1, 0.25)._stays_to(0, 1, 0.1) == math.inf
+    # Of two phases, where nothing is proportional: all of the table's own scale, or nothing.
+    assert [costs(2, 5.0)._stays_to(0, held, 0.1) for held in (0, 1)] == [2.0, 2.0]
+    assert [costs(2, 0.5)._stays_to(0, held, 0.1) for held in (0, 1)] == [0.0, 2.0]
+
+
+def test_a_scale_between_two_tables_is_judged_by_its_own_costs() -> None:
+    """At 0.8 the second phase stays on one GPU for 1.60, at 1 it changes: that would be 1.643 at 0.8.
+
+    On four GPUs it costs 1.143, and their start 3 x 0.16 more: one GPU is cheaper by 0.023, and seems dearer
+    by 0.020 to whom the table of scale 1 is enough.
+    """
+    first = Phase(size_gpu_hours=1.0, speedups={"gpu": Table(gpus=(1, 4), speeds=(1.0, 1.01))})
+    second = Phase(size_gpu_hours=1.0, speedups={"gpu": Table(gpus=(1, 4), speeds=(1.0, 3.5))})
+    grown = JobClass(name="c", phases=(first, second), startup_hours=0.16, rescale_hours=0.1)
+    problem = replace(a_problem(a_class("c")), classes=(grown,))
+    costs = CostsByScale(columns=WidthColumns.of(problem, grown), multiplier=1.0)
+    widths = [
+        costs.width_for(0, scale=scale, left=1e-9, holds=None, margin=0.0).gpus for scale in (0.5, 1.0, 0.8)
+    ]
+    assert widths == [1, 4, 1]

@@ -14,6 +14,7 @@ from policies.answer import Hold
 from policies.links.contention import Link
 from policies.links.link_share import network_share
 from policies.model import AllReduce, Width
+from policies.online import node_prices
 from policies.online.lending import LENT_ARRIVALS
 from policies.online.node_prices import (
     LEAST_NODE_PRICE,
@@ -267,3 +268,124 @@ def test_spare_gpus_are_taken_and_room_is_made_for_as_long_as_few_jobs_come(
     claims = nodes.claims([job], [Width("gpu", 4)], size_per_gpu={"gpu": 1.0}, now=0.0)
     lasts = math.inf if per_hour == 0.0 else pytest.approx(LENT_ARRIVALS / per_hour)
     assert claims.lasts_hours.tolist() == [lasts]
+
+
+@pytest.mark.parametrize(
+    ("price", "weight", "gpus", "nodes", "seconds"),
+    [
+        # The root of 2 x 0.05 x (10 + 10 P) / P, 11 at P = 0.1, less one, and one lent where GPUs stand beside.
+        (0.1, 1.0, 8, 1, 0.05 * 11.0),
+        (0.1, 1.0, 2, 1, 0.05 * 11.0),
+        (0.1, 1.0, 1, 2, 0.05 * 11.0),
+        (0.1, 2.0, 1, 2, 1.0),
+        # Money that is no object is worth a hundredth of an hour, and nothing is held for more than an hour.
+        (0.0, 0.1, 1, 9, 0.05 * 11.0),
+        (0.0, 1.0, 1, 9, 1.0),
+        (1e4, 1.0, 1, 0, 0.05 * 1.0001),
+    ],
+)
+def test_what_is_held_at_a_price(price: float, weight: float, gpus: int, nodes: int, seconds: float) -> None:
+    """A square root of what is saved over what it costs, for a boot and the waits of whoever comes."""
+    demand = Demand(weighted_jobs_per_hour=10.0, nodes_per_hour=10.0)
+    found = hold_at(price, demand, boot_hours=0.05, weight=weight, gpus_of_node=gpus)
+    assert found.nodes == nodes
+    assert found.seconds == pytest.approx(3600.0 * seconds)
+
+
+def test_a_disk_costs_something_where_money_is_no_object() -> None:
+    """A hundredth of an hour for a node-hour, and a ten-thousandth of that for its disk at the least."""
+    demand = Demand(weighted_jobs_per_hour=10.0, nodes_per_hour=10.0)
+    for price, share, disk in ((0.0, 0.0, 1e-6), (0.0, 0.5, 5e-3), (4.0, 1e-7, 1e-6), (4.0, 0.5, 2.0)):
+        at_least = max(price, 0.01)
+        found = warm_at(price, demand, saved_hours=0.02, share=share, weight=1.5, idle_nodes=1)
+        expected = math.floor(math.sqrt(2.0 * 0.02 * (10.0 + 10.0 * at_least) / disk) - 1.0 - 1)
+        assert found.nodes == max(expected, 0)
+        assert found.seconds == pytest.approx(3600.0 * 0.02 * (1.5 + at_least) / disk)
+
+
+@pytest.mark.parametrize(
+    ("phase", "then", "most", "wait", "rescale", "width"),
+    [
+        (0, 8, 4, 0.05, 0.01, 4),
+        (0, 8, 8, 0.05, 0.01, 4),
+        (0, 4, 4, 0.05, 0.01, 2),
+        (0, 8, 1, 0.05, 0.01, 1),
+        (0, 8, 0, 0.05, 0.01, None),
+        # (wait - 0.01) x 3 / 5 has to be more than what the restart takes beyond the start-up.
+        (0, 8, 4, 0.0099, 0.0, None),
+        (0, 8, 4, 0.01, 0.0, None),
+        (0, 8, 4, 0.0101, 0.0, 4),
+        (0, 8, 4, 0.0599, 0.04, None),
+        (0, 8, 4, 0.0601, 0.04, 4),
+        # Later phases have no start-up.
+        (1, 8, 4, 0.0666, 0.04, None),
+        (1, 8, 4, 0.0667, 0.04, 4),
+    ],
+)
+def test_a_head_start_at_each_turn(
+    phase: int, then: int, most: int, wait: float, rescale: float, width: int | None
+) -> None:
+    """The widest that fits and is no more than planned, where it does more until then than it costs."""
+    found = some_nodes(rescale=rescale).head_start(
+        a_job(phase=phase), Width("gpu", then), most_gpus=most, wait_hours=wait
+    )
+    assert (None if found is None else found.gpus) == width
+
+
+def test_what_jobs_ask_of_scarce_room() -> None:
+    """Two phases of 1 and 2 GPU-hours with speeds 1, 1.8, 3, 5; one job has waited, one is half done."""
+    nodes = some_nodes(startup=0.01, rescale=0.03).priced(0.25)
+    waits = a_job("a", phase=0, remaining_gpu_hours=6.0, scale=2.0, arrived_at=0.0)
+    half = a_job("b", phase=1, remaining_gpu_hours=1.0, width=Width("gpu", 2), arrived_at=7200.0)
+    other = a_job("c", phase=1, remaining_gpu_hours=0.0, width=Width("gpu", 8), arrived_at=3600.0)
+    claims = nodes.claims(
+        [waits, half, other, replace(waits, id="d")],
+        [Width("gpu", width) for width in (4, 4, 2, 4)],
+        size_per_gpu={"gpu": 0.5},
+        now=3600.0,
+    )
+
+    assert claims.menu.tolist() == [0, 1, 2, 0]
+    assert [[width.gpus for width in menu.widths] for menu in claims.menus] == [[1, 2, 4], [1, 2, 4], [1, 2]]
+    assert claims.menus[0].speeds == pytest.approx((1.0, 1.8, 3.0))
+    assert claims.menus[1].speeds == pytest.approx((0.5, 0.9, 1.5))
+    assert claims.held.tolist() == [-1, 1, -1, -1]
+    assert claims.work == pytest.approx([2.0 * (1.0 + 2.0), 0.5, 1e-12, 2.0 * (1.0 + 2.0)])
+    assert claims.size_per_gpu.tolist() == [0.5] * 4
+    assert claims.money_per_gpu == pytest.approx([0.25] * 4)
+    assert claims.restart_hours == pytest.approx([0.03] * 4)
+    assert claims.weight.tolist() == [1.0] * 4
+    alone = [2.0 * 3.0 / 3.0 + 0.06, 1.0 * 3.0 / 3.0 + 0.06, 3.0 / 1.8 + 0.06]
+    assert claims.overdue == pytest.approx([0.1 / alone[0], 0.0, 0.0, 0.1 / alone[0]])
+
+
+def test_nodes_are_priced_in_the_unit_of_the_budget_or_at_a_part() -> None:
+    """Four GPUs for 4 USD are 4 GPUs where GPUs are counted; weights count by how often jobs come."""
+    curve = Table(gpus=(1, 2), speeds=(1.0, 1.8))
+    classes = (
+        a_class("a", curve=curve, weight=1.0, arrivals_per_hour=3.0),
+        a_class("b", curve=curve, weight=5.0, arrivals_per_hour=1.0),
+    )
+    kinds = {"gpu": replace(an_instance_type(), usd_per_hour=7.0)}
+    for unit, price in (("usd", 7.0), ("gpus", 4.0)):
+        problem = replace(a_problem(*classes), budget_unit=unit)
+        nodes = WholeNodes.of(problem, solve(problem, 12.0), kinds, boot_hours=BOOT).priced(2.0)
+        assert nodes.weight == (3.0 * 1.0 + 1.0 * 5.0) / 4.0
+        assert nodes.node_worth("gpu") == 2.0 * price
+        assert nodes.at_part({"gpu": 0.5}).node_worth("gpu") == price
+        assert nodes.at_part({"none": 0.5}).node_worth("gpu") == 2.0 * price
+        assert nodes.demands["gpu"].weighted_jobs_per_hour == pytest.approx(3.0 * 1.0 + 1.0 * 5.0)
+        assert nodes.priced(0.05).patience_hours("gpu") == pytest.approx(BOOT * (1.0 + 0.05 * price / 2.0))
+
+
+def test_hours_left_are_kept_for_so_many_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The very job that was asked about is not reckoned again; beyond the limit all are."""
+    monkeypatch.setattr(node_prices, "MOST_KNOWN", 2)
+    nodes = some_nodes()
+    jobs = [a_job(name, width=Width("gpu", 1), remaining_gpu_hours=3.0) for name in "abc"]
+    for job, known in zip(jobs, ({"a"}, {"a", "b"}, {"c"}), strict=True):
+        assert nodes.hours_left(job) == 3.0
+        assert set(nodes.known_left) == known
+    nodes.known_left["c"] = jobs[2], 42.0
+    assert nodes.hours_left(jobs[2]) == 42.0
+    assert nodes.hours_left(replace(jobs[2])) == 3.0

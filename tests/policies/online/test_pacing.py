@@ -234,7 +234,9 @@ def expected_correction(x: float, hours: float, *, grain: float, has_rhythm: boo
 
 
 @pytest.mark.parametrize("grain", [0.0, 0.05, 2.0])
-@pytest.mark.parametrize(("actual", "stated"), [(130.0, 100.0), (9e3, 7e3), (9e3, 1e4), (1e4, 12e3), (4e4, 3e4)])
+@pytest.mark.parametrize(
+    ("actual", "stated"), [(130.0, 100.0), (9e3, 7e3), (9e3, 1e4), (1e4, 12e3), (4e4, 3e4)]
+)
 def test_the_correction_is_the_posterior_mean(grain: float, actual: float, stated: float) -> None:
     """A thousandth of a month's money on both sides; hours of evidence from two to five hundred."""
     first = 0.001 * 730.0 * 60.0

@@ -231,7 +231,11 @@ def a_calendar_job(*options: Option, **others: Any) -> CalendarJob:
             {"usd_per_period": 5.0, "period_hours": 48.0},
         ),
         ({"instances": {"one": 2}}, {"instances": {"one": 1, "big": 0}}, {"instances": {"one": 3}}),
-        ({"instances": {"one": 2}}, {"instances": {"one": 2}, "usd_per_hour": 1.0}, {"instances": {"big": 1}}),
+        (
+            {"instances": {"one": 2}},
+            {"instances": {"one": 2}, "usd_per_hour": 1.0},
+            {"instances": {"big": 1}},
+        ),
         (
             {"windows": {"one": (1.0, 2.0)}},
             {"windows": {"one": (1.0, 2.0)}, "usd_in_all": 1.0},

@@ -25,8 +25,9 @@ from policies.errors import InfeasibleBudget
 from policies.model import GpuType, JobClass, Phase, Problem
 from policies.optimum.continuous import ContinuousFrontier, solve_continuous
 from policies.optimum.frontier import MixedFrontier
+from policies.optimum.real_widths import Chosen, RealWidths
 from policies.optimum.solution import Solution
-from policies.speedup import Amdahl, PowerLaw, Table
+from policies.speedup import Amdahl, Floats, PowerLaw, Table
 
 SMOOTH = problems(curves=smooth_curves(most_gpus=64), rescale=False, most_types=1)
 ANY = problems(curves=st.one_of(smooth_curves(most_gpus=12), tables()), rescale=False)
@@ -297,3 +298,44 @@ def test_a_weight_moves_widths_and_the_plain_bound_stays_below(weight: float) ->
     # Unweighted both would take 4 GPUs: half an hour each.
     assert solution.lower_bound_mean_jct_hours == pytest.approx(0.5)
     assert solution.mean_jct_hours == pytest.approx((1 + 1 / 3) / 2, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("classes", "most"),
+    [
+        (
+            (a_class("a", (1.0, Amdahl(parallel_fraction=0.8))), a_class("b", (1.0, PowerLaw(exponent=0.5)))),
+            60,
+        ),
+        ((a_class("a", (1.0, Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 2.9, 3.7)))),), 7),
+        (
+            (
+                a_class("a", (1.0, Amdahl(parallel_fraction=0.8))),
+                a_class("b", (1.0, Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 2.9, 3.7)))),
+            ),
+            60,
+        ),
+    ],
+)
+def test_a_search_takes_few_steps_to_two_neighbouring_multipliers(
+    classes: tuple[JobClass, ...], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More is spent than the budget at one of them, at most that at the other; 7 steps where spend jumps."""
+    frontier = ContinuousFrontier.of(one_type(*classes))
+    terms, asked = frontier.terms, []
+    best = type(terms).best
+
+    def counted(self: RealWidths, multipliers: Floats) -> Chosen:
+        asked.append(len(multipliers))
+        return best(self, multipliers)
+
+    monkeypatch.setattr(RealWidths, "best", counted)
+    ends = frontier.cheapest_feasible_spend, frontier.largest_useful_spend
+    for budget in np.linspace(*ends, 7)[1:-1].tolist():
+        asked.clear()
+        under, over, multiplier = frontier.multipliers_at(np.array([budget]))
+        assert len(asked) <= most
+        assert under[0] <= multiplier[0] <= over[0]
+        assert terms.total_spend(terms.best(under))[0] > budget >= terms.total_spend(terms.best(over))[0]
+        slope = terms.total_hours(terms.best(over))[0] - terms.total_hours(terms.best(under))[0]
+        assert slope >= 0.0

@@ -25,7 +25,7 @@ from policies.errors import InfeasibleBudget
 from policies.model import Problem
 from policies.optimum.coupled import CoupledClass
 from policies.optimum.frontier import MixedFrontier
-from policies.optimum.knapsack import TooManyStatesError, near_plans, solve_pure
+from policies.optimum.knapsack import TooManyStatesError, _rounded_down, near_plans, solve_pure
 from policies.optimum.solution import ProblemTooLarge, Solution
 from policies.speedup import Table
 
@@ -72,6 +72,8 @@ def test_near_plans_are_all_plans_within_reach(
     near = undominated(points[lagrangian <= lagrangian.min() + reach * (1 - 1e-6)])
     found = near_plans(job_class, multiplier, reach)
 
+    reached = found.time + multiplier * found.cost
+    assert reached.max() <= (lagrangian.min() + reach) * (1.0 + 1e-6)
     for cost, time in near.tolist():
         beaten_by = (found.cost <= cost * (1 + 1e-9)) & (found.time <= time * (1 + 1e-9))
         assert beaten_by.any()
@@ -154,3 +156,32 @@ def test_a_search_stops_at_its_limit_of_states() -> None:
     assert len(near_plans(job_class, 0.1, 10.0).cost) > 1
     with pytest.raises(TooManyStatesError):
         near_plans(job_class, 0.1, 10.0, state_limit=1)
+
+
+@pytest.mark.parametrize(("seed", "states"), [(1, 61), (2, 14), (3, 132), (4, 22), (5, 24)])
+def test_a_search_looks_at_few_states(seed: int, states: int) -> None:
+    """Of 80 phases with ten options: what cannot be affordable, or better, or within reach, is dropped."""
+    problem = random_problem(np.random.default_rng(seed), classes=20, phases=4)
+    frontier = MixedFrontier.of(problem)
+    budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, 0.05 + 0.07 * seed)
+    solution = solve_pure(problem, budget, state_limit=states + 2)
+
+    assert solution.status == "optimal"
+    assert solution.weighted_mean_jct_hours == solve_pure(problem, budget).weighted_mean_jct_hours
+
+
+def test_edges_that_still_fit_are_taken_before_any_search() -> None:
+    """Two classes at 1 GPU and 1.5 left: the first step of one costs 1 and of the other 0.4."""
+    problem = one_type(
+        a_class("dear", (3.0, Table(gpus=(1, 4), speeds=(1.0, 3.0)))),
+        a_class("cheap", (3.0, Table(gpus=(1, 2, 4), speeds=(1.0, 1.7, 1.8)))),
+    )
+    frontier = MixedFrontier.of(problem)
+    cost = frontier.merged.cost
+    for budget in np.linspace(cost[0], cost[-1], 9).tolist():
+        found = _rounded_down(frontier, budget)
+        assert found.cost <= budget * (1.0 + 1e-9)
+        assert found.cost == pytest.approx(found.options.cost[found.chosen].sum())
+        assert found.time == pytest.approx(found.options.time()[found.chosen].sum())
+        assert found.time <= frontier.merged.time[frontier.merged.split(budget)[0]] * (1.0 + 1e-9)
+    assert _rounded_down(frontier, float(cost[-1])).cost == pytest.approx(cost[-1])
