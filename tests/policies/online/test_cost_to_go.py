@@ -244,7 +244,7 @@ def test_a_table_is_the_recursion_in_every_phase(phases: int, scale: float) -> N
 
 
 def test_a_width_that_stays_whatever_is_left_is_known_by_its_scale() -> None:
-    """An hour at one GPU, half of one at two, a change for a quarter: doubt from a scale of 0.25 / 0.401 on."""
+    """An hour at one GPU, half of one at two, a change for 0.25 h: doubt from a scale of 0.25 / 0.401 on."""
     table = Table(gpus=(1, 2), speeds=(1.0, 2.0))
     phase = Phase(size_gpu_hours=1.0, speedups={"gpu": table})
 

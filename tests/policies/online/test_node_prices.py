@@ -273,7 +273,7 @@ def test_spare_gpus_are_taken_and_room_is_made_for_as_long_as_few_jobs_come(
 @pytest.mark.parametrize(
     ("price", "weight", "gpus", "nodes", "seconds"),
     [
-        # The root of 2 x 0.05 x (10 + 10 P) / P, 11 at P = 0.1, less one, and one lent where GPUs stand beside.
+        # The root of 2 x 0.05 x (10 + 10 P) / P, 11 at P = 0.1, less one, and one lent beside a job's GPUs.
         (0.1, 1.0, 8, 1, 0.05 * 11.0),
         (0.1, 1.0, 2, 1, 0.05 * 11.0),
         (0.1, 1.0, 1, 2, 0.05 * 11.0),
@@ -304,28 +304,29 @@ def test_a_disk_costs_something_where_money_is_no_object() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "then", "most", "wait", "rescale", "width"),
+    ("phase", "widths", "wait", "rescale", "width"),
     [
-        (0, 8, 4, 0.05, 0.01, 4),
-        (0, 8, 8, 0.05, 0.01, 4),
-        (0, 4, 4, 0.05, 0.01, 2),
-        (0, 8, 1, 0.05, 0.01, 1),
-        (0, 8, 0, 0.05, 0.01, None),
+        (0, (8, 4), 0.05, 0.01, 4),
+        (0, (8, 8), 0.05, 0.01, 4),
+        (0, (4, 4), 0.05, 0.01, 2),
+        (0, (8, 1), 0.05, 0.01, 1),
+        (0, (8, 0), 0.05, 0.01, None),
         # (wait - 0.01) x 3 / 5 has to be more than what the restart takes beyond the start-up.
-        (0, 8, 4, 0.0099, 0.0, None),
-        (0, 8, 4, 0.01, 0.0, None),
-        (0, 8, 4, 0.0101, 0.0, 4),
-        (0, 8, 4, 0.0599, 0.04, None),
-        (0, 8, 4, 0.0601, 0.04, 4),
+        (0, (8, 4), 0.0099, 0.0, None),
+        (0, (8, 4), 0.01, 0.0, None),
+        (0, (8, 4), 0.0101, 0.0, 4),
+        (0, (8, 4), 0.0599, 0.04, None),
+        (0, (8, 4), 0.0601, 0.04, 4),
         # Later phases have no start-up.
-        (1, 8, 4, 0.0666, 0.04, None),
-        (1, 8, 4, 0.0667, 0.04, 4),
+        (1, (8, 4), 0.0666, 0.04, None),
+        (1, (8, 4), 0.0667, 0.04, 4),
     ],
 )
 def test_a_head_start_at_each_turn(
-    phase: int, then: int, most: int, wait: float, rescale: float, width: int | None
+    phase: int, widths: tuple[int, int], wait: float, rescale: float, width: int | None
 ) -> None:
-    """The widest that fits and is no more than planned, where it does more until then than it costs."""
+    """`widths` are planned and free: the widest below both, where it does more until then than it costs."""
+    then, most = widths
     found = some_nodes(rescale=rescale).head_start(
         a_job(phase=phase), Width("gpu", then), most_gpus=most, wait_hours=wait
     )

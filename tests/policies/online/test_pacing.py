@@ -220,7 +220,7 @@ def test_the_variance_of_the_burn_is_the_one_that_is_foretold(grain: float) -> N
 
 
 def expected_correction(x: float, hours: float, *, grain: float, has_rhythm: bool, is_stated: bool) -> float:
-    """Return the posterior mean of the module's text: even odds of right and wrong, and of a week if right."""
+    """Return the posterior mean of the module's text: even odds of right and wrong, of a week if right."""
     noise = 2.0 * grain / hours + (730.0 / 150.0 * math.exp(x) / hours) ** 2
     if not is_stated:
         return math.exp(x * 0.7**2 / (0.7**2 + noise))

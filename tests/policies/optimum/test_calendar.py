@@ -313,7 +313,7 @@ def test_an_option_is_beaten_by_one_that_is_as_good_in_all_and_better_in_somethi
 
 @pytest.mark.parametrize("widths", [12, 13, 40])
 def test_of_more_than_a_dozen_options_those_nearest_to_an_even_spread_stay(widths: int) -> None:
-    """All of twelve; of more the cheapest, and those nearest to eleven hours, each the same part of the last."""
+    """All of twelve; of more the nearest to eleven hours, each the same part of the last."""
     problem = a_problem(one=Amdahl(parallel_fraction=0.99, max_gpus=widths))
     (job,) = calendar_jobs(problem, [ListedJob(id="a", class_name="c")], MACHINES)
     every = [8.0 * (0.01 + 0.99 / gpus) for gpus in range(1, widths + 1)]

@@ -269,7 +269,7 @@ def test_where_finer_plans_are_too_many_the_timely_ones_of_the_hull_do(
 
 @pytest.mark.parametrize(("longer", "cheaper"), [(1000.0, 0.1), (0.001, 1.0), (1.0, 1000.0)])
 def test_plans_in_time_are_the_same_in_any_unit(longer: float, cheaper: float) -> None:
-    """Jobs, rescales and dates a thousand times as long, or other money: the same widths, that much dearer."""
+    """Jobs, rescales and dates a thousand times as long, or other money: the same, that much dearer."""
 
     def least(longer: float, price: float) -> float:
         problem = one_class(rescale_hours=0.1 * longer)
