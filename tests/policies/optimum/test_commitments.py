@@ -14,6 +14,8 @@ from policies.errors import InvalidProblem
 from policies.optimum.commitments import (
     Commitment,
     Load,
+    _in_steps,
+    _thinned,
     best_levels,
     bill_of,
     load_of_swings,
@@ -192,3 +194,47 @@ def test_a_commitment_covers_something_at_a_rate() -> None:
     for rate in (0.0, -1.0):
         with pytest.raises(InvalidProblem, match="x: a rate is more than zero"):
             Commitment(name="x", rates=(1.0, rate))
+
+
+def test_a_broad_commitment_pays_for_the_largest_discount_first() -> None:
+    """Half of all hours one GPU of each: 1 of 4 dollars on `a`, 3 on three quarters of `b`; else none."""
+    load, prices = a_load((1, 1), (0, 0)), [2.0, 5.0]
+    for rates, level, used, on_demand in (
+        ((1.0, 4.0), 4.0, 0.5 * 4.0, 0.5 * 5.0 * 0.25),
+        ((1.9, 4.0), 4.0, 0.5 * 4.0, 0.5 * 2.0),
+        ((1.0, 4.0), 9.0, 0.5 * 5.0, 0.0),
+        ((None, 4.0), 9.0, 0.5 * 4.0, 0.5 * 2.0),
+        ((1.0, None), 0.25, 0.5 * 0.25, 0.5 * (2.0 * 0.75 + 5.0)),
+    ):
+        commitment = Commitment(name="x", rates=rates)
+        bill = bill_of(load, prices, [commitment], [level])
+        assert commitment.is_broad is (None not in rates)
+        assert bill.used == pytest.approx((used,))
+        assert (bill.committed, bill.on_demand) == pytest.approx((level, on_demand))
+        assert bill.total == pytest.approx(level + on_demand)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "count"),
+    [(0.0, 4.0), (0.24, 4.0), (0.25, 3.0), (0.5, 2.0), (0.74, 2.0), (0.75, 1.0), (1.0, 0.0)],
+)
+def test_the_quantile_is_the_least_count_that_is_exceeded_no_more_often(ratio: float, count: float) -> None:
+    """Of 1 to 4 GPUs, each a quarter of the time."""
+    assert newsvendor(np.array([3.0, 1.0, 4.0, 2.0]), np.full(4, 0.25), ratio) == count
+
+
+@pytest.mark.parametrize("most", [1, 2, 4, 1000])
+def test_counts_that_are_taken_together_keep_their_shares_and_their_mean(most: int) -> None:
+    """At most so many, and none is lost."""
+    counts, share = _thinned(_swing("a", {1: 4.0, 3: 2.0}), most)
+    assert len(counts) <= most
+    assert (share.sum(), share @ counts) == pytest.approx((1.0, 4.0 + 3.0 * 2.0))
+    assert len(_thinned(_swing("a", {1: 4.0}), 1000)[0]) > 15
+
+
+@pytest.mark.parametrize(
+    ("level", "step", "levels"), [(7.0, 0.0, (7.0,)), (7.0, 3.0, (6.0, 9.0)), (6.0, 3.0, (6.0, 6.0))]
+)
+def test_levels_are_whole_steps_around_the_best(level: float, step: float, levels: tuple[float, ...]) -> None:
+    """The one below and the one above; the level itself where it need not be whole."""
+    assert _in_steps(level, step) == levels

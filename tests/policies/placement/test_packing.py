@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -209,3 +210,42 @@ def test_no_set_of_as_few_nodes_is_nearer(tiers: list[tuple[int, int]], taken: l
         fewer = [s for s in combinations(free, len(chosen) - 1) if sum(free[name] for name in s) >= gpus]
         assert not fewer
         assert depth(chosen) == max(map(depth, sets))
+
+
+def test_gpus_of_another_type_are_not_kept_and_of_another_count_neither() -> None:
+    """Whatever the names; nor GPUs that are no more there, or taken."""
+    packing = Packing([a_policy_node("n", gpus=4), a_policy_node("m", gpus=4, gpu_type="m")])
+    slots = some_slots("n", 0, 1)
+    for kind in ("a", "m", "z"):
+        assert not packing.keep("e", slots, Width(kind, 2))
+    for gpus in (1, 3):
+        assert not packing.keep("e", slots, Width("gpu", gpus))
+    assert not packing.keep("e", some_slots("gone", 0, 1), Width("gpu", 2))
+    assert not packing.keep("e", some_slots("n", 3, 4), Width("gpu", 2))
+    assert packing.keep("e", slots, Width("gpu", 2))
+    assert not packing.keep("f", some_slots("n", 1, 2), Width("gpu", 2))
+    assert (packing.free_gpus("gpu"), packing.free_gpus("m"), packing.free_gpus("none")) == (2, 4, 0)
+
+
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize("kappa", [1, 2])
+def test_only_a_job_on_several_nodes_uses_their_links(places: int, kappa: int) -> None:
+    """Jobs of one or two GPUs on a node of four leave its link quiet; one of six does not, until it leaves."""
+    packing = Packing([_shared_node(name, "gpu", places) for name in ("n", "m")])
+    senders = []
+    for job, gpus in (("a", 1), ("b", 1), ("c", 6)):
+        packing.add(job, Width("gpu", gpus), kappa=kappa)
+        senders.append(sum(map(bool, packing._senders.values())))
+    packing.remove("c")
+    assert packing.keep("d", some_slots("n", 2, 3), Width("gpu", 2))
+    assert [*senders, sum(map(bool, packing._senders.values()))] == [0, 0, 2, 0]
+    assert packing.add("e", Width("gpu", 2), kappa=kappa)
+    assert len({slot.node for slot in packing.slots_of("e")}) == 1
+
+
+def test_a_node_in_use_comes_before_an_empty_one_that_would_be_fuller() -> None:
+    """Four GPUs: of five that are free beside three in use, not a whole node of four."""
+    packing = Packing([a_policy_node("empty", gpus=4), a_policy_node("used", gpus=8)])
+    packing.hold("a", some_slots("used", 0, 1, 2))
+    assert packing.add("b", Width("gpu", 4))
+    assert packing.slots_of("b") == some_slots("used", 3, 4, 5, 6)
