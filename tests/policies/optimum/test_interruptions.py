@@ -114,3 +114,21 @@ def test_a_job_works_between_two_saves_and_never_ends_where_restarts_outrun_it()
         hours_with_interruptions(0.0, 1, Interruptions(per_node_hour=0.1), Saves(), restart_hours=0.1)
     often = Interruptions(per_node_hour=1e3, notice_hours=1.0)
     assert hours_with_interruptions(1.0, 8, often, Saves(), restart_hours=1.0) == math.inf
+
+
+def test_a_save_as_long_as_the_notice_is_in_time() -> None:
+    """The work is saved; a job leaves at once where its leave takes as long as the notice."""
+    terms = Interruptions(per_node_hour=0.2, notice_hours=0.03, leave_hours=0.03, boot_hours=0.5)
+
+    assert terms.rates(1, cost_hours=0.03) == (0.2, 0.0)
+    found = hours_with_interruptions(
+        5.0, 1, terms, Saves(every_hours=2.0, cost_hours=0.03), restart_hours=0.0
+    )
+    # Two saves in five hours of work, and a boot in each of the interruptions.
+    assert found == pytest.approx((5.0 + 2 * 0.03) * (1.0 + 0.2 * 0.5))
+    exactly = hours_with_interruptions(
+        4.0, 1, terms, Saves(every_hours=2.0, cost_hours=0.03), restart_hours=0.0
+    )
+    assert exactly == pytest.approx((4.0 + 0.03) * (1.0 + 0.2 * 0.5))
+    with pytest.raises(InvalidProblem, match="cost_hours of a save"):
+        Saves(cost_hours=-0.1)

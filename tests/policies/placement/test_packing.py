@@ -230,7 +230,7 @@ def test_gpus_of_another_type_are_not_kept_and_of_another_count_neither() -> Non
 @pytest.mark.parametrize("places", [1, 2])
 @pytest.mark.parametrize("kappa", [1, 2])
 def test_only_a_job_on_several_nodes_uses_their_links(places: int, kappa: int) -> None:
-    """Jobs of one or two GPUs on a node of four leave its link quiet; one of six does not, until it leaves."""
+    """Jobs of one GPU on a node of four leave its link quiet; one of six does not, until it leaves."""
     packing = Packing([_shared_node(name, "gpu", places) for name in ("n", "m")])
     senders = []
     for job, gpus in (("a", 1), ("b", 1), ("c", 6)):
