@@ -1,10 +1,22 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.errors import InvalidProblem
-from policies.links.contention import ETHERNET_10G, Link, LinkSample, crowds, fit_link, pace, paces
+from policies.links.contention import (
+    ETHERNET_10G,
+    Link,
+    LinkSample,
+    _huber_weights,
+    crowds,
+    fit_link,
+    pace,
+    paces,
+)
 
 A_LINK = Link(latency_seconds=0.5, seconds_per_byte=1.0, contention_seconds_per_byte=0.5)
 
@@ -174,9 +186,47 @@ def test_impossible_samples_are_refused(wrong: tuple[int, float, float]) -> None
         LinkSample(messages_at_once=k, message_bytes=size, seconds=seconds)
 
 
-def test_confidence_must_be_a_fraction() -> None:
-    with pytest.raises(InvalidProblem, match="confidence"):
-        fit_link(samples(ETHERNET_10G), confidence=95.0)
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0, float("nan")])
+def test_confidence_must_be_a_fraction(confidence: float) -> None:
+    with pytest.raises(InvalidProblem, match="confidence must lie between 0 and 1"):
+        fit_link(samples(ETHERNET_10G), confidence=confidence)
+
+
+def noisy_samples() -> list[LinkSample]:
+    """Return two sizes, alone and by twos, three times each, a little off; one is three times as slow."""
+    rng = np.random.default_rng(5)
+    found = []
+    for k, size in [(1, 1e7), (2, 1e7), (1, 1e8), (2, 1e8)] * 3:
+        seconds = 1e-3 + k * size * 1e-9 + (k - 1) * size * 3e-10
+        found.append(
+            LinkSample(messages_at_once=k, message_bytes=size, seconds=seconds * rng.normal(1.0, 0.02))
+        )
+    return [*found[:-1], replace(found[-1], seconds=3.0 * found[-1].seconds)]
+
+
+def test_intervals_are_those_of_student() -> None:
+    """Twelve samples for three constants: nine degrees of freedom, at any confidence."""
+    narrow, wide = (fit_link(noisy_samples(), confidence=share).seconds_per_byte for share in (0.5, 0.95))
+    quantiles = [scipy.stats.t(9).ppf(0.5 + share / 2.0) for share in (0.5, 0.95)]
+    assert narrow.value == wide.value
+    assert (wide.high - wide.low) / (narrow.high - narrow.low) == pytest.approx(quantiles[1] / quantiles[0])
+
+
+def test_an_outlier_is_weighed_until_nothing_moves() -> None:
+    """Once more with the weights and the model of the answer finds the answer."""
+    found = noisy_samples()
+    crowd, size, seconds = (
+        np.array([getattr(one, name) for one in found], dtype=float)
+        for name in ("messages_at_once", "message_bytes", "seconds")
+    )
+    design = np.column_stack([np.ones_like(size), crowd * size, (crowd - 1.0) * size])
+    link = fit_link(found).link
+    answer = np.array([link.latency_seconds, link.seconds_per_byte, link.contention_seconds_per_byte])
+    model = design @ answer
+    root = np.sqrt(_huber_weights((seconds - model) / model)) / model
+    unit = np.abs(design).max(axis=0)
+    again = np.linalg.lstsq(design / unit * root[:, None], seconds * root, rcond=None)[0] / unit
+    assert again == pytest.approx(answer, rel=1e-7)
 
 
 def test_a_link_slower_than_a_gigabit_is_a_link() -> None:
