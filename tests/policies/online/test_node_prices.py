@@ -368,7 +368,7 @@ def test_nodes_are_priced_in_the_unit_of_the_budget_or_at_a_part() -> None:
         a_class("b", curve=curve, weight=5.0, arrivals_per_hour=1.0),
     )
     kinds = {"gpu": replace(an_instance_type(), usd_per_hour=7.0)}
-    for unit, price in (("usd", 7.0), ("gpus", 4.0)):
+    for unit, price in (("usd_per_hour", 7.0), ("gpus", 4.0)):
         problem = replace(a_problem(*classes), budget_unit=unit)
         nodes = WholeNodes.of(problem, solve(problem, 12.0), kinds, boot_hours=BOOT).priced(2.0)
         assert nodes.weight == (3.0 * 1.0 + 1.0 * 5.0) / 4.0
