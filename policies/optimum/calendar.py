@@ -224,7 +224,7 @@ def _options(
 
 def _beats(one: Option, other: Option) -> bool:
     """Return whether one option is as good in everything and better in something, or narrower."""
-    if one is other or one.gpu_type != other.gpu_type:
+    if one.gpu_type != other.gpu_type:
         return False
     first = (one.hours, one.usd, one.instances)
     second = (other.hours, other.usd, other.instances)
@@ -270,7 +270,8 @@ class Timeline:
         # After the last change nothing is taken, so the last piece of time is never blocked.
         opens = np.concatenate([[0.0], self._times[blocked + 1] if len(blocked) else []])
         closes = np.concatenate([self._times[blocked], [np.inf]])
-        start, last = after, most.windows.get(option.gpu_type, (0.0, np.inf))[1]
+        window = most.windows.get(option.gpu_type)
+        start, last = after, np.inf if window is None else window[1]
         while True:
             begins = np.maximum(opens, start)
             fits = closes - begins >= option.hours * (1.0 - TIE)

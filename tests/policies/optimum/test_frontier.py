@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,7 +20,7 @@ from strategies_planner import (
 
 from policies.errors import InfeasibleBudget
 from policies.model import GpuType, JobClass, Phase, Problem
-from policies.optimum.frontier import MixedFrontier
+from policies.optimum.frontier import MixedFrontier, rounded_up
 from policies.optimum.solution import Solution
 from policies.speedup import PowerLaw, Table
 
@@ -234,3 +236,30 @@ def test_two_types_with_one_speed_never_use_the_dearer() -> None:
             s.gpu_type for plan in frontier.solution_at(float(budget)).classes[0].plans for s in plan.steps
         }
         assert used == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        (8.0, "8"),
+        (2.0 / 3.0, "0.666667"),
+        (1.0 / 3.0, "0.333334"),
+        (123456.01, "123457"),
+        (1234561.0, "1.23457e+06"),
+        (9.99999949, "10"),
+        (0.000123456789, "0.000123457"),
+        (7.00000000000001, "7"),
+    ],
+)
+def test_what_is_enough_is_rounded_up_to_six_digits(amount: float, said: str) -> None:
+    """So that it is enough when it is typed back in; rounding alone is no reason to ask for more."""
+    assert rounded_up(amount) == said
+    assert float(said) >= amount * (1.0 - 1e-12)
+
+
+def test_the_error_counts_classes_in_the_unit_of_the_budget() -> None:
+    """Two classes, GPUs."""
+    table = Table(gpus=(2,), speeds=(1.0,))
+    problem = replace(one_type(a_class("a", (3.0, table)), a_class("b", (1.0, table))), budget_unit="gpus")
+    with pytest.raises(InfeasibleBudget, match=r"is too small: 2 classes need at least 8 GPUs\. Raise"):
+        MixedFrontier.of(problem).solution_at(3.0)
