@@ -227,3 +227,42 @@ def test_a_calendar_that_leaves_jobs_out_has_no_gap() -> None:
     assert replace(some, bound_weighted_hours=2.0 * found.calendar.weighted_hours).gap == 0.0
     short = replace(some, calendar=replace(found.calendar, left_out=found.order[:1]))
     assert short.gap is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "order"), [("edf", ["late", "long", "short"]), ("fifo", ["long", "late", "short"])]
+)
+def test_lists_by_hand_are_by_date_or_by_submission(rule: str, order: list[str]) -> None:
+    """One machine that is free from the beginning; who has no date comes last, of two alike the first."""
+    jobs = [
+        a_job("short", 1.0, submit=0.2),
+        a_job("long", 3.0, submit=0.0),
+        a_job("late", 2.0, submit=0.1, due=9.0),
+    ]
+    found = by_rule(jobs, rule, Limits(instances={"one": 1}), 0.0)
+    assert [entry.job.job.id for entry in found.entries] == order
+    short_first = by_rule(jobs, "srpt", Limits(instances={"one": 1}), 0.0)
+    assert [entry.job.job.id for entry in short_first.entries] == ["short", "late", "long"]
+
+
+def test_a_gap_is_what_is_above_the_larger_bound() -> None:
+    """Ten hours against bounds of eight and nine; none below nothing, and none where a job has no place."""
+    job = a_job("a", 10.0)
+    calendar = by_rule([job], "edf", Limits(), 0.0)
+    found = Found(
+        calendar=calendar,
+        order=(job,),
+        hours_per_usd=0.0,
+        own={},
+        bound_weighted_hours=8.0,
+        least_missed=0,
+        bound_with_dates=9.0,
+    )
+    assert (found.gap, found.gap_with_dates) == pytest.approx((0.2, 0.1))
+    assert replace(found, bound_with_dates=7.0).gap_with_dates == pytest.approx(0.2)
+    assert replace(found, bound_weighted_hours=11.0).gap == 0.0
+    nowhere = by_rule([job], "edf", Limits(instances={"one": 0}), 0.0)
+    assert (replace(found, calendar=nowhere).gap, replace(found, calendar=nowhere).gap_with_dates) == (
+        None,
+        None,
+    )
