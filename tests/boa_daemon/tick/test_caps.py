@@ -580,3 +580,42 @@ def test_only_nodes_that_are_listed_and_do_not_go_already_are_given_back_for_a_c
     decision = decided(a_state(nodes=nodes, now=NOON), Caps(instances=1))
     assert set(decision.plan.releases) == {"listed"}
     assert [action.node for action in decision.actions if isinstance(action, TerminateNode)] == ["listed"]
+
+
+@pytest.mark.parametrize(
+    ("caps", "ends", "starts", "stops", "waits"),
+    [
+        (Caps(instances=3), [], {"runs": "n1", "starts": "n2"}, (), set()),
+        (Caps(instances=1), ["n2"], {"runs": "n1"}, (), {"starts", "late"}),
+        (Caps(usd_per_hour=0.5), ["n2"], {}, ("runs",), {"runs", "starts", "late"}),
+    ],
+)
+def test_where_nodes_go_who_stops_who_cannot_start_and_who_waits_for_a_launch_says_why(
+    caps: Caps, ends: list[str], starts: dict[str, str], stops: tuple[str, ...], waits: set[str]
+) -> None:
+    """One runs, one was to start on an idle node, one waits for a launch; one for another type, one rests."""
+    machine = an_instance_type(gpu_type="gpu")
+    jobs = [a_job(name) for name in ("runs", "starts", "late", "other", "rests")]
+    nodes = [a_node(name, launched_at=NOON - 300.0) for name in ("n1", "n2")]
+    state = a_state(*jobs, nodes=nodes, held={"runs": some_slots("n1", 0)}, now=NOON)
+    before = {"late": "nodes-to-come", "other": "nodes-to-come", "rests": "not-before"}
+    plan = a_plan(
+        widths={name: Width("old" if name == "other" else "gpu", 1) for name in ("runs", *before, "starts")}
+        | {"rests": Width("old", 1)},
+        slots={"runs": some_slots("n1", 0), "starts": some_slots("n2", 0)},
+        launches={} if caps.instances == 3 else {machine.name: 1},
+        instance_types={machine.name: machine},
+        waiting=before,
+    )
+    found = within_caps(state, plan, rules(caps=caps))
+
+    assert (list(found.releases), found.stops) == (ends, stops)
+    assert {job: slots[0].node for job, slots in found.slots.items()} == starts
+    assert found.launches == {}
+    assert {job for job, reason in found.waiting.items() if reason != before.get(job)} == waits
+    whats = {
+        *(f"job {job}" for job in stops),
+        *(f"node {node}" for node in (["n1", "n2"] if stops else ends)),
+    }
+    assert {held.what for held in found.held} == (whats | {f"1 {machine.name}"} if waits else set())
+    assert {found.waiting[job] for job in waits} == {held.code for held in found.held}
