@@ -613,9 +613,9 @@ def test_where_nodes_go_who_stops_who_cannot_start_and_who_waits_for_a_launch_sa
     assert {job: slots[0].node for job, slots in found.slots.items()} == starts
     assert found.launches == {}
     assert {job for job, reason in found.waiting.items() if reason != before.get(job)} == waits
-    whats = {
+    named = {
         *(f"job {job}" for job in stops),
         *(f"node {node}" for node in (["n1", "n2"] if stops else ends)),
     }
-    assert {held.what for held in found.held} == (whats | {f"1 {machine.name}"} if waits else set())
+    assert {held.what for held in found.held} == (named | {f"1 {machine.name}"} if waits else set())
     assert {found.waiting[job] for job in waits} == {held.code for held in found.held}
