@@ -209,9 +209,7 @@ class Broker:
                 self._recount(lease.servers, now)
                 self._changed |= lease.servers
 
-    def _admit(
-        self, waiting: Sequence[JobAtGate], linked: Sequence[JobAtGate], now: float
-    ) -> list[Grant]:
+    def _admit(self, waiting: Sequence[JobAtGate], linked: Sequence[JobAtGate], now: float) -> list[Grant]:
         """Ask the policy who starts, given those in flight on the cards that are wanted."""
         most = self.bucket_bytes
         link = self.timings.link
@@ -242,6 +240,8 @@ class Broker:
         """Return who may go beside those in flight, because a card would idle otherwise."""
         link = self.timings.link
         left = [message for job, message in asked.items() if self.seats[job].ask is not None and gated[job]]
+        reserved = self._policy.reserved(left)
+        left = [message for message in left if reserved.isdisjoint(message.servers)]
         flying = [
             seat.sending(link, now)
             for seat in linked
@@ -374,7 +374,7 @@ class Broker:
         for name in {name for seat in linked for name in seat.nics}:
             nic = self.nics[name]
             nic.verdict = judge(
-                nic, jobs, self.seats, self.settings, link, most, now=now, worked_out=worked_out
+                nic, self.seats, self.settings, link, most, linked=jobs, now=now, worked_out=worked_out
             )
             nic.judged_in = self._round
             self._changed.add(name)

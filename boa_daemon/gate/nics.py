@@ -59,12 +59,12 @@ class Nic:
 
 def judge(
     nic: Nic,
-    linked: Sequence[JobId],
     seats: Mapping[JobId, JobAtGate],
     settings: GateSettings,
     link: Link,
     most_bytes: float,
     *,
+    linked: Sequence[JobId],
     now: float,
     worked_out: dict[tuple[JobId, ...], GateWorth],
 ) -> NicVerdict:
