@@ -38,6 +38,8 @@ REACHES_GATE = 0.2
 CASES_HERE = {
     **CASES,
     "pentagon": [(n, (n + 1) % 5) for n in range(5)] * 2,
+    # Of no card in common: what one of them does is nothing to the others.
+    "three triangles": [(3 * n + one, 3 * n + (one + 1) % 3) for n in range(3) for one in range(3)] * 2,
 }
 WAYS: dict[str, dict[str, Any] | None] = {
     "no gate": None,
@@ -99,7 +101,7 @@ def run(jobs: list[Running], settings: GateSettings | None, *, ask_seconds: floa
         instants = [job.at for job in jobs if job.left and job.doing in ("computing", "asking", "latent")]
         instants += [now + job.in_piece * LINK.seconds_per_byte / pace[job.name] for job in flying]
         wake = None if broker is None else broker.next_wake(now)
-        judge = [] if broker is None or settings is None else [broker._judge_at]
+        judge = [] if broker is None or settings is None else [broker.looks_again_at]
         then = max(now, min([*instants, *([] if wake is None else [wake]), *judge]))
         for job in flying:
             job.in_piece -= (then - now) * pace[job.name] / LINK.seconds_per_byte

@@ -389,9 +389,9 @@ class Client:
         return cast(DownAnswer, self.post("/down", {"is_down": is_down}))
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
-        """Ask for the document at any path of the HTTP API, without its `/v1`."""
+        """Ask for the document at any path of the HTTP API, without its `/v1`; it may carry a query."""
         given = {key: value for key, value in query.items() if value is not None}
-        return ask(self._http, "GET", path, at=self._at, params=given)
+        return ask(self._http, "GET", path, at=self._at, query=given)
 
     def post(self, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Order something at any path of the HTTP API."""

@@ -70,8 +70,18 @@ def open_http(address: str | Path, token: str | None) -> httpx.Client:
     )
 
 
-def ask(http: httpx.Client, method: str, path: str, *, at: str | Path, **given: Any) -> dict[str, Any]:
+def ask(
+    http: httpx.Client,
+    method: str,
+    path: str,
+    *,
+    at: str | Path,
+    query: Mapping[str, Any] | None = None,
+    **given: Any,
+) -> dict[str, Any]:
     """Return the answer to one question as a document; `at` is named in errors.
+
+    `query` is added to that of the path.
 
     Raises:
         DaemonUnreachable: when nobody answers.
@@ -80,7 +90,7 @@ def ask(http: httpx.Client, method: str, path: str, *, at: str | Path, **given: 
     if not is_url(at):
         check_listens(Path(at))
     try:
-        answer = http.request(method, f"/v1{path}", **given)
+        answer = http.request(method, httpx.URL(f"/v1{path}").copy_merge_params(query or {}), **given)
     except httpx.HTTPError as error:
         said = error or type(error).__name__
         raise DaemonUnreachable(f"the daemon at {at} does not answer: {said}") from None

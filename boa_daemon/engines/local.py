@@ -239,8 +239,12 @@ class LocalEngine:
         """Start the keepers of units that are written down, each on its node; nobody waits for them."""
         del nodes
         for unit in units:
-            process = start_apart(unit.folder, job_environment(os.environ))
-            threading.Thread(target=process.wait, daemon=True).start()
+            self._start_keeper(unit.folder)
+
+    def _start_keeper(self, folder: Path) -> None:
+        """Start the keeper of a unit that is written down; where one keeps it already, nothing happens."""
+        process = start_apart(folder, job_environment(os.environ))
+        threading.Thread(target=process.wait, daemon=True).start()
 
     def stop(self, action: StopJob) -> Accepted | Refused:
         """Ask a generation for a checkpoint and an end; its keepers end it when its grace is over."""
@@ -391,7 +395,20 @@ class LocalEngine:
                 self._runs[job] = self._read_generation(job, number)
             for folder in file.parent.glob("g*"):
                 _take_over(folder)
+            if number is not None:
+                self._begin_again(self._runs[job])
         return self.poll()
+
+    def _begin_again(self, run: Generation) -> None:
+        """Start the keepers that an earlier process did not come to start; or had, a moment ago."""
+        folders = _unit_folders(self.layout.generation(run.job, run.number))
+        for folder in folders if not (run.is_stop_ordered or run.is_kill_ordered) else []:
+            is_begun = any((folder / name).exists() for name in ("keeper.json", "exit.json"))
+            with suppress(OSError, ValueError):
+                if not is_begun:
+                    # Its time to appear begins now.
+                    os.utime(folder / "unit.json")
+                    self._start_keeper(folder)
 
     def _generations(self, job: JobId) -> list[int]:
         """Return the generations that were written down."""

@@ -122,12 +122,17 @@ class RayEngine(LocalEngine):
         self._reserve(units, nodes)
         for unit, node in zip(units, nodes, strict=True):
             write_json(unit.folder / "node.json", {"node": node})
-        started = [
-            self._on(self._launch_task, node).remote(str(unit.folder), self._environment)
-            for unit, node in zip(units, nodes, strict=True)
-        ]
-        for task in started:
+        for task in [self._ask_for_keeper(unit.folder) for unit in units]:
             self._answer(task)
+
+    def _start_keeper(self, folder: Path) -> None:
+        """Start the keeper of a unit on its node, if that is there."""
+        if _node_of(folder) in self._joined():
+            self._answer(self._ask_for_keeper(folder))
+
+    def _ask_for_keeper(self, folder: Path) -> Any:
+        """Have the keeper of a unit started on its node; return the task that does."""
+        return self._on(self._launch_task, _node_of(folder)).remote(str(folder), self._environment)
 
     def _reserve(self, units: Sequence[Unit], nodes: Sequence[NodeId]) -> None:
         """Take the units' GPUs in Ray's books, or CPUs where no node has any; it outlives this process."""

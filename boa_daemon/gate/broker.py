@@ -3,13 +3,14 @@
 Every message needs all of its cards at once, and gets them at once or waits: one broker, so no deadlock.
 Who goes first is `policies.links.ada_srsf`'s decision, the same code that the simulator runs. A grant is a
 lease: when its deadline passes, the holder counts as stalled and the cards are free again; what it says later
-under the old fence is ignored. Cost of a question: O(m log m) for m messages that wait.
+under the old fence is ignored. Only the jobs that cards link with what changed are looked at, so a question
+costs as much at a site of a thousand jobs as at one of two: O(m log m) for m messages that wait there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from boa_daemon.gate.ahead import bucket_bytes, hands_over, undisturbed_bytes
 from boa_daemon.gate.job_state import LEAST_TIMED, JobAtGate, Lease
@@ -40,9 +41,12 @@ class Broker:
         self._planned: dict[JobId, float] = {}
         self._policy = self._new_policy()
         self._fence = first_fence
-        self._judge_at = now
-        self._changed = False
+        self._leasing: dict[JobId, JobAtGate] = {}
+        self._changed: set[str] = set()
         self._stalled_cards = frozenset[str]()
+        self._round = 0
+        self.looks_again_at = now
+        """When the link is fitted anew, and with it each card judged at its next change."""
 
     @property
     def policy(self) -> LinkPolicy:
@@ -64,7 +68,7 @@ class Broker:
         for name in nics:
             self.nics.setdefault(name, Nic(name)).jobs.add(job)
         self._forget_neighbours(nics)
-        self._judge(now)
+        self._judge(self._linked(nics), now)
 
     def leave(self, job: JobId, now: float) -> None:
         """Forget a job; its lease ends."""
@@ -72,19 +76,26 @@ class Broker:
         if seat is None:
             return
         self._release(seat, now)
+        self.gains.pop(job, None)
         for name in seat.nics:
             self.nics[name].jobs.discard(job)
             if not self.nics[name].jobs:
                 del self.nics[name]
         self._forget_neighbours(seat.nics)
-        self._judge(now)
+        for name in seat.nics:
+            # What it leaves may fall into parts that nothing links any more.
+            self._judge(self._linked({name}), now)
+
+    def _linked(self, cards: Iterable[str]) -> list[JobAtGate]:
+        """Return the jobs that cards link with these, in the order in which they came."""
+        linked = [self.seats[job] for job in linked_jobs(cards, self.nics, self.seats)]
+        return sorted(linked, key=lambda seat: (seat.joined_at, seat.job))
 
     def _forget_neighbours(self, changed: frozenset[str]) -> None:
         """Forget what iterations took beside others, for all who are linked to these cards."""
-        nics = [self.nics[name] for name in changed if name in self.nics]
-        for job in linked_jobs({job for nic in nics for job in nic.jobs}, self.seats):
-            self.seats[job].forget_paces()
-            for name in self.seats[job].nics:
+        for seat in self._linked(changed):
+            seat.forget_paces()
+            for name in seat.nics:
                 self.nics[name].forget_attempts()
 
     def ask(self, job: JobId, ask: Ask, now: float) -> None:
@@ -96,7 +107,8 @@ class Broker:
         seat.learn(ask, now)
         if (seat.compute_seconds is not None, seat.has_shown(in_order=False)) != knew:
             # A verdict waited for that: the first one, or the one that ends an attempt.
-            self._judge_at = now
+            for name in seat.nics:
+                self.nics[name].judged_in = None
         self.counts["asks"] += 1
         met = False
         for name in seat.nics:
@@ -105,7 +117,7 @@ class Broker:
             nic.count(met=busy)
             met |= busy
         self.counts["meetings"] += met
-        self._changed = True
+        self._changed |= seat.nics
 
     def done(self, job: JobId, fence: int, seconds: float | None, now: float) -> None:
         """End a lease, unless the fence is an old one; `seconds` is how long the message took."""
@@ -134,38 +146,38 @@ class Broker:
         """Return the grants that are due: after every change, and when `next_wake` says so."""
         self._expire(now)
         self._hand_over(now)
-        if now >= self._judge_at:
-            self._judge(now)
+        if now >= self.looks_again_at:
+            self._look_again(now)
         if not self._changed:
             return []
-        grants = [self._free_grant(seat, now) for seat in self._ungated()]
-        grants += [self._opened_grant(seat, now) for seat in self._opened()]
-        waiting = [seat for seat in self.seats.values() if seat.ask is not None]
+        linked = self._linked(self._changed)
+        if any(self.nics[name].judged_in != self._round for seat in linked for name in seat.nics):
+            self._judge(linked, now)
+        self._changed = set()
+        waiting = [seat for seat in linked if seat.ask is not None]
+        grants = [self._free_grant(seat, now) for seat in self._ungated(waiting)]
+        grants += [self._opened_grant(seat, now) for seat in self._opened(waiting)]
+        waiting = [seat for seat in waiting if seat.ask is not None]
         if waiting:
-            grants += self._admit(waiting, now)
-        self._changed = False
+            grants += self._admit(waiting, linked, now)
         return grants
 
     def next_wake(self, now: float) -> float | None:
         """Return when something happens by itself: a lease ends, or its message should be through."""
-        leases = [seat.lease for seat in self.seats.values() if seat.lease is not None]
+        leases = [seat.lease for seat in self._leasing.values() if seat.lease is not None]
         instants = [lease.deadline for lease in leases]
         if hands_over(self.settings, self.timings.link):
             instants += [lease.ends_at for lease in leases if lease.is_last and not lease.is_handed_over]
         return min(instants, default=None)
 
-    def _ungated(self) -> list[JobAtGate]:
+    def _ungated(self, waiting: Sequence[JobAtGate]) -> list[JobAtGate]:
         """Return the jobs that asked and of whose cards none is on."""
-        return [
-            seat
-            for seat in self.seats.values()
-            if seat.ask is not None and not any(self.nics[name].is_on for name in seat.nics)
-        ]
+        return [seat for seat in waiting if not any(self.nics[name].is_on for name in seat.nics)]
 
-    def _opened(self) -> list[JobAtGate]:
+    def _opened(self, waiting: Sequence[JobAtGate]) -> list[JobAtGate]:
         """Return the jobs that waited for a holder that stalled: others may have stopped with it."""
         opened, self._stalled_cards = self._stalled_cards, frozenset()
-        return [seat for seat in self.seats.values() if seat.ask is not None and seat.nics & opened]
+        return [seat for seat in waiting if seat.ask is not None and seat.nics & opened]
 
     def _opened_grant(self, seat: JobAtGate, now: float) -> Grant:
         """Let a job send what it has, once, beside whoever sends."""
@@ -182,7 +194,7 @@ class Broker:
         """
         if not hands_over(self.settings, self.timings.link):
             return
-        for seat in self.seats.values():
+        for seat in self._leasing.values():
             lease = seat.lease
             if (
                 lease is not None
@@ -195,9 +207,9 @@ class Broker:
                 for name in lease.servers:
                     self.nics[name].in_flight.discard(seat.job)
                 self._recount(lease.servers, now)
-                self._changed = True
+                self._changed |= lease.servers
 
-    def _admit(self, waiting: list[JobAtGate], now: float) -> list[Grant]:
+    def _admit(self, waiting: Sequence[JobAtGate], linked: Sequence[JobAtGate], now: float) -> list[Grant]:
         """Ask the policy who starts, given those in flight on the cards that are wanted."""
         most = self.bucket_bytes
         link = self.timings.link
@@ -214,19 +226,25 @@ class Broker:
             list(asked.values()), [self.seats[job].sending(link, now) for job in sorted(met)]
         )
         grants = [self._grant(self.seats[job], gated[job], now) for job in admission.start]
-        while self.settings.fills and (extra := self._fill(asked, gated, now)):
+        while self.settings.fills and (extra := self._fill(asked, gated, linked, now)):
             grants += [self._grant(self.seats[message.job], gated[message.job], now) for message in extra]
         return grants
 
     def _fill(
-        self, asked: Mapping[JobId, Message], gated: Mapping[JobId, frozenset[str]], now: float
+        self,
+        asked: Mapping[JobId, Message],
+        gated: Mapping[JobId, frozenset[str]],
+        linked: Sequence[JobAtGate],
+        now: float,
     ) -> tuple[Message, ...]:
         """Return who may go beside those in flight, because a card would idle otherwise."""
         link = self.timings.link
         left = [message for job, message in asked.items() if self.seats[job].ask is not None and gated[job]]
+        reserved = self._policy.reserved(left)
+        left = [message for message in left if reserved.isdisjoint(message.servers)]
         flying = [
             seat.sending(link, now)
-            for seat in self.seats.values()
+            for seat in linked
             if seat.lease is not None and not seat.lease.is_handed_over
         ]
         crowding = link.contention_seconds_per_byte / link.seconds_per_byte
@@ -255,6 +273,7 @@ class Broker:
             crowd=0,
             is_last=size >= max(seat.ask.ready_bytes, seat.ask.message_bytes),
         )
+        self._leasing[seat.job] = seat
         for name in servers:
             self.nics[name].in_flight.add(seat.job)
         self._recount(servers, now)
@@ -307,12 +326,13 @@ class Broker:
         lease, seat.lease = seat.lease, None
         if lease is None:
             return
+        del self._leasing[seat.job]
         seat.computes_since = now
         for name in lease.servers:
             if name in self.nics:
                 self.nics[name].in_flight.discard(seat.job)
         self._recount(lease.servers, now)
-        self._changed = True
+        self._changed |= lease.servers
 
     def _recount(self, servers: frozenset[str], now: float) -> None:
         """Bring the pace of all messages on these cards up to date."""
@@ -328,25 +348,39 @@ class Broker:
 
     def _expire(self, now: float) -> None:
         """Pass over the holders whose deadline has passed."""
-        for seat in list(self.seats.values()):
+        for seat in list(self._leasing.values()):
             if seat.lease is not None and seat.lease.deadline <= now:
                 seat.stalls += 1
                 self.counts["stalled"] += 1
                 self._stalled_cards |= seat.lease.servers
                 self._release(seat, now)
 
-    def _judge(self, now: float) -> None:
-        """Decide for each card whether its messages are ordered, and refit the link."""
-        self._judge_at = now + self.settings.evaluate_seconds
+    def _look_again(self, now: float) -> None:
+        """Fit the link anew, and have each card judged at its next change; whoever waits is looked at now."""
+        self.looks_again_at = now + self.settings.evaluate_seconds
+        self._round += 1
         if self.settings.fits_link and self.timings.refit():
             self._policy = self._new_policy()
-        link = self.timings.link
-        self.bucket_bytes = most = bucket_bytes(self.settings, self.seats.values(), link)
+        self.bucket_bytes = bucket_bytes(self.settings, self.seats.values(), self.timings.link)
+        for seat in self.seats.values():
+            if seat.ask is not None:
+                self._changed |= seat.nics
+
+    def _judge(self, linked: Sequence[JobAtGate], now: float) -> None:
+        """Decide for each card of jobs that are linked whether its messages are ordered."""
+        link, most = self.timings.link, self.bucket_bytes
+        jobs = sorted(seat.job for seat in linked)
         worked_out: dict[tuple[JobId, ...], GateWorth] = {}
-        for nic in self.nics.values():
-            nic.verdict = judge(nic, self.seats, self.settings, link, most, now=now, worked_out=worked_out)
-        self.gains = {job: gain for worth in worked_out.values() for job, gain in worth.gains.items()}
-        self._changed = True
+        for name in {name for seat in linked for name in seat.nics}:
+            nic = self.nics[name]
+            nic.verdict = judge(
+                nic, self.seats, self.settings, link, most, linked=jobs, now=now, worked_out=worked_out
+            )
+            nic.judged_in = self._round
+            self._changed.add(name)
+        for job in jobs:
+            self.gains.pop(job, None)
+        self.gains |= {job: gain for worth in worked_out.values() for job, gain in worth.gains.items()}
 
     def _new_policy(self) -> LinkPolicy:
         """Return the link policy for the link as it is known now."""

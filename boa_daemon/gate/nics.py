@@ -39,6 +39,8 @@ class Nic:
     attempt_ends_at: float | None = None
     """While the jobs send at once, to see what order is worth; None while they do not."""
     attempted_at: float | None = None
+    judged_in: int | None = None
+    """The round of looking in which the verdict was reached; None where it is to be reached anew."""
 
     def forget_attempts(self) -> None:
         """Begin anew: jobs came or went."""
@@ -62,12 +64,14 @@ def judge(
     link: Link,
     most_bytes: float,
     *,
+    linked: Sequence[JobId],
     now: float,
     worked_out: dict[tuple[JobId, ...], GateWorth],
 ) -> NicVerdict:
     """Return whether messages on a card should be ordered, and why.
 
-    `worked_out` keeps the worth by jobs: cards that the same jobs link have them in common.
+    `linked` are the jobs that cards link with this one. `worked_out` keeps the worth by jobs: cards that the
+    same jobs link have them in common.
     """
     jobs = len(nic.jobs)
 
@@ -80,7 +84,6 @@ def judge(
         return verdict(True, "always on by configuration")
     if jobs < 2:
         return verdict(False, "one job sends here: nothing to order")
-    linked = linked_jobs(nic.jobs, seats)
     known = [seats[job].habits(link, most_bytes) for job in linked]
     habits = [habit for habit in known if habit is not None]
     if len(habits) < len(linked):
@@ -146,13 +149,23 @@ def _all_seen(in_order: bool, jobs: Iterable[JobId], seats: Mapping[JobId, JobAt
     return all(seats[job].has_shown(in_order=in_order) for job in jobs)
 
 
-def linked_jobs(jobs: Iterable[JobId], seats: Mapping[JobId, JobAtGate]) -> list[JobId]:
-    """Return the jobs that can hold each other up: who shares a card with one of these, and so on."""
-    found, cards = set(jobs), frozenset[str]()
-    while (wider := frozenset[str]().union(*(seats[job].nics for job in found))) != cards:
-        cards = wider
-        found = {job for job, seat in seats.items() if seat.nics & cards}
-    return sorted(found)
+def linked_jobs(
+    cards: Iterable[str], nics: Mapping[str, Nic], seats: Mapping[JobId, JobAtGate]
+) -> set[JobId]:
+    """Return the jobs that can hold each other up: who sends through these cards, who shares one with them...
+
+    Cards that nobody knows count for nothing. Cost: O(cards of the jobs found).
+    """
+    seen, found = set(cards), set[JobId]()
+    ahead = list(seen)
+    while ahead:
+        nic = nics.get(ahead.pop())
+        for job in nic.jobs - found if nic is not None else ():
+            found.add(job)
+            new = seats[job].nics - seen
+            seen |= new
+            ahead += new
+    return found
 
 
 def overhead_fraction(nics: Iterable[Nic]) -> float:

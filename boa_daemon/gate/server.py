@@ -122,8 +122,6 @@ class GateServer:
         if self._wake is not None:
             self._wake.cancel()
         self._wake = None if wake is None else loop.call_later(max(0.0, wake - now), self.settle)
-        if self._beat is None and any(seat.ask is not None for seat in self.broker.seats.values()):
-            self._beat = loop.call_later(self.settings.beat_seconds, self._beat_all)
 
     def _beat_all(self) -> None:
         """Tell all who wait that the gate is alive."""
@@ -138,10 +136,13 @@ class GateServer:
         self._judge = asyncio.get_running_loop().call_later(self.settings.evaluate_seconds, self._judge_again)
 
     def say_wait(self, job: JobId) -> None:
-        """Tell a job that it has to wait, if it has."""
+        """Tell a job that it has to wait, if it has, and go on telling it."""
         seat = self.broker.seats.get(job)
         if seat is not None and seat.ask is not None:
             self._by_job[job].send({"op": "wait", "id": seat.ask.id})
+            if self._beat is None:
+                loop = asyncio.get_running_loop()
+                self._beat = loop.call_later(self.settings.beat_seconds, self._beat_all)
 
     def admit(self, connection: Connection) -> None:
         """Take in a connection, or refuse it where there are too many."""

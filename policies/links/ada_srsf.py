@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -124,6 +124,10 @@ class LinkPolicy:
             elif self._is_overdue(message):
                 reserved |= message.servers
         return Admission(start=tuple(started))
+
+    def reserved(self, waiting: Iterable[Message]) -> frozenset[Hashable]:
+        """Return the servers on which nobody starts out of order: messages that are overdue wait for them."""
+        return frozenset[Hashable]().union(*(m.servers for m in waiting if self._is_overdue(m)))
 
     def _order(self, message: Message) -> tuple[bool, float]:
         """Return the sort key: overdue messages first, oldest first; then by rank."""

@@ -11,6 +11,8 @@ then have:
 
 The first is never so where the messages share all of their cards: there it changes nothing. The second is the
 rate at which jobs end, in shortest remaining service first, and keeps a nearly finished job's link to itself.
+Both sums are over whoever the caller hands in: the messages that cards link with each other, for what moves
+elsewhere in a cluster is nothing to these.
 
     symbol   here       meaning
     k_i      crowd      messages on the most crowded card of message i, itself included

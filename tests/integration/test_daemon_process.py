@@ -120,7 +120,7 @@ def test_failures_that_would_come_again_are_not_tried_again(site: Site) -> None:
         client.post("/jobs", {"jobs": [{"name": name, "run": run, **common} for name, run in runs.items()]})
 
     def rows() -> dict[str, Any]:
-        return {row["name"]: row for row in site.get("/jobs?all=true").get("jobs", [])}
+        return {row["name"]: row for row in site.get("/jobs").get("jobs", [])}
 
     wait_for(lambda: [row["status"] for row in rows().values()] == ["failed"] * 3, site)
     ends = {name: (row["generation"], row["exit_code"]) for name, row in rows().items()}

@@ -269,6 +269,15 @@ def test_no_such_job_is_said_at_once(boa: Client) -> None:
         assert (refused.value.status, refused.value.exit_code) == (404, 2)
 
 
+def test_a_query_counts_wherever_it_is_written(boa: Client) -> None:
+    """In the path, beside it, or in both; one in the path was left out in silence."""
+    (job,) = boa.submit(a_job())
+    boa.wait(job, timeout_seconds=PATIENCE_SECONDS)
+    for path, query in [("/jobs?limit=1&ended=true", {}), ("/jobs?limit=1", {"ended": True})]:
+        assert [row["id"] for row in boa.get(path, **query)["jobs"]] == [job]
+    assert boa.get("/jobs?user=nobody", ended=True)["jobs"] == []
+
+
 def test_a_token_never_crosses_a_network_in_the_clear() -> None:
     """And none is asked for without one."""
     with pytest.raises(InputError, match="in the clear"):

@@ -17,6 +17,7 @@ from engine_bench import NUMPY, Bench, numpy_loss, script, until
 from boa_daemon.engines.local import KERNELS_PORTS, LocalEngine, free_port
 from boa_daemon.engines.local_units import FILES
 from boa_daemon.inputs.messages import REFUSED
+from boa_daemon.job.keeper import start_apart
 from boa_daemon.job.processes import carrying, started_ticks
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit
@@ -231,13 +232,34 @@ def test_a_late_generation_cannot_write(bench: Bench) -> None:
     assert not (checkpoints(bench) / "manifest.json").exists()
 
 
-def test_a_keeper_that_never_came_is_noticed(bench: Bench) -> None:
-    """The daemon died between writing a unit and starting it: after a while that generation has failed."""
-    bench.run_to_end("true")
+def never_kept(bench: Bench, run: str) -> Path:
+    """Have a generation as a daemon leaves it that dies between writing its unit and starting the keeper."""
+    bench.run_to_end(run)
     folder = bench.engine.layout.unit("a", 1, 0)  # type: ignore[attr-defined]
     for name in ("keeper.json", "exit.json"):
         (folder / name).unlink()
     bench.engine = LocalEngine(bench.workdir.parent / "root")
+    return folder
+
+
+def test_a_keeper_that_was_not_started_any_more_is_started_by_the_next_daemon(bench: Bench) -> None:
+    """Its GPUs waited for a minute, and a try was counted as failed. It starts once, whoever comes first."""
+    folder = never_kept(bench, "echo once >> marks; sleep 0.5")
+    (bench.workdir / "marks").unlink()
+    first = start_apart(folder, os.environ)
+    assert bench.engine.reattach()["a"].phase in ("starting", "running")
+    second = LocalEngine(bench.workdir.parent / "root")
+    second.reattach()
+    end = bench.wait_end()
+
+    assert (end.phase, first.wait()) == ("finished", 0)
+    assert (bench.workdir / "marks").read_text() == "once\n"
+
+
+def test_a_keeper_that_never_came_is_noticed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was asked for and does not appear: after a while that generation has failed."""
+    folder = never_kept(bench, "true")
+    monkeypatch.setattr(LocalEngine, "_start_keeper", lambda _self, _folder: None)
     assert bench.engine.reattach()["a"].phase == "starting"
     os.utime(folder / "unit.json", (0.0, 0.0))
     end = bench.report()

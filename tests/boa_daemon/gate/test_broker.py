@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -18,7 +19,7 @@ from boa_daemon.gate.types import Ask, GateSettings, Grant
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
 from boa_daemon.network.simulate import simulate
 from policies.errors import InvalidProblem, UnknownPolicy
-from policies.links.ada_srsf import link_policy
+from policies.links.ada_srsf import Admission, LinkPolicy, Message, link_policy
 from policies.links.contention import Link
 
 LINK = Link(latency_seconds=0.0, seconds_per_byte=1e-6, contention_seconds_per_byte=0.0)
@@ -477,6 +478,89 @@ def test_pairs_of_a_triangle_send_together_where_a_card_would_idle(fills: bool, 
         gate.ask(job, Ask(id=1, ready_bytes=5e6, message_bytes=5e6), 0.0)
 
     assert [grant.job for grant in gate.settle(0.0)] == sends
+
+
+@pytest.mark.parametrize(
+    ("patience_seconds", "beside", "after"), [(60.0, ["b", "c"], []), (0.5, [], ["old", "b", "c"])]
+)
+def test_nobody_fills_a_card_that_an_overdue_job_waits_for(
+    patience_seconds: float, beside: list[str], after: list[str]
+) -> None:
+    """It would wait for two more messages in place of one, and again at the next border."""
+    gate = a_gate(policy="ada-srsf-buckets", bucket_bytes=1e6, patience_seconds=patience_seconds)
+    for job, cards in {"a": "12", "b": "23", "c": "13", "old": "12"}.items():
+        gate.join(job, nics=frozenset(cards), gpus=2, weight=1.0, now=0.0)
+    gate.take_plan({"a": 100.0, "b": 100.0, "c": 100.0, "old": 1e6})
+    gate.ask("a", an_ask(), 0.0)
+    (first,) = gate.settle(0.0)
+    gate.ask("old", an_ask(), 0.0)
+    assert gate.settle(0.0) == []
+    for job in "bc":
+        gate.ask(job, an_ask(), 0.7)
+
+    assert jobs_of(gate.settle(0.7)) == beside
+    gate.done("a", first.fence, 1.0, 1.0)
+    assert jobs_of(gate.settle(1.0)) == after
+
+
+@settings(deadline=None, max_examples=sampled(60))
+@given(steps=STEPS, others=st.integers(1, 12), policy=st.sampled_from(["ada-srsf", "ada-srsf-buckets"]))
+def test_what_no_card_links_decides_as_if_it_were_alone(
+    steps: list[tuple[str, int, float]], others: int, policy: str
+) -> None:
+    """Whoever asks and sends elsewhere, with how little left: the grants here are those of a small site."""
+    ways = {}
+    for elsewhere in (0, others):
+        gate = a_gate(policy=policy, bucket_bytes=2e5, is_always_on=True, evaluate_seconds=1e9)
+        for n in range(elsewhere):
+            for job in (f"x{n}", f"y{n}"):
+                gate.join(job, nics=frozenset({f"left-{n}", f"right-{n}"}), gpus=1, weight=1.0, now=0.0)
+                gate.ask(job, an_ask(1, 4e5, compute_seconds=0.01, iterations_left=1.0), 0.0)
+        gate.settle(0.0)
+        ways[elsewhere] = grants_of(gate, steps)
+
+    assert ways[0] == ways[others]
+
+
+def grants_of(gate: Broker, steps: list[tuple[str, int, float]]) -> list[tuple[str, int, float, int]]:
+    """Return who was let go, and for what, when jobs on three hosts ask and end as they like."""
+    cards = [frozenset("AB"), frozenset("BC"), frozenset("AC"), frozenset("AB"), frozenset("BC")]
+    for n, on in enumerate(cards):
+        gate.join(f"j{n}", nics=on, gpus=1, weight=1.0, now=0.0)
+    now, found = 0.0, []
+    for number, (verb, n, delay) in enumerate(steps):
+        job = f"j{n}"
+        now += 0.01 * delay
+        lease = gate.seats[job].lease
+        if verb == "done" and lease is not None:
+            gate.done(job, lease.fence, 0.4, now)
+        elif verb != "wait":
+            left = float(1 + n % 3)
+            gate.ask(job, an_ask(number, 4e5, compute_seconds=0.5, iterations_left=left), now)
+        found += [
+            (g.job, g.id, g.bytes, g.free_iterations) for g in gate.settle(now) if g.job.startswith("j")
+        ]
+    return found
+
+
+def test_a_question_at_a_large_site_asks_nobody_but_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 400 pairs waits for its own cards: what a policy is asked about is the pair that changed."""
+    asked: list[tuple[int, int]] = []
+    admit = LinkPolicy.admit
+
+    def noting(self: LinkPolicy, waiting: Sequence[Message], in_flight: Sequence[Message]) -> Admission:
+        asked.append((len(waiting), len(in_flight)))
+        return admit(self, waiting, in_flight)
+
+    monkeypatch.setattr(LinkPolicy, "admit", noting)
+    gate = a_gate(policy="ada-srsf-buckets", evaluate_seconds=1e9)
+    for n in range(800):
+        gate.join(f"j{n}", nics=frozenset({f"left-{n // 2}", f"right-{n // 2}"}), gpus=1, weight=1.0, now=0.0)
+        gate.ask(f"j{n}", an_ask(), 0.0)
+        gate.settle(0.0)
+
+    assert len(gate._leasing) == 400
+    assert set(asked) == {(1, 0), (1, 1)}
 
 
 def play_two(gate: Broker, *, in_order_seconds: float, at_once_seconds: float, until: float) -> None:
