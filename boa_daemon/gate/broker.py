@@ -148,18 +148,29 @@ class Broker:
         self._hand_over(now)
         if now >= self.looks_again_at:
             self._look_again(now)
-        if not self._changed:
-            return []
-        linked = self._linked(self._changed)
-        if any(self.nics[name].judged_in != self._round for seat in linked for name in seat.nics):
-            self._judge(linked, now)
+        opened, self._stalled_cards = self._stalled_cards, frozenset()
+        grants: list[Grant] = []
+        served = set[str]()
+        for card in sorted(self._changed):
+            if card not in served:
+                part = self._linked({card})
+                served.update(*(seat.nics for seat in part))
+                grants += self._serve(part, opened, now)
         self._changed = set()
-        waiting = [seat for seat in linked if seat.ask is not None]
+        return grants
+
+    def _serve(self, part: Sequence[JobAtGate], opened: frozenset[str], now: float) -> list[Grant]:
+        """Return the grants that are due to jobs that cards link with each other, and with nobody else."""
+        if any(self.nics[name].judged_in != self._round for seat in part for name in seat.nics):
+            self._judge(part, now)
+        waiting = [seat for seat in part if seat.ask is not None]
         grants = [self._free_grant(seat, now) for seat in self._ungated(waiting)]
-        grants += [self._opened_grant(seat, now) for seat in self._opened(waiting)]
+        # Whoever waited for a holder that stalled: others may have stopped with it.
+        stalled = [seat for seat in waiting if seat.ask is not None and seat.nics & opened]
+        grants += [self._opened_grant(seat, now) for seat in stalled]
         waiting = [seat for seat in waiting if seat.ask is not None]
         if waiting:
-            grants += self._admit(waiting, linked, now)
+            grants += self._admit(waiting, part, now)
         return grants
 
     def next_wake(self, now: float) -> float | None:
@@ -173,11 +184,6 @@ class Broker:
     def _ungated(self, waiting: Sequence[JobAtGate]) -> list[JobAtGate]:
         """Return the jobs that asked and of whose cards none is on."""
         return [seat for seat in waiting if not any(self.nics[name].is_on for name in seat.nics)]
-
-    def _opened(self, waiting: Sequence[JobAtGate]) -> list[JobAtGate]:
-        """Return the jobs that waited for a holder that stalled: others may have stopped with it."""
-        opened, self._stalled_cards = self._stalled_cards, frozenset()
-        return [seat for seat in waiting if seat.ask is not None and seat.nics & opened]
 
     def _opened_grant(self, seat: JobAtGate, now: float) -> Grant:
         """Let a job send what it has, once, beside whoever sends."""

@@ -543,6 +543,26 @@ def grants_of(gate: Broker, steps: list[tuple[str, int, float]]) -> list[tuple[s
     return found
 
 
+def test_cards_that_nothing_links_are_judged_apart() -> None:
+    """All are looked at again in one moment: what one part has not measured yet says nothing of the other."""
+    gate = a_gate(policy="ada-srsf-buckets", is_always_on=False, evaluate_seconds=1.0)
+    for job, on in {"a": "AB", "b": "AB", "new": "CD", "other": "CD"}.items():
+        seat(gate, job, nics=on)
+    measured = {"compute_seconds": 0.1, "exposed_seconds": 0.5, "round_trip_seconds": 1e-4}
+    for number in range(1, 4):
+        for job in ("a", "b"):
+            gate.ask(job, an_ask(number, 5e5, iterations_left=9.0, **measured), 0.0)
+        for job in ("new", "other"):
+            gate.ask(job, an_ask(number, 5e5), 0.0)
+        gate.settle(0.0)
+    gate.settle(2.0)
+    why = {name: nic.verdict.why for name, nic in gate.nics.items() if nic.verdict is not None}
+
+    assert "learning: 2 of 2 jobs" in why["C"]
+    assert "learning" not in why["A"]
+    assert gate.gains.keys() == {"a", "b"}
+
+
 def test_a_question_at_a_large_site_asks_nobody_but_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of 400 pairs waits for its own cards: what a policy is asked about is the pair that changed."""
     asked: list[tuple[int, int]] = []
