@@ -24,7 +24,7 @@ UNSTATED_JOBS = 0.5
 AGAIN_SECONDS, LATE_SECONDS = 120.0, 600.0
 """Between estimates of a class that jobs came of, and of another."""
 MOST_AT_ONCE = 16
-"""Classes estimated in one tick: each takes up to ten milliseconds."""
+"""Classes estimated in one tick: each takes up to five milliseconds."""
 MOST_HALF_LIVES = 13.0
 CHANGED = 0.1
 """A rate, a size or a speed that turns out so much different is worth a new plan."""

@@ -42,6 +42,7 @@ from boa_daemon.tick.ports import (
     Unknown,
 )
 from boa_daemon.tick.state import ClusterState, JobState, NodeState, Rules
+from boa_daemon.tick.sweeps import without_sweeps
 from policies.links.machines import siblings
 from policies.model import Job, JobId, NodeId, Width
 from policies.protocols import Allocator, Placer
@@ -92,6 +93,7 @@ class Controller:
     unseen_seconds: float = 300.0
     classes: frozenset[str] | None = None
 
+    @without_sweeps
     def run_once(self) -> Decision:
         """Do one tick and return what was decided."""
         decision = self._decide(self.observe())

@@ -47,6 +47,7 @@ from boa_daemon.tick.stages.start_early import start_early
 from boa_daemon.tick.stages.use_spare import use_spare
 from boa_daemon.tick.stages.want import want
 from boa_daemon.tick.state import ClusterState, Plan, Rules, WaitReason
+from boa_daemon.tick.sweeps import without_sweeps
 from policies.model import JobId
 from policies.protocols import Allocator, Placer
 from policies.quick import quick
@@ -133,6 +134,7 @@ class Decision:
         return "unplanned" if job in self.state.unplanned else "not-planned"
 
 
+@without_sweeps
 def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
     """Return what to do now: each stage takes the plan so far and returns a better one, with its reasons."""
     draft = Draft(rules=within_instances(rules), allocator=allocator, placer=placer)

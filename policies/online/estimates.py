@@ -41,7 +41,9 @@ Cost: O(hours) for a rate, O(grid x distinct bounds) for a size, some millisecon
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -63,12 +65,15 @@ logarithm of a size that may: the data alone, nearly. A factor of four is well w
 FEW = 4.0
 """So many arrivals make half of their own dispersion believed."""
 MINUTES = 60.0
-_MEANS, _SHAPES, _BOUNDS, _PASSES = 64, 20, 12, 4
+_BOUNDS, _PASSES = 12, 4
+_MEANS, _SHAPES = np.linspace(0.0, 1.0, 64), np.linspace(0.0, 1.0, 20)
+"""Where the nodes of a grid are, from its first to its last."""
 _LEAST_SHAPE, _MOST_SHAPE = 0.1, 2000.0
 _NEGLIGIBLE = 1e-7
 MOST_SHAPE_LEFT = 1e4
 """Of a Gamma that says what is left: a job that outran its size by far still has a part of it left."""
 _UNDERFLOW, _TERMS = 1e-250, 100
+_NORMAL_UNDERFLOW = -35.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,24 +226,17 @@ def estimate_size(
     weights = np.ones(len(bounds)) if bound_weights is None else np.asarray(bound_weights, dtype=float)
     bounds, weights = _grouped(bounds, weights)
     scale = SPREAD / math.sqrt(prior_jobs)
-    found, spread = _with_bounds(ended, bounds, weights, scale)
     # The stated size may be off by far: the interval also holds what the data say without it, nearly.
-    wide, _ = _with_bounds(ended, bounds, weights, max(scale, WIDE_PRIOR))
-    mean, low, high = (
-        math.exp(value) for value in (found[0], min(found[1], wide[1]), max(found[2], wide[2]))
-    )
-    return Belief(mean=mean, low=low, high=high, weight=ended.weight, spread=spread)
-
-
-def _with_bounds(ended: Sizes, bounds: Floats, weights: Floats, scale: float) -> tuple[Floats, float]:
-    """Return what `_posterior` does, no less than without the bounds."""
-    found, spread = _posterior(ended, bounds, weights, scale)
+    cases = [_Case(ended, each, bounds, weights) for each in (scale, max(scale, WIDE_PRIOR))]
     if len(bounds):
         # What a bound says about the spread can lower the mean by a few percent. It says "at least", so
         # neither leaving it out nor counting it as an end may give more.
-        for sums in (ended, ended.plus(Sizes.of(bounds, weights))):
-            found = np.maximum(found, _posterior(sums, bounds[:0], weights[:0], scale)[0])
-    return found, spread
+        others = ended, ended.plus(Sizes.of(bounds, weights))
+        cases += [_Case(sums, case.scale) for sums in others for case in cases]
+    found, spreads = _posteriors(cases)
+    found = np.maximum.reduce(found.reshape(-1, 2, 3))
+    mean, low, high = np.exp([found[0, 0], found[:, 1].min(), found[:, 2].max()]).tolist()
+    return Belief(mean=mean, low=low, high=high, weight=ended.weight, spread=float(spreads[0]))
 
 
 def mean_left(mean: float, done: float, *, spread: float) -> float:
@@ -269,66 +267,91 @@ def _grouped(bounds: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Return at most `_BOUNDS` bounds: neighbours are taken together at their mean."""
     if len(bounds) <= _BOUNDS:
         return bounds, weights
-    groups = np.array_split(np.argsort(bounds), _BOUNDS)
-    total = np.array([weights[group].sum() for group in groups])
-    mean = np.array([np.average(bounds[group], weights=weights[group] + 1e-300) for group in groups])
-    return mean, total
+    order = np.argsort(bounds)
+    starts = np.cumsum([0, *(len(group) for group in np.array_split(order, _BOUNDS)[:-1])])
+    weights = weights[order] + 1e-300
+    total = np.add.reduceat(weights, starts)
+    return np.add.reduceat(weights * bounds[order], starts) / total, total
 
 
-def _posterior(ended: Sizes, bounds: Floats, weights: Floats, scale: float) -> tuple[Floats, float]:
-    """Return (centre, lower end, upper end) of log m on a grid that closes in on the mass, and the spread."""
-    points = [0.0, *np.log(bounds).tolist(), *([math.log(ended.mean)] if ended.weight else [])]
-    means = min(points) - 5.0 * scale - 1.0, max(points) + 5.0 * scale + 1.0
-    shapes = math.log(_LEAST_SHAPE), math.log(_MOST_SHAPE)
+class _Case(NamedTuple):
+    """What a posterior is of: sizes added up, the prior's standard deviation of log m, and bounds."""
+
+    ended: Sizes
+    scale: float
+    bounds: Floats = np.zeros(0)
+    weights: Floats = np.zeros(0)
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """A range of log m that has all of the mass in it."""
+        points = [0.0, *np.log(self.bounds).tolist()]
+        if self.ended.weight:
+            points.append(math.log(self.ended.mean))
+        beyond = 5.0 * self.scale + 1.0
+        return min(points) - beyond, max(points) + beyond
+
+
+def _posteriors(cases: Sequence[_Case]) -> tuple[Floats, Floats]:
+    """Return (centre, lower end, upper end) of log m, shape (cases, 3), and the spreads, shape (cases,).
+
+    Each is laid out on a grid of its own that closes in on the mass.
+    """
+    first, last = np.array([case.means for case in cases]).T[:, :, None]
+    least, most = np.full((2, len(cases), 1), [[[math.log(_LEAST_SHAPE)]], [[math.log(_MOST_SHAPE)]]])
     for _ in range(_PASSES):
-        log_m, log_k = np.linspace(*means, _MEANS), np.linspace(*shapes, _SHAPES)
-        density = _density(log_m, log_k, ended, (bounds, weights), scale)
-        means = _inside(log_m, density.sum(axis=1))
-        shapes = _inside(log_k, density.sum(axis=0))
-    of_mean = density.sum(axis=1)
-    of_mean /= of_mean.sum()
-    below = np.cumsum(of_mean) - 0.5 * of_mean
-    tail = 0.5 * (1.0 - LEVEL)
-    low, high = np.interp([tail, 1.0 - tail], below, log_m)
-    centre = float(of_mean @ log_m)
-    of_shape = density.sum(axis=0) / density.sum()
-    squared = float(of_shape @ np.exp(-log_k))
-    of_the_mean = float(of_mean @ np.exp(2.0 * log_m)) / float(of_mean @ np.exp(log_m)) ** 2
-    spread = math.sqrt(max((1.0 + squared) * of_the_mean - 1.0, 0.0))
-    return np.array([centre, low, high]), spread
+        log_m, log_k = first + (last - first) * _MEANS, least + (most - least) * _SHAPES
+        density = _densities(log_m, log_k, cases)
+        of_mean, of_shape = density.sum(axis=2), density.sum(axis=1)
+        (first, last), (least, most) = _inside(log_m, of_mean), _inside(log_k, of_shape)
+    of_mean /= of_mean.sum(axis=1, keepdims=True)
+    of_shape /= of_shape.sum(axis=1, keepdims=True)
+    below = np.cumsum(of_mean, axis=1) - 0.5 * of_mean
+    tails = 0.5 * (1.0 - LEVEL), 0.5 * (1.0 + LEVEL)
+    ends = [np.interp(tails, mass, nodes) for mass, nodes in zip(below, log_m, strict=True)]
+    m = np.exp(log_m)
+    squared = (of_shape * np.exp(-log_k)).sum(axis=1)
+    of_the_mean = (of_mean * m**2).sum(axis=1) / (of_mean * m).sum(axis=1) ** 2
+    spreads = np.sqrt(np.maximum((1.0 + squared) * of_the_mean - 1.0, 0.0))
+    return np.column_stack([(of_mean * log_m).sum(axis=1), ends]), spreads
 
 
-def _density(
-    log_m: Floats, log_k: Floats, ended: Sizes, bounds: tuple[Floats, Floats], scale: float
-) -> Floats:
-    """Return the posterior on a grid, shape (means, shapes), its largest value being 1."""
-    m, k = np.exp(log_m)[:, None], np.exp(log_k)[None, :]
-    log = (
-        -0.5 * (log_m[:, None] / scale) ** 2 - 0.5 * ((log_k[None, :] + 2.0 * math.log(SPREAD)) / DOUBT) ** 2
-    )
-    each = (
-        k * (log_k[None, :] - log_m[:, None])
-        - scipy.special.gammaln(k)
-        + (k - 1.0) * ended.log_mean
-        - k * ended.mean / m
-    )
-    log = log + ended.weight * each
-    least, weights = bounds
-    if len(least):
-        # Wilson and Hilferty 1931: the cube root of a Gamma variable is nearly normal.
-        root = np.cbrt(least / m[:, :, None])
-        log = (
-            log
-            + scipy.special.log_ndtr(
-                (1.0 - 1.0 / (9.0 * k[:, :, None]) - root) * 3.0 * np.sqrt(k[:, :, None])
-            )
-            @ weights
-        )
-    return np.asarray(np.exp(log - log.max()))
+def _densities(log_m: Floats, log_k: Floats, cases: Sequence[_Case]) -> Floats:
+    """Return posteriors on grids, shape (cases, means, shapes), the largest value of each being 1."""
+    scale, weight, mean, log_mean = np.array(
+        [(case.scale, case.ended.weight, case.ended.mean, case.ended.log_mean) for case in cases]
+    ).T[:, :, None]
+    k, inverse_m = np.exp(log_k), np.exp(-log_m)
+    of_mean = -0.5 * (log_m / scale) ** 2
+    of_shape = -0.5 * ((log_k + 2.0 * math.log(SPREAD)) / DOUBT) ** 2
+    of_shape += weight * (k * log_k - scipy.special.gammaln(k) + (k - 1.0) * log_mean)
+    # Of jobs that ended, mean and shape meet in one product alone.
+    both = weight * (log_m + mean * inverse_m)
+    log = of_mean[:, :, None] + of_shape[:, None, :] - both[:, :, None] * k[:, None, :]
+    # Wilson and Hilferty 1931: the cube root of a Gamma variable is nearly normal.
+    centre, width = 1.0 - 1.0 / (9.0 * k), 3.0 * np.sqrt(k)
+    for n, case in enumerate(cases):
+        if len(case.bounds):
+            root = np.cbrt(inverse_m[n, :, None] * case.bounds)
+            z = (centre[n, :, None] - root[:, None, :]) * width[n, :, None]
+            log[n] += _log_ndtr(z) @ case.weights
+    return np.asarray(np.exp(log - log.max(axis=(1, 2), keepdims=True)))
 
 
-def _inside(nodes: Floats, mass: Floats) -> tuple[float, float]:
-    """Return the range of the nodes that have all but a negligible part of the mass, with a margin."""
-    held = np.flatnonzero(mass > _NEGLIGIBLE * mass.max())
-    step = float(nodes[1] - nodes[0])
-    return float(nodes[held[0]]) - step, float(nodes[held[-1]]) + step
+def _log_ndtr(z: Floats) -> Floats:
+    """Return the logarithm of the normal distribution function, in the quickest way that is exact."""
+    if z.min() > _NORMAL_UNDERFLOW:
+        return np.asarray(np.log(scipy.special.ndtr(z)))
+    return np.asarray(scipy.special.log_ndtr(z))
+
+
+def _inside(nodes: Floats, mass: Floats) -> tuple[Floats, Floats]:
+    """Return where all but a negligible part of the mass begins and ends, with a margin, each (cases, 1).
+
+    `nodes` and `mass` have shape (cases, nodes).
+    """
+    held = mass > _NEGLIGIBLE * mass.max(axis=1, keepdims=True)
+    step = nodes[:, 1] - nodes[:, 0]
+    case = np.arange(len(nodes))
+    first, last = held.argmax(axis=1), held.shape[1] - 1 - held[:, ::-1].argmax(axis=1)
+    return (nodes[case, first] - step)[:, None], (nodes[case, last] + step)[:, None]

@@ -265,6 +265,68 @@ def test_hundreds_of_running_jobs_are_taken_in_groups() -> None:
     assert found.mean == pytest.approx(grouped.mean, rel=0.03)
 
 
+def one_at_a_time(ended: Sizes, bounds: Floats, weights: Floats, scale: float) -> Floats:
+    """Return mean, low, high and spread, the posterior written as it stands at the top of the module."""
+    points = np.log([1.0, *bounds, *([ended.mean] if ended.weight else [])])
+    ends = np.array(
+        [[points.min() - 5.0 * scale - 1.0, points.max() + 5.0 * scale + 1.0], np.log([0.1, 2000.0])]
+    )
+    for _ in range(4):
+        log_m, log_k = np.linspace(*ends[0], 64), np.linspace(*ends[1], 20)
+        m, k = np.exp(log_m)[:, None], np.exp(log_k)
+        log = scipy.stats.norm.logpdf(log_m, 0.0, scale)[:, None]
+        log = log + scipy.stats.norm.logpdf(log_k, -2.0 * math.log(SPREAD), DOUBT)
+        # The mean logarithm of a Gamma density at what ended, times how many ended.
+        each = k * np.log(k / m) - scipy.special.gammaln(k) + (k - 1.0) * ended.log_mean - k * ended.mean / m
+        log = log + ended.weight * each
+        for bound, weight in zip(bounds, weights, strict=True):
+            z = (1.0 - 1.0 / (9.0 * k) - np.cbrt(bound / m)) * 3.0 * np.sqrt(k)
+            log = log + weight * scipy.stats.norm.logcdf(z)
+        density = np.exp(log - log.max())
+        for row, (nodes, mass) in enumerate(((log_m, density.sum(axis=1)), (log_k, density.sum(axis=0)))):
+            inside = nodes[mass > 1e-7 * mass.max()]
+            step = nodes[1] - nodes[0]
+            ends[row] = inside[0] - step, inside[-1] + step
+    of_mean, of_shape = density.sum(axis=1) / density.sum(), density.sum(axis=0) / density.sum()
+    low, high = np.interp([0.025, 0.975], np.cumsum(of_mean) - 0.5 * of_mean, log_m)
+    squares = (1.0 + of_shape @ np.exp(-log_k)) * (of_mean @ np.exp(2.0 * log_m))
+    spread = math.sqrt(max(squares / (of_mean @ np.exp(log_m)) ** 2 - 1.0, 0.0))
+    return np.array([of_mean @ log_m, low, high, spread])
+
+
+@settings(max_examples=sampled(30), deadline=None)
+@given(
+    ended=st.lists(st.floats(0.01, 8.0), max_size=8),
+    bounds=st.lists(st.floats(1e-3, 30.0), max_size=12),
+    bound_weight=st.floats(0.01, 20.0),
+)
+@example(ended=[0.01] * 8, bounds=[1.0], bound_weight=1.0)
+def test_grids_beside_each_other_say_what_each_says_alone(
+    ended: list[float], bounds: list[float], bound_weight: float
+) -> None:
+    """With the prior and nearly without it; with bounds, without and as ends: the same but for rounding."""
+    sums, least = Sizes.of(np.array(ended)), np.array(bounds)
+    weights = np.full(len(bounds), bound_weight)
+    found = estimate_size(sums, least, weights, prior_jobs=2.0)
+
+    cases = []
+    for scale in (SPREAD / math.sqrt(2.0), WIDE_PRIOR):
+        ways = [one_at_a_time(sums, least, weights, scale)]
+        if bounds:
+            together = sums.plus(Sizes.of(least, weights))
+            ways += [one_at_a_time(each, NO_BOUNDS, NO_BOUNDS, scale) for each in (sums, together)]
+        cases.append(np.max(ways, axis=0)[:3])
+        if scale < WIDE_PRIOR:
+            assert found.spread == pytest.approx(ways[0][3], rel=1e-9)
+    believed, nearly_without = cases
+    expected = [
+        believed[0],
+        min(believed[1], nearly_without[1]),
+        max(believed[2], nearly_without[2]),
+    ]
+    assert np.log([found.mean, found.low, found.high]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
 def test_nonsense_is_refused() -> None:
     """A rate of nothing, a prior of nothing, a belief that is not a number."""
     for stated, jobs in ((0.0, 1.0), (1.0, 0.0), (math.nan, 1.0)):
