@@ -203,7 +203,7 @@ def test_what_was_believed_of_the_load_outlives_a_change_of_prices() -> None:
     assert after.load_correction == pytest.approx(steps[-1].load_correction, rel=0.01)
 
 
-@pytest.mark.parametrize("grain", [0.1, 0.5])
+@pytest.mark.parametrize("grain", [pytest.param(0.1, marks=pytest.mark.exhaustive), 0.5])
 def test_the_variance_of_the_burn_is_the_one_that_is_foretold(grain: float) -> None:
     """The law under the noise of single jobs, forty months: within a third of the closed form."""
     pace = Pace(budget=60.0, grain_hours=grain)
