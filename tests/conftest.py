@@ -43,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # moto asks three for it as it is imported.
     botocore.session.create_loader = functools.cache(botocore.loaders.create_loader)
     rewrite_asserts_once(config)
+    # Until all tests are read there is hardly any garbage, and each look for it reads more.
+    gc.disable()
 
 
 @pytest.hookimpl(trylast=True)
@@ -56,6 +58,7 @@ def pytest_collection_finish() -> None:
     """What stays until the end, some million objects, is looked through by no later collection of garbage."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

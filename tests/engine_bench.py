@@ -119,7 +119,7 @@ class Bench:
             assert time.monotonic() < deadline, f"waited {seconds} s; last: {report}\n{self.printed()}"
             assert not report.is_over or until(report), f"ended early: {report}\n{self.printed()}"
             # Whoever asks a service over HTTP keeps from its work what is waited for.
-            time.sleep(0.05 if isinstance(self.engine, LocalEngine) else 0.1)
+            time.sleep(0.05 if isinstance(self.engine, LocalEngine) else 0.3)
         return report
 
     def wait_step(self, step: int) -> RunReport:

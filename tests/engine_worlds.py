@@ -66,7 +66,8 @@ def ssm_world(
             uri="s3://boa/jobs",
             state_file=root / "state" / "ssm.json",
             root=f"{root}/nodes/{{node}}/boa",
-            heartbeat_seconds=1.0,
+            # Each beat of a node starts five processes.
+            heartbeat_seconds=2.0,
             silent_seconds=20.0,
             own_user=own_user,
             # A node that answers late on a busy machine is no lost one.

@@ -30,7 +30,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from boa_daemon.job import ahead
 from boa_daemon.job.account import drops, hand_over, popen_as
@@ -43,6 +43,7 @@ from boa_daemon.job.processes import descendants, kill_all_carrying, memory_kill
 from boa_daemon.job.seal import key_of, sealed
 from boa_daemon.job.secrets import SecretMissing, values_of
 from boa_daemon.job.unit import (
+    KEPT,
     SCRATCH,
     Unit,
     keep_room,
@@ -70,6 +71,8 @@ LOOK_BEATS, LOOK_SECONDS = 4, 60.0
 GO, READY = "go", "ready"
 TURN_SECONDS, MOST_WAIT_SECONDS = 0.02, 900.0
 """How often a unit that waits looks whether its turn has come, and when it does not wait any longer."""
+Stamp: TypeAlias = tuple[int, int] | None
+"""The file that is under a name now, by its inode and time; none where there is none."""
 TRIM_SECONDS = 5.0
 """What ranks print is cut to its limit this often."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -91,6 +94,7 @@ class Keeper:
         self._hard = False
         self._spares_upload = False
         self._seen: tuple[int, Any] = (0, None)
+        self._kept_from: tuple[Stamp, Stamp] = (None, None)
 
     def run(self) -> None:
         """Run the command to its end and write down how it ended."""
@@ -200,6 +204,8 @@ class Keeper:
         argv, note = command_of(self.unit, environment)
         if note:
             log.write(f"boa: {note}\n".encode())
+        # The checkpoint that the command begins with stands already.
+        self._kept_from = (self._stamp(Path(self.unit.checkpoint_dir) / MANIFEST), (0, 0))
         libc, parent = self._libc, os.getpid()
 
         def become_child() -> None:
@@ -247,8 +253,29 @@ class Keeper:
                     self._do_errand(self.unit.look, slot="look")
                 beats += 1
                 self._do_errand(self.unit.beat)
-                self._do_errand(self.unit.keep, slot="keep", seconds=None)
+                if self._has_new_checkpoint():
+                    self._do_errand(self.unit.keep, slot="keep", seconds=None)
         return self._ended[child]
+
+    def _has_new_checkpoint(self) -> bool:
+        """Return whether a checkpoint may have to be brought away.
+
+        That is not the one that was there at the last try, where that try noted that it stands.
+        """
+        manifest = self._stamp(Path(self.unit.checkpoint_dir) / MANIFEST)
+        kept = self._stamp(self.unit.own / KEPT)
+        if manifest is None or (manifest == self._kept_from[0] and kept != self._kept_from[1]):
+            return False
+        if "keep" not in self._errands:
+            self._kept_from = (manifest, kept)
+        return True
+
+    def _stamp(self, file: Path) -> Stamp:
+        """Return what tells a file of the unit's user from the one that was there before."""
+        with suppress(OSError), self.unit.as_user():
+            found = file.stat()
+            return found.st_ino, found.st_mtime_ns
+        return None
 
     def _listen(self, seconds: float, child: int | None = None) -> None:
         """Wait for a signal for a while, act on it, and reap what has ended."""

@@ -33,7 +33,7 @@ from boa_daemon.job.checkpoint import (
     put_manifest,
     wrong_file,
 )
-from boa_daemon.job.unit import Unit, read_json, write_json
+from boa_daemon.job.unit import KEPT, Unit, read_json, write_json
 
 AT_ONCE = 10
 """So many files or parts of one the command line has on their way at a time."""
@@ -42,7 +42,6 @@ LEAST_BYTES_PER_SECOND = 1e6
 """What comes slower than this, or than a quarter of what was measured, is tried again."""
 FIRST_SECONDS, NOTE_SECONDS = 60.0, 1.0
 MOST_KEPT = 100
-KEPT = "kept.json"
 SENT = "sent.json"
 
 

@@ -17,6 +17,8 @@ from boa_daemon.job.logs import last_lines, quiet_seconds
 from boa_daemon.job.processes import is_alive
 from boa_daemon.job.seal import SEAL, TOLD, is_sealed, key_of, sealed
 
+KEPT = "kept.json"
+"""The note of a unit of its checkpoints that stand where they are brought."""
 SCRATCH = "scratch"
 """The folder of a unit for what its command needs while it runs; it goes with the unit."""
 
@@ -258,7 +260,7 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
     }
     with unit.as_user():
         status["progress"] = read_json(unit.progress_file, most_bytes=MOST_PROGRESS_BYTES)
-        status["kept"] = (read_json(unit.own / "kept.json") or {}).get("kept", [])[:4]
+        status["kept"] = (read_json(unit.own / KEPT) or {}).get("kept", [])[:4]
         # Where a unit brings its checkpoints away, what counts is what stands there; its copy may be a part.
         if not unit.keep and (verify or ended is not None):
             found, status["wrong_manifest"] = newest_checkpoint(Path(unit.checkpoint_dir))

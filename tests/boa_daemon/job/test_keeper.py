@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_bench import until
 
-from boa_daemon.job.unit import SCRATCH, Unit, read_json, status_of
+from boa_daemon.job.checkpoint import MANIFEST
+from boa_daemon.job.unit import KEPT, SCRATCH, Unit, read_json, status_of
 
 
 def a_unit(folder: Path, **changes: Any) -> Unit:
@@ -86,16 +89,65 @@ def test_a_stop_ends_a_fetch(tmp_path: Path, number: signal.Signals) -> None:
     assert "it ran" not in printed(unit)
 
 
+def put_checkpoint(unit: Unit, step: int) -> None:
+    """Let a checkpoint of the unit's command stand."""
+    folder = Path(unit.checkpoint_dir)
+    folder.mkdir(exist_ok=True)
+    (folder / ".new").write_text(json.dumps({"generation": unit.generation, "step": step}))
+    os.replace(folder / ".new", folder / MANIFEST)
+
+
+def test_a_checkpoint_is_brought_away_once_and_the_next_one_again(tmp_path: Path) -> None:
+    """What tries until it stands is started with each beat; nothing is while there is nothing new."""
+    tries, beats = tmp_path / "tries", tmp_path / "beats"
+
+    def lines(file: Path) -> int:
+        return file.read_text().count(".") if file.exists() else 0
+
+    def comes(more: int, file: Path) -> int:
+        before = lines(file)
+        until(lambda: lines(file) >= before + more)
+        return lines(tries)
+
+    unit = a_unit(
+        tmp_path,
+        run=f"touch {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done",
+        beat=f"echo . >> {beats}",
+        keep=f"echo . >> {tries}; [ ! -e {tmp_path}/works ] || date +%N > {{kept}}",
+        beat_seconds=0.1,
+    )
+    replace(unit, keep=unit.keep.format(kept=unit.own / KEPT)).write()
+    put_checkpoint(replace(unit, generation=0), 1)
+    with kept(unit) as keeper:
+        until((tmp_path / "begun").exists)
+        assert comes(4, beats) == 0, "it began with that"
+        put_checkpoint(unit, 1)
+        comes(3, tries)
+        (tmp_path / "works").touch()
+        until((unit.own / KEPT).exists)
+        comes(2, beats)  # One may have been on its way.
+        assert comes(4, beats) == comes(4, beats), "it stands"
+        before = lines(tries)
+        put_checkpoint(unit, 2)
+        until(lambda: lines(tries) > before)
+        (tmp_path / "go").touch()
+        assert keeper.wait(timeout=60) == 0
+
+
 def test_a_long_upload_holds_up_no_heartbeat(tmp_path: Path) -> None:
     """Checkpoints go beside the word that the job lives."""
     unit = a_unit(
         tmp_path,
-        run=f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done",
+        run=f"touch {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done",
         beat=f"echo . >> {tmp_path}/beats",
-        keep=f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done",
+        keep=f"touch {tmp_path}/sending; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done",
         beat_seconds=0.2,
     )
     with kept(unit) as keeper:
+        until((tmp_path / "begun").exists)
+        put_checkpoint(unit, 1)
+        until((tmp_path / "sending").exists)
+        (tmp_path / "beats").unlink(missing_ok=True)
         until(lambda: (tmp_path / "beats").exists() and (tmp_path / "beats").read_text().count(".") >= 3)
         (tmp_path / "go").touch()
         assert keeper.wait(timeout=60) == 0

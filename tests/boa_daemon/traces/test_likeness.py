@@ -47,6 +47,7 @@ def jobs_at(times: np.ndarray, scales: np.ndarray | None = None) -> Trace:
     )
 
 
+@pytest.mark.exhaustive  # That the shipped one is like its trace, the tests of `boa trace fit` say as well.
 def test_a_right_fit_is_like_its_trace() -> None:
     """Ten traces of a load that is what the generator says, and the shipped one: hardly one tells."""
     shipped = told(shipped_settings("30/h").trace)

@@ -70,7 +70,13 @@ POLICIES: Mapping[str, Mapping[str, Any]] = {
     " --bucket": bucket_policy(BUCKET, f"{BUCKET}/*"),
 }
 """By the flag of `boa iam` that prints it. That of who builds images is told of where one is built."""
-EACH = [(flag, each["Sid"]) for flag, document in POLICIES.items() for each in document["Statement"]]
+EVERY = 5
+EACH = [
+    pytest.param(flag, each["Sid"], marks=[pytest.mark.exhaustive] * (number % EVERY > 0))
+    for flag, document in POLICIES.items()
+    for number, each in enumerate(document["Statement"])
+]
+"""A doctor's whole round each: some of each policy in every run, all of them in the exhaustive ones."""
 IMAGE = image_policy(SITE.settings, uses=USES, account=ACCOUNT)
 NAMED = re.compile(
     r"Attach statement (.+?) of the policy that `boa iam(.*?)` prints: `boa iam(.*?) > policy.json && aws "
