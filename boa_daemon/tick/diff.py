@@ -124,7 +124,9 @@ def _launches(state: ClusterState, plan: Plan) -> list[Action]:
         reason = _launch_reason(plan, instance_type, count)
         for_jobs = _waiting_for(state, plan, instance_type)
         gangs = plan.gangs.get(name, ())
-        groups = [*((size, True) for size in gangs), (count - sum(gangs), False)]
+        groups = [(size, True) for size in gangs]
+        if count > sum(gangs):
+            groups.append((count - sum(gangs), False))
         taken: dict[Market, int] = {}
         for size, is_gang in groups:
             offers = _open_offers(state, plan, name, pool, together=size if is_gang else 1)

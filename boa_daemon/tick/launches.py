@@ -89,7 +89,7 @@ def coming_nodes(state: ClusterState) -> list[Node]:
     """Return the nodes that were asked for, as if they were here."""
     return [
         Node(id=node.id, instance_type=node.instance_type, is_ready=True)
-        for node in state.nodes.values()
+        for node in state.passing_nodes
         if is_coming(node)
     ]
 

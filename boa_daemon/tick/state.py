@@ -286,13 +286,12 @@ def _with_gaps(state: ClusterState) -> dict[NodeId, NodeState]:
     return {name: node for name, node in state.nodes.items() if None in node.gpus}
 
 
-def _ending(state: ClusterState) -> list[NodeState]:
-    """Return the nodes whose end is announced or has begun."""
-    nodes = state.nodes.values()
-    return [node for node in nodes if node.ends_by is not None or node.phase == "terminating"]
+def _passing(state: ClusterState) -> list[NodeState]:
+    """Return the nodes that are not ready to stay."""
+    return [node for node in state.nodes.values() if node.phase != "ready" or node.ends_by is not None]
 
 
-_gaps, _ends = Latest(_with_gaps), Latest(_ending)
+_gaps, _passes = Latest(_with_gaps), Latest(_passing)
 """Several stages of a tick look for them, among nodes that are full and stay."""
 
 
@@ -359,9 +358,9 @@ class ClusterState:
         return _gaps(self)
 
     @property
-    def ending_nodes(self) -> Sequence[NodeState]:
-        """The nodes whose end is announced or has begun."""
-        return _ends(self)
+    def passing_nodes(self) -> Sequence[NodeState]:
+        """The nodes that boot, are stopped, or whose end is announced or has begun."""
+        return _passes(self)
 
     def with_gaps_or(self, names: AbstractSet[NodeId]) -> Mapping[NodeId, NodeState]:
         """Return nodes in their order, among them all with gaps and all that are named."""

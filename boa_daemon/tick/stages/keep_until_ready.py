@@ -20,7 +20,7 @@ def keep_until_ready(state: ClusterState, draft: Draft) -> Draft:
     plan = draft.plan
     if not state.not_ready:
         return draft
-    ending = {node.id for node in state.ending_nodes if node.ends_by is not None}.union(plan.forced)
+    ending = {node.id for node in state.passing_nodes if node.ends_by is not None}.union(plan.forced)
     not_ready = {
         name
         for name in state.not_ready & plan.slots.keys()
