@@ -17,7 +17,8 @@ two of them
 and a width is chosen by these bounds where they leave no doubt. Where they do, a table is made for that very
 scale, which narrows the bounds for all scales near it. So widths are those of the job's exact scale, and few
 tables are made. Whether the bounds let a job keep its width at all scales between two tables, whatever is
-left, is asked once. With one phase, or with r = 0, nothing but a slope is left and one table serves every scale.
+left, is asked once. With one phase, or with r = 0, nothing but a slope is left and one table serves every
+scale.
 
     symbol   here      meaning
     T_p(o)   hours     of phase p in column o, infinite where not allowed
