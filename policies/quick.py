@@ -58,7 +58,9 @@ def quick(cls: type[_T]) -> type[_T]:
 def _open(cls: type[_T]) -> type[_T]:
     """Return a class with the same slots whose values may be written to."""
     plain = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
-    return type(cls)(cls.__name__, (cls,), {"__slots__": (), "__module__": cls.__module__, **plain})
+    kind: Any = type(cls)
+    found: type[_T] = kind(cls.__name__, (cls,), {"__slots__": (), "__module__": cls.__module__, **plain})
+    return found
 
 
 def _argument(field: _Field) -> str:
