@@ -228,10 +228,12 @@ class SimulatedCloud:
             indices.setdefault(slot.node, []).append(slot.index)
         for name, chosen in indices.items():
             node = self._live[name]
-            gpus = list(node.gpus)
-            for index in chosen:
-                gpus[index] = job
-            is_idle = gpus.count(None) == len(gpus)
+            gpus = [job] * len(chosen)
+            if len(chosen) < len(node.gpus):
+                gpus = list(node.gpus)
+                for index in chosen:
+                    gpus[index] = job
+            is_idle = job is None and gpus.count(None) == len(gpus)
             self._live[name] = replace(
                 node, gpus=tuple(gpus), idle_since=self._clock.now() if is_idle else None
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Collection, Mapping, Sequence
 
 from boa_daemon.tick.actions import Action, LaunchNodes, act_of
@@ -26,11 +26,10 @@ class MemoryStore:
     def __init__(self, keep: int = 1000) -> None:
         self.outcomes: deque[tuple[Action, Outcome, float]] = deque(maxlen=keep)
         self.charges: deque[Charge] = deque(maxlen=keep)
-        self.decisions: deque[tuple[ClusterState, tuple[Action, ...]]] = deque(maxlen=min(keep, 64))
         self._tick = 0
         self._unseen: dict[str, OpenLaunch] = {}
         self._cooldowns: dict[str, Cooldown] = {}
-        self._acts: dict[str, Act] = {}
+        self._acts: OrderedDict[str, tuple[Action, float]] = OrderedDict()
         self._charged: set[NodeId] = set()
         self._settled = 0
         self._settled_by_day: dict[int, int] = {}
@@ -44,9 +43,9 @@ class MemoryStore:
 
     def record_intent(self, action: Action, *, at: float) -> None:
         """Keep what was done, and a launch until its nodes are known."""
-        self._acts[action.id] = act_of(action, at=at)
-        while len(self._acts) > MOST_ACTS:
-            del self._acts[next(iter(self._acts))]
+        self._acts[action.id] = action, at
+        if len(self._acts) > MOST_ACTS:
+            self._acts.popitem(last=False)
         if isinstance(action, LaunchNodes):
             self._unseen[action.id] = OpenLaunch(action=action, at=at)
 
@@ -138,14 +137,10 @@ class MemoryStore:
 
     def reopen_charges(self, nodes: Collection[NodeId]) -> None:
         """Take final bills back: the nodes live."""
-        for node in sorted(self._charged.intersection(nodes)):
-            self._reopen_charge(node)
-
-    def _reopen_charge(self, node: NodeId) -> None:
-        """Take a final bill back."""
-        found = next((charge for charge in self.charges if charge.node == node), None)
-        if found is not None:
-            self._charged.discard(node)
+        if self._charged.isdisjoint(nodes):
+            return
+        for found in [charge for charge in self.charges if charge.node in nodes]:
+            self._charged.discard(found.node)
             self.charges.remove(found)
             self._settled -= found.micro_dollars
             for day, part in found.days:
@@ -166,7 +161,7 @@ class MemoryStore:
 
     def acts_since(self, at: float) -> Sequence[Act]:
         """Return what was ordered from an instant on, in order of time."""
-        return [act for act in self._acts.values() if act.at >= at]
+        return [act_of(action, at=then) for action, then in self._acts.values() if then >= at]
 
     def books_opened_at(self, now: float) -> float:
         """Return the instant from which the budget accrues; the first call sets it."""
@@ -187,6 +182,4 @@ class MemoryStore:
         return self._memory
 
     def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
-        """Keep what a tick saw and decided."""
-        del plan
-        self.decisions.append((state, tuple(actions)))
+        """Keep nothing: whoever runs the ticks has seen it."""

@@ -185,7 +185,7 @@ class Controller:
         policy and the look at the jobs is left to the next tick, which its submission has called for already.
         """
         known = self.classes
-        if known is None or all(state.job.class_name in known for state in jobs.values()):
+        if known is None or known.issuperset([state.job.class_name for state in jobs.values()]):
             return jobs, {}
         planned = {name: state for name, state in jobs.items() if state.job.class_name in known}
         return planned, {name: state for name, state in jobs.items() if name not in planned}
@@ -259,12 +259,13 @@ class Controller:
         unsettled = self.ports.store.unsettled()
         if not unsettled:
             return
-        by_launch: dict[str, list[NodeId]] = {}
+        by_launch: dict[str, list[NodeId]] = {launch.action.id: [] for launch in unsettled}
         for node in listed:
-            by_launch.setdefault(node.launched_by, []).append(node.id)
+            if node.launched_by in by_launch:
+                by_launch[node.launched_by].append(node.id)
         for launch in unsettled:
             action = launch.action
-            found = by_launch.get(action.id, [])
+            found = by_launch[action.id]
             if not launch.seen.issuperset(found):
                 self.ports.store.record_seen(action.id, found)
             unseen = replace(launch, seen=launch.seen | frozenset(found)).unseen
@@ -315,8 +316,8 @@ class Controller:
         if isinstance(first, LaunchNodes):
             return [self.ports.cloud.launch(first)]
         orders = [action for action in actions if isinstance(action, TerminateNode)]
-        outcomes = self.ports.cloud.terminate(orders)
-        return [outcomes.get(order.node, Unknown(reason="the cloud did not say")) for order in orders]
+        outcomes, silent = self.ports.cloud.terminate(orders), Unknown(reason="the cloud did not say")
+        return [outcomes.get(order.node, silent) for order in orders]
 
 
 def _requests(actions: Sequence[Action]) -> Iterator[list[Action]]:

@@ -82,10 +82,14 @@ def _terminate(state: ClusterState, plan: Plan, node: str, held: str) -> Termina
         return TerminateNode(id=order, node=node, reason=f"stopped for {hours}, and not worth its disk")
     idle_since = seen.idle_since
     idle = state.now - (state.now if idle_since is None else idle_since)
-    reason = f"idle for {format_hours(idle / 3600.0)}, and no job needs it"
-    return TerminateNode(
-        id=order, node=node, reason=f"{reason}: stopped, for the warm pool" if stops else reason, stops=stops
-    )
+    return TerminateNode(id=order, node=node, reason=_why_idle(idle, stops=stops), stops=stops)
+
+
+@lru_cache(maxsize=64)
+def _why_idle(seconds: float, *, stops: bool) -> str:
+    """Return the reason for giving an idle node back, which the nodes of one job share."""
+    reason = f"idle for {format_hours(seconds / 3600.0)}, and no job needs it"
+    return f"{reason}: stopped, for the warm pool" if stops else reason
 
 
 def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ...]) -> StartJob:
@@ -120,7 +124,9 @@ def _launches(state: ClusterState, plan: Plan) -> list[Action]:
         reason = _launch_reason(plan, instance_type, count)
         for_jobs = _waiting_for(state, plan, instance_type)
         gangs = plan.gangs.get(name, ())
-        groups = [*((size, True) for size in gangs), (count - sum(gangs), False)]
+        groups = [(size, True) for size in gangs]
+        if count > sum(gangs):
+            groups.append((count - sum(gangs), False))
         taken: dict[Market, int] = {}
         for size, is_gang in groups:
             offers = _open_offers(state, plan, name, pool, together=size if is_gang else 1)

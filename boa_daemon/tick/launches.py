@@ -6,7 +6,6 @@ job needs together, or leaves out all of them. Cost: O(nodes).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from boa_daemon.tick.offers import whole_gangs
@@ -90,7 +89,7 @@ def coming_nodes(state: ClusterState) -> list[Node]:
     """Return the nodes that were asked for, as if they were here."""
     return [
         Node(id=node.id, instance_type=node.instance_type, is_ready=True)
-        for node in state.nodes.values()
+        for node in state.passing_nodes
         if is_coming(node)
     ]
 
@@ -120,7 +119,9 @@ def gangs_of(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int,
         tied = [name for name in dict.fromkeys(slot.node for slot in taken) if name in blank]
         for name in tied[1:]:
             leaders[leader(name)] = leader(tied[0])
-    sizes = Counter(leader(name) for name in blank)
+    sizes: dict[NodeId, int] = {}
+    for name in map(leader, blank):
+        sizes[name] = sizes.get(name, 0) + 1
     gangs: dict[str, tuple[int, ...]] = {}
     for name, size in sizes.items():
         if size > 1:

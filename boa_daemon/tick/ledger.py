@@ -90,6 +90,8 @@ def _bill_to(node: NodeState, instant: float) -> int:
 def _by_day(node: NodeState, ended_at: float) -> tuple[tuple[int, int], ...]:
     """Return (day since the epoch, micro-dollars) for each day that a final bill falls into."""
     first, last = int(node.launched_at // DAY_SECONDS), int(ended_at // DAY_SECONDS)
+    if first == last:
+        return ((first, bill(node, until=ended_at)),)
     borders = [_bill_to(node, day * DAY_SECONDS) for day in range(first + 1, last + 1)]
     sums = [0, *borders, bill(node, until=ended_at)]
     return tuple((first + n, after - before) for n, (before, after) in enumerate(pairwise(sums)))
@@ -98,13 +100,14 @@ def _by_day(node: NodeState, ended_at: float) -> tuple[tuple[int, int], ...]:
 def charge_for(node: NodeState) -> Charge:
     """Return the final bill of a node that has ended."""
     ended_at = node.launched_at if node.ended_at is None else node.ended_at
+    days = _by_day(node, ended_at)
     return Charge(
-        days=_by_day(node, ended_at),
+        days=days,
         node=node.id,
         instance_type=node.instance_type.name,
         started_at=node.launched_at,
         ended_at=ended_at,
-        micro_dollars=bill(node, until=ended_at),
+        micro_dollars=sum(part for _, part in days),
     )
 
 

@@ -61,7 +61,7 @@ class Room:
         self._zones: Mapping[NodeId, str] | None = None
         if len(zones) > 1:
             self._zones = {node.id: node.zone for node in state.nodes.values()}
-        for node in state.nodes.values():
+        for node in state.with_gaps_or(moving).values():
             if node.phase != "ready" or node.ends_by is not None or node.id in closed:
                 continue
             if node.id in moving or None in node.gpus:

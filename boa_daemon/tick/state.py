@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -280,6 +281,20 @@ _bound = Latest(_bound_jobs)
 """Several stages of a tick look for them, among thousands of jobs that have none."""
 
 
+def _with_gaps(state: ClusterState) -> dict[NodeId, NodeState]:
+    """Return the nodes with a GPU that no job holds."""
+    return {name: node for name, node in state.nodes.items() if None in node.gpus}
+
+
+def _passing(state: ClusterState) -> list[NodeState]:
+    """Return the nodes that are not ready to stay."""
+    return [node for node in state.nodes.values() if node.phase != "ready" or node.ends_by is not None]
+
+
+_gaps, _passes = Latest(_with_gaps), Latest(_passing)
+"""Several stages of a tick look for them, among nodes that are full and stay."""
+
+
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
@@ -336,6 +351,21 @@ class ClusterState:
     def bound_jobs(self) -> Mapping[JobId, JobState]:
         """The jobs of which more is said than a policy looks at: their terms, or that they are rigid."""
         return _bound(self.jobs)
+
+    @property
+    def nodes_with_gaps(self) -> Mapping[NodeId, NodeState]:
+        """The nodes, in whatever phase, with a GPU that no job holds: all that are idle are among them."""
+        return _gaps(self)
+
+    @property
+    def passing_nodes(self) -> Sequence[NodeState]:
+        """The nodes that boot, are stopped, or whose end is announced or has begun."""
+        return _passes(self)
+
+    def with_gaps_or(self, names: AbstractSet[NodeId]) -> Mapping[NodeId, NodeState]:
+        """Return nodes in their order, among them all with gaps and all that are named."""
+        gaps = self.nodes_with_gaps
+        return gaps if names <= gaps.keys() else self.nodes
 
     @property
     def usd_per_hour(self) -> float:

@@ -74,7 +74,7 @@ class PoolWorth:
 
 def stopped_nodes(state: ClusterState) -> list[NodeState]:
     """Return the nodes that are stopped, those stopped last first: they were wanted last."""
-    found = [node for node in state.nodes.values() if node.phase == "stopped"]
+    found = [node for node in state.passing_nodes if node.phase == "stopped"]
     return sorted(found, key=lambda node: (-node.launched_at, node.id))
 
 

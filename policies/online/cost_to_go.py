@@ -16,7 +16,9 @@ two of them
 
 and a width is chosen by these bounds where they leave no doubt. Where they do, a table is made for that very
 scale, which narrows the bounds for all scales near it. So widths are those of the job's exact scale, and few
-tables are made. With one phase, or with r = 0, nothing but a slope is left and one table serves every scale.
+tables are made. Whether the bounds let a job keep its width at all scales between two tables, whatever is
+left, is asked once. With one phase, or with r = 0, nothing but a slope is left and one table serves every
+scale.
 
     symbol   here      meaning
     T_p(o)   hours     of phase p in column o, infinite where not allowed
@@ -122,6 +124,9 @@ class CostToGo:
     _stay_to: dict[tuple[int, int, float], float] = field(
         init=False, default_factory=dict, repr=False, compare=False
     )
+    _stay_between: dict[tuple[float, int, int, float], bool] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, columns: WidthColumns, *, scale: float, multiplier: float) -> CostToGo:
@@ -220,6 +225,8 @@ class CostToGo:
     ) -> Width | None:
         """Return the width at a scale between the two tables'; None where the bounds leave doubt."""
         held = None if holds is None else self.columns.index.get(holds)
+        if held is not None and self._stays_between(other, phase, held, margin):
+            return self.columns.widths[held]
         most = np.minimum(self.rest(phase, scale=scale, left=left), other.rest(phase, scale=scale, left=left))
         share = (scale - self.scale) / (other.scale - self.scale)
         here = self.after_slope[phase] * self.scale + self.after_constant[phase]
@@ -238,6 +245,34 @@ class CostToGo:
             if begun[found] >= least[held] * stays:
                 return None
         return widths[found] if begun[found] <= second else None
+
+    def _stays_between(self, other: CostToGo, phase: int, held: int, margin: float) -> bool:
+        """Return whether a job stays where it is at all scales between the two tables', whatever is left."""
+        question = other.scale, phase, held, margin
+        known = self._stay_between.get(question)
+        if known is None:
+            known = self._stay_between[question] = self._reckon_between(other, phase, held, margin)
+        return known
+
+    def _reckon_between(self, other: CostToGo, phase: int, held: int, margin: float) -> bool:
+        """Return that by the bounds: False where there is any doubt.
+
+        What a change loses is at least the chord less this table's best way. That is linear in the scale and
+        in what is left of the phase: where it is not negative at the ends of both, it is so nowhere.
+        """
+        cost = self.phase_cost[phase]
+        if margin == 0.0 or not np.isfinite(cost[held]):
+            return False
+        allowed, keeps = np.isfinite(cost), 1.0 - DOUBTLESS * margin
+        here = (self.after_slope[phase] * self.scale + self.after_constant[phase])[allowed]
+        there = (other.after_slope[phase] * other.scale + other.after_constant[phase])[allowed]
+        change, lost = self.change_cost[allowed], cost[allowed] - keeps * cost[held]
+        for scale, least in ((self.scale, here), (other.scale, there)):
+            after = self.after_slope[phase][held] * scale + self.after_constant[phase][held]
+            loses = least + change - keeps * after
+            if not (loses >= 0.0).all() or not (loses + scale * lost >= 0.0).all():
+                return False
+        return True
 
     def _begins(self, phase: int) -> Floats:
         """Return what a job that holds nothing pays before it works."""

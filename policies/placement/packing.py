@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from policies.model import GpuSlot, JobId, Node, NodeId, Width
+from policies.model import GpuSlot, InstanceType, JobId, Node, NodeId, Width
 
 _Shelf = list[int]
 """Nodes by index, ascending."""
@@ -59,10 +59,12 @@ class Packing:
                 continue
             for depth in range(1, len(above.tiers) + 1):
                 self._under[above.tiers[:depth]].append(place)
+        seen: InstanceType | None = None
         for machine in self._kinds:
             kind = machine.gpu_type
             self._total_free[kind] += machine.gpus
-            self._widest[kind] = max(self._widest[kind], machine.whole_gpus)
+            if machine is not seen:
+                seen, self._widest[kind] = machine, max(self._widest[kind], machine.whole_gpus)
         self._shared = {i for i, machine in enumerate(self._kinds) if machine.places_per_gpu > 1}
 
     @property
@@ -208,11 +210,15 @@ class Packing:
         self._total_free[kind] -= done * gpus
         return done
 
-    def _take(self, node: int, gpus: int, job: JobId, *, spans: bool) -> list[GpuSlot]:
+    def _take(self, node: int, gpus: int, job: JobId, *, spans: bool) -> Sequence[GpuSlot]:
         """Give the job the first free GPUs of a node."""
-        self._unshelve(node)
         free, known = self._free[node], slots_of_node(self._ids[node], self._capacity[node])
-        if node in self._shared:
+        self._unshelve(node)
+        taken: Sequence[GpuSlot]
+        if gpus == len(known):
+            taken = known
+            free.clear()
+        elif node in self._shared:
             chosen = self._kinds[node].one_per_gpu(free)[:gpus]
             taken = [known[place] for place in chosen]
             self._free[node] = [place for place in free if place not in chosen]
@@ -270,7 +276,7 @@ class Packing:
     def _quietest(self, width: Width, shelves: _Shelves) -> list[int]:
         """Return the fewest nodes that do, those with quiet links if that takes no more of them."""
         nodes = self._greedy(width, shelves, busy=(False, True))
-        if self._busy_links(nodes):
+        if self._senders and self._busy_links(nodes):
             quiet = self._greedy(width, shelves, busy=(False,))
             if 0 < len(quiet) <= len(nodes):
                 return quiet
@@ -279,28 +285,19 @@ class Packing:
     def _greedy(self, width: Width, shelves: _Shelves, *, busy: Sequence[bool]) -> list[int]:
         """Return the freest nodes until one node fits the rest, and that node; empty where none does."""
         chosen: list[int] = []
-        left, widest = width.gpus, self._widest[width.gpu_type]
-        freest = (
-            node
-            for free in range(widest, 0, -1)
-            for is_busy in busy
-            for used in (True, False)
-            for node in shelves.get((width.gpu_type, used, free, is_busy), ())
-        )
-        for node in freest:
-            chosen.append(node)
-            left -= self._room(node)
-            if left <= widest:
-                sizes = range(left, widest + 1)
-                keys = (
-                    (width.gpu_type, used, f, is_busy)
-                    for is_busy in busy
-                    for used in (True, False)
-                    for f in sizes
-                )
-                last = self._first(keys, shelves, chosen)
-                if last is not None:
-                    return [*chosen, last]
+        left, kind = width.gpus, width.gpu_type
+        widest, kinds = self._widest[kind], [(is_busy, used) for is_busy in busy for used in (True, False)]
+        for free in range(widest, 0, -1):
+            for is_busy, used in kinds:
+                for node in shelves.get((kind, used, free, is_busy), ()):
+                    chosen.append(node)
+                    left -= free
+                    if left <= widest:
+                        sizes = range(left, widest + 1)
+                        keys = ((kind, in_use, size, is_sent) for is_sent, in_use in kinds for size in sizes)
+                        last = self._first(keys, shelves, chosen)
+                        if last is not None:
+                            return [*chosen, last]
         return []
 
     def _best_shelf(self, width: Width) -> _Key | None:
@@ -332,8 +329,9 @@ class Packing:
 
     def _key_of(self, node: int) -> _Key:
         """Return the shelf on which the node is."""
-        is_used = len(self._free[node]) < self._capacity[node]
-        return self._type[node], is_used, self._room(node), bool(self._senders.get(node))
+        free = len(self._free[node])
+        room = self._room(node) if node in self._shared else free
+        return self._type[node], free < self._capacity[node], room, bool(self._senders.get(node))
 
     def _room(self, node: int) -> int:
         """Return the GPUs of a node with a free place: the most that one more job can have of it."""

@@ -37,6 +37,16 @@ class _Quick:
 
 
 @quick
+@dataclass(frozen=True, slots=True)
+class _Few:
+    gpus: int
+
+
+class _Narrower(_Quick):
+    __slots__ = ()
+
+
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Checked:
     gpus: int
@@ -79,6 +89,19 @@ def test_a_changed_value_is_the_one_that_dataclasses_makes(changes: Mapping[str,
     before = _Quick("a", 3, {"x": 1}, new=2.0)
     assert replace(before, **changes) == dataclasses.replace(before, **changes)  # type: ignore[arg-type]
     assert before == _Quick("a", 3, {"x": 1}, new=2.0)
+
+
+def test_a_value_is_closed_once_it_is_made() -> None:
+    """It is filled as a value of an open class, and is none of that when anybody sees it."""
+    for value in (_Quick("a"), replace(_Quick("a"), gpus=3), _Few(1), replace(_Few(1), gpus=2)):
+        assert type(value) in {_Quick, _Few}
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            value.gpus = 4  # type: ignore[misc]
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            del value.gpus
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        _Narrower("a").gpus = 3  # type: ignore[misc]
+    assert type(_Narrower("a", 2)) is _Narrower
 
 
 def test_a_class_that_checks_and_derives_does_so_at_each_change() -> None:

@@ -18,16 +18,19 @@ from boa_daemon.tick.launches import is_coming
 from boa_daemon.tick.offers import closes_wide_orders, room_to_rent
 from boa_daemon.tick.state import ClusterState, JobState, Rules
 from policies.links.machines import siblings
+from policies.memo import Latest
 from policies.model import JobId, Width
 from policies.online.next_best import next_best
 from policies.online.node_prices import WholeNodes
 from policies.quick import replace
 
+_families = Latest(siblings)
+
 
 def change_machine(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which no job waits for what is out of stock while something else is there."""
     wanted, prices = draft.allocation, draft.allocation.node_prices
-    family = siblings(draft.rules.instance_types)
+    family = _families(draft.rules.instance_types)
     if closes_wide_orders(state.cooldowns):
         family = {kind: (kind,) for kind in draft.rules.instance_types} | family
     if not family or draft.has_fixed_fleet or not isinstance(prices, WholeNodes):

@@ -79,7 +79,7 @@ def _shared_nodes(
     lending = {slot.node for job in lent_widths for slot in state.jobs[job].slots}
     found = {
         name: _Shared(node=node)
-        for name, node in state.nodes.items()
+        for name, node in state.with_gaps_or(lending).items()
         if (None in node.gpus or name in lending)
         and node.phase == "ready"
         and node.ends_by is None

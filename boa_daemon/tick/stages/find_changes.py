@@ -43,7 +43,7 @@ def find_changes(state: ClusterState, draft: Draft) -> Draft:
 def _changes(state: ClusterState, draft: Draft) -> Changes:
     """Return what should change."""
     widths, order = draft.allocation.widths, draft.allocation.order
-    ending = [n for n in state.nodes.values() if n.ends_by is not None or n.phase == "terminating"]
+    ending = [n for n in state.passing_nodes if n.ends_by is not None or n.phase == "terminating"]
     dying = {job for node in ending for job in node.gpus if job is not None} | draft.other_market
     urgent = {
         job
@@ -91,5 +91,5 @@ def _room(state: ClusterState, draft: Draft, changes: Changes, lent: Iterable[Jo
 
 def _alarm(state: ClusterState) -> float | None:
     """Return when jobs next have to leave a node whose end is announced."""
-    alarms = (node.ends_by - LEAVE_SECONDS for node in state.nodes.values() if node.ends_by is not None)
+    alarms = (node.ends_by - LEAVE_SECONDS for node in state.passing_nodes if node.ends_by is not None)
     return min((at for at in alarms if at > state.now), default=None)

@@ -18,7 +18,9 @@ from policies.quick import replace
 def keep_until_ready(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which jobs whose next start is not ready keep what they hold."""
     plan = draft.plan
-    ending = {node.id for node in state.nodes.values() if node.ends_by is not None}.union(plan.forced)
+    if not state.not_ready:
+        return draft
+    ending = {node.id for node in state.passing_nodes if node.ends_by is not None}.union(plan.forced)
     not_ready = {
         name
         for name in state.not_ready & plan.slots.keys()

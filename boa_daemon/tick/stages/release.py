@@ -42,7 +42,8 @@ def release(state: ClusterState, draft: Draft) -> Draft:
 def _held_idle(state: ClusterState, draft: Draft) -> Iterator[tuple[NodeState, float]]:
     """Yield the idle nodes that nobody claims, each with the seconds that it may be held."""
     rules, node_prices = draft.rules, draft.allocation.node_prices
-    idle = [node for node in state.nodes.values() if node.idle_since is not None and node.phase == "ready"]
+    gaps = state.nodes_with_gaps.values()
+    idle = [node for node in gaps if node.idle_since is not None and node.phase == "ready"]
     if not idle:
         return
     used = {slot.node for taken in draft.plan.slots.values() for slot in taken}
@@ -50,15 +51,17 @@ def _held_idle(state: ClusterState, draft: Draft) -> Iterator[tuple[NodeState, f
     if node_prices is None:
         yield from ((node, rules.idle_hold_seconds) for node in idle)
         return
+    kinds = rules.instance_types.keys() & {node.instance_type.gpu_type for node in idle}
+    holds = {kind: node_prices.hold(kind) for kind in kinds}
     kept: dict[str, int] = {}
     # Those that fell idle last stay: the others were not wanted for longer.
     for node in sorted(idle, key=lambda node: -(node.idle_since or 0.0)):
         kind = node.instance_type.gpu_type
-        if kind not in rules.instance_types:
+        if kind not in holds:
             # The settings that it was rented under are gone: nobody is planned on it any more.
             yield node, 0.0
             continue
-        worth, before = node_prices.hold(kind), kept.get(kind, 0)
+        worth, before = holds[kind], kept.get(kind, 0)
         kept[kind] = before + 1
         seconds = worth.seconds if before < worth.nodes else 0.0
         yield (

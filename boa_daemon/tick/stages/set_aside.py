@@ -18,6 +18,8 @@ from policies.quick import replace
 
 def set_aside(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft that knows which waiting jobs have no part in this decision, and why."""
+    if not (state.bound_jobs or state.teams or draft.set_aside):
+        return draft
     spent = {name for name, money in state.users.items() if money.is_spent}
     closed = closed_teams(state, draft.rules)
     given_up, wakes = draft.plan.given_up, list[float]()

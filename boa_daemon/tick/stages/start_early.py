@@ -56,7 +56,7 @@ def _wait_hours(state: ClusterState, plan: Plan, node_prices: NodePrices) -> flo
         return node_prices.boot_hours
     booting = (
         node_prices.boot_hours - (state.now - node.launched_at) / SECONDS_PER_HOUR
-        for node in state.nodes.values()
+        for node in state.passing_nodes
         if node.phase == "requested"
     )
     return max(booting, default=0.0)

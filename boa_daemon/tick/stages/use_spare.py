@@ -97,7 +97,7 @@ def _spare(state: ClusterState, plan: Plan, claimed: AbstractSet[NodeId]) -> dic
     moving = {*plan.slots, *plan.stops}
     changed = {slot.node for job in moving for slot in state.jobs[job].slots} | taken.keys()
     spare: dict[NodeId, list[int]] = {}
-    for name, node in state.nodes.items():
+    for name, node in state.with_gaps_or(changed).items():
         has_changed = name in changed
         if not has_changed and (node.idle_since is not None or None not in node.gpus):
             continue

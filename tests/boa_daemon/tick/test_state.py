@@ -186,7 +186,7 @@ def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
             "TerminateNode",
         ],
         "quick",
-    ) | {"_month_of_day": 64, "_why_start": 4096}
+    ) | {"_month_of_day": 64, "_why_idle": 64, "_why_start": 4096}
 
 
 def test_a_job_rests_after_failures_and_refusals_until_the_later_of_both() -> None:
@@ -198,6 +198,23 @@ def test_a_job_rests_after_failures_and_refusals_until_the_later_of_both() -> No
     assert JobTerms(failed=failed, refused=refused).rests_until == 205.0
     over = JobTerms(failed=failed, retries=Retries(most_failures=1))
     assert over.rests_until == 0.0
+
+
+def test_nodes_with_gaps_and_those_that_pass_are_those_of_the_very_state() -> None:
+    """Also where two states share a mapping that somebody changed in between."""
+    full = replace(a_node("full"), gpus=("a",) * 4)
+    nodes = {"full": full, "half": replace(full, id="half", gpus=("a", None, None, "b"))}
+    state = a_state(nodes=list(nodes.values()))
+    assert list(state.nodes_with_gaps) == ["half"]
+    assert state.with_gaps_or(set()) is state.with_gaps_or({"half"}) is state.nodes_with_gaps
+    assert state.with_gaps_or({"full"}) is state.nodes
+    assert state.passing_nodes == []
+    state = replace(state, nodes=nodes)
+    assert list(state.nodes_with_gaps) == ["half"]
+    nodes["half"] = replace(full, id="half", ends_by=9.0)
+    nodes["going"] = replace(full, id="going", phase="terminating")
+    assert list(replace(state).nodes_with_gaps) == []
+    assert [node.id for node in replace(state).passing_nodes] == ["half", "going"]
 
 
 def test_jobs_with_terms_and_rigid_ones_are_bound_whether_planned_or_not() -> None:

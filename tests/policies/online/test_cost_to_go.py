@@ -276,3 +276,44 @@ def test_a_scale_between_two_tables_is_judged_by_its_own_costs() -> None:
         costs.width_for(0, scale=scale, left=1e-9, holds=None, margin=0.0).gpus for scale in (0.5, 1.0, 0.8)
     ]
     assert widths == [1, 4, 1]
+
+
+@settings(deadline=None, max_examples=sampled(60))
+@given(
+    drawn=st.tuples(st.integers(0, 10_000), st.integers(2, 6), st.sampled_from([0.01, 0.2, 1.0])),
+    multiplier=st.floats(0.001, 3.0),
+    margin=st.sampled_from([0.01, 0.1, 0.3]),
+    ends=st.tuples(st.floats(0.01, 100.0), st.floats(1.01, 8.0)),
+    places=st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(1e-12, 1.0)), min_size=1, max_size=8),
+)
+def test_who_stays_between_two_tables_stays_at_every_scale_between_them(
+    drawn: tuple[int, int, float],
+    multiplier: float,
+    margin: float,
+    ends: tuple[float, float],
+    places: list[tuple[float, float]],
+) -> None:
+    """So the table of that very scale says, whatever is left of the phase. Without a margin, in doubt."""
+    (seed, phases, rescale_hours), (low, ratio) = drawn, ends
+    columns = columns_of(seed=seed, phases=phases, rescale_hours=rescale_hours)
+    below, above = (CostToGo.of(columns, scale=s, multiplier=multiplier) for s in (low, low * ratio))
+    for share, left in places:
+        scale = low + share * (low * ratio - low)
+        exact = CostToGo.of(columns, scale=scale, multiplier=multiplier)
+        for phase in range(phases):
+            for held, width in enumerate(columns.widths):
+                assert not below._stays_between(above, phase, held, 0.0)
+                if below._stays_between(above, phase, held, margin):
+                    found = exact.width_for(phase, scale=scale, left=left, holds=width, margin=margin)
+                    assert found == width
+
+
+def test_nearly_all_who_hold_a_good_width_are_seen_to_stay_at_once() -> None:
+    """Between tables of scales one and two; a width at which a phase is never done does not stay."""
+    columns = columns_of(seed=3, phases=3, rescale_hours=0.2)
+    below, above = (CostToGo.of(columns, scale=scale, multiplier=0.3) for scale in (1.0, 2.0))
+    for phase in range(3):
+        stays = [below._stays_between(above, phase, held, 0.1) for held in range(len(columns.widths))]
+        never_done = ~np.isfinite(columns.hours[phase])
+        assert stays[below.best[phase]]
+        assert not any(np.array(stays) & never_done)
