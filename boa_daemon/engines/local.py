@@ -400,9 +400,10 @@ class LocalEngine:
         return self.poll()
 
     def _begin_again(self, run: Generation) -> None:
-        """Start the keepers that an earlier process did not come to start; or had, a moment ago."""
-        folders = _unit_folders(self.layout.generation(run.job, run.number))
-        for folder in folders if not (run.is_stop_ordered or run.is_kill_ordered) else []:
+        """Start the keepers of units that have none yet: an earlier process died about when it started them."""
+        if run.is_stop_ordered or run.is_kill_ordered:
+            return
+        for folder in _unit_folders(self.layout.generation(run.job, run.number)):
             is_begun = any((folder / name).exists() for name in ("keeper.json", "exit.json"))
             with suppress(OSError, ValueError):
                 if not is_begun:

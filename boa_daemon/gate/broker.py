@@ -3,14 +3,14 @@
 Every message needs all of its cards at once, and gets them at once or waits: one broker, so no deadlock.
 Who goes first is `policies.links.ada_srsf`'s decision, the same code that the simulator runs. A grant is a
 lease: when its deadline passes, the holder counts as stalled and the cards are free again; what it says later
-under the old fence is ignored. Only the jobs that cards link with what changed are looked at, so a question
-costs as much at a site of a thousand jobs as at one of two: O(m log m) for m messages that wait there.
+under the old fence is ignored. Only the jobs that cards link with what changed are asked about. Cost of a
+question: O(m log m) for m messages that wait on those cards, and O(l) for the l leases of the site.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from boa_daemon.gate.ahead import bucket_bytes, hands_over, undisturbed_bytes
 from boa_daemon.gate.job_state import LEAST_TIMED, JobAtGate, Lease
@@ -67,8 +67,7 @@ class Broker:
         self.seats[job] = seat
         for name in nics:
             self.nics.setdefault(name, Nic(name)).jobs.add(job)
-        self._forget_neighbours(nics)
-        self._judge(self._linked(nics), now)
+        self._begin_anew(nics, now)
 
     def leave(self, job: JobId, now: float) -> None:
         """Forget a job; its lease ends."""
@@ -81,22 +80,29 @@ class Broker:
             self.nics[name].jobs.discard(job)
             if not self.nics[name].jobs:
                 del self.nics[name]
-        self._forget_neighbours(seat.nics)
-        for name in seat.nics:
-            # What it leaves may fall into parts that nothing links any more.
-            self._judge(self._linked({name}), now)
+        self._begin_anew(seat.nics, now)
 
-    def _linked(self, cards: Iterable[str]) -> list[JobAtGate]:
-        """Return the jobs that cards link with these, in the order in which they came."""
-        linked = [self.seats[job] for job in linked_jobs(cards, self.nics, self.seats)]
-        return sorted(linked, key=lambda seat: (seat.joined_at, seat.job))
+    def _parts(self, cards: Iterable[str]) -> Iterator[list[JobAtGate]]:
+        """Yield the jobs that send through these cards and all that are linked with them, a part at a time.
 
-    def _forget_neighbours(self, changed: frozenset[str]) -> None:
-        """Forget what iterations took beside others, for all who are linked to these cards."""
-        for seat in self._linked(changed):
-            seat.forget_paces()
-            for name in seat.nics:
-                self.nics[name].forget_attempts()
+        The jobs of one part are linked by cards with each other and with nobody else; they are in the order
+        in which they came.
+        """
+        found = set[str]()
+        for card in sorted(cards):
+            if card not in found:
+                part = [self.seats[job] for job in linked_jobs(card, self.nics, self.seats)]
+                found.update(*(seat.nics for seat in part))
+                yield sorted(part, key=lambda seat: (seat.joined_at, seat.job))
+
+    def _begin_anew(self, cards: frozenset[str], now: float) -> None:
+        """Forget what iterations took beside others, and judge anew, for all who are linked to cards."""
+        for part in self._parts(cards):
+            for seat in part:
+                seat.forget_paces()
+                for name in seat.nics:
+                    self.nics[name].forget_attempts()
+            self._judge(part, now)
 
     def ask(self, job: JobId, ask: Ask, now: float) -> None:
         """Note a question; `settle` answers it. Who asks while holding a lease has ended that message."""
@@ -149,18 +155,12 @@ class Broker:
         if now >= self.looks_again_at:
             self._look_again(now)
         opened, self._stalled_cards = self._stalled_cards, frozenset()
-        grants: list[Grant] = []
-        served = set[str]()
-        for card in sorted(self._changed):
-            if card not in served:
-                part = self._linked({card})
-                served.update(*(seat.nics for seat in part))
-                grants += self._serve(part, opened, now)
+        grants = [grant for part in self._parts(self._changed) for grant in self._serve(part, opened, now)]
         self._changed = set()
         return grants
 
     def _serve(self, part: Sequence[JobAtGate], opened: frozenset[str], now: float) -> list[Grant]:
-        """Return the grants that are due to jobs that cards link with each other, and with nobody else."""
+        """Return the grants that are due to the jobs of one part."""
         if any(self.nics[name].judged_in != self._round for seat in part for name in seat.nics):
             self._judge(part, now)
         waiting = [seat for seat in part if seat.ask is not None]
@@ -215,7 +215,7 @@ class Broker:
                 self._recount(lease.servers, now)
                 self._changed |= lease.servers
 
-    def _admit(self, waiting: Sequence[JobAtGate], linked: Sequence[JobAtGate], now: float) -> list[Grant]:
+    def _admit(self, waiting: Sequence[JobAtGate], part: Sequence[JobAtGate], now: float) -> list[Grant]:
         """Ask the policy who starts, given those in flight on the cards that are wanted."""
         most = self.bucket_bytes
         link = self.timings.link
@@ -232,7 +232,7 @@ class Broker:
             list(asked.values()), [self.seats[job].sending(link, now) for job in sorted(met)]
         )
         grants = [self._grant(self.seats[job], gated[job], now) for job in admission.start]
-        while self.settings.fills and (extra := self._fill(asked, gated, linked, now)):
+        while self.settings.fills and (extra := self._fill(asked, gated, part, now)):
             grants += [self._grant(self.seats[message.job], gated[message.job], now) for message in extra]
         return grants
 
@@ -240,7 +240,7 @@ class Broker:
         self,
         asked: Mapping[JobId, Message],
         gated: Mapping[JobId, frozenset[str]],
-        linked: Sequence[JobAtGate],
+        part: Sequence[JobAtGate],
         now: float,
     ) -> tuple[Message, ...]:
         """Return who may go beside those in flight, because a card would idle otherwise."""
@@ -250,7 +250,7 @@ class Broker:
         left = [message for message in left if reserved.isdisjoint(message.servers)]
         flying = [
             seat.sending(link, now)
-            for seat in linked
+            for seat in part
             if seat.lease is not None and not seat.lease.is_handed_over
         ]
         crowding = link.contention_seconds_per_byte / link.seconds_per_byte
@@ -372,12 +372,12 @@ class Broker:
             if seat.ask is not None:
                 self._changed |= seat.nics
 
-    def _judge(self, linked: Sequence[JobAtGate], now: float) -> None:
-        """Decide for each card of jobs that are linked whether its messages are ordered."""
+    def _judge(self, part: Sequence[JobAtGate], now: float) -> None:
+        """Decide for each card of a part whether its messages are ordered."""
         link, most = self.timings.link, self.bucket_bytes
-        jobs = sorted(seat.job for seat in linked)
+        jobs = sorted(seat.job for seat in part)
         worked_out: dict[tuple[JobId, ...], GateWorth] = {}
-        for name in {name for seat in linked for name in seat.nics}:
+        for name in {name for seat in part for name in seat.nics}:
             nic = self.nics[name]
             nic.verdict = judge(
                 nic, self.seats, self.settings, link, most, linked=jobs, now=now, worked_out=worked_out

@@ -149,14 +149,12 @@ def _all_seen(in_order: bool, jobs: Iterable[JobId], seats: Mapping[JobId, JobAt
     return all(seats[job].has_shown(in_order=in_order) for job in jobs)
 
 
-def linked_jobs(
-    cards: Iterable[str], nics: Mapping[str, Nic], seats: Mapping[JobId, JobAtGate]
-) -> set[JobId]:
-    """Return the jobs that can hold each other up: who sends through these cards, who shares one with them...
+def linked_jobs(card: str, nics: Mapping[str, Nic], seats: Mapping[JobId, JobAtGate]) -> set[JobId]:
+    """Return the jobs that can hold each other up: who sends through the card, who shares one with those...
 
-    Cards that nobody knows count for nothing. Cost: O(cards of the jobs found).
+    None where nobody sends through it. Cost: O(cards of the jobs found).
     """
-    seen, found = set(cards), set[JobId]()
+    seen, found = {card}, set[JobId]()
     ahead = list(seen)
     while ahead:
         nic = nics.get(ahead.pop())

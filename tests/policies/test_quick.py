@@ -96,11 +96,11 @@ def test_a_value_is_closed_once_it_is_made() -> None:
     for value in (_Quick("a"), replace(_Quick("a"), gpus=3), _Few(1), replace(_Few(1), gpus=2)):
         assert type(value) in {_Quick, _Few}
         with pytest.raises(dataclasses.FrozenInstanceError):
-            value.gpus = 4  # type: ignore[misc]
+            value.gpus = 4  # type: ignore[misc]  # that it is frozen is what is tested
         with pytest.raises(dataclasses.FrozenInstanceError):
             del value.gpus
     with pytest.raises(dataclasses.FrozenInstanceError):
-        _Narrower("a").gpus = 3  # type: ignore[misc]
+        _Narrower("a").gpus = 3  # type: ignore[misc]  # as above
     assert type(_Narrower("a", 2)) is _Narrower
 
 

@@ -19,6 +19,11 @@ from boa_daemon.job.checkpoint import MANIFEST
 from boa_daemon.job.unit import KEPT, SCRATCH, Unit, read_json, status_of
 
 
+def until_go(folder: Path) -> str:
+    """Return a command that lasts until the test says go."""
+    return f"while [ ! -e {folder}/go ]; do sleep 0.05; done"
+
+
 def a_unit(folder: Path, **changes: Any) -> Unit:
     """Return a unit that is written down."""
     values: dict[str, Any] = {
@@ -49,9 +54,7 @@ def printed(unit: Unit) -> str:
 
 def test_a_unit_has_not_ended_before_its_last_checkpoint_is_away(tmp_path: Path) -> None:
     """Who asks meanwhile hears that it runs; word of the end comes after that."""
-    unit = a_unit(
-        tmp_path, keep=f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo x > {tmp_path}/sent"
-    )
+    unit = a_unit(tmp_path, keep=f"{until_go(tmp_path)}; echo x > {tmp_path}/sent")
     with kept(unit) as keeper:
         until(lambda: "it ran" in printed(unit))
         time.sleep(1.0)
@@ -111,7 +114,7 @@ def test_a_checkpoint_is_brought_away_once_and_the_next_one_again(tmp_path: Path
 
     unit = a_unit(
         tmp_path,
-        run=f"touch {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done",
+        run=f"touch {tmp_path}/begun; {until_go(tmp_path)}",
         beat=f"echo . >> {beats}",
         keep=f"echo . >> {tries}; [ ! -e {tmp_path}/works ] || date +%N > {{kept}}",
         beat_seconds=0.1,
@@ -138,9 +141,9 @@ def test_a_long_upload_holds_up_no_heartbeat(tmp_path: Path) -> None:
     """Checkpoints go beside the word that the job lives."""
     unit = a_unit(
         tmp_path,
-        run=f"touch {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done",
+        run=f"touch {tmp_path}/begun; {until_go(tmp_path)}",
         beat=f"echo . >> {tmp_path}/beats",
-        keep=f"touch {tmp_path}/sending; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done",
+        keep=f"touch {tmp_path}/sending; {until_go(tmp_path)}",
         beat_seconds=0.2,
     )
     with kept(unit) as keeper:
@@ -167,7 +170,7 @@ def test_a_kill_ends_the_command_and_not_what_it_saved(tmp_path: Path) -> None:
 
 def test_an_order_that_comes_after_the_end_takes_neither_the_upload_nor_the_word(tmp_path: Path) -> None:
     """All units are ended when one has failed: one that failed as well sends its last checkpoint."""
-    wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
+    wait = until_go(tmp_path)
     unit = a_unit(
         tmp_path,
         run="exit 3",
@@ -209,7 +212,7 @@ def test_a_node_is_looked_at_beside_a_job_that_runs(tmp_path: Path) -> None:
     health = tmp_path / "unit" / "health.json"
     unit = a_unit(
         tmp_path,
-        run=f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done",
+        run=until_go(tmp_path),
         look=f'echo \'{{"faults": ["GPU 3 is sick"]}}\' > {health}',
         beat=f"printenv BOA_STATUS > {tmp_path}/beat",
         beat_seconds=0.2,

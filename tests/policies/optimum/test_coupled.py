@@ -124,15 +124,20 @@ def test_a_hundred_phases_of_ties_end(seed: int, scale: float) -> None:
     assert len(undominated(points)) == len(points)
 
 
-def test_passes_of_bounded_memory_find_what_one_pass_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path at a time, or all at once."""
+def four_phases() -> CoupledClass:
+    """Return a class of four phases, each of five columns."""
     rng = np.random.default_rng(7)
-    job_class = CoupledClass(
+    return CoupledClass(
         phase_time=rng.uniform(0.1, 1.0, (4, 5)),
         rate=np.arange(1.0, 6.0),
         startup_hours=0.1,
         rescale_hours=0.05,
     )
+
+
+def test_passes_of_bounded_memory_find_what_one_pass_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path at a time, or all at once."""
+    job_class = four_phases()
     whole = hull_of(job_class)
     monkeypatch.setattr(coupled, "ROW_CELLS", 1)
     parts = hull_of(job_class)
@@ -189,13 +194,7 @@ def test_plans_within_a_tolerance_of_a_chord_are_left_out(monkeypatch: pytest.Mo
 
 def test_each_pass_has_its_rows_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven paths of 4 x 5 cells, two in a pass of 40 cells: four passes, the same costs."""
-    rng = np.random.default_rng(7)
-    job_class = CoupledClass(
-        phase_time=rng.uniform(0.1, 1.0, (4, 5)),
-        rate=np.arange(1.0, 6.0),
-        startup_hours=0.1,
-        rescale_hours=0.05,
-    )
+    job_class = four_phases()
     multipliers, passes = np.geomspace(0.01, 10.0, 7), []
     whole, one_pass = best_costs(job_class, multipliers), coupled._one_pass
 
