@@ -400,7 +400,7 @@ class LocalEngine:
         return self.poll()
 
     def _begin_again(self, run: Generation) -> None:
-        """Start the keepers of units that have none yet: an earlier process died about when it started them."""
+        """Start the keepers of units that have none: an earlier process died before it came to that."""
         if run.is_stop_ordered or run.is_kill_ordered:
             return
         for folder in _unit_folders(self.layout.generation(run.job, run.number)):
