@@ -372,7 +372,8 @@ class LocalEngine:
             generation = run.number if run is not None else max(self._generations(job), default=0)
         folder = self.layout.generation(job, generation)
         if node is None:
-            node = int((read_json(folder / OWN / "progress.json") or {}).get("node", 0))
+            said = (read_json(folder / OWN / "progress.json") or {}).get("node", 0)
+            node = said if isinstance(said, int) else 0
         found, after, dropped = read_log(folder / f"n{node}", since)
         return LogChunk(
             text=found.decode(errors="replace"),

@@ -7,11 +7,13 @@ the manifest, and for the end the mark that the job is done.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from boa_daemon.engines.causes import cause_of, last_line
+from boa_daemon.job.failures import PEER_LOST
 from boa_daemon.tick.ports import Manifest, RunPhase, RunReport
 from boa_daemon.tick.retries import FailureCause
 from boa_daemon.units import counted
@@ -81,12 +83,8 @@ def _ended(run: Generation, units: Sequence[Status], facts: dict[str, Any]) -> R
     lost = 0 if step is None else max(0, step - (manifest.step if manifest else 0))
     facts |= {"manifest": manifest, "lost_steps": lost}
     phase, cause, evidence = _verdict(run, units, facts)
-    codes = [unit["exit"]["code"] for unit in units]
-    guilty = next((unit for unit in units if _has_failed(unit["exit"])), leader)
-    facts |= {
-        "exit_code": next((code for code in codes if code != 0), 0),
-        "last_lines": tuple(guilty["last_lines"]),
-    }
+    guilty = next((unit for unit in _by_guilt(units) if _has_failed(unit["exit"])), leader)
+    facts |= {"exit_code": _code_of(units), "last_lines": tuple(guilty["last_lines"])}
     notes = [evidence, leader["wrong_manifest"], _lost_note(facts["lost_steps"]), _linger_note(units)]
     return _report(run, phase, facts, cause=cause, evidence="; ".join(note for note in notes if note))
 
@@ -96,7 +94,7 @@ def _verdict(
 ) -> tuple[RunPhase, FailureCause | None, str]:
     """Return how a generation ended, why where it failed, and the sentence."""
     ends = [unit["exit"] for unit in units]
-    code = next((end["code"] for end in ends if end["code"] != 0), 0)
+    code = _code_of(units)
     said = _said(code)
     lacks_result = all(end["lacks_result"] for end in ends)
     if any(end["is_done"] for end in ends) and not lacks_result:
@@ -114,15 +112,36 @@ def _verdict(
     if sick is not None:
         found = ", ".join(sick["node_faults"])
         return "failed", "node-fault", f"its node is unfit: {found}; the job ended with {said}"
-    guilty = next(unit for unit in units if _has_failed(unit["exit"]))
+    suspects = _by_guilt(units)
+    guilty = next(unit for unit in suspects if _has_failed(unit["exit"]))
     # The node whose command wrote its exception down, or lost a process for memory, knows more than others.
-    telling = next((unit for unit in units if unit.get("failure")), None)
-    killed = next((unit for unit in units if unit["exit"]["out_of_memory"]), None)
-    unfetched = next((unit for unit in units if unit["exit"].get("before_failed")), None)
+    telling = next((unit for unit in suspects if unit.get("failure")), None)
+    killed = next((unit for unit in suspects if unit["exit"]["out_of_memory"]), None)
+    unfetched = next((unit for unit in suspects if unit["exit"].get("before_failed")), None)
     teller = unfetched or telling or killed or guilty
     cause, line = cause_of(teller["exit"], teller.get("failure"))
     line = line or last_line(guilty["last_lines"])
     return "failed", cause, f"ended with {_said(guilty['exit']['code'])}{': ' + line if line else ''}"
+
+
+def _by_guilt(units: Sequence[Status]) -> list[Status]:
+    """Return the units, first the one that the others' ends followed from.
+
+    That is none that was ended because another had failed, nor one that only lost a peer; of those left it is
+    the one whose exception is the oldest, or whose end is, by the clocks of their nodes.
+    """
+
+    def rank_of(unit: Status) -> tuple[bool, bool, float]:
+        failure, end = unit.get("failure") or {}, unit["exit"]
+        instants = [at for at in (failure.get("at"), end.get("ended_at")) if at is not None]
+        return end["killed"], PEER_LOST in failure.get("kinds", ()), min(instants, default=math.inf)
+
+    return sorted(units, key=rank_of)
+
+
+def _code_of(units: Sequence[Status]) -> int | None:
+    """Return the exit code of the unit that failed first, or 0."""
+    return next((unit["exit"]["code"] for unit in _by_guilt(units) if unit["exit"]["code"] != 0), 0)
 
 
 def _clean_exit(facts: Mapping[str, Any], *, lacks_result: bool) -> tuple[RunPhase, FailureCause | None, str]:

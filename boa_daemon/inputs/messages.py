@@ -2,8 +2,8 @@
 
 Anybody on a node can write to the queue, to a progress file, to a tag. So whatever comes in is held against a
 schema first; what is wrong is counted, logged once of each kind, and dropped, never raised. A part that is
-wrong and that nothing hangs on (the progress, the manifest) is dropped alone, so that the word that a job has
-ended still arrives.
+wrong and that nothing hangs on (the progress, a checkpoint, an exception) is dropped alone, so that the word
+that a job has ended still arrives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, field_validator
 
 from boa_daemon.job.seal import TOLD, is_sealed
 
@@ -77,6 +77,7 @@ class _Exit(_Word):
     is_done: bool
     lacks_result: bool
     agent_lost: bool = False
+    ended_at: Annotated[float, Field(allow_inf_nan=False)] | None = None
 
 
 class _Progress(_Word):
@@ -114,6 +115,19 @@ class _Manifest(BaseModel):
     path: Text
 
 
+class _Kept(RootModel[Annotated[list[_Manifest], Field(max_length=MOST_LINES)]]):
+    """Checkpoints that stand where they are brought."""
+
+
+class _Failure(_Word):
+    """The exception that ended a unit's command."""
+
+    kinds: Annotated[list[Text], Field(max_length=MOST_LINES)]
+    errno: int | None = None
+    said: Text
+    at: Annotated[float, Field(allow_inf_nan=False)] | None = None
+
+
 class _Status(_Word):
     """What a unit says."""
 
@@ -125,6 +139,8 @@ class _Status(_Word):
     progress: _Progress | None = None
     exit: _Exit | None
     manifest: _Manifest | None = None
+    kept: _Kept = _Kept([])
+    failure: _Failure | None = None
     wrong_manifest: Text = ""
     last_lines: Annotated[list[Text], Field(max_length=MOST_LINES)] = Field(default_factory=list)
     quiet_seconds: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None = None
@@ -148,7 +164,12 @@ class _Event(_Word):
     detail: _Detail
 
 
-_PARTS: Mapping[str, type[BaseModel]] = {"progress": _Progress, "manifest": _Manifest}
+_PARTS: Mapping[str, type[BaseModel]] = {
+    "progress": _Progress,
+    "manifest": _Manifest,
+    "kept": _Kept,
+    "failure": _Failure,
+}
 
 
 def json_object(body: object, source: str) -> dict[str, Any] | None:
@@ -174,7 +195,7 @@ def unit_status(document: object, source: str) -> dict[str, Any] | None:
     words = dict(document)
     for name, model in _PARTS.items():
         if words.get(name) is not None and _checked(model, words[name], f"{source}, {name}") is None:
-            words[name] = None
+            del words[name]
     found = _checked(_Status, words, source)
     return None if found is None else found.model_dump()
 

@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from boa_daemon.job.regular import read_regular
+
 GO_FILE = "BOA_GO_FILE"
 """Names the file whose being there is the word to go on; only a process that is started early has it."""
 NOTE = "early-"
@@ -119,8 +121,7 @@ def notes_of(own: Path) -> list[dict[str, Any]]:
     found = []
     for file in sorted(own.glob(f"{NOTE}*.json")):
         with suppress(OSError, ValueError):
-            if file.stat().st_size < 4096:
-                found.append(json.loads(file.read_text()))
+            found.append(json.loads(read_regular(file, most_bytes=4096)))
     return [note for note in found if isinstance(note, dict)]
 
 

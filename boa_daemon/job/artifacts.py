@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import BinaryIO
 
+from boa_daemon.job.regular import open_regular
 from boa_daemon.job.unit import Unit
 
 
@@ -38,7 +39,7 @@ def collect(unit: Unit) -> list[str]:
         for file in inside:
             try:
                 with unit.as_user():
-                    content = file.open("rb")
+                    content = open_regular(file)
                 with content:
                     _copy(content, target / file.relative_to(top))
             except OSError as error:

@@ -26,6 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from boa_daemon.job.regular import open_regular, read_regular
+
 MOST_KEPT = 100
 NODE_MARK = ".node-"
 """Begins the name of a file in the folder of a checkpoint that says which node sees that folder."""
@@ -62,7 +64,7 @@ def digest_of(file: Path) -> str:
         OSError: when it cannot be read.
     """
     digest = hashlib.sha256()
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
@@ -71,7 +73,7 @@ def digest_of(file: Path) -> str:
 def read_manifest(folder: Path, name: str = MANIFEST) -> Checkpoint | str | None:
     """Return the checkpoint that a manifest names, None without a manifest, or what is wrong with it."""
     try:
-        text = (folder / name).read_text()
+        text = read_regular(folder / name).decode()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -240,7 +242,7 @@ def set_fence(folder: Path, generation: int) -> None:
 def read_fence(folder: Path) -> int:
     """Return the newest generation that was started; 0 where nobody wrote one."""
     try:
-        return int((folder / FENCE).read_text())
+        return int(read_regular(folder / FENCE))
     except (OSError, ValueError):
         return 0
 
@@ -311,7 +313,7 @@ def _remember_previous(folder: Path, keep: int) -> set[str]:
     for number in range(len(names) - 1, 0, -1):
         younger, older = names[number - 1], names[number]
         try:
-            text = (folder / younger).read_bytes()
+            text = read_regular(folder / younger)
             kept.add(str(json.loads(text)["path"]))
         except (OSError, ValueError, KeyError, TypeError):
             continue

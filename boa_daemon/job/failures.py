@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from boa_daemon.job.regular import read_regular
+
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 FILE_NAME = "error.json"
 """Where a unit's folder has it."""
@@ -77,6 +79,7 @@ def _document(
     extra = {
         "py_callstack": "".join(traceback.format_exception(kind, error, trace))[-10_000:],
         "timestamp": str(int(time.time())),
+        "at": time.time(),
         "kinds": [one.__name__ for one in kind.__mro__],
         "errno": error.errno if isinstance(error, OSError) else None,
     }
@@ -84,20 +87,24 @@ def _document(
 
 
 def read_failure(folder: Path, name: str = FILE_NAME) -> dict[str, Any] | None:
-    """Return the exception that ended a unit's command (`kinds`, `errno`, `said`); None without one."""
+    """Return the exception that ended a unit's command (`kinds`, `errno`, `said`, `at`); None without one.
+
+    `at` is when it was raised, in seconds since 1970, and None where nobody said.
+    """
     try:
-        message = json.loads((folder / name).read_text())["message"]
+        message = json.loads(read_regular(folder / name))["message"]
         if isinstance(message, str):
             message = {"message": message}
         said, extra = str(message["message"])[:MOST_TEXT], message.get("extraInfo") or {}
         kinds = extra.get("kinds") or [said.partition(":")[0].strip()]
-        code = extra.get("errno")
+        code, at = extra.get("errno"), extra.get("at", extra.get("timestamp"))
         return {
             "kinds": [str(kind)[:100] for kind in kinds][:20],
             "errno": code if isinstance(code, int) else None,
             "said": said,
+            "at": None if at is None else float(at),
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
 
 

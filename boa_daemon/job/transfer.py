@@ -33,7 +33,7 @@ from boa_daemon.job.checkpoint import (
     put_manifest,
     wrong_file,
 )
-from boa_daemon.job.unit import KEPT, Unit, read_json, write_json
+from boa_daemon.job.unit import KEPT, Unit, kept_checkpoints, read_json, write_json
 
 AT_ONCE = 10
 """So many files or parts of one the command line has on their way at a time."""
@@ -160,8 +160,7 @@ def keep(unit_folder: Path, checkpoints: Path, uri: str) -> None:
     unit, manifest = Unit.read(unit_folder), read_json(checkpoints / MANIFEST)
     if manifest is None or manifest["generation"] != unit.generation:
         return
-    kept = (read_json(unit.own / KEPT) or {"kept": []})["kept"]
-    if any(one["step"] == manifest["step"] for one in kept):
+    if any(one["step"] == manifest["step"] for one in kept_checkpoints(unit)):
         return
     staging = unit.own / "sending"
     try:
@@ -200,7 +199,7 @@ def _send(unit: Unit, manifest: Mapping[str, Any], checkpoints: Path, uri: str, 
     write_json(staging / MANIFEST, manifest)
     _move_file(str(staging / MANIFEST), f"{uri}/manifest-{step}.json")
     stands = {name: manifest[name] for name in ("generation", "step", "sha256", "path")}
-    kept = [stands, *(read_json(unit.own / KEPT) or {"kept": []})["kept"]]
+    kept = [stands, *kept_checkpoints(unit)]
     write_json(unit.own / KEPT, {"kept": kept[:MOST_KEPT]})
     for old in kept[unit.keep_checkpoints : unit.keep_checkpoints + 1]:
         # The manifest first: what does not stand may be half there. Then the file or the folder.

@@ -15,6 +15,7 @@ from boa_daemon.job.checkpoint import Checkpoint, newest_checkpoint
 from boa_daemon.job.failures import read_failure
 from boa_daemon.job.logs import last_lines, quiet_seconds
 from boa_daemon.job.processes import is_alive
+from boa_daemon.job.regular import MOST_BYTES, read_regular
 from boa_daemon.job.seal import SEAL, TOLD, is_sealed, key_of, sealed
 
 KEPT = "kept.json"
@@ -216,12 +217,10 @@ MOST_PROGRESS_BYTES = 65_536
 """A job's own file of progress holds a few numbers; one that is larger is not read."""
 
 
-def read_json(file: str | Path, *, most_bytes: int | None = None) -> dict[str, Any] | None:
-    """Return a document; None where it is missing, not whole, or larger than it may be."""
+def read_json(file: str | Path, *, most_bytes: int = MOST_BYTES) -> dict[str, Any] | None:
+    """Return a document; None where it is missing, not whole, no regular file, or larger than it may be."""
     try:
-        if most_bytes is not None and Path(file).stat().st_size > most_bytes:
-            return None
-        document = json.loads(Path(file).read_text())
+        document = json.loads(read_regular(file, most_bytes=most_bytes))
     except (OSError, ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
@@ -260,7 +259,7 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
     }
     with unit.as_user():
         status["progress"] = read_json(unit.progress_file, most_bytes=MOST_PROGRESS_BYTES)
-        status["kept"] = (read_json(unit.own / KEPT) or {}).get("kept", [])[:4]
+        status["kept"] = kept_checkpoints(unit)[:4]
         # Where a unit brings its checkpoints away, what counts is what stands there; its copy may be a part.
         if not unit.keep and (verify or ended is not None):
             found, status["wrong_manifest"] = newest_checkpoint(Path(unit.checkpoint_dir))
@@ -278,6 +277,20 @@ def node_faults(folder: Path) -> list[str]:
     """Return what the last look found wrong with the node that the unit is on."""
     found = (read_json(folder / "health.json", most_bytes=MOST_PROGRESS_BYTES) or {}).get("faults", [])
     return [str(fault)[:200] for fault in found[:8]] if isinstance(found, list) else []
+
+
+def kept_checkpoints(unit: Unit) -> list[dict[str, Any]]:
+    """Return the unit's checkpoints that stand where they are brought, the newest first, as it noted them.
+
+    The note is the job's own file: what is no such row is left out.
+    """
+    found = (read_json(unit.own / KEPT) or {}).get("kept")
+    rows = found if isinstance(found, list) else []
+    return [
+        row
+        for row in rows
+        if isinstance(row, dict) and row.keys() >= {"generation", "step", "sha256", "path"}
+    ]
 
 
 def _manifest(found: Checkpoint, folder: Path) -> dict[str, Any]:

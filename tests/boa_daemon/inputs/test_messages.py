@@ -21,7 +21,7 @@ from boa_daemon.engines.ssm import SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_scripts import STATUS
 from boa_daemon.inputs.messages import REFUSED, unit_status
 from boa_daemon.job.seal import sealed
-from boa_daemon.job.unit import Unit
+from boa_daemon.job.unit import Unit, status_of
 from boa_daemon.testing import some_slots
 from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.ports import JobSpec, RunReport
@@ -42,7 +42,12 @@ GOOD: dict[str, Any] = {
         "lingering": 0,
         "is_done": True,
         "lacks_result": False,
+        "ended_at": 1000.0,
     },
+    "failure": {"kinds": ["ValueError"], "errno": None, "said": "ValueError: no", "at": 999.0},
+    "kept": [{"generation": 1, "step": 7, "sha256": "0", "path": "p"}],
+    "quiet_seconds": 1.0,
+    "node_faults": ["Xid 48"],
     "manifest": {"generation": 1, "step": 7, "sha256": "0", "path": "p"},
     "wrong_manifest": "",
     "last_lines": ["end"],
@@ -141,6 +146,16 @@ def text_of(message: Any) -> str:
         return json.dumps(message)
     except (TypeError, ValueError):
         return repr(message)
+
+
+def test_every_word_of_a_unit_is_tried(tmp_path: Path) -> None:
+    """What a node says and no schema knows would come in as it is."""
+    unit = Unit(
+        name="u", job="a", generation=1, rank=0, run="true", folder=tmp_path, workdir=str(tmp_path),
+        progress_file="", checkpoint_dir=str(tmp_path),
+    )  # fmt: skip
+    unit.write()
+    assert set(status_of(tmp_path, verify=True)) == set(GOOD)
 
 
 @settings(max_examples=sampled(1500), deadline=None)

@@ -1,0 +1,46 @@
+"""Reading files that somebody else may have put there: a job can lay a pipe where a file is expected.
+
+Whoever opens a pipe waits for a writer, for ever where none comes, and a device has no end: the daemon reads
+files of jobs within its tick, and the keeper between two beats.  Standard library only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+MOST_BYTES = 64 * 2**20
+"""A document that is longer is none of ours; the longest name each file of a checkpoint of many ranks."""
+
+
+def open_regular(file: str | Path) -> BinaryIO:
+    """Open a file for reading, without waiting for anything.
+
+    Raises:
+        OSError: when it cannot be opened, or is a pipe, a device, a socket or a folder.
+    """
+    stream = open(file, "rb", opener=_open_at_once)  # noqa: SIM115  the caller's
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise OSError(errno.EINVAL, "is not a regular file", str(file))
+    return stream
+
+
+def _open_at_once(file: str, flags: int) -> int:
+    return os.open(file, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def read_regular(file: str | Path, *, most_bytes: int = MOST_BYTES) -> bytes:
+    """Return what a file holds.
+
+    Raises:
+        OSError: when it cannot be read, is no regular file, or holds more than `most_bytes`.
+    """
+    with open_regular(file) as stream:
+        content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"holds more than {most_bytes:,} bytes", str(file))
+    return content
