@@ -99,8 +99,7 @@ def may_start_early(spec: JobSpec, running: Sequence[Unit]) -> tuple[bool, float
         notes += found
     if not notes or not is_one_script(spec.run) or spec.image or spec.setup:
         return False, 0.0
-    most = max(float(note.get("bytes") or 0.0) for note in notes)
-    return all(note.get("is_early") is True for note in notes), most
+    return all(note["is_early"] for note in notes), max(float(note["bytes"]) for note in notes)
 
 
 def is_one_script(run: str) -> bool:

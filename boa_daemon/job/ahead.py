@@ -117,18 +117,26 @@ def _has_no_call(node: ast.AST) -> bool:
 
 
 def notes_of(own: Path) -> list[dict[str, Any]]:
-    """Return the notes of a unit's processes."""
+    """Return the notes of a unit's processes; what else the job may have written there is left out."""
     found = []
     for file in sorted(own.glob(f"{NOTE}*.json")):
         with suppress(OSError, ValueError):
             found.append(json.loads(read_regular(file, most_bytes=4096)))
-    return [note for note in found if isinstance(note, dict)]
+    kinds = {"is_early": bool, "bytes": int, "processes": int}
+    return [
+        note
+        for note in found
+        if isinstance(note, dict)
+        and all(type(note.get(name)) is kind for name, kind in kinds.items())
+        and 0 <= note["bytes"] < 2**63
+        and 0 < note["processes"] < 2**63
+    ]
 
 
 def are_all_there(notes: Iterable[Any]) -> bool:
     """Whether as many processes have noted themselves as each says there are."""
     known = list(notes)
-    return bool(known) and all(int(note.get("processes") or 0) <= len(known) for note in known)
+    return bool(known) and all(note["processes"] <= len(known) for note in known)
 
 
 def has_room_for(bytes_needed: float) -> bool:

@@ -85,9 +85,9 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> Checkpoint | str | None
         files = {
             str(file): (int(size), str(digest)) for file, (size, digest) in found.get("files", {}).items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError):
+        file = (folder / relative).resolve()
+    except (ArithmeticError, AttributeError, KeyError, RuntimeError, TypeError, ValueError):
         return f"{name} is not a manifest: {text[:80]!r}"
-    file = (folder / relative).resolve()
     if not file.is_relative_to(folder.resolve()):
         return f"{name} points out of the checkpoint folder: {relative!r}"
     if files:
@@ -128,16 +128,16 @@ def digest_of_list(files: Mapping[str, tuple[int, str]]) -> str:
 def wrong_file(folder: Path, files: Mapping[str, tuple[int, str]]) -> str:
     """Return what is wrong with the files of a folder, against a list of them; empty where all are right."""
     for name, (size, digest) in files.items():
-        file = (folder / name).resolve()
-        if not file.is_relative_to(folder.resolve()):
-            return f"{name!r} points out of it"
         try:
+            file = (folder / name).resolve()
+            if not file.is_relative_to(folder.resolve()):
+                return f"{name!r} points out of it"
             if file.stat().st_size != size:
                 return f"{name!r} has {file.stat().st_size} bytes and should have {size}"
             if digest_of(file) != digest:
                 return f"{name!r} has another digest"
-        except OSError as error:
-            return f"{name!r} cannot be read: {error.strerror}"
+        except (OSError, RuntimeError, ValueError) as error:
+            return f"{name!r} cannot be read: {getattr(error, 'strerror', None) or error}"
     return ""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.job.ahead import are_all_there, does_nothing_before, has_room_for, notes_of
+from boa_daemon.job.ahead import NOTE, are_all_there, does_nothing_before, has_room_for, notes_of
 
 HARMLESS = (
     "import torch",
@@ -89,6 +89,11 @@ def test_notes_that_a_job_made_up_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "early-1.json").write_text("{")
     (tmp_path / "early-2.json").write_text(json.dumps({"x": "y" * 5000}))
     assert notes_of(tmp_path) == []
+    good = {"is_early": True, "bytes": 5, "processes": 1}
+    for name in good:
+        for odd in (None, "9", "x", 1.5, float("nan"), float("inf"), [], {}, 10**400, -(10**400)):
+            (tmp_path / f"{NOTE}1.json").write_text(json.dumps({**good, name: odd}))
+            assert notes_of(tmp_path) == [], (name, odd)
     assert not are_all_there([])
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.job.checkpoint import (
     Checkpoint,
@@ -17,6 +23,7 @@ from boa_daemon.job.checkpoint import (
     begin_folder,
     commit_folder,
     described,
+    digest_of_list,
     files_of,
     newest_checkpoint,
     set_fence,
@@ -200,3 +207,46 @@ def test_an_older_generation_writes_no_folder(tmp_path: Path) -> None:
 def test_rank_0_leads_on_whichever_node_it_is(environment: dict[str, str], is_first: bool) -> None:
     """torchrun may give rank 0 to any node; the node's number counts where nobody gave ranks."""
     assert Run(environment).is_first == is_first
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.floats(),
+    st.sampled_from(
+        [10**400, -1, 2**70, "9" * 5000, "\0", "x" * 5000, "loop", "loop/x", "..", "/", "", "pipe"]
+    ),
+    st.text(max_size=5),
+    st.lists(st.integers(), max_size=3),
+    st.dictionaries(
+        st.sampled_from(["whole", "loop", "\0", "x" * 5000, "../x", "pipe"]),
+        st.one_of(st.none(), st.tuples(st.one_of(st.integers(), st.floats()), st.text(max_size=3))),
+        max_size=2,
+    ),
+)
+
+
+@settings(max_examples=sampled(400), deadline=None)
+@given(
+    changes=st.dictionaries(
+        st.sampled_from(["generation", "step", "sha256", "path", "files"]), ODD, max_size=3
+    )
+)
+def test_whatever_a_manifest_holds_the_checkpoint_before_it_stands(
+    changes: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The job writes both: what is odd about the newest is said, and nobody stumbles or waits."""
+    folder = tmp_path_factory.mktemp("odd")
+    (folder / "loop").symlink_to(folder / "loop")
+    os.mkfifo(folder / "pipe")
+    for step in (1, 2):
+        write_checkpoint(folder, generation=1, step=step, write=lambda file: file.write(b"whole"))
+    newest = json.loads((folder / "manifest.json").read_text())
+    odd = {**newest, **changes}
+    if isinstance(odd.get("files"), dict):
+        with suppress(TypeError):
+            odd["sha256"] = digest_of_list(odd["files"])
+    (folder / "manifest.json").write_text(json.dumps(odd))
+    found, wrong = newest_checkpoint(folder)
+    assert found is not None
+    assert found.step == 1 if wrong else {"generation", "step", "files"} >= changes.keys()
