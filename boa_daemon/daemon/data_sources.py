@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 from boa_daemon.daemon.config import EngineSettings
@@ -32,8 +32,7 @@ def _refusal(source: str, engine: EngineSettings, runner: Runner) -> tuple[str, 
     if not source.startswith("s3://"):
         if engine_kind(engine.name).on_rented_nodes:
             return "nodes cannot see a folder", f"aws s3 sync {source} s3://BUCKET/PREFIX, and name that"
-        found = Path(source)
-        is_there = found.is_absolute() and found.is_dir()
+        is_there = os.path.isabs(source) and os.path.isdir(source)
         return ("", "") if is_there else ("it is no folder of the daemon's machine", "Name one that is")
     if not any(fnmatchcase(f"{source.rstrip('/')}/", pattern) for pattern in engine.data):
         return "jobs may not read it", "Name it in [engine] data, as s3://BUCKET/PREFIX/*"

@@ -98,7 +98,7 @@ class LocalEngine:
     def admit(self, spec: JobSpec) -> Accepted | Refused:
         """Learn what to run, and write it down."""
         if not spec.code:
-            if not Path(spec.workdir).is_dir():
+            if not os.path.isdir(spec.workdir):
                 return Refused(
                     reason=f"{spec.workdir} is not a folder; set workdir to one", kind="bad-request"
                 )

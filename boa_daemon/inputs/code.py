@@ -40,7 +40,7 @@ def pack(folder: Path, revision: str | None = None) -> Packed:
     Raises:
         InputError: when there is no such folder or revision, or it is too large.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         hint = "Name the folder that the command needs"
         raise InputError(f"code: {str(folder)!r} is not a folder", hint=hint)
     plain = _revision(folder, revision) if revision is not None else _folder(folder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ def read_submission(path: Path, *, now: float = -inf) -> list[dict[str, Any]]:
     Raises:
         InputError: when the file is not a job file, its workdir is not a folder, or its deadline is past.
     """
-    beside = Path.cwd() if str(path) == "-" else path.resolve().parent
+    beside = Path.cwd() if str(path) == "-" else _without_links(path).parent
     document = read_document(path)
     found = as_submitted(document, beside=beside)
     for number, content in enumerate(found):
@@ -44,8 +46,8 @@ def as_submitted(document: Document, *, beside: Path) -> list[dict[str, Any]]:
         one = document if not at else Document(name=f"{document.name}[{number}]", content=item)
         content = dict(check_job(one))
         if content["code"] is None:
-            workdir = (beside / content["workdir"]).resolve()
-            if not workdir.is_dir():
+            workdir = _without_links(beside / content["workdir"])
+            if not os.path.isdir(workdir):
                 raise document.error(f"workdir {content['workdir']!r} is not a folder", at=(*at, "workdir"))
             content["workdir"] = str(workdir)
         else:
@@ -58,6 +60,13 @@ def as_submitted(document: Document, *, beside: Path) -> list[dict[str, Any]]:
     return found
 
 
+def _without_links(path: Path) -> Path:
+    """Return a path with its links followed; as it is where they go in a circle, or no file is named so."""
+    with suppress(RuntimeError, ValueError):
+        return path.resolve()
+    return path
+
+
 def _data(document: Document, at: At, said: dict[str, str] | None, beside: Path) -> dict[str, str] | None:
     """Return sources of data with their folders made absolute.
 
@@ -66,8 +75,8 @@ def _data(document: Document, at: At, said: dict[str, str] | None, beside: Path)
     """
     found = {}
     for name, source in (said or {}).items():
-        folder = (beside / source).resolve()
-        if not source.startswith("s3://") and not folder.is_dir():
+        folder = _without_links(beside / source)
+        if not source.startswith("s3://") and not os.path.isdir(folder):
             where = (*at, "data", name) if name else (*at, "data")
             raise document.error(f"data {source!r} is not a folder", at=where)
         found[name] = source if source.startswith("s3://") else str(folder)
@@ -81,7 +90,7 @@ def _packed(document: Document, at: At, content: dict[str, Any], beside: Path) -
         InputError: when there is none, or the working folder is not in it.
     """
     said = content["code"]
-    folder = (beside / said["folder"]).resolve()
+    folder = _without_links(beside / said["folder"])
     try:
         found = pack(folder, said["revision"])
     except InputError as error:

@@ -93,6 +93,8 @@ def read_trace(path: str | Path) -> Trace:
             arrivals are out of order.
     """
     path = Path(path)
+    if "\0" in str(path):
+        raise InputError("cannot read the trace: no file has a zero byte in its name", file=repr(str(path)))
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             jobs = tuple(_jobs(file, path))

@@ -34,6 +34,7 @@ def test_what_could_not_be_had_is_refused(tmp_path: Path) -> None:
     assert refused(str(tmp_path)) == refused("s3://sets/one", name="ssm") == ""
     assert "no folder of the daemon" in refused(str(tmp_path / "gone"))
     assert "no folder of the daemon" in refused(".")
+    assert "no folder of the daemon" in refused(f"/{'x' * 300}")
     assert "aws s3 sync" in refused(str(tmp_path), name="ssm")
     assert "[engine] data" in refused("s3://setsandmore/one")
     assert "holds no object" in refused("s3://sets/two", name="ssm")

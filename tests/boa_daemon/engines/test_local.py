@@ -21,7 +21,7 @@ from boa_daemon.job.keeper import start_apart
 from boa_daemon.job.processes import carrying, started_ticks
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit
-from boa_daemon.tick.ports import Accepted, Refused
+from boa_daemon.tick.ports import Accepted, JobSpec, Refused
 
 CONTROLLER = """
 import sys, time
@@ -53,6 +53,17 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
             bench.engine.kill(job, report.generation)
             bench.wait(lambda report: report.is_over)
     until(lambda: processes(bench) == [])
+
+
+@pytest.mark.parametrize(
+    "workdir", ["/gone", f"/{'x' * 300}", "/a\0b", sys.executable, f"{sys.executable}/in"]
+)
+def test_a_workdir_that_cannot_be_looked_at_is_refused(bench: Bench, workdir: str) -> None:
+    """A name that is too long, like a folder of somebody else's, raised in the tick that started the job."""
+    spec = JobSpec(job="b", name="b", class_name="c", run="true", workdir=workdir)
+    answer = bench.engine.admit(spec)
+    assert isinstance(answer, Refused)
+    assert answer.kind == "bad-request"
 
 
 def processes(bench: Bench) -> list[int]:

@@ -85,8 +85,8 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    """So is a directory."""
-    for path in (tmp_path / "none.csv", tmp_path):
+    """So is a directory, and a name that no file can have."""
+    for path in (tmp_path / "none.csv", tmp_path, tmp_path / "a\0b"):
         with pytest.raises(InputError, match="cannot read the trace"):
             read_trace(path)
 
