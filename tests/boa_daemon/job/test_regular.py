@@ -9,8 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sampling import sampled
 
 from boa_daemon.engines.local_units import look_at
+from boa_daemon.inputs.messages import unit_status
 from boa_daemon.job.checkpoint import FENCE, MANIFEST, newest_checkpoint, read_fence
 from boa_daemon.job.regular import read_regular
 from boa_daemon.job.unit import KEPT, Unit, kept_checkpoints, read_json, status_of, write_json
@@ -38,10 +42,17 @@ TRAPS: dict[str, Callable[[Path], object]] = {
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Unit:
-    """A unit that has ended, with folders of its own."""
+    """A unit with folders of its own."""
+    return a_unit(tmp_path)
+
+
+def a_unit(tmp_path: Path) -> Unit:
+    """Return a unit below a folder, which has ended."""
     folder = tmp_path / "n0"
     for each in (folder, tmp_path / "own" / "n0", tmp_path / "work", tmp_path / "checkpoint"):
         each.mkdir(parents=True)
+    end = {"code": 1, "stop_asked": False, "killed": False, "out_of_memory": False, "is_done": False}
+    write_json(folder / "exit.json", {**end, "lacks_result": False, "unit": folder.name})
     made = Unit(
         name="boa-a",
         job="a",
@@ -57,21 +68,24 @@ def unit(tmp_path: Path) -> Unit:
     return made
 
 
-@pytest.mark.parametrize("trap", TRAPS)
-def test_each_file_of_a_job_that_others_read_may_be_a_trap(unit: Unit, trap: str) -> None:
-    """The daemon reads them in its tick: it says at once that they are no such files."""
+def files_of(unit: Unit) -> dict[str, Path]:
+    """Return the files that the job writes and others read."""
     checkpoints = Path(unit.checkpoint_dir)
-    files = {
+    return {
         "progress": Path(unit.progress_file),
         "exception": unit.own / "error.json",
         "note of checkpoints": unit.own / KEPT,
         "manifest": checkpoints / MANIFEST,
         "fence": checkpoints / FENCE,
     }
-    for file in files.values():
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_each_file_of_a_job_that_others_read_may_be_a_trap(unit: Unit, trap: str) -> None:
+    """The daemon reads them in its tick: it says at once that they are no such files."""
+    checkpoints = Path(unit.checkpoint_dir)
+    for file in files_of(unit).values():
         TRAPS[trap](file)
-    end = {"code": 1, "stop_asked": False, "killed": False, "out_of_memory": False, "is_done": False}
-    write_json(unit.folder / "exit.json", {**end, "lacks_result": False, "unit": unit.folder.name})
     said = status_of(unit.folder, verify=True)
     assert (said["progress"], said["failure"], said["kept"], said["manifest"]) == (None, None, [], None)
     assert MANIFEST in said["wrong_manifest"]
@@ -118,3 +132,56 @@ def test_a_document_that_is_deeper_than_the_reader_is_none(tmp_path: Path) -> No
     """A hundred thousand brackets end no reader."""
     (tmp_path / "f").write_text("[" * 100_000)
     assert read_json(tmp_path / "f") is None
+
+
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.sampled_from([10**400, "\0"]),
+)
+NAMES = st.sampled_from(
+    [
+        "generation",
+        "step",
+        "samples",
+        "seconds",
+        "loss",
+        "gradient_noise",
+        "at",
+        "node",
+        "sha256",
+        "path",
+        "files",
+        "kept",
+        "message",
+        "extraInfo",
+        "kinds",
+        "errno",
+        "timestamp",
+        "said",
+    ]
+)
+DOCUMENTS = st.sampled_from(["progress", "exception", "note of checkpoints", "manifest"])
+THINGS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=4)),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=sampled(500), deadline=None)
+@given(written=st.dictionaries(DOCUMENTS, THINGS))
+def test_whatever_a_job_writes_the_word_of_its_end_arrives(
+    written: dict[str, object], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What makes no sense is left out of the word, here or where it comes in."""
+    unit = a_unit(tmp_path_factory.mktemp("odd"))
+    for name, thing in written.items():
+        files_of(unit)[name].write_text(json.dumps(thing))
+    word = json.loads(json.dumps(status_of(unit.folder, verify=True)))
+    heard = unit_status(word, "test")
+    assert heard is not None
+    assert heard["exit"]["code"] == 1
