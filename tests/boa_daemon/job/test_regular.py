@@ -142,28 +142,10 @@ LEAVES = st.one_of(
     st.text(max_size=5),
     st.sampled_from([10**400, "\0"]),
 )
-NAMES = st.sampled_from(
-    [
-        "generation",
-        "step",
-        "samples",
-        "seconds",
-        "loss",
-        "gradient_noise",
-        "at",
-        "node",
-        "sha256",
-        "path",
-        "files",
-        "kept",
-        "message",
-        "extraInfo",
-        "kinds",
-        "errno",
-        "timestamp",
-        "said",
-    ]
+KEYS = (
+    "generation step samples seconds at node sha256 path files kept message extraInfo kinds errno timestamp"
 )
+NAMES = st.sampled_from(KEYS.split())
 DOCUMENTS = st.sampled_from(["progress", "exception", "note of checkpoints", "manifest"])
 THINGS = st.recursive(
     LEAVES,
