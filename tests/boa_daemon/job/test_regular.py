@@ -143,7 +143,7 @@ LEAVES = st.one_of(
     st.sampled_from([10**400, "\0"]),
 )
 KEYS = (
-    "generation step samples seconds at node sha256 path files kept message extraInfo kinds errno timestamp"
+    "generation step samples seconds at node sha256 path files kept message extraInfo kinds errno"
 )
 NAMES = st.sampled_from(KEYS.split())
 DOCUMENTS = st.sampled_from(["progress", "exception", "note of checkpoints", "manifest"])
