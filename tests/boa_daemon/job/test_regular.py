@@ -142,9 +142,7 @@ LEAVES = st.one_of(
     st.text(max_size=5),
     st.sampled_from([10**400, "\0"]),
 )
-KEYS = (
-    "generation step samples seconds at node sha256 path files kept message extraInfo kinds errno"
-)
+KEYS = "generation step samples seconds at node sha256 path files kept message extraInfo kinds errno"
 NAMES = st.sampled_from(KEYS.split())
 DOCUMENTS = st.sampled_from(["progress", "exception", "note of checkpoints", "manifest"])
 THINGS = st.recursive(
