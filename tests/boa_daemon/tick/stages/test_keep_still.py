@@ -206,6 +206,9 @@ def test_the_store_remembers_what_was_ordered_and_forgets_refused_launches() -> 
         Act(kind="stop", target="a", at=2.0),
     ]
     assert store.acts_since(1.0) == [Act(kind="stop", target="a", at=2.0)]
+    forgetful = MemoryStore(acts=0)
+    forgetful.record_intent(StopJob(id="s", job="a", generation=1, reason=""), at=2.0)
+    assert not forgetful.acts_since(0.0)
 
 
 def test_a_policy_that_flaps_is_held_to_the_moves_of_an_hour() -> None:
