@@ -139,6 +139,9 @@ def test_a_job_keeps_its_width_until_the_phase_that_is_named() -> None:
         (0.3, 1.0, 5.0), (2, 1)
     )
     assert policy.keeps_until(replace(job, phase=0, width=None)) == 1
+    gone = replace(job, phase=0, width=Width("gone", 1))
+    assert policy.keeps_until(gone) == 1
+    assert policy.alone(gone).gpu_type == "gpu"
     paid = PacedBudgetOptimal.from_problem(problem, Pace(budget=20.0), free=((frozenset({"gpu"}), 40.0),))
     assert paid.keeps_until(replace(job, phase=0, width=Width("gpu", 4))) == 1
 

@@ -206,9 +206,16 @@ def test_the_store_remembers_what_was_ordered_and_forgets_refused_launches() -> 
         Act(kind="stop", target="a", at=2.0),
     ]
     assert store.acts_since(1.0) == [Act(kind="stop", target="a", at=2.0)]
-    forgetful = MemoryStore(acts=0)
-    forgetful.record_intent(StopJob(id="s", job="a", generation=1, reason=""), at=2.0)
-    assert not forgetful.acts_since(0.0)
+
+
+@pytest.mark.parametrize("acts", [0, 1, 2, 5])
+def test_the_store_remembers_as_many_orders_as_it_is_to(acts: int) -> None:
+    """The last ones, in order of time."""
+    store = MemoryStore(acts=acts)
+    for number in range(3):
+        store.record_intent(StopJob(id=f"s{number}", job="a", generation=1, reason=""), at=float(number))
+    assert [act.at for act in store.acts_since(0.0)] == [0.0, 1.0, 2.0][3 - min(acts, 3) :]
+    assert [act.at for act in store.acts_since(2.0)] == ([2.0] if acts else [])
 
 
 def test_a_policy_that_flaps_is_held_to_the_moves_of_an_hour() -> None:
