@@ -39,6 +39,17 @@ class PhaseByPhase(JobByJob, Protocol):
         ...
 
 
+class KeepsWidths(JobByJob, Protocol):
+    """An allocator that knows for how many phases a job surely keeps the width that it holds."""
+
+    def keeps_until(self, job: Job) -> int:
+        """Return the first later phase in which `alone` may not give a job the width that it holds.
+
+        Before it `alone` gives that width, whatever is left of the phase; the number of phases for none.
+        """
+        ...
+
+
 class Placer(Protocol):
     """Decides which GPUs of which nodes each job gets."""
 

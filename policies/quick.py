@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from policies.memo import Memo
 
-__all__ = ["quick", "replace"]
+__all__ = ["changing", "quick", "replace"]
 
 _T = TypeVar("_T")
 _Field = dataclasses.Field[Any]
@@ -83,19 +83,40 @@ def _value_of(field: _Field) -> str:
     return f"make_{name}() if {name} is UNCHANGED else {name}" if field.init else f"make_{name}()"
 
 
+def changing(cls: type[_T], *changed: str) -> Callable[..., _T]:
+    """Return what changes just these fields of a value of a class, given in this order, as `replace` does.
+
+    For what changes the same fields at every tick: nobody has to find out which, so it takes half the time.
+    """
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    if unknown := set(changed) - {field.name for field in fields}:
+        raise TypeError(f"{cls.__name__} has no field {', '.join(sorted(unknown))}")
+    if not _is_plain(cls):
+        return lambda value, /, *values: dataclasses.replace(value, **dict(zip(changed, values, strict=True)))
+    lines = [f"NEW.{f.name} = {f.name if f.name in changed else f'OLD.{f.name}'}" for f in fields]
+    return _written("change", ", ".join(["OLD", *changed]), *_opened(cls, lines))
+
+
+def _is_plain(cls: type[Any]) -> bool:
+    """Return whether all fields of a class are given, and stand in slots."""
+    return all(f.init and hasattr(getattr(cls, f.name, None), "__set__") for f in dataclasses.fields(cls))
+
+
+def _opened(cls: type[Any], lines: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Return the lines that fill NEW between those that make and close it, and the names in them."""
+    checked = ["NEW.__post_init__()"] if hasattr(cls, "__post_init__") else []
+    names = {"MAKE": object.__new__, "OPEN": _open(cls), "CLASS": cls, "UNCHANGED": _UNCHANGED}
+    return ["NEW = MAKE(OPEN)", *lines, "NEW.__class__ = CLASS", *checked, "return NEW"], names
+
+
 def _changer(cls: type[Any]) -> Callable[..., Any]:
     """Return what changes fields of a value, checked anew; where fields are derived, `dataclasses` does."""
     fields = dataclasses.fields(cls)
-    is_plain = all(field.init and hasattr(getattr(cls, field.name, None), "__set__") for field in fields)
-    if not is_plain:
+    if not _is_plain(cls):
         return dataclasses.replace
     arguments = ", ".join(["OLD", *(f"{field.name}=UNCHANGED" for field in fields)])
     lines = [f"NEW.{f.name} = OLD.{f.name} if {f.name} is UNCHANGED else {f.name}" for f in fields]
-    lines.append("NEW.__class__ = CLASS")
-    names = {"MAKE": object.__new__, "OPEN": _open(cls), "CLASS": cls, "UNCHANGED": _UNCHANGED}
-    if hasattr(cls, "__post_init__"):
-        lines.append("NEW.__post_init__()")
-    return _written("change", arguments, ["NEW = MAKE(OPEN)", *lines, "return NEW"], names)
+    return _written("change", arguments, *_opened(cls, lines))
 
 
 def _written(name: str, arguments: str, lines: list[str], names: dict[str, Any]) -> Callable[..., Any]:

@@ -46,7 +46,7 @@ def lower_bounds_hours(trace: Trace, problem: Problem, moneys: Iterable[float]) 
     def bound(money: float) -> float:
         left = money * (1.0 + SLACK) - apart_money
         try:
-            mean = frontier.solution_at(left).mean_jct_hours if left > 0.0 else math.inf
+            mean = frontier.least_mean_jct_at(left) if left > 0.0 else math.inf
         except InfeasibleBudget:
             return math.inf
         return mean + apart_hours / len(trace.jobs)

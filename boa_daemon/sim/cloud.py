@@ -23,12 +23,15 @@ from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Accepted, Launched, Refused
 from boa_daemon.tick.state import NodeState
 from policies.model import GpuSlot, InstanceType, JobId, NodeId
-from policies.quick import replace
+from policies.quick import changing, replace
 
 RETRY_SECONDS = 300.0
 """After a refusal in an outage, asking again makes sense this much later."""
 NEXT_TICK_SECONDS = 30.0
 """A daemon ticks as often: what was refused or not answered is looked at again that much later."""
+_holding = changing(NodeState, "gpus", "idle_since")
+_booted = changing(NodeState, "phase", "idle_since")
+_over = changing(NodeState, "phase", "ended_at", "idle_since")
 
 
 @dataclass(slots=True)
@@ -223,26 +226,26 @@ class SimulatedCloud:
 
     def _write(self, slots: Sequence[GpuSlot], job: JobId | None) -> None:
         """Write a name, or None, on GPUs."""
+        live, now = self._live, self._clock.now() if job is None else None
         indices: dict[NodeId, list[int]] = {}
         for slot in slots:
             indices.setdefault(slot.node, []).append(slot.index)
         for name, chosen in indices.items():
-            node = self._live[name]
-            gpus = [job] * len(chosen)
-            if len(chosen) < len(node.gpus):
-                gpus = list(node.gpus)
-                for index in chosen:
-                    gpus[index] = job
+            node = live[name]
+            if len(chosen) == len(node.gpus):
+                live[name] = _holding(node, (job,) * len(chosen), now)
+                continue
+            gpus = list(node.gpus)
+            for index in chosen:
+                gpus[index] = job
             is_idle = job is None and gpus.count(None) == len(gpus)
-            self._live[name] = replace(
-                node, gpus=tuple(gpus), idle_since=self._clock.now() if is_idle else None
-            )
+            live[name] = _holding(node, tuple(gpus), now if is_idle else None)
 
     def _ready(self, name: NodeId) -> None:
         """A node has booted."""
         node = self._live.get(name)
         if node is not None:
-            self._live[name] = replace(node, phase="ready", idle_since=self._clock.now())
+            self._live[name] = _booted(node, "ready", self._clock.now())
             self._wants_tick()
 
     def _break(self, name: NodeId) -> None:
@@ -309,5 +312,5 @@ class SimulatedCloud:
         self._shelves.put_back(rented.pool, name)
         self._on_spot.pop(name, None)
         del self._live[name], self.kinds[name], self.tiers[name]
-        self._ended.append(replace(node, phase="terminated", ended_at=now, idle_since=None))
+        self._ended.append(_over(node, "terminated", now, None))
         self.meter.ended(node, at=now, boot_seconds=rented.fate.boot_seconds)

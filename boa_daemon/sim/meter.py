@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import fsum
 
 from boa_daemon.tick.ledger import bill
 from boa_daemon.tick.state import NodeState
@@ -54,7 +53,7 @@ class Meter:
     def ended(self, node: NodeState, *, at: float, boot_seconds: float) -> None:
         """Add a node that ends now, and its bill."""
         seconds, gpus = at - node.launched_at, node.instance_type.gpus
-        self.rented_gpu_seconds = fsum((self.rented_gpu_seconds, seconds * gpus))
+        self.rented_gpu_seconds += seconds * gpus
         self.booting_gpu_seconds += min(seconds, boot_seconds) * gpus
         if node.market == "on-demand":
             self.on_demand.append((node.instance_type.gpu_type, gpus, node.launched_at, at))

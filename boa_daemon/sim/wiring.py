@@ -275,7 +275,8 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         cloud=world.api,
         jobs=world.jobs,
         engine=world.jobs,
-        store=MemoryStore(),
+        # No run has rules against flapping, which alone look at what was ordered before.
+        store=MemoryStore(acts=0),
         links=world.jobs if settings.has_networks else None,
     )
     controller = record.controller(ports)

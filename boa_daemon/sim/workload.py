@@ -12,6 +12,7 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import InstanceType, JobClass, Phase, Width
+from policies.speedup import Table
 
 
 class Physics:
@@ -52,6 +53,9 @@ def _speed(phase: Phase, width: Width) -> float:
     curve = phase.speedups.get(width.gpu_type)
     if curve is None or not curve.min_gpus <= width.gpus <= curve.max_gpus:
         return 0.0
+    if isinstance(curve, Table):
+        # Asked of each of many phases: what was measured is looked up.
+        return float(curve.speeds[curve.gpus.index(width.gpus)]) if width.gpus in curve.gpus else 0.0
     if width.gpus not in curve.whole_widths():
         return 0.0
     return float(curve.speed_at(width.gpus))

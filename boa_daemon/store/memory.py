@@ -21,12 +21,15 @@ MOST_ACTS = 20_000
 
 
 class MemoryStore:
-    """Keeps sums exactly and the last `keep` records, so that a long simulation stays small."""
+    """Keeps sums exactly and the last `keep` records, so that a long simulation stays small.
 
-    def __init__(self, keep: int = 1000) -> None:
+    It knows the last `acts` orders, for rules against flapping; none where there are no such rules.
+    """
+
+    def __init__(self, keep: int = 1000, *, acts: int = MOST_ACTS) -> None:
         self.outcomes: deque[tuple[Action, Outcome, float]] = deque(maxlen=keep)
         self.charges: deque[Charge] = deque(maxlen=keep)
-        self._tick = 0
+        self._tick, self._most_acts = 0, acts
         self._unseen: dict[str, OpenLaunch] = {}
         self._cooldowns: dict[str, Cooldown] = {}
         self._acts: OrderedDict[str, tuple[Action, float]] = OrderedDict()
@@ -43,31 +46,31 @@ class MemoryStore:
 
     def record_intent(self, action: Action, *, at: float) -> None:
         """Keep what was done, and a launch until its nodes are known."""
-        self._acts[action.id] = action, at
-        if len(self._acts) > MOST_ACTS:
-            self._acts.popitem(last=False)
-        if isinstance(action, LaunchNodes):
-            self._unseen[action.id] = OpenLaunch(action=action, at=at)
+        self.record_intents((action,), at=at)
 
     def record_outcome(self, action: Action, outcome: Outcome, *, at: float) -> None:
         """Close an action, unless nobody knows its outcome; refused launches leave a cool-down."""
-        self.outcomes.append((action, outcome, at))
-        if isinstance(outcome, Unknown):
-            return
-        if isinstance(action, LaunchNodes):
-            if isinstance(outcome, Refused):
-                self._acts.pop(action.id, None)
-            self._settle(action, outcome, at)
+        self.record_outcomes(((action, outcome),), at=at)
 
     def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
         """Keep several actions."""
+        acts, most = self._acts, self._most_acts
         for action in actions:
-            self.record_intent(action, at=at)
+            if most:
+                acts[action.id] = action, at
+                if len(acts) > most:
+                    acts.popitem(last=False)
+            if isinstance(action, LaunchNodes):
+                self._unseen[action.id] = OpenLaunch(action=action, at=at)
 
     def record_outcomes(self, outcomes: Sequence[tuple[Action, Outcome]], *, at: float) -> None:
         """Close several actions."""
         for action, outcome in outcomes:
-            self.record_outcome(action, outcome, at=at)
+            self.outcomes.append((action, outcome, at))
+            if isinstance(action, LaunchNodes) and not isinstance(outcome, Unknown):
+                if isinstance(outcome, Refused):
+                    self._acts.pop(action.id, None)
+                self._settle(action, outcome, at)
 
     def _settle(self, launch: LaunchNodes, outcome: Outcome, at: float) -> None:
         """Note which nodes a launch will show, and what not to ask for again too soon."""
@@ -161,7 +164,12 @@ class MemoryStore:
 
     def acts_since(self, at: float) -> Sequence[Act]:
         """Return what was ordered from an instant on, in order of time."""
-        return [act_of(action, at=then) for action, then in self._acts.values() if then >= at]
+        found: list[Act] = []
+        for action, then in reversed(self._acts.values()):
+            if then < at:
+                break
+            found.append(act_of(action, at=then))
+        return found[::-1]
 
     def books_opened_at(self, now: float) -> float:
         """Return the instant from which the budget accrues; the first call sets it."""

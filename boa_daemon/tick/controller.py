@@ -236,11 +236,14 @@ class Controller:
         """Return the next phase of a job whose beginning may be worth a tick, if it keeps what it holds.
 
         `needs_tick` says no of those before it; the number of phases where there is none. Where the allocator
-        does not know a job's widths beforehand, it is the very next phase.
+        knows nothing of a job's widths beforehand, it is the very next phase.
         """
-        by_phase: Callable[[Job], Sequence[Width]] | None = getattr(self.allocator, "by_phase", None)
-        if by_phase is None or not self.is_job_by_job or self.rules.round_seconds is not None:
+        if not self.is_job_by_job or self.rules.round_seconds is not None:
             return job.phase + 1
+        by_phase: Callable[[Job], Sequence[Width]] | None = getattr(self.allocator, "by_phase", None)
+        if by_phase is None:
+            keeps_until: Callable[[Job], int] | None = getattr(self.allocator, "keeps_until", None)
+            return job.phase + 1 if keeps_until is None else keeps_until(job)
         widths = by_phase(job)
         for phase in range(job.phase + 1, len(widths)):
             if widths[phase] != job.width and widths[phase] != widths[phase - 1]:

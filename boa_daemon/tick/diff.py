@@ -33,30 +33,34 @@ NAMED_JOBS = 4
 
 def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     """Return the actions that turn the observed cluster into the planned one, in the order to do them."""
-    held = {held.what: held.sentence for held in plan.held}
+    held = {held.what: held.sentence for held in plan.held} if plan.held else {}
     jobs = state.all_jobs
-    return (
-        *(
-            GiveUpJob(id=f"t{state.tick}-give-up-{job}", job=job, code=why.code, reason=why.reason)
-            for job, why in plan.given_up.items()
-        ),
-        *(
-            EndGeneration(id=f"t{state.tick}-end-{job}", job=job, generation=jobs[job].generation, reason=why)
-            for job, why in plan.ends.items()
-        ),
-        *(_stop(state, jobs[job], held.get(f"job {job}", _no_gpus(plan, job))) for job in plan.stops),
-        *(
-            _stop(state, jobs[job], f"moves from {jobs[job].job.width} to {plan.widths[job]}")
-            for job in plan.slots
-            if jobs[job].slots
-        ),
-        *(
-            _terminate(state, plan, node, held.get(f"node {node}", ""))
-            for node in (*plan.releases, *plan.forced)
-        ),
-        *(_start(state, plan, job, slots) for job, slots in plan.slots.items()),
-        *_launches(state, plan),
-    )
+    orders: list[Action] = []
+    # Most plans have orders of one kind or two: the others take no time.
+    if plan.given_up or plan.ends:
+        orders += _ends(state, plan)
+    for job in plan.stops:
+        orders.append(_stop(state, jobs[job], held.get(f"job {job}", _no_gpus(plan, job))))
+    for job in plan.slots:
+        if jobs[job].slots:
+            orders.append(_stop(state, jobs[job], f"moves from {jobs[job].job.width} to {plan.widths[job]}"))
+    for node in (*plan.releases, *plan.forced):
+        orders.append(_terminate(state, plan, node, held.get(f"node {node}", "") if held else ""))
+    for job, slots in plan.slots.items():
+        orders.append(_start(state, plan, job, slots))
+    if plan.launches:
+        orders += _launches(state, plan)
+    return tuple(orders)
+
+
+def _ends(state: ClusterState, plan: Plan) -> Iterator[Action]:
+    """Yield the orders to give up jobs, and to end generations that hang."""
+    jobs = state.all_jobs
+    for job, why in plan.given_up.items():
+        yield GiveUpJob(id=f"t{state.tick}-give-up-{job}", job=job, code=why.code, reason=why.reason)
+    for job, reason in plan.ends.items():
+        generation = jobs[job].generation
+        yield EndGeneration(id=f"t{state.tick}-end-{job}", job=job, generation=generation, reason=reason)
 
 
 def _no_gpus(plan: Plan, job: JobId) -> str:
@@ -116,8 +120,6 @@ def _why_start(gpu_type: str, gpus: int, nodes: int) -> str:
 def _launches(state: ClusterState, plan: Plan) -> list[Action]:
     """Return the orders to rent: one per gang, and one for all the others of a type and an offer."""
     orders: list[Action] = []
-    if not plan.launches:
-        return orders
     pool = PoolStarts(state, plan)
     for name, count in plan.launches.items():
         instance_type = plan.instance_types[name]

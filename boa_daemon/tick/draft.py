@@ -12,7 +12,7 @@ from boa_daemon.tick.state import Plan, Rules, WaitReason
 from policies.answer import Allocation
 from policies.model import JobId, NodeId, Width
 from policies.protocols import Allocator, Placer
-from policies.quick import quick, replace
+from policies.quick import changing, quick, replace
 
 SOON_SECONDS = 1.0
 """Where this decision makes the next one necessary, that follows so soon."""
@@ -86,6 +86,10 @@ class Draft:
         """The wishes that have no GPUs in the plan so far."""
         slots = self.plan.slots
         return {job: width for job, width in self.changes.wishes.items() if job not in slots}
+
+
+with_plan = changing(Draft, "plan")
+"""The draft with another plan: what most stages change."""
 
 
 def shrinks(holds: Width | None, width: Width) -> bool:

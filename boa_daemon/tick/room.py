@@ -130,14 +130,13 @@ class Room:
 
     def after(self, placed: Slots) -> Room:
         """Return the room that is left once the placed jobs sit on their slots."""
-        left = object.__new__(Room)
-        left._placer, left._nodes, left._movers = self._placer, self._nodes, self._movers - placed.keys()
-        left._zones, left._compact = self._zones, self._compact
-        left._asked = left._counted = None
-        left._holders = holders = dict(self._holders)
         if not placed:
-            return left
-        gone = placed.keys()
+            same = self._on(self._holders)
+            same._counted = self._counted
+            return same
+        left = self._copy()
+        holders, gone = left._holders, placed.keys()
+        left._movers = self._movers - gone
         taken = {slot.node for slots in placed.values() for slot in slots}
         for node, jobs in self._holders.items():
             if node in taken or not gone.isdisjoint(jobs):
@@ -147,11 +146,23 @@ class Room:
                 holders[slot.node][slot.index] = job
         return left
 
+    def _copy(self) -> Room:
+        """Return the same room, which was asked nothing yet, to change who is where."""
+        return self._on(dict(self._holders))
+
+    def _on(self, holders: _Holders) -> Room:
+        """Return the same room, which was asked nothing yet, with others on its GPUs."""
+        room = object.__new__(Room)
+        room._placer, room._nodes, room._movers = self._placer, self._nodes, self._movers
+        room._zones, room._compact, room._holders = self._zones, self._compact, holders
+        room._asked = room._counted = None
+        return room
+
     def without(self, ending: frozenset[JobId], state: ClusterState) -> Room:
         """Return the room that there is once some of the running jobs have ended."""
         if not ending:
             return self
-        later = self.after({})
+        later = self._copy()
         later._nodes = dict(self._nodes)
         freed = {slot.node for job in ending for slot in state.jobs[job].slots}
         for name in sorted(freed):  # a set's own order differs from one process to the next
@@ -205,14 +216,14 @@ class Room:
 
     def _with(self, extra: Sequence[Node]) -> Room:
         """Return the room with more nodes in it, empty ones."""
-        more = self.after({})
+        more = self._copy()
         more._nodes = self._nodes | {node.id: node for node in extra}
         more._holders |= {node.id: [None] * node.instance_type.gpus for node in extra}
         return more
 
     def _only(self, zone: str) -> Room:
         """Return the part of the room that is in one zone."""
-        part, zones = self.after({}), self._zones or {}
+        part, zones = self._copy(), self._zones or {}
         part._nodes = {name: node for name, node in self._nodes.items() if zones.get(name, _NEW) == zone}
         part._holders = {node: self._holders[node] for node in part._nodes}
         return part

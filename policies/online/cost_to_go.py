@@ -33,7 +33,7 @@ Cost: O(phases x columns) for a table; O(columns) for a job, O(1) where its widt
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -121,7 +121,7 @@ class CostToGo:
     best: Ints  # (phases,): the column to be in at the beginning of each phase, had it been free
     first: int  # the column to start a new job in
     is_straight: bool  # costs are proportional to the scale, so the table is exact at every scale
-    _stay_to: dict[tuple[int, int, float], float] = field(
+    _stay_to: dict[tuple[int, float], list[float]] = field(
         init=False, default_factory=dict, repr=False, compare=False
     )
     _stay_between: dict[tuple[float, int, int, float], bool] = field(
@@ -192,33 +192,43 @@ class CostToGo:
         other = int(changed.argmin())
         return widths[other] if changed[other] < rest[held] * (1.0 - margin) else widths[held]
 
+    def keeps(self, other: CostToGo, phase: int, held: int, *, scale: float, margin: float) -> bool:
+        """Return whether a job surely stays where it is, whatever is left of its phase.
+
+        Its scale is between the two tables'; where `other` is this one, it is right for that scale.
+        """
+        if other is not self:
+            return self._stays_between(other, phase, held, margin)
+        if scale == self.scale and held == self.best[phase]:
+            return True
+        return scale <= self._stays_to(phase, held, margin)
+
     def _stays_to(self, phase: int, held: int, margin: float) -> float:
         """Return the largest scale up to which a job stays where it is, whatever is left of its phase.
 
         What a change saves is linear in what is left, so it pays nowhere if it pays at neither end; and what
         it costs weighs more in a shorter job. Where costs are not straight, it is for the table's own scale.
         """
-        question = phase, held, margin
-        known = self._stay_to.get(question)
+        known = self._stay_to.get((held, margin))
         if known is None:
-            known = self._stay_to[question] = self._reckon_stay(phase, held, margin)
-        return known
+            known = self._stay_to[held, margin] = self._reckon_stay(held, margin)
+        return known[phase]
 
-    def _reckon_stay(self, phase: int, held: int, margin: float) -> float:
-        """Return that scale, a little less than exactly: zero where there is any doubt."""
-        keeps = 1.0 - DOUBTLESS * margin
-        slopes = self.after_slope[phase], self.after_slope[phase] + self.phase_cost[phase]
-        if not np.isfinite(slopes[1][held]):
-            return 0.0
-        lost = np.minimum(*(slope - keeps * slope[held] for slope in slopes))
-        if not self.is_straight:
-            constant = self.after_constant[phase]
-            stays = lost * self.scale + constant - keeps * constant[held] + self.change_cost >= 0.0
-            return self.scale if bool(stays.all()) else 0.0
-        gains = lost < 0.0
-        if not gains.any():
-            return math.inf
-        return float((self.change_cost[gains] / -lost[gains]).min())
+    def _reckon_stay(self, held: int, margin: float) -> list[float]:
+        """Return that scale for each phase, a little less than exactly: zero where there is any doubt."""
+        keeps, after, found = 1.0 - DOUBTLESS * margin, self.after_slope, np.zeros(len(self.phase_cost))
+        works = np.isfinite(after[:, held] + self.phase_cost[:, held])
+        slopes = after[works], (after + self.phase_cost)[works]
+        lost = np.minimum(*(slope - keeps * slope[:, held, None] for slope in slopes))
+        if self.is_straight:
+            scales = np.full_like(lost, math.inf)
+            np.divide(self.change_cost, -lost, out=scales, where=lost < 0.0)
+            found[works] = scales.min(axis=1)
+        else:
+            constant = self.after_constant[works]
+            stays = lost * self.scale + constant - keeps * constant[:, held, None] + self.change_cost >= 0.0
+            found[works] = np.where(stays.all(axis=1), self.scale, 0.0)
+        return found.tolist()
 
     def width_between(
         self, other: CostToGo, phase: int, *, scale: float, left: float, holds: Width | None, margin: float
@@ -291,28 +301,52 @@ class CostsByScale:
         self, phase: int, *, scale: float, left: float, holds: Width | None, margin: float
     ) -> Width:
         """Return the best width of a job, as `CostToGo.width_for` does with the table of its very scale."""
+        below, above = self._around(scale)
+        if below is not above:
+            found = below.width_between(above, phase, scale=scale, left=left, holds=holds, margin=margin)
+            if found is not None:
+                return found
+            above = self._table(scale)
+            if len(self._tables) >= MOST_TABLES:
+                self._tables.clear()
+            insort(self._tables, above, key=_SCALE)
+        return above.width_for(phase, scale=scale, left=left, holds=holds, margin=margin)
+
+    def keeps(self, phase: int, *, scale: float, holds: Width | None, margin: float) -> bool:
+        """Return whether a job surely keeps the width that it holds, whatever is left of its phase."""
+        held = None if holds is None else self.columns.index.get(holds)
+        if held is None:
+            return False
+        below, above = self._around(scale)
+        return below.keeps(above, phase, held, scale=scale, margin=margin)
+
+    def keeps_until(self, phase: int, *, scale: float, holds: Width | None, margin: float) -> int:
+        """Return the first later phase in which a job may not keep its width; their number for none."""
+        held = None if holds is None else self.columns.index.get(holds)
+        if held is None:
+            return phase + 1
+        below, above = self._around(scale)
+        phases = len(above.phase_cost)
+        for later in range(phase + 1, phases):
+            if not below.keeps(above, later, held, scale=scale, margin=margin):
+                return later
+        return phases
+
+    def _around(self, scale: float) -> tuple[CostToGo, CostToGo]:
+        """Return the tables between which a scale lies; one twice where that is exact for it."""
         tables = self._tables
         if not tables:
             tables.append(self._table(2.0 ** math.floor(math.log2(scale))))
         if tables[0].is_straight:
-            return tables[0].width_for(phase, scale=scale, left=left, holds=holds, margin=margin)
+            return tables[0], tables[0]
         at = bisect_left(tables, scale, key=_SCALE)
         if at == len(tables):
             tables.append(self._table(2.0 ** math.ceil(math.log2(scale))))
         if at == 0 and tables[0].scale != scale:
             tables.insert(0, self._table(2.0 ** math.floor(math.log2(scale))))
             at = int(tables[0].scale != scale)
-        if tables[at].scale != scale:
-            found = tables[at - 1].width_between(
-                tables[at], phase, scale=scale, left=left, holds=holds, margin=margin
-            )
-            if found is not None:
-                return found
-            if len(tables) >= MOST_TABLES:
-                tables.clear()
-                at = 0
-            tables.insert(at, self._table(scale))
-        return tables[at].width_for(phase, scale=scale, left=left, holds=holds, margin=margin)
+        above = tables[at]
+        return (above if above.scale == scale else tables[at - 1]), above
 
     def _table(self, scale: float) -> CostToGo:
         """Return the table of a scale."""

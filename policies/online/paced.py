@@ -126,6 +126,13 @@ class PacedBudgetOptimal:
         position = self.table.planned(self.pace.budget)
         return self._width_of(job, position, self._part((job,), position) if self.free else 0)
 
+    def keeps_until(self, job: Job) -> int:
+        """Return the first later phase in which `alone` may not give a job the width that it holds."""
+        if self.free:
+            return job.phase + 1
+        costs = self.costs[job.class_name, self.table.planned(self.pace.budget).level_for(job.draw), 0]
+        return costs.keeps_until(job.phase, scale=job.scale, holds=job.width, margin=self.margin)
+
     def within(self, jobs: Sequence[Job], spend_per_hour: float, money: Money | None) -> Allocation:
         """Return the best widths at which the jobs take no more than so much per hour together.
 
@@ -206,11 +213,12 @@ class PacedBudgetOptimal:
 
     def _width_of(self, job: Job, position: Position, part: int = 0) -> Width:
         """Return the best width for the rest of one job."""
-        columns = self.columns[job.class_name]
-        costs = self.costs[job.class_name, position.level_for(job.draw), part]
-        return costs.width_for(
-            job.phase, scale=job.scale, left=columns.part_left(job), holds=job.width, margin=self.margin
-        )
+        costs, holds = self.costs[job.class_name, position.level_for(job.draw), part], job.width
+        # Most jobs stay, which takes no look at what is left of their phase.
+        if holds is not None and costs.keeps(job.phase, scale=job.scale, holds=holds, margin=self.margin):
+            return holds
+        left = self.columns[job.class_name].part_left(job)
+        return costs.width_for(job.phase, scale=job.scale, left=left, holds=holds, margin=self.margin)
 
 
 def _reason(unit: str, position: Position, step: Step | None, job: Job) -> str:

@@ -107,6 +107,19 @@ class MixedFrontier:
         if budget < least * (1.0 - TIE):
             raise infeasible(budget, least, self.problem)
 
+    def least_mean_jct_at(self, budget: float) -> float:
+        """Return the plain mean JCT in hours of the optimal plans at a budget, without the plans.
+
+        Raises:
+            InfeasibleBudget: when the budget is below `cheapest_feasible_spend`.
+        """
+        self.check(budget)
+        return float(self.mean_jct_at(np.array([self._spent_of(budget)]))[0])
+
+    def _spent_of(self, budget: float) -> float:
+        """Return what the optimal plans at a budget spend."""
+        return min(max(budget, self.cheapest_feasible_spend), self.largest_useful_spend)
+
     def solution_at(self, budget: float) -> Solution:
         """Return the optimal plans at a budget.
 
@@ -119,7 +132,7 @@ class MixedFrontier:
         moving = None
         if share > 0.0:
             moving = (int(self.merged.edge_group[taken]), share)
-        spend = min(max(budget, self.cheapest_feasible_spend), self.largest_useful_spend)
+        spend = self._spent_of(budget)
         at = np.array([spend])
         weighted = float(self.weighted_mean_jct_at(at)[0])
         return Solution(

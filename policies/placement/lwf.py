@@ -113,10 +113,12 @@ class LeastWorkloadFirst:
             if width.gpus <= left[width.gpu_type]:
                 left[width.gpu_type] -= width.gpus
                 fitting.append(job)
-        if len(fitting) > 1:
+        if len(fitting) == 1:
+            packing.add(fitting[0], widths[fitting[0]], kappa=self.kappa)
+        else:
             fitting.sort(key=lambda name: -widths[name].gpus)
-        for width, jobs in groupby(fitting, key=widths.__getitem__):
-            packing.add_alike(list(jobs), width, kappa=self.kappa)
+            for width, jobs in groupby(fitting, key=widths.__getitem__):
+                packing.add_alike(list(jobs), width, kappa=self.kappa)
         placed = packing.slots
         return Placement(slots={job: placed[job] for job in widths if job in placed})
 

@@ -43,9 +43,9 @@ class Packing:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._ids = [node.id for node in nodes]
         self._index: dict[NodeId, int] = {node_id: i for i, node_id in enumerate(self._ids)}
-        self._type = [node.instance_type.gpu_type for node in nodes]
-        self._capacity = [node.instance_type.gpus for node in nodes]
-        self._kinds = [node.instance_type for node in nodes]
+        self._kinds = kinds = [node.instance_type for node in nodes]
+        self._type = [kind.gpu_type for kind in kinds]
+        self._capacity = [kind.gpus for kind in kinds]
         self._free = [list(range(gpus - 1, -1, -1)) for gpus in self._capacity]
         self._senders: defaultdict[int, set[JobId]] = defaultdict(set)
         self._slots: dict[JobId, tuple[GpuSlot, ...]] = {}
@@ -60,12 +60,12 @@ class Packing:
             for depth in range(1, len(above.tiers) + 1):
                 self._under[above.tiers[:depth]].append(place)
         seen: InstanceType | None = None
-        for machine in self._kinds:
+        for machine in kinds:
             kind = machine.gpu_type
             self._total_free[kind] += machine.gpus
             if machine is not seen:
                 seen, self._widest[kind] = machine, max(self._widest[kind], machine.whole_gpus)
-        self._shared = {i for i, machine in enumerate(self._kinds) if machine.places_per_gpu > 1}
+        self._shared = {i for i, machine in enumerate(kinds) if machine.places_per_gpu > 1}
 
     @property
     def slots(self) -> dict[JobId, tuple[GpuSlot, ...]]:
@@ -268,9 +268,15 @@ class Packing:
     def _shelves_of(self, nodes: Iterable[int]) -> _Shelves:
         """Return some of the nodes as they are filed."""
         found: _Shelves = {}
+        if self._shared or self._senders:
+            for node in nodes:
+                if self._free[node]:
+                    found.setdefault(self._key_of(node), []).append(node)
+            return found
+        kinds, free, capacity = self._type, self._free, self._capacity
         for node in nodes:
-            if self._free[node]:
-                found.setdefault(self._key_of(node), []).append(node)
+            if room := len(free[node]):
+                found.setdefault((kinds[node], room < capacity[node], room, False), []).append(node)
         return found
 
     def _quietest(self, width: Width, shelves: _Shelves) -> list[int]:

@@ -15,7 +15,7 @@ from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan
 from policies.answer import Allocation
 from policies.errors import InvalidProblem
 from policies.model import Job, JobClass, Money, Phase, Width
-from policies.quick import quick, replace
+from policies.quick import changing, quick, replace
 from policies.speedup import PowerLaw
 
 
@@ -89,6 +89,21 @@ def test_a_changed_value_is_the_one_that_dataclasses_makes(changes: Mapping[str,
     before = _Quick("a", 3, {"x": 1}, new=2.0)
     assert replace(before, **changes) == dataclasses.replace(before, **changes)  # type: ignore[arg-type]
     assert before == _Quick("a", 3, {"x": 1}, new=2.0)
+
+
+@pytest.mark.parametrize("names", [("gpus",), ("new", "name"), ("name", "gpus", "seen", "new")])
+def test_what_changes_some_fields_alone_makes_the_same(names: tuple[str, ...]) -> None:
+    """Values are given in the order in which the fields were named."""
+    before, values = _Quick("a", 3, {"x": 1}, new=2.0), {"name": "b", "gpus": 5, "seen": {}, "new": 3.0}
+    wanted = {name: values[name] for name in names}
+    assert changing(_Quick, *names)(before, *wanted.values()) == dataclasses.replace(before, **wanted)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        changing(_Quick, *names)(before)
+    with pytest.raises(TypeError, match="nothing"):
+        changing(_Quick, "nothing")
+    assert changing(_Checked, "gpus")(_Checked(gpus=2), 3).doubled == 6
+    with pytest.raises(ValueError, match="none"):
+        changing(_Checked, "gpus")(_Checked(gpus=2), 0)
 
 
 def test_a_value_is_closed_once_it_is_made() -> None:

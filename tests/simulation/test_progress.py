@@ -41,7 +41,7 @@ def test_how_often_progress_is_measured_changes_no_run(monkeypatch: pytest.Monke
 
 @st.composite
 def phased(draw: DrawFn) -> SimulationSettings:
-    """Return jobs of many phases, stiff ones and others, in a random world under the fixed plan."""
+    """Return jobs of many phases, stiff ones and others, in a random world under a plan, fixed or paced."""
     sizes = draw(st.lists(st.floats(0.01, 0.3), min_size=2, max_size=8))
     stiff = a_class(curve=STIFF, sizes=sizes).phases
     phases = tuple(
@@ -66,6 +66,7 @@ def phased(draw: DrawFn) -> SimulationSettings:
         max_nodes=draw(st.sampled_from((None, 4))),
         seed=draw(st.integers(0, 5)),
         world=draw(WORLDS),
+        policy=draw(st.sampled_from(("boa", "boa-paced"))),
     )
 
 

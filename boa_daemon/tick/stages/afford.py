@@ -28,7 +28,8 @@ _ANY: tuple[float, WaitReason] = (inf, "cap-instances")
 
 def afford(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with the jobs that the ceilings leave room for, and why the others wait."""
-    allocation, waits = draft.allocation, dict[JobId, WaitReason]()
+    allocation = draft.allocation
+    waits: dict[JobId, WaitReason] = {}
     if allocation.nodes is not None:
         return draft
     if allocation.node_prices is not None:

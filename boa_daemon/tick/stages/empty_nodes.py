@@ -86,6 +86,8 @@ def _shared_nodes(
         and node.idle_since is None
         and name not in touched
     }
+    if len(found) < 2:
+        return {}
     present = dict.fromkeys(job for shared in found.values() for job in shared.node.gpus if job is not None)
     # A job with slots in the plan has them elsewhere: nodes with any were left out above.
     going = {*plan.stops, *plan.slots, *(job for job in present if state.jobs[job].is_stopping)}

@@ -12,12 +12,14 @@ from collections.abc import Iterable
 
 from boa_daemon.tick.draft import Changes, Draft, shrinks
 from boa_daemon.tick.room import Room
-from boa_daemon.tick.state import ClusterState
+from boa_daemon.tick.state import ClusterState, Plan
 from policies.model import JobId, Width
-from policies.quick import replace
+from policies.quick import changing, replace
 
 LEAVE_SECONDS = 120.0
 """A job lets go of a node that ends within this time, wherever it goes: its progress is then safe."""
+_to_change = changing(Plan, "widths", "stops", "instance_types")
+_with_changes = changing(Draft, "changes", "lent", "room", "plan")
 
 
 def find_changes(state: ClusterState, draft: Draft) -> Draft:
@@ -28,16 +30,12 @@ def find_changes(state: ClusterState, draft: Draft) -> Draft:
         if plan.widths is allocation.widths:
             return draft
         return replace(draft, plan=replace(plan, widths=allocation.widths))
-    lent = {job: planned for job, planned in draft.lent.items() if job not in changes.wishes}
-    return replace(
-        draft,
-        changes=changes,
-        lent=lent,
-        room=_room(state, draft, changes, lent) if changes.wishes else None,
-        plan=replace(
-            plan, widths=allocation.widths, stops=changes.stops, instance_types=draft.rules.by_name
-        ).looked_at_by(_alarm(state)),
-    )
+    lent = draft.lent
+    if lent:
+        lent = {job: planned for job, planned in lent.items() if job not in changes.wishes}
+    room = _room(state, draft, changes, lent) if changes.wishes else None
+    plan = _to_change(plan, allocation.widths, changes.stops, draft.rules.by_name)
+    return _with_changes(draft, changes, lent, room, plan.looked_at_by(_alarm(state)))
 
 
 def _changes(state: ClusterState, draft: Draft) -> Changes:

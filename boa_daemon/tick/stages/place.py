@@ -6,9 +6,11 @@ its node ends within two minutes. Cost: the placer's on the nodes with room.
 
 from __future__ import annotations
 
-from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.state import ClusterState
-from policies.quick import replace
+from boa_daemon.tick.draft import Draft, with_plan
+from boa_daemon.tick.state import ClusterState, Plan
+from policies.quick import changing
+
+_placed = changing(Plan, "widths", "slots", "stops")
 
 
 def place(_state: ClusterState, draft: Draft) -> Draft:
@@ -17,5 +19,7 @@ def place(_state: ClusterState, draft: Draft) -> Draft:
     if room is None:
         return draft
     slots = room.place(changes.wishes)
-    stops = (*changes.stops, *(job for job in changes.leaving if job not in slots))
-    return replace(draft, plan=replace(draft.plan, widths=draft.allocation.widths, slots=slots, stops=stops))
+    stops = changes.stops
+    if changes.leaving:
+        stops = (*stops, *(job for job in changes.leaving if job not in slots))
+    return with_plan(draft, _placed(draft.plan, draft.allocation.widths, slots, stops))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from boa_daemon.tick.draft import SOON_SECONDS, Draft
-from boa_daemon.tick.state import ClusterState, NodeState
+from boa_daemon.tick.draft import SOON_SECONDS, Draft, with_plan
+from boa_daemon.tick.state import ClusterState, NodeState, Plan
 from policies.model import NodeId
-from policies.quick import replace
+from policies.quick import changing
+
+_releasing = changing(Plan, "releases")
 
 
 def release(state: ClusterState, draft: Draft) -> Draft:
@@ -35,8 +37,8 @@ def release(state: ClusterState, draft: Draft) -> Draft:
         wakes.append(state.now + SOON_SECONDS)
     plan = plan.looked_at_by(*wakes)
     if releases:
-        plan = replace(plan, releases=tuple(releases))
-    return draft if plan is draft.plan else replace(draft, plan=plan)
+        plan = _releasing(plan, tuple(releases))
+    return draft if plan is draft.plan else with_plan(draft, plan)
 
 
 def _held_idle(state: ClusterState, draft: Draft) -> Iterator[tuple[NodeState, float]]:

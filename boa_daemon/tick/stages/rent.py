@@ -18,9 +18,12 @@ from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import about_to_end
 from boa_daemon.tick.launches import blank_nodes, coming_nodes, gangs_of, within_node_limit
 from boa_daemon.tick.room import Room
-from boa_daemon.tick.state import ClusterState, Rules, WaitReason
+from boa_daemon.tick.state import ClusterState, Plan, Rules, WaitReason
 from policies.model import JobId, Node, NodeId, Width
-from policies.quick import replace
+from policies.quick import changing
+
+_renting = changing(Plan, "launches", "gangs", "waiting")
+_counting_on = changing(Draft, "plan", "claimed")
 
 
 def rent(state: ClusterState, draft: Draft) -> Draft:
@@ -34,16 +37,8 @@ def rent(state: ClusterState, draft: Draft) -> Draft:
     demand = _demand(state, waiting, after, draft.rules, booting)
     coming = demand.launches or booting
     reason: WaitReason = "nodes-to-come" if coming or not ending else "gpus-to-fall-free"
-    return replace(
-        draft,
-        plan=replace(
-            draft.plan,
-            launches=demand.launches,
-            gangs=demand.gangs,
-            waiting=dict.fromkeys(waiting, reason),
-        ),
-        claimed=demand.claimed,
-    )
+    plan = _renting(draft.plan, demand.launches, demand.gangs, dict.fromkeys(waiting, reason))
+    return _counting_on(draft, plan, demand.claimed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,10 @@ def start_early(state: ClusterState, draft: Draft) -> Draft:
         return draft
     left = room.after(plan.slots)
     free = left.free_gpus()
-    widths, slots, starts = dict(plan.widths), dict(plan.slots), dict[JobId, Width]()
+    if not any(free.values()):
+        return draft
+    widths, slots = dict(plan.widths), dict(plan.slots)
+    starts: dict[JobId, Width] = {}
     for job in waiting:
         then = widths[job]
         most = free.get(then.gpu_type, 0)

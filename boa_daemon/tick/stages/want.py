@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.ledger import money_of
-from boa_daemon.tick.state import ClusterState
-from policies.quick import replace
+from boa_daemon.tick.state import ClusterState, Plan
+from policies.quick import changing
+
+_asked = changing(Plan, "widths", "reasons", "memory", "node_prices")
+_answered = changing(Draft, "allocation", "plan")
 
 
 def want(state: ClusterState, draft: Draft) -> Draft:
@@ -15,11 +18,7 @@ def want(state: ClusterState, draft: Draft) -> Draft:
     aside = draft.set_aside
     jobs = [job.job for name, job in state.jobs.items() if name not in aside]
     allocation = draft.allocator.allocate(jobs, now=state.now, money=money)
-    plan = replace(
-        draft.plan,
-        widths=allocation.widths,
-        reasons=allocation.reasons,
-        memory=allocation.memory,
-        node_prices=allocation.node_prices,
+    plan = _asked(
+        draft.plan, allocation.widths, allocation.reasons, allocation.memory, allocation.node_prices
     )
-    return replace(draft, allocation=allocation, plan=plan)
+    return _answered(draft, allocation, plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,15 +37,15 @@ class Spy(MemoryStore):
         super().__init__()
         self.log: list[str] = []
 
-    def record_intent(self, action: Action, *, at: float) -> None:
-        """Note the intent."""
-        self.log.append(f"intent {action.id}")
-        super().record_intent(action, at=at)
+    def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
+        """Note the intents."""
+        self.log += [f"intent {action.id}" for action in actions]
+        super().record_intents(actions, at=at)
 
-    def record_outcome(self, action: Action, outcome: Outcome, *, at: float) -> None:
-        """Note the outcome."""
-        self.log.append(f"outcome {action.id}")
-        super().record_outcome(action, outcome, at=at)
+    def record_outcomes(self, outcomes: Sequence[tuple[Action, Outcome]], *, at: float) -> None:
+        """Note the outcomes."""
+        self.log += [f"outcome {action.id}" for action, _ in outcomes]
+        super().record_outcomes(outcomes, at=at)
 
 
 class Said:
@@ -412,6 +412,33 @@ def test_no_phase_before_the_next_to_look_at_is_worth_a_tick(
         worth = [one.phase for one in later if controller.needs_tick(one)]
         found = controller.next_phase_to_look_at(job)
         assert found == ([*worth, len(planned)][0] if is_job_by_job and every is None else phase + 1)
+
+
+class Keeping(Planned):
+    """An allocator that knows in which phase a job may change next, and nothing else beforehand."""
+
+    by_phase = None
+
+    def alone(self, job: Job) -> Width:
+        """Return the width of the phase that a job is in."""
+        return self.widths[job.phase]
+
+    def keeps_until(self, job: Job) -> int:
+        """Return the next phase with another width."""
+        rest = range(job.phase + 1, len(self.widths))
+        return next((phase for phase in rest if self.widths[phase] != job.width), len(self.widths))
+
+
+@pytest.mark.parametrize(
+    ("is_job_by_job", "every", "found"), [(True, None, 3), (True, 60.0, 1), (False, None, 1)]
+)
+def test_an_allocator_may_say_how_long_a_job_keeps_what_it_holds(
+    is_job_by_job: bool, every: float | None, found: int
+) -> None:
+    """Two GPUs in three phases, one in the fourth; in rounds, or where others matter, each is asked about."""
+    controller = a_controller(Ideal(a_state()), Keeping([2, 2, 2, 1]), is_job_by_job=is_job_by_job)
+    controller = replace(controller, rules=replace(controller.rules, round_seconds=every))
+    assert controller.next_phase_to_look_at(a_job("a", width=Width("gpu", 2))) == found
 
 
 class Bills(MemoryStore):

@@ -118,6 +118,34 @@ def test_one_job_is_told_the_width_that_a_whole_answer_gives_it() -> None:
                 assert policy.alone(job) == policy.allocate([job], now=0.0).widths["a"]
 
 
+def test_a_job_keeps_its_width_until_the_phase_that_is_named() -> None:
+    """Of four phases two are stiff; whatever is left of those before, alone it has what it holds."""
+    stiff, steep = Table(gpus=(1, 4), speeds=(1.0, 1.2)), Table(gpus=(1, 4), speeds=(1.0, 3.8))
+    curves = (steep, steep, stiff, steep)
+    phases = tuple(Phase(size_gpu_hours=2.0, speedups={"gpu": curve}) for curve in curves)
+    job_class = JobClass(name="c", phases=phases, arrivals_per_hour=2.0, rescale_hours=0.01)
+    problem = Problem(classes=(job_class,), gpu_types=(GpuType(name="gpu", usd_per_gpu_hour=1.0),))
+    policy = PacedBudgetOptimal.from_problem(problem, Pace(budget=20.0))
+    found: dict[tuple[float, int, int], int] = {}
+    for scale, gpus, phase in product((0.3, 1.0, 5.0), (1, 4), range(4)):
+        job = replace(a_job("vision", scale=scale), class_name="c", phase=phase, width=Width("gpu", gpus))
+        until = found[scale, gpus, phase] = policy.keeps_until(job)
+        assert phase < until <= 4
+        for later, part in product(range(phase + 1, until), (1.0, 0.4, 0.01)):
+            left = scale * 2.0 * (3 - later + part)
+            assert policy.alone(replace(job, phase=later, remaining_gpu_hours=left)) == job.width
+    # Four GPUs are held over the second phase and given up in the stiff one; one GPU is at once too few.
+    assert {scale: (found[scale, 4, 0], found[scale, 1, 0]) for scale in (0.3, 1.0, 5.0)} == dict.fromkeys(
+        (0.3, 1.0, 5.0), (2, 1)
+    )
+    assert policy.keeps_until(replace(job, phase=0, width=None)) == 1
+    gone = replace(job, phase=0, width=Width("gone", 1))
+    assert policy.keeps_until(gone) == 1
+    assert policy.alone(gone).gpu_type == "gpu"
+    paid = PacedBudgetOptimal.from_problem(problem, Pace(budget=20.0), free=((frozenset({"gpu"}), 40.0),))
+    assert paid.keeps_until(replace(job, phase=0, width=Width("gpu", 4))) == 1
+
+
 def test_every_job_gets_a_width_and_a_reason() -> None:
     """Nobody queues; the reason says what an hour of waiting counts."""
     jobs = [a_job(name, id=name) for name in SIZES]

@@ -153,6 +153,7 @@ def test_the_curve_and_the_plans_agree(problem: Problem, share: float) -> None:
     plain = float(np.dot(arrivals, [c.mean_jct_hours for c in solution.classes])) / sum(arrivals)
 
     assert float(frontier.mean_jct_at(at)[0]) == pytest.approx(plain, rel=1e-9)
+    assert frontier.least_mean_jct_at(solution.budget) == solution.mean_jct_hours
     assert float(frontier.weighted_mean_jct_at(at)[0]) == solution.weighted_mean_jct_hours
     assert float(frontier.lower_bound_at(at)[0]) == solution.lower_bound_mean_jct_hours
 

@@ -208,6 +208,16 @@ def test_the_store_remembers_what_was_ordered_and_forgets_refused_launches() -> 
     assert store.acts_since(1.0) == [Act(kind="stop", target="a", at=2.0)]
 
 
+@pytest.mark.parametrize("acts", [0, 1, 2, 5])
+def test_the_store_remembers_as_many_orders_as_it_is_to(acts: int) -> None:
+    """The last ones, in order of time."""
+    store = MemoryStore(acts=acts)
+    for number in range(3):
+        store.record_intent(StopJob(id=f"s{number}", job="a", generation=1, reason=""), at=float(number))
+    assert [act.at for act in store.acts_since(0.0)] == [0.0, 1.0, 2.0][3 - min(acts, 3) :]
+    assert [act.at for act in store.acts_since(2.0)] == ([2.0] if acts else [])
+
+
 def test_a_policy_that_flaps_is_held_to_the_moves_of_an_hour() -> None:
     """Widths that change at every look, every 30 s for three hours: four moves an hour, not 120."""
     world, store = Ideal(a_state(a_job("a"), nodes=[a_node("n1")])), MemoryStore()
