@@ -115,8 +115,6 @@ def hold_at(
     `node_price` is the multiplier times what a node takes from the budget: hours per hour. A node with one
     GPU has no GPU beside a job's that could be lent, so nothing stands in for idle nodes there.
     """
-    if boot_hours == 0.0:
-        return Hold(nodes=0, seconds=0.0)
     price = max(node_price, LEAST_NODE_PRICE)
     saved = boot_hours * (demand.weighted_jobs_per_hour + price * demand.nodes_per_hour)
     hours = min(boot_hours * (1.0 + weight / price), LONGEST_HOLD_HOURS)

@@ -45,7 +45,8 @@ class World:
             job: replace(
                 found,
                 is_stopping=job in self.ends,
-                terms=JobTerms(team=self.teams[job], grace_seconds=self.grace),
+                # The name is equal to the team's, and another object: it came from another row.
+                terms=JobTerms(team="".join([*self.teams[job]]), grace_seconds=self.grace),
             )
             for job, found in state.jobs.items()
         }

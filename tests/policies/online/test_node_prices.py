@@ -72,6 +72,18 @@ def test_the_number_of_idle_nodes_is_the_best_whole_number(
         assert min(cost(ready), cost(ready + 1)) <= cost(ready - 1) + 1e-9
 
 
+@pytest.mark.parametrize("gpus", [1, 4])
+def test_who_boots_at_once_is_not_held_and_an_hour_is_like_any_other(gpus: int) -> None:
+    """Idle nodes spare boots: without those nothing is spared, and the longer they take the more is held."""
+    demand = Demand(weighted_jobs_per_hour=50.0, nodes_per_hour=50.0)
+    holds = [
+        hold_at(0.1, demand, boot_hours=boot, weight=1.0, gpus_of_node=gpus) for boot in (0.0, 0.9, 1.0, 1.1)
+    ]
+    assert holds[0] == Hold(nodes=0, seconds=0.0)
+    assert 0 < holds[1].nodes <= holds[2].nodes <= holds[3].nodes
+    assert 0.0 < holds[1].seconds <= holds[2].seconds <= holds[3].seconds
+
+
 @given(price=prices, weight=st.floats(min_value=0.1, max_value=10.0))
 def test_an_idle_node_costs_no_more_than_the_boot_and_the_wait_that_it_may_save(
     price: float, weight: float

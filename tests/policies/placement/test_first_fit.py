@@ -53,7 +53,16 @@ def test_a_growing_job_prefers_the_node_that_it_is_on() -> None:
         {"a": Width("gpu", 2)}, nodes=[a_policy_node("n1"), a_policy_node("n2")], held=held
     )
 
-    assert {slot.node for slot in placement.slots["a"]} == {"n2"}
+    assert placement.slots["a"] == some_slots("n2", 0, 1)
+
+
+def test_the_first_node_with_room_is_taken_before_one_with_more() -> None:
+    """Also where it has more room than the job needs."""
+    nodes = [a_policy_node("n1"), a_policy_node("n2", gpus=8)]
+
+    placement = FirstFit().place({"a": Width("gpu", 2)}, nodes=nodes, held={})
+
+    assert placement.slots == {"a": some_slots("n1", 0, 1)}
 
 
 def test_nodes_that_are_not_ready_or_of_another_type_hold_nobody() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,6 +59,16 @@ def test_one_class_rounds_to_the_nearer_vertex() -> None:
     """
     classes = {"c": a_class(curve=Table(gpus=(1, 2), speeds=(1.0, 1.9)))}
 
+    assert glued(classes, 1.04).plans["c"] == (Width("gpu", 1),)
+    assert glued(classes, 1.06).plans["c"] == (Width("gpu", 2),)
+
+
+@pytest.mark.parametrize("unit", [0.01, 0.3, 40.0])
+def test_the_nearer_vertex_does_not_hang_on_the_unit_of_work(unit: float) -> None:
+    """Jobs of a hundredth of the work, a hundred times as often, round alike."""
+    phase = a_class(curve=Table(gpus=(1, 2), speeds=(1.0, 1.9))).phases[0]
+    phases = (replace(phase, size_gpu_hours=phase.size_gpu_hours * unit),)
+    classes = {"c": JobClass(name="c", phases=phases, arrivals_per_hour=1.0 / unit)}
     assert glued(classes, 1.04).plans["c"] == (Width("gpu", 1),)
     assert glued(classes, 1.06).plans["c"] == (Width("gpu", 2),)
 

@@ -67,6 +67,31 @@ def test_the_step_with_most_time_per_gpu_comes_first() -> None:
     assert policy.allocate([a_job("a", class_name="steep")], now=0.0).widths == {"a": Width("gpu", 2)}
 
 
+@given(drawn=CLASSES, factor=st.floats(1.0, 4.0), unit=st.sampled_from([1e-3, 0.1, 50.0]))
+def test_widths_do_not_hang_on_the_unit_of_work(
+    drawn: list[tuple[Table, float, float, int, float]], factor: float, unit: float
+) -> None:
+    """Jobs of a tenth of the work, ten times as often, are the same load: each gets the same width."""
+    classes = classes_of(drawn)
+    gpus = factor * sum(
+        c.arrivals_per_hour * p.size_gpu_hours / float(p.speedups["gpu"].speed_at(1))
+        for c in classes.values()
+        for p in c.phases
+    )
+    others = {
+        name: JobClass(
+            name=name,
+            phases=tuple(replace(phase, size_gpu_hours=phase.size_gpu_hours * unit) for phase in c.phases),
+            arrivals_per_hour=c.arrivals_per_hour / unit,
+            rescale_hours=c.rescale_hours * unit,
+        )
+        for name, c in classes.items()
+    }
+    # A thousandth of a GPU above, so that no step fits by the last digit alone.
+    plans = [GreedyMarginal.within(each, "gpu", gpus=gpus + 1e-3).plans for each in (classes, others)]
+    assert plans[0] == plans[1]
+
+
 def test_a_poor_next_step_hides_a_good_one_which_is_what_hulls_are_for() -> None:
     """2 GPUs hardly help and 4 help a lot: greedy takes the other class's step, the optimum does not."""
     hidden = a_class("hidden", curve=Table(gpus=(1, 2, 4), speeds=(1.0, 1.02, 3.9)))
