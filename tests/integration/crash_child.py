@@ -32,14 +32,30 @@ from policies.placement.first_fit import FirstFit
 TYPE = "g5.xlarge"
 WRITES = (
     "next_tick",
-    "record_intent",
-    "record_outcome",
+    "record_intents",
+    "record_outcomes",
     "record_seen",
     "give_up",
     "record_charge",
+    "reopen_charges",
     "reopen_books",
     "record_memory",
 )
+"""What the ticks write: a call of each is one commit, as in the store of a daemon."""
+QUESTIONS_OF_STORE = (
+    "unsettled",
+    "cooldowns",
+    "settled_micro_dollars",
+    "settled_since",
+    "standing_charged_until",
+    "acts_since",
+    "books_opened_at",
+    "memory",
+    "record_decision",
+)
+"""What leaves nothing that a next process must find."""
+ONE_OF_SEVERAL = ("record_intent", "record_outcome")
+"""What goes through the write of several."""
 
 
 QUESTIONS = ("Describe", "Get", "List")

@@ -20,11 +20,13 @@ from typing import Any
 
 import pytest
 from aws_rigs import START
+from integration.crash_child import ONE_OF_SEVERAL, QUESTIONS_OF_STORE, WRITES
 
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Lifetime, Terms
 from boa_daemon.testing.fronts import FAKE_CREDENTIALS, FakeServer
 from boa_daemon.tick.lives import life_named, life_of
+from boa_daemon.tick.ports import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 UP = [(0, 2, 0), (20, 2, 0), (400, 2, 0), (480, 2, 0)]
@@ -174,6 +176,13 @@ def parts_of(life: Lifetime) -> list[tuple[str, float, float]]:
     if life.stopped_at is not None:
         borders.append(life.ended_at)
     return [(life_named(life.id, n + 1), *part) for n, part in enumerate(pairwise(borders))]
+
+
+def test_every_method_of_the_store_is_known_to_the_child_as_written_or_asked() -> None:
+    """A write that the child did not know was lost at a death, and the test blamed the controller."""
+    known = (*WRITES, *QUESTIONS_OF_STORE, *ONE_OF_SEVERAL)
+
+    assert sorted(known) == sorted(name for name in vars(Store) if not name.startswith("_"))
 
 
 def test_no_death_loses_or_doubles_an_instance(site: Site) -> None:
