@@ -42,7 +42,7 @@ def double_counting() -> Iterator[None]:
                 continue
             crowd = max(s.load[server] for server in _servers(s, job))
             if crowd != s.crowd[job] or asking[job] != boosts.get(job, 0):
-                messages.settle(c, s, job)
+                messages.advance_message(c, s, job)
                 s.crowd[job] = crowd
                 boosts[job] = asking[job]
                 per_byte = pace(c.per_byte, c.contention, crowd) / (1 + asking[job])

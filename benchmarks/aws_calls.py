@@ -16,11 +16,11 @@ from typing import Any
 from boa_daemon.backends.aws.calls import NODE_OPERATIONS, OPERATIONS
 from boa_daemon.backends.aws.image_policy import image_policy
 from boa_daemon.backends.aws.policy import node_policy, policy
-from boa_daemon.backends.aws.pool_end import end_policy
+from boa_daemon.backends.aws.policy_statements import UsedResources
 from boa_daemon.backends.aws.resource_policies import bucket_policy, queue_policy
 from boa_daemon.backends.aws.stack import stack_template
-from boa_daemon.backends.aws.stack_site import Wishes
-from boa_daemon.backends.aws.statements import Uses
+from boa_daemon.backends.aws.stack_settings import StackOptions
+from boa_daemon.backends.aws.termination_schedule import termination_policy
 from boa_daemon.backends.settings import AwsSettings
 
 SETTINGS = AwsSettings(
@@ -31,7 +31,7 @@ SETTINGS = AwsSettings(
     warm_pool_nodes=4,
     pool_end_role="arn:aws:iam::123456789012:role/boa-lab-pool-end",
 )
-USES = Uses(
+USES = UsedResources(
     reports_queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/boa-lab-reports",
     uri="s3://boa-lab-123456789012/jobs",
     sns_topic="arn:aws:sns:us-east-1:123456789012:boa",
@@ -41,7 +41,7 @@ USES = Uses(
 def table() -> list[str]:
     """Return the table, a line each."""
     daemon, node = policy(SETTINGS, uses=USES), node_policy(SETTINGS, USES)
-    resources = stack_template(SETTINGS, Wishes())["Resources"]
+    resources = stack_template(SETTINGS, StackOptions())["Resources"]
     apart = ("stack", "free", "bake", "unbake", "baked")
     mine = {name: group for name, group in OPERATIONS.items() if group not in apart}
     images = [name for name, group in OPERATIONS.items() if group in apart[2:]]
@@ -57,7 +57,7 @@ def table() -> list[str]:
         _row("statements of the daemon's policy", daemon),
         _row("statements of the nodes' policy", node),
         _row("statements of the policy for images", image_policy(SETTINGS, uses=USES)),
-        _row("statements of the role that ends what stays stopped", end_policy(SETTINGS)),
+        _row("statements of the role that ends what stays stopped", termination_policy(SETTINGS)),
         _row("statements of the queue of the warnings", queue_policy("warnings", "", "")),
         _row("statements of the queue of the reports", queue_policy("reports", "", "")),
         _row("statements of the bucket", bucket_policy("", "")),

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent / "policies"))
 from scenarios import Scenario, scenarios
 from work import settings_of, tasks_of
 
-from boa_daemon.sim.rehearsal import rehearsed
+from boa_daemon.sim.budget_tuning import tune_planning_budget
 from boa_daemon.sim.wiring import prepare
 from policies.model import Budget
 
@@ -52,7 +52,9 @@ def main() -> None:
                 for boot in arguments.boots:
                     for factor in arguments.factors:
                         budget = Budget(amount=factor * load, unit=settings.budget.unit)
-                        run = prepare(rehearsed(replace(settings, budget=budget, boot_seconds=boot)))
+                        run = prepare(
+                            tune_planning_budget(replace(settings, budget=budget, boot_seconds=boot))
+                        )
                         result = run.with_boot_bound(run.finish())
                         plain, mine = result.lower_bound_mean_jct_hours, result.mean_jct_hours
                         knowing = result.lower_bound_with_boots_mean_jct_hours or plain

@@ -26,12 +26,18 @@ from time import process_time
 
 from rent import least_of
 
-from boa_daemon.comparing.hindsight import first_part, knowing, loads, rentals_of, split
-from boa_daemon.comparing.tasks import Kept, Tasks
-from boa_daemon.inputs.commitments_file import Terms
+from boa_daemon.comparing.commitment_backtest import (
+    first_part,
+    loads_around,
+    rentals_of,
+    settings_from_known_part,
+    split_instant,
+)
+from boa_daemon.comparing.tasks import AnswerCache, Tasks
+from boa_daemon.inputs.commitments_file import CommitmentTerms
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem
-from boa_daemon.planning.commitments import Proof, proofs
-from boa_daemon.traces.fitted import fitted
+from boa_daemon.planning.commitments import AdviceBacktest, backtests
+from boa_daemon.traces.load_model import fit_load
 from boa_daemon.traces.reader import Trace, TraceJob, read_trace
 from policies.model import Budget
 from policies.optimum.commitments import Load, bill_of
@@ -61,19 +67,20 @@ def arrivals(file: ProblemFile, hours: float, seed: int, *, swings: bool) -> Tra
 
 def drawn(trace: Trace, growth: float, seed: int) -> Trace:
     """Return a draw of a load like a trace's, that grows by so much a week."""
-    return replace(fitted(trace), growth_per_week=growth).draw(trace.window_hours, seed=seed)
+    return replace(fit_load(trace), growth_per_week=growth).draw(trace.window_hours, seed=seed)
 
 
 def halves(file: ProblemFile, trace: Trace, words: argparse.Namespace, tasks: Tasks) -> tuple[Load, Load]:
     """Return the loads of the two halves of a run."""
-    at = split(trace, 0.5)
+    at = split_instant(trace, 0.5)
     settings = replace(
-        knowing(file, trace, first_part(trace, at), Budget(amount=words.budget)), policy=words.policy
+        settings_from_known_part(file, trace, first_part(trace, at), Budget(amount=words.budget)),
+        policy=words.policy,
     )
     if words.times is not None:
         settings = replace(settings, budget=Budget(amount=round(words.times * least_of(settings), 6)))
     rentals = tasks.run(rentals_of, settings)
-    _, early, late = loads(rentals, tuple(file.instance_types), trace, at)
+    _, early, late = loads_around(rentals, tuple(file.instance_types), trace, at)
     usd = [
         sum(
             mean * machine.usd_per_gpu_hour
@@ -88,13 +95,13 @@ def halves(file: ProblemFile, trace: Trace, words: argparse.Namespace, tasks: Ta
     return early, late
 
 
-def priced(file: ProblemFile, early: Load, late: Load) -> Iterator[tuple[float, Proof, float]]:
+def priced(file: ProblemFile, early: Load, late: Load) -> Iterator[tuple[float, AdviceBacktest, float]]:
     """Yield, for each discount, the proof, and the bill of committing the mean."""
     machines = list(file.instance_types.values())
     for discount in DISCOUNTS:
         names = {machine.name.partition(".")[0]: discount for machine in machines}
-        terms = Terms(name="plan", kind="compute", discounts=names, term_years=1)
-        (proof,) = proofs(early, late, machines, [terms])
+        terms = CommitmentTerms(name="plan", kind="compute", discounts=names, term_years=1)
+        (proof,) = backtests(early, late, machines, [terms])
         commitment = terms.on(machines)
         assert commitment is not None
         level = sum(
@@ -140,7 +147,7 @@ def main() -> None:
     words = parser.parse_args()
     shares = defaultdict[float, list[float]](list)
     print("load                  discount  GPUs  on demand  advised    mean    best  of the best's saving")
-    with Tasks(kept=Kept(words.out)) as tasks:
+    with Tasks(kept=AnswerCache(words.out)) as tasks:
         for name, file, trace in runs_of(words):
             began = process_time()
             early, late = halves(file, trace, words, tasks)

@@ -23,19 +23,19 @@ from typing import Any
 
 import httpx
 
-from boa_daemon.api.app import an_app
+from boa_daemon.api.app import create_app
+from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, unix_socket
-from boa_daemon.api.who import Gatekeeper
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.components import World
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.parts import World
 from boa_daemon.daemon.service import Service
 from boa_daemon.serve import keep_answering
-from boa_daemon.sim.runner import SimulatedRunner
-from boa_daemon.store.engine import sqlite_url
+from boa_daemon.sim.simulated_runner import SimulatedRunner
+from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.testing.daemon_in_a_folder import job_content
 
 SETTINGS: dict[str, Any] = {
@@ -194,7 +194,7 @@ def under_load(folder: Path, service: Service, options: argparse.Namespace) -> N
     """Submit and look while ticks go on without a pause."""
     daemon = service.daemon
     path = str(folder / "boa.sock")
-    server = ApiServer(an_app(service, Gatekeeper(daemon.settings.api)), [unix_socket(Path(path))])
+    server = ApiServer(create_app(service, Authenticator(daemon.settings.api)), [unix_socket(Path(path))])
     server.start()
     stop, ticks = threading.Event(), []
     processor, load = time.process_time(), os.getloadavg()[0]

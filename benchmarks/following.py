@@ -20,10 +20,10 @@ import numpy as np
 
 from boa_daemon.cli.demo import shipped_settings
 from boa_daemon.inputs.problem_file import load_problem
-from boa_daemon.sim.bound import lower_bound_hours
-from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.settings import WrongBeliefs
+from boa_daemon.sim.lower_bound import lower_bound_hours
+from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare, settings_for, simulate, site_of
+from boa_daemon.sim.world_settings import WrongBeliefs
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget

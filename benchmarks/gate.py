@@ -31,8 +31,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.gate_cost import measure_overhead, measure_round_trips
 from benchmarks.gate_plots import draw
-from boa_daemon.gate.hosts import NICENESS, Crew, Hosts, run_jobs, start_crews, why_not
-from boa_daemon.gate.runs import DEFAULT, NO_GATE, a_gate
+from boa_daemon.gate.benchmark_gate import DEFAULT, NO_GATE, open_benchmark_gate
+from boa_daemon.gate.virtual_hosts import (
+    NICENESS,
+    VirtualHosts,
+    WorkerGroup,
+    run_jobs,
+    start_worker_groups,
+    why_not,
+)
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
 from boa_daemon.network.simulate import simulate
 from policies.links.ada_srsf import DEFAULT_LINK_POLICY, LEAST_BUCKET_BYTES, LinkPolicy, link_policy
@@ -105,7 +112,7 @@ def bucket_bytes(link: Link) -> float:
     return max(scaled, 30 * link.latency_seconds / link.seconds_per_byte)
 
 
-def calibrate(crews: list[Crew], *, quick: bool) -> LinkFit:
+def calibrate(crews: list[WorkerGroup], *, quick: bool) -> LinkFit:
     """Return the link's constants from jobs that only send, one, two and three at once."""
     samples = []
     for at_once in range(1, min(3, len(crews)) + 1):
@@ -129,7 +136,7 @@ class Alone:
     ask_seconds: float
 
 
-def calibrate_jobs(crews: list[Crew], link: Link, *, quick: bool) -> Alone:
+def calibrate_jobs(crews: list[WorkerGroup], link: Link, *, quick: bool) -> Alone:
     """Return what an iteration takes besides the message, and what a question adds, from single jobs."""
     compute, asking = [], []
     for model in range(len(MODELS)):
@@ -141,11 +148,13 @@ def calibrate_jobs(crews: list[Crew], link: Link, *, quick: bool) -> Alone:
     return Alone(compute_seconds=tuple(compute), ask_seconds=max(0.0, float(np.mean(asking))))
 
 
-def run_real(crews: list[Crew], policy: str, link: Link, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def run_real(
+    crews: list[WorkerGroup], policy: str, link: Link, jobs: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Return each job's answer under a policy, on real traffic."""
     if policy == NO_GATE:
         return run_jobs(crews, jobs)
-    with a_gate(policy, link, jobs, bucket_bytes=bucket_bytes(link)) as addresses:
+    with open_benchmark_gate(policy, link, jobs, bucket_bytes=bucket_bytes(link)) as addresses:
         gated = [{**job, "gate": address} for job, address in zip(jobs, addresses, strict=True)]
         return run_jobs(crews, gated)
 
@@ -193,8 +202,10 @@ def run_case(
     sides = [tuple(int(host in behind) for host in seat) for seat in seats] if behind else seats
     cards_megabits = 2.0 * MEGABITS if behind else MEGABITS
     count = 1 + max(host for seat in seats for host in seat)
-    with Hosts(count, megabits=cards_megabits, behind_uplink=behind, uplink_megabits=MEGABITS) as hosts:
-        crews = start_crews(hosts, seats)
+    with VirtualHosts(
+        count, megabits=cards_megabits, behind_uplink=behind, uplink_megabits=MEGABITS
+    ) as hosts:
+        crews = start_worker_groups(hosts, seats)
         try:
             fit = calibrate([crew for crew in crews if crew.seats == seats[0]], quick=quick)
             alone = calibrate_jobs(crews, fit.link, quick=quick)

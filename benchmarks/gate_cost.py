@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from boa_daemon.gate.hosts import Crew, Hosts, run_jobs, start_crews
-from boa_daemon.gate.runs import SECRET
+from boa_daemon.gate.benchmark_gate import SECRET
 from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.types import GateSettings
+from boa_daemon.gate.virtual_hosts import VirtualHosts, WorkerGroup, run_jobs, start_worker_groups
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.client import GateClient
 from boa_daemon.job.gate.token import issue_token
@@ -141,8 +141,8 @@ def measure_overhead(pairs: int, *, quick: bool, states: Sequence[str] = ()) -> 
     names = list(states or STATES)
     longer: dict[str, list[float]] = {name: [] for name in names}
     lost: dict[str, list[float]] = {name: [] for name in names}
-    with Hosts(2, megabits=200.0) as hosts:
-        crews = start_crews(hosts, [(0, 1)])
+    with VirtualHosts(2, megabits=200.0) as hosts:
+        crews = start_worker_groups(hosts, [(0, 1)])
         try:
             _steady(crews, job)
             for pair in range(pairs):
@@ -162,7 +162,7 @@ def measure_overhead(pairs: int, *, quick: bool, states: Sequence[str] = ()) -> 
     return {name: {**_interval(longer[name]), "lost_fraction": float(np.mean(lost[name]))} for name in names}
 
 
-def _steady(crews: list[Crew], job: dict[str, Any]) -> tuple[float, float]:
+def _steady(crews: list[WorkerGroup], job: dict[str, Any]) -> tuple[float, float]:
     """Return a run's mean iteration, and the part lost to the gate.
 
     Blocks in which the machine had a hiccup are trimmed. Trimming single iterations would hide a gate that

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.gate import BEHIND_UPLINK, CASES, UPLINK, bucket_bytes, draw_jobs
 from boa_daemon.cli.output import a_table
 from boa_daemon.gate.broker import Broker
-from boa_daemon.gate.types import Ask, GateSettings
+from boa_daemon.gate.types import GateSettings, SendRequest
 from policies.links.ada_srsf import Message
 from policies.links.contention import Link
 from policies.links.filling import paces
@@ -144,7 +144,7 @@ def run(jobs: list[Running], settings: GateSettings | None, *, ask_seconds: floa
                 job.doing = "waiting"
                 broker.ask(
                     job.name,
-                    Ask(
+                    SendRequest(
                         id=number,
                         ready_bytes=job.to_send,
                         message_bytes=job.to_send,

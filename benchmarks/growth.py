@@ -24,13 +24,13 @@ from sqlalchemy import insert
 
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.components import World
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.parts import World
 from boa_daemon.daemon.pruning import prune
 from boa_daemon.daemon.service import Service
-from boa_daemon.sim.runner import SimulatedRunner
-from boa_daemon.store.engine import sqlite_url
+from boa_daemon.sim.simulated_runner import SimulatedRunner
+from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.store.job_rows import row_of
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import JobRecord

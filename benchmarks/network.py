@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from boa_daemon.network.compiled import compiled_run
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
-from boa_daemon.network.simulate import Engine, simulate
+from boa_daemon.network.simulate import KernelName, simulate
 from policies.links.ada_srsf import link_policy
 from policies.links.contention import ETHERNET_10G
 from policies.model import InstanceType, Node, Width
@@ -34,7 +34,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from paper_jobs import PAPER_CLUSTER, paper_jobs
 
 
-def timed(title: str, engine: Engine, jobs: tuple[NetworkJob, ...], cluster: Cluster, policy: str) -> float:
+def timed(
+    title: str, engine: KernelName, jobs: tuple[NetworkJob, ...], cluster: Cluster, policy: str
+) -> float:
     """Run once, print one line, and return the time per event, seconds."""
     experiment = Experiment(cluster=cluster, jobs=jobs, link_policy=link_policy(policy, ETHERNET_10G))
     began = time.perf_counter()

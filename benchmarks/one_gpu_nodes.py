@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boa_daemon.sim.report import Simulation
+from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from policies.model import Budget, InstanceType
 from policies.online.node_prices import WholeNodes

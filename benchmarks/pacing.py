@@ -31,8 +31,8 @@ from statistics import fmean, median, stdev
 import numpy as np
 from scipy.stats import t as student
 
-from boa_daemon.sim.settings import WrongBeliefs
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
+from boa_daemon.sim.world_settings import WrongBeliefs
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import Ledger
 from boa_daemon.units import SECONDS_PER_HOUR

@@ -16,11 +16,11 @@ from typing import Any
 
 import httpx
 
-from boa_daemon.api.app import an_app
+from boa_daemon.api.app import create_app
+from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, tcp_socket
-from boa_daemon.api.who import Gatekeeper
 from boa_daemon.daemon.config import ApiSettings
-from boa_daemon.daemon.history import figures_of, pack
+from boa_daemon.daemon.minute_history import current_figures, pack
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
@@ -74,7 +74,7 @@ def main() -> None:
         tokens.chmod(0o600)
         tcp = tcp_socket("127.0.0.1:0")
         settings = ApiSettings.model_validate({"listen": "127.0.0.1:0", "tokens": str(tokens)})
-        server = ApiServer(an_app(play.service, Gatekeeper(settings)), [tcp])
+        server = ApiServer(create_app(play.service, Authenticator(settings)), [tcp])
         server.start()
         url = f"http://127.0.0.1:{tcp.getsockname()[1]}"
         _answers(url)
@@ -116,7 +116,7 @@ def _history(play: DaemonInAFolder) -> None:
 
     decision = play.daemon.standing.decision
     assert decision is not None
-    figures = figures_of(decision.state, dict(play.books.queue.active))
+    figures = current_figures(decision.state, dict(play.books.queue.active))
     draw = random.Random(0)
     columns = {
         key: [round(value * draw.uniform(0.9, 1.1), 4) for _ in range(60)] for key, value in figures.items()

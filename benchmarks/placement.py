@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from boa_daemon.sim.settings import Tier, WorldSettings
 from boa_daemon.sim.wiring import SimulationSettings, simulate
+from boa_daemon.sim.world_settings import Tier, WorldSettings
 from boa_daemon.tick import decision, room
 from boa_daemon.tick.stages.bring_together import bring_together
 from boa_daemon.tick.state import ClusterState

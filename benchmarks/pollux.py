@@ -30,7 +30,7 @@ from scipy.interpolate import LinearNDInterpolator
 
 from boa_daemon.testing import an_instance_type
 from boa_daemon.traces.elastic import read_profile
-from boa_daemon.traces.profiles import POLLUX_FACTS, Facts
+from boa_daemon.traces.profiles import POLLUX_FACTS, ApplicationFacts
 from policies.model import Job as PolicyJob
 from policies.model import JobClass, Phase, Width
 from policies.rivals.menu import WidthMenu
@@ -47,7 +47,7 @@ SMALL_APPS = ("cifar10", "deepspeech2", "bert")
 class Application:
     """One application as measured: step times by placement, training runs by batch size."""
 
-    def __init__(self, home: Path, facts: Facts) -> None:
+    def __init__(self, home: Path, facts: ApplicationFacts) -> None:
         """Read the three kinds of files."""
         self.name, self.facts = home.name, facts
         runs = {int(path.stem.split("-")[1]): rows_of(path) for path in home.glob("validation-*.csv")}

@@ -45,21 +45,21 @@ from typing import TypeAlias
 import numpy as np
 from machines import NAMES, classes_on
 
-from boa_daemon.comparing.summary import ratio_of
-from boa_daemon.comparing.tasks import Kept, Tasks
+from boa_daemon.comparing.comparison_summary import ratio_of
+from boa_daemon.comparing.tasks import AnswerCache, Tasks
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.commitments_file import Terms
+from boa_daemon.inputs.commitments_file import CommitmentTerms
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.planning.commitments import choices
 from boa_daemon.planning.rentals import Rental, load_between
-from boa_daemon.sim.settings import Checkpoints, Spot, WorldSettings
 from boa_daemon.sim.spot_market import with_spot
 from boa_daemon.sim.wiring import SimulationSettings, check_budget, prepare, site_of
+from boa_daemon.sim.world_settings import Checkpoints, Spot, WorldSettings
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import Ledger
 from boa_daemon.traces.elastic import profile_directory
+from boa_daemon.traces.importers import import_source
 from boa_daemon.traces.reader import Trace
-from boa_daemon.traces.sources import import_source
 from boa_daemon.traces.workload import GpuSource, Options
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
@@ -221,7 +221,7 @@ def _saved(
     if not rented:
         return 0.0
     load = load_between([Rental(*one) for one in rented], tuple(one.gpu_type for one in machines), begin, end)
-    terms = Terms(
+    terms = CommitmentTerms(
         name="plan",
         kind="compute",
         discounts={one.name.partition(".")[0]: DISCOUNT for one in machines},
@@ -456,7 +456,7 @@ def main() -> None:
     if words.source == "itp" and words.profiles is None:
         parser.error("itp needs --profiles, ElasticFlow's throughputs: without them no job has a GPU type")
     began = perf_counter()
-    with Tasks(kept=Kept(words.out)) as tasks:
+    with Tasks(kept=AnswerCache(words.out)) as tasks:
         if words.mixes:
             of_mixes(words, tasks)
             return

@@ -28,9 +28,9 @@ from rich.console import Console
 from boa_daemon.cli import app
 from boa_daemon.cli.output import a_table
 from boa_daemon.inputs.problem_file import load_problem
-from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.settings import Boot, Checkpoints, Faults, Spot, Stock, WorldSettings
+from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, settings_for, simulate
+from boa_daemon.sim.world_settings import Boot, Checkpoints, Faults, Spot, Stock, WorldSettings
 from boa_daemon.traces.reader import read_trace
 from boa_daemon.units import parse_budget
 from policies.registry import PolicyOptions

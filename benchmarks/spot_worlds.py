@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from boa_daemon.inputs.problem_file import ProblemFile
-from boa_daemon.sim.settings import Checkpoints, Spot, WorldSettings
 from boa_daemon.sim.spot_market import interrupted, with_spot
 from boa_daemon.sim.wiring import SimulationSettings, simulate
+from boa_daemon.sim.world_settings import Checkpoints, Spot, WorldSettings
 from boa_daemon.testing import a_trace
 from boa_daemon.traces.reader import Trace
 from policies.model import Budget, GpuType, InstanceType, JobClass, Phase, Problem

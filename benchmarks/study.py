@@ -29,7 +29,7 @@ from pathlib import Path
 from boa_daemon.comparing.study import CaseRow, run_study
 from boa_daemon.comparing.study_file import load_study
 from boa_daemon.comparing.tasks import Tasks
-from boa_daemon.comparing.workers import Here
+from boa_daemon.comparing.workers import InlineWorkers
 
 ROOT = Path(__file__).resolve().parents[1]
 WAYS = ("one", "two", "killed", "ray", "graph")
@@ -117,7 +117,7 @@ def kill_a_worker() -> None:
     raise SystemExit("ray: no worker did a task within two minutes")
 
 
-class Timed(Here):
+class Timed(InlineWorkers):
     """Does tasks here, and notes the seconds of processor of each."""
 
     def __init__(self) -> None:

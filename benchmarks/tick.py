@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
-from boa_daemon.daemon.finishes import Known, finishes
+from boa_daemon.daemon.finish_forecast import JobEstimate, forecast_finishes
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import Ideal, a_class, a_job, a_node, a_problem, a_state, an_instance_type
 from boa_daemon.tick.controller import Controller, Ports
@@ -139,10 +139,10 @@ def saying_the_ends(nodes: int) -> Callable[[], object]:
     plan = decide(state, allocator=allocator, placer=find_placer("lwf"), rules=rules).plan
     classes = {one.name: one for one in classes_for(nodes)}
     known = {
-        name: Known(job_class=classes[job.job.class_name], size_gpu_hours=16.0, spread=0.5)
+        name: JobEstimate(job_class=classes[job.job.class_name], size_gpu_hours=16.0, spread=0.5)
         for name, job in state.jobs.items()
     }
-    return lambda: finishes(state, plan, known, boot_hours=0.1)
+    return lambda: forecast_finishes(state, plan, known, boot_hours=0.1)
 
 
 def main() -> None:

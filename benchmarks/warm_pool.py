@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from time import perf_counter
 
-from boa_daemon.sim.rehearsal import rehearsed
+from boa_daemon.sim.budget_tuning import tune_planning_budget
 from boa_daemon.sim.wiring import prepare
 from policies.model import Budget
 
@@ -44,7 +44,7 @@ def main() -> None:
         for pool in arguments.pools:
             runs = [
                 prepare(
-                    rehearsed(
+                    tune_planning_budget(
                         replace(
                             settings_of(SCENARIOS[0], hours=arguments.hours, seed=seed + 1),
                             budget=budget,

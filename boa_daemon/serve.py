@@ -19,20 +19,20 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon import __version__
-from boa_daemon.api.app import an_app
+from boa_daemon.api.app import create_app
+from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
-from boa_daemon.api.who import Gatekeeper
 from boa_daemon.daemon import systemd
 from boa_daemon.daemon.assembly import database_url, open_daemon, take_lead
 from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
 from boa_daemon.daemon.lock import AlreadyRunning, Lock
 from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.places import Places, make_folder, places
 from boa_daemon.daemon.pruning import prune
-from boa_daemon.daemon.reloading import kept_to, waiting_for_a_start
 from boa_daemon.daemon.service import Service
+from boa_daemon.daemon.settings_reload import keep_observe_mode, keys_needing_restart
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.store.engine import StoreUnreachable, backup, reach
+from boa_daemon.store.database_setup import StoreUnreachable, backup, check_reachable
 from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
 
 _LOG = logging.getLogger("boa")
@@ -97,7 +97,7 @@ _AT_ONCE = ("tick", "gate", "refresh")
 class Clockwork:
     """Runs ticks at their interval and earlier when woken, one at a time, and the housekeeping."""
 
-    def __init__(self, daemon: Daemon, there: Places) -> None:
+    def __init__(self, daemon: Daemon, there: DaemonPaths) -> None:
         self._daemon, self._there = daemon, there
         self._guard, self._is_ticking = threading.Lock(), False
         self._again: float | None = None
@@ -246,7 +246,7 @@ def serve(
     """
     settings = load()
     systemd.check_tick(settings.daemon.tick_seconds)
-    there = places(settings)
+    there = daemon_paths(settings)
     make_folder(there.state)
     lock = Lock(there.state)
     stop, reload = threading.Event(), threading.Event()
@@ -268,7 +268,7 @@ def serve(
 def _serve_alone(
     load: Callable[[], Settings],
     settings: Settings,
-    there: Places,
+    there: DaemonPaths,
     stop: threading.Event,
     reload: threading.Event,
     *,
@@ -282,12 +282,12 @@ def _serve_alone(
         InputError: when the settings are wrong.
     """
     keep_answering()
-    if standby and not _until_free(lambda: reach(database_url(settings)), StoreUnreachable, stop):
+    if standby and not _until_free(lambda: check_reachable(database_url(settings)), StoreUnreachable, stop):
         return
     daemon = open_daemon(settings, lead=_waiting(stop) if standby else take_lead)
     try:
-        gatekeeper = Gatekeeper(settings.api)
-        servers = _servers(settings, there, an_app(Service(daemon), gatekeeper, version=__version__))
+        gatekeeper = Authenticator(settings.api)
+        servers = _servers(settings, there, create_app(Service(daemon), gatekeeper, version=__version__))
     except InputError:
         daemon.close()
         raise
@@ -303,7 +303,7 @@ def _serve_alone(
         announce(str(there.socket))
         _until_stopped(daemon, clockwork, stop, reload, load)
     finally:
-        systemd.stopping()
+        systemd.notify_stopping()
         clockwork.stop()
         for server in servers:
             server.stop()
@@ -312,7 +312,7 @@ def _serve_alone(
         _LOG.info("stopped; jobs and instances go on")
 
 
-def _servers(settings: Settings, there: Places, app: Any) -> list[ApiServer]:
+def _servers(settings: Settings, there: DaemonPaths, app: Any) -> list[ApiServer]:
     """Return what serves the socket of this machine, and TCP where that is asked for.
 
     Raises:
@@ -357,8 +357,8 @@ def _until_free(
             if str(error) != said:
                 said = str(error)
                 _LOG.info("standing by: %s", said)
-                systemd.ready(f"standing by: {said}")
-            systemd.alive(f"standing by: {said}")
+                systemd.notify_ready(f"standing by: {said}")
+            systemd.notify_alive(f"standing by: {said}")
             stop.wait(STANDBY_SECONDS)
         else:
             return True
@@ -395,20 +395,20 @@ def _until_stopped(
         if not is_announced and (
             daemon.standing.is_ready or (daemon.books is None and clockwork.first_tick.is_set())
         ):
-            systemd.ready(daemon.status_line)
+            systemd.notify_ready(daemon.status_line)
             is_announced = True
         if reload.is_set():
             reload.clear()
-            systemd.reloading()
+            systemd.notify_reloading()
             if _read_again(daemon, load):
                 clockwork.reschedule()
-            systemd.ready(daemon.status_line)
+            systemd.notify_ready(daemon.status_line)
 
 
 def _answers(url: str) -> bool:
     """Whether a database answers by now."""
     try:
-        reach(url)
+        check_reachable(url)
     except StoreUnreachable:
         return False
     return True
@@ -420,8 +420,8 @@ def _read_again(daemon: Daemon, load: Callable[[], Settings]) -> bool:
         settings = load()
         systemd.check_tick(settings.daemon.tick_seconds)
         fixed = daemon.world.cloud.boot_seconds is not None
-        later = waiting_for_a_start(daemon.settings, settings, is_cloud_fixed=fixed)
-        daemon.use(kept_to(daemon.settings, settings))
+        later = keys_needing_restart(daemon.settings, settings, is_cloud_fixed=fixed)
+        daemon.use(keep_observe_mode(daemon.settings, settings))
     except (BoaError, ValueError) as error:
         _LOG.error("the settings stay as they were: %s", error)
         return False

@@ -16,7 +16,7 @@ import pytest
 from request_shapes import RequestShapes, request_shapes
 
 from boa_daemon.backends.aws.policy import node_policy, policy
-from boa_daemon.backends.aws.stack_site import Site, site_of
+from boa_daemon.backends.aws.stack_settings import StackSettings, stack_settings_of
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon import assembly
 from boa_daemon.daemon.assembly import open_daemon
@@ -184,7 +184,7 @@ def an_aws_site(
             market=market,  # type: ignore[arg-type]
             warm_pool_nodes=warm_pool_nodes,
         )
-        site = site_of(settings, account=ACCOUNT)
+        site = stack_settings_of(settings, account=ACCOUNT)
         queues = _made(url, site)
         real = site.settings.model_copy(update={"queue_url": queues["warnings"]})
         uses = type(site.uses)(reports_queue_url=queues["reports"], uri=site.uses.uri)
@@ -225,7 +225,7 @@ def an_aws_site(
             made.daemon.close()
 
 
-def _made(url: str, site: Site) -> dict[str, str]:
+def _made(url: str, site: StackSettings) -> dict[str, str]:
     """Make queues, bucket and profile as an administrator would."""
     admin = boto3.session.Session("testing", "testing", region_name="us-east-1")
     sqs, s3, iam = (admin.client(name, endpoint_url=url) for name in ("sqs", "s3", "iam"))

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.api.app import an_app
+from boa_daemon.api.app import create_app
+from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, tcp_socket, unix_socket
-from boa_daemon.api.who import Gatekeeper
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
@@ -134,7 +134,7 @@ def served(play: DaemonInAFolder, folder: Path) -> Iterator[Served]:
     tokens.chmod(0o600)
     settings = ApiSettings.model_validate({"listen": "127.0.0.1:0", "tokens": str(tokens)})
     tcp = tcp_socket("127.0.0.1:0")
-    app = an_app(play.service, Gatekeeper(settings))
+    app = create_app(play.service, Authenticator(settings))
     server = ApiServer(app, [unix_socket(folder / "boa.sock"), tcp])
     server.start()
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from boa_daemon.store.engine import open_engine
+from boa_daemon.store.database_setup import open_engine
 
 
 def postgres_programs() -> Path | None:

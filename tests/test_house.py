@@ -135,7 +135,7 @@ def _asks_for_a_name(node: ast.AST) -> bool:
 
 
 def test_clouds_and_engines_are_not_asked_for_by_name() -> None:
-    """What one is stands in `backends/kinds.py` or `engines/kinds.py`, so that a new one is a line there."""
+    """`backends/cloud_kinds.py` and `engines/engine_kinds.py` list them; a new one is a line there."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"  # type: ignore[attr-defined]
         for path in (ROOT / "boa_daemon").rglob("*.py")

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from hypothesis import strategies as st
 
 from boa_daemon.clock import VirtualClock
-from boa_daemon.sim.cloud import SimulatedCloud
+from boa_daemon.sim.capacity_pools import CapacityPools
 from boa_daemon.sim.draws import Draws
-from boa_daemon.sim.events import EventQueue
-from boa_daemon.sim.market import Shelves
-from boa_daemon.sim.settings import Boot, Checkpoints, Faults, Spot, Stock, WorldSettings, WrongBeliefs
+from boa_daemon.sim.event_queue import EventQueue
+from boa_daemon.sim.simulated_cloud import SimulatedCloud
+from boa_daemon.sim.world_settings import Boot, Checkpoints, Faults, Spot, Stock, WorldSettings, WrongBeliefs
 from boa_daemon.testing import an_instance_type
 from policies.model import InstanceType
 
@@ -30,7 +30,7 @@ def a_simulated_cloud(
     return SimulatedCloud(
         clock,
         events,
-        shelves=Shelves(world, kinds or (an_instance_type(),), seed=0, start=0.0),
+        shelves=CapacityPools(world, kinds or (an_instance_type(),), seed=0, start=0.0),
         draws=Draws(world, boot_seconds=boot_seconds, seed=0),
         wants_tick=wants_tick,
     )

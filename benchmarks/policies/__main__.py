@@ -33,8 +33,8 @@ from checks import closed_form, published
 from scenarios import scenarios
 from work import Outcome, run_task, tasks_of
 
-from boa_daemon.cli.working import working
-from boa_daemon.comparing.content import code_hash
+from boa_daemon.cli.task_progress import tasks_with_progress
+from boa_daemon.comparing.content_hash import code_hash
 
 TEMPLATE = Path(__file__).with_name("page.md")
 BLOCK = re.compile(r"(<!-- study: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -61,7 +61,7 @@ def main() -> None:
     every = scenarios(quick=arguments.quick, everything=arguments.everything)
     chosen = [s for s in every if arguments.only in s.name]
     todo = [task for s in chosen for task in tasks_of(s, arguments.data, arguments.out)]
-    with working(arguments.on, arguments.out / "runs", len(todo), "traces") as headway:
+    with tasks_with_progress(arguments.on, arguments.out / "runs", len(todo), "traces") as headway:
         done: dict[int, Outcome] = {}
         for number, outcome in headway.tasks.each(
             lambda number: run_task(todo[number], headway.tasks), range(len(todo))

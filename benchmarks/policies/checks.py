@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 from work import settings_of, tasks_of
 
 from boa_daemon.comparing.cells import Comparison
-from boa_daemon.comparing.run import run_all
+from boa_daemon.comparing.run_cells import run_all
 from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.sim.wiring import SimulationSettings, simulate
 from boa_daemon.testing import a_class, a_problem, an_instance_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from boa_daemon.traces.sources import SourceName
+from boa_daemon.traces.importers import SourceName
 from boa_daemon.traces.workload import Options
 
 TUNED = "boa"

@@ -10,8 +10,8 @@ import numpy as np
 from scenarios import CAP_PARTS, HEADLINE, SHORT, TUNED
 from work import DAEMON, LEARNT, TRUTH, WRONG, AtCap, Outcome
 
-from boa_daemon.comparing.cells import Row
-from boa_daemon.comparing.summary import Ratio, ratio_of
+from boa_daemon.comparing.cells import CellResult
+from boa_daemon.comparing.comparison_summary import Ratio, ratio_of
 from policies.registry import PolicyKind, find_policy
 
 _NAMES = {DAEMON: "**the daemon** (`boa-paced`)", TUNED: "the plan tuned on the trace (`boa`)"}
@@ -29,12 +29,12 @@ def said(ratio: Ratio | None) -> str:
     return f"{ratio.mean:.2f}{low}"
 
 
-def hours_of(row: Row) -> float:
+def hours_of(row: CellResult) -> float:
     """Return the mean JCT for the daemon's money; that of the run where every setting spends more."""
     return row.equal_spend_mean_jct_hours or row.mean_jct_hours
 
 
-def ratio_between(slower: str, faster: str, runs: Sequence[Sequence[Row]]) -> Ratio | None:
+def ratio_between(slower: str, faster: str, runs: Sequence[Sequence[CellResult]]) -> Ratio | None:
     """Return the paired ratio of two policies over all traces and seeds; None where they share none."""
     pairs = []
     for rows in runs:
@@ -60,22 +60,22 @@ def _by_group(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Outcome]]]:
     return [(name, list(own)) for name, own in groupby(outcomes, key=lambda o: o.scenario.group)]
 
 
-def _own(outcomes: Sequence[Outcome], told: str = LEARNT) -> list[Row]:
+def _own(outcomes: Sequence[Outcome], told: str = LEARNT) -> list[CellResult]:
     """Return the daemon's rows."""
     return [row for outcome in outcomes for row in outcome.told.get(told, [])]
 
 
-def _runs(outcomes: Sequence[Outcome]) -> list[list[Row]]:
+def _runs(outcomes: Sequence[Outcome]) -> list[list[CellResult]]:
     """Return the rows trace by trace."""
     return [outcome.rows for outcome in outcomes]
 
 
-def _minutes(rows: Sequence[Row]) -> str:
+def _minutes(rows: Sequence[CellResult]) -> str:
     """Return the mean of the mean JCTs."""
     return f"{60.0 * np.mean([row.mean_jct_hours for row in rows]):.1f} min" if rows else "error"
 
 
-def _over(rows: Sequence[Row], bound: Callable[[Row], float | None]) -> str:
+def _over(rows: Sequence[CellResult], bound: Callable[[CellResult], float | None]) -> str:
     """Return mean JCT over a bound; a dash where there is none."""
     pairs = [(row.mean_jct_hours, bound(row)) for row in rows]
     if not pairs or any(value is None for _, value in pairs):
@@ -83,12 +83,12 @@ def _over(rows: Sequence[Row], bound: Callable[[Row], float | None]) -> str:
     return said(ratio_of([hours / value for hours, value in pairs if value is not None]))
 
 
-def _plain_bound(row: Row) -> float | None:
+def _plain_bound(row: CellResult) -> float | None:
     """Return the bound that rents GPUs one by one."""
     return row.lower_bound_mean_jct_hours
 
 
-def _bound_with_boots(row: Row) -> float | None:
+def _bound_with_boots(row: CellResult) -> float | None:
     """Return the bound for whole nodes that boot."""
     return row.lower_bound_with_boots_mean_jct_hours
 
@@ -186,7 +186,7 @@ def elasticity(outcomes: Sequence[Outcome]) -> str:
     return _table(head, rows)
 
 
-def _best(kind: PolicyKind | None, runs: Sequence[Sequence[Row]]) -> str | None:
+def _best(kind: PolicyKind | None, runs: Sequence[Sequence[CellResult]]) -> str | None:
     """Return the rival of a kind that waits least for the same money, or of any kind but BOA's own."""
     policies = {row.policy for rows in runs for row in rows} - {DAEMON, TUNED}
     found = {
@@ -291,13 +291,13 @@ def goals(outcomes: Sequence[Outcome]) -> str:
     return _table(["aim", "held", "worst", "where"], rows)
 
 
-def _bound_of(row: Row, outcome: Outcome) -> float:
+def _bound_of(row: CellResult, outcome: Outcome) -> float:
     """Return the bound with boots for the money that the daemon spent on a seed; infinite for none."""
     own = next(r for r in _own([outcome]) if r.seed == row.seed)
     return own.lower_bound_with_boots_mean_jct_hours or math.inf
 
 
-def _is_held(row: Row, outcome: Outcome) -> bool:
+def _is_held(row: CellResult, outcome: Outcome) -> bool:
     """Return whether a run spent no more than the daemon on its seed, and there is a bound for that."""
     return row.equal_spend_mean_jct_hours is not None and math.isfinite(_bound_of(row, outcome))
 

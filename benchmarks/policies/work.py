@@ -10,24 +10,24 @@ from pathlib import Path
 
 from scenarios import AT_CAPS, CAP_PARTS, TUNED, Scenario, Source
 
-from boa_daemon.comparing.cells import Cell, Comparison, Row
-from boa_daemon.comparing.run import challenges
+from boa_daemon.comparing.cells import Cell, CellResult, Comparison
+from boa_daemon.comparing.run_cells import rival_cells
 from boa_daemon.comparing.study_worlds import wrong_by_class
 from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.comparing.tune import run_cell
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.problem_file import load_problem
-from boa_daemon.sim.boot_bound import Effort
-from boa_daemon.sim.settings import Spot, WorldSettings, WrongBeliefs
+from boa_daemon.sim.boot_bound import SearchEffort
 from boa_daemon.sim.wiring import SimulationSettings, settings_for
+from boa_daemon.sim.world_settings import Spot, WorldSettings, WrongBeliefs
+from boa_daemon.traces.importers import import_source
 from boa_daemon.traces.reader import read_trace
-from boa_daemon.traces.sources import import_source
 from boa_daemon.traces.writer import write_workload
 from policies.errors import PolicyError
 from policies.model import Budget
 from policies.optimum.frontier import MixedFrontier
 
-EFFORT = Effort(steps=12)
+EFFORT = SearchEffort(steps=12)
 """What the bound with boots is searched with: it holds after any number of steps, and is a little lower."""
 DAEMON = "boa-paced"
 """The policy that `boa daemon` runs."""
@@ -58,7 +58,7 @@ class AtCap:
 
     part: float
     factor: float
-    rows: Sequence[Row]
+    rows: Sequence[CellResult]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,8 +68,8 @@ class Outcome:
     scenario: Scenario
     load: float
     node_usd_per_hour: float
-    rows: list[Row] = field(default_factory=list)
-    told: dict[str, list[Row]] = field(default_factory=dict)
+    rows: list[CellResult] = field(default_factory=list)
+    told: dict[str, list[CellResult]] = field(default_factory=dict)
     caps: list[AtCap] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     seconds: float = 0.0
@@ -163,17 +163,17 @@ def run_task(task: Task, tasks: Tasks) -> Outcome:
     return outcome
 
 
-def _rows(comparison: Comparison, tasks: Tasks, outcome: Outcome, what: str) -> list[Row]:
+def _rows(comparison: Comparison, tasks: Tasks, outcome: Outcome, what: str) -> list[CellResult]:
     """Return the rows of all cells, each reference before its rivals; errors are noted."""
 
-    def row_of(cell: Cell) -> Row | Failure:
+    def row_of(cell: Cell) -> CellResult | Failure:
         try:
             return run_cell(comparison, cell, tasks)
         except (BoaError, PolicyError) as error:
             return Failure(what=f"{what}: {cell.policy}, seed {cell.seed}", words=str(error))
 
-    def rivals(cell: Cell, row: Row | Failure) -> list[Cell]:
-        return challenges(comparison, cell, row) if isinstance(row, Row) else []
+    def rivals(cell: Cell, row: CellResult | Failure) -> list[Cell]:
+        return rival_cells(comparison, cell, row) if isinstance(row, CellResult) else []
 
     found = dict(tasks.each(row_of, comparison.references(), then=rivals))
     rows = []

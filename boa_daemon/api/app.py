@@ -18,14 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from boa_daemon.api.browser import Guard
-from boa_daemon.api.inside import inside_routes
+from boa_daemon.api.authentication import Authenticator, Caller
+from boa_daemon.api.browser_security import BrowserGuard
+from boa_daemon.api.job_access import job_access_routes
 from boa_daemon.api.page import file_routes, page_routes
-from boa_daemon.api.who import Caller, Gatekeeper
-from boa_daemon.daemon.answers import NotAllowed, NotReady, UnknownJob
 from boa_daemon.daemon.costs import CostBy
 from boa_daemon.daemon.orders import CannotRehearse
 from boa_daemon.daemon.service import Service
+from boa_daemon.daemon.service_base import NotAllowed, NotReady, UnknownJob
 from boa_daemon.daemon.submissions import MOST_JOBS_AT_ONCE
 from boa_daemon.errors import BoaError, InputError, exit_code_of
 from boa_daemon.store.leader import LedElsewhere
@@ -34,7 +34,7 @@ from policies.errors import PolicyError
 _IDS = "Ids are letters, digits and hyphens, and end in a number: `boa jobs --all` lists them"
 JobName = Annotated[str, Path(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of packed code")]
-MOST = 2**53
+LARGEST_NUMBER = 2**53
 
 
 class Problem(BaseModel):
@@ -55,7 +55,7 @@ class JobPage(BaseModel):
     ended: bool = True
     team: str | None = Field(default=None, max_length=200)
     group: str | None = Field(default=None, pattern=r"^[A-Za-z0-9-]{1,80}$")
-    before: int | None = Field(default=None, ge=1, le=MOST)
+    before: int | None = Field(default=None, ge=1, le=LARGEST_NUMBER)
 
 
 class Submission(BaseModel):
@@ -138,7 +138,7 @@ def _http(_request: Request, error: Exception) -> JSONResponse:
     return answer
 
 
-def an_app(service: Service, gatekeeper: Gatekeeper, *, version: str = "unreleased") -> FastAPI:
+def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "unreleased") -> FastAPI:
     """Return the application for a service; `version` is said in its description."""
     app = FastAPI(
         title="BOA daemon",
@@ -178,10 +178,10 @@ def an_app(service: Service, gatekeeper: Gatekeeper, *, version: str = "unreleas
         operation_id="metrics",
     )
     app.include_router(_routes(service, gatekeeper))
-    app.include_router(inside_routes(service, gatekeeper))
+    app.include_router(job_access_routes(service, gatekeeper))
     app.include_router(page_routes(service, gatekeeper))
     app.include_router(file_routes())
-    app.add_middleware(Guard, listen=gatekeeper.listen, hosts=gatekeeper.hosts)
+    app.add_middleware(BrowserGuard, listen=gatekeeper.listen, hosts=gatekeeper.hosts)
     return app
 
 
@@ -205,7 +205,7 @@ def _open_routes(service: Service) -> APIRouter:
     return router
 
 
-def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
+def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
     """Return what known callers may ask."""
     router = APIRouter(prefix="/v1")
     writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="boa-submit")
@@ -258,7 +258,7 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
     def logs(
         name: JobName,
         caller: Caller = ask,
-        since: Annotated[int, Query(ge=0, le=MOST)] = 0,
+        since: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0,
         generation: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
         node: Annotated[int | None, Query(ge=0, le=10_000)] = None,
     ) -> dict[str, Any]:
@@ -319,7 +319,7 @@ def _routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
         return service.decisions(limit=count, acting=acting)
 
     @router.get("/decisions/{tick}")
-    def decision(tick: Annotated[int, Path(ge=0, le=MOST)], caller: Caller = ask) -> dict[str, Any]:
+    def decision(tick: Annotated[int, Path(ge=0, le=LARGEST_NUMBER)], caller: Caller = ask) -> dict[str, Any]:
         """Return the record of a decision."""
         return service.decision(tick)
 

@@ -43,9 +43,9 @@ from boa_daemon.api.answers import (
 )
 from boa_daemon.api.connection import DaemonUnreachable, RefusedByDaemon, ask, open_http, stream
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.inputs.code import pack
+from boa_daemon.inputs.code_archive import pack
+from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.submission import as_submitted, read_submission
-from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.store.records import first_of_group
 
 __all__ = ["Client", "DaemonUnreachable", "JobsFailed", "RefusedByDaemon", "WaitedTooLong"]
@@ -410,7 +410,7 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
     if config is None:
         with suppress(KeyError):
             return os.environ["BOA_ADDRESS"]
-    from boa_daemon.daemon.places import socket_of  # noqa: PLC0415 - slow to import, where an address needs none
+    from boa_daemon.daemon.daemon_paths import socket_of  # noqa: PLC0415 - slow to import, where an address needs none
     from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
 
     return socket_of(load_settings(config).settings)

@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from boa_daemon.api.browser import COOKIE, HEADERS
+from boa_daemon.api.browser_security import COOKIE, HEADERS
 from boa_daemon.api.connection import PATIENCE_SECONDS, check_listens, check_owner
 from boa_daemon.errors import InputError
 

@@ -9,15 +9,15 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi import Path as PathParameter
 from pydantic import BaseModel, ConfigDict, Field
 
-from boa_daemon.api.browser import COOKIE, SESSION_SECONDS
-from boa_daemon.api.who import Caller, Gatekeeper
+from boa_daemon.api.authentication import Authenticator, Caller
+from boa_daemon.api.browser_security import COOKIE, SESSION_SECONDS
 from boa_daemon.daemon.costs import CostBy
 from boa_daemon.daemon.replay import replay
 from boa_daemon.daemon.service import Service
 from boa_daemon.dashboard.assets import asset
+from boa_daemon.dashboard.job_page import job_document
 from boa_daemon.dashboard.money import MoneyView
-from boa_daemon.dashboard.now import now_document
-from boa_daemon.dashboard.one_job import job_document
+from boa_daemon.dashboard.overview import overview_document
 
 _TYPES = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
 Hours = Annotated[float, Query(gt=0.0, le=24.0 * 90, description="so many hours until now")]
@@ -44,7 +44,7 @@ def file_routes() -> APIRouter:
     return router
 
 
-def page_routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
+def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
     """Return what the page asks."""
     router = APIRouter(prefix="/v1")
     money = MoneyView(service)
@@ -74,7 +74,7 @@ def page_routes(service: Service, gatekeeper: Gatekeeper) -> APIRouter:
     @router.get("/page/now")
     def now(caller: Caller = ask) -> dict[str, Any]:
         """Return what the page shows first."""
-        return now_document(service)
+        return overview_document(service)
 
     @router.get("/page/frontier")
     def frontier(caller: Caller = ask) -> dict[str, Any]:

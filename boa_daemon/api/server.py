@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from boa_daemon.api.who import group_id
+from boa_daemon.api.authentication import group_id
 from boa_daemon.errors import InputError
 
 MOST_BYTES = 32 * 2**20
@@ -79,7 +79,7 @@ class PeerProtocol(H11Protocol):
             self.transport.abort()
 
 
-class SmallBodies:
+class BodySizeLimit:
     """Refuses requests that are too large, whether or not they say so at the start."""
 
     def __init__(self, app: _App, most: int = MOST_BYTES) -> None:
@@ -183,7 +183,7 @@ class ApiServer:
 
     def __init__(self, app: Any, sockets: list[socket.socket], *, tls: tuple[str, str] | None = None) -> None:
         config = uvicorn.Config(
-            SmallBodies(app),
+            BodySizeLimit(app),
             http=PeerProtocol,
             log_config=None,
             access_log=False,

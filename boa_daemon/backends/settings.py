@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from boa_daemon.backends.kinds import cloud_kind
+from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.errors import did_you_mean
-from boa_daemon.inputs.yaml_file import Document, read_document
+from boa_daemon.inputs.document_file import Document, read_document
 from boa_daemon.tick.offers import Market
 
 DRIVER_IMAGE = "ssm:/aws/service/deeplearning/ami/x86_64/{}/latest/ami-id"

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from boa_daemon.cli.completing import JobArgument
+from boa_daemon.cli.completion import JobArgument
+from boa_daemon.cli.daemon_client import ConfigOption, SocketOption, a_client, say_as_of, say_next
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
-from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, say_as_of, say_next
 from boa_daemon.errors import InputError
 
 

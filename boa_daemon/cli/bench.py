@@ -21,9 +21,9 @@ from typing import Annotated
 
 import typer
 
-from boa_daemon.cli.bench_on import Measure, bench_on
+from boa_daemon.cli.bench_on import BenchOptions, bench_on
+from boa_daemon.cli.daemon_client import ConfigOption, SocketOption
 from boa_daemon.cli.output import print_text, stderr_console
-from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.planning.class_file import gpu_types_text, measured_class
@@ -90,7 +90,9 @@ def bench(
                 "--on takes --max-usd and --write: money, and the file that it is spent for",
                 hint="Add --max-usd 5 --write classes.yaml",
             )
-        one = Measure(command=command, seconds=seconds, first_step_seconds=first_step, code=code, image=image)
+        one = BenchOptions(
+            command=command, seconds=seconds, first_step_seconds=first_step, code=code, image=image
+        )
         found, ended = bench_on(machines, one, name=name, max_usd=max_usd, config=config, socket=socket)
     else:
         ((machine, widths),) = machines.items()

@@ -21,11 +21,11 @@ from typing import Any
 import typer
 
 from boa_daemon.cli.output import OutputFormat
-from boa_daemon.cli.run import Run, carry_out
+from boa_daemon.cli.run import JobRun, run_to_receipt
 from boa_daemon.cli.run_screen import Screen
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.submission import as_submitted
-from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.planning.class_file import gpu_types_text, measured_class
 from boa_daemon.units import counted
 from policies.model import InstanceType
@@ -54,7 +54,7 @@ exit 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class BenchOptions:
     """What is measured: a command, its times in seconds, and what it needs on a node."""
 
     command: Sequence[str]
@@ -64,7 +64,7 @@ class Measure:
     image: str | None = None
 
 
-def content_of(one: Measure, class_name: str, gpus: int) -> Mapping[str, Any]:
+def bench_job(one: BenchOptions, class_name: str, gpus: int) -> Mapping[str, Any]:
     """Return the job file that measures a width, all but its dollars.
 
     Raises:
@@ -91,7 +91,7 @@ def content_of(one: Measure, class_name: str, gpus: int) -> Mapping[str, Any]:
 
 
 def step_seconds(log: str) -> tuple[float, int]:
-    """Return the seconds of a step by what a job of `content_of` printed, and over how many steps.
+    """Return the seconds of a step by what a job of `bench_job` printed, and over how many steps.
 
     Raises:
         InputError: when it reported fewer than two.
@@ -112,7 +112,7 @@ def step_seconds(log: str) -> tuple[float, int]:
 
 
 @dataclass(slots=True, kw_only=True)
-class Widths(Run):
+class WidthBench(JobRun):
     """The widths of one machine, one job after the other on a daemon of their own."""
 
     contents: Mapping[int, Mapping[str, Any]]
@@ -150,7 +150,7 @@ class Widths(Run):
 
 def bench_on(
     machines: Mapping[InstanceType, Sequence[int]],
-    one: Measure,
+    one: BenchOptions,
     *,
     name: str,
     max_usd: float,
@@ -165,12 +165,12 @@ def bench_on(
     found: dict[str, dict[int, float]] = {}
     for machine, widths in machines.items():
         shown = Screen(is_quiet=False, max_usd=max_usd)
-        contents = {gpus: content_of(one, name, gpus) for gpus in sorted(widths, reverse=True)}
-        runs = Widths(content={}, contents=contents, max_usd=max_usd, screen=shown, wait_seconds=600.0)
+        contents = {gpus: bench_job(one, name, gpus) for gpus in sorted(widths, reverse=True)}
+        runs = WidthBench(content={}, contents=contents, max_usd=max_usd, screen=shown, wait_seconds=600.0)
         code = 0
         try:
             with _rented(machine, name, widths):
-                carry_out(runs, config, socket, form=OutputFormat.table)
+                run_to_receipt(runs, config, socket, form=OutputFormat.table)
         except typer.Exit as end:
             code = end.exit_code
         if runs.found:

@@ -11,12 +11,12 @@ import typer
 from boa_daemon.backends.aws.blocks import BlockOffering, buy, offerings
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
+from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ConfigOption, RegionOption, settings_of
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
-from boa_daemon.cli.planning import PricesOption, budgeted, read_problem
+from boa_daemon.cli.planning_options import PricesOption, read_problem, with_budget_flag
 from boa_daemon.errors import BoaError, InputError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.jobs_file import a_date
+from boa_daemon.inputs.jobs_file import parse_instant
 from boa_daemon.units import HOURS_PER_DAY
 from policies.model import Budget, Problem
 from policies.optimum.frontier import MixedFrontier
@@ -92,7 +92,7 @@ def _instant(flag: str, text: str | None) -> datetime | None:
         InputError: when it says none.
     """
     try:
-        return None if text is None else a_date(text, is_end=flag == "--until")
+        return None if text is None else parse_instant(text, is_end=flag == "--until")
     except ValueError:
         raise InputError(f"{flag} {text!r} is no date", hint="Write 2026-12-01") from None
 
@@ -105,7 +105,7 @@ def _held(
     Raises:
         InputError: when the plan does not know the type, or has no budget in dollars.
     """
-    file, money = budgeted(read_problem(classes, prices), budget)
+    file, money = with_budget_flag(read_problem(classes, prices), budget)
     if money.unit != "usd_per_hour":
         raise MissingPrice("a block costs dollars, and this budget counts GPUs", file=file.path)
     kind = next((name for name, one in file.instance_types.items() if one.name == instance_type), None)

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from boa_daemon.cli.daemon_client import ConfigOption, SocketOption, a_client, age, say_as_of, say_next
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
-from boa_daemon.cli.planning import cell
-from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, say_as_of, say_next
+from boa_daemon.cli.planning_options import cell
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.planning.class_file import gpu_types_text, learnt_classes
 from policies.model import InstanceType

@@ -8,16 +8,23 @@ from typing import Annotated
 
 import typer
 
-from boa_daemon.cli.completing import complete_policies
+from boa_daemon.cli.completion import complete_policies
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
-from boa_daemon.cli.planning import ClassesOrTraceOption, PricesOption, budgeted, cell, read_problem, said
+from boa_daemon.cli.planning_options import (
+    ClassesOrTraceOption,
+    PricesOption,
+    cell,
+    indented_lines,
+    read_problem,
+    with_budget_flag,
+)
 from boa_daemon.cli.report import ReportOption, check_report, write_report
-from boa_daemon.comparing.advice import Advised, Question
+from boa_daemon.comparing.commitment_advice import AdviceRequest, CommitmentAdvice
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.document_file import read_document
 from boa_daemon.inputs.problem_file import ProblemFile
-from boa_daemon.inputs.yaml_file import read_document
-from boa_daemon.planning.commitments import Advice
+from boa_daemon.planning.commitments import TermAdvice
 from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
 from boa_daemon.units import HOURS_PER_MONTH
 from policies.registry import DEFAULT_POLICY, find_policy
@@ -65,7 +72,7 @@ def commit(
         raise InputError("nothing to look at" if usage is None else "--usage goes alone", hint=_FROM)
     check_report(report)
     name = find_policy(policy).name
-    question = Question(
+    question = AdviceRequest(
         offers=read_document(offers), spread=spread, held_out=held_out, seed=seed, policy=name
     )
     if usage is not None:
@@ -74,7 +81,7 @@ def commit(
         file = _classes(classes, trace, prices)
         if file.problem.budget_unit == "gpus":
             raise InputError("commitments are paid in dollars", file=file.path, hint="Give gpu_types prices")
-        file, asked = budgeted(file, budget, is_plan=True)
+        file, asked = with_budget_flag(file, budget, is_plan=True)
         if trace is None:
             found = question.from_classes(file, asked)
         else:
@@ -110,7 +117,7 @@ def _classes(classes: Path | None, trace: Path | None, prices: list[Path] | None
     return read_problem(classes, prices, require_rates=trace is None)
 
 
-def _lead(found: Sequence[Advice]) -> str:
+def _lead(found: Sequence[TermAdvice]) -> str:
     """Return the term that saves most, in a sentence."""
     best = max(found, key=lambda one: one.likely.on_demand - one.likely.advised, default=None)
     if best is None or not best.lines:
@@ -121,7 +128,7 @@ def _lead(found: Sequence[Advice]) -> str:
     return f"Commit to ${usd:,.2f}/h for {years}: that saves ${saved:,.0f} a month at the same waiting."
 
 
-def _print(found: Advised) -> None:
+def _print(found: CommitmentAdvice) -> None:
     """Print the answer for people."""
     console = stdout_console()
     numbers = ("$/h", "GPUs", "must be used", "is used")
@@ -129,7 +136,7 @@ def _print(found: Advised) -> None:
     for advice in found.advice:
         years = f"{advice.term_years} year{'s' if advice.term_years > 1 else ''}"
         if not advice.lines:
-            console.print(said([f"{years}: commit to nothing; on demand is cheapest."]))
+            console.print(indented_lines([f"{years}: commit to nothing; on demand is cheapest."]))
             console.print()
             continue
         table = a_table(f"Commit for {years}", "offer", "covers", *numbers, right=numbers)
@@ -171,7 +178,7 @@ def _print(found: Advised) -> None:
             for proof in found.proofs
             if proof.term_years == advice.term_years
         ]
-        console.print(said([*sentences, *advice.warnings]))
+        console.print(indented_lines([*sentences, *advice.warnings]))
         console.print()
     console.print(
         f"  Discounts as of {found.terms.as_of}, from {cell(found.terms.source)}. Nothing was bought."

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from boa_daemon.cli.completing import complete_policies
+from boa_daemon.cli.completion import complete_policies
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
-from boa_daemon.cli.planning import ClassesOrTraceOption
-from boa_daemon.cli.simulating import (
+from boa_daemon.cli.planning_options import ClassesOrTraceOption
+from boa_daemon.cli.simulation_options import (
     BootOption,
     BootSecondsOption,
     IdleHoldOption,
@@ -23,10 +23,9 @@ from boa_daemon.cli.simulating import (
     WorldOption,
     settings_in_world,
 )
-from boa_daemon.cli.working import OnOption, OutOption, working
-from boa_daemon.comparing.cells import REFERENCE, Comparison, Row
-from boa_daemon.comparing.figures import MoneyPlot, save_money
-from boa_daemon.comparing.page import (
+from boa_daemon.cli.task_progress import OnOption, OutOption, tasks_with_progress
+from boa_daemon.comparing.cells import REFERENCE, CellResult, Comparison
+from boa_daemon.comparing.comparison_page import (
     HEADINGS,
     about,
     cap_text,
@@ -34,8 +33,8 @@ from boa_daemon.comparing.page import (
     table_cells,
     write_comparison,
 )
-from boa_daemon.comparing.run import run_all, whole_part
-from boa_daemon.comparing.summary import (
+from boa_daemon.comparing.comparison_plots import MoneyPlot, save_money
+from boa_daemon.comparing.comparison_summary import (
     LowerBounds,
     PolicyLine,
     at_cap,
@@ -45,6 +44,7 @@ from boa_daemon.comparing.summary import (
     lines_of,
     with_ratios,
 )
+from boa_daemon.comparing.run_cells import run_all, whole_part
 from boa_daemon.errors import InputError
 from boa_daemon.planning.plots import check_plot_path
 from boa_daemon.tick.state import IDLE_HOLD_SECONDS
@@ -108,14 +108,16 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
         caps=_caps(max_nodes or []),
     )
     comparison.check()
-    with working(on, out, comparison.cells, "cells") as headway:
-        seen: list[Row] = []
+    with tasks_with_progress(on, out, comparison.cells, "cells") as headway:
+        seen: list[CellResult] = []
 
-        def on_row(row: Row) -> None:
+        def on_row(row: CellResult) -> None:
             seen.append(row)
             headway.step(leader(seen))
 
-        def write(part: Comparison, rows: Sequence[Row]) -> tuple[list[PolicyLine], LowerBounds, MoneyPlot]:
+        def write(
+            part: Comparison, rows: Sequence[CellResult]
+        ) -> tuple[list[PolicyLine], LowerBounds, MoneyPlot]:
             lines, floor = lines_of(part, rows), floor_of(part, rows)
             left = (
                 "" if len(rows) == comparison.cells else f": {len(rows)} of {comparison.cells} cells so far"
@@ -148,7 +150,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
 
 
 def comparison_document(
-    comparison: Comparison, rows: Sequence[Row], lines: Sequence[PolicyLine]
+    comparison: Comparison, rows: Sequence[CellResult], lines: Sequence[PolicyLine]
 ) -> dict[str, object]:
     """Return what the page draws: a group of policies per budget and cap."""
     groups, sentences = [], [about(comparison)]
@@ -208,7 +210,7 @@ def _title(comparison: Comparison) -> str:
 
 
 def _document(
-    comparison: Comparison, rows: Sequence[Row], lines: Sequence[PolicyLine], floor: LowerBounds
+    comparison: Comparison, rows: Sequence[CellResult], lines: Sequence[PolicyLine], floor: LowerBounds
 ) -> dict[str, object]:
     """Return the answer as JSON says it."""
     return {
@@ -232,7 +234,7 @@ def _knob(knob: dict[str, float]) -> str:
     return " ".join(f"{name}={value:g}" for name, value in knob.items())
 
 
-def _print_tables(comparison: Comparison, rows: Sequence[Row], lines: Sequence[PolicyLine]) -> None:
+def _print_tables(comparison: Comparison, rows: Sequence[CellResult], lines: Sequence[PolicyLine]) -> None:
     """Print a table per budget and cap for people."""
     for budget in comparison.budgets:
         for cap in comparison.caps:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from boa_daemon.cli.daemon_client import ConfigOption
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
-from boa_daemon.cli.talking import ConfigOption
 
 app = typer.Typer(
     name="config", help="The settings in force, and where they come from.", no_args_is_help=True
@@ -28,7 +28,7 @@ def show_settings(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Show each setting with its value and its origin: a file, the environment, or the default."""
-    from boa_daemon.daemon.origins import DEFAULT, settings_with_origins  # noqa: PLC0415 - slow to import
+    from boa_daemon.daemon.setting_origins import DEFAULT, settings_with_origins  # noqa: PLC0415 - slow to import
 
     rows = settings_with_origins(config)
     shown = (

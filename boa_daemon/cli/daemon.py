@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from boa_daemon.cli.daemon_client import ConfigOption, SocketOption, say_next
 from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, stderr_console, stdout_console
-from boa_daemon.cli.talking import ConfigOption, SocketOption, say_next
 from boa_daemon.errors import InputError
 from boa_daemon.units import counted
 
@@ -27,8 +27,8 @@ def daemon(  # noqa: PLR0917 - each is an option of the command line
     tick_seconds: Annotated[float | None, typer.Option(min=0.1, help="Seconds between looks.")] = None,
 ) -> None:
     """Run the daemon until SIGTERM; SIGHUP reads the settings again."""
-    from boa_daemon.daemon.origins import located  # noqa: PLC0415
-    from boa_daemon.daemon.reloading import SettingsReader  # noqa: PLC0415
+    from boa_daemon.daemon.setting_origins import locate_error  # noqa: PLC0415
+    from boa_daemon.daemon.settings_reload import SettingsReader  # noqa: PLC0415
     from boa_daemon.serve import serve  # noqa: PLC0415 - slow to import, and most verbs need none of it
 
     flags = {
@@ -45,10 +45,10 @@ def daemon(  # noqa: PLR0917 - each is an option of the command line
     try:
         serve(SettingsReader(config, flags), announce=announce, standby=standby)
     except InputError as error:
-        raise located(error, config) from None
+        raise locate_error(error, config) from None
 
 
-class What(StrEnum):
+class SchemaName(StrEnum):
     """What has a schema."""
 
     job = "job"
@@ -66,23 +66,23 @@ class What(StrEnum):
 
 
 _SCHEMAS = {
-    What.job: "inputs.job_file:job_schema",
-    What.settings: "daemon.config:Settings.model_json_schema",
-    What.problem: "inputs.problem_rows:problem_schema",
-    What.prices: "inputs.price_file:PriceFile.model_json_schema",
-    What.study: "comparing.study_file:StudyFile.model_json_schema",
-    What.world: "sim.world_file:world_schema",
-    What.network: "network.case:CaseEntry.model_json_schema",
-    What.trace: "inputs.table_schemas:trace_schema",
-    What.jobs: "inputs.table_schemas:jobs_schema",
-    What.offers: "inputs.commitments_file:offers_schema",
-    What.usage: "planning.rentals:usage_schema",
-    What.samples: "network.fit:samples_schema",
+    SchemaName.job: "inputs.job_file:job_schema",
+    SchemaName.settings: "daemon.config:Settings.model_json_schema",
+    SchemaName.problem: "inputs.problem_rows:problem_schema",
+    SchemaName.prices: "inputs.price_file:PriceFile.model_json_schema",
+    SchemaName.study: "comparing.study_file:StudyFile.model_json_schema",
+    SchemaName.world: "sim.world_file:world_schema",
+    SchemaName.network: "network.case:CaseEntry.model_json_schema",
+    SchemaName.trace: "inputs.table_schemas:trace_schema",
+    SchemaName.jobs: "inputs.table_schemas:jobs_schema",
+    SchemaName.offers: "inputs.commitments_file:offers_schema",
+    SchemaName.usage: "planning.rentals:usage_schema",
+    SchemaName.samples: "network.fit:samples_schema",
 }
 
 
 def schema(
-    what: Annotated[What, typer.Argument(help="What is in the file.")] = What.job,
+    what: Annotated[SchemaName, typer.Argument(help="What is in the file.")] = SchemaName.job,
 ) -> None:
     """Print the JSON schema of a file, for editors and for checks of your own."""
     module, _, path = _SCHEMAS[what].partition(":")

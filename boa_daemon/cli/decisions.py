@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from boa_daemon.cli.daemon_client import ConfigOption, SocketOption, a_client, clock_time, say_next, usd
 from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, stdout_console
-from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, clock_time, say_next, usd
 from boa_daemon.units import counted
 
 
@@ -110,7 +110,7 @@ def replay(
     """Decide from a record once more; the same facts must give the same actions."""
     from boa_daemon.daemon.replay import replay as decide_again  # noqa: PLC0415 - slow to import
     from boa_daemon.errors import DRIFT_FOUND, InputError  # noqa: PLC0415
-    from boa_daemon.inputs.yaml_file import read_text  # noqa: PLC0415
+    from boa_daemon.inputs.document_file import read_text  # noqa: PLC0415
 
     try:
         document = json.loads(read_text(record))

@@ -21,8 +21,8 @@ from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, std
 from boa_daemon.cli.real_demo import real_demo
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.problem_file import load_problem
-from boa_daemon.sim.rehearsal import rehearsed
-from boa_daemon.sim.report import Simulation
+from boa_daemon.sim.budget_tuning import tune_planning_budget
+from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare, settings_for, simulate
 from boa_daemon.tick.decision import Decision
 from boa_daemon.traces.reader import read_trace
@@ -71,7 +71,7 @@ def demo(  # noqa: PLR0917 - the parameters are the flags of the command
         raise typer.Exit(real_demo(_real_budget(budget), jobs=jobs, output=chosen))
     settings = replace(shipped_settings(budget), seed=seed)
     quiet = chosen is not OutputFormat.table
-    settings = rehearsed(settings)
+    settings = tune_planning_budget(settings)
     run = prepare(settings)
     if not quiet:
         stdout_console().print(_opening(settings, is_default=not budget))
@@ -188,7 +188,7 @@ def run_rivals(settings: SimulationSettings, boa: Simulation) -> list[Rival]:
     )
     rented = Rival(
         name="equal-width, rented on arrival",
-        result=simulate(rehearsed(replace(settings, policy="equal-width", planning_budget=None))),
+        result=simulate(tune_planning_budget(replace(settings, policy="equal-width", planning_budget=None))),
         is_static=False,
     )
     return [min(fifo, key=_mean_jct), equal, rented]

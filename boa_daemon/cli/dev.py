@@ -18,13 +18,13 @@ from typing import Annotated, Any
 
 import typer
 
+from boa_daemon.cli.daemon_client import ConfigOption, SocketOption
 from boa_daemon.cli.output import OutputFormat, OutputOption
-from boa_daemon.cli.run import Run, WaitOption, carry_out
+from boa_daemon.cli.run import JobRun, WaitOption, run_to_receipt
 from boa_daemon.cli.run_screen import Screen
-from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.cli.terminal import is_on_terminal
+from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.submission import as_submitted
-from boa_daemon.inputs.yaml_file import Document
 
 READY = "ready: boa shell"
 LATE_SECONDS = 60.0
@@ -72,12 +72,12 @@ def dev(
     With a terminal a shell opens in it, and its end is the node's. Without one, or with --no-shell, it runs
     until Ctrl-C. The receipt says what it cost; exit codes are those of `boa run`.
     """
-    content = content_of(
+    content = dev_job(
         name=name, class_name=class_name, gpus=gpus, hours=hours, max_usd=max_usd,
         idle_seconds=60.0 * idle_minutes, code=code, image=image,
     )  # fmt: skip
     words = [*(("--config", str(config)) if config else ()), *(("--socket", socket) if socket else ())]
-    one = Stay(
+    one = DevSession(
         content=content,
         max_usd=max_usd,
         screen=Screen(is_quiet=output is not OutputFormat.table, max_usd=max_usd),
@@ -85,10 +85,10 @@ def dev(
         shell_words=tuple(words),
         has_shell=shell and is_on_terminal(),
     )
-    carry_out(one, config, socket, form=output)
+    run_to_receipt(one, config, socket, form=output)
 
 
-def content_of(
+def dev_job(
     *,
     name: str,
     class_name: str,
@@ -125,7 +125,7 @@ def content_of(
 
 
 @dataclass(slots=True, kw_only=True)
-class Stay(Run):
+class DevSession(JobRun):
     """A run whose job waits: a shell is opened in it once it is there, and its end is the end."""
 
     shell_words: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class Stay(Run):
 
     def has_ended_well(self, receipt: Mapping[str, Any]) -> bool:
         """Whether it ended by itself, or with the shell."""
-        return self._is_left or Run.has_ended_well(self, receipt)
+        return self._is_left or JobRun.has_ended_well(self, receipt)
 
     def _visit(self, name: str) -> None:
         """Open the shell once the node is there; end the job when the shell has ended."""

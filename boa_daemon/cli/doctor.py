@@ -8,24 +8,24 @@ from dataclasses import asdict
 import typer
 from rich.markup import escape
 
-from boa_daemon.backends.aws.check import Check
 from boa_daemon.backends.aws.doctor import Doctor
-from boa_daemon.backends.kinds import cloud_kind
-from boa_daemon.cli.aws_site import (
+from boa_daemon.backends.aws.doctor_check import DoctorCheck
+from boa_daemon.backends.cloud_kinds import cloud_kind
+from boa_daemon.cli.aws_options import (
     DEFAULT_CONFIG,
     ClusterOption,
     ConfigOption,
     RegionOption,
     an_aws_cloud,
     settings_of,
-    uses_of,
+    used_resources,
 )
+from boa_daemon.cli.cluster_resources import SIMULATED, find_simulated, simulated_settings
 from boa_daemon.cli.local_checks import local_checks
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
-from boa_daemon.cli.remains import SIMULATED, find_simulated, simulated_settings
 from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.places import places
+from boa_daemon.daemon.daemon_paths import daemon_paths
 from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import FAILED
 from boa_daemon.inputs.catalog import Catalog
@@ -51,7 +51,7 @@ def doctor(
     else:
         settings = settings_of(config, region=region, cluster=cluster)
         name, where, cloud = settings.cluster, settings.region, an_aws_cloud(settings)
-        checks = list(Doctor(cloud, Catalog.load(), SystemClock(), uses=uses_of(config)).checks())
+        checks = list(Doctor(cloud, Catalog.load(), SystemClock(), uses=used_resources(config)).checks())
         loaded = load_settings(config if config.exists() else None).settings
         if cloud_kind(loaded.cloud.provider).on_aws:
             checks += local_checks(loaded)
@@ -67,19 +67,19 @@ def doctor(
         raise typer.Exit(FAILED)
 
 
-def _leaks(settings: Settings) -> Iterator[Check]:
+def _leaks(settings: Settings) -> Iterator[DoctorCheck]:
     """Yield whether nodes of the simulated cloud run that nobody wants."""
-    if not places(settings).state.is_dir():
+    if not daemon_paths(settings).state.is_dir():
         return
     leaks = [each for each in find_simulated(settings) if each.leak]
     if leaks:
         said = f"{counted(len(leaks), 'node')} that nobody wants"
-        yield Check(name="leaks", status="warning", said=said, fix="`boa gc` ends them")
+        yield DoctorCheck(name="leaks", status="warning", said=said, fix="`boa gc` ends them")
     else:
-        yield Check(name="leaks", status="ok", said="none")
+        yield DoctorCheck(name="leaks", status="ok", said="none")
 
 
-def _print_checks(title: str, checks: list[Check]) -> None:
+def _print_checks(title: str, checks: list[DoctorCheck]) -> None:
     """Print what was checked, what was found, and how to mend what failed."""
     table = a_table(title, "check", "", "found")
     for check in checks:

@@ -9,21 +9,21 @@ import typer
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.extras import HOURS_OF_A_MONTH
+from boa_daemon.backends.aws.extra_costs import HOURS_OF_A_MONTH
 from boa_daemon.backends.aws.images import most_usd_per_hour, own_images
 from boa_daemon.backends.aws.receipt import Receipt, end_everything
 from boa_daemon.backends.aws.side_prices import side_prices
+from boa_daemon.backends.aws.stack_deployment import Stack
 from boa_daemon.backends.aws.sweep import Sweeper
-from boa_daemon.backends.aws.up import Stack
-from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
+from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
+from boa_daemon.cli.cluster_resources import SIMULATED, end_simulated, simulated_settings
+from boa_daemon.cli.daemon_client import SocketOption
+from boa_daemon.cli.daemon_status import release_everything
 from boa_daemon.cli.gc import RegionsOption, print_receipts
 from boa_daemon.cli.output import OutputFormat, OutputOption, show, stdout_console
-from boa_daemon.cli.remains import SIMULATED, end_simulated, simulated_settings
-from boa_daemon.cli.state import let_go
-from boa_daemon.cli.talking import SocketOption
 from boa_daemon.clock import SystemClock
+from boa_daemon.daemon.auxiliary_costs import billed_usd, close_standing
 from boa_daemon.daemon.setting_layers import load_settings
-from boa_daemon.daemon.side_costs import billed_usd, close_standing
 from boa_daemon.errors import PARTLY_DONE, InputError, MissingPrice
 from boa_daemon.units import counted
 
@@ -57,7 +57,9 @@ def down(
     if (stack and not everything) or (data and not stack):
         raise InputError("--stack goes with --all, and --data with --all --stack")
     if not everything:
-        let_go(resume=resume, wait_seconds=wait_seconds, config=config, socket=socket, form=output)
+        release_everything(
+            resume=resume, wait_seconds=wait_seconds, config=config, socket=socket, form=output
+        )
         return
     if resume:
         raise InputError("--all and --resume exclude each other")

@@ -14,25 +14,25 @@ from rich.progress import track
 
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
-from boa_daemon.cli.planning import (
+from boa_daemon.cli.planning_options import (
     MarketOption,
     PricesOption,
     a_budget,
     curve_answers,
+    indented_lines,
     money,
     money_up,
     print_heading,
     read_problem,
-    said,
 )
 from boa_daemon.cli.report import ReportOption, assumptions, check_report, write_report
 from boa_daemon.cli.solve import VersionName, VersionOption
 from boa_daemon.errors import INFEASIBLE, InputError
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
-from boa_daemon.planning.answers import has_weights, infeasible_document, landmarks, solution_document
 from boa_daemon.planning.curve import Curve
+from boa_daemon.planning.plan_documents import has_weights, infeasible_document, landmarks, solution_document
 from boa_daemon.planning.plots import check_plot_path, curve_figure, curve_plot, draw_curve
-from boa_daemon.planning.unused_types import Unused, unused_by_plans
+from boa_daemon.planning.unused_types import UnusedType, unused_by_plans
 from boa_daemon.units import format_hours
 from policies.errors import InfeasibleBudget
 from policies.model import Budget
@@ -210,7 +210,7 @@ def _row(budget: float, point: Solution | InfeasibleBudget) -> dict[str, Any]:
     }
 
 
-def _print_table(curve: Curve, points: list[Point], file: Path, unused: Sequence[Unused]) -> None:
+def _print_table(curve: Curve, points: list[Point], file: Path, unused: Sequence[UnusedType]) -> None:
     """Print the curve for people, a bar for each waiting time."""
     console = stdout_console()
     unit = curve.problem.budget_unit
@@ -232,7 +232,7 @@ def _print_table(curve: Curve, points: list[Point], file: Path, unused: Sequence
     console.print(table)
     console.print()
     console.print(
-        said([*curve_sentences(curve), *(f"At all these budgets {one.sentence}" for one in unused)])
+        indented_lines([*curve_sentences(curve), *(f"At all these budgets {one.sentence}" for one in unused)])
     )
 
 

@@ -18,7 +18,7 @@ from boa_daemon.errors import BoaError, GateUnreachable, InputError
 from boa_daemon.gate.server import GateServer
 from boa_daemon.gate.types import POLICIES, GateSettings
 from boa_daemon.job.gate.address import BadAddress, GateAddress
-from boa_daemon.job.gate.greeting import call_as_planner
+from boa_daemon.job.gate.handshake import call_as_planner
 from boa_daemon.job.gate.token import PLANNER, issue_token, read_or_make_secret, read_token, write_token
 from policies.links.ada_srsf import DEFAULT_LINK_POLICY
 from policies.links.contention import Link

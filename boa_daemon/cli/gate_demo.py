@@ -25,8 +25,15 @@ from rich.text import Text
 
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.errors import BoaError
-from boa_daemon.gate.hosts import NICENESS, Crew, Hosts, run_jobs, start_crews, why_not
-from boa_daemon.gate.runs import DEFAULT, a_gate
+from boa_daemon.gate.benchmark_gate import DEFAULT, open_benchmark_gate
+from boa_daemon.gate.virtual_hosts import (
+    NICENESS,
+    VirtualHosts,
+    WorkerGroup,
+    run_jobs,
+    start_worker_groups,
+    why_not,
+)
 from policies.links.contention import Link
 
 MEGABITS = 200.0
@@ -66,8 +73,8 @@ def gate_demo(*, output: OutputFormat) -> None:
     before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
-        with Hosts(2, megabits=MEGABITS) as hosts:
-            crews = start_crews(hosts, SEATS)
+        with VirtualHosts(2, megabits=MEGABITS) as hosts:
+            crews = start_worker_groups(hosts, SEATS)
             try:
                 for number, is_gated in enumerate(ROUNDS, 1):
                     found[is_gated].append(_one_round(crews, number, is_gated=is_gated, quiet=quiet))
@@ -100,7 +107,7 @@ def document_of(without: list[list[float]], gated: list[list[float]]) -> dict[st
     }
 
 
-def _one_round(crews: list[Crew], number: int, *, is_gated: bool, quiet: bool) -> list[float]:
+def _one_round(crews: list[WorkerGroup], number: int, *, is_gated: bool, quiet: bool) -> list[float]:
     """Run all jobs once, and return how long each took."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name, *_ in JOBS]
@@ -120,7 +127,7 @@ def _one_round(crews: list[Crew], number: int, *, is_gated: bool, quiet: bool) -
         def run() -> list[dict[str, Any]]:
             if not is_gated:
                 return run_jobs(crews, orders)
-            with a_gate(DEFAULT, LINK, orders, bucket_bytes=BUCKET_BYTES) as addresses:
+            with open_benchmark_gate(DEFAULT, LINK, orders, bucket_bytes=BUCKET_BYTES) as addresses:
                 gated = [{**order, "gate": at} for order, at in zip(orders, addresses, strict=True)]
                 return run_jobs(crews, gated)
 

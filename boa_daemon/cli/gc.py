@@ -8,10 +8,10 @@ import typer
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.receipt import Receipt, end_everything, iso_time
-from boa_daemon.backends.aws.sweep import Found, Sweeper
-from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
+from boa_daemon.backends.aws.sweep import OwnedResource, Sweeper
+from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ClusterOption, ConfigOption, regions_of, settings_of
+from boa_daemon.cli.cluster_resources import SIMULATED, end_simulated, find_simulated, simulated_settings
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
-from boa_daemon.cli.remains import SIMULATED, end_simulated, find_simulated, simulated_settings
 from boa_daemon.clock import SystemClock
 from boa_daemon.errors import DRIFT_FOUND, PARTLY_DONE
 from boa_daemon.units import counted
@@ -76,7 +76,7 @@ def gc(
         raise typer.Exit(PARTLY_DONE)
 
 
-def _row(found: Found) -> dict[str, Any]:
+def _row(found: OwnedResource) -> dict[str, Any]:
     """Return a leak as JSON shows it."""
     return {
         "kind": found.kind,
@@ -88,7 +88,9 @@ def _row(found: Found) -> dict[str, Any]:
     }
 
 
-def _print(cluster: str, leaks: list[Found], wanted: int, receipts: list[Receipt], *, is_check: bool) -> None:
+def _print(
+    cluster: str, leaks: list[OwnedResource], wanted: int, receipts: list[Receipt], *, is_check: bool
+) -> None:
     console = stdout_console()
     if leaks:
         table = a_table(f"Leaks of cluster {cluster}", "kind", "id", "region", "since", "why")

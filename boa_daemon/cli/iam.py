@@ -9,20 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from boa_daemon.backends.aws.image_policy import image_policy
-from boa_daemon.backends.aws.names import bucket_of, partition_of, queue_arn
 from boa_daemon.backends.aws.policy import node_policy, policy
-from boa_daemon.backends.aws.pool_end import end_policy
+from boa_daemon.backends.aws.policy_statements import UsedResources
+from boa_daemon.backends.aws.resource_names import bucket_of, partition_of, queue_arn
 from boa_daemon.backends.aws.resource_policies import bucket_policy, queue_policy
 from boa_daemon.backends.aws.stack import as_yaml, stack_template
-from boa_daemon.backends.aws.statements import Uses
+from boa_daemon.backends.aws.termination_schedule import termination_policy
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.cli.aws_site import (
+from boa_daemon.cli.aws_options import (
     DEFAULT_CONFIG,
     ClusterOption,
     ConfigOption,
     RegionOption,
     settings_of,
-    uses_of,
+    used_resources,
 )
 from boa_daemon.cli.output import OutputFormat, OutputOption, print_json
 from boa_daemon.errors import InputError
@@ -69,7 +69,7 @@ def iam(
     settings = settings_of(config, region=region, cluster=cluster)
     if account != "*" and not (account.isdigit() and len(account) == 12):
         raise InputError(f"--account {account!r} is not an account id", hint="It has 12 digits")
-    uses = uses_of(config)
+    uses = used_resources(config)
     if cloudformation:
         document = stack_template(settings)
     elif node:
@@ -77,7 +77,7 @@ def iam(
     elif image:
         document = image_policy(settings, uses=uses, account=account, role=control_role)
     elif pool_end:
-        document = end_policy(settings, account=account)
+        document = termination_policy(settings, account=account)
     elif bucket:
         document = _of_bucket(settings, uses)
     elif queue is not None:
@@ -95,7 +95,7 @@ def iam(
             typer.echo(as_yaml(document).rstrip() if cloudformation else _indented(document))
 
 
-def _of_bucket(settings: AwsSettings, uses: Uses) -> dict[str, Any]:
+def _of_bucket(settings: AwsSettings, uses: UsedResources) -> dict[str, Any]:
     """Return the policy of the bucket.
 
     Raises:
@@ -107,7 +107,7 @@ def _of_bucket(settings: AwsSettings, uses: Uses) -> dict[str, Any]:
     return bucket_policy(arn, f"{arn}/*")
 
 
-def _of_queue(queue: QueueName, settings: AwsSettings, uses: Uses, account: str) -> dict[str, Any]:
+def _of_queue(queue: QueueName, settings: AwsSettings, uses: UsedResources, account: str) -> dict[str, Any]:
     """Return the policy of a queue as an attribute of it.
 
     Raises:

@@ -10,9 +10,9 @@ import typer
 from rich.markup import escape
 
 from boa_daemon.backends.aws.cloud import AwsCloud
-from boa_daemon.backends.aws.extras import HOURS_OF_A_MONTH
+from boa_daemon.backends.aws.extra_costs import HOURS_OF_A_MONTH
 from boa_daemon.backends.aws.image_build import ImageBuilder
-from boa_daemon.backends.aws.image_recipe import BuildFailed, Built, builder_request
+from boa_daemon.backends.aws.image_recipe import BuildFailed, BuildResult, builder_request
 from boa_daemon.backends.aws.image_script import check
 from boa_daemon.backends.aws.images import (
     OwnImage,
@@ -22,10 +22,10 @@ from boa_daemon.backends.aws.images import (
     remove,
     staleness,
 )
-from boa_daemon.backends.aws.request import Site
+from boa_daemon.backends.aws.launch_request import LaunchTarget
 from boa_daemon.backends.aws.side_prices import side_prices
 from boa_daemon.backends.settings import BUILT, AwsSettings
-from boa_daemon.cli.aws_site import (
+from boa_daemon.cli.aws_options import (
     DEFAULT_CONFIG,
     ClusterOption,
     ConfigOption,
@@ -43,11 +43,11 @@ from boa_daemon.cli.output import (
 )
 from boa_daemon.cli.toml_keys import write_keys
 from boa_daemon.clock import SystemClock
+from boa_daemon.daemon.auxiliary_costs import check_cap_room, enter_bill
 from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.daemon_paths import daemon_paths, make_folder
 from boa_daemon.daemon.lock import Lock
-from boa_daemon.daemon.places import make_folder, places
 from boa_daemon.daemon.setting_layers import load_settings
-from boa_daemon.daemon.side_costs import check_room, enter
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.offers import Offer
@@ -171,19 +171,19 @@ def _read(path: Path) -> str:
         raise InputError(f"cannot read the script: {error}", file=path) from error
 
 
-def _build(cloud: AwsCloud, whole: Settings, plan: ImagePlan) -> Built:
+def _build(cloud: AwsCloud, whole: Settings, plan: ImagePlan) -> BuildResult:
     """Build it, in the first zone that has capacity; its bill is in the books at the end.
 
     Raises:
         NoRoom: when a cap could be broken.
         BuildFailed: when no zone has capacity, or the build failed.
     """
-    folder = places(whole).state
+    folder = daemon_paths(whole).state
     make_folder(folder / "image")
     lock = Lock(folder / "image")
     lock.take()
     try:
-        check_room(
+        check_cap_room(
             whole,
             plan.usd(plan.recipe.minutes + _OVERTIME_MINUTES),
             plan.usd_per_hour,
@@ -193,7 +193,7 @@ def _build(cloud: AwsCloud, whole: Settings, plan: ImagePlan) -> Built:
         for number, (offer, site) in enumerate(plan.places, 1):
 
             def request_of(
-                build: str, lease: float, offer: Offer = offer, site: Site = site
+                build: str, lease: float, offer: Offer = offer, site: LaunchTarget = site
             ) -> Mapping[str, Any]:
                 return builder_request(
                     plan.instance_type, build, lease, minutes=plan.recipe.minutes, offer=offer, site=site,
@@ -223,7 +223,7 @@ def _enter_bills(cloud: AwsCloud, whole: Settings) -> None:
     """Enter what builders cost that have ended; a daemon that runs does so itself."""
     for node in _looking(cloud.settings).nodes():
         if node.ended_at is not None and node.launched_by.startswith("image-"):
-            enter(whole, node)
+            enter_bill(whole, node)
 
 
 def _say(sentence: str) -> None:
@@ -246,7 +246,9 @@ def _row(cloud: AwsCloud, image: OwnImage, now: float) -> dict[str, Any]:
     }
 
 
-def _document(plan: ImagePlan, settings: AwsSettings, config: Path, built: Built | None) -> dict[str, Any]:
+def _document(
+    plan: ImagePlan, settings: AwsSettings, config: Path, built: BuildResult | None
+) -> dict[str, Any]:
     sides, recipe = side_prices(settings), plan.recipe
     return {
         "cluster": settings.cluster,

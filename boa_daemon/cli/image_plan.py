@@ -10,10 +10,10 @@ from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.image_policy import image_policy
 from boa_daemon.backends.aws.image_recipe import Recipe
-from boa_daemon.backends.aws.names import slug_of
-from boa_daemon.backends.aws.request import Site
-from boa_daemon.backends.aws.rights import lacking, may_not_ask, principal_of, to_give
-from boa_daemon.cli.aws_site import uses_of
+from boa_daemon.backends.aws.launch_request import LaunchTarget
+from boa_daemon.backends.aws.resource_names import slug_of
+from boa_daemon.backends.aws.rights import may_not_ask, missing_statements, principal_of, to_give
+from boa_daemon.cli.aws_options import used_resources
 from boa_daemon.clock import SystemClock
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
@@ -25,7 +25,7 @@ class ImagePlan:
     """Where a builder would be rented, and at which price."""
 
     instance_type: str
-    places: Sequence[tuple[Offer, Site]]
+    places: Sequence[tuple[Offer, LaunchTarget]]
     recipe: Recipe
     lacks: Sequence[tuple[str, str]]
     """Statements that whoever types this lacks, each with what mends it."""
@@ -69,13 +69,13 @@ def image_plan(
     plain = settings.model_copy(update={"image": base_name, "images": {}, "market": "on-demand"})
     looking = AwsCloud(plain, catalog=catalog, clock=SystemClock(), calls=cloud.calls, touches=False)
     offers = [each for each in looking.market.offers({}) if each.instance_type == name]
-    found: list[tuple[Offer, Site]] = []
+    found: list[tuple[Offer, LaunchTarget]] = []
     for offer in offers:
         site = looking.launcher.site(offer)
         open_subnets = looking.launcher.open_subnets(offer.zone)
         reachable = [each for each in open_subnets if not looking.launcher.why_cut_off(each, 1)]
         found += [
-            (offer, Site(image=site.image, root_device=site.root_device, subnet=each))
+            (offer, LaunchTarget(image=site.image, root_device=site.root_device, subnet=each))
             for each in reachable[:1]
         ]
     if not found:
@@ -96,9 +96,11 @@ def _lacks(cloud: AwsCloud, config: Path) -> list[tuple[str, str]]:
     caller = cloud.calls.call("sts:GetCallerIdentity")
     principal = principal_of(str(caller["Arn"]))
     role = principal if ":role/" in principal else ""
-    document = image_policy(cloud.settings, uses=uses_of(config), account=str(caller["Account"]), role=role)
+    document = image_policy(
+        cloud.settings, uses=used_resources(config), account=str(caller["Account"]), role=role
+    )
     try:
-        missing = list(lacking(cloud.calls, principal, document)) if principal else []
+        missing = list(missing_statements(cloud.calls, principal, document)) if principal else []
     except CallFailed as error:
         if may_not_ask(error):
             return []

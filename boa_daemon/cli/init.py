@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from boa_daemon.cli.daemon_client import say_next
 from boa_daemon.cli.output import print_text, stdout_console
-from boa_daemon.cli.talking import say_next
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.units import HOURS_PER_MONTH
@@ -18,7 +18,7 @@ from policies.model import InstanceType
 SHOWN = ("g4dn.xlarge", "g5.xlarge", "g5.12xlarge", "g6.xlarge", "p4d.24xlarge", "p5.4xlarge", "p5.48xlarge")
 
 
-class Market(StrEnum):
+class RentalMarket(StrEnum):
     """How machines are rented."""
 
     on_demand = "on-demand"
@@ -27,7 +27,7 @@ class Market(StrEnum):
     planned = "planned"
 
 
-class Where(StrEnum):
+class CloudName(StrEnum):
     """Where machines come from."""
 
     simulated = "simulated"
@@ -35,7 +35,7 @@ class Where(StrEnum):
     aws = "aws"
 
 
-class Whose(StrEnum):
+class JobOwners(StrEnum):
     """Whose jobs run."""
 
     mine = "mine"
@@ -49,9 +49,9 @@ def init(
         str | None, typer.Option(metavar="TYPE[,TYPE]", help="Instance types or families to rent.")
     ] = None,
     usd_per_month: Annotated[float | None, typer.Option(min=1.0, help="Budget, dollars a month.")] = None,
-    market: Annotated[Market | None, typer.Option(help="On demand, or spot.")] = None,
-    whose: Annotated[Whose | None, typer.Option(help="Whose jobs run.")] = None,
-    where: Annotated[Where | None, typer.Option(help="Simulated, this machine, or AWS.")] = None,
+    market: Annotated[RentalMarket | None, typer.Option(help="On demand, or spot.")] = None,
+    whose: Annotated[JobOwners | None, typer.Option(help="Whose jobs run.")] = None,
+    where: Annotated[CloudName | None, typer.Option(help="Simulated, this machine, or AWS.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
 ) -> None:
     """Ask five questions and write boa.toml, classes and a first job."""
@@ -61,9 +61,9 @@ def init(
         usd_per_month = typer.prompt("Budget, dollars a month", type=float, default=2000.0)
     if not usd_per_month > 0.0:
         raise InputError(f"a budget is more than nothing; got {usd_per_month:g} dollars a month")
-    market = market or Market(_choose("On demand or spot", Market, Market.on_demand))
-    whose = whose or Whose(_choose("Whose jobs run here", Whose, Whose.mine))
-    where = where or Where(_choose("Where", Where, Where.simulated))
+    market = market or RentalMarket(_choose("On demand or spot", RentalMarket, RentalMarket.on_demand))
+    whose = whose or JobOwners(_choose("Whose jobs run here", JobOwners, JobOwners.mine))
+    where = where or CloudName(_choose("Where", CloudName, CloudName.simulated))
     files = {
         "boa.toml": _settings(machines, usd_per_month, market, whose, where),
         "classes.yaml": _classes(machines),
@@ -85,7 +85,7 @@ def init(
         f"{cheapest.name} around the clock, more while others rest.",
         markup=False,
     )
-    first = "boa doctor" if where is Where.aws else "boa daemon"
+    first = "boa doctor" if where is CloudName.aws else "boa daemon"
     say_next(first, "boa submit hello.yaml", "boa open", "boa plan --classes classes.yaml --open")
 
 
@@ -134,11 +134,15 @@ def _choose(question: str, options: type[StrEnum], default: StrEnum) -> str:
 
 
 def _settings(
-    machines: list[InstanceType], usd_per_month: float, market: Market, whose: Whose, where: Where
+    machines: list[InstanceType],
+    usd_per_month: float,
+    market: RentalMarket,
+    whose: JobOwners,
+    where: CloudName,
 ) -> str:
     """Return boa.toml."""
     names = ", ".join(f'"{kind.name}"' for kind in machines)
-    engine = {Where.aws: "ssm"}.get(where, "local")
+    engine = {CloudName.aws: "ssm"}.get(where, "local")
     shared = "shared_account = true        # everybody who submits is trusted with the daemon's rights\n"
     return (
         "[budget]\n"
@@ -150,11 +154,11 @@ def _settings(
         f'market = "{market}"\n'
         + (
             'region = "us-east-1"            # see docs/how-to/first-rented-instance.md\n'
-            if where is Where.aws
+            if where is CloudName.aws
             else ""
         )
         + f'\n[engine]\nname = "{engine}"\n'
-        + (shared if whose is Whose.everybodys and where is not Where.aws else "")
+        + (shared if whose is JobOwners.everybodys and where is not CloudName.aws else "")
         + '\n[workload]\nclasses = "classes.yaml"\n\n[daemon]\nstate_dir = "state"\n'
     )
 

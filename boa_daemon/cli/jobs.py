@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from boa_daemon.cli.completing import JobArgument, complete_jobs
-from boa_daemon.cli.log_lines import Reader, Shown
+from boa_daemon.cli.completion import JobArgument, complete_jobs
+from boa_daemon.cli.daemon_client import ConfigOption, SocketOption, a_client, age, say_as_of, say_next, usd
+from boa_daemon.cli.log_lines import LogView, Reader
 from boa_daemon.cli.output import (
     OutputFormat,
     OutputOption,
@@ -20,7 +21,6 @@ from boa_daemon.cli.output import (
     show,
     stdout_console,
 )
-from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, age, say_as_of, say_next, usd
 from boa_daemon.errors import FAILED, PARTLY_DONE, BoaError, InputError
 from boa_daemon.units import counted
 
@@ -41,7 +41,7 @@ def submit(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Give jobs to the daemon, all or none."""
-    from boa_daemon.engines.units import RIGID  # noqa: PLC0415 - slow to import, and listing needs none of it
+    from boa_daemon.engines.generation_units import RIGID  # noqa: PLC0415 - slow to import, and listing needs none of it
     from boa_daemon.inputs.groups import size_of  # noqa: PLC0415
     from boa_daemon.inputs.submission import read_submission  # noqa: PLC0415
 
@@ -95,8 +95,8 @@ def _by_settings(contents: Sequence[Mapping[str, Any]], config: Path | None) -> 
     from boa_daemon.daemon.assembly import cloud_class  # noqa: PLC0415
     from boa_daemon.daemon.planner import Planner  # noqa: PLC0415
     from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
+    from boa_daemon.inputs.document_file import Document  # noqa: PLC0415
     from boa_daemon.inputs.job_file import check_job  # noqa: PLC0415
-    from boa_daemon.inputs.yaml_file import Document  # noqa: PLC0415
 
     loaded = load_settings(config)
     if not loaded.files:
@@ -267,7 +267,7 @@ def logs(
         raise InputError("--node, --rank and --all exclude each other", hint="Give one of them")
     texts: list[str] = []
     is_json = output is OutputFormat.json
-    shown = Shown(rank=rank, marks_nodes=everything)
+    shown = LogView(rank=rank, marks_nodes=everything)
     readers: dict[int | None, Reader] = {}
     with a_client(config, socket) as client:
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.api.client import Client, DaemonUnreachable
-from boa_daemon.backends.aws.check import Check
+from boa_daemon.backends.aws.doctor_check import DoctorCheck
 from boa_daemon.daemon.assembly import cloud_class
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.places import Places, places, socket_of
+from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, socket_of
 from boa_daemon.daemon.planner import Planner
-from boa_daemon.engines.kinds import ENGINE_KINDS, fitting
+from boa_daemon.engines.engine_kinds import ENGINE_KINDS, fitting
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.store.engine import StoreUnusable, check, open_engine, sqlite_url
+from boa_daemon.store.database_setup import StoreUnusable, check_integrity, open_engine, sqlite_url
 from boa_daemon.units import counted
 from policies.errors import PolicyError
 
@@ -23,52 +23,54 @@ LEAST_FREE_GB = 5.0
 """A database of a month's ticks with its backups, and what a local job prints and saves."""
 
 
-def local_checks(settings: Settings) -> Iterator[Check]:
+def local_checks(settings: Settings) -> Iterator[DoctorCheck]:
     """Yield what can be said without asking a cloud; nothing is made or started."""
     yield _plan(settings)
     yield _engine(settings)
     try:
-        there = places(settings)
+        there = daemon_paths(settings)
     except InputError as error:
-        yield Check(name="state folder", status="failed", said=error.problem, fix=error.hint)
+        yield DoctorCheck(name="state folder", status="failed", said=error.problem, fix=error.hint)
         return
     yield _disk(there)
     yield _database(settings, there)
     yield _daemon(settings)
 
 
-def _plan(settings: Settings) -> Check:
+def _plan(settings: Settings) -> DoctorCheck:
     """Whether classes and machines make a plan under the budget."""
     name, budget = "plan", settings.budget.mean_usd_per_hour
     try:
         planner = Planner(settings, cloud=cloud_class(settings))
         planner.record(()).build()
     except InputError as error:
-        return Check(name=name, status="failed", said=error.problem, fix=error.hint)
+        return DoctorCheck(name=name, status="failed", said=error.problem, fix=error.hint)
     except PolicyError as error:
         said = f"{budget:g} USD/hour: {error}"
-        return Check(name=name, status="warning", said=said, fix="The daemon then makes a best effort")
+        return DoctorCheck(name=name, status="warning", said=said, fix="The daemon then makes a best effort")
     dearest = max(machine.usd_per_hour for machine in planner.machines.values())
     cap = settings.budget.usd_per_day_cap
     if cap is not None and cap < dearest:
         said = f"{cap:g} USD a day do not pay an hour of the dearest type ({dearest:g} USD)"
-        return Check(name=name, status="warning", said=said, fix="Raise [budget] usd_per_day_cap")
+        return DoctorCheck(name=name, status="warning", said=said, fix="Raise [budget] usd_per_day_cap")
     kinds = ", ".join(machine.name for machine in planner.machines.values())
-    return Check(name=name, status="ok", said=f"{counted(len(planner.classes), 'class')} on {kinds}")
+    return DoctorCheck(name=name, status="ok", said=f"{counted(len(planner.classes), 'class')} on {kinds}")
 
 
-def _engine(settings: Settings) -> Check:
+def _engine(settings: Settings) -> DoctorCheck:
     """Whether the engine goes with the cloud."""
     engine, cloud = settings.engine.name, settings.cloud.provider
     # What another package adds says itself, when it is opened, with what it does not go.
     fits = fitting(cloud)
     if fits and engine in ENGINE_KINDS and engine not in fits:
         said = f"{engine!r} does not go with the provider {cloud!r}"
-        return Check(name="engine", status="failed", said=said, fix=f"[engine] name: {' or '.join(fits)}")
-    return Check(name="engine", status="ok", said=f"{engine} on {cloud}")
+        return DoctorCheck(
+            name="engine", status="failed", said=said, fix=f"[engine] name: {' or '.join(fits)}"
+        )
+    return DoctorCheck(name="engine", status="ok", said=f"{engine} on {cloud}")
 
 
-def _disk(there: Places) -> Check:
+def _disk(there: DaemonPaths) -> DoctorCheck:
     """Whether the state folder's disk has room."""
     folder = there.state
     while not folder.exists():
@@ -77,35 +79,35 @@ def _disk(there: Places) -> Check:
     said = f"{free:.1f} GB free for {there.state}"
     if free < LEAST_FREE_GB:
         fix = "A full disk starts nothing: free some, or set [daemon] state_dir"
-        return Check(name="disk", status="warning", said=said, fix=fix)
-    return Check(name="disk", status="ok", said=said)
+        return DoctorCheck(name="disk", status="warning", said=said, fix=fix)
+    return DoctorCheck(name="disk", status="ok", said=said)
 
 
-def _database(settings: Settings, there: Places) -> Check:
+def _database(settings: Settings, there: DaemonPaths) -> DoctorCheck:
     """Whether the database can be read by this version."""
     url = settings.daemon.database
     if url is None and not there.database.exists():
-        return Check(name="database", status="ok", said="none yet; the daemon makes it")
+        return DoctorCheck(name="database", status="ok", said="none yet; the daemon makes it")
     engine = open_engine(url or sqlite_url(there.database))
     try:
-        check(engine)
+        check_integrity(engine)
     except (StoreUnusable, SQLAlchemyError) as error:
         fix = "`boa recover` makes it again from the newest backup and the cloud's list"
-        return Check(name="database", status="failed", said=str(error).splitlines()[0], fix=fix)
+        return DoctorCheck(name="database", status="failed", said=str(error).splitlines()[0], fix=fix)
     finally:
         engine.dispose()
-    return Check(name="database", status="ok", said=engine.url.render_as_string())
+    return DoctorCheck(name="database", status="ok", said=engine.url.render_as_string())
 
 
-def _daemon(settings: Settings) -> Check:
+def _daemon(settings: Settings) -> DoctorCheck:
     """Whether a daemon answers; that none does is no fault."""
     try:
         with Client(socket_of(settings)) as client:
             status = client.get("/status")
     except DaemonUnreachable:
-        return Check(name="daemon", status="skipped", said="none listens")
+        return DoctorCheck(name="daemon", status="skipped", said="none listens")
     except BoaError as error:
-        return Check(name="daemon", status="failed", said=str(error))
+        return DoctorCheck(name="daemon", status="failed", said=str(error))
     if status["fault"]:
-        return Check(name="daemon", status="failed", said=status["fault"], fix="See the daemon's log")
-    return Check(name="daemon", status="ok", said=f"answers; tick {status.get('tick', 0)}")
+        return DoctorCheck(name="daemon", status="failed", said=status["fault"], fix="See the daemon's log")
+    return DoctorCheck(name="daemon", status="ok", said=f"answers; tick {status.get('tick', 0)}")

@@ -22,7 +22,7 @@ class Reader:
 
 
 @dataclass(slots=True, kw_only=True)
-class Shown:
+class LogView:
     """What of the logs is shown: of one `rank` only, or of all nodes, with `marks_nodes`."""
 
     rank: int | None = None

@@ -12,8 +12,8 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from boa_daemon.cli.daemon_client import ConfigOption, SocketOption
 from boa_daemon.cli.output import print_text, stderr_console
-from boa_daemon.cli.talking import ConfigOption, SocketOption
 
 OpenOption: TypeAlias = Annotated[
     bool, typer.Option("--open", help="Show it as a page in a browser; no daemon and no network.")
@@ -34,7 +34,7 @@ def open_page(
 ) -> None:
     """Show the daemon's page in a browser, as you and read-only, until Ctrl-C."""
     from boa_daemon.api.local_page import LocalPage  # noqa: PLC0415 - slow to import
-    from boa_daemon.daemon.places import socket_of  # noqa: PLC0415
+    from boa_daemon.daemon.daemon_paths import socket_of  # noqa: PLC0415
     from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
 
     settings = load_settings(config, flags={"daemon.socket": socket}).settings

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import typer
 
-from boa_daemon.cli.completing import JobArgument
+from boa_daemon.cli.completion import JobArgument
+from boa_daemon.cli.daemon_client import ConfigOption, SocketOption, a_client, clock_time, say_next
 from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, stdout_console
-from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client, clock_time, say_next
 from boa_daemon.errors import InputError
 
 

@@ -19,9 +19,9 @@ from typing import IO, Any
 from boa_daemon.api.client import Client, DaemonUnreachable
 from boa_daemon.daemon.assembly import open_books
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.places import Places, make_folder, places
+from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
 from boa_daemon.errors import BoaError, InputError
-from boa_daemon.store.engine import sqlite_url
+from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.tick.ledger import bill_within
 from boa_daemon.tick.limits import day_of, month_of
 from boa_daemon.units import counted, dollars
@@ -35,7 +35,7 @@ class DaemonFailed(BoaError):
     """The daemon of a run did not come up, or died again and again."""
 
 
-def caps_within(settings: Settings, there: Places, usd: float, *, now: float) -> dict[str, str]:
+def caps_within(settings: Settings, there: DaemonPaths, usd: float, *, now: float) -> dict[str, str]:
     """Return the environment under which a daemon spends at most so many dollars from now on.
 
     A cap by the day begins anew at midnight, so the month's is set as well; tighter ones that are set stay.
@@ -64,7 +64,7 @@ def caps_within(settings: Settings, there: Places, usd: float, *, now: float) ->
 
 def work_again(settings: Settings) -> None:
     """Take back that everything is let go: the next daemon of the folder is to work."""
-    there = places(settings)
+    there = daemon_paths(settings)
     with closing(open_books(settings.daemon.database or sqlite_url(there.database))) as books:
         books.store.set_flag("is_down", False)
 
@@ -73,7 +73,7 @@ class OwnDaemon:
     """The process, and what it says."""
 
     def __init__(self, settings: Settings, options: list[str], environment: Mapping[str, str]) -> None:
-        there = places(settings)
+        there = daemon_paths(settings)
         make_folder(there.state)
         self.socket, self.log = there.socket, there.state / "run.log"
         self._options, self._environment = options, {**os.environ, **environment}

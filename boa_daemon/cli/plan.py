@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 
-from boa_daemon.cli.calendar import CalendarFlags, plan_calendar, since
+from boa_daemon.cli.daemon_client import ConfigOption, SocketOption
+from boa_daemon.cli.daemon_status import show_live_plan
 from boa_daemon.cli.open import OpenOption, PageOption, show_page
 from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, show, stderr_console
+from boa_daemon.cli.plan_calendar import CalendarFlags, plan_calendar, since
 from boa_daemon.cli.plan_diff import DiffOption, saved_plan, show_difference
 from boa_daemon.cli.plan_list import plan_list
 from boa_daemon.cli.plan_stream import plan_figure, plan_sentence, print_stream, show_best_effort
-from boa_daemon.cli.planning import (
+from boa_daemon.cli.planning_options import (
     BestEffortOption,
     ClassesOrTraceOption,
     CommitmentsOption,
@@ -22,24 +24,22 @@ from boa_daemon.cli.planning import (
     MarketOption,
     PricesOption,
     best_effort_is_named,
-    budgeted,
     chosen_market,
-    committed,
+    commitments_today,
     curve_answers,
     money,
     price_document,
     read_problem,
     stretch_rows,
+    with_budget_flag,
 )
 from boa_daemon.cli.report import ReportOption, assumptions, check_report, write_report
 from boa_daemon.cli.solve import VersionName, VersionOption
-from boa_daemon.cli.state import show_live_plan
-from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import PARTLY_DONE, InputError
 from boa_daemon.inputs.jobs_file import read_list
 from boa_daemon.inputs.problem_file import ProblemFile
-from boa_daemon.planning.answers import infeasible_document
 from boa_daemon.planning.budget_plan import best_effort_plan, budget_plan, with_trace
+from boa_daemon.planning.plan_documents import infeasible_document
 from boa_daemon.planning.spot_advice import advice_document, advice_sentence, spot_advice
 from boa_daemon.sim.spot_market import on_both_markets, saves_of
 from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
@@ -170,10 +170,10 @@ def plan(
         )
     terms = chosen_market(market, world, file)
     file = file if terms is None else on_both_markets(file, terms)
-    file, asked = budgeted(file, budget, is_plan=True)
+    file, asked = with_budget_flag(file, budget, is_plan=True)
     paid = None
     if commitments is not None:
-        paid = committed(file, asked, commitments)
+        paid = commitments_today(file, asked, commitments)
         asked = replace(asked, amount=paid.planning_budget(file.problem, asked.amount))
     try:
         with best_effort_is_named():

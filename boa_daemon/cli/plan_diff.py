@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from boa_daemon.cli.output import OutputFormat, a_table, plain_document, show, stdout_console
-from boa_daemon.cli.planning import cell
-from boa_daemon.planning.plan_diff import SIGNS, Change, differences, read_plan
+from boa_daemon.cli.planning_options import cell
+from boa_daemon.planning.plan_diff import SIGNS, PlanChange, differences, read_plan
 
 DiffOption: TypeAlias = Annotated[
     Path | None,
@@ -35,7 +35,7 @@ def saved_plan(path: Path | None) -> Mapping[str, Any] | None:
     return None if path is None else read_plan(path)
 
 
-def _print(changes: Sequence[Change]) -> None:
+def _print(changes: Sequence[PlanChange]) -> None:
     """Print a line for each change, and how many there are."""
     console = stdout_console()
     if not changes:

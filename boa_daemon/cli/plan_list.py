@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from boa_daemon.cli.output import OutputFormat, a_table, print_json, show, stderr_console, stdout_console
-from boa_daemon.cli.planning import cell, price_document, runs, said, width_text
+from boa_daemon.cli.planning_options import cell, indented_lines, price_document, runs, width_text
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.units import format_hours, parse_dollars
@@ -152,7 +152,7 @@ def _print_list(solution: ListSolution, file: ProblemFile, min_budget: bool) -> 
     cents = math.ceil(100.0 * solution.cheapest_feasible_spend * (1.0 - 1e-12)) / 100.0
     least = f"{cents:,.2f} GPU-hours" if counted else f"${cents:,.2f}"
     console.print(
-        said(
+        indented_lines(
             [
                 f"{mean} for {total}; no plan is more than {solution.gap:.2%} better.",
                 f"The cheapest budget that runs every job in time is {least}."

@@ -6,11 +6,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
-from boa_daemon.cli.planning import cell, money, phases_text, runs, said, share_text, width_text
-from boa_daemon.planning.answers import has_weights
-from boa_daemon.planning.budget_plan import BestEffortPlan, BudgetPlan, Packing
+from boa_daemon.cli.planning_options import (
+    cell,
+    indented_lines,
+    money,
+    phases_text,
+    runs,
+    share_text,
+    width_text,
+)
+from boa_daemon.planning.budget_plan import BestEffortPlan, BudgetPlan, PackingWaste
 from boa_daemon.planning.curve import Curve
-from boa_daemon.planning.paid_anyway import paid_sentence
+from boa_daemon.planning.paid_commitments import paid_sentence
+from boa_daemon.planning.plan_documents import has_weights
 from boa_daemon.planning.plots import curve_figure, curve_plot
 from boa_daemon.tick.shortfall import shortfall_sentence
 from boa_daemon.units import HOURS_PER_MONTH, format_hours
@@ -76,18 +84,18 @@ def print_stream(result: BudgetPlan, bill: dict[str, Any] | None, of_spot: Seque
     )
     console.print(table)
     console.print()
-    console.print(said(stream_sentences(result)))
+    console.print(indented_lines(stream_sentences(result)))
     console.print()
     console.print(_swing_table(result.packing))
     console.print()
     if result.without:
-        console.print(said(one.sentence for one in result.without))
+        console.print(indented_lines(one.sentence for one in result.without))
     month = "" if unit == "gpus" else f" (${HOURS_PER_MONTH * result.solution.mean_spend:,.0f} a month)"
     console.print(f"  Planned spend {money(result.solution.mean_spend, unit)}{month}.")
     if of_spot:
-        console.print(said(of_spot))
+        console.print(indented_lines(of_spot))
     if bill is not None:
-        console.print(said([paid_sentence(bill)]))
+        console.print(indented_lines([paid_sentence(bill)]))
     console.print("[dim]  Next: boa frontier FILE --plot curve.svg, and boa simulate --help[/]")
 
 
@@ -149,10 +157,10 @@ def _print_best_effort(result: BestEffortPlan) -> None:
     stdout_console().print(table)
     stdout_console().print()
     sentence = shortfall_sentence(result.shortfall)
-    stdout_console().print(said([f"{sentence[0].upper()}{sentence[1:]}."]))
+    stdout_console().print(indented_lines([f"{sentence[0].upper()}{sentence[1:]}."]))
 
 
-def _swing_table(packing: tuple[Packing, ...]) -> Any:
+def _swing_table(packing: tuple[PackingWaste, ...]) -> Any:
     """Return how many GPUs and instances are held, so that quotas can be asked for."""
     table = a_table(
         "How wide the cluster swings",

@@ -18,10 +18,10 @@ from boa_daemon.cli.live_view import status_line, view
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
 from boa_daemon.daemon.real_run import (
     ARRIVAL_SECONDS,
-    KINDS,
+    JOB_KINDS,
+    LOCAL_NODES,
     NODE,
     PACE,
-    PLACES,
     RealRun,
     ticks,
     uninterrupted_loss,
@@ -65,10 +65,10 @@ def real_demo(budget: Budget | None, *, jobs: int, output: OutputFormat) -> int:
 def _opening(jobs: int, budget: Budget) -> str:
     """Return what is about to happen, and what of it is pretended."""
     return (
-        f"{jobs} training jobs ({', '.join(kind.name for kind in KINDS)}) arrive here, one every "
+        f"{jobs} training jobs ({', '.join(kind.name for kind in JOB_KINDS)}) arrive here, one every "
         f"{ARRIVAL_SECONDS:.0f} s, and really run under the daemon: numpy processes with checkpoints and "
         f"logs. Pretended are the money (a budget of {budget}; a node of {NODE.gpus} workers is "
-        f"{NODE.usd_per_hour:.0f} USD/hour, at most {PLACES} nodes), the clock (a second counts as "
+        f"{NODE.usd_per_hour:.0f} USD/hour, at most {LOCAL_NODES} nodes), the clock (a second counts as "
         f"{PACE:.0f}) and most of each step's work, which sleeps so that width matters on any "
         "machine. It takes about a minute."
     )
@@ -153,7 +153,7 @@ def _document(run: RealRun, last: Decision, *, wall_seconds: float) -> dict[str,
 
 def _row(run: RealRun, job: Mapping[str, Any]) -> dict[str, Any]:
     """Return one job's figures."""
-    (kind,) = (kind for kind in KINDS if kind.name == job["class"])
+    (kind,) = (kind for kind in JOB_KINDS if kind.name == job["class"])
     loss = run.loss_of(job["id"], job["generation"])
     return {
         "job": job["id"],

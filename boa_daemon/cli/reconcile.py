@@ -11,10 +11,10 @@ from typing import Any
 import typer
 
 from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.costs import BESIDE, check_known, compared, explorer_days
-from boa_daemon.backends.kinds import cloud_kind
+from boa_daemon.backends.aws.cost_explorer import BESIDE, check_known, compare_days, explorer_days
+from boa_daemon.backends.cloud_kinds import cloud_kind
+from boa_daemon.cli.daemon_client import a_client, say_as_of, say_next, usd
 from boa_daemon.cli.output import OutputFormat, a_table, show, stdout_console
-from boa_daemon.cli.talking import a_client, say_as_of, say_next, usd
 from boa_daemon.daemon.config import aws_settings
 from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import DRIFT_FOUND, InputError
@@ -47,7 +47,7 @@ def reconcile(
     aws = aws_settings(settings.cloud)
     ours = {date.fromisoformat(row["name"]): _kinds(row) for row in ledger["rows"]}
     theirs = explorer_days(AwsCalls(aws), aws.cluster, first, today)
-    found = compared(
+    found = compare_days(
         {day: kinds[COMPUTE] for day, kinds in ours.items()},
         {day: kinds[COMPUTE] for day, kinds in theirs.items()},
         first=first,

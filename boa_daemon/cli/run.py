@@ -18,11 +18,11 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from boa_daemon.cli.daemon_client import ConfigOption, SocketOption
 from boa_daemon.cli.log_lines import Reader
 from boa_daemon.cli.output import OutputFormat, OutputOption, print_json
-from boa_daemon.cli.run_phases import OVER, Phases, RunMeter, phase_of, place_of
+from boa_daemon.cli.run_phases import OVER, RunMeter, RunPhases, phase_of, place_of
 from boa_daemon.cli.run_screen import Screen
-from boa_daemon.cli.talking import ConfigOption, SocketOption
 from boa_daemon.errors import FAILED, PARTLY_DONE, InputError
 from boa_daemon.inputs.submission import read_submission
 
@@ -55,11 +55,11 @@ def run(
         raise InputError(f"`boa run` takes one job; {file} holds {len(contents)}", hint="Use `boa submit`")
     content = {**contents[0], "max_usd": min(max_usd, float(contents[0].get("max_usd", max_usd)))}
     shown = Screen(is_quiet=output is not OutputFormat.table, max_usd=max_usd)
-    one = Run(content=content, max_usd=max_usd, screen=shown, wait_seconds=wait_seconds)
-    carry_out(one, config, socket, form=output)
+    one = JobRun(content=content, max_usd=max_usd, screen=shown, wait_seconds=wait_seconds)
+    run_to_receipt(one, config, socket, form=output)
 
 
-def carry_out(one: Run, config: Path | None, socket: str | None, *, form: OutputFormat) -> None:
+def run_to_receipt(one: JobRun, config: Path | None, socket: str | None, *, form: OutputFormat) -> None:
     """Run a job to its end and print its receipt.
 
     Raises:
@@ -87,7 +87,7 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _exit_code(one: Run, receipt: Mapping[str, Any]) -> int:
+def _exit_code(one: JobRun, receipt: Mapping[str, Any]) -> int:
     if one.is_interrupted:
         return INTERRUPTED
     if receipt["is_money_used_up"] or receipt["cause"] in _LIMITS or not receipt["is_clean"]:
@@ -96,12 +96,12 @@ def _exit_code(one: Run, receipt: Mapping[str, Any]) -> int:
 
 
 @contextmanager
-def _a_daemon(one: Run, config: Path | None, socket: str | None) -> Iterator[None]:
+def _a_daemon(one: JobRun, config: Path | None, socket: str | None) -> Iterator[None]:
     """Lend the run the daemon that listens, or one of its own; what that left is looked for at the end."""
     from boa_daemon.api.client import Client, DaemonUnreachable  # noqa: PLC0415 - slow to import
+    from boa_daemon.cli.cluster_resources import count_resources  # noqa: PLC0415
     from boa_daemon.cli.own_daemon import OwnDaemon, caps_within, work_again  # noqa: PLC0415
-    from boa_daemon.cli.remains import what_is_left  # noqa: PLC0415
-    from boa_daemon.daemon.places import places, socket_of  # noqa: PLC0415
+    from boa_daemon.daemon.daemon_paths import daemon_paths, socket_of  # noqa: PLC0415
     from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
 
     settings = load_settings(config, flags={"daemon.socket": socket}).settings
@@ -116,7 +116,7 @@ def _a_daemon(one: Run, config: Path | None, socket: str | None) -> Iterator[Non
             one.look_once_more()
         return
     options = [*(("--config", str(config)) if config else ()), *(("--socket", socket) if socket else ())]
-    caps = caps_within(settings, places(settings), one.max_usd, now=time.time())
+    caps = caps_within(settings, daemon_paths(settings), one.max_usd, now=time.time())
     own = OwnDaemon(settings, options, caps)
     one.begin_own(own.revive)
     try:
@@ -131,7 +131,7 @@ def _a_daemon(one: Run, config: Path | None, socket: str | None) -> Iterator[Non
     finally:
         own.stop()
         work_again(settings)
-    one.left = what_is_left(settings)
+    one.left = count_resources(settings)
 
 
 _OF_A_NODE = ("id", "instance_type", "zone", "market", "launched_at", "ended_at", "usd", "kinds")
@@ -139,7 +139,7 @@ _OF_A_NODE = ("id", "instance_type", "zone", "market", "launched_at", "ended_at"
 
 
 @dataclass(slots=True, kw_only=True)
-class Run:
+class JobRun:
     """One job and its daemon, looked at twice a second."""
 
     content: Mapping[str, Any]
@@ -150,7 +150,7 @@ class Run:
     left: Mapping[str, int] | None = None
     is_interrupted: bool = False
     is_money_used_up: bool = False
-    phases: Phases = field(default_factory=Phases)
+    phases: RunPhases = field(default_factory=RunPhases)
     _meter: RunMeter = field(default_factory=lambda: RunMeter(is_own=False))
     _revive: Callable[[], None] | None = None
     _job: dict[str, Any] | None = None

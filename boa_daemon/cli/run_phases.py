@@ -40,7 +40,7 @@ class RunPhase:
 
 
 @dataclass(slots=True, kw_only=True)
-class Phases:
+class RunPhases:
     """The phases so far; the last of them is the one that goes on."""
 
     found: list[RunPhase] = field(default_factory=list)

@@ -13,16 +13,16 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
-from boa_daemon.cli.completing import complete_placers, complete_policies
+from boa_daemon.cli.completion import complete_placers, complete_policies
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
-from boa_daemon.cli.planning import (
+from boa_daemon.cli.planning_options import (
     BestEffortOption,
     ClassesOrTraceOption,
     CommitmentsOption,
     best_effort_is_named,
-    said,
+    indented_lines,
 )
-from boa_daemon.cli.simulating import (
+from boa_daemon.cli.simulation_options import (
     BootOption,
     BootSecondsOption,
     IdleHoldOption,
@@ -35,11 +35,11 @@ from boa_daemon.cli.simulating import (
     settings_in_world,
 )
 from boa_daemon.errors import InputError
-from boa_daemon.planning.paid_anyway import PaidAnyway, paid_sentence
+from boa_daemon.planning.paid_commitments import PaidCommitments, paid_sentence
 from boa_daemon.planning.rentals import Rental, load_between
-from boa_daemon.sim.rehearsal import rehearsed
-from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.stopped import START_SECONDS
+from boa_daemon.sim.budget_tuning import tune_planning_budget
+from boa_daemon.sim.simulation_result import Simulation
+from boa_daemon.sim.stopped_nodes import START_SECONDS
 from boa_daemon.sim.wiring import PreparedRun, check_budget, prepare, site_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.shortfall import shortfall_sentence
@@ -147,11 +147,11 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
                 "--commitments goes with a budget in dollars, without --rehearse or --best-effort"
             )
         machines = tuple(settings.instance_types.values())
-        paid = PaidAnyway.read(commitments, machines, datetime.now(UTC).date())
+        paid = PaidCommitments.read(commitments, machines, datetime.now(UTC).date())
         planned = paid.planning_budget(site_of(settings).problem, settings.budget.amount)
         settings = replace(settings, planning_budget=replace(settings.budget, amount=planned))
     with best_effort_is_named():
-        run = prepare(rehearsed(settings) if rehearse else settings)
+        run = prepare(tune_planning_budget(settings) if rehearse else settings)
         check_budget(settings)
     with progress_of(run) as on_tick:
         result = run.finish(on_tick)
@@ -166,7 +166,7 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     )
 
 
-def _bill(run: PreparedRun, paid: PaidAnyway) -> dict[str, Any]:
+def _bill(run: PreparedRun, paid: PaidCommitments) -> dict[str, Any]:
     """Return what the run cost with commitments, per hour until the last job left."""
     world = run.world
     names = tuple(machine.gpu_type for machine in paid.machines)
@@ -248,12 +248,12 @@ def _print_table(result: Simulation, bill: dict[str, Any] | None = None) -> None
         table.add_row(*row)
     stdout_console().print(table)
     if (sentence := overspend_sentence(result)) is not None:
-        stdout_console().print(said([sentence]))
+        stdout_console().print(indented_lines([sentence]))
     if bill is not None:
-        stdout_console().print(said([paid_sentence(bill)]))
+        stdout_console().print(indented_lines([paid_sentence(bill)]))
     if result.shortfall is not None:
         sentence = shortfall_sentence(result.shortfall)
-        stdout_console().print(said([f"{sentence[0].upper()}{sentence[1:]}."]))
+        stdout_console().print(indented_lines([f"{sentence[0].upper()}{sentence[1:]}."]))
 
 
 def overspend_sentence(result: Simulation) -> str | None:

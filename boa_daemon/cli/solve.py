@@ -18,10 +18,9 @@ from boa_daemon.cli.output import (
     stderr_console,
     stdout_console,
 )
-from boa_daemon.cli.planning import (
+from boa_daemon.cli.planning_options import (
     MarketOption,
     PricesOption,
-    budgeted,
     cell,
     money,
     money_up,
@@ -32,9 +31,10 @@ from boa_daemon.cli.planning import (
     share_text,
     stretch_rows,
     width_text,
+    with_budget_flag,
 )
 from boa_daemon.errors import INFEASIBLE, PARTLY_DONE
-from boa_daemon.planning.answers import has_weights, infeasible_document, solution_document
+from boa_daemon.planning.plan_documents import has_weights, infeasible_document, solution_document
 from boa_daemon.units import format_hours
 from policies.errors import InfeasibleBudget
 from policies.model import Budget, Problem
@@ -73,7 +73,7 @@ def solve(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Solve for the widths that wait least within a budget, with a proof of optimality."""
-    cases = [budgeted(read_problem(path, prices, market=world), budget) for path in files]
+    cases = [with_budget_flag(read_problem(path, prices, market=world), budget) for path in files]
     code = 0
     rows: list[dict[str, Any]] = []
     for file, asked in cases:

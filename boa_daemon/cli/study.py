@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
-from boa_daemon.cli.working import OnOption, OutOption, working
+from boa_daemon.cli.task_progress import OnOption, OutOption, tasks_with_progress
 from boa_daemon.comparing.study import CaseRow, run_study
 from boa_daemon.comparing.study_file import load_study
 from boa_daemon.comparing.study_page import SUFFIXES, StudyReport, page_text, write_report
@@ -38,7 +38,7 @@ def study(
             page_text(report)  # refused before hours of work where it has no place for a study
     asked = load_study(file)
     seen: list[CaseRow] = []
-    with working(on, out, asked.cells, "cells") as headway:
+    with tasks_with_progress(on, out, asked.cells, "cells") as headway:
 
         def on_found(found: CaseRow) -> None:
             seen.append(found)

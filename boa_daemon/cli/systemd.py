@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from boa_daemon.cli.daemon_client import say_next
 from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, stdout_console
-from boa_daemon.cli.talking import say_next
 from boa_daemon.daemon.systemd import UNIT, UNIT_FOLDER, install_unit, unit_text
 from boa_daemon.errors import InputError
 

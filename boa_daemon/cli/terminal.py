@@ -24,7 +24,7 @@ def is_on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-class Terminal:
+class RelayedTerminal:
     """A fresh terminal of ours: `name` is for who opens a shell on it, `relay` shows it until that ends."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Terminal:
         self._before: list[Any] | None = None
         self._handler: Any = None
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> RelayedTerminal:
         self._resize()
         return self
 

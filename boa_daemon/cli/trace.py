@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from boa_daemon.cli.daemon_client import ConfigOption, SocketOption, a_client
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
-from boa_daemon.cli.talking import ConfigOption, SocketOption, a_client
 from boa_daemon.cli.trace_fit import fit
 from boa_daemon.errors import InputError
-from boa_daemon.traces.sources import SourceName, import_source, source_names
+from boa_daemon.traces.importers import SourceName, import_source, source_names
 from boa_daemon.traces.workload import GpuSource, Options, Workload
 from boa_daemon.traces.writer import write_workload
 
@@ -39,7 +39,7 @@ def write_history(
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Write the daemon's own last days as a trace and classes."""
-    from boa_daemon.daemon.past import past_workload  # noqa: PLC0415 - slow to import, and few ask
+    from boa_daemon.daemon.backtest import past_workload  # noqa: PLC0415 - slow to import, and few ask
 
     with a_client(config, socket) as client:
         found = past_workload(client.get("/past", days=days))

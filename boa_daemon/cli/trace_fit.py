@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
-from boa_daemon.traces.fitted import TraceLoad, fitted
-from boa_daemon.traces.likeness import DRAWS, Likeness, likeness
+from boa_daemon.traces.goodness_of_fit import DRAWS, GoodnessOfFit, goodness_of_fit
+from boa_daemon.traces.load_model import TraceLoad, fit_load
 from boa_daemon.traces.reader import Trace, read_trace
 from boa_daemon.traces.writer import write_trace
 from boa_daemon.units import counted, format_hours
@@ -37,8 +37,8 @@ def fit(
 ) -> None:
     """Fit a load to a trace, say how far draws of it are from the trace, and write one."""
     own = read_trace(trace)
-    found = fitted(own)
-    is_like = likeness(own, found, draws=draws)
+    found = fit_load(own)
+    is_like = goodness_of_fit(own, found, draws=draws)
     if out is not None:
         drawn = found.draw(hours or own.window_hours, seed=seed, load=load, bursts=bursts)
         write_trace(drawn, out)
@@ -81,7 +81,7 @@ def fit_document(load: TraceLoad) -> dict[str, Any]:
     }
 
 
-def _print(trace: Trace, load: TraceLoad, found: Likeness, document: dict[str, Any]) -> None:
+def _print(trace: Trace, load: TraceLoad, found: GoodnessOfFit, document: dict[str, Any]) -> None:
     """Print what was fitted, a line for each group of figures, and what to make of it."""
     console = stdout_console()
     numbers = ("outside", "seen", "95 % of draws", "chance")

@@ -11,14 +11,14 @@ import typer
 from rich.markup import escape
 
 from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.extras import HOURS_OF_A_MONTH
+from boa_daemon.backends.aws.extra_costs import HOURS_OF_A_MONTH
 from boa_daemon.backends.aws.market import AwsMarket
 from boa_daemon.backends.aws.side_prices import side_prices
 from boa_daemon.backends.aws.stack import as_yaml, monthly_costs, stack_template
-from boa_daemon.backends.aws.stack_site import Wishes
-from boa_daemon.backends.aws.up import Stack
+from boa_daemon.backends.aws.stack_deployment import Stack
+from boa_daemon.backends.aws.stack_settings import StackOptions
 from boa_daemon.backends.settings import AwsSettings, load_aws_settings
-from boa_daemon.cli.aws_site import DEFAULT_CONFIG, ClusterOption, ConfigOption, RegionOption
+from boa_daemon.cli.aws_options import DEFAULT_CONFIG, ClusterOption, ConfigOption, RegionOption
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 from boa_daemon.cli.toml_keys import Value, write_keys
 from boa_daemon.clock import SystemClock
@@ -31,11 +31,11 @@ _PUBLIC_CARDS = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class StackPlan:
     """What `boa up` would make, and what that needs."""
 
     settings: AwsSettings
-    wishes: Wishes
+    wishes: StackOptions
     template: Mapping[str, Any]
     parameters: Mapping[str, str]
     account: str
@@ -127,7 +127,7 @@ def _settings(
 
 def _plan(
     calls: AwsCalls, stack: Stack, *, private: bool, expire_days: int | None, email: str, usd: float | None
-) -> Plan:
+) -> StackPlan:
     """Return what is to be made.
 
     Raises:
@@ -154,14 +154,14 @@ def _plan(
             "would reach neither SSM nor S3 from a default subnet",
             hint="Give --private, or private subnets of your own or efa = false under [cloud]",
         )
-    wishes = Wishes(
+    wishes = StackOptions(
         private_zones=tuple(every_zone[:6]) if private else (),
         efa_zones=tuple(sorted({zone for name in efa for zone in zones[name]})),
         expire_days=expire_days,
         email=email,
         usd_per_month=usd,
     )
-    return Plan(
+    return StackPlan(
         settings=settings,
         wishes=wishes,
         template=stack_template(settings, wishes),
@@ -198,7 +198,7 @@ def _vpc(calls: AwsCalls, settings: AwsSettings) -> str:
 
 
 def _keys(
-    plan: Plan, outputs: Mapping[str, str], *, usd_per_hour: float | None
+    plan: StackPlan, outputs: Mapping[str, str], *, usd_per_hour: float | None
 ) -> dict[str, dict[str, Value]]:
     """Return what goes into `boa.toml`."""
     settings = plan.settings
@@ -239,7 +239,13 @@ def _keys(
 
 
 def _document(
-    plan: Plan, stack: Stack, config: Path, outputs: Mapping[str, str], *, is_made: bool, is_changed: bool
+    plan: StackPlan,
+    stack: Stack,
+    config: Path,
+    outputs: Mapping[str, str],
+    *,
+    is_made: bool,
+    is_changed: bool,
 ) -> dict[str, Any]:
     costs = [
         {"what": what, "usd_per_month": round(usd, 2), "terms": terms} for what, usd, terms in plan.standing()

@@ -63,20 +63,20 @@ VERBS: dict[str, Verb] = {
     "resize": Verb("orders:resize", RUN),
     "simulate-interrupt": Verb("orders:simulate_interrupt", RUN),
     "artifacts": Verb("artifacts:artifacts", RUN),
-    "exec": Verb("inside:execute", RUN),
-    "shell": Verb("inside:shell", RUN),
-    "port-forward": Verb("inside:port_forward", RUN),
+    "exec": Verb("job_sessions:execute", RUN),
+    "shell": Verb("job_sessions:shell", RUN),
+    "port-forward": Verb("job_sessions:port_forward", RUN),
     "cancel": Verb("jobs:cancel", RUN),
     "classes": Verb("classes:classes", RUN),
     "up": Verb("up:up", OPERATE),
     "daemon": Verb("daemon:daemon", OPERATE),
     "open": Verb("open:open_page", OPERATE),
-    "status": Verb("state:status", OPERATE),
+    "status": Verb("daemon_status:status", OPERATE),
     "decisions": Verb("decisions:decisions", OPERATE),
     "replay": Verb("decisions:replay", OPERATE),
-    "instances": Verb("state:instances", OPERATE),
-    "cost": Verb("state:cost", OPERATE),
-    "alerts": Verb("watching:alerts", OPERATE),
+    "instances": Verb("daemon_status:instances", OPERATE),
+    "cost": Verb("daemon_status:cost", OPERATE),
+    "alerts": Verb("monitoring:alerts", OPERATE),
     "doctor": Verb("doctor:doctor", OPERATE),
     "image": Verb("image:app", OPERATE),
     "gc": Verb("gc:gc", OPERATE),
@@ -85,7 +85,7 @@ VERBS: dict[str, Verb] = {
     "config": Verb("config:app", DEVELOP),
     "schema": Verb("daemon:schema", DEVELOP),
     "gate": Verb("gate:app", DEVELOP),
-    "grafana": Verb("watching:grafana", DEVELOP),
+    "grafana": Verb("monitoring:grafana", DEVELOP),
     "iam": Verb("iam:iam", DEVELOP),
     "systemd": Verb("systemd:systemd", DEVELOP),
 }
@@ -104,9 +104,9 @@ def _kept() -> Iterator[None]:
     except Exception as error:
         # The class of usage errors is typer's own copy of click's, which it does not export.
         if hasattr(error, "format_message"):
-            from boa_daemon.cli.usage import say_better  # noqa: PLC0415 - only where something is wrong
+            from boa_daemon.cli.usage_message import improve_message  # noqa: PLC0415 - only where something is wrong
 
-            say_better(error)
+            improve_message(error)
             usage_errors[:] = [error.format_message()]
         raise
 

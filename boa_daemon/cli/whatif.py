@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
+from boa_daemon.cli.daemon_client import ConfigOption, SocketOption
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stderr_console, stdout_console
-from boa_daemon.cli.planning import PricesOption, cell, said
+from boa_daemon.cli.planning_options import PricesOption, cell, indented_lines
 from boa_daemon.cli.report import ReportOption, check_report, write_report
-from boa_daemon.cli.talking import ConfigOption, SocketOption
-from boa_daemon.cli.whatif_base import Flags, of_history, of_plan, of_trace
-from boa_daemon.cli.working import OnOption, OutOption, working
-from boa_daemon.comparing.replayed import sentences
+from boa_daemon.cli.task_progress import OnOption, OutOption, tasks_with_progress
+from boa_daemon.cli.whatif_base import WhatIfFlags, of_history, of_plan, of_trace
+from boa_daemon.comparing.scenario_runs import sentences
 from boa_daemon.errors import InputError
 from boa_daemon.planning.plots import check_plot_path, draw_scenarios, scenario_figure
-from boa_daemon.planning.whatif import Kind, compared, why_later
+from boa_daemon.planning.whatif import BaseKind, why_later, with_differences
 from boa_daemon.units import counted, format_hours
 
 Row = dict[str, Any]
@@ -72,7 +72,9 @@ def whatif(
     check_report(report)
     if sum(one is not None for one in (jobs, trace, history)) > 1:
         raise InputError("--jobs, --trace and --history exclude each other", hint="Compare one of them")
-    flags = Flags(classes=classes, budget=budget, quota=quota or [], boot_seconds=boot_seconds, world=world)
+    flags = WhatIfFlags(
+        classes=classes, budget=budget, quota=quota or [], boot_seconds=boot_seconds, world=world
+    )
     if history is not None:
         asked = of_history(history, flags, config, socket)
     elif trace is not None:
@@ -80,13 +82,13 @@ def whatif(
     else:
         asked = of_plan(jobs, prices, flags)
     scenarios = [asked.base.scenario, *(asked.base.changed(text) for text in change)]
-    with working(on, out, len(scenarios), "scenarios") as headway:
+    with tasks_with_progress(on, out, len(scenarios), "scenarios") as headway:
         waiting = [asked.row(headway.tasks, scenario) for scenario in scenarios]
         rows = []
         for done in waiting:
             rows.append(done())
             headway.step()
-    rows = compared(rows)
+    rows = with_differences(rows)
     unit = "usd_per_hour" if asked.base.kind == "stream" else "usd"
     document: Row = {"spend_unit": unit, "scenarios": rows, **asked.more(rows)}
     axis = "dollars per hour" if asked.base.kind == "stream" else "dollars in all"
@@ -111,7 +113,7 @@ def whatif(
     )
 
 
-def _lines(kind: Kind, document: Row) -> list[str]:
+def _lines(kind: BaseKind, document: Row) -> list[str]:
     """Return the answer in words, the first line what a page begins with."""
     rows = document["scenarios"]
     lines = [_lead(rows, "/h" if kind == "stream" else ""), *(why_later(rows) if kind == "list" else [])]
@@ -152,7 +154,7 @@ def _lead(rows: list[Row], per: str) -> str:
     )
 
 
-def _print(document: Row, kind: Kind) -> None:
+def _print(document: Row, kind: BaseKind) -> None:
     """Print one line for each scenario."""
     rows = document["scenarios"]
     spend = "$/h" if kind == "stream" else "$"
@@ -186,7 +188,7 @@ def _print(document: Row, kind: Kind) -> None:
     lines = _lines(kind, document)[0 if kind == "trace" else 1 :]
     if lines:
         stdout_console().print()
-        stdout_console().print(said(map(cell, lines)))
+        stdout_console().print(indented_lines(map(cell, lines)))
 
 
 def _of_a_list(row: Row) -> list[str]:

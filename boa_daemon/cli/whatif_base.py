@@ -8,19 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from boa_daemon.cli.planning import read_problem
+from boa_daemon.cli.daemon_client import a_client
+from boa_daemon.cli.planning_options import read_problem
 from boa_daemon.cli.report import assumptions
-from boa_daemon.cli.simulating import settings_in_world
-from boa_daemon.cli.talking import a_client
-from boa_daemon.comparing.replayed import replayed
+from boa_daemon.cli.simulation_options import settings_in_world
+from boa_daemon.comparing.scenario_runs import run_scenario
 from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.errors import InputError, MissingPrice
 from boa_daemon.inputs.jobs_file import read_list
 from boa_daemon.planning.calendar_plan import read_quota
-from boa_daemon.planning.whatif import Base, Kind, Scenario, planned
-from boa_daemon.sim.settings import Spot
+from boa_daemon.planning.whatif import BaseKind, Scenario, ScenarioBase, plan_scenario
 from boa_daemon.sim.wiring import SimulationSettings
 from boa_daemon.sim.world_file import load_world
+from boa_daemon.sim.world_settings import Spot
 from boa_daemon.traces.reader import class_file_of
 from boa_daemon.units import SECONDS_PER_HOUR, parse_budget
 from policies.registry import DEFAULT_POLICY
@@ -29,7 +29,7 @@ Row: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class WhatIfFlags:
     """What the base is, as it was typed."""
 
     classes: Path | None
@@ -40,17 +40,17 @@ class Flags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ScenarioTable:
     """What is compared: the base, how a scenario becomes a row, and what else the answer says."""
 
     name: str
-    base: Base
+    base: ScenarioBase
     row: Callable[[Tasks, Scenario], Callable[[], Row]]
     assumed: dict[str, str]
     more: Callable[[list[Row]], Row] = field(default=lambda rows: {})
 
 
-def of_plan(jobs: Path | None, prices: list[Path] | None, flags: Flags) -> Asked:
+def of_plan(jobs: Path | None, prices: list[Path] | None, flags: WhatIfFlags) -> ScenarioTable:
     """Return a stream or a list, planned anew for each scenario."""
     classes, budget = flags.classes, flags.budget
     if classes is None or budget is None:
@@ -68,18 +68,20 @@ def of_plan(jobs: Path | None, prices: list[Path] | None, flags: Flags) -> Asked
     machines = tuple(file.instance_types.values())
     names = [one.name for one in file.problem.classes]
     spot = None if flags.world is None else load_world(flags.world, machines, names).spot
-    kind: Kind = "stream" if listed is None else "list"
+    kind: BaseKind = "stream" if listed is None else "list"
     base = Scenario(name="base", budget=budget, quota=read_quota(flags.quota, file.instance_types))
-    return Asked(
+    return ScenarioTable(
         name=classes.name,
-        base=Base(
+        base=ScenarioBase(
             scenario=base,
             kind=kind,
             problem=file.problem,
             machines=file.instance_types,
             spot=spot or Spot(),
         ),
-        row=lambda tasks, scenario: tasks.submit(planned, file, scenario, listed, boot_hours, base).result,
+        row=lambda tasks, scenario: (
+            tasks.submit(plan_scenario, file, scenario, listed, boot_hours, base).result
+        ),
         assumed=assumptions(
             file,
             is_list=listed is not None,
@@ -89,7 +91,7 @@ def of_plan(jobs: Path | None, prices: list[Path] | None, flags: Flags) -> Asked
     )
 
 
-def of_trace(trace: Path, flags: Flags) -> Asked:
+def of_trace(trace: Path, flags: WhatIfFlags) -> ScenarioTable:
     """Return a trace, run through the daemon's policy for each scenario."""
     if flags.budget is None:
         raise InputError("no budget", hint="Give --budget 40/h or 25000/month")
@@ -102,13 +104,13 @@ def of_trace(trace: Path, flags: Flags) -> Asked:
     )
 
 
-def of_history(days: float, flags: Flags, config: Path | None, socket: str | None) -> Asked:
+def of_history(days: float, flags: WhatIfFlags, config: Path | None, socket: str | None) -> ScenarioTable:
     """Return the daemon's own last days, run through its policy for each scenario."""
-    from boa_daemon.daemon.past import happened, past_run  # noqa: PLC0415 - slow to import, and few ask
+    from boa_daemon.daemon.backtest import compare_with_past, past_simulation  # noqa: PLC0415 - slow to import, and few ask
 
     with a_client(config, socket) as client:
         document = client.get("/past", days=days)
-    settings = past_run(document)
+    settings = past_simulation(document)
     budget = flags.budget or f"{settings.budget.amount:.10g}/h"
     left = ", ".join(f"{number} {why}" for why, number in document["left_out"].items()) or "none"
     asked = _replays(
@@ -118,21 +120,23 @@ def of_history(days: float, flags: Flags, config: Path | None, socket: str | Non
         flags.quota,
         {"jobs": f"{len(document['jobs'])} that are over; left out: {left}"},
     )
-    return replace(asked, more=lambda rows: {"days": days, "happened": happened(document, rows[0])})
+    return replace(asked, more=lambda rows: {"days": days, "happened": compare_with_past(document, rows[0])})
 
 
 def _replays(
     name: str, settings: SimulationSettings, budget: str, quota: list[str], assumed: dict[str, str]
-) -> Asked:
+) -> ScenarioTable:
     """Return runs of the same jobs."""
     machines = settings.instance_types
     market = settings.world.spot
     base = Scenario(name="base", budget=budget, quota=read_quota(quota, machines), spot=market)
     terms = market or Spot()
-    return Asked(
+    return ScenarioTable(
         name=name,
-        base=Base(scenario=base, kind="trace", problem=settings.problem, machines=machines, spot=terms),
-        row=lambda tasks, scenario: partial(tasks.run, replayed, settings, scenario),
+        base=ScenarioBase(
+            scenario=base, kind="trace", problem=settings.problem, machines=machines, spot=terms
+        ),
+        row=lambda tasks, scenario: partial(tasks.run, run_scenario, settings, scenario),
         assumed={
             **assumed,
             "the base's budget": budget,

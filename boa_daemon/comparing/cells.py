@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from boa_daemon.errors import InputError
-from boa_daemon.sim.boot_bound import Effort
+from boa_daemon.sim.boot_bound import SearchEffort
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.model import Budget
@@ -24,7 +24,7 @@ Knob: TypeAlias = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class CellResult:
     """What one policy came to under one budget, cap and seed. Hours and dollars, or GPUs where they count.
 
     `target` is what the reference spent per hour of arrivals, and `at_equal_spend` says that this run spent
@@ -88,7 +88,7 @@ class Comparison:
     seeds: int = 1
     caps: tuple[int | None, ...] = (None,)
     reference: str = REFERENCE
-    bound_effort: Effort | None = None
+    bound_effort: SearchEffort | None = None
 
     @property
     def cells(self) -> int:
@@ -116,11 +116,11 @@ class Comparison:
             trace=reordered(self.shared.trace, cell.seed),
         )
 
-    def settings_of_row(self, row: Row) -> SimulationSettings:
+    def settings_of_row(self, row: CellResult) -> SimulationSettings:
         """Return the settings that give a row again."""
         budget = replace(self.shared.budget, amount=row.budget)
         cell = Cell(policy=row.policy, budget=budget, seed=row.seed, max_nodes=row.max_nodes)
-        return turned(self.settings(cell), row.knob)
+        return with_knob(self.settings(cell), row.knob)
 
     def check(self) -> None:
         """Raise what would stop a run, before any begins: budgets too small, wrong policies."""
@@ -143,10 +143,10 @@ class Comparison:
                 str(name): 1.0 for name in ("nodes", "gpus_per_job") if name in find_policy(rival).options
             }
             generous = replace(cells[0], policy=rival, budget=Budget(amount=1e12, unit=self.budgets[0].unit))
-            prepare(turned(self.settings(generous), knob))
+            prepare(with_knob(self.settings(generous), knob))
 
 
-def turned(settings: SimulationSettings, knob: Knob) -> SimulationSettings:
+def with_knob(settings: SimulationSettings, knob: Knob) -> SimulationSettings:
     """Return the settings with a knob's values: a planning budget, and options of the policy."""
     values: dict[str, Any] = dict(knob)
     planned = values.pop("planning_budget", None)

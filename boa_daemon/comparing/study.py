@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from boa_daemon.comparing.cells import Cell, Row
-from boa_daemon.comparing.run import challenges
+from boa_daemon.comparing.cells import Cell, CellResult
+from boa_daemon.comparing.comparison_summary import Ratio, ratio_of
+from boa_daemon.comparing.run_cells import rival_cells
 from boa_daemon.comparing.study_file import Study, StudyCase
-from boa_daemon.comparing.summary import Ratio, ratio_of
 from boa_daemon.comparing.tasks import Tasks
 from boa_daemon.comparing.tune import run_cell
 from boa_daemon.errors import BoaError
@@ -32,7 +32,7 @@ class CaseRow:
 
     case: StudyCase
     cell: Cell
-    row: Row | None
+    row: CellResult | None
     words: str = ""
 
     @property
@@ -50,7 +50,7 @@ class CaseRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Versus:
+class PairedRatios:
     """A policy beside something, over pairs: of waiting, and where it is told, of spend.
 
     `longer` of the pairs wait longer. `unpaid` of them are as they were run, because the policy reaches the
@@ -89,7 +89,7 @@ class TraceLine:
     mean_jct_hours: float
     spend_over_budget: float
     regret: Ratio
-    rivals: Mapping[str, Versus]
+    rivals: Mapping[str, PairedRatios]
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON says it."""
@@ -115,7 +115,7 @@ def run_study(study: Study, tasks: Tasks, *, on_found: Callable[[CaseRow], None]
 
     def follow(item: tuple[int, Cell], found: CaseRow) -> list[tuple[int, Cell]]:
         row = found.row
-        return [] if row is None else [(item[0], c) for c in challenges(found.case.comparison, item[1], row)]
+        return [] if row is None else [(item[0], c) for c in rival_cells(found.case.comparison, item[1], row)]
 
     begin = [(n, cell) for n, case in enumerate(study.cases) for cell in case.comparison.references()]
     places: dict[tuple[int, str, int], CaseRow] = {}
@@ -126,14 +126,14 @@ def run_study(study: Study, tasks: Tasks, *, on_found: Callable[[CaseRow], None]
     return [places[key] for key in sorted(places, key=lambda key: (key[0], key[2], order.index(key[1])))]
 
 
-def regret_of(row: Row) -> float:
+def regret_of(row: CellResult) -> float:
     """Return how many times what no policy can beat, for what it spent, a run waits."""
     return row.mean_jct_hours / max(
         row.lower_bound_mean_jct_hours, row.lower_bound_with_boots_mean_jct_hours or 0.0
     )
 
 
-def rivalry(study: Study, found: Iterable[CaseRow]) -> list[Versus]:
+def rivalry(study: Study, found: Iterable[CaseRow]) -> list[PairedRatios]:
     """Return each rival over the reference, by world and budget, and over all budgets if there are more."""
     rows = _rows(found)
     reference = _references(study, rows)
@@ -173,18 +173,20 @@ def by_trace(study: Study, found: Iterable[CaseRow]) -> list[TraceLine]:
     return told
 
 
-def _references(study: Study, rows: Iterable[tuple[CaseRow, Row]]) -> dict[tuple[object, ...], Row]:
+def _references(
+    study: Study, rows: Iterable[tuple[CaseRow, CellResult]]
+) -> dict[tuple[object, ...], CellResult]:
     """Return the reference's rows, by what a rival's have in common with them."""
     return {(one.jobs, one.case.world, one.case.budget): row for one, row in rows if _leads(study, one)}
 
 
 def _over(
-    reference: Mapping[tuple[object, ...], Row],
+    reference: Mapping[tuple[object, ...], CellResult],
     policy: str,
     world: str,
     budget: str,
-    rows: Iterable[tuple[CaseRow, Row]],
-) -> list[Versus]:
+    rows: Iterable[tuple[CaseRow, CellResult]],
+) -> list[PairedRatios]:
     """Return a rival's rows over the reference's for the same money; none where there is no pair."""
     ratios, unpaid = [], 0
     for one, row in rows:
@@ -195,7 +197,7 @@ def _over(
     return [replace(one, unpaid=unpaid) for one in _versus(policy, world, budget, ratios)]
 
 
-def regrets(study: Study, found: Iterable[CaseRow]) -> list[Versus]:
+def regrets(study: Study, found: Iterable[CaseRow]) -> list[PairedRatios]:
     """Return each policy over what none can beat, by world and budget."""
     rows = _rows(found)
     return [
@@ -207,7 +209,7 @@ def regrets(study: Study, found: Iterable[CaseRow]) -> list[Versus]:
     ]
 
 
-def robustness(study: Study, found: Iterable[CaseRow]) -> list[Versus]:
+def robustness(study: Study, found: Iterable[CaseRow]) -> list[PairedRatios]:
     """Return each policy in each further world over itself in the first, over all budgets."""
     rows = _rows(found)
     home = study.cases[0].world
@@ -229,7 +231,7 @@ def robustness(study: Study, found: Iterable[CaseRow]) -> list[Versus]:
     return told
 
 
-def _rows(found: Iterable[CaseRow]) -> list[tuple[CaseRow, Row]]:
+def _rows(found: Iterable[CaseRow]) -> list[tuple[CaseRow, CellResult]]:
     """Return what came to a row."""
     return [(one, one.row) for one in found if one.row is not None]
 
@@ -239,7 +241,9 @@ def _leads(study: Study, one: CaseRow) -> bool:
     return one.cell.policy == study.file.reference
 
 
-def _groups(study: Study, rows: Sequence[tuple[CaseRow, Row]], *, leads: bool) -> list[tuple[str, str, str]]:
+def _groups(
+    study: Study, rows: Sequence[tuple[CaseRow, CellResult]], *, leads: bool
+) -> list[tuple[str, str, str]]:
     """Return (world, budget, policy) in the order of the file, all budgets together last."""
     worlds = dict.fromkeys(case.world for case in study.cases)
     budgets = [*study.budgets, *([ALL] if len(study.budgets) > 1 else [])]
@@ -248,8 +252,8 @@ def _groups(study: Study, rows: Sequence[tuple[CaseRow, Row]], *, leads: bool) -
 
 
 def _of(
-    rows: Sequence[tuple[CaseRow, Row]], world: str, budget: str, policy: str
-) -> list[tuple[CaseRow, Row]]:
+    rows: Sequence[tuple[CaseRow, CellResult]], world: str, budget: str, policy: str
+) -> list[tuple[CaseRow, CellResult]]:
     """Return the rows of a policy in a world at a budget, or at all."""
     return [
         (one, row)
@@ -260,13 +264,13 @@ def _of(
 
 def _versus(
     policy: str, world: str, budget: str, waits: Sequence[float], spends: Sequence[float] = ()
-) -> list[Versus]:
+) -> list[PairedRatios]:
     """Return the line of some pairs; none where there are none."""
     if not waits:
         return []
     spend = ratio_of(spends) if spends else None
     return [
-        Versus(
+        PairedRatios(
             policy=policy,
             world=world,
             budget=budget,

@@ -17,16 +17,16 @@ from pydantic import Field
 from boa_daemon.comparing.cells import REFERENCE, Comparison
 from boa_daemon.comparing.study_worlds import CALM, WORLDS
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.document_file import Document, KeyPath, read_document
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem
 from boa_daemon.inputs.schema import Name, NotNegative, Positive, Strict, a_kind, checked
-from boa_daemon.inputs.yaml_file import At, Document, read_document
-from boa_daemon.sim.settings import WorldSettings
 from boa_daemon.sim.wiring import settings_for
 from boa_daemon.sim.world_file import load_world
-from boa_daemon.traces.fitted import TraceLoad, fitted
-from boa_daemon.traces.likeness import Likeness, likeness
+from boa_daemon.sim.world_settings import WorldSettings
+from boa_daemon.traces.goodness_of_fit import GoodnessOfFit, goodness_of_fit
+from boa_daemon.traces.importers import import_source
+from boa_daemon.traces.load_model import TraceLoad, fit_load
 from boa_daemon.traces.reader import Trace, check_classes, read_trace
-from boa_daemon.traces.sources import import_source
 from boa_daemon.traces.workload import Options
 from boa_daemon.traces.writer import write_workload
 from boa_daemon.units import parse_budget
@@ -97,7 +97,7 @@ class Study:
 
     file: StudyFile
     cases: tuple[StudyCase, ...]
-    loads: Mapping[str, Likeness] = field(default_factory=dict)
+    loads: Mapping[str, GoodnessOfFit] = field(default_factory=dict)
 
     @property
     def rivals(self) -> list[str]:
@@ -150,7 +150,7 @@ def load_study(path: str | Path) -> Study:
     cases = [case for number, read in enumerate(found) for case in _cases(file, number, read, document)]
     # Hundreds of draws: only once the whole file is right.
     loads = {
-        source.name: likeness(read.trace, read.load)
+        source.name: goodness_of_fit(read.trace, read.load)
         for source, read in zip(file.traces, found, strict=True)
         if read.load is not None
     }
@@ -180,7 +180,7 @@ def _read(document: Document, folder: Path, number: int, source: _Trace) -> _Rea
     file = load_problem(folder / source.classes, require_rates=False)
     trace = read_trace(folder / path)
     check_classes(trace, [job_class.name for job_class in file.problem.classes], folder / path)
-    return _Read(file, trace, None if source.like is None else fitted(trace))
+    return _Read(file, trace, None if source.like is None else fit_load(trace))
 
 
 def _imported(source: _Source, folder: Path) -> _Read:
@@ -206,7 +206,7 @@ def _cases(file: StudyFile, number: int, read: _Read, document: Document) -> lis
         hours = source.hours or trace.window_hours
         seeds, draws = 1, range(file.seeds)
         traces = [load.draw(hours, seed=seed, load=source.load, bursts=source.bursts) for seed in draws]
-    at: At = ("traces", number)
+    at: KeyPath = ("traces", number)
     budgets, of_budgets = (file.budgets, ()) if source.budgets is None else (source.budgets, at)
     worlds, of_worlds = (file.worlds, ()) if source.worlds is None else (source.worlds, at)
     boot_seconds = file.boot_seconds if source.boot_seconds is None else source.boot_seconds
@@ -244,7 +244,7 @@ def _cases(file: StudyFile, number: int, read: _Read, document: Document) -> lis
     return found
 
 
-def _budget(text: str, problem: ProblemFile, trace: Trace, document: Document, at: At) -> Budget:
+def _budget(text: str, problem: ProblemFile, trace: Trace, document: Document, at: KeyPath) -> Budget:
     """Return a budget; one in multiples of the load is worked out for the trace."""
     try:
         if not text.startswith("x"):
@@ -264,7 +264,7 @@ def _budget(text: str, problem: ProblemFile, trace: Trace, document: Document, a
 
 
 def _world(
-    machines: Collection[InstanceType], problem: ProblemFile, document: Document, at: At, name: str
+    machines: Collection[InstanceType], problem: ProblemFile, document: Document, at: KeyPath, name: str
 ) -> WorldSettings:
     """Return a world by its name, or of a file."""
     names = [job_class.name for job_class in problem.problem.classes]

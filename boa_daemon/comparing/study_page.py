@@ -13,13 +13,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from boa_daemon.comparing.figures import draw_ratios
-from boa_daemon.comparing.page import ratio_text
+from boa_daemon.comparing.comparison_page import ratio_text
+from boa_daemon.comparing.comparison_plots import draw_ratios
 from boa_daemon.comparing.study import (
     ALL,
     CaseRow,
+    PairedRatios,
     TraceLine,
-    Versus,
     by_trace,
     regrets,
     rivalry,
@@ -43,9 +43,9 @@ class StudyReport:
     study: Study
     found: Sequence[CaseRow]
     traces: Sequence[TraceLine]
-    rivals: Sequence[Versus]
-    regrets: Sequence[Versus]
-    robustness: Sequence[Versus]
+    rivals: Sequence[PairedRatios]
+    regrets: Sequence[PairedRatios]
+    robustness: Sequence[PairedRatios]
 
     @classmethod
     def of(cls, study: Study, found: Sequence[CaseRow]) -> StudyReport:
@@ -214,16 +214,16 @@ def _trace_line(one: TraceLine, rivals: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _where(one: Versus) -> tuple[str, str, str]:
+def _where(one: PairedRatios) -> tuple[str, str, str]:
     """Return world, budget and policy."""
     return one.world, one.budget, one.policy
 
 
-def _told(one: Versus) -> str:
+def _told(one: PairedRatios) -> str:
     """Return a ratio with its interval, with a star where not all of it is for the same money."""
     return f"{ratio_text(one.waiting)}{_star(one)}"
 
 
-def _star(one: Versus) -> str:
+def _star(one: PairedRatios) -> str:
     """Return the sign of what is not all for the same money."""
     return " *" if one.unpaid else ""

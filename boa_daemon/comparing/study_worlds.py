@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from boa_daemon.sim.settings import Boot, Checkpoints, Faults, Spot, Stock, WorldSettings, WrongBeliefs
+from boa_daemon.sim.world_settings import Boot, Checkpoints, Faults, Spot, Stock, WorldSettings, WrongBeliefs
 
 CALM = "calm"
 

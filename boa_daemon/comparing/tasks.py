@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 
 import platformdirs
 
-from boa_daemon.comparing.content import code_hash, content_hash
-from boa_daemon.comparing.workers import Here, Workers, read_answer
+from boa_daemon.comparing.content_hash import code_hash, content_hash
+from boa_daemon.comparing.workers import InlineWorkers, Workers, read_answer
 from boa_daemon.errors import InputError
 
 _Answer = TypeVar("_Answer")
@@ -37,7 +37,7 @@ def _proxy_of(plain: dict[Any, Any]) -> MappingProxyType[Any, Any]:
 copyreg.pickle(MappingProxyType, lambda proxy: (_proxy_of, (dict(proxy),)))
 
 
-class Kept:
+class AnswerCache:
     """Answers in a folder, a file each; without a folder, nothing is kept."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -50,7 +50,7 @@ class Kept:
             raise InputError(f"--out: cannot use this folder: {error}", file=folder) from error
 
     @classmethod
-    def for_user(cls) -> Kept:
+    def for_user(cls) -> AnswerCache:
         """Return the folder in the user's cache; where there can be none, nothing is kept."""
         try:
             return cls(platformdirs.user_cache_path("boa") / "tasks")
@@ -88,9 +88,9 @@ class Kept:
 class Tasks:
     """Does tasks by workers, each once; `done` and `found` count those that ran and those that were kept."""
 
-    def __init__(self, workers: Workers | None = None, kept: Kept | None = None) -> None:
-        self.workers = workers or Here()
-        self.kept = kept or Kept(None)
+    def __init__(self, workers: Workers | None = None, kept: AnswerCache | None = None) -> None:
+        self.workers = workers or InlineWorkers()
+        self.kept = kept or AnswerCache(None)
         self.done = self.found = 0
         self._known: dict[str, Future[Any]] = {}
         self._waiting = 0

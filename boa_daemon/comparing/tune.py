@@ -19,11 +19,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from boa_daemon.comparing.cells import REFERENCE, Cell, Comparison, Knob, Row, turned
+from boa_daemon.comparing.cells import REFERENCE, Cell, CellResult, Comparison, Knob, with_knob
 from boa_daemon.comparing.tasks import Tasks
-from boa_daemon.sim.boot_bound import Effort
-from boa_daemon.sim.rehearsal import rehearsed
-from boa_daemon.sim.report import Simulation
+from boa_daemon.sim.boot_bound import SearchEffort
+from boa_daemon.sim.budget_tuning import tune_planning_budget
+from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from policies.errors import InfeasibleBudget
 from policies.registry import find_policy, menu_of
@@ -41,7 +41,7 @@ WIDEST_FLEET_LIMIT = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class KnobTrial:
     """One run at one setting of the knob."""
 
     knob: Knob
@@ -63,45 +63,45 @@ class Trial:
 
 
 @dataclass(slots=True)
-class Bench:
+class CellTrials:
     """Runs one cell at settings of its knob, each once."""
 
     settings: SimulationSettings
     target: float
     tasks: Tasks
-    trials: dict[tuple[tuple[str, float], ...], Trial | None] = field(default_factory=dict)
+    trials: dict[tuple[tuple[str, float], ...], KnobTrial | None] = field(default_factory=dict)
 
     def ahead(self, *knobs: Knob) -> None:
         """Have settings run that are asked for next, or may be, while there are idle workers."""
         for knob in knobs:
             if self.tasks.has_idle:
-                self.tasks.submit(run_of, turned(self.settings, knob))
+                self.tasks.submit(run_of, with_knob(self.settings, knob))
 
     def spend(self, **knob: float) -> float:
         """Return what a setting spends; 0 where it cannot run all jobs."""
         key = tuple(knob.items())
         if key not in self.trials:
             try:
-                result = self.tasks.run(run_of, turned(self.settings, knob))
-                self.trials[key] = Trial(knob=knob, result=result)
+                result = self.tasks.run(run_of, with_knob(self.settings, knob))
+                self.trials[key] = KnobTrial(knob=knob, result=result)
             except InfeasibleBudget:
                 self.trials[key] = None
         trial = self.trials[key]
         return 0.0 if trial is None else trial.spend
 
-    def runs(self) -> list[Trial]:
+    def runs(self) -> list[KnobTrial]:
         """Return every run so far."""
         return [trial for trial in self.trials.values() if trial is not None]
 
 
-def run_of(settings: SimulationSettings, effort: Effort | None = None) -> Simulation:
+def run_of(settings: SimulationSettings, effort: SearchEffort | None = None) -> Simulation:
     """Return the figures of one run: the task that comparisons are made of. `effort` adds the boot bound."""
     run = prepare(settings)
     result = run.finish()
     return result if effort is None else run.with_boot_bound(result, effort=effort)
 
 
-def run_cell(comparison: Comparison, cell: Cell, tasks: Tasks) -> Row:
+def run_cell(comparison: Comparison, cell: Cell, tasks: Tasks) -> CellResult:
     """Return what a cell came to: the reference on its budget, a rival on the reference's spend.
 
     A reference whose plan is fixed is rehearsed, so that it spends its budget; one that is paced spends what
@@ -111,12 +111,12 @@ def run_cell(comparison: Comparison, cell: Cell, tasks: Tasks) -> Row:
     if cell.target is None:
         chosen = settings
         if cell.policy == REFERENCE:
-            chosen = rehearsed(settings, lambda some: _all_of(some, tasks))
+            chosen = tune_planning_budget(settings, lambda some: _all_of(some, tasks))
         planned = chosen.planning_budget or chosen.budget
         result = tasks.run(run_of, chosen, comparison.bound_effort)
-        trial = Trial(knob={"planning_budget": planned.amount}, result=result)
+        trial = KnobTrial(knob={"planning_budget": planned.amount}, result=result)
         return _row(cell, trial, target=trial.spend, equal=trial.hours, runs=1)
-    bench = Bench(settings, cell.target, tasks)
+    bench = CellTrials(settings, cell.target, tasks)
     _search(bench)
     trials = bench.runs()
     best = _chosen(trials, cell.target)
@@ -130,7 +130,7 @@ def _all_of(settings: Sequence[SimulationSettings], tasks: Tasks) -> list[Simula
     return [future.result() for future in [tasks.submit(run_of, one) for one in settings]]
 
 
-def equal_spend_hours(trials: Iterable[Trial], target: float) -> float | None:
+def equal_spend_hours(trials: Iterable[KnobTrial], target: float) -> float | None:
     """Return the least mean JCT that these settings reach for the target, or None.
 
     It is that of a run that spent no more, or lies between such a run and one that spent more: what two
@@ -146,9 +146,9 @@ def equal_spend_hours(trials: Iterable[Trial], target: float) -> float | None:
     return min(reached, default=None)
 
 
-def _chosen(trials: list[Trial], target: float) -> Trial:
+def _chosen(trials: list[KnobTrial], target: float) -> KnobTrial:
     """Return the run to show: of the limit on widths that does best for the target, the nearest in spend."""
-    by_limit: dict[float | None, list[Trial]] = {}
+    by_limit: dict[float | None, list[KnobTrial]] = {}
     for trial in trials:
         limit = trial.knob.get("gpus_per_job") if "nodes" in trial.knob else None
         by_limit.setdefault(limit, []).append(trial)
@@ -158,7 +158,7 @@ def _chosen(trials: list[Trial], target: float) -> Trial:
     return _nearest(groups[min(reached)[1]] if reached else trials, target)
 
 
-def _nearest(trials: list[Trial], target: float) -> Trial:
+def _nearest(trials: list[KnobTrial], target: float) -> KnobTrial:
     """Return the fastest run of equal spend; without any, the one that spent most nearly the same."""
     equal = [trial for trial in trials if trial.is_equal(target)]
     if equal:
@@ -166,7 +166,7 @@ def _nearest(trials: list[Trial], target: float) -> Trial:
     return min(trials, key=lambda trial: (abs(trial.spend - target), trial.hours))
 
 
-def _search(bench: Bench) -> None:
+def _search(bench: CellTrials) -> None:
     """Run the settings around the target."""
     options = find_policy(bench.settings.policy).options
     menu = menu_of(site_of(bench.settings), bench.settings.options)
@@ -182,7 +182,7 @@ def _search(bench: Bench) -> None:
         _search_plans(bench)
 
 
-def _search_steps(bench: Bench, name: str, steps: Sequence[float], *, can_mix: bool) -> None:
+def _search_steps(bench: CellTrials, name: str, steps: Sequence[float], *, can_mix: bool) -> None:
     """Run the settings around the target, and then let a share of the jobs go a step further."""
 
     def knob(n: int, share: float = 0.0) -> Knob:
@@ -211,7 +211,7 @@ def _search_steps(bench: Bench, name: str, steps: Sequence[float], *, can_mix: b
             high, above = share, spent
 
 
-def _search_utilities(bench: Bench) -> None:
+def _search_utilities(bench: CellTrials) -> None:
     """Bisect the utility that the node count aims at: the lower, the more is rented."""
     low, high = 0.0, 1.0
     for _ in range(UTILITY_RUNS):
@@ -223,7 +223,7 @@ def _search_utilities(bench: Bench) -> None:
         low, high = (low, utility) if spent < bench.target else (utility, high)
 
 
-def _search_fleets(bench: Bench, menu: WidthMenu, *, has_limit: bool) -> None:
+def _search_fleets(bench: CellTrials, menu: WidthMenu, *, has_limit: bool) -> None:
     """Run the two fleets around the target, for each limit on widths."""
     kind = bench.settings.instance_types[menu.gpu_type]
     least = math.ceil(_widest_need(menu) / kind.gpus)
@@ -240,7 +240,7 @@ def _search_fleets(bench: Bench, menu: WidthMenu, *, has_limit: bool) -> None:
         _search_fleet(bench, range(least, most + 1), {} if limit is None else {"gpus_per_job": limit}, guess)
 
 
-def _search_fleet(bench: Bench, sizes: Sequence[int], limit: Knob, guess: int) -> None:
+def _search_fleet(bench: CellTrials, sizes: Sequence[int], limit: Knob, guess: int) -> None:
     """Run the two fleets around the target under one limit on widths."""
 
     def knob(n: int) -> Knob:
@@ -255,7 +255,7 @@ def _search_fleet(bench: Bench, sizes: Sequence[int], limit: Knob, guess: int) -
     )
 
 
-def _search_plans(bench: Bench) -> None:
+def _search_plans(bench: CellTrials) -> None:
     """Turn the planning budget until the run spends the target: by chords, or bisection where they stall."""
     low, high, planned = 0.0, 2.0 * bench.target, bench.target
     below, above = 0.0, math.inf
@@ -278,10 +278,10 @@ def _search_plans(bench: Bench) -> None:
         bench.spend(planning_budget=least)
 
 
-def _least_plan(bench: Bench) -> float:
+def _least_plan(bench: CellTrials) -> float:
     """Return the least planning budget that is feasible, when the target is not."""
     try:
-        prepare(turned(bench.settings, {"planning_budget": bench.target * 1e-6}))
+        prepare(with_knob(bench.settings, {"planning_budget": bench.target * 1e-6}))
     except InfeasibleBudget as error:
         return error.least_spend * (1.0 + 1e-9)
     return bench.target * 1e-6
@@ -330,9 +330,9 @@ def _widest_need(menu: WidthMenu) -> int:
     return max(phase.speedups[menu.gpu_type].min_gpus for phase in phases)
 
 
-def _row(cell: Cell, trial: Trial, *, target: float, equal: float | None, runs: int) -> Row:
+def _row(cell: Cell, trial: KnobTrial, *, target: float, equal: float | None, runs: int) -> CellResult:
     result = trial.result
-    return Row(
+    return CellResult(
         policy=cell.policy,
         budget=cell.budget.amount,
         max_nodes=cell.max_nodes,

@@ -25,7 +25,7 @@ from typing import Any, Protocol, get_type_hints
 
 from pydantic import TypeAdapter
 
-from boa_daemon.comparing.content import code_folders
+from boa_daemon.comparing.content_hash import code_folders
 from boa_daemon.errors import BoaError, InputError, MissingExtra
 
 TRIES = 3
@@ -75,7 +75,7 @@ def read_answer(function: Any, answer: bytes) -> Any:
     return answer_type(function).validate_python(json.loads(answer))
 
 
-class Here:
+class InlineWorkers:
     """Tasks are done where they are asked for, one after the other."""
 
     count = 1
@@ -88,7 +88,7 @@ class Here:
         """Nothing is left."""
 
 
-class Local:
+class ProcessWorkers:
     """Processes of this machine. They end with the process that started them, however that ends."""
 
     def __init__(self, count: int) -> None:
@@ -168,7 +168,7 @@ def _begin(parent: Connection) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-class OnRay:
+class RayWorkers:
     """A Ray cluster, which gets this very code. It does what a dead worker left anew by itself."""
 
     def __init__(self, address: str) -> None:
@@ -221,9 +221,9 @@ def workers_on(where: str | None) -> Workers:
     where = where or "local"
     if where.startswith("ray://"):
         host = where.removeprefix("ray://")
-        return OnRay(where if ":" in host else f"{where}:{RAY_PORT}")
+        return RayWorkers(where if ":" in host else f"{where}:{RAY_PORT}")
     name, colon, text = where.partition(":")
     if name != "local" or (colon and not (text.isascii() and text.isdigit() and int(text) >= 1)):
         raise InputError(f"--on {where!r} is no place to work", hint=f"Type {EXAMPLES}")
     count = int(text) if colon else len(os.sched_getaffinity(0))
-    return Here() if count == 1 else Local(count)
+    return InlineWorkers() if count == 1 else ProcessWorkers(count)

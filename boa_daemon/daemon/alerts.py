@@ -48,7 +48,7 @@ def spent_in(state: ClusterState, window: Window, settled: int) -> float:
     return dollars(settled + running)
 
 
-def books(state: ClusterState, caps: Caps | None) -> dict[str, dict[str, float | None]]:
+def budget_figures(state: ClusterState, caps: Caps | None) -> dict[str, dict[str, float | None]]:
     """Return for the day and the month what was spent, the cap, and the forecast at the present burn rate."""
     found: dict[str, dict[str, float | None]] = {}
     limits = caps or Caps()
@@ -68,7 +68,7 @@ def books(state: ClusterState, caps: Caps | None) -> dict[str, dict[str, float |
     return found
 
 
-def due(
+def due_alerts(
     state: ClusterState,
     caps: Caps | None,
     fractions: Sequence[float],
@@ -81,7 +81,7 @@ def due(
     """
     today = datetime.fromtimestamp(state.now, UTC)
     labels = {"day": today.strftime("%Y-%m-%d"), "month": today.strftime("%Y-%m")}
-    for name, one in (figures or books(state, caps)).items():
+    for name, one in (figures or budget_figures(state, caps)).items():
         spent, cap, forecast = one["spent_usd"], one["cap_usd"], one["forecast_usd"]
         if cap is None or spent is None or forecast is None:
             continue

@@ -1,7 +1,7 @@
 """Where the parts of the daemon meet: settings become a cloud, an engine, books, and a `Daemon`.
 
 Here alone the daemon opens clouds and engines by name. What each is, for who plans without opening it, stands
-in `boa_daemon.backends.kinds` and `boa_daemon.engines.kinds`.
+in `boa_daemon.backends.cloud_kinds` and `boa_daemon.engines.engine_kinds`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.claim import ClusterClaim
 from boa_daemon.backends.aws.cloud import AwsCloud
-from boa_daemon.backends.aws.names import bucket_of, claim_key
-from boa_daemon.backends.kinds import cloud_kind
+from boa_daemon.backends.aws.cluster_claim import ClusterClaim
+from boa_daemon.backends.aws.resource_names import bucket_of, claim_key
+from boa_daemon.backends.cloud_kinds import cloud_kind
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
+from boa_daemon.daemon.components import World
 from boa_daemon.daemon.config import Settings, aws_settings
-from boa_daemon.daemon.gate_site import GateSite, gate_site, job_door, open_gate
+from boa_daemon.daemon.daemon_paths import daemon_paths, let_jobs_through, make_folder
+from boa_daemon.daemon.gate_endpoint import GateEndpoint, gate_endpoint, job_door, open_gate
 from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.parts import World
-from boa_daemon.daemon.places import let_jobs_through, make_folder, places
-from boa_daemon.daemon.stated import machines_of
+from boa_daemon.daemon.machines_and_classes import machines_of
 from boa_daemon.daemon.warm_pool import start_seconds_of
-from boa_daemon.engines.kinds import engine_kind
+from boa_daemon.engines.engine_kinds import engine_kind
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.engines.ray import RayEngine
 from boa_daemon.engines.ssm import SsmEngine, SsmSettings
@@ -40,18 +40,18 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.gate.companion import JobDoor
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.database import Database
-from boa_daemon.store.decisions import DaemonStore
-from boa_daemon.store.documents import Documents
-from boa_daemon.store.engine import (
+from boa_daemon.store.database_setup import (
     StoreTooNew,
     StoreUnreachable,
     StoreUnusable,
-    check,
+    check_integrity,
     is_unreachable,
     migrate,
     open_engine,
     sqlite_url,
 )
+from boa_daemon.store.decisions import DaemonStore
+from boa_daemon.store.documents import Documents
 from boa_daemon.store.leader import Leadership, LedElsewhere
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.storage import Storage
@@ -66,7 +66,7 @@ RECOVERED = "is_recovered"
 _Part = TypeVar("_Part")
 
 
-def gate_site_of(settings: Settings) -> GateSite:
+def gate_endpoint_of(settings: Settings) -> GateEndpoint:
     """Return where the daemon's gate is.
 
     Raises:
@@ -76,12 +76,12 @@ def gate_site_of(settings: Settings) -> GateSite:
         machines = machines_of(settings, Catalog.load())
     except InputError as error:
         # What is given back or listed needs no plan; who plans says what is wrong.
-        return GateSite(why_off=str(error))
-    return gate_site(settings, places(settings).socket, machines)
+        return GateEndpoint(why_off=str(error))
+    return gate_endpoint(settings, daemon_paths(settings).socket, machines)
 
 
 def open_world(
-    settings: Settings, state: Path, clock: Clock, *, books: str = "", site: GateSite | None = None
+    settings: Settings, state: Path, clock: Clock, *, books: str = "", site: GateEndpoint | None = None
 ) -> World:
     """Return the cloud and the engine that the settings name; `books` names the database to the cloud.
 
@@ -93,7 +93,7 @@ def open_world(
     )
     with ExitStack() as undone:
         undone.callback(cloud.close)
-        door = job_door(settings, gate_site_of(settings) if site is None else site, state)
+        door = job_door(settings, gate_endpoint_of(settings) if site is None else site, state)
         runner = _named("boa.engines", ENGINES, settings.engine.name, "[engine] name")(
             settings, state, door, cloud
         )
@@ -271,7 +271,7 @@ def open_books(
     engine, leadership = open_engine(url, durable=durable), None
     try:
         if engine.dialect.name != "sqlite" or not _is_new(url):
-            check(engine)
+            check_integrity(engine)
         migrate(engine)
         database = Database(engine)
         if lead is not None:
@@ -298,7 +298,7 @@ def _is_new(url: str) -> bool:
 
 def database_url(settings: Settings) -> str:
     """Return where the books are."""
-    return settings.daemon.database or sqlite_url(places(settings).database)
+    return settings.daemon.database or sqlite_url(daemon_paths(settings).database)
 
 
 def take_lead(engine: Engine) -> Leadership:
@@ -318,7 +318,7 @@ def open_daemon(
     settings: Settings, *, clock: Clock | None = None, lead: Callable[[Engine], Leadership] = take_lead
 ) -> Daemon:
     """Return the daemon of the settings; one that only observes where the database is not its to write."""
-    there = places(settings)
+    there = daemon_paths(settings)
     make_folder(there.state)
     engine = engine_kind(settings.engine.name)
     if settings.engine.own_user and engine.on_this_machine and os.geteuid() == 0:
@@ -345,7 +345,7 @@ def open_daemon(
     if fault:
         _LOG.error("%s", fault)
     named = "" if books is None else books.store.name
-    site = gate_site_of(settings)
+    site = gate_endpoint_of(settings)
     with ExitStack() as undone:
         if books is not None:
             undone.callback(books.close)

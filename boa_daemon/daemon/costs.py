@@ -18,7 +18,7 @@ from sqlalchemy import select
 from boa_daemon.daemon.standing_costs import STANDING
 from boa_daemon.store.database import Database
 from boa_daemon.store.queue import JobQueue
-from boa_daemon.store.records import Usage
+from boa_daemon.store.records import GenerationRecord
 from boa_daemon.store.storage import Storage
 from boa_daemon.store.tables import CHARGE_DAYS, CHARGES, JOBS
 from boa_daemon.tick.ledger import COMPUTE, bill, bill_by_kind_within, bill_within
@@ -29,14 +29,14 @@ from policies.model import JobId
 
 CostBy: TypeAlias = Literal["job", "class", "user", "team", "day", "kind"]
 _Standing: TypeAlias = Sequence[tuple[str, int, int]]
-AT_ONCE = 500
+JOBS_PER_QUERY = 500
 """Jobs that one question names."""
 NO_TEAM = "(no team)"
-UNUSED = "(idle, unused, free GPUs)"
-STANDS = "(gateway, images)"
-NOBODYS = frozenset({UNUSED, STANDS})
+UNUSED_ROW = "(idle, unused, free GPUs)"
+STANDING_ROW = "(gateway, images)"
+UNOWNED_ROWS = frozenset({UNUSED_ROW, STANDING_ROW})
 """Rows that are no job's, user's, team's or class's."""
-FIXED = "(commitments and blocks)"
+FIXED_ROW = "(commitments and blocks)"
 
 
 def spent_usd(books: Storage, *, now: float) -> float:
@@ -92,10 +92,10 @@ def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[
     ]
     if abs(unused) >= 1.0:
         usd_unused = unused / MICRO_DOLLARS_PER_DOLLAR
-        rows.append({"name": UNUSED, "usd": usd_unused, "boot_usd": 0.0, "gpu_hours": None})
+        rows.append({"name": UNUSED_ROW, "usd": usd_unused, "boot_usd": 0.0, "gpu_hours": None})
     if stands:
         usd_standing = dollars(sum(amount for _, _, amount in stands))
-        rows.append({"name": STANDS, "usd": usd_standing, "boot_usd": 0.0, "gpu_hours": None})
+        rows.append({"name": STANDING_ROW, "usd": usd_standing, "boot_usd": 0.0, "gpu_hours": None})
     return rows
 
 
@@ -114,7 +114,7 @@ def _standing(database: Database, since: float) -> list[tuple[str, int, int]]:
     return [(str(kind), int(at // DAY_SECONDS), int(amount)) for kind, at, amount in rows]
 
 
-def with_fixed(
+def with_fixed_costs(
     rows: list[dict[str, Any]], fixed: Sequence[FixedCost], *, by: CostBy, since: float, now: float
 ) -> list[dict[str, Any]]:
     """Return rows of costs with what is paid whether used or not: a row of its own, or a part of each day."""
@@ -122,16 +122,16 @@ def with_fixed(
     if not usd:
         return rows
     if by == "kind":
-        return [*rows, {"name": FIXED, "usd": usd}]
+        return [*rows, {"name": FIXED_ROW, "usd": usd}]
     if by != "day":
-        return [*rows, {"name": FIXED, "usd": usd, "boot_usd": 0.0, "gpu_hours": None}]
+        return [*rows, {"name": FIXED_ROW, "usd": usd, "boot_usd": 0.0, "gpu_hours": None}]
     found = {row["name"]: row for row in rows}
     for day in range(int(since // DAY_SECONDS), int(now // DAY_SECONDS) + 1):
         begin, end = max(day * DAY_SECONDS, since), min((day + 1) * DAY_SECONDS, now)
         if part := fixed_usd(fixed, begin, end):
             name = _day_name(day)
             row = found.get(name, {"name": name, "usd": 0.0, "kinds": {}})
-            found[name] = {**row, "usd": row["usd"] + part, "kinds": {**row["kinds"], FIXED: part}}
+            found[name] = {**row, "usd": row["usd"] + part, "kinds": {**row["kinds"], FIXED_ROW: part}}
     return [found[name] for name in sorted(found)]
 
 
@@ -141,7 +141,7 @@ def _day_name(day: int) -> str:
 
 
 def _boots(
-    usages: Sequence[Usage], nodes: Mapping[str, NodeState], since: float
+    usages: Sequence[GenerationRecord], nodes: Mapping[str, NodeState], since: float
 ) -> Iterator[tuple[str, float]]:
     """Yield (job, micro-dollars) of what nodes cost before their first jobs, by the GPUs that these got.
 
@@ -172,7 +172,7 @@ def _boots(
 def spent_today(queue: JobQueue, *, now: float) -> Mapping[str, float]:
     """Return the dollars that the GPUs of each user's jobs cost today (UTC)."""
     rows = cost_rows(queue, by="user", since=day_of(now).begins_at, now=now)
-    return {row["name"]: float(row["usd"]) for row in rows if row["name"] not in NOBODYS}
+    return {row["name"]: float(row["usd"]) for row in rows if row["name"] not in UNOWNED_ROWS}
 
 
 def _labels(database: Database, by: CostBy, jobs: Sequence[JobId]) -> Mapping[str, str]:
@@ -183,8 +183,8 @@ def _labels(database: Database, by: CostBy, jobs: Sequence[JobId]) -> Mapping[st
     found: dict[str, str] = {}
     column = {"user": JOBS.c.user_name, "team": JOBS.c.team_name}.get(by, JOBS.c.class_name)
     with database.read() as connection:
-        for begin in range(0, len(jobs), AT_ONCE):
-            query = select(JOBS.c.id, column).where(JOBS.c.id.in_(jobs[begin : begin + AT_ONCE]))
+        for begin in range(0, len(jobs), JOBS_PER_QUERY):
+            query = select(JOBS.c.id, column).where(JOBS.c.id.in_(jobs[begin : begin + JOBS_PER_QUERY]))
             found |= {row[0]: row[1] for row in connection.execute(query)}
     return found
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from boa_daemon.daemon.config import EngineSettings
-from boa_daemon.engines.kinds import engine_kind
+from boa_daemon.engines.engine_kinds import engine_kind
 from boa_daemon.errors import InputError
 from boa_daemon.tick.ports import BringsData, Runner
 

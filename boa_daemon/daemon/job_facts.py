@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from boa_daemon.daemon.awaited import Awaited
 from boa_daemon.daemon.dates import due_of
 from boa_daemon.daemon.group_money import GroupMoney, usd_per_hour_of
+from boa_daemon.daemon.job_dependencies import JobDependencies
 from boa_daemon.daemon.node_view import cost_of
-from boa_daemon.engines.patience import Patience
+from boa_daemon.engines.backoff import Backoff
 from boa_daemon.learning.beliefs import Rest, phase_at, rest_of
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import ACTIVE, JobRecord
@@ -30,7 +30,7 @@ LEAST_SECONDS_LEFT = 1e-3
 
 
 class JobFacts:
-    """Reads the queue. `class_of` and `spread_of` are as `Work` has them.
+    """Reads the queue. `class_of` and `spread_of` are as `JobView` has them.
 
     `stopping` are the jobs that were told to stop, `silences` what the generations that run do not do,
     `refused` the jobs that their nodes did not take; who takes reports in keeps all three up.
@@ -45,10 +45,10 @@ class JobFacts:
     ) -> None:
         self.stopping: set[JobId] = set()
         self.silences: dict[JobId, tuple[Silence, ...]] = {}
-        self.refused = Patience()
+        self.refused = Backoff()
         self.group_money = GroupMoney(queue)
         self._queue, self._class_of, self._spread_of = queue, class_of, spread_of
-        self._awaited = Awaited(queue)
+        self._awaited = JobDependencies(queue)
         self._seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
 
     def jobs(self, now: float) -> Mapping[JobId, JobState]:
@@ -86,7 +86,7 @@ class JobFacts:
 
         A generation worked for as long as it reports. What is not kept of it is left again.
         """
-        hours = hours_of(job, now)
+        hours = generation_hours(job, now)
         if report.seconds is not None:
             hours = min(hours, report.seconds / SECONDS_PER_HOUR)
         did = self.done(job, hours) - (job.size_gpu_hours - job.remaining_gpu_hours)
@@ -96,14 +96,14 @@ class JobFacts:
         """Return by class what jobs that are not over have done, over their scales: bounds of sizes."""
         found: dict[str, list[float]] = {}
         for job in list(self._queue.active.values()):
-            done = self.done(job, hours_of(job, now)) if job.slots or job.generation else 0.0
+            done = self.done(job, generation_hours(job, now)) if job.slots or job.generation else 0.0
             if done >= LEAST_DONE * job.size_gpu_hours:
                 found.setdefault(job.class_name.partition("[")[0], []).append(done / _scale(job))
         return found
 
     def rest(self, job: JobRecord, job_class: JobClass, now: float) -> Rest:
         """Return what is believed to be left of a job of a known class."""
-        done = self.done(job, hours_of(job, now))
+        done = self.done(job, generation_hours(job, now))
         return rest_of(job_class, scale=_scale(job), done=done, spread=self._spread_of(job.class_name))
 
     def rests_until(self, job: JobRecord) -> float | None:
@@ -146,7 +146,9 @@ class JobFacts:
         most = job.content.get("max_hours")
         if most is None:
             return None
-        left = float(most) * SECONDS_PER_HOUR - hours_of(job, now) * SECONDS_PER_HOUR - job.ran_seconds
+        left = (
+            float(most) * SECONDS_PER_HOUR - generation_hours(job, now) * SECONDS_PER_HOUR - job.ran_seconds
+        )
         if job.slots:
             return now + left
         return job.arrived_at if left < LEAST_SECONDS_LEFT else None
@@ -164,7 +166,7 @@ class JobFacts:
         """Return what a tick may see of a job."""
         job_class, due = self._class_of(job.class_name), None
         if job_class is None:
-            done = self.done(job, hours_of(job, now))
+            done = self.done(job, generation_hours(job, now))
             rest = Rest(left=mean_left(job.size_gpu_hours, done, spread=SPREAD), phase=0, scale=1.0)
         else:
             rest = self.rest(job, job_class, now)
@@ -210,7 +212,7 @@ class JobFacts:
         )
 
 
-def hours_of(job: JobRecord, now: float) -> float:
+def generation_hours(job: JobRecord, now: float) -> float:
     """Return how long the generation of a job has been there."""
     return 0.0 if job.started_at is None else max(now - job.started_at, 0.0) / SECONDS_PER_HOUR
 

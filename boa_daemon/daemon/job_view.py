@@ -17,15 +17,15 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.daemon.costs import spent_today
-from boa_daemon.daemon.job_facts import JobFacts, hours_of
+from boa_daemon.daemon.job_facts import JobFacts, generation_hours
 from boa_daemon.daemon.job_warnings import grace_warning, silence_warning, stall_warning
-from boa_daemon.daemon.lessons import Lessons, kept_fraction
+from boa_daemon.daemon.learner_feed import LearnerFeed, kept_fraction
 from boa_daemon.daemon.liveness import Liveness, first_report_silence
+from boa_daemon.daemon.move_preparation import MovePreparation
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.daemon.progress import Progress
 from boa_daemon.daemon.purses import Purses
-from boa_daemon.daemon.readying import Readying
-from boa_daemon.daemon.shared_gpus import on_gpus
+from boa_daemon.daemon.shared_gpus import start_on_gpus
 from boa_daemon.learning.learner import Learner
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
@@ -40,7 +40,7 @@ MOST_FAILURES = 101
 """So many failures of a job are remembered: one more than any job file allows."""
 
 
-class Work:
+class JobView:
     """Implements `JobSource` and `Engine` around the queue and a runner.
 
     `class_of` names the class that a job is planned by, limits on its width included; `elastic_class` names
@@ -72,11 +72,11 @@ class Work:
         self._user_caps, self._elastic_class = user_caps, elastic_class
         self._purses, self._teams = Purses(queue=queue), teams
         self.facts = JobFacts(queue, class_of=class_of, spread_of=spread_of)
-        self._lessons = Lessons(self.learner, self.facts, class_of)
+        self._lessons = LearnerFeed(self.learner, self.facts, class_of)
         self._stopping = self.facts.stopping
         self._ended_for: dict[JobId, str] = {}
         self._over: set[JobId] = set()
-        self._readying = Readying(runner, clock, alert)
+        self._readying = MovePreparation(runner, clock, alert)
 
     def reattach(self) -> int:
         """Tell the engine what it may have to run, find what runs already; return how many jobs do."""
@@ -264,7 +264,7 @@ class Work:
         return replace(
             job,
             remaining_gpu_hours=self.facts.left_after(job, report, now, kept),
-            lost_gpu_hours=job.lost_gpu_hours + (1.0 - kept) * gpus * hours_of(job, now),
+            lost_gpu_hours=job.lost_gpu_hours + (1.0 - kept) * gpus * generation_hours(job, now),
             step=step,
             begun_step=step or 0,
             lost_steps=job.lost_steps + report.lost_steps,
@@ -333,7 +333,7 @@ class Work:
 
     def _on_gpus(self, action: StartJob) -> StartJob:
         """Return a start as an engine takes it: with GPUs for places."""
-        return on_gpus(action, self._queue.instances)
+        return start_on_gpus(action, self._queue.instances)
 
     def start(self, action: StartJob) -> Accepted | Refused:
         """Start a generation whose GPUs are claimed; let them go if the engine refuses."""

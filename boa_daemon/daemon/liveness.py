@@ -18,7 +18,7 @@ from policies.model import JobId
 
 MANY_STEPS = 20.0
 """So many of its own steps without one, and a job is stalled, if the floor is passed as well."""
-HOPELESS = 1.5
+STALL_END_FACTOR = 1.5
 """So many times that long, and it is ended."""
 FEWEST_LOOKS = 3
 """A job is never ended before so many looks in a row have found it stalled."""
@@ -93,7 +93,7 @@ class Liveness:
         return Silence(
             kind="no-step",
             since=seen.since,
-            limit_seconds=HOPELESS * seen.limit_seconds,
+            limit_seconds=STALL_END_FACTOR * seen.limit_seconds,
             looks_left=max(FEWEST_LOOKS - seen.looks, 0),
         )
 

@@ -1,7 +1,7 @@
 """The daemon: one tick after the other for months, whatever happens to it or around it.
 
 A tick that fails, by whatever is raised, is tried again at the next; what memory believes is read back from
-disk first. Meanwhile `last_resort.py` keeps the caps. While the database cannot be written nothing is
+disk first. Meanwhile `fallback_tick.py` keeps the caps. While the database cannot be written nothing is
 started, because an intent that is not on disk is a leak in waiting. While it cannot be read at all, the
 daemon only looks.
 """
@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 
 from boa_daemon.clock import SteadyClock
 from boa_daemon.daemon import systemd
-from boa_daemon.daemon.alerts import due
-from boa_daemon.daemon.following import FollowingDaemon
-from boa_daemon.daemon.history import figures_of
-from boa_daemon.daemon.markets import as_listed
-from boa_daemon.daemon.standing import clock_note, fault_of
-from boa_daemon.daemon.summary import DecisionSummary
+from boa_daemon.daemon.adaptive_daemon import AdaptiveDaemon
+from boa_daemon.daemon.alerts import due_alerts
+from boa_daemon.daemon.daemon_health import clock_note, fault_of
+from boa_daemon.daemon.decision_summary import DecisionSummary
+from boa_daemon.daemon.minute_history import current_figures
+from boa_daemon.daemon.planned_markets import listed_node
 from boa_daemon.errors import BoaError
 from boa_daemon.learning.samples import DAY
 from boa_daemon.store.leader import LedElsewhere
@@ -49,7 +49,7 @@ class NotOurs(BoaError):
     """The cluster is another daemon's: this one only observes."""
 
 
-class Daemon(FollowingDaemon):
+class Daemon(AdaptiveDaemon):
     """Ticks. `books` is None where the database cannot be read: then it only observes."""
 
     def start(self) -> None:
@@ -60,7 +60,7 @@ class Daemon(FollowingDaemon):
         if self.books is None or self.standing.is_started:
             return
         known = [record.node for record in self.books.queue.instances.values()]
-        self.world.cloud.remember([as_listed(node) for node in known])
+        self.world.cloud.remember([listed_node(node) for node in known])
         self.world.cloud.listen(lambda: self.wake(0.0))
         nodes = self.world.cloud.nodes()
         self.books.store.never_below(max((_tick_of(node) for node in nodes), default=0))
@@ -104,7 +104,7 @@ class Daemon(FollowingDaemon):
                     self._succeed(decision)
                 except Exception as error:
                     self._stumble(error)
-            systemd.alive(self.status_line)
+            systemd.notify_alive(self.status_line)
             return decision
 
     @property
@@ -178,13 +178,13 @@ class Daemon(FollowingDaemon):
         self.metrics.goes_so_far(self.watched.shortfall)
         self.news.look(decision.state.now)
         if self.books is not None:
-            rates = figures_of(decision.state, dict(self.books.queue.active))
+            rates = current_figures(decision.state, dict(self.books.queue.active))
             if self.kept is not None:
                 self.kept.take(rates, self.work.progress, self.spot, now=decision.state.now)
             budget, ages = self.settings.budget.mean_usd_per_hour, self.world.cloud.ages()
             self.site_metrics.take(picture, self.books.queue, rates=rates, budget=budget, ages=ages)
         fractions = self.settings.alerts.at_fractions
-        for key, sentence in due(decision.state, caps, fractions, figures=picture.figures):
+        for key, sentence in due_alerts(decision.state, caps, fractions, figures=picture.figures):
             self._alert(key, sentence)
         for held in decision.plan.held:
             if held.code in ("loop", "no-effect"):

@@ -7,8 +7,8 @@ from collections import Counter
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client import Counter as Count
 
-from boa_daemon.daemon.summary import DecisionSummary
-from boa_daemon.inputs.messages import REFUSED
+from boa_daemon.daemon.decision_summary import DecisionSummary
+from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.store.sql import kind_and_target
 from policies.online.best_effort import Shortfall
 
@@ -91,6 +91,6 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return what a scrape reads."""
-        for source, count in REFUSED.counts().items():
+        for source, count in DROPPED_MESSAGES.counts().items():
             self.refused.labels(source).set(count)
         return generate_latest(self.registry)

@@ -15,9 +15,9 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from boa_daemon.daemon.markets import answer_as_planned, as_rented, offers_as_planned, planned_name
-from boa_daemon.daemon.paid_anyway import PaidAnyway
-from boa_daemon.daemon.shared_gpus import as_planned
+from boa_daemon.daemon.planned_markets import answer_as_planned, offers_as_planned, planned_name, rented_order
+from boa_daemon.daemon.shared_gpus import planned_machine
+from boa_daemon.daemon.site_commitments import SiteCommitments
 from boa_daemon.learning.spot_history import SpotHistory
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import InstanceRecord, JobRecord
@@ -51,7 +51,7 @@ _LOG = logging.getLogger("boa.daemon")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unusable:
+class UnusableNode:
     """A node that runs and that the engine cannot use: since when, and why."""
 
     since: float
@@ -79,14 +79,14 @@ class Fleet:
         awaited: Callable[[], Collection[NodeId]] = tuple,
         missing_seconds: float = MISSING_SECONDS,
         spot: SpotHistory | None = None,
-        paid: Callable[[], PaidAnyway] = PaidAnyway,
+        paid: Callable[[], SiteCommitments] = SiteCommitments,
     ) -> None:
         self._look, self._alert, self.may_act = look, alert, may_act
         self._over: dict[NodeId, float] = {}
         self._cloud, self._runner, self._queue, self._clock = cloud, runner, queue, clock
         self._missing_seconds = missing_seconds
         self._warned: set[NodeId] = set()
-        self._unusable: dict[NodeId, Unusable] = {}
+        self._unusable: dict[NodeId, UnusableNode] = {}
         self._full: set[str] = set()
         self._logged: dict[NodeId, str] = {}
         self._told: dict[NodeId, NodeState] = {}
@@ -141,7 +141,7 @@ class Fleet:
         kind = off_market(listed.gpu_type) if planned is None else planned.gpu_type
         seen = self._queue.instances.get(node.id)
         before = None if seen is None else seen.node.instance_type
-        found = as_planned(listed, name=name, kind=kind, planned=planned, known=before)
+        found = planned_machine(listed, name=name, kind=kind, planned=planned, known=before)
         if found == listed:
             return node
         # The same object each time: whoever compares nodes does so by their types, too.
@@ -180,7 +180,9 @@ class Fleet:
         """Remember why nodes cannot be used, and log each reason once, when it lasts."""
         reasons = {name: each.reason for name, each in prepared.items() if not isinstance(each, Accepted)}
         self._unusable = {
-            name: Unusable(since=self._unusable[name].since if name in self._unusable else now, reason=said)
+            name: UnusableNode(
+                since=self._unusable[name].since if name in self._unusable else now, reason=said
+            )
             for name, said in reasons.items()
         }
         for name, sentence in self.unusable().items():
@@ -308,7 +310,7 @@ class Fleet:
         self.may_act()
         if is_spot(action.instance_type.name) and action.offer is None:
             return Refused(reason=f"{action.instance_type.name} is not offered", kind="no-price")
-        answer = answer_as_planned(self._cloud.launch(as_rented(action)), self._names())
+        answer = answer_as_planned(self._cloud.launch(rented_order(action)), self._names())
         if isinstance(answer, Launched):
             self._spot.note_launch(action.offer, asked=action.count, given=len(answer.nodes))
         elif isinstance(answer, Refused) and answer.kind == "no-capacity":

@@ -11,18 +11,23 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from boa_daemon.daemon.class_widths import narrowest, phases_within
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.markets import as_learnt, on_both, on_planned_markets
-from boa_daemon.daemon.paid_anyway import PaidAnyway
-from boa_daemon.daemon.site_rules import rules_of
+from boa_daemon.daemon.machines_and_classes import (
+    check_prior_class,
+    configured_classes,
+    disk_gb_of_nodes,
+    machines_of,
+)
+from boa_daemon.daemon.planned_markets import on_planned_markets, with_learnt_spot, with_spot_machines
+from boa_daemon.daemon.site_commitments import SiteCommitments
 from boa_daemon.daemon.standing_costs import standing_of
-from boa_daemon.daemon.stated import check_prior, disk_gb_of_nodes, machines_of, stated_classes
-from boa_daemon.daemon.variants import narrowest, phases_within
+from boa_daemon.daemon.tick_rules import rules_of
 from boa_daemon.daemon.warm_pool import warm_pool_of
-from boa_daemon.engines.kinds import engine_kind
+from boa_daemon.engines.engine_kinds import engine_kind
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.needs import excluded_for, lack_on_node, without
+from boa_daemon.inputs.resource_needs import excluded_for, lack_on_node, without_gpu_types
 from boa_daemon.job.container import RUN_AS_USER, NoContainers, usable_tool, why_unlimited
 from boa_daemon.learning.beliefs import Planned
 from boa_daemon.learning.boots import Boots
@@ -66,18 +71,18 @@ class Planner(LearntClasses):
         self.spot = SpotHistory()
         self._catalog = catalog or Catalog.load()
         self.on_demand = machines_of(settings, self._catalog)
-        self.paid = PaidAnyway.of(settings, tuple(self.on_demand.values()), self._catalog)
+        self.paid = SiteCommitments.of(settings, tuple(self.on_demand.values()), self._catalog)
         self.is_on_both = settings.cloud.market == "planned" and cloud.rents_spot
-        self.machines = on_both(self.on_demand) if self.is_on_both else self.on_demand
+        self.machines = with_spot_machines(self.on_demand) if self.is_on_both else self.on_demand
         self._not_on_spot: set[str] = set()
         self._disk_gb = disk_gb_of_nodes(settings, cloud, self.on_demand, self._catalog)
-        stated, unstated, self._needs = stated_classes(
+        stated, unstated, self._needs = configured_classes(
             settings, self.on_demand, self._catalog, disk_gb=self._disk_gb
         )
         learning = settings.learning
         super().__init__(stated, unstated=unstated, rates=learning.rates, sizes=learning.sizes)
         self._plan_by({name: self.measured(one) for name, one in stated.items()})
-        check_prior(settings, stated)
+        check_prior_class(settings, stated)
 
     def take_active(self, class_name: str, content: Mapping[str, Any]) -> None:
         """Plan for a job that was accepted under other settings, by the class that it was given then.
@@ -117,7 +122,7 @@ class Planner(LearntClasses):
             if narrow is not None and (most is None or narrow <= most):
                 least = most = narrow
         stated, short = base, self.short_for(content)
-        base = without(base, short) or base
+        base = without_gpu_types(base, short) or base
         if base is stated and short:
             said = "; ".join(f"{self.on_demand[kind].name}: {why}" for kind, why in short.items())
             hint = "Name a larger type in [cloud] instance_types, or ask for less"
@@ -316,7 +321,9 @@ class Planner(LearntClasses):
             boot_seconds = self.boots.planned_seconds(types, otherwise=boot_seconds)
         boot_hours = boot_seconds / SECONDS_PER_HOUR
         spot = None if is_for_replay else self.spot
-        problem, machines = as_learnt(classes, self.machines, spot, boot_hours=boot_hours, saves=self._saves)
+        problem, machines = with_learnt_spot(
+            classes, self.machines, spot, boot_hours=boot_hours, saves=self._saves
+        )
         options = PolicyOptions()
         if "window_hours" in find_policy(workload.policy).options:
             options = PolicyOptions(window_hours=money.window_hours)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from boa_daemon.store.retention import code_in_use, drop_intents, drop_jobs, over_before
+from boa_daemon.store.retention import code_in_use, drop_intents, drop_jobs, jobs_over_before
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.limits import DAY_SECONDS
 from boa_daemon.tick.ports import Discarding, DropsCode, Runner
@@ -30,7 +30,7 @@ def prune(books: Storage, runner: Runner, *, keep_days: float | None, now: float
     if keep_days is None:
         return 0
     for _ in range(MOST_BATCHES):
-        names = over_before(books.queue, now - keep_days * DAY_SECONDS, limit=BATCH)
+        names = jobs_over_before(books.queue, now - keep_days * DAY_SECONDS, limit=BATCH)
         if not names:
             break
         if isinstance(runner, Discarding):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import log
 
-from boa_daemon.store.purses import hours_of, read_purses
+from boa_daemon.store.purses import hourly_costs, read_purses
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.tick.limits import day_of, month_of
 from boa_daemon.tick.team_money import TeamMoney
@@ -78,7 +78,7 @@ class Purses:
             key = (job.id, job.generation)
             hours = self._known.get(key, {})
             nodes = self.queue.nodes_of(job)
-            hours |= hours_of(job, nodes, until=now, since=max(hours, default=0) * SECONDS_PER_HOUR)
+            hours |= hourly_costs(job, nodes, until=now, since=max(hours, default=0) * SECONDS_PER_HOUR)
             known[key] = hours
             spent[job.team].update(hours)
         self._known = known

@@ -22,13 +22,13 @@ import numpy as np
 
 from boa_daemon.backends.local import LocalCloud
 from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.components import World
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.parts import World
 from boa_daemon.daemon.service import Service
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.errors import BoaError
-from boa_daemon.store.engine import sqlite_url
+from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ports import RunReport
 from policies.model import Budget, InstanceType, JobId
@@ -36,7 +36,7 @@ from policies.model import Budget, InstanceType, JobId
 PACE = 60.0
 """Pretended seconds per second."""
 NODE = InstanceType(name="worker-x2", gpu_type="worker", gpus=2, usd_per_hour=6.0)
-PLACES = 8
+LOCAL_NODES = 8
 """Nodes that fit on the machine."""
 ARRIVAL_SECONDS = 6.0
 TICK_SECONDS = 0.5
@@ -53,7 +53,7 @@ NEVER_STALLED_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class JobKind:
     """A kind of job: its steps, and the seconds of pretended work per shard and, at any width, per step.
 
     `believed_parallel` is the parallel fraction that it is said to have, before anything is measured.
@@ -86,17 +86,17 @@ class Kind:
         speedup = {"amdahl": {"parallel_fraction": self.believed_parallel, "max_gpus": 4}}
         return {
             "name": self.name,
-            "arrivals_per_hour": 3600.0 / (PACE * ARRIVAL_SECONDS) / len(KINDS),
+            "arrivals_per_hour": 3600.0 / (PACE * ARRIVAL_SECONDS) / len(JOB_KINDS),
             "startup_hours": restart_hours,
             "rescale_hours": restart_hours,
             "phases": [{"size_gpu_hours": self.gpu_hours, "speedup": speedup}],
         }
 
 
-KINDS = (
+JOB_KINDS = (
     # Believed to scale badly, it scales well; and the other way round. Reports say so, and the plan follows.
-    Kind(name="vision", steps=120, shard_seconds=0.02, serial_seconds=0.01, believed_parallel=0.5),
-    Kind(name="language", steps=300, shard_seconds=0.003, serial_seconds=0.024, believed_parallel=0.95),
+    JobKind(name="vision", steps=120, shard_seconds=0.02, serial_seconds=0.01, believed_parallel=0.5),
+    JobKind(name="language", steps=300, shard_seconds=0.003, serial_seconds=0.024, believed_parallel=0.95),
 )
 
 
@@ -131,7 +131,7 @@ def _paced(reports: Mapping[JobId, RunReport]) -> dict[JobId, RunReport]:
     }
 
 
-class Sentences(logging.Handler):
+class LogRecorder(logging.Handler):
     """Keeps what the daemon says to its log."""
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class RealRun:
     """A daemon on a fast clock, and the jobs that are submitted to it."""
 
     def __init__(self, root: Path, *, jobs: int, budget: Budget) -> None:
-        self.clock, self.sentences = PacedClock(), Sentences()
+        self.clock, self.sentences = PacedClock(), LogRecorder()
         self.budget, self.jobs_in_all, self.started_at = budget, jobs, self.clock.now()
         self._root, self._came = root, 0
         self._log = logging.getLogger("boa")
@@ -156,7 +156,7 @@ class RealRun:
         self._log.setLevel(logging.INFO)
         world = World(
             clock=self.clock,
-            cloud=LocalCloud(self.clock, most_nodes=PLACES),
+            cloud=LocalCloud(self.clock, most_nodes=LOCAL_NODES),
             runner=PacedEngine(root / "jobs"),
         )
         books = open_books(sqlite_url(root / "boa.sqlite"), durable=False)
@@ -186,13 +186,13 @@ class RealRun:
         """
         due = int((self.clock.now() - self.started_at) / (PACE * ARRIVAL_SECONDS)) + 1
         while self._came < min(due, self.jobs_in_all):
-            self._submit(KINDS[self._came % len(KINDS)])
+            self._submit(JOB_KINDS[self._came % len(JOB_KINDS)])
         decision = self.daemon.tick()
         if decision is None:
             raise BoaError(f"the demo's daemon stumbled: {self.daemon.standing.fault}")
         return decision
 
-    def _submit(self, kind: Kind) -> None:
+    def _submit(self, kind: JobKind) -> None:
         self._came += 1
         content = {
             "name": kind.name,
@@ -244,7 +244,7 @@ def _settings(root: Path, budget: Budget) -> Settings:
     machine = {"usd_per_gpu_hour": NODE.usd_per_gpu_hour, "gpus_per_instance": NODE.gpus}
     classes = root / "classes.json"
     classes.write_text(
-        json.dumps({"gpu_types": {NODE.gpu_type: machine}, "classes": [kind.document for kind in KINDS]})
+        json.dumps({"gpu_types": {NODE.gpu_type: machine}, "classes": [kind.document for kind in JOB_KINDS]})
     )
     return Settings.model_validate(
         {

@@ -17,17 +17,17 @@ from sqlalchemy.exc import SQLAlchemyError
 from boa_daemon.clock import SystemClock
 from boa_daemon.daemon.assembly import RECOVERED, database_url, open_books, open_world, take_lead
 from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
 from boa_daemon.daemon.lock import Lock
 from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.places import Places, make_folder, places
 from boa_daemon.errors import InputError
-from boa_daemon.store.engine import (
+from boa_daemon.store.database_setup import (
     StoreTooNew,
     StoreUnreachable,
     StoreUnusable,
-    check,
+    check_integrity,
+    check_reachable,
     open_engine,
-    reach,
     sqlite_url,
 )
 from boa_daemon.store.storage import Storage
@@ -53,7 +53,7 @@ def recover(settings: Settings) -> dict[str, Any]:
             f"[daemon] database is {url}: recover looks after the file in the state folder alone",
             hint="Put a copy of your own in its place, or drop the setting",
         )
-    there = places(settings)
+    there = daemon_paths(settings)
     make_folder(there.state)
     lock = Lock(there.state)
     lock.take()
@@ -63,9 +63,9 @@ def recover(settings: Settings) -> dict[str, Any]:
         lock.give_back()
 
 
-def _recover_server(settings: Settings, there: Places, url: str) -> dict[str, Any]:
+def _recover_server(settings: Settings, there: DaemonPaths, url: str) -> dict[str, Any]:
     """Do it on a server: while this process leads, no daemon of another machine acts."""
-    reach(url)
+    check_reachable(url)
     old = None
     try:
         books = open_books(url, lead=take_lead)
@@ -100,7 +100,7 @@ def _set_aside(url: str) -> str:
     return name
 
 
-def _recover(settings: Settings, there: Places) -> dict[str, Any]:
+def _recover(settings: Settings, there: DaemonPaths) -> dict[str, Any]:
     """Do it."""
     if there.database.exists() and _is_sound(there.database) and not _is_emptied(there):
         raise InputError(f"{there.database} can be read: there is nothing to recover")
@@ -121,7 +121,7 @@ def _recover(settings: Settings, there: Places) -> dict[str, Any]:
     }
 
 
-def _filled(settings: Settings, there: Places, books: Storage) -> dict[str, Any]:
+def _filled(settings: Settings, there: DaemonPaths, books: Storage) -> dict[str, Any]:
     """Take up what the cloud lists and the engine runs, and return how much that is."""
     world = open_world(settings, there.state, SystemClock())
     books.queue.mark_in(there.next_job)
@@ -138,7 +138,7 @@ def _filled(settings: Settings, there: Places, books: Storage) -> dict[str, Any]
         daemon.close()
 
 
-def _is_emptied(there: Places) -> bool:
+def _is_emptied(there: DaemonPaths) -> bool:
     """Whether a database that can be read is a new one in place of another."""
     books = open_books(sqlite_url(there.database))
     try:
@@ -151,7 +151,7 @@ def _is_sound(path: Path) -> bool:
     """Whether a database can be read."""
     engine = open_engine(sqlite_url(path))
     try:
-        check(engine)
+        check_integrity(engine)
     except StoreUnusable:
         return False
     finally:

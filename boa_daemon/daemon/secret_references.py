@@ -9,7 +9,7 @@ from typing import Any
 
 from boa_daemon.daemon.config import EngineSettings, Settings
 from boa_daemon.daemon.setting_layers import OF_TEAM
-from boa_daemon.engines.kinds import engine_kind
+from boa_daemon.engines.engine_kinds import engine_kind
 from boa_daemon.errors import InputError
 from boa_daemon.job.secrets import SecretMissing, read_store
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from boa_daemon.daemon.job_answers import JobAnswers
-from boa_daemon.daemon.site_answers import SiteAnswers
+from boa_daemon.daemon.job_service import JobService
+from boa_daemon.daemon.site_service import SiteService
 from boa_daemon.daemon.submissions import Submissions
 
 
-class Service(Submissions, JobAnswers, SiteAnswers):
+class Service(Submissions, JobService, SiteService):
     """Answers for one daemon. Every document says as of when it is."""

@@ -15,13 +15,13 @@ from typing import Any
 
 import platformdirs
 
-from boa_daemon.backends.kinds import CLOUD_KINDS
+from boa_daemon.backends.cloud_kinds import CLOUD_KINDS
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import Settings
-from boa_daemon.engines.kinds import ENGINE_KINDS
+from boa_daemon.engines.engine_kinds import ENGINE_KINDS
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.document_file import Document, read_document
 from boa_daemon.inputs.schema import Strict, checked
-from boa_daemon.inputs.yaml_file import Document, read_document
 from policies import plugins
 from policies.errors import UnknownPolicy
 from policies.registry import find_placer, find_policy
@@ -56,7 +56,7 @@ _SECTIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedSettings:
     """The settings, and which files they came from, the weakest first."""
 
     settings: Settings
@@ -76,7 +76,7 @@ def load_settings(
     *,
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """Return the settings; `flags` maps ``section.key`` to a value, None being no word.
 
     Raises:
@@ -98,7 +98,7 @@ def load_settings(
     settings = _checked(merged, "the settings")
     _check_names(settings, Document(name="the settings", content=merged))
     check_owners(settings)
-    return Loaded(settings=settings, files=tuple(files))
+    return LoadedSettings(settings=settings, files=tuple(files))
 
 
 def _check_names(settings: Settings, document: Document) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.inputs.needs import NeedsRow
+from boa_daemon.inputs.resource_needs import NeedsRow
 from boa_daemon.store.records import InstanceRecord
 from boa_daemon.tick.actions import StartJob
 from policies.links.machines import off_market
@@ -68,7 +68,7 @@ def check_memory(job_class: JobClass, needs: NeedsRow | None, machines: Mapping[
         )
 
 
-def on_gpus(start: StartJob, instances: Mapping[NodeId, InstanceRecord]) -> StartJob:
+def start_on_gpus(start: StartJob, instances: Mapping[NodeId, InstanceRecord]) -> StartJob:
     """Return a start with the GPUs on which its places are; the same object where no GPU is shared."""
     kinds = {
         slot.node: instances[slot.node].node.instance_type for slot in start.slots if slot.node in instances
@@ -87,7 +87,7 @@ def with_whole_gpus(machine: InstanceType) -> InstanceType:
     return replace(machine, gpus=machine.whole_gpus, places_per_gpu=1)
 
 
-def as_planned(
+def planned_machine(
     listed: InstanceType, *, name: str, kind: str, planned: InstanceType | None, known: InstanceType | None
 ) -> InstanceType:
     """Return what the cloud lists as the machine that it is in plans, with the places that it has.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 from prometheus_client import Counter as Count
 
-from boa_daemon.daemon.summary import DecisionSummary
+from boa_daemon.daemon.decision_summary import DecisionSummary
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import JobRecord
 from boa_daemon.tick.state import ClusterState

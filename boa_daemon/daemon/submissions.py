@@ -8,19 +8,19 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from boa_daemon.daemon.answers import Answers, NotAllowed
 from boa_daemon.daemon.costs import spent_today
 from boa_daemon.daemon.data_sources import check_data
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.daemon.secret_references import check_rights, check_secrets
+from boa_daemon.daemon.service_base import NotAllowed, ServiceBase
 from boa_daemon.daemon.teams import team_of
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.groups import members, size_of
 from boa_daemon.inputs.job_file import check_job
-from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.job.code import CodeFailed, digest_of_archive
 from boa_daemon.store.groups import find_group
-from boa_daemon.store.queue import Content, Ticket
+from boa_daemon.store.queue import NewJob, PendingSubmission
 from boa_daemon.tick.ports import BringsCode
 from boa_daemon.units import counted
 
@@ -29,7 +29,7 @@ _AT_ONCE = 8
 """So many jobs are checked faster than another thread takes over."""
 
 
-class Submissions(Answers):
+class Submissions(ServiceBase):
     """Takes jobs for one daemon."""
 
     def __init__(self, daemon: Daemon) -> None:
@@ -53,7 +53,7 @@ class Submissions(Answers):
             self._check_user(user, len(rows))
             return self.settled(queue.enter(rows, at=self.daemon.world.clock.now()))
 
-    def entered(self, contents: Sequence[Any], *, user: str) -> Ticket | None:
+    def entered(self, contents: Sequence[Any], *, user: str) -> PendingSubmission | None:
         """Check a small submission without waiting for anything, and line it up for `settled`.
 
         None where that cannot be: for many jobs, or for a user whose limits have to be looked at.
@@ -71,7 +71,7 @@ class Submissions(Answers):
             return None
         return queue.enter(self._checked(contents, user), at=self.daemon.world.clock.now())
 
-    def settled(self, ticket: Ticket) -> dict[str, Any]:
+    def settled(self, ticket: PendingSubmission) -> dict[str, Any]:
         """Return the answer to a submission; it is on disk then."""
         jobs = self._books().queue.settle(ticket)
         self.daemon.wake(0.1)
@@ -83,7 +83,7 @@ class Submissions(Answers):
             "dates": self.outlook.dates(jobs),
         }
 
-    def _checked(self, contents: Sequence[Any], user: str) -> list[Content]:
+    def _checked(self, contents: Sequence[Any], user: str) -> list[NewJob]:
         """Return submitted jobs as the queue takes them.
 
         Raises:
@@ -91,7 +91,7 @@ class Submissions(Answers):
         """
         if not 1 <= len(contents) <= MOST_JOBS_AT_ONCE:
             raise InputError(f"a submission has 1 to {MOST_JOBS_AT_ONCE} jobs; got {len(contents)}")
-        rows: list[Content] = []
+        rows: list[NewJob] = []
         _check_text(contents)
         for number, content in enumerate(contents):
             name = "the job" if len(contents) == 1 else f"job {number}"

@@ -1,8 +1,8 @@
 """What a service says to systemd, and the unit that it is installed as.
 
-The protocol is a datagram of lines to the socket that `NOTIFY_SOCKET` names (sd_notify(3)); where no systemd
-listens, or it does not take the message, nothing happens. Say `alive` at the end of each tick, also of one
-that failed because the cloud did, and never from a thread of its own: a loop that hangs must be noticed.
+The protocol is a datagram of lines to the socket that `NOTIFY_SOCKET` names (sd_notify(3)). Nothing happens where
+no systemd listens or takes the message. Call `notify_alive` at the end of each tick, also of one that failed because
+the cloud did, and never from a thread of its own: systemd must notice a loop that hangs.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ HIDDEN = ("/home", "/root", "/tmp", "/var/tmp", "/run/user")
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
 
-def ready(status: str) -> None:
+def notify_ready(status: str) -> None:
     """Say that the service works; with Type=notify, whoever waits for its start goes on now."""
     _say("READY=1", _status(status))
 
 
-def alive(status: str) -> None:
+def notify_alive(status: str) -> None:
     """Keep the watchdog quiet, and say in a line how things are."""
     _say("WATCHDOG=1", _status(status))
 
 
-def reloading() -> None:
-    """Say that the settings are being read again; `ready` says when that is over."""
+def notify_reloading() -> None:
+    """Say that the settings are being read again; `notify_ready` says when that is over."""
     _say("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
 
-def stopping() -> None:
+def notify_stopping() -> None:
     """Say that the service is on its way out."""
     _say("STOPPING=1", _status("stopping; jobs and instances go on"))
 
 
 def watchdog_seconds(environment: Mapping[str, str] = os.environ) -> float | None:
-    """Return within how many seconds `alive` must be said; None where nobody waits for it."""
+    """Return within how many seconds `notify_alive` must be said; None where nobody waits for it."""
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     micro = environment.get("WATCHDOG_USEC", "")

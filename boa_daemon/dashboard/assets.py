@@ -19,7 +19,7 @@ from boa_daemon.errors import InputError
 
 SCRIPTS = ("lib", "charts", "solver", "now", "money", "decisions", "job", "plan", "compare", "app")
 """In the order in which they are put together."""
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
@@ -59,7 +59,9 @@ def static_page(*, title: str, answers: Mapping[str, Any]) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     # Within a script element only "</" could end it, and "<!--" could begin a comment.
-    data = json.dumps({"title": title, "answers": plain(answers)}, allow_nan=False).replace("<", "\\u003c")
+    data = json.dumps({"title": title, "answers": json_safe(answers)}, allow_nan=False).replace(
+        "<", "\\u003c"
+    )
     page = asset("index.html").decode()
     for link, text in (
         ('<link rel="stylesheet" href="page.css">', f"<style>{style}</style>"),
@@ -77,14 +79,14 @@ def static_page(*, title: str, answers: Mapping[str, Any]) -> str:
     return page
 
 
-def plain(value: Any) -> Any:
+def json_safe(value: Any) -> Any:
     """Return a value as JSON can say it."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): json_safe(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [json_safe(item) for item in value]
     return value
 
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from boa_daemon.planning.answers import has_weights
 from boa_daemon.planning.curve import Curve
+from boa_daemon.planning.plan_documents import has_weights
 from policies.model import Problem
 from policies.optimum.frontier import MixedFrontier
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from boa_daemon.inputs.messages import REFUSED, event, json_object
+from boa_daemon.inputs.message_validation import DROPPED_MESSAGES, json_object, parse_event
 from policies.model import NodeId
 
 _LOG = logging.getLogger("boa.engine")
@@ -73,7 +73,7 @@ class Inbox:
             return None
         if "detail-type" not in document:
             return self._read_status(document, SOURCE)
-        found = event(document, SOURCE)
+        found = parse_event(document, SOURCE)
         if found is not None and found[0] == "EC2 Spot Instance Interruption Warning":
             self.interruptions[found[1]] = found[2] + NOTICE_SECONDS
         return None
@@ -85,7 +85,7 @@ class Inbox:
         try:
             self._sqs.delete_message_batch(QueueUrl=self._queue_url, Entries=entries)
         except Exception as error:
-            REFUSED.note(SOURCE, f"could not be deleted and come again: {error}")
+            DROPPED_MESSAGES.note(SOURCE, f"could not be deleted and come again: {error}")
 
     def _say_silent(self, error: Exception) -> None:
         """Log once of each row of failures that the queue cannot be read."""

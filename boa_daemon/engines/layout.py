@@ -58,7 +58,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errands:
+class UnitScripts:
     """Scripts around a unit: see `boa_daemon.job.unit.Unit`."""
 
     bring: str = ""

@@ -21,12 +21,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from boa_daemon.engines.accounts import UnixAccount, account_here
-from boa_daemon.engines.ahead import FORGET_SECONDS, Ahead, drop_units, with_waits
-from boa_daemon.engines.inside import LocalInside, no_such_node
+from boa_daemon.engines.early_start import FORGET_SECONDS, WaitingGeneration, as_waiting_units, drop_units
+from boa_daemon.engines.generation_units import units_of
+from boa_daemon.engines.job_access import LocalJobAccess, no_such_node
 from boa_daemon.engines.layout import OWN, Layout
-from boa_daemon.engines.local_units import believed, look_at, send_to_keeper
-from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
-from boa_daemon.engines.units import units_of
+from boa_daemon.engines.local_units import authentic_status, read_unit_status, send_to_keeper
+from boa_daemon.engines.run_reports import Generation, UnitStatus, is_broken, report_of
 from boa_daemon.job.checkpoint import set_fence
 from boa_daemon.job.code import forget_code
 from boa_daemon.job.data import DataFailed, objects_of
@@ -69,8 +69,8 @@ class LocalEngine:
         self._specs: dict[JobId, JobSpec] = {}
         self._runs: dict[JobId, Generation] = {}
         self._over: dict[tuple[JobId, int], RunReport] = {}
-        self._ahead: dict[JobId, Ahead] = {}
-        self.inside: Inside = LocalInside(self._running_at, lambda: job_environment(os.environ))
+        self._ahead: dict[JobId, WaitingGeneration] = {}
+        self.inside: Inside = LocalJobAccess(self._running_at, lambda: job_environment(os.environ))
 
     def _running_at(self, job: JobId, node: int) -> Path | Refused:
         """Return the folder of a job's unit that runs on this machine."""
@@ -142,13 +142,13 @@ class LocalEngine:
             return now.is_ready
         self._drop_ahead(action.job)
         running = self.layout.generation(action.job, run.number)
-        units = with_waits(
+        units = as_waiting_units(
             spec,
             self._units(self._hooked(spec), action),
             [Unit.read(folder) for folder in _unit_folders(running)],
         )
         self._write(units)
-        self._ahead[action.job] = Ahead(action=action, units=units)
+        self._ahead[action.job] = WaitingGeneration(action=action, units=units)
         self._launch(units, _nodes_of(action))
         return False
 
@@ -358,10 +358,10 @@ class LocalEngine:
             self._over[run.job, run.number] = report
         return report
 
-    def _statuses(self, folders: Sequence[Path]) -> list[Status | None]:
+    def _statuses(self, folders: Sequence[Path]) -> list[UnitStatus | None]:
         """Return what units say, None of one that cannot be read; those without keeper are ended."""
         asked = time.monotonic_ns()
-        return [believed(folder, look_at(folder, asked), asked) for folder in folders]
+        return [authentic_status(folder, read_unit_status(folder, asked), asked) for folder in folders]
 
     def logs(
         self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None

@@ -7,9 +7,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from boa_daemon.engines.reading import Status
-from boa_daemon.inputs.messages import REFUSED, is_believed, unit_status
-from boa_daemon.job.keeper import settle
+from boa_daemon.engines.run_reports import UnitStatus
+from boa_daemon.inputs.message_validation import DROPPED_MESSAGES, is_authentic, parse_unit_status
+from boa_daemon.job.keeper import end_orphaned_unit
 from boa_daemon.job.processes import is_alive, send
 from boa_daemon.job.seal import key_of, sealed
 from boa_daemon.job.unit import read_own, status_of
@@ -19,24 +19,24 @@ KEEPER_SECONDS = 60.0
 FILES = "the files of a unit"
 
 
-def believed(folder: Path, status: Status | None, asked: int) -> Status | None:
+def authentic_status(folder: Path, status: UnitStatus | None, asked: int) -> UnitStatus | None:
     """Return a unit's answer to a question, if it carries its generation's seal and that number."""
-    if status is None or not is_believed(status, FILES, key=key_of(folder), told=asked):
+    if status is None or not is_authentic(status, FILES, key=key_of(folder), told=asked):
         return None
     return status
 
 
-def look_at(folder: Path, asked: int = 0) -> Status | None:
+def read_unit_status(folder: Path, asked: int = 0) -> UnitStatus | None:
     """Return what a unit on this machine says, sealed; one that has lost its keeper is ended first."""
     found = _looked_at(folder)
     try:
         return None if found is None else sealed(found, key_of(folder), told=asked)
     except (RecursionError, ValueError) as error:
-        REFUSED.note(FILES, f"{type(error).__name__}: {error}")
+        DROPPED_MESSAGES.note(FILES, f"{type(error).__name__}: {error}")
         return None
 
 
-def _looked_at(folder: Path) -> Status | None:
+def _looked_at(folder: Path) -> UnitStatus | None:
     """Return what a unit on this machine says; one that has lost its keeper is ended first."""
     unit = _status(folder)
     has_odd_keeper = (folder / "keeper.json").exists() and _keeper(folder) is None
@@ -54,7 +54,7 @@ def _has_odd_end(folder: Path) -> bool:
         return False
     if read_own(folder, "exit.json"):
         return False
-    REFUSED.note(FILES, "forged: an end that the unit's keeper did not write")
+    DROPPED_MESSAGES.note(FILES, "forged: an end that the unit's keeper did not write")
     return True
 
 
@@ -74,17 +74,17 @@ def _keeper(folder: Path) -> tuple[int, int] | None:
     return None
 
 
-def _status(folder: Path) -> Status | None:
+def _status(folder: Path) -> UnitStatus | None:
     """Return what a unit's files say; None where they cannot be read, or make no sense."""
     try:
-        return unit_status(status_of(folder, verify=False), FILES)
+        return parse_unit_status(status_of(folder, verify=False), FILES)
     except Exception as error:
         # A job can write what it likes into its own folder, and no unit keeps the others from being seen.
-        REFUSED.note(FILES, f"{type(error).__name__}: {error}")
+        DROPPED_MESSAGES.note(FILES, f"{type(error).__name__}: {error}")
         return None
 
 
-def _mended(folder: Path) -> Status | None:
+def _mended(folder: Path) -> UnitStatus | None:
     """End a unit whose files make no sense, once its keeper is gone; return its status then."""
     kept = _keeper(folder)
     files = [folder / name for name in ("keeper.json", "exit.json", "ending.json")]
@@ -93,11 +93,11 @@ def _mended(folder: Path) -> Status | None:
     with suppress(OSError, ValueError):
         for file in files:
             file.unlink(missing_ok=True)
-        settle(folder)
+        end_orphaned_unit(folder)
     return _status(folder)
 
 
-def _has_lost_its_keeper(folder: Path, unit: Status) -> bool:
+def _has_lost_its_keeper(folder: Path, unit: UnitStatus) -> bool:
     """Return whether a unit can only be ended: its keeper died, or never came."""
     if unit["exit"] is not None or unit["is_kept"]:
         return False
@@ -106,8 +106,8 @@ def _has_lost_its_keeper(folder: Path, unit: Status) -> bool:
     return time.time() - (folder / "unit.json").stat().st_mtime > KEEPER_SECONDS
 
 
-def _settled(folder: Path) -> Status | None:
+def _settled(folder: Path) -> UnitStatus | None:
     """Return the status of a unit without keeper, ended."""
     with suppress(OSError):
-        settle(folder)
+        end_orphaned_unit(folder)
     return _status(folder)

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.engines.local import LocalEngine
-from boa_daemon.engines.local_units import believed, look_at, send_to_keeper
-from boa_daemon.engines.ray_inside import RayInside, run_inside
-from boa_daemon.engines.reading import Status
+from boa_daemon.engines.local_units import authentic_status, read_unit_status, send_to_keeper
+from boa_daemon.engines.ray_job_access import RayJobAccess, run_ray_command
+from boa_daemon.engines.run_reports import UnitStatus
 from boa_daemon.errors import MissingExtra
 from boa_daemon.job.keeper import start_apart
-from boa_daemon.job.unit import Unit, lost_end, own, read_json, write_json
+from boa_daemon.job.unit import Unit, lost_end, read_json, sealed_document, write_json
 from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.ports import Accepted, JobGate, Refused, Unknown
 from boa_daemon.tick.state import NodeState
@@ -71,7 +71,7 @@ class RayEngine(LocalEngine):
         self._launch_task, self._look_task, self._signal_task, self._inside_task = (
             ray.remote(function) for function in (_launch, _look, _signal, _inside)
         )
-        self.inside = RayInside(ray, self._running_at, self._begin_inside)
+        self.inside = RayJobAccess(ray, self._running_at, self._begin_inside)
 
     def _begin_inside(self, folder: Path, command: str, seconds: float) -> Any:
         """Start a command beside a unit, on its node."""
@@ -150,7 +150,7 @@ class RayEngine(LocalEngine):
             if node in self._joined():
                 self._on(self._signal_task, node).remote(str(folder), int(number))
 
-    def _statuses(self, folders: Sequence[Path]) -> list[Status | None]:
+    def _statuses(self, folders: Sequence[Path]) -> list[UnitStatus | None]:
         """Ask each unit on its node; None where there was no answer."""
         joined = self._joined()
         number = time.monotonic_ns()
@@ -159,7 +159,7 @@ class RayEngine(LocalEngine):
             node, look = _node_of(folder), self._look_task
             asked.append(self._on(look, node).remote(str(folder), number) if node in joined else None)
         units = [
-            believed(folder, _gone(folder, number) if task is None else self._answer(task), number)
+            authentic_status(folder, _gone(folder, number) if task is None else self._answer(task), number)
             for folder, task in zip(folders, asked, strict=True)
         ]
         if units and all(unit is not None and unit["exit"] is not None for unit in units):
@@ -194,14 +194,14 @@ def _group_of(folder: Path) -> str:
     return f"boa:{folder.parent}"
 
 
-def _gone(folder: Path, asked: int) -> Status | None:
+def _gone(folder: Path, asked: int) -> UnitStatus | None:
     """Return the status of a unit whose node has left the cluster: how it ended, or that it is lost."""
-    unit = look_at(folder, asked) if (folder / "exit.json").exists() else None
+    unit = read_unit_status(folder, asked) if (folder / "exit.json").exists() else None
     if unit is not None:
         return unit
     with suppress(OSError):
-        write_json(folder / "exit.json", own(folder, lost_end()))
-    return look_at(folder, asked)
+        write_json(folder / "exit.json", sealed_document(folder, lost_end()))
+    return read_unit_status(folder, asked)
 
 
 def _launch(folder: str, environment: Mapping[str, str]) -> None:
@@ -211,7 +211,7 @@ def _launch(folder: str, environment: Mapping[str, str]) -> None:
 
 def _inside(folder: str, command: str, seconds: float, environment: Mapping[str, str]) -> str:
     """Run a command beside a unit on this node."""
-    return run_inside(folder, command, seconds, _clean(environment))
+    return run_ray_command(folder, command, seconds, _clean(environment))
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:
@@ -220,9 +220,9 @@ def _clean(environment: Mapping[str, str]) -> dict[str, str]:
     return {**own, **environment}
 
 
-def _look(folder: str, asked: int) -> Status | None:
+def _look(folder: str, asked: int) -> UnitStatus | None:
     """Look at a unit on this node; the answer carries the question's number."""
-    return look_at(Path(folder), asked)
+    return read_unit_status(Path(folder), asked)
 
 
 def _signal(folder: str, number: int) -> None:

@@ -21,42 +21,47 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from boa_daemon.engines.accounts import own_account
+from boa_daemon.engines.generation_units import readable, units_of
 from boa_daemon.engines.inbox import Inbox, SqsClient
-from boa_daemon.engines.inside import SsmInside, no_such_node
+from boa_daemon.engines.job_access import SsmJobAccess, no_such_node
 from boa_daemon.engines.layout import Layout
-from boa_daemon.engines.reading import Generation, Status, is_broken, report_of
+from boa_daemon.engines.run_reports import Generation, UnitStatus, is_broken, report_of
 from boa_daemon.engines.s3_files import bucket_and_key, drop_files, list_files, list_folders, read_file
 from boa_daemon.engines.s3_logs import S3Client, count_nodes, read_s3_log
-from boa_daemon.engines.ssm_ahead import Bringing, bring_script
 from boa_daemon.engines.ssm_commands import (
     Preparer,
     SsmClient,
     SsmCommands,
     is_about_the_node,
 )
+from boa_daemon.engines.ssm_prefetch import SsmPrefetch, prefetch_script
 from boa_daemon.engines.ssm_runs import (
     SsmJob,
     SsmRun,
     document_of,
-    known_of,
     lost,
-    read_known,
+    read_ssm_jobs,
+    ssm_job_from,
     starting,
-    write_known,
+    write_ssm_jobs,
 )
 from boa_daemon.engines.ssm_scripts import (
     STATUS,
     bundle,
-    errands_for,
     kill_script,
     library,
     start_script,
     status_script,
     stop_script,
+    unit_scripts_for,
 )
-from boa_daemon.engines.ssm_starts import Starts
-from boa_daemon.engines.units import readable, units_of
-from boa_daemon.inputs.messages import REFUSED, is_believed, json_object, unit_status
+from boa_daemon.engines.ssm_starts import StartOrders
+from boa_daemon.inputs.message_validation import (
+    DROPPED_MESSAGES,
+    is_authentic,
+    json_object,
+    parse_unit_status,
+)
 from boa_daemon.job.seal import TOLD, is_sealed
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.lives import instance_of
@@ -120,17 +125,17 @@ class SsmEngine:
         self._commands, self._s3, self._settings = SsmCommands(ssm), s3, settings
         self._inbox = Inbox(sqs, settings.queue_url, self._read_status)
         self._now, self._gate, self._efa_of = now, gate, efa_of
-        self.starts = Starts(self._commands, address_of, at_once=starts_at_once)
+        self.starts = StartOrders(self._commands, address_of, at_once=starts_at_once)
         self._is_cut_off = False
         self._jobs: dict[JobId, SsmJob] = {}
         self._is_recalled = False
         self._preparer = Preparer(self._commands, self._bring_bundle, lambda: self._now())  # noqa: PLW0108 - a later clock too
-        self._bringing = Bringing(self._commands)
+        self._bringing = SsmPrefetch(self._commands)
         self._present: frozenset[NodeId] | None = None
         self._has_news = False
         self._memory: _Memory | None = None
         self._codes: set[str] = set()
-        self.inside = SsmInside(self._commands, self._running_at, region=settings.region)
+        self.inside = SsmJobAccess(self._commands, self._running_at, region=settings.region)
 
     def _running_at(self, job: JobId, node: int) -> tuple[str, str, str] | Refused:
         """Return the node, the folder and the root of a job's unit that runs."""
@@ -216,7 +221,7 @@ class SsmEngine:
         for node in sorted(nodes):
             root = self._root(node)
             code_at = self._code_uri(known.spec.code)
-            script = bring_script(known.spec, Layout(root=Path(root) / "jobs"), root, code_at=code_at)
+            script = prefetch_script(known.spec, Layout(root=Path(root) / "jobs"), root, code_at=code_at)
             if script:
                 scripts[node] = script
         return self._bringing.is_done(action.job, action.generation, scripts)
@@ -247,7 +252,7 @@ class SsmEngine:
         given, spec = self._pass(spec, action, list(addresses), root)
         account = own_account(spec.job, layout.home(spec.job)) if settings.own_user else None
         begin = layout.job(spec.job) if account is None else account.home
-        errands = errands_for(
+        errands = unit_scripts_for(
             queue_url=settings.queue_url,
             uri=self._uri(spec.job),
             generation=action.generation,
@@ -384,7 +389,7 @@ class SsmEngine:
         try:
             return self._look(known)
         except Exception as error:
-            REFUSED.note("what the units of a job said", f"{type(error).__name__}: {error}")
+            DROPPED_MESSAGES.note("what the units of a job said", f"{type(error).__name__}: {error}")
             run = known.run
             assert run is not None
             number, gpus = run.generation.number, run.generation.gpus
@@ -401,21 +406,21 @@ class SsmEngine:
         try:
             return self._hear(status)
         except Exception as error:
-            REFUSED.note("a unit", f"{type(error).__name__}: {error}")
+            DROPPED_MESSAGES.note("a unit", f"{type(error).__name__}: {error}")
             return False
 
     def _read_status(self, document: Mapping[str, Any], source: str) -> dict[str, Any] | None:
         """Return a unit's word: in form, of a generation that is the newest of its job, sealed by it, new."""
-        said = unit_status(document, source)
+        said = parse_unit_status(document, source)
         if said is None:
             return None
         known = self._jobs.get(said["job"])
         run = known.run if known is not None else None
         if run is None or said["generation"] != run.generation.number or said["rank"] >= len(run.nodes):
-            REFUSED.note(source, "of another generation, or of a rank that it does not have")
+            DROPPED_MESSAGES.note(source, "of another generation, or of a rank that it does not have")
             return None
         after = (run.heard.get(said["rank"]) or {}).get(TOLD)
-        return said if is_believed(document, source, key=run.key, after=after) else None
+        return said if is_authentic(document, source, key=run.key, after=after) else None
 
     def _hear(self, status: dict[str, Any]) -> bool:
         """Take in a unit's word that was read, unless its unit has ended."""
@@ -497,7 +502,7 @@ class SsmEngine:
         if run.refused:
             return run.never_started(known.stands)
         now = self._now()
-        units: list[Status | None] = []
+        units: list[UnitStatus | None] = []
         for rank in range(len(run.nodes)):
             heard = run.heard.get(rank)
             is_silent = now - run.heard_at.get(rank, run.started_at) > self._settings.silent_seconds
@@ -545,9 +550,11 @@ class SsmEngine:
         if self._is_recalled:
             return
         if self._memory is None:
-            self._jobs.update(read_known(self._settings.state_file))
+            self._jobs.update(read_ssm_jobs(self._settings.state_file))
         else:
-            self._jobs.update({job: known_of(json.loads(text)) for job, text in self._memory[0]().items()})
+            self._jobs.update(
+                {job: ssm_job_from(json.loads(text)) for job, text in self._memory[0]().items()}
+            )
         for known in self._jobs.values():
             if known.run is not None:
                 # Written by a clock that was ahead: a unit must not seem heard of for as long as that.
@@ -634,7 +641,7 @@ class SsmEngine:
     def _save(self) -> None:
         """Write down what is known."""
         if self._memory is None:
-            write_known(self._settings.state_file, self._jobs)
+            write_ssm_jobs(self._settings.state_file, self._jobs)
         else:
             self._memory[1]({job: json.dumps(document_of(known)) for job, known in self._jobs.items()})
         self._has_news = False

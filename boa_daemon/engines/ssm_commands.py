@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from boa_daemon.engines.patience import Patience
+from boa_daemon.engines.backoff import Backoff
 from boa_daemon.engines.ssm_scripts import HEALTH, READY, SCRATCH, prepare_script
-from boa_daemon.inputs.messages import REFUSED
+from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.tick.lives import instance_of
 from boa_daemon.tick.ports import Accepted, Refused, Unknown
 from policies.model import NodeId
@@ -89,7 +89,7 @@ class SsmCommands:
         try:
             return str(answer["Command"]["CommandId"])
         except (KeyError, TypeError):
-            REFUSED.note("SSM", "an answer without a command")
+            DROPPED_MESSAGES.note("SSM", "an answer without a command")
             return Refused(reason="SSM did not name the command")
 
     def result(self, command: str, node: NodeId) -> tuple[str, str]:
@@ -103,7 +103,7 @@ class SsmCommands:
         except Exception as error:
             return _status_of(error), str(error)
         if not isinstance(answer, Mapping) or not isinstance(answer.get("Status"), str):
-            REFUSED.note("SSM", "an answer without a status")
+            DROPPED_MESSAGES.note("SSM", "an answer without a status")
             return "Unasked", ""
         output = f"{answer.get('StandardOutputContent', '')}{answer.get('StandardErrorContent', '')}"
         return answer["Status"], output
@@ -157,7 +157,7 @@ class Preparer:
     def __init__(
         self, commands: SsmCommands, bring: Callable[[], str], now: Callable[[], float] = time.time
     ) -> None:
-        self._commands, self._bring, self._now, self._patience = commands, bring, now, Patience()
+        self._commands, self._bring, self._now, self._patience = commands, bring, now, Backoff()
         self._source, self._brought_at = "", 0.0
         self._preparing: dict[NodeId, str] = {}
         self._prepared: set[NodeId] = set()

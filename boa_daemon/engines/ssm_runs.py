@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from boa_daemon.engines.reading import Generation
+from boa_daemon.engines.run_reports import Generation
 from boa_daemon.job.unit import lost_end, read_json, write_json
 from boa_daemon.tick.ports import JobSpec, Manifest, Refused, RunReport
 from policies.model import JobId, NodeId
@@ -116,13 +116,13 @@ def lost(run: SsmRun, rank: int) -> dict[str, Any]:
     return {**(run.heard.get(rank) or starting(rank)), "was_kept": True, "is_kept": False, "exit": end}
 
 
-def read_known(file: Path) -> dict[JobId, SsmJob]:
+def read_ssm_jobs(file: Path) -> dict[JobId, SsmJob]:
     """Return what was written down; nothing where there is no file."""
     document = read_json(file) or {"jobs": {}}
-    return {job: known_of(row) for job, row in document["jobs"].items()}
+    return {job: ssm_job_from(row) for job, row in document["jobs"].items()}
 
 
-def known_of(row: Mapping[str, Any]) -> SsmJob:
+def ssm_job_from(row: Mapping[str, Any]) -> SsmJob:
     """Return a job from its document."""
     known = SsmJob(spec=JobSpec(**row["spec"]), stands=row["stands"])
     run = row["run"]
@@ -138,7 +138,7 @@ def known_of(row: Mapping[str, Any]) -> SsmJob:
     return known
 
 
-def write_known(file: Path, known_jobs: Mapping[JobId, SsmJob]) -> None:
+def write_ssm_jobs(file: Path, known_jobs: Mapping[JobId, SsmJob]) -> None:
     """Write down what is known, whole or not at all.
 
     Raises:

@@ -18,7 +18,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from boa_daemon.engines.layout import Errands
+from boa_daemon.engines.layout import UnitScripts
 from boa_daemon.job.container import LIMITED, limit_properties
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.tick.ports import GatePass
@@ -150,7 +150,7 @@ PYTHONPATH={quote(library(root))} python3 -m boa_daemon.job.keeper --status {quo
 """
 
 
-def errands_for(
+def unit_scripts_for(
     *,
     queue_url: str,
     uri: str,
@@ -159,7 +159,7 @@ def errands_for(
     unit_folder: str,
     checkpoints: str,
     artifacts: str = "",
-) -> Errands:
+) -> UnitScripts:
     """Return a unit's errands: checkpoints and logs go to S3 below `uri`, word of them to SQS.
 
     Each generation writes below its own prefix and begins with the checkpoint that `stands`, as the daemon
@@ -180,4 +180,4 @@ def errands_for(
     # Word goes last: what it says is there can then be read.
     look = f"python3 -m boa_daemon.job.health --watch {quote(f'{unit_folder}/health.json')}"
     after = f"{left if artifacts else ''}{logs}; {tell}"
-    return Errands(before=before, beat=f"{logs}; {tell}", after=after, keep=keep, look=look)
+    return UnitScripts(before=before, beat=f"{logs}; {tell}", after=after, keep=keep, look=look)

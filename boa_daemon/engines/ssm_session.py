@@ -26,7 +26,7 @@ LAST_WITHOUT = (1, 2, 497, 0)
 VERSION_SECONDS = 30.0
 
 
-class NoSession(BoaError):
+class SessionFailed(BoaError):
     """A session could not be opened."""
 
 
@@ -67,7 +67,7 @@ class Session:
         return [*words, "--document-name", self.document, "--parameters", json.dumps(dict(self.parameters))]
 
 
-def carry(session: Session, client: SessionClient, *, profile: str = "") -> int:
+def run_session(session: Session, client: SessionClient, *, profile: str = "") -> int:
     """Open a session and have the plugin carry it to its end; return the plugin's exit code.
 
     Raises:
@@ -78,7 +78,7 @@ def carry(session: Session, client: SessionClient, *, profile: str = "") -> int:
         answer = client.start_session(**session.request)
         opened = {name: answer[name] for name in ("SessionId", "TokenValue", "StreamUrl")}
     except Exception as error:
-        raise NoSession(f"AWS opened no session with {session.target}: {error}") from None
+        raise SessionFailed(f"AWS opened no session with {session.target}: {error}") from None
     given, environment = json.dumps(opened), dict(os.environ)
     if version > LAST_WITHOUT:
         environment[ANSWER], given = given, ANSWER
@@ -89,7 +89,7 @@ def carry(session: Session, client: SessionClient, *, profile: str = "") -> int:
     except OSError as error:
         with suppress(Exception):
             client.terminate_session(SessionId=opened["SessionId"])
-        raise NoSession(f"{PLUGIN} could not be started: {error.strerror}") from None
+        raise SessionFailed(f"{PLUGIN} could not be started: {error.strerror}") from None
     return _waited_for(plugin)
 
 
@@ -111,7 +111,7 @@ def plugin_version() -> tuple[int, ...]:
         NoSession: when it is not here.
     """
     if shutil.which(PLUGIN) is None:
-        raise NoSession(
+        raise SessionFailed(
             f"a session of SSM needs {PLUGIN} of AWS, which is not here. Install it, or run where it is what "
             "--print shows"
         )

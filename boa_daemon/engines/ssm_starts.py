@@ -36,7 +36,7 @@ class Script(Protocol):
         ...
 
 
-class Starts:
+class StartOrders:
     """Sends starts, and asks nodes whether they are ready, with so many threads; 0: with none."""
 
     def __init__(

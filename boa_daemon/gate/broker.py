@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from boa_daemon.gate.ahead import bucket_bytes, hands_over, undisturbed_bytes
+from boa_daemon.gate.grant_sizes import allows_overlap, bucket_bytes, undisturbed_bytes
 from boa_daemon.gate.job_state import LEAST_TIMED, JobAtGate, Lease
 from boa_daemon.gate.nics import Nic, judge, linked_jobs, overhead_fraction
+from boa_daemon.gate.ordering_gain import OrderingGain
 from boa_daemon.gate.timing import Timings
-from boa_daemon.gate.types import Ask, GateSettings, Grant
-from boa_daemon.gate.worth import GateWorth
+from boa_daemon.gate.types import GateSettings, Grant, SendRequest
 from policies.links.ada_srsf import LinkPolicy, Message, link_policy
 from policies.links.filling import fill
 from policies.model import JobId
@@ -104,7 +104,7 @@ class Broker:
                     self.nics[name].forget_attempts()
             self._judge(part, now)
 
-    def ask(self, job: JobId, ask: Ask, now: float) -> None:
+    def ask(self, job: JobId, ask: SendRequest, now: float) -> None:
         """Note a question; `settle` answers it. Who asks while holding a lease has ended that message."""
         seat = self.seats[job]
         self._release(seat, now)
@@ -177,7 +177,7 @@ class Broker:
         """Return when something happens by itself: a lease ends, or its message should be through."""
         leases = [seat.lease for seat in self._leasing.values() if seat.lease is not None]
         instants = [lease.deadline for lease in leases]
-        if hands_over(self.settings, self.timings.link):
+        if allows_overlap(self.settings, self.timings.link):
             instants += [lease.ends_at for lease in leases if lease.is_last and not lease.is_handed_over]
         return min(instants, default=None)
 
@@ -198,7 +198,7 @@ class Broker:
         By then the next one has heard of its grant, and the link has not idled. Where meeting costs the link
         something, or the job has more to send now, the end is waited for.
         """
-        if not hands_over(self.settings, self.timings.link):
+        if not allows_overlap(self.settings, self.timings.link):
             return
         for seat in self._leasing.values():
             lease = seat.lease
@@ -376,7 +376,7 @@ class Broker:
         """Decide for each card of a part whether its messages are ordered."""
         link, most = self.timings.link, self.bucket_bytes
         jobs = sorted(seat.job for seat in part)
-        worked_out: dict[tuple[JobId, ...], GateWorth] = {}
+        worked_out: dict[tuple[JobId, ...], OrderingGain] = {}
         for name in {name for seat in part for name in seat.nics}:
             nic = self.nics[name]
             nic.verdict = judge(

@@ -14,7 +14,7 @@ from collections import Counter
 from typing import Any, Protocol
 
 from boa_daemon.gate.broker import Broker
-from boa_daemon.gate.types import Ask, GateSettings
+from boa_daemon.gate.types import GateSettings, SendRequest
 from boa_daemon.job.gate import wire
 from boa_daemon.job.gate.bucket import TokenBucket
 from boa_daemon.job.gate.token import JOB, PLANNER, as_gate, is_proof, new_nonce, prove
@@ -216,8 +216,8 @@ def _keep_alive(line: Any) -> None:
                 line.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-def _ask(frame: dict[str, Any]) -> Ask:
-    return Ask(
+def _ask(frame: dict[str, Any]) -> SendRequest:
+    return SendRequest(
         id=wire.whole(frame, "id"),
         ready_bytes=wire.number(frame, "ready_bytes"),
         message_bytes=wire.number(frame, "message_bytes"),

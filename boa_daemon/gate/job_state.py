@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from boa_daemon.gate.types import Ask
-from boa_daemon.gate.worth import Habits
+from boa_daemon.gate.ordering_gain import JobTraffic
+from boa_daemon.gate.types import SendRequest
 from policies.links.ada_srsf import Message
 from policies.links.contention import Link
 from policies.model import JobId
@@ -63,7 +63,7 @@ class JobAtGate:
     gpus: int
     weight: float
     joined_at: float
-    ask: Ask | None = None
+    ask: SendRequest | None = None
     asked_at: float = 0.0
     lease: Lease | None = None
     compute_seconds: float | None = None
@@ -89,7 +89,7 @@ class JobAtGate:
     _free_iterations: int = 0
     """What the last answer let go without asking; 0 where it was a lease."""
 
-    def learn(self, ask: Ask, now: float) -> None:
+    def learn(self, ask: SendRequest, now: float) -> None:
         """Take in what the job measured of itself, and how long its last iterations took."""
         self.compute_seconds = smooth(self.compute_seconds, ask.compute_seconds)
         self.exposed_seconds = smooth(self.exposed_seconds, ask.exposed_seconds)
@@ -124,7 +124,7 @@ class JobAtGate:
         self.paces.pop(in_order, None)
         self.timed[in_order] = 0
 
-    def _time(self, ask: Ask, now: float) -> None:
+    def _time(self, ask: SendRequest, now: float) -> None:
         """Note what the iterations since the last new one took."""
         if self._began_at is not None:
             went = max(1, self._free_iterations)
@@ -195,7 +195,7 @@ class JobAtGate:
             return max(self.ask.ready_bytes, self.ask.message_bytes)
         return min(self.ask.ready_bytes, most_bytes)
 
-    def habits(self, link: Link, most_bytes: float) -> Habits | None:
+    def habits(self, link: Link, most_bytes: float) -> JobTraffic | None:
         """Return what the job does on its cards, or None until it has measured an iteration."""
         if self.compute_seconds is None or self.iteration_bytes is None:
             return None
@@ -207,7 +207,7 @@ class JobAtGate:
             left = self.iterations_left * (self.compute_seconds + sending)
         elif self.planned_gpu_seconds is not None:
             left = self.planned_gpu_seconds / self.gpus
-        return Habits(
+        return JobTraffic(
             job=self.job,
             compute_seconds=self.compute_seconds,
             sending_seconds=sending,

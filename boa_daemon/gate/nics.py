@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from boa_daemon.gate.job_state import LEAST_TIMED, JobAtGate
+from boa_daemon.gate.ordering_gain import JobTraffic, OrderingGain
 from boa_daemon.gate.types import GateSettings, NicVerdict
-from boa_daemon.gate.worth import GateWorth, Habits
 from boa_daemon.job.gate.allowance import MOST_FRACTION, OVERHEAD_FRACTION
 from policies.links.contention import Link
 from policies.model import JobId
@@ -66,7 +66,7 @@ def judge(
     *,
     linked: Sequence[JobId],
     now: float,
-    worked_out: dict[tuple[JobId, ...], GateWorth],
+    worked_out: dict[tuple[JobId, ...], OrderingGain],
 ) -> NicVerdict:
     """Return whether messages on a card should be ordered, and why.
 
@@ -100,7 +100,7 @@ def judge(
         crowding = link.contention_seconds_per_byte / link.seconds_per_byte
         ways = (True, False) if are_both_seen else ()
         seen = {way: {job: seats[job].paces[way] for job in key} for way in ways}
-        worked_out[key] = GateWorth.of(habits, crowding=crowding, seen=seen)
+        worked_out[key] = OrderingGain.of(habits, crowding=crowding, seen=seen)
     gain, cost = worked_out[key].gain_fraction, worked_out[key].cost_fraction
     # What iterations took in order has the questions in it.
     beyond_cost = gain if are_both_seen else gain - cost
@@ -125,7 +125,7 @@ def _end_attempt(nic: Nic, jobs: Sequence[JobId], seats: Mapping[JobId, JobAtGat
 
 
 def _may_attempt(
-    nic: Nic, habits: Sequence[Habits], seats: Mapping[JobId, JobAtGate], now: float, beyond_cost: float
+    nic: Nic, habits: Sequence[JobTraffic], seats: Mapping[JobId, JobAtGate], now: float, beyond_cost: float
 ) -> bool:
     """Return whether an attempt may begin; `beyond_cost` is what order should save of the mean JCT."""
     if nic.attempt_ends_at is not None or not _all_seen(True, [habit.job for habit in habits], seats):
@@ -136,7 +136,9 @@ def _may_attempt(
     return beyond_cost * LEAST_TIMED / min(left, default=math.inf) <= MOST_ATTEMPT_LOSS
 
 
-def _begin_attempt(nic: Nic, habits: Sequence[Habits], seats: Mapping[JobId, JobAtGate], now: float) -> None:
+def _begin_attempt(
+    nic: Nic, habits: Sequence[JobTraffic], seats: Mapping[JobId, JobAtGate], now: float
+) -> None:
     """Have the jobs send at once until each has shown what its iterations take then."""
     for habit in habits:
         seats[habit.job].forget_pace(in_order=False)

@@ -23,7 +23,7 @@ class GateSettings:
     on. A lease lasts `lease_factor` times as long as the message should take beside another, at least
     `least_lease_seconds` and at most `most_lease_seconds` or half as long again as it should take. With
     `fills_idle_cards` buckets also go beside those that are in flight, where a card would idle otherwise
-    (`policies.links.filling`, `boa_daemon.gate.ahead`).
+    (`policies.links.filling`, `boa_daemon.gate.grant_sizes`).
     """
 
     policy: str = DEFAULT_LINK_POLICY
@@ -75,14 +75,14 @@ class GateSettings:
 
     @property
     def grant_bytes(self) -> float:
-        """What one grant covers, before `boa_daemon.gate.ahead` makes it longer: a bucket, or any message."""
+        """Bytes that one grant covers: a bucket, or any message. `boa_daemon.gate.grant_sizes` may extend it."""
         if self.policy != "ada-srsf-buckets":
             return math.inf
         return default_bucket_bytes(self.link) if self.bucket_bytes is None else self.bucket_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class SendRequest:
     """One question: may this job send? And what the job measured of itself, where it has.
 
     `ready_bytes` wait to be sent now, `message_bytes` in the rest of the iteration, `iteration_bytes` in a

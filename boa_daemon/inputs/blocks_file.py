@@ -20,9 +20,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from boa_daemon.inputs.jobs_file import a_date
+from boa_daemon.inputs.document_file import Document, KeyPath, read_document
+from boa_daemon.inputs.jobs_file import parse_instant
 from boa_daemon.inputs.schema import Gpus, Name, Positive, Strict, checked
-from boa_daemon.inputs.yaml_file import At, Document, read_document
 
 RECLAIM_HOURS = 0.5
 """EC2 begins to end what runs in a block so long before its end."""
@@ -70,7 +70,7 @@ def read_blocks(path: Path) -> tuple[BoughtBlock, ...]:
     file = checked(_File, document.content, document=document)
     found: list[BoughtBlock] = []
     for index, row in enumerate(file.blocks):
-        at: At = ("blocks", index)
+        at: KeyPath = ("blocks", index)
         begins, ends = (_instant(document, (*at, key), getattr(row, key)) for key in ("begins", "ends"))
         if (ends - begins).total_seconds() <= 3600.0 * RECLAIM_HOURS:
             hint = "EC2 ends what runs in a block half an hour before its end"
@@ -86,14 +86,14 @@ def read_blocks(path: Path) -> tuple[BoughtBlock, ...]:
     return tuple(found)
 
 
-def _instant(document: Document, at: At, text: str) -> datetime:
+def _instant(document: Document, at: KeyPath, text: str) -> datetime:
     """Return an instant, UTC where it names no zone.
 
     Raises:
         InputError: when it is none.
     """
     try:
-        return a_date(text).astimezone(UTC)
+        return parse_instant(text).astimezone(UTC)
     except ValueError:
         problem = f"{at[-1]} must be an instant; got {text!r}"
         raise document.error(problem, at=at, hint="Write 2026-12-01T11:30:00Z") from None

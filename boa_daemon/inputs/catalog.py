@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError, MissingPrice, did_you_mean
-from boa_daemon.inputs.price_file import PriceFile, Status, TypeRow, read_price_file, read_rows
-from boa_daemon.inputs.yaml_file import Document, read_document
+from boa_daemon.inputs.document_file import Document, read_document
+from boa_daemon.inputs.price_file import PriceFile, TypeRow, TypeStatus, read_price_file, read_rows
 from policies.model import InstanceType
 
 _EVERY_TYPE = "*"
@@ -49,7 +49,7 @@ class CatalogEntry:
     vcpu_quota_on_demand: str = ""
     vcpu_quota_spot: str = ""
     zones: tuple[str, ...] = ()
-    status: Status = "current"
+    status: TypeStatus = "current"
     as_of: str = ""
     specs_as_of: str = ""
     source: str = ""

@@ -32,8 +32,8 @@ from pydantic import BeforeValidator, Field
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.document_file import Document, KeyPath, read_document
 from boa_daemon.inputs.schema import Name, Positive, Strict, checked, spoken
-from boa_daemon.inputs.yaml_file import At, Document, read_document
 from boa_daemon.units import counted
 from policies.model import InstanceType
 from policies.optimum.commitments import Commitment
@@ -68,7 +68,7 @@ class _File(Strict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class CommitmentTerms:
     """What a commitment covers, at which discounts, by family, instance type or GPU type."""
 
     name: str
@@ -104,7 +104,7 @@ class Terms:
 class HeldCommitment:
     """A commitment that is paid anyway: a level in dollars per hour, or whole instances; between two days."""
 
-    terms: Terms
+    terms: CommitmentTerms
     usd_per_hour: float | None
     instances: int | None
     begins: date | None
@@ -124,7 +124,7 @@ class CommitmentsFile:
     """Offers and commitments, with the day and the source of their rates."""
 
     path: str
-    offers: tuple[Terms, ...]
+    offers: tuple[CommitmentTerms, ...]
     held: tuple[HeldCommitment, ...]
     as_of: date | None
     source: str
@@ -157,9 +157,9 @@ def parse_commitments(
     """
     file = checked(_File, document.content, document=document)
     known = _Known.of(machines, catalog or Catalog.load())
-    offers: list[Terms] = []
+    offers: list[CommitmentTerms] = []
     for index, row in enumerate(file.offers):
-        at: At = ("offers", index)
+        at: KeyPath = ("offers", index)
         if row.name in {offer.name for offer in offers}:
             raise document.error(f"offer {row.name!r} stands there twice", at=(*at, "name"))
         offers.append(_terms(row, known, document, at))
@@ -203,7 +203,7 @@ _NEEDS: Mapping[Kind, tuple[str, ...]] = {
 }
 
 
-def _terms(row: _Terms, known: _Known, document: Document, at: At) -> Terms:
+def _terms(row: _Terms, known: _Known, document: Document, at: KeyPath) -> CommitmentTerms:
     """Return the terms of a row."""
     where = spoken(at, document.content)
     for key in ("family", "instance_type", "discount", "discounts"):
@@ -219,24 +219,26 @@ def _terms(row: _Terms, known: _Known, document: Document, at: At) -> Terms:
     if row.kind == "compute":
         for name in row.discounts:
             _check(name, known.families, "family", document, (*at, "discounts"))
-        return Terms(name=row.name, kind=row.kind, discounts=row.discounts, term_years=row.term_years)
+        return CommitmentTerms(
+            name=row.name, kind=row.kind, discounts=row.discounts, term_years=row.term_years
+        )
     key = _NEEDS[row.kind][0]
     name = str(getattr(row, key))
     names = known.families if key == "family" else known.types
     _check(name, names, key.replace("_", " "), document, (*at, key))
-    return Terms(
+    return CommitmentTerms(
         name=row.name, kind=row.kind, discounts={name: float(row.discount or 0.0)}, term_years=row.term_years
     )
 
 
-def _check(name: str, known: Collection[str], what: str, document: Document, at: At) -> None:
+def _check(name: str, known: Collection[str], what: str, document: Document, at: KeyPath) -> None:
     """Refuse a name that nothing is called."""
     if name not in known:
         raise document.error(f"unknown {what} {name!r}", at=at, hint=did_you_mean(name, known))
 
 
 def _held(
-    row: _Commitment, known: _Known, before: Sequence[HeldCommitment], document: Document, at: At
+    row: _Commitment, known: _Known, before: Sequence[HeldCommitment], document: Document, at: KeyPath
 ) -> HeldCommitment:
     """Return one commitment that is paid anyway."""
     terms, where = _terms(row, known, document, at), spoken(at, document.content)
@@ -279,7 +281,7 @@ def _years_after(day: date, years: int) -> date:
         return day.replace(year=day.year + years, day=28)
 
 
-def _day(text: str | None, document: Document, at: At) -> date | None:
+def _day(text: str | None, document: Document, at: KeyPath) -> date | None:
     if text is None:
         return None
     try:
@@ -290,7 +292,7 @@ def _day(text: str | None, document: Document, at: At) -> date | None:
         ) from None
 
 
-def active(
+def active_commitments(
     file: CommitmentsFile, machines: Sequence[InstanceType], day: date
 ) -> tuple[tuple[Commitment, ...], tuple[float, ...]]:
     """Return the commitments that are paid on a day, with their levels in dollars per hour.

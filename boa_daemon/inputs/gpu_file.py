@@ -9,9 +9,9 @@ from pydantic import Field
 
 from boa_daemon.errors import InputError, MissingPrice
 from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.document_file import Document, KeyPath
 from boa_daemon.inputs.schema import Gpus, Name, Positive, Strict
 from boa_daemon.inputs.speedup_file import FORMS
-from boa_daemon.inputs.yaml_file import At, Document
 from policies.links.machines import card_of, kind_on, shared_kind
 from policies.model import InstanceType
 
@@ -76,7 +76,7 @@ def _machines(name: str, row: GpuRow, document: Document, catalog: Catalog) -> d
         raise document.error(problem, at=("gpu_types", name, other), hint=hint)
     found: dict[str, InstanceType] = {}
     for number, one in enumerate(row.instance_types):
-        at: At = ("gpu_types", name, "instance_types", number)
+        at: KeyPath = ("gpu_types", name, "instance_types", number)
         if any(machine.name == one for machine in found.values()):
             raise document.error(f"GPU type {name!r} names {one} twice", at=at)
         kind = kind_on(name, one) if found else name
@@ -116,7 +116,7 @@ def _machine(name: str, row: GpuRow, document: Document, catalog: Catalog) -> In
 
 
 def _rented_machine(
-    name: str, row: GpuRow, instance_type: str, document: Document, catalog: Catalog, *, at: At
+    name: str, row: GpuRow, instance_type: str, document: Document, catalog: Catalog, *, at: KeyPath
 ) -> InstanceType:
     """Return a machine of the catalogue, at the file's price where it states one."""
     own_price = row.usd_per_gpu_hour

@@ -12,6 +12,7 @@ from pydantic import Field, create_model, field_validator
 from pydantic_core import PydanticCustomError
 
 from boa_daemon.errors import did_you_mean
+from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.groups import MOST_MEMBERS, size_of
 from boa_daemon.inputs.schema import (
     FORMS,
@@ -24,7 +25,6 @@ from boa_daemon.inputs.schema import (
     a_kind,
     checked,
 )
-from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.job.secrets import REFERENCE
 from boa_daemon.tick.retries import DEFAULT_RETRIES, FailureCause
 from boa_daemon.units import SECONDS_PER_HOUR

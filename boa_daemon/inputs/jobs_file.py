@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from boa_daemon.errors import InputError, column_hint, did_you_mean
-from boa_daemon.inputs.yaml_file import read_text
+from boa_daemon.inputs.document_file import read_text
 from policies.optimum.job_list import ListedJob
 
 REQUIRED = ("job_id", "class_name")
@@ -95,7 +95,7 @@ def read_list(path: Path, classes: Collection[str], start: datetime | None = Non
     )
 
 
-def a_date(text: str, *, is_end: bool = False) -> datetime:
+def parse_instant(text: str, *, is_end: bool = False) -> datetime:
     """Return the instant that a text says, UTC where it names no zone; a day alone begins, or ends.
 
     Raises:
@@ -110,7 +110,7 @@ def a_date(text: str, *, is_end: bool = False) -> datetime:
 def _date(column: str, cell: str, path: Path, line: int) -> datetime:
     """Return the date in a cell; a day alone ends when it ends."""
     try:
-        return a_date(cell, is_end=column == "deadline_at")
+        return parse_instant(cell, is_end=column == "deadline_at")
     except ValueError:
         hint = "Write 2026-12-24 or 2026-12-24T18:00"
         raise InputError(f"{column} must be a date; got {cell!r}", file=path, line=line, hint=hint) from None

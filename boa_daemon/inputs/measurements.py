@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 
 from boa_daemon.errors import InputError, column_hint
-from boa_daemon.inputs.yaml_file import read_text
+from boa_daemon.inputs.document_file import read_text
 
 CLASS, MACHINE, GPUS = "class_name", "machine", "gpus"
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from boa_daemon.inputs.document_file import Document, KeyPath
 from boa_daemon.inputs.schema import LEAST, MOST, a_kind, spoken
-from boa_daemon.inputs.yaml_file import At, Document
 from policies.links.machines import card_of
 from policies.model import InstanceType
 from policies.speedup import MAX_GPUS, Table
@@ -23,7 +23,7 @@ _PLACEMENT = re.compile(r"([1-9]\d{0,6})x([1-9]\d{0,6})")
 
 
 def take_placements(
-    raw: object, machines: Mapping[str, InstanceType], *, document: Document, at: At
+    raw: object, machines: Mapping[str, InstanceType], *, document: Document, at: KeyPath
 ) -> tuple[dict[str, Table], object]:
     """Return the curves by kind that placements say, and what else stands in the speed-up of a phase.
 
@@ -46,7 +46,7 @@ def take_placements(
 
 
 def _tables(
-    name: str, form: Mapping[Any, Any], machines: Mapping[str, InstanceType], document: Document, at: At
+    name: str, form: Mapping[Any, Any], machines: Mapping[str, InstanceType], document: Document, at: KeyPath
 ) -> dict[str, Table]:
     """Return the table of each machine of a GPU, or of the one machine that is named."""
     if set(form) != {FORM}:
@@ -72,7 +72,7 @@ def _tables(
     return found
 
 
-def _speeds(raw: object, document: Document, at: At) -> dict[tuple[int, int], float]:
+def _speeds(raw: object, document: Document, at: KeyPath) -> dict[tuple[int, int], float]:
     """Return the speed of each (nodes, GPUs per node)."""
     if not isinstance(raw, Mapping) or not raw:
         problem = f"{spoken(at, document.content)} must map placements to speeds; got {a_kind(raw)}"

@@ -24,10 +24,10 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
+from boa_daemon.inputs.document_file import Document, read_document
 from boa_daemon.inputs.schema import Gpus, Name, Positive, Strict, checked
-from boa_daemon.inputs.yaml_file import Document, read_document
 
-Status: TypeAlias = Literal["current", "previous generation", "retired"]
+TypeStatus: TypeAlias = Literal["current", "previous generation", "retired"]
 
 _Discount = Annotated[float, Field(ge=0.0, lt=1.0)]
 _Count = Annotated[int, Field(ge=0, le=10**12)]
@@ -62,7 +62,7 @@ class TypeRow(Strict):
     vcpu_quota_on_demand: Name | None = Field(default=None, description="Service Quotas code")
     vcpu_quota_spot: Name | None = Field(default=None, description="Service Quotas code")
     zones: Name | None = Field(default=None, description="zone ids, separated by spaces")
-    status: Status | None = Field(default=None, description="current, previous generation or retired")
+    status: TypeStatus | None = Field(default=None, description="current, previous generation or retired")
     as_of: _Day | None = Field(default=None, description="the day of the price, YYYY-MM-DD")
     specs_as_of: _Day | None = Field(default=None, description="the day of the other columns, YYYY-MM-DD")
     source: Name | None = Field(default=None, description="where the price comes from")

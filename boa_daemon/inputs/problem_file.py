@@ -12,15 +12,15 @@ from pathlib import Path
 
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.document_file import Document, KeyPath, read_document
 from boa_daemon.inputs.gpu_file import GpuRow, read_machines
-from boa_daemon.inputs.needs import Excluded, NeedsRow, excluded_for, without
 from boa_daemon.inputs.placements import take_placements
 from boa_daemon.inputs.price_age import PriceNote
 from boa_daemon.inputs.problem_rows import BudgetRow, ClassRow, FileRow, PhaseRow
+from boa_daemon.inputs.resource_needs import ExcludedMachine, NeedsRow, excluded_for, without_gpu_types
 from boa_daemon.inputs.schema import a_kind, checked, spoken
 from boa_daemon.inputs.speedup_file import limited, read_speedups
-from boa_daemon.inputs.step_times import AMOUNTS, RATES, Measured, measured_work
-from boa_daemon.inputs.yaml_file import At, Document, read_document
+from boa_daemon.inputs.step_times import AMOUNTS, RATES, MeasuredPhase, measured_work
 from policies.links.contention import Link
 from policies.links.link_share import across_nodes, network_share
 from policies.links.machines import card_of, on_machines, rented_name
@@ -127,7 +127,9 @@ def parse_problem(
     )
 
 
-def _spreads(rows: Sequence[ClassRow], measured: Sequence[Sequence[Measured | None]]) -> dict[str, float]:
+def _spreads(
+    rows: Sequence[ClassRow], measured: Sequence[Sequence[MeasuredPhase | None]]
+) -> dict[str, float]:
     """Return by how much hours of a class's jobs may differ, as stated, or as measurements lie apart."""
     found = {}
     for row, phases in zip(rows, measured, strict=True):
@@ -202,14 +204,14 @@ def _job_classes(
     rows: Sequence[ClassRow],
     machines: Mapping[str, InstanceType],
     document: Document,
-    measured: Sequence[Sequence[Measured | None]],
+    measured: Sequence[Sequence[MeasuredPhase | None]],
     *,
     require_rates: bool,
 ) -> tuple[JobClass, ...]:
     """Return the classes; their names are distinct."""
     classes: dict[str, JobClass] = {}
     for index, row in enumerate(rows):
-        at: At = ("classes", index)
+        at: KeyPath = ("classes", index)
         if row.name in classes:
             raise document.error(f"class {row.name!r} is defined twice", at=(*at, "name"))
         if require_rates and row.arrivals_per_hour is None:
@@ -238,15 +240,15 @@ def _within_needs(
     machines: Mapping[str, InstanceType],
     catalog: Catalog,
     document: Document,
-) -> tuple[tuple[JobClass, ...], tuple[Excluded, ...]]:
+) -> tuple[tuple[JobClass, ...], tuple[ExcludedMachine, ...]]:
     """Return the classes on machines that have what they need, and the machines that have not."""
     kept: list[JobClass] = []
-    excluded: list[Excluded] = []
+    excluded: list[ExcludedMachine] = []
     for index, job_class in enumerate(classes):
         kinds = {kind for phase in job_class.phases for kind in phase.speedups}
         known = {kind: machine for kind, machine in machines.items() if kind in kinds}
         short = excluded_for(job_class.name, needs.get(job_class.name), known, catalog)
-        found = without(job_class, short)
+        found = without_gpu_types(job_class, short)
         if found is None:
             lacks = "; ".join(f"{one.instance_type} has {one.why}" for one in short.values())
             problem = f"no machine has what class {job_class.name!r} needs: {lacks}"
@@ -259,11 +261,11 @@ def _within_needs(
 def _phase(
     row: ClassRow,
     phase: PhaseRow,
-    measured: Measured | None,
+    measured: MeasuredPhase | None,
     machines: Mapping[str, InstanceType],
     *,
     document: Document,
-    at: At,
+    at: KeyPath,
 ) -> Phase:
     """Return one phase, with the widths that its class allows and what sending between nodes costs."""
     size_gpu_hours, curves = _work(phase, measured, machines, document, at)
@@ -287,10 +289,10 @@ def _phase(
 
 def _work(
     phase: PhaseRow,
-    measured: Measured | None,
+    measured: MeasuredPhase | None,
     machines: Mapping[str, InstanceType],
     document: Document,
-    at: At,
+    at: KeyPath,
 ) -> tuple[float, Mapping[str, SpeedupCurve]]:
     """Return work and speed-ups of a phase: measured, or as stated."""
     if measured is not None:
@@ -299,9 +301,9 @@ def _work(
         if key not in phase.model_fields_set:
             raise document.error(f"{spoken((*at, key), document.content)} is missing", at=(*at, key))
     if phase.size_gpu_hours is None:
-        where: At = (*at, "size_gpu_hours")
+        where: KeyPath = (*at, "size_gpu_hours")
         raise document.error(f"{spoken(where, document.content)} must be a number; got nothing", at=where)
-    here: At = (*at, "speedup")
+    here: KeyPath = (*at, "speedup")
     placed, rest = take_placements(phase.speedup, machines, document=document, at=here)
     if placed and not rest:
         return phase.size_gpu_hours, placed
@@ -309,8 +311,8 @@ def _work(
 
 
 def _measured(
-    name: str, phase: PhaseRow, machines: Mapping[str, InstanceType], document: Document, at: At
-) -> Measured | None:
+    name: str, phase: PhaseRow, machines: Mapping[str, InstanceType], document: Document, at: KeyPath
+) -> MeasuredPhase | None:
     """Return what the measurements of a phase say; None where it has none."""
     given = phase.model_fields_set
     amounts, rates = [key for key in AMOUNTS if key in given], [key for key in RATES if key in given]

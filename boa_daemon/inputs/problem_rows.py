@@ -8,7 +8,7 @@ from pydantic import Field
 
 from boa_daemon.errors import did_you_mean
 from boa_daemon.inputs.gpu_file import GpuRow
-from boa_daemon.inputs.needs import NeedsRow
+from boa_daemon.inputs.resource_needs import NeedsRow
 from boa_daemon.inputs.schema import Fraction, Gpus, Name, NotNegative, Positive, Strict
 
 

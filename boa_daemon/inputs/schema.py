@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from boa_daemon.errors import InputError, column_hint, did_you_mean
-from boa_daemon.inputs.yaml_file import At, Document
+from boa_daemon.inputs.document_file import Document, KeyPath
 from policies.speedup import MAX_GPUS
 
 LEAST, MOST = 1e-12, 1e12
@@ -55,7 +55,7 @@ class Strict(BaseModel):
 _Model = TypeVar("_Model", bound=Strict)
 
 
-def checked(model: type[_Model], value: object, *, document: Document, at: At = ()) -> _Model:
+def checked(model: type[_Model], value: object, *, document: Document, at: KeyPath = ()) -> _Model:
     """Return `value`, which stands at path `at` of a document, as a model.
 
     Raises:
@@ -68,7 +68,7 @@ def checked(model: type[_Model], value: object, *, document: Document, at: At = 
     raise _sentence(fault, document, at, model)
 
 
-def spoken(at: At, content: object) -> str:
+def spoken(at: KeyPath, content: object) -> str:
     """Return a path as a person says it, named list items by name: ``classes['vision'].weight``."""
     words = ""
     for key in at:
@@ -107,11 +107,11 @@ def _step(content: object, key: str | int) -> object:
     return None
 
 
-def _sentence(fault: ErrorDetails, document: Document, at: At, model: type[Strict]) -> InputError:
+def _sentence(fault: ErrorDetails, document: Document, at: KeyPath, model: type[Strict]) -> InputError:
     """Return the error that says a pydantic fault in one sentence."""
     context: dict[str, Any] = fault.get("ctx", {})
     kind, value = fault["type"], fault["input"]
-    path: At = at + tuple(part for part in fault["loc"] if part != "[key]")
+    path: KeyPath = at + tuple(part for part in fault["loc"] if part != "[key]")
     # A row of a CSV file is named by its line, a cell of it by its column.
     in_row = document.language == "csv" and isinstance(path[0] if path else None, int)
     where = spoken(path[1:] if in_row else path, document.content)

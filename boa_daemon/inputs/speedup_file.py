@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import Field
 
 from boa_daemon.errors import InputError, MissingPrice, did_you_mean
+from boa_daemon.inputs.document_file import Document, KeyPath
 from boa_daemon.inputs.schema import (
     LEAST,
     MOST,
@@ -29,7 +30,6 @@ from boa_daemon.inputs.schema import (
     checked,
     spoken,
 )
-from boa_daemon.inputs.yaml_file import At, Document
 from policies.errors import InvalidProblem
 from policies.links.machines import card_of
 from policies.speedup import (
@@ -71,7 +71,7 @@ class _Usl(Strict):
 
 
 def read_speedups(
-    raw: object, gpu_types: Sequence[str], *, document: Document, at: At
+    raw: object, gpu_types: Sequence[str], *, document: Document, at: KeyPath
 ) -> dict[str, SpeedupCurve]:
     """Return the curve for each GPU type that a phase may use; `at` is where `raw` stands.
 
@@ -161,21 +161,21 @@ def _limited(curve: SpeedupCurve, least: int, most: int) -> SpeedupCurve | None:
     return replace(curve, min_gpus=least, max_gpus=most)
 
 
-def _unpriced(name: object, gpu_types: Sequence[str], document: Document, at: At) -> InputError:
+def _unpriced(name: object, gpu_types: Sequence[str], document: Document, at: KeyPath) -> InputError:
     """Return the error for a curve on something that is neither a priced GPU type nor a form."""
     problem = f"{spoken(at[:-1], document.content)}: GPU type {str(name)!r} has a speed-up but no price"
     hint = did_you_mean(str(name), [*gpu_types, *FORMS])
     return document.error(problem, at=at, hint=hint, kind=MissingPrice)
 
 
-def _curve(raw: object, document: Document, at: At) -> SpeedupCurve:
+def _curve(raw: object, document: Document, at: KeyPath) -> SpeedupCurve:
     """Return the curve that one form describes."""
     if not isinstance(raw, Mapping) or len(raw) != 1:
         got = " and ".join(map(str, raw)) if isinstance(raw, Mapping) and raw else a_kind(raw)
         where, forms = spoken(at, document.content), ", ".join(FORMS)
         raise document.error(f"{where} must be exactly one of {forms}; got {got}", at=at)
     ((form, values),) = raw.items()
-    here: At = (*at, str(form))
+    here: KeyPath = (*at, str(form))
     if form not in FORMS:
         hint = did_you_mean(str(form), FORMS)
         problem = f"unknown form {str(form)!r} in {spoken(at, document.content)}"
@@ -192,7 +192,7 @@ def _curve(raw: object, document: Document, at: At) -> SpeedupCurve:
         raise document.error(f"{spoken(here, document.content)}: {invalid}", at=here) from None
 
 
-def _table(raw: object, document: Document, at: At) -> Table:
+def _table(raw: object, document: Document, at: KeyPath) -> Table:
     """Return a table, its widths in rising order whatever the order of the file."""
     if not isinstance(raw, Mapping) or not raw:
         problem = f"{spoken(at, document.content)} must map widths to speeds; got {a_kind(raw)}"

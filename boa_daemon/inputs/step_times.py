@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from boa_daemon.errors import did_you_mean
+from boa_daemon.inputs.document_file import Document, KeyPath
 from boa_daemon.inputs.measurements import read_measurements
 from boa_daemon.inputs.schema import LEAST, MOST, a_kind, spoken
-from boa_daemon.inputs.yaml_file import At, Document
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import InstanceType
 from policies.speedup import MAX_GPUS, SpeedupCurve, Table
@@ -40,7 +40,7 @@ LAST = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredPhase:
     """Work, GPU-hours of the reference, and the curve of each type.
 
     `extrapolated` are the widths of each type that nobody measured, `spread` how far measurements lie apart.
@@ -61,8 +61,8 @@ def measured_work(
     extrapolate_to: int | None,
     class_name: str,
     document: Document,
-    at: At,
-) -> Measured:
+    at: KeyPath,
+) -> MeasuredPhase:
     """Return what so much work is, by the measurements in `raw`, which stands at `at`.
 
     A type is named as in `gpu_types`, or by its instance type; with one type the widths may stand alone.
@@ -97,7 +97,7 @@ def measured_work(
     for name, times in seconds.items():
         whole = {**times, **beyond[name]}
         curves[name] = Table(gpus=tuple(whole), speeds=tuple(reference / whole[width] for width in whole))
-    return Measured(
+    return MeasuredPhase(
         size_gpu_hours=amount * reference / SECONDS_PER_HOUR,
         curves=curves,
         extrapolated={name: frozenset(wider) for name, wider in beyond.items() if wider},
@@ -133,7 +133,7 @@ def _what(rate: str) -> str:
     return "seconds" if rate.endswith("_seconds") else rate.replace("_", " ")
 
 
-def _seconds(raw: object, rate: str, document: Document, at: At) -> dict[int, float]:
+def _seconds(raw: object, rate: str, document: Document, at: KeyPath) -> dict[int, float]:
     """Return the seconds of one unit of work by width, the narrowest first."""
     if not isinstance(raw, Mapping) or not raw:
         problem = f"{spoken(at, document.content)} must map widths to {_what(rate)}; got {a_kind(raw)}"

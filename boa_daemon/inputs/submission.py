@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.code import pack
+from boa_daemon.inputs.code_archive import pack
+from boa_daemon.inputs.document_file import Document, KeyPath, read_document
 from boa_daemon.inputs.elasticity import elastic_script
 from boa_daemon.inputs.job_file import check_job, instant_of
-from boa_daemon.inputs.yaml_file import At, Document, read_document
 from boa_daemon.units import format_instant
 
 
@@ -27,7 +27,7 @@ def read_submission(path: Path, *, now: float = -inf) -> list[dict[str, Any]]:
     found = as_submitted(document, beside=beside)
     for number, content in enumerate(found):
         if instant_of(content.get("deadline", "9999-01-01T00:00:00+00:00")) <= now:
-            at: At = (number, "deadline") if isinstance(document.content, list) else ("deadline",)
+            at: KeyPath = (number, "deadline") if isinstance(document.content, list) else ("deadline",)
             problem = f"the deadline {content['deadline']} is past: it is {format_instant(now)}"
             raise document.error(problem, at=at, hint="Write a later one, or deadline_hours: 12")
     return found
@@ -67,7 +67,9 @@ def _without_links(path: Path) -> Path:
     return path
 
 
-def _data(document: Document, at: At, said: dict[str, str] | None, beside: Path) -> dict[str, str] | None:
+def _data(
+    document: Document, at: KeyPath, said: dict[str, str] | None, beside: Path
+) -> dict[str, str] | None:
     """Return sources of data with their folders made absolute.
 
     Raises:
@@ -83,7 +85,7 @@ def _data(document: Document, at: At, said: dict[str, str] | None, beside: Path)
     return found or None
 
 
-def _packed(document: Document, at: At, content: dict[str, Any], beside: Path) -> dict[str, Any]:
+def _packed(document: Document, at: KeyPath, content: dict[str, Any], beside: Path) -> dict[str, Any]:
     """Return where the code of a job is, and the digest of what it holds now.
 
     Raises:

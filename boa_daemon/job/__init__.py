@@ -26,10 +26,10 @@ and one for Ray Train with `ray_workers()`.
 
 from __future__ import annotations
 
-from boa_daemon.job.ahead import wait_for_turn
 from boa_daemon.job.checkpoint import Checkpoint, CheckpointFailed, StaleGeneration
-from boa_daemon.job.crew import PeerLost, Ranks, ranks
+from boa_daemon.job.early_start import wait_for_turn
 from boa_daemon.job.failures import record_exceptions
+from boa_daemon.job.process_group import PeerLost, Ranks, ranks
 from boa_daemon.job.ray_train import ray_workers
 from boa_daemon.job.run import (
     checkpoint_dir,

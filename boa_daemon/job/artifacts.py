@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import BinaryIO
 
-from boa_daemon.job.regular import open_regular
+from boa_daemon.job.regular_files import open_regular
 from boa_daemon.job.unit import Unit
 
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from boa_daemon.job.regular import open_regular, read_regular
+from boa_daemon.job.regular_files import open_regular, read_regular
 
 MOST_KEPT = 100
 NODE_MARK = ".node-"

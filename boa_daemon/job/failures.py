@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from boa_daemon.job.regular import read_regular
+from boa_daemon.job.regular_files import read_regular
 
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 FILE_NAME = "error.json"

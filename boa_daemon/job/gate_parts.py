@@ -21,7 +21,7 @@ class RanksDisagree(RuntimeError):
 
 
 @dataclass(slots=True)
-class Measured:
+class IterationTiming:
     """An iteration as rank 0 sees it: length, exposed communication, and computing as what is left of it."""
 
     iteration_bytes: int
@@ -88,7 +88,7 @@ class _Line:
     """A line to the gate, and those of this process that ask over it."""
 
     client: GateClient
-    parts: list[Measured] = field(default_factory=list)
+    parts: list[IterationTiming] = field(default_factory=list)
 
 
 _lines: dict[tuple[str, str], _Line] = {}
@@ -96,7 +96,7 @@ _lines: dict[tuple[str, str], _Line] = {}
 
 
 def open_line(
-    address: GateAddress, *, nics: Sequence[str], gpus: int, measured: Measured
+    address: GateAddress, *, nics: Sequence[str], gpus: int, measured: IterationTiming
 ) -> GateClient | None:
     """Return this process's line to the gate, or None without a token: training goes on either way."""
     try:
@@ -119,7 +119,7 @@ def open_line(
     return line.client
 
 
-def close_line(client: GateClient, measured: Measured) -> None:
+def close_line(client: GateClient, measured: IterationTiming) -> None:
     """Hang up once nobody of this process asks any more."""
     for key, line in list(_lines.items()):
         if line.client is client:
@@ -130,7 +130,7 @@ def close_line(client: GateClient, measured: Measured) -> None:
     client.close()
 
 
-def measured_together(client: GateClient, measured: Measured) -> dict[str, float | None]:
+def measured_together(client: GateClient, measured: IterationTiming) -> dict[str, float | None]:
     """Return what the gate is told of an iteration in which several of this process may send."""
     parts = next((line.parts for line in _lines.values() if line.client is client), [measured])
     exposed = [part.exposed_seconds for part in parts if part.exposed_seconds is not None]

@@ -32,7 +32,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from boa_daemon.job import ahead
+from boa_daemon.job import early_start
 from boa_daemon.job.account import drops, hand_over, popen_as
 from boa_daemon.job.artifacts import collect
 from boa_daemon.job.checkpoint import MANIFEST, set_fence
@@ -48,8 +48,8 @@ from boa_daemon.job.unit import (
     Unit,
     keep_room,
     lost_end,
-    own,
     read_own,
+    sealed_document,
     status_of,
     told_status,
     write_in_room,
@@ -101,7 +101,7 @@ class Keeper:
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         kept = {"pid": os.getpid(), "ticks": started_ticks(os.getpid())}
-        write_json(self.unit.folder / "keeper.json", own(self.unit.folder, kept))
+        write_json(self.unit.folder / "keeper.json", sealed_document(self.unit.folder, kept))
         # A job that fills the disk, or one beside it, must not take with it how it ended: it would run again.
         keep_room(self.unit.folder / "exit.json")
         if self.unit.after:
@@ -164,10 +164,10 @@ class Keeper:
     def _wait_for_turn(self, log: LogWriter) -> subprocess.Popen[bytes] | None:
         """Wait for the word to go on; return the command where it was started before that, and waits, too."""
         unit, child = self.unit, None
-        if unit.waits == "start" and ahead.has_room_for(unit.wait_bytes):
+        if unit.waits == "start" and early_start.has_room_for(unit.wait_bytes):
             with suppress(OSError, NoContainers, SecretMissing):
                 child = self._start(log, early=True)
-        write_json(unit.folder / READY, own(unit.folder, {"is_started": child is not None}))
+        write_json(unit.folder / READY, sealed_document(unit.folder, {"is_started": child is not None}))
         until = time.monotonic() + MOST_WAIT_SECONDS
         while not (unit.folder / GO).exists() and not self._is_over_already:
             self._listen(TURN_SECONDS, None if child is None else child.pid)
@@ -196,7 +196,7 @@ class Keeper:
         secrets = values_of(self.unit.secrets, self.unit.secrets_file)
         environment = {**os.environ, **self.unit.environment, **secrets}
         if early:
-            environment[ahead.GO_FILE] = str(self.unit.own / GO)
+            environment[early_start.GO_FILE] = str(self.unit.own / GO)
         if drops(self.unit):
             environment.pop("XDG_RUNTIME_DIR", None)
         with self.unit.as_user():
@@ -424,9 +424,9 @@ class Keeper:
                 log = LogWriter(unit.folder, unit.log_bytes)
                 log.write(f"{self._said('keep')}\nboa: the last checkpoint was not kept\n".encode())
                 log.close()
-            write_in_room(unit.folder / "ending.json", own(unit.folder, facts))
+            write_in_room(unit.folder / "ending.json", sealed_document(unit.folder, facts))
             self._do_errand(unit.after, wait=True)
-        write_in_room(unit.folder / "exit.json", own(unit.folder, facts))
+        write_in_room(unit.folder / "exit.json", sealed_document(unit.folder, facts))
 
 
 def _ends(unit: Unit) -> dict[str, bool]:
@@ -439,7 +439,7 @@ def _ends(unit: Unit) -> dict[str, bool]:
         }
 
 
-def settle(folder: Path) -> None:
+def end_orphaned_unit(folder: Path) -> None:
     """End what a lost keeper left behind, and write its end down, unless it did so itself."""
     unit = Unit.read(folder)
     if read_own(folder, "exit.json") is not None:
@@ -449,7 +449,7 @@ def settle(folder: Path) -> None:
         **_ends(unit),
         ended_at=time.time(),
     )
-    write_json(folder / "exit.json", own(unit.folder, facts))
+    write_json(folder / "exit.json", sealed_document(unit.folder, facts))
     for script, seconds, user in (
         (unit.keep, None, popen_as(unit)),
         (unit.after, ERRAND_SECONDS, dict[str, Any]()),
@@ -497,7 +497,7 @@ def main(arguments: list[str]) -> int:
     """Keep a folder's unit, apart from its starter unless `--foreground`; or `--status`; or `--settle`."""
     folder = Path(arguments[-1]).resolve()
     if "--settle" in arguments:
-        settle(folder)
+        end_orphaned_unit(folder)
         return 0
     if "--status" in arguments:
         print(json.dumps(told_status(folder, verify=True)))  # noqa: T201  its caller reads it

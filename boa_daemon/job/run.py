@@ -29,7 +29,7 @@ from boa_daemon.job.checkpoint import (
     write_checkpoint,
 )
 from boa_daemon.job.gpu_memory import keep_to_share
-from boa_daemon.job.leave import leave_quickly
+from boa_daemon.job.quick_exit import exit_quickly
 
 RECORD_BYTES = 512
 """A report is padded to this length, so that it always takes the same place."""
@@ -151,7 +151,7 @@ class Run:
             self.stop_agreed = True
             # A worker of Ray is Ray's process, and outlives the job.
             if self.progress and not self._stop_file:
-                leave_quickly()
+                exit_quickly()
         if self._saving is not None and (self.stop_agreed or self._all_have_written):
             self.finish_save()
         is_due = every is not None and self.step is not None and self.step - self._saved_at_step >= every

@@ -32,9 +32,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.card_bytes import Collective, per_byte
-from boa_daemon.job.gate.client import Go
+from boa_daemon.job.gate.client import SendPermit
 from boa_daemon.job.gate_parts import (
-    Measured,
+    IterationTiming,
     RanksDisagree,
     close_line,
     control_group,
@@ -73,7 +73,7 @@ FREE_WHILE_LEARNING = 8
 
 
 @dataclass(slots=True)
-class Counted(Measured):
+class CollectiveTiming(IterationTiming):
     """What the leader counts between steps of the optimizer: collectives, bytes, and time spent sending."""
 
     collectives: int = 0
@@ -116,7 +116,7 @@ class OrderedGroup:
         self._control = control_group(list(range(len(nodes))))
         passing = passing_seconds(self._control)
         self._is_leader = dist.get_rank() == 0
-        self._measured = Counted(0)
+        self._measured = CollectiveTiming(0)
         self._client = None
         if self._is_leader and address is not None:
             nics = sorted(set(nodes))
@@ -203,9 +203,9 @@ class OrderedGroup:
         self._free = free
         return fence
 
-    def _ask(self, crossing: float) -> Go:
+    def _ask(self, crossing: float) -> SendPermit:
         """Return the gate's answer, or the one for a job without a gate; never raise: others wait for it."""
-        nobody = Go(bytes=1e18, free_seconds=3600.0, why="no gate")
+        nobody = SendPermit(bytes=1e18, free_seconds=3600.0, why="no gate")
         if self._client is None:
             return nobody
         try:
@@ -218,7 +218,7 @@ class OrderedGroup:
             self._client = None
             return nobody
 
-    def _collectives_in(self, go: Go) -> int:
+    def _collectives_in(self, go: SendPermit) -> int:
         """Return how many collectives may follow this one unasked."""
         if go.fence:
             return 0
@@ -232,7 +232,7 @@ class OrderedGroup:
         return max(1, min(MOST_FREE, round(max(1.0, iterations) * per_iteration)))
 
 
-class InOrder:
+class GatedCollectives:
     """Stands where a module of PyTorch has `torch.distributed`, and passes all of it on."""
 
     def __init__(self, inner: Any) -> None:
@@ -264,7 +264,7 @@ class InOrder:
         return ordered.send(kind, lambda: call(*words, **options), size, tensors[0].device)
 
 
-def order(group: Any) -> OrderedGroup | None:
+def make_ordered_group(group: Any) -> OrderedGroup | None:
     """Return what orders a group, made by all its ranks together; None where nothing is to be ordered.
 
     All ranks come to the same answer: by what is the same on all of them, and then by what rank 0 says.
@@ -290,7 +290,7 @@ def _ordered(group: Any) -> OrderedGroup | None:
     """Return what orders a group; None where it is left alone."""
     known = _groups.get(group.group_name)
     if known is None or known[0] is not group:
-        known = group, order(group)
+        known = group, make_ordered_group(group)
         _groups[group.group_name] = known
     return known[1]
 
@@ -306,8 +306,8 @@ def put_in() -> None:
 
 def put_into(module: Any) -> None:
     """Have what one module sends ask."""
-    if not isinstance(module.dist, InOrder):
-        module.dist = InOrder(module.dist)
+    if not isinstance(module.dist, GatedCollectives):
+        module.dist = GatedCollectives(module.dist)
 
 
 def _alike(given: Sequence[Any]) -> list[list[Any]]:

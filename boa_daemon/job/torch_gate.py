@@ -33,9 +33,9 @@ import torch.distributed as dist
 
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.card_bytes import per_byte
-from boa_daemon.job.gate.client import GateClient, Go
+from boa_daemon.job.gate.client import GateClient, SendPermit
 from boa_daemon.job.gate_parts import (
-    Measured,
+    IterationTiming,
     RanksDisagree,
     close_line,
     control_group,
@@ -175,7 +175,7 @@ class GatedModel:
         self._lease_began = 0.0
         self._sent_bytes = 0
         trained = (weight for weight in model.parameters() if weight.requires_grad)
-        self._measured = Measured(
+        self._measured = IterationTiming(
             sum(weight.numel() * weight.element_size() for weight in trained),
             per_byte=per_byte("all-reduce", nodes, walks_nodes=is_nccl) or 1.0,
         )
@@ -310,7 +310,10 @@ class GatedModel:
                 go = self._ask(ready_bytes, is_last=is_last)
             except Exception as fault:  # the other ranks wait for an answer, whatever it is
                 say_off(fault)
-                self._client, go = None, Go(bytes=1e18, free_iterations=MOST_FREE_ITERATIONS, why="fault")
+                self._client, go = (
+                    None,
+                    SendPermit(bytes=1e18, free_iterations=MOST_FREE_ITERATIONS, why="fault"),
+                )
             covered = WHOLE_ITERATION if go.bytes >= 1e17 else int(go.bytes)
             answer = torch.tensor([self._sequence, go.free_iterations, covered], dtype=torch.int64)
             self._lease, self._lease_began = go.fence, time.monotonic()
@@ -328,12 +331,12 @@ class GatedModel:
         self._free_iterations = free
         self._granted_bytes = float("inf") if covered == WHOLE_ITERATION else float(covered)
 
-    def _ask(self, ready_bytes: int, *, is_last: bool) -> Go:
+    def _ask(self, ready_bytes: int, *, is_last: bool) -> SendPermit:
         """Return the gate's answer, or the one for a job without a gate."""
         measured = self._measured
         left = max(ready_bytes, 0 if is_last else measured.iteration_bytes - self._sent_bytes)
         if self._client is None:
-            return Go(bytes=1e18, free_iterations=MOST_FREE_ITERATIONS, why="no gate")
+            return SendPermit(bytes=1e18, free_iterations=MOST_FREE_ITERATIONS, why="no gate")
         crossing = measured.per_byte
         go = self._client.ask(
             ready_bytes * crossing,
@@ -343,7 +346,7 @@ class GatedModel:
         )
         if go.why in ("granted", "free"):
             return replace(go, bytes=go.bytes / crossing)
-        return Go(bytes=1e18, free_iterations=self._iterations_in(go.free_seconds), why=go.why)
+        return SendPermit(bytes=1e18, free_iterations=self._iterations_in(go.free_seconds), why=go.why)
 
     def _iterations_in(self, seconds: float) -> int:
         """Return how many iterations take about so long."""

@@ -15,7 +15,7 @@ from boa_daemon.job.checkpoint import Checkpoint, newest_checkpoint
 from boa_daemon.job.failures import read_failure
 from boa_daemon.job.logs import last_lines, quiet_seconds
 from boa_daemon.job.processes import is_alive
-from boa_daemon.job.regular import MOST_BYTES, read_regular
+from boa_daemon.job.regular_files import MOST_BYTES, read_regular
 from boa_daemon.job.seal import SEAL, TOLD, is_sealed, key_of, sealed
 
 KEPT = "kept.json"
@@ -166,7 +166,7 @@ def write_json(file: Path, document: Mapping[str, Any]) -> None:
         raise
 
 
-def own(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
+def sealed_document(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the keeper of a unit's folder writes there, with its place and its generation's seal."""
     key = key_of(folder)
     return sealed({**document, "unit": folder.name}, key) if key else dict(document)

@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 
 from boa_daemon.dashboard.frontier import frontier_document
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.yaml_file import Document, read_document
+from boa_daemon.inputs.document_file import Document, read_document
 from boa_daemon.library.problem import Problem
 from boa_daemon.library.results import Committed, Compared, Frontier, Planned, Simulated, Solved
-from boa_daemon.planning.answers import landmarks, solution_document
 from boa_daemon.planning.budget_plan import budget_plan
 from boa_daemon.planning.curve import Curve
-from boa_daemon.sim.rehearsal import rehearsed
+from boa_daemon.planning.plan_documents import landmarks, solution_document
+from boa_daemon.sim.budget_tuning import tune_planning_budget
 from boa_daemon.sim.wiring import SimulationSettings, check_budget, prepare, settings_for
 from boa_daemon.traces.reader import Trace, TraceFault, TraceJob, check_classes, read_trace
 from policies.model import Budget
@@ -123,7 +123,7 @@ def commit(
         InputError: when the offers or the trace are wrong, the offers cover nothing, or there is no price.
         UnknownPolicy: when there is none of that name.
     """
-    from boa_daemon.comparing.advice import Question  # noqa: PLC0415 - few commit
+    from boa_daemon.comparing.commitment_advice import AdviceRequest  # noqa: PLC0415 - few commit
 
     if isinstance(offers, Mapping):
         document = Document(name="the offers", content=dict(offers), language="json")
@@ -133,7 +133,7 @@ def commit(
         if not 0.0 <= value < most:
             raise InputError(f"{name} is a fraction from 0 to less than 1; got {value!r}")
     file, asked = problem.under(budget)
-    question = Question(
+    question = AdviceRequest(
         offers=document, spread=spread, held_out=held_out, seed=seed, policy=find_policy(policy).name
     )
     if trace is None:
@@ -177,7 +177,7 @@ def simulate(
     settings = replace(_settings(problem, trace, budget), seed=seed, boot_seconds=boot_seconds, policy=policy)
     words = {key: str(value) for key, value in (options or {}).items()}
     settings = replace(settings, options=parse_options(find_policy(policy), words))
-    run = prepare(rehearsed(settings) if rehearse else settings)
+    run = prepare(tune_planning_budget(settings) if rehearse else settings)
     check_budget(settings)
     found = run.finish()
     document = found.to_document()
@@ -211,16 +211,16 @@ def compare(
         UnknownPolicy: when there is none of a name.
     """
     from boa_daemon.comparing.cells import REFERENCE, Comparison  # noqa: PLC0415 - few compare
-    from boa_daemon.comparing.run import run_all  # noqa: PLC0415
-    from boa_daemon.comparing.summary import lines_of  # noqa: PLC0415
-    from boa_daemon.comparing.tasks import Kept, Tasks  # noqa: PLC0415
+    from boa_daemon.comparing.comparison_summary import lines_of  # noqa: PLC0415
+    from boa_daemon.comparing.run_cells import run_all  # noqa: PLC0415
+    from boa_daemon.comparing.tasks import AnswerCache, Tasks  # noqa: PLC0415
     from boa_daemon.comparing.workers import workers_on  # noqa: PLC0415
 
     settings = _settings(problem, trace, budget)
     rivals = tuple(dict.fromkeys(find_policy(name).name for name in policies if name != REFERENCE))
     comparison = Comparison(shared=settings, budgets=(settings.budget,), rivals=rivals, seeds=seeds)
     comparison.check()
-    with Tasks(workers_on(on), Kept.for_user()) as tasks:
+    with Tasks(workers_on(on), AnswerCache.for_user()) as tasks:
         rows = run_all(comparison, tasks)
     lines = lines_of(comparison, rows)
     return Compared(

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem, parse_problem, with_budget
-from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.units import parse_budget
 from policies.model import Budget
 

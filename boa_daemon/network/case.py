@@ -14,8 +14,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from boa_daemon.errors import did_you_mean
+from boa_daemon.inputs.document_file import Document, read_document
 from boa_daemon.inputs.schema import Name, NotNegative, Positive, Strict, checked
-from boa_daemon.inputs.yaml_file import Document, read_document
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
 from policies.links.ada_srsf import DEFAULT_LINK_POLICY, link_policy
 from policies.links.contention import Link

@@ -20,11 +20,11 @@ from typing import Any
 from boa_daemon.network import admission, kernel, messages, state, watchers
 from policies.links import ada_srsf, adadual, contention
 
-Run = Callable[[state.LinkRules, state.State, float], None]
+KernelFunction = Callable[[state.LinkRules, state.State, float], None]
 
 
 @functools.cache
-def compiled_run() -> Run | None:
+def compiled_run() -> KernelFunction | None:
     """Return `kernel.run` as machine code, or None where numba is missing or of no use."""
     try:
         # Half a second, and only for large cases.
@@ -40,7 +40,7 @@ def compiled_run() -> Run | None:
     folder = _cache_folder()
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
     try:
-        run: Run = numba.njit(cache=_is_writable(folder), **options)(kernel.run)
+        run: KernelFunction = numba.njit(cache=_is_writable(folder), **options)(kernel.run)
     except KeyError:
         # The option is numba's own affair; without it plain Python is faster.
         return None

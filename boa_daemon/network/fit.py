@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.document_file import read_document
 from boa_daemon.inputs.schema import Positive, Strict, checked
 from boa_daemon.inputs.table_schemas import rows_schema
-from boa_daemon.inputs.yaml_file import read_document
 from policies.errors import InvalidProblem
 from policies.links.contention import LinkFit, LinkSample, fit_link
 

@@ -74,7 +74,7 @@ def start(c: LinkRules, s: State, job: int) -> None:
 
 def pause(c: LinkRules, s: State, job: int) -> None:
     """Take the job's message out of flight; what it has sent stays sent."""
-    settle(c, s, job)
+    advance_message(c, s, job)
     leave(c, s, job)
     unschedule(s, len(s.running) + job)
     join_queue(c, s, job)
@@ -104,7 +104,7 @@ def change_paces(c: LinkRules, s: State) -> None:
             for node in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
                 crowd = max(crowd, s.load[s.server_at[node]])
             if crowd != s.crowd[job]:
-                settle(c, s, job)
+                advance_message(c, s, job)
                 s.crowd[job] = crowd
                 rest = s.latency_left[job] + s.bytes_left[job] * pace(c.per_byte, c.contention, crowd)
                 schedule(s, len(s.running) + job, s.now[0] + rest)
@@ -119,7 +119,7 @@ def bytes_left_now(c: LinkRules, s: State, job: int) -> float:
     return max(0.0, s.bytes_left[job] - moving / pace(c.per_byte, c.contention, s.crowd[job]))
 
 
-def settle(c: LinkRules, s: State, job: int) -> None:
+def advance_message(c: LinkRules, s: State, job: int) -> None:
     """Bring a message's latency and bytes left up to now."""
     s.bytes_left[job] = bytes_left_now(c, s, job)
     s.latency_left[job] = max(0.0, s.latency_left[job] - (s.now[0] - s.updated_at[job]))

@@ -16,13 +16,13 @@ import numpy as np
 
 from boa_daemon.network import kernel
 from boa_daemon.network.compiled import compiled_run
-from boa_daemon.network.floor import GpuFloor
+from boa_daemon.network.gpu_placement import GpuPool
 from boa_daemon.network.model import Experiment, NetworkOutcome
 from boa_daemon.network.state import COUNTERS, EVENTS, FINISHED, PLAIN, QUEUE, WEIGHTED, LinkRules, State
 from policies.errors import InvalidProblem
 from policies.links.ada_srsf import LinkPolicy
 
-Engine = Literal["auto", "python", "compiled"]
+KernelName = Literal["auto", "python", "compiled"]
 
 COMPILE_ABOVE_EVENTS = 100_000
 """Below this, plain Python is done before numba is imported."""
@@ -30,7 +30,7 @@ COMPILE_ABOVE_EVENTS = 100_000
 _RULES = {"plain": PLAIN, "weighted": WEIGHTED, "queue": QUEUE}
 
 
-def simulate(experiment: Experiment, *, engine: Engine = "auto") -> NetworkOutcome:
+def simulate(experiment: Experiment, *, engine: KernelName = "auto") -> NetworkOutcome:
     """Return when each job finishes.
 
     `auto` compiles large runs where numba is installed; the answer is the same to the bit.
@@ -139,7 +139,7 @@ def state_of(experiment: Experiment, rules: LinkRules, *, as_arrays: bool) -> St
 def _run(experiment: Experiment, rules: LinkRules, s: State, run: Any) -> NetworkOutcome:
     """Alternate between the kernel and the floor until every job has finished."""
     jobs = experiment.jobs
-    floor = GpuFloor(experiment, rules, s)
+    floor = GpuPool(experiment, rules, s)
     arrivals = sorted(range(len(jobs)), key=lambda job: (jobs[job].arrived_at_seconds, job))
     arrivals.reverse()
     queue: list[tuple[float, int]] = []

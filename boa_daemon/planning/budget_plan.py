@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from boa_daemon.inputs.problem_file import ProblemFile
-from boa_daemon.planning.answers import landmarks, solution_document
 from boa_daemon.planning.curve import Curve
-from boa_daemon.planning.edges import Edge, edges, widths_of
-from boa_daemon.planning.unused_types import Unused, unused_by_plans
-from boa_daemon.planning.without_machines import Without, without_machines
+from boa_daemon.planning.machine_removal import MachineRemoval, machine_removals
+from boa_daemon.planning.measured_range import RangeEdge, range_edges, widths_of
+from boa_daemon.planning.plan_documents import landmarks, solution_document
+from boa_daemon.planning.unused_types import UnusedType, unused_by_plans
 from boa_daemon.tick.shortfall import shortfall_document
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
@@ -31,7 +31,7 @@ QUOTA_SHARE = 0.99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Packing:
+class PackingWaste:
     """Part of the spend that whole instances waste on one GPU type, in the budget's unit.
 
     At least `shared` (jobs packed onto the fewest nodes at every moment), at most `unshared` (no two jobs on
@@ -74,10 +74,10 @@ class BudgetPlan:
     curve: Curve
     knee: Knee
     next_unit_saves_hours: float
-    packing: tuple[Packing, ...]
-    without: tuple[Without, ...] = ()
-    unused: tuple[Unused, ...] = ()
-    edges: tuple[Edge, ...] = ()
+    packing: tuple[PackingWaste, ...]
+    without: tuple[MachineRemoval, ...] = ()
+    unused: tuple[UnusedType, ...] = ()
+    edges: tuple[RangeEdge, ...] = ()
 
     @property
     def not_spent(self) -> float:
@@ -147,11 +147,11 @@ def budget_plan(file: ProblemFile, budget: Budget, version: Version) -> BudgetPl
         curve=curve,
         knee=curve.knee(),
         next_unit_saves_hours=float(here - there),
-        without=without_machines(problem, file.instance_types, solution, budget.amount),
+        without=machine_removals(problem, file.instance_types, solution, budget.amount),
         unused=unused_by_plans(problem, file.instance_types, [solution]),
-        edges=edges(file, widths_of(solution)),
+        edges=range_edges(file, widths_of(solution)),
         packing=tuple(
-            Packing(
+            PackingWaste(
                 gpu_type=swing.gpu_type,
                 instance_type=file.instance_types[swing.gpu_type],
                 swing=swing,

@@ -12,12 +12,18 @@ import numpy as np
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.problem_file import ProblemFile
-from boa_daemon.planning.calendar_range import SPREAD, Range, calendar_range, job_range, range_document
-from boa_daemon.planning.edges import Edge, edges
+from boa_daemon.planning.calendar_range import (
+    SPREAD,
+    CalendarRange,
+    calendar_range,
+    job_range,
+    range_document,
+)
+from boa_daemon.planning.measured_range import RangeEdge, range_edges
 from boa_daemon.planning.spot_list import SpotList, quota_of_both, spot_sentence
-from boa_daemon.planning.unused_types import Unused, unused_by_calendar
-from boa_daemon.sim.settings import WorldSettings
+from boa_daemon.planning.unused_types import UnusedType, unused_by_calendar
 from boa_daemon.sim.spot_market import with_spot
+from boa_daemon.sim.world_settings import WorldSettings
 from boa_daemon.units import (
     HOURS_PER_DAY,
     HOURS_PER_MONTH,
@@ -65,9 +71,9 @@ class CalendarPlan:
     machines: Mapping[str, InstanceType]
     start: datetime | None
     changes: Mapping[str, Change]
-    between: Range
+    between: CalendarRange
     spot: SpotList | None = None
-    edges: tuple[Edge, ...] = ()
+    edges: tuple[RangeEdge, ...] = ()
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -75,7 +81,7 @@ class CalendarPlan:
         return tuple(sorted(self.found.calendar.entries, key=lambda e: (e.starts, e.job.job.id)))
 
     @property
-    def unused(self) -> tuple[Unused, ...]:
+    def unused(self) -> tuple[UnusedType, ...]:
         """GPU types that no job is on, and why."""
         entries = self.found.calendar.entries
         return unused_by_calendar(
@@ -281,7 +287,7 @@ def calendar_plan(
     return CalendarPlan(
         between=calendar_range(found, limits, {**wide, **file.spreads}, spot),
         spot=spot,
-        edges=edges(
+        edges=range_edges(
             file, ((e.job.job.class_name, e.option.gpu_type, e.option.gpus) for e in found.calendar.entries)
         ),
         found=found,

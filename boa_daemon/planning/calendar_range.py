@@ -25,7 +25,7 @@ LEAST = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
-class Range:
+class CalendarRange:
     """The calendar where jobs are quick and spot is calm, and where they are slow and it is not."""
 
     low: Calendar
@@ -46,7 +46,7 @@ class Range:
 
 def calendar_range(
     found: Found, limits: Limits, spread: Mapping[str, float], spot: SpotList | None = None
-) -> Range:
+) -> CalendarRange:
     """Return the range of a calendar; `spread` is by class."""
     chosen = {entry.job.job.id: entry.option for entry in found.calendar.entries}
     order = [job for job in found.order if job.job.id in chosen]
@@ -67,7 +67,7 @@ def calendar_range(
         slow = max(option.hours, option.sure_hours)
         return _taking(option, slow * (1.0 + spread[job.job.class_name]), price)
 
-    return Range(low=again(low), high=again(high), spread=spread)
+    return CalendarRange(low=again(low), high=again(high), spread=spread)
 
 
 def _taking(option: Option, hours: float, price: float) -> Option:
@@ -76,7 +76,7 @@ def _taking(option: Option, hours: float, price: float) -> Option:
     return replace(option, hours=hours, usd=usd, sure_hours=0.0)
 
 
-def range_document(between: Range, at: Callable[[float], str | None]) -> dict[str, Any]:
+def range_document(between: CalendarRange, at: Callable[[float], str | None]) -> dict[str, Any]:
     """Return the range as JSON; `at` says the instant of an hour."""
 
     def one(calendar: Calendar) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def range_document(between: Range, at: Callable[[float], str | None]) -> dict[st
 
 
 def job_range(
-    between: Range, spot: SpotList | None, entry: Entry, at: Callable[[float], str | None]
+    between: CalendarRange, spot: SpotList | None, entry: Entry, at: Callable[[float], str | None]
 ) -> dict[str, Any]:
     """Return what a job's row has of the range, and of the market that it is on."""
     low, high = between.by_job[entry.job.job.id]
@@ -118,7 +118,7 @@ def job_range(
     }
 
 
-def range_said(between: Range) -> str:
+def range_said(between: CalendarRange) -> str:
     """Return what low and high mean, for people."""
     wide = sorted(set(between.spread.values()))
     parts = f"{wide[0]:.0%}" if len(wide) == 1 else f"{wide[0]:.0%} to {wide[-1]:.0%}"

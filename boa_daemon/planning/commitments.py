@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy
 
-from boa_daemon.inputs.commitments_file import Terms
+from boa_daemon.inputs.commitments_file import CommitmentTerms
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import HOURS_PER_MONTH, HOURS_PER_WEEK, SECONDS_PER_HOUR
 from policies.model import InstanceType, JobClass
@@ -31,14 +31,14 @@ LATE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class LoadInterval:
     """Factors on the likely load, of 95 % where a trace says them."""
 
     low: float
     high: float
 
     @classmethod
-    def of_trace(cls, trace: Trace, classes: Sequence[JobClass]) -> Interval:
+    def of_trace(cls, trace: Trace, classes: Sequence[JobClass]) -> LoadInterval:
         """Return the interval of the work that arrives, if jobs come at random: a compound Poisson sum.
 
         Where whole weeks differ more than that, it is the one that Student's t has for the mean of weeks.
@@ -57,7 +57,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class LoadCase:
     """The bills per hour at one load: on demand, with the advice, and with the best levels for that load."""
 
     name: str
@@ -86,10 +86,10 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class CommitmentLine:
     """One commitment to make; `gpus` and `instances` where it covers one type."""
 
-    terms: Terms
+    terms: CommitmentTerms
     commitment: Commitment
     gpu_types: tuple[str, ...]
     usd_per_hour: float
@@ -113,14 +113,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class TermAdvice:
     """The commitments of one term, and what they save at the three loads."""
 
     term_years: int
-    lines: tuple[Line, ...]
-    low: Case
-    likely: Case
-    high: Case
+    lines: tuple[CommitmentLine, ...]
+    low: LoadCase
+    likely: LoadCase
+    high: LoadCase
 
     @property
     def paid_after_months(self) -> float:
@@ -168,12 +168,14 @@ class Advice:
         }
 
 
-def choices(offers: Sequence[Terms], machines: Sequence[InstanceType]) -> list[tuple[Terms, Commitment]]:
+def choices(
+    offers: Sequence[CommitmentTerms], machines: Sequence[InstanceType]
+) -> list[tuple[CommitmentTerms, Commitment]]:
     """Return what may be combined: for each GPU type the cheapest offer to it alone, and the cheapest to all.
 
     A family with several GPU types is taken as one offer to each of them.
     """
-    found: dict[object, tuple[Terms, Commitment]] = {}
+    found: dict[object, tuple[CommitmentTerms, Commitment]] = {}
     for terms in offers:
         whole = terms.on(machines)
         if whole is None:
@@ -207,8 +209,11 @@ def _mean_rate(commitment: Commitment, machines: Sequence[InstanceType]) -> floa
 
 
 def advise(
-    load_at: LoadAt, interval: Interval, machines: Sequence[InstanceType], offers: Sequence[Terms]
-) -> tuple[Advice, ...]:
+    load_at: LoadAt,
+    interval: LoadInterval,
+    machines: Sequence[InstanceType],
+    offers: Sequence[CommitmentTerms],
+) -> tuple[TermAdvice, ...]:
     """Return the best commitments of each term that is offered, the shortest first."""
     prices = [machine.usd_per_gpu_hour for machine in machines]
     loads = {"low": interval.low, "likely": 1.0, "high": interval.high}
@@ -220,7 +225,7 @@ def advise(
         cases = {}
         for name, factor in loads.items():
             load = load_at(factor)
-            cases[name] = Case(
+            cases[name] = LoadCase(
                 name=name,
                 factor=factor,
                 mean_gpus=float(load.mean_gpus.sum()),
@@ -228,13 +233,13 @@ def advise(
                 advised=bill_of(load, prices, commitments, chosen.levels).total,
                 best=chosen if name == "likely" else best_levels(load, prices, commitments),
             )
-        found.append(Advice(term_years=years, lines=_lines(pairs, chosen, machines), **cases))
+        found.append(TermAdvice(term_years=years, lines=_lines(pairs, chosen, machines), **cases))
     return tuple(found)
 
 
 def _lines(
-    pairs: Sequence[tuple[Terms, Commitment]], chosen: Levels, machines: Sequence[InstanceType]
-) -> tuple[Line, ...]:
+    pairs: Sequence[tuple[CommitmentTerms, Commitment]], chosen: Levels, machines: Sequence[InstanceType]
+) -> tuple[CommitmentLine, ...]:
     """Return the commitments whose level is more than zero."""
     found = []
     for (terms, commitment), level, used in zip(pairs, chosen.levels, chosen.bill.used, strict=True):
@@ -243,7 +248,7 @@ def _lines(
         covered = [(g, rate) for g, rate in enumerate(commitment.rates) if rate is not None]
         rate = covered[0][1]
         found.append(
-            Line(
+            CommitmentLine(
                 terms=terms,
                 commitment=commitment,
                 gpu_types=tuple(machines[g].gpu_type for g, _ in covered),
@@ -258,7 +263,7 @@ def _lines(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class AdviceBacktest:
     """What levels advised from one stretch of time saved in the next, beside the best in hindsight."""
 
     term_years: int
@@ -305,9 +310,9 @@ class Proof:
         }
 
 
-def proofs(
-    advised_from: Load, held_out: Load, machines: Sequence[InstanceType], offers: Sequence[Terms]
-) -> tuple[Proof, ...]:
+def backtests(
+    advised_from: Load, held_out: Load, machines: Sequence[InstanceType], offers: Sequence[CommitmentTerms]
+) -> tuple[AdviceBacktest, ...]:
     """Return, for each term, how levels for one load do on another."""
     prices = [machine.usd_per_gpu_hour for machine in machines]
     found = []
@@ -317,7 +322,7 @@ def proofs(
         chosen = best_levels(advised_from, prices, commitments)
         best = best_levels(held_out, prices, commitments)
         found.append(
-            Proof(
+            AdviceBacktest(
                 term_years=years,
                 advised_usd_per_hour=chosen.bill.committed,
                 best_usd_per_hour=best.bill.committed,

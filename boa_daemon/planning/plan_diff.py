@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.yaml_file import read_text
+from boa_daemon.inputs.document_file import read_text
 
-Kind: TypeAlias = Literal["new", "gone", "changed"]
-SIGNS: Mapping[Kind, str] = {"new": "+", "gone": "-", "changed": "~"}
+ChangeKind: TypeAlias = Literal["new", "gone", "changed"]
+SIGNS: Mapping[ChangeKind, str] = {"new": "+", "gone": "-", "changed": "~"}
 _FIGURES = (
     "budget_unit",
     "budget",
@@ -41,10 +41,10 @@ _SAME = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class PlanChange:
     """One figure that is not what it was; `old` or `new` is None where there was or is none."""
 
-    kind: Kind
+    kind: ChangeKind
     what: str
     figure: str = ""
     old: Any = None
@@ -78,7 +78,7 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[PlanChange]:
     """Return what changed, the plan's own figures first.
 
     Raises:
@@ -90,7 +90,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     return [*_changed("plan", old, new, _WHOLE), *_of_parts(old, new)]
 
 
-def _of_parts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
+def _of_parts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[PlanChange]:
     """Yield what came, went and changed of classes, jobs and prices."""
     for part, (what, key) in _PARTS.items():
         before, after = (
@@ -103,9 +103,9 @@ def _of_parts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change
         )
         for name in dict.fromkeys((*before, *after)):
             if name not in after:
-                yield Change(kind="gone", what=f"{what} {name}")
+                yield PlanChange(kind="gone", what=f"{what} {name}")
             elif name not in before:
-                yield Change(kind="new", what=f"{what} {name}")
+                yield PlanChange(kind="new", what=f"{what} {name}")
             else:
                 yield from _changed(f"{what} {name}", before[name], after[name], _OF_A_PART[part])
 
@@ -127,12 +127,12 @@ def _said(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _changed(
     what: str, old: Mapping[str, Any], new: Mapping[str, Any], figures: tuple[str, ...]
-) -> Iterator[Change]:
+) -> Iterator[PlanChange]:
     """Yield the figures that differ."""
     for figure in figures:
         before, after = old.get(figure), new.get(figure)
         if not _is_same(before, after):
-            yield Change(kind="changed", what=what, figure=figure, old=before, new=after)
+            yield PlanChange(kind="changed", what=what, figure=figure, old=before, new=after)
 
 
 def _is_same(old: Any, new: Any) -> bool:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boa_daemon.errors import InputError, MissingExtra
-from boa_daemon.planning.answers import has_weights
 from boa_daemon.planning.curve import Curve
+from boa_daemon.planning.plan_documents import has_weights
 from boa_daemon.units import format_hours
 from policies.model import Budget
 from policies.optimum.knee import Knee

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.document_file import read_document
 from boa_daemon.inputs.schema import Name, NotNegative, Strict, checked
 from boa_daemon.inputs.table_schemas import rows_schema
-from boa_daemon.inputs.yaml_file import read_document
 from policies.links.machines import named_apart
 from policies.model import InstanceType
 from policies.optimum.commitments import Load

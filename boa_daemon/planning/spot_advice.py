@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from boa_daemon.sim.settings import WorldSettings
 from boa_daemon.sim.spot_market import SaveAdvice, advice
+from boa_daemon.sim.world_settings import WorldSettings
 from policies.links.machines import is_spot
 from policies.model import InstanceType
 from policies.optimum.interruptions import Saves

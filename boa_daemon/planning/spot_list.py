@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from boa_daemon.inputs.problem_file import ProblemFile
-from boa_daemon.sim.settings import Spot, WorldSettings
 from boa_daemon.sim.spot_market import interrupted, mean_price_fraction, saves_of, terms_of
+from boa_daemon.sim.world_settings import Spot, WorldSettings
 from boa_daemon.units import SECONDS_PER_HOUR, counted
 from policies.links.machines import SPOT, is_spot, spot_kind
 from policies.model import InstanceType, JobClass

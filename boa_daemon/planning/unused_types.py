@@ -19,7 +19,7 @@ EVEN = 1.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unused:
+class UnusedType:
     """A type that no job is on, and how it stands beside those that are used; None where nothing compares."""
 
     gpu_type: str
@@ -50,16 +50,16 @@ class Unused:
         }
 
 
-Offer = Mapping[str, tuple[float, float]]
+LeastWorkCosts = Mapping[str, tuple[float, float]]
 """By GPU type, the least dollars and the least hours of one piece of work."""
 
 
 def _unused(
-    machines: Mapping[str, InstanceType], used: Collection[str], work: Iterable[tuple[float, Offer]]
-) -> tuple[Unused, ...]:
+    machines: Mapping[str, InstanceType], used: Collection[str], work: Iterable[tuple[float, LeastWorkCosts]]
+) -> tuple[UnusedType, ...]:
     """Return the types that are not used; `work` is weighted."""
     pieces = list(work)
-    found: list[Unused] = []
+    found: list[UnusedType] = []
     if not used:
         return ()
     for kind, machine in machines.items():
@@ -78,14 +78,16 @@ def _unused(
                 for i in (0, 1)
             ]
         found.append(
-            Unused(gpu_type=kind, instance_type=machine.name, times_dearer=ratios[0], times_slower=ratios[1])
+            UnusedType(
+                gpu_type=kind, instance_type=machine.name, times_dearer=ratios[0], times_slower=ratios[1]
+            )
         )
     return tuple(found)
 
 
 def unused_by_plans(
     problem: Problem, machines: Mapping[str, InstanceType], solutions: Iterable[Solution]
-) -> tuple[Unused, ...]:
+) -> tuple[UnusedType, ...]:
     """Return the types that none of these plans of a stream uses."""
     used = {
         width.gpu_type
@@ -109,7 +111,7 @@ def unused_by_plans(
 
 def unused_by_calendar(
     machines: Mapping[str, InstanceType], jobs: Iterable[CalendarJob], used: Collection[str]
-) -> tuple[Unused, ...]:
+) -> tuple[UnusedType, ...]:
     """Return the types that a calendar does not use."""
     work = []
     for job in jobs:

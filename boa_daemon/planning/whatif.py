@@ -1,6 +1,6 @@
 """A base and changes to it, side by side: money, prices, market, commitments, quotas, load, larger classes.
 
-A stream and a list are planned anew for each; traces are replayed (`boa_daemon.comparing.replayed`).
+A stream and a list are planned anew for each; traces are replayed (`boa_daemon.comparing.scenario_runs`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from boa_daemon.inputs.off_hours import working_time
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.planning.calendar_plan import CalendarPlan, calendar_budget, calendar_plan, read_quota
 from boa_daemon.planning.curve import Curve
-from boa_daemon.planning.paid_anyway import PaidAnyway
-from boa_daemon.sim.settings import Checkpoints, Spot, WorldSettings
+from boa_daemon.planning.paid_commitments import PaidCommitments
 from boa_daemon.sim.spot_market import on_both_markets
+from boa_daemon.sim.world_settings import Checkpoints, Spot, WorldSettings
 from boa_daemon.units import parse_budget
 from policies.errors import InfeasibleBudget
 from policies.model import InstanceType, JobClass, Problem
 
-Kind: TypeAlias = Literal["stream", "list", "trace"]
+BaseKind: TypeAlias = Literal["stream", "list", "trace"]
 """What is compared: the plan of a stream, the calendar of a list, or runs of a trace."""
 KEYS = ("budget", "prices", "load", "quota", "class", "market", "commit")
 MARKETS = ("on-demand", "spot")
@@ -32,7 +32,7 @@ _HINT = (
     "Write budget=60000/month, prices=+10%, load=x1.5, quota=a100:4, class=NAME:x2, market=spot or "
     "commit=FILE; commas join several"
 )
-_NOT_FOR: Mapping[str, tuple[Kind, str, str]] = {
+_NOT_FOR: Mapping[str, tuple[BaseKind, str, str]] = {
     "quota": ("stream", "a quota is for a list or a trace", "Add --jobs FILE or --trace FILE"),
     "commit": ("list", "commit is for a stream or a trace", "A list ends long before a term"),
 }
@@ -71,7 +71,7 @@ class Scenario:
             for name, machine in base.items()
         }
 
-    def paid(self, machines: Mapping[str, InstanceType]) -> PaidAnyway | None:
+    def paid(self, machines: Mapping[str, InstanceType]) -> PaidCommitments | None:
         """Return the commitments that are paid today.
 
         Raises:
@@ -79,7 +79,7 @@ class Scenario:
         """
         if self.commit is None:
             return None
-        return PaidAnyway.read(self.commit, tuple(machines.values()), datetime.now(UTC).date())
+        return PaidCommitments.read(self.commit, tuple(machines.values()), datetime.now(UTC).date())
 
     def _sized(self, job_class: JobClass) -> JobClass:
         """Return a class, or a variant of it, with its size and its rate in this scenario."""
@@ -89,11 +89,11 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
+class ScenarioBase:
     """What changes may be about: the base, its kind, classes and machines, and spot where it is asked for."""
 
     scenario: Scenario
-    kind: Kind
+    kind: BaseKind
     problem: Problem
     machines: Mapping[str, InstanceType]
     spot: Spot = field(default_factory=Spot)
@@ -157,7 +157,7 @@ def _factor(text: str, part: str) -> float:
     return factor
 
 
-def planned(
+def plan_scenario(
     file: ProblemFile, scenario: Scenario, listed: JobsFile | None, boot_hours: float, base: Scenario
 ) -> dict[str, Any]:
     """Return one row: the plan of a stream, or of a list where there is one.
@@ -177,7 +177,7 @@ def planned(
     return _list(scenario, _calendar(now, scenario, listed, boot_hours, before))
 
 
-def compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_differences(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows, the base first, each with what differs from it."""
 
     def more(row: dict[str, Any], key: str) -> float | None:

@@ -17,7 +17,7 @@ one that ends early gives a weaker bound, but a bound.
 
 The anchor of a cell is one job, chosen beforehand: it is on ceil(k / g) nodes at the least, whoever else is.
 
-Cost: `Effort.steps` times O(groups x values x cells x choices + jobs x values x cells).
+Cost: `SearchEffort.steps` times O(groups x values x cells x choices + jobs x values x cells).
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from boa_daemon.sim.bound import SLACK, groups_of, lower_bound_hours
 from boa_daemon.sim.bound_arrays import (
     LEAST_CELL_HOURS,
-    Group,
+    EqualJobs,
     anchors_of,
     choices_of,
     edges_of,
@@ -41,6 +40,7 @@ from boa_daemon.sim.bound_arrays import (
     times_of,
     wait_hours,
 )
+from boa_daemon.sim.lower_bound import SLACK, groups_of, lower_bound_hours
 from boa_daemon.sim.stint_costs import least_costs
 from boa_daemon.sim.stint_paths import Resolution, near_paths
 from boa_daemon.traces.reader import Trace
@@ -74,7 +74,7 @@ FINE = np.concatenate((np.geomspace(0.02, 1.0, 60) * USUAL, np.geomspace(1.0, 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
+class SearchEffort:
     """How long to search, and how fine jobs of several phases are looked at meanwhile and at last."""
 
     steps: int = 60
@@ -82,11 +82,11 @@ class Effort:
     final: Resolution = FINAL
 
 
-THOROUGH = Effort()
+THOROUGH = SearchEffort()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renting:
+class NodeSupply:
     """How nodes are had: by GPU type, the hours of every boot at the least, and the most nodes at once."""
 
     instance_types: Mapping[str, InstanceType]
@@ -95,7 +95,7 @@ class Renting:
 
 
 def lower_bound_with_boots_hours(
-    trace: Trace, problem: Problem, money: float, renting: Renting, *, effort: Effort = THOROUGH
+    trace: Trace, problem: Problem, money: float, renting: NodeSupply, *, effort: SearchEffort = THOROUGH
 ) -> float:
     """Return the least mean JCT, hours, that any policy can reach for `money` in all.
 
@@ -161,7 +161,7 @@ class _Dual:
     node_price: Floats
     gpu_type: Ints
     gpus: Floats
-    groups: tuple[Group, ...]
+    groups: tuple[EqualJobs, ...]
     boot_hours: float
     max_nodes: int | None
     money: float
@@ -171,7 +171,7 @@ class _Dual:
     is_final: bool = False
 
     @classmethod
-    def of(cls, trace: Trace, problem: Problem, money: float, renting: Renting, flat: Solution) -> _Dual:
+    def of(cls, trace: Trace, problem: Problem, money: float, renting: NodeSupply, flat: Solution) -> _Dual:
         """Return the arrays of a workload; `flat` is its optimum with GPUs one by one, to start from."""
         names = [gpu.name for gpu in problem.gpu_types if gpu.name in renting.instance_types]
         choices = choices_of(problem, names)
@@ -199,7 +199,7 @@ class _Dual:
             is_alone = len(by_name[name].phases) == 1 and bool((anchors == number).any())
             members[name, scale, number if is_alone else -1].append(number)
         groups = tuple(
-            Group(
+            EqualJobs(
                 times=times_of(by_name[name], scale, names, choices),
                 arrived_at=arrived[jobs],
                 starts_at=starts[jobs],
@@ -249,7 +249,7 @@ class _Dual:
             found.append(_Values(worth=worth, per_hour=worth[:, None] / hours))
         return found
 
-    def search(self, effort: Effort) -> float:
+    def search(self, effort: SearchEffort) -> float:
         """Return the largest value that the search finds: Adam's steps, then the multiplier once more."""
         search = replace(self, resolution=effort.search)
         at = max(self.starts(), key=lambda prices: search.evaluate_afresh(prices, COARSE))
@@ -426,7 +426,7 @@ class _Dual:
         return _Earnings(values=values, best=best, profit=profit, until=until)
 
     def _least_hours(  # noqa: PLR0917 - a job, its earnings and the prices
-        self, group: Group, job: int, mine: _Earnings, mu: float, nodes: Floats, use: _Use
+        self, group: EqualJobs, job: int, mine: _Earnings, mu: float, nodes: Floats, use: _Use
     ) -> float:
         """Return the least of a job's hours and what it pays, over all ends of its window.
 
@@ -488,7 +488,7 @@ class _Dual:
             where = (kinds[is_mine], span[is_mine])
             np.add.at(use.anchored, where, (held * nodes[choice])[is_mine])
 
-    def _least_along(self, group: Group, rates: Floats, mu: float, use: _Use) -> float:
+    def _least_along(self, group: EqualJobs, rates: Floats, mu: float, use: _Use) -> float:
         """Return the least hours and prices of a group of jobs of several phases."""
         step, steps = self.step_hours, self.steps
         cell = np.searchsorted(self.edges, step * (np.arange(steps) + 0.5), side="right") - 1

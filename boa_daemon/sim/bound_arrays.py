@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boa_daemon.sim.bound import grid_of
+from boa_daemon.sim.lower_bound import grid_of
 from boa_daemon.sim.stint_paths import JobTimes
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
@@ -26,7 +26,7 @@ MOST_CHOICES = 96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class EqualJobs:
     """Equal jobs: what they take, when each arrives and may first work, that cell, and the cells it anchors.
 
     Shapes: arrived_at, starts_at and cell (jobs,).

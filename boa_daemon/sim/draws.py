@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, TypeAlias
 
-from boa_daemon.sim.settings import Boot, WorldSettings, of_type
+from boa_daemon.sim.world_settings import Boot, WorldSettings, of_type
 from boa_daemon.tick.offers import Market
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import InstanceType, JobId, NodeId
 
-Answer: TypeAlias = Literal["heard", "throttled", "lost", "lost-but-done"]
+RequestDraw: TypeAlias = Literal["heard", "throttled", "lost", "lost-but-done"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
+class NodeDraw:
     """What becomes of a node, in seconds from its launch; infinity is never.
 
     `speed` is what it works at. It is taken back after `taken_back_seconds`, announced or not, and breaks
@@ -36,7 +36,7 @@ class Draws:
 
     def __init__(self, world: WorldSettings, *, boot_seconds: float, seed: int) -> None:
         self._world, self._seed = world, seed
-        self._plain = Fate(boot_seconds=boot_seconds)
+        self._plain = NodeDraw(boot_seconds=boot_seconds)
         self._constant = Boot.constant(boot_seconds)
         faults = world.faults
         self._is_plain = (
@@ -48,7 +48,7 @@ class Draws:
         self._requests = Random(f"{seed}/requests")
         self._is_heard = not (faults.lost_answer_fraction or faults.throttled_fraction)
 
-    def of_node(self, node: NodeId, kind: InstanceType, market: Market) -> Fate:
+    def of_node(self, node: NodeId, kind: InstanceType, market: Market) -> NodeDraw:
         """Return what becomes of a node."""
         if self._is_plain:
             return self._plain
@@ -58,7 +58,7 @@ class Draws:
         boot_seconds = boot.draw(rng)
         chances = [rng.random() for _ in range(3)]
         breaks, taken_back = rng.expovariate(1.0), rng.expovariate(1.0)
-        return Fate(
+        return NodeDraw(
             boot_seconds=boot_seconds,
             boots=chances[0] >= faults.boot_failure_fraction,
             speed=faults.slow_speed if chances[1] < faults.slow_node_fraction else 1.0,
@@ -69,7 +69,7 @@ class Draws:
             is_announced=spot is not None and chances[2] >= spot.unannounced_fraction,
         )
 
-    def of_request(self) -> Answer:
+    def of_request(self) -> RequestDraw:
         """Return what becomes of a request to the cloud; lost ones were carried out half of the time."""
         if self._is_heard:
             return "heard"

@@ -2,7 +2,7 @@
 
 A job pays its start-up once, from its first start on, and its rescale time at every later start; meanwhile it
 holds its GPUs and does no work. A start-up that a stop cuts short is finished after the next start. Then it
-works at the speed of its width in its phase. What a job does between events is in `boa_daemon.sim.running`.
+works at the speed of its width in its phase. `boa_daemon.sim.simulated_job` holds what a job does between events.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from math import isinf
 
 from boa_daemon.clock import VirtualClock
-from boa_daemon.sim.cloud import SimulatedCloud
 from boa_daemon.sim.draws import Draws
-from boa_daemon.sim.events import EventQueue
+from boa_daemon.sim.event_queue import EventQueue
 from boa_daemon.sim.links import SharedLinks
-from boa_daemon.sim.running import Running
-from boa_daemon.sim.settings import Checkpoints
-from boa_daemon.sim.workload import Physics
+from boa_daemon.sim.simulated_cloud import SimulatedCloud
+from boa_daemon.sim.simulated_job import SimulatedJob
+from boa_daemon.sim.simulated_workload import Physics
+from boa_daemon.sim.world_settings import Checkpoints
 from boa_daemon.tick.actions import StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Refused
 from boa_daemon.tick.state import ClusterState, JobState, Plan, UserMoney
@@ -28,7 +28,7 @@ from policies.model import Job, JobId
 
 
 @dataclass(slots=True)
-class Totals:
+class JobTotals:
     """What the jobs did in all. GPU-seconds; JCTs in seconds, in order of completion.
 
     Used is work that counted; lost is work that a failure undid. A restart follows a failure, of the job
@@ -66,16 +66,16 @@ class SimulatedJobs:
         checkpoints: Checkpoints | None = None,
         draws: Draws | None = None,
     ) -> None:
-        self.totals = Totals()
+        self.totals = JobTotals()
         self.asks_for_tick: Callable[[Job], bool] = lambda _job: True
         self.next_phase_to_look_at: Callable[[Job], int] = lambda job: job.phase + 1
         self._clock, self._events, self._cloud = clock, events, cloud
         self._wants_tick, self._fresh_progress = wants_tick, fresh_progress
         self._links = links or SharedLinks()
         self._checkpoints, self._draws = checkpoints, draws
-        self._present: dict[JobId, Running] = {}
+        self._present: dict[JobId, SimulatedJob] = {}
         self._states: dict[JobId, JobState] = {}
-        self._with_ends_ahead: dict[JobId, Running] = {}
+        self._with_ends_ahead: dict[JobId, SimulatedJob] = {}
 
     def __len__(self) -> int:
         return len(self._present)
@@ -99,7 +99,7 @@ class SimulatedJobs:
         return {}
 
     @property
-    def running(self) -> Mapping[JobId, Running]:
+    def running(self) -> Mapping[JobId, SimulatedJob]:
         """The jobs that are present as the world knows them: what their engine would report."""
         self._pass_phases()
         return self._present
@@ -113,7 +113,7 @@ class SimulatedJobs:
     ) -> None:
         """Let a job arrive now; `told` are the factors on size and scale by which a tick is told wrong."""
         left = physics.sizes[0] * trace.scale
-        job = Running(
+        job = SimulatedJob(
             trace=trace,
             physics=physics,
             arrived_at=self._clock.now(),
@@ -176,7 +176,7 @@ class SimulatedJobs:
         if self._links.follow(plan.link_order):
             self._share_links()
 
-    def _let_go(self, job: Running) -> None:
+    def _let_go(self, job: SimulatedJob) -> None:
         """Take its GPUs from a job that stays."""
         self._with_ends_ahead.pop(job.trace.id, None)
         self._cloud.free(job.slots)
@@ -185,14 +185,14 @@ class SimulatedJobs:
             self._share_links()
         self._states[job.trace.id] = job.state()
 
-    def _foretell(self, job: Running, now: float) -> None:
+    def _foretell(self, job: SimulatedJob, now: float) -> None:
         """Schedule the failure of a generation, if it is to fail."""
         if self._draws is not None:
             seconds = self._draws.job_runs_seconds(job.trace.id, job.generation)
             if not isinf(seconds):
                 self._events.schedule(now + seconds, self._fail, (job, job.generation))
 
-    def _fail(self, doomed: tuple[Running, int]) -> None:
+    def _fail(self, doomed: tuple[SimulatedJob, int]) -> None:
         """A job fails, unless that generation of it is over."""
         job, generation = doomed
         if job.generation == generation and job.slots:
@@ -209,7 +209,7 @@ class SimulatedJobs:
                 job.pace = pace
                 self._appoint(job, job.job())
 
-    def _appoint(self, job: Running, seen: Job) -> None:
+    def _appoint(self, job: SimulatedJob, seen: Job) -> None:
         """Schedule the next end of a phase that somebody has to look at, if the job can work at its width."""
         job.appointment += 1
         ends_at = job.look_ahead(self.next_phase_to_look_at(seen))
@@ -220,7 +220,7 @@ class SimulatedJobs:
         if ends_at is not None:
             self._events.schedule(ends_at, self._end_phase, (job, job.appointment))
 
-    def _end_phase(self, appointment: tuple[Running, int]) -> None:
+    def _end_phase(self, appointment: tuple[SimulatedJob, int]) -> None:
         """A phase is done: enter the next one, or leave. An appointment that was changed is void."""
         job, number = appointment
         if number != job.appointment:
@@ -237,7 +237,7 @@ class SimulatedJobs:
         if job.speeds[job.phase] <= 0.0 or self.asks_for_tick(seen):
             self._wants_tick()
 
-    def _leave(self, job: Running) -> None:
+    def _leave(self, job: SimulatedJob) -> None:
         """A job is done."""
         self._cloud.free(job.slots)
         job.slots = ()
@@ -248,7 +248,7 @@ class SimulatedJobs:
         self.totals.finished.append(job.trace.id)
         self._wants_tick()
 
-    def _measure(self, job: Running) -> None:
+    def _measure(self, job: SimulatedJob) -> None:
         """Bring the work left and the GPU-seconds up to now."""
         now = self._clock.now()
         if job.ends_ahead and job.ends_ahead[0] <= now:
@@ -263,7 +263,7 @@ class SimulatedJobs:
         for job in [job for job in self._with_ends_ahead.values() if job.ends_ahead[0] <= now]:
             self._pass_phases_of(job, now)
 
-    def _pass_phases_of(self, job: Running, now: float) -> None:
+    def _pass_phases_of(self, job: SimulatedJob, now: float) -> None:
         """Bring a job into the phase that it is in by now."""
         self._count(job.pass_phases(now))
         self._states[job.trace.id] = job.state()

@@ -18,7 +18,7 @@ from boa_daemon.learning.learner import STRETCH_SECONDS
 from boa_daemon.learning.speedups import SpeedSample, over_first_phase
 from boa_daemon.learning.step import LearningStep, LearntClasses
 from boa_daemon.sim.jobs import SimulatedJobs
-from boa_daemon.sim.running import Running
+from boa_daemon.sim.simulated_job import SimulatedJob
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import money_of
 from boa_daemon.tick.state import JobState
@@ -120,7 +120,7 @@ class LearningPolicy:
             self._looks_at = now + TRY_TICK_SECONDS
             self._jobs.look_again(TRY_TICK_SECONDS)
 
-    def _measure(self, job: JobId, running: Running, now: float) -> None:
+    def _measure(self, job: JobId, running: SimulatedJob, now: float) -> None:
         """Let a job report its speed since the last look."""
         before = self._looked_at.get(job)
         self._looked_at[job] = (running.generation, now)
@@ -176,7 +176,7 @@ class LearningPolicy:
         return build_policy(self._name, site, self._options, account=account).allocator
 
 
-def _work(running: Running) -> float:
+def _work(running: SimulatedJob) -> float:
     """Return the true work of a job, reference GPU-hours."""
     return sum(running.physics.sizes) * running.trace.scale / SECONDS_PER_HOUR
 

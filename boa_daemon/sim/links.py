@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from boa_daemon.sim.topology import Topology
+from boa_daemon.sim.topology import SimulatedTopology
 from policies.links.contention import Link
 from policies.links.gpu_share import seconds_together, stretches
 from policies.links.link_share import network_share, slowdowns
@@ -44,8 +44,8 @@ class _Sender:
 class SharedLinks:
     """Who sends where, and at what pace each job works."""
 
-    def __init__(self, *, in_order: bool = True, topology: Topology | None = None) -> None:
-        self._in_order, self._topology = in_order, topology or Topology()
+    def __init__(self, *, in_order: bool = True, topology: SimulatedTopology | None = None) -> None:
+        self._in_order, self._topology = in_order, topology or SimulatedTopology()
         self._senders: dict[JobId, _Sender] = {}
         self._order: Mapping[NodeId, tuple[JobId, ...]] = {}
         self._crowding = 0.0

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from boa_daemon.inputs.problem_file import ProblemFile
-from boa_daemon.sim.settings import Spot, WorldSettings, of_type
+from boa_daemon.sim.world_settings import Spot, WorldSettings, of_type
 from boa_daemon.tick.stages.find_changes import LEAVE_SECONDS
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.links.machines import SPOT, card_of, is_spot, off_market, spot_kind

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from random import Random
 
-from boa_daemon.sim.settings import Tier
+from boa_daemon.sim.world_settings import Tier
 from policies.model import NodeId
 
 
-class Topology:
+class SimulatedTopology:
     """Which part of which tier a node is in, and what the uplinks carry."""
 
     def __init__(self, tiers: Sequence[Tier] = (), *, seed: int = 0) -> None:

@@ -11,15 +11,15 @@ from types import MappingProxyType
 from boa_daemon.inputs.problem_file import ProblemFile, with_budget
 from boa_daemon.inputs.speedup_file import limited
 from boa_daemon.learning.policy_record import PolicyRecord
-from boa_daemon.sim.beliefs import believed
-from boa_daemon.sim.boot_bound import THOROUGH, Effort, Renting, lower_bound_with_boots_hours
+from boa_daemon.sim.boot_bound import THOROUGH, NodeSupply, SearchEffort, lower_bound_with_boots_hours
 from boa_daemon.sim.learning_policy import LearningPolicy
-from boa_daemon.sim.report import Simulation, report
-from boa_daemon.sim.settings import WorldSettings, of_type
+from boa_daemon.sim.simulated_workload import a_workload, in_bursts
+from boa_daemon.sim.simulation_result import Simulation, summarize_run
 from boa_daemon.sim.spot_market import interrupted
-from boa_daemon.sim.stopped import START_SECONDS
-from boa_daemon.sim.workload import a_workload, in_bursts
+from boa_daemon.sim.stopped_nodes import START_SECONDS
 from boa_daemon.sim.world import SimulatedWorld
+from boa_daemon.sim.world_settings import WorldSettings, of_type
+from boa_daemon.sim.wrong_beliefs import believed_problem
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.decision import Decision
@@ -154,7 +154,7 @@ class PreparedRun:
         """Run to the end and return the figures; `on_tick` sees every decision."""
         began = time.perf_counter()
         self.world.run(self.controller, self._watched(on_tick))
-        return report(
+        return summarize_run(
             self.world,
             policy=self.settings.policy,
             budget=self.settings.budget,
@@ -177,10 +177,10 @@ class PreparedRun:
 
         return watch
 
-    def with_boot_bound(self, result: Simulation, *, effort: Effort = THOROUGH) -> Simulation:
+    def with_boot_bound(self, result: Simulation, *, effort: SearchEffort = THOROUGH) -> Simulation:
         """Return the figures of the run with the lower bound that knows boots, whole nodes and the cap."""
         settings = self.settings
-        renting = Renting(
+        renting = NodeSupply(
             instance_types=settings.instance_types,
             boot_hours=settings.least_boot_seconds / SECONDS_PER_HOUR,
             max_nodes=settings.max_nodes_with_quotas,
@@ -222,7 +222,7 @@ def settings_for(file: ProblemFile, trace: Trace, budget: Budget) -> SimulationS
 def site_of(settings: SimulationSettings) -> Site:
     """Return what the policy is built for: boots in every start-up, no widths that the cap cannot hold."""
     classes = at_mean_scale(settings.problem.classes, settings.trace, only=settings.sized_by_trace)
-    planned = believed(replace(settings.problem, classes=classes), settings.world.beliefs)
+    planned = believed_problem(replace(settings.problem, classes=classes), settings.world.beliefs)
     planned = interrupted(
         planned, settings.instance_types, settings.world, boot_seconds=settings.boot_seconds
     )

@@ -13,18 +13,18 @@ import numpy as np
 
 from boa_daemon.clock import VirtualClock
 from boa_daemon.errors import BoaError
-from boa_daemon.sim.api import CloudApi
-from boa_daemon.sim.beliefs import told
-from boa_daemon.sim.cloud import SimulatedCloud
+from boa_daemon.sim.capacity_pools import CapacityPools
+from boa_daemon.sim.cloud_api import CloudApi
 from boa_daemon.sim.draws import Draws
-from boa_daemon.sim.events import EventQueue
+from boa_daemon.sim.event_queue import EventQueue
 from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.links import SharedLinks
-from boa_daemon.sim.market import Shelves
-from boa_daemon.sim.settings import WorldSettings
-from boa_daemon.sim.stopped import START_SECONDS, StoppedNodes
-from boa_daemon.sim.topology import Topology
-from boa_daemon.sim.workload import SimulatedWorkload
+from boa_daemon.sim.simulated_cloud import SimulatedCloud
+from boa_daemon.sim.simulated_workload import SimulatedWorkload
+from boa_daemon.sim.stopped_nodes import START_SECONDS, StoppedNodes
+from boa_daemon.sim.topology import SimulatedTopology
+from boa_daemon.sim.world_settings import WorldSettings
+from boa_daemon.sim.wrong_beliefs import wrong_size_factors
 from boa_daemon.tick.controller import Controller
 from boa_daemon.tick.decision import Decision
 from policies.model import InstanceType
@@ -64,8 +64,8 @@ class SimulatedWorld:
         self.ticks = 0
         self._events, self._beliefs, self._seed = EventQueue(), settings.beliefs, seed
         draws = Draws(settings, boot_seconds=boot_seconds, seed=seed)
-        self.shelves = Shelves(settings, instance_types, seed=seed, start=self.started_at)
-        topology = Topology(settings.topology, seed=seed)
+        self.shelves = CapacityPools(settings, instance_types, seed=seed, start=self.started_at)
+        topology = SimulatedTopology(settings.topology, seed=seed)
         self.cloud = SimulatedCloud(
             self.clock,
             self._events,
@@ -188,6 +188,8 @@ class SimulatedWorld:
             trace,
             self.workload.physics[trace.class_name],
             self._draws[number],
-            told=told(self._beliefs, trace.class_name, trace.id, scale=trace.scale, seed=self._seed),
+            told=wrong_size_factors(
+                self._beliefs, trace.class_name, trace.id, scale=trace.scale, seed=self._seed
+            ),
         )
         self._schedule_arrival()

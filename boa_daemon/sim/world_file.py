@@ -1,7 +1,7 @@
 """The world file: zones, boots, stock, quotas, spot, faults, checkpoints and beliefs, in YAML.
 
 `docs/reference/world-file.md` describes it. Whatever is wrong is one `InputError` that names key, file and
-line. Paths in it are files of their own (`boa_daemon.sim.path_file`), looked for beside it.
+line. Paths in it are files of their own (`boa_daemon.sim.step_file`), looked for beside it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.document_file import Document, KeyPath, read_document
 from boa_daemon.inputs.schema import LEAST, Fraction, Name, NotNegative, Positive, Strict, a_kind, checked
-from boa_daemon.inputs.yaml_file import At, Document, read_document
-from boa_daemon.sim.path_file import read_path
-from boa_daemon.sim.settings import (
+from boa_daemon.sim.step_file import read_steps
+from boa_daemon.sim.world_settings import (
     AWS_BOOTS,
     Boot,
     Checkpoints,
@@ -183,7 +183,7 @@ def parse_world(
     )
 
 
-def _check_names(document: Document, at: At, known: Collection[str], what: str) -> None:
+def _check_names(document: Document, at: KeyPath, known: Collection[str], what: str) -> None:
     """Refuse names that nothing is called."""
     content = document.content
     for key in at:
@@ -235,7 +235,7 @@ def parse_boot(text: str, instance_types: Collection[InstanceType]) -> dict[str,
     raise InputError(f"--boot {text!r} is no boot", hint=hint)
 
 
-def _boot(row: _Boot, document: Document, at: At) -> Boot:
+def _boot(row: _Boot, document: Document, at: KeyPath) -> Boot:
     """Return one boot."""
     p99 = row.median_seconds if row.p99_seconds is None else row.p99_seconds
     if p99 < row.median_seconds or (row.median_seconds == 0.0 < p99):
@@ -245,10 +245,10 @@ def _boot(row: _Boot, document: Document, at: At) -> Boot:
     return Boot(median_seconds=row.median_seconds, p99_seconds=p99)
 
 
-def _stock(row: _Stock, document: Document, at: At) -> Stock:
+def _stock(row: _Stock, document: Document, at: KeyPath) -> Stock:
     """Return one stock."""
     if row.file is not None:
-        steps = read_path(_beside(document, row.file), "nodes")
+        steps = read_steps(_beside(document, row.file), "nodes")
         return Stock(path=tuple((instant, int(nodes)) for instant, nodes in steps))
     if row.mean_in_hours is None:
         return Stock(nodes=row.nodes)
@@ -261,7 +261,7 @@ def _spot(row: _Spot, document: Document) -> Spot:
         price_fraction=row.price_fraction,
         price_volatility=row.price_volatility,
         price_memory_hours=row.price_memory_hours,
-        prices=() if row.prices is None else read_path(_beside(document, row.prices), "price_fraction"),
+        prices=() if row.prices is None else read_steps(_beside(document, row.prices), "price_fraction"),
         mean_interruption_hours=row.mean_interruption_hours,
         notice_seconds=row.notice_seconds,
         unannounced_fraction=row.unannounced_fraction,

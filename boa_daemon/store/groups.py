@@ -14,7 +14,7 @@ from policies.model import JobId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class JobGroup:
     """Jobs that were submitted by one file: so many, from a number on, for so many dollars together."""
 
     id: str
@@ -30,7 +30,7 @@ class Group:
         return self.first + self.size - 1
 
 
-def find_group(queue: JobQueue, name: str) -> Group | None:
+def find_group(queue: JobQueue, name: str) -> JobGroup | None:
     """Return the group of an id; None where there is none."""
     first = first_of_group(name)
     if first is None:
@@ -41,10 +41,10 @@ def find_group(queue: JobQueue, name: str) -> Group | None:
     return None if job is None or job.group != name else group_of(job)
 
 
-def group_of(job: JobRecord) -> Group:
+def group_of(job: JobRecord) -> JobGroup:
     """Return the group of a member."""
     place, most = job.content["group"], job.content.get("max_usd")
-    return Group(
+    return JobGroup(
         id=job.group,
         name=job.name,
         user=job.user,
@@ -54,14 +54,14 @@ def group_of(job: JobRecord) -> Group:
     )
 
 
-def statuses(queue: JobQueue, group: Group) -> Mapping[JobId, JobStatus]:
+def member_statuses(queue: JobQueue, group: JobGroup) -> Mapping[JobId, JobStatus]:
     """Return how each member is, in order."""
     query = select(JOBS.c.id, JOBS.c.status).where(JOBS.c.seq.between(group.first, group.last))
     with queue.database.read() as connection:
         return {row.id: row.status for row in connection.execute(query.order_by(JOBS.c.seq))}
 
 
-def settled_micro_dollars(queue: JobQueue, group: Group) -> int:
+def settled_micro_dollars(queue: JobQueue, group: JobGroup) -> int:
     """Return what the generations of its jobs have cost that are over."""
     query = (
         select(func.sum(GENERATIONS.c.micro_dollars))

@@ -19,7 +19,7 @@ from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import NodeId
 
 
-def hours_of(
+def hourly_costs(
     job: JobRecord, nodes: Mapping[NodeId, NodeState], *, until: float, since: float = 0.0
 ) -> dict[int, int]:
     """Return micro-dollars of a job's GPUs by the hour since the epoch, from its claim or an instant on."""

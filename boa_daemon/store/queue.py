@@ -19,8 +19,8 @@ from sqlalchemy import Connection, delete, insert, select, update
 from boa_daemon.inputs.job_file import instant_of
 from boa_daemon.store.database import Database
 from boa_daemon.store.job_rows import instance_of, job_of, row_of, slots_of
-from boa_daemon.store.purses import add_to_purse, hours_of
-from boa_daemon.store.records import ACTIVE, InstanceRecord, JobRecord, JobStatus, Usage, job_id
+from boa_daemon.store.purses import add_to_purse, hourly_costs
+from boa_daemon.store.records import ACTIVE, GenerationRecord, InstanceRecord, JobRecord, JobStatus, job_id
 from boa_daemon.store.sql import HOUR, put
 from boa_daemon.store.tables import GENERATIONS, INSTANCES, JOBS, META, PLACEMENTS
 from boa_daemon.tick.actions import StartJob
@@ -28,7 +28,7 @@ from boa_daemon.tick.codec import dumps
 from boa_daemon.tick.state import NodeState
 from policies.model import GpuSlot, JobId, NodeId, Width
 
-Content: TypeAlias = tuple[Mapping[str, Any], str, str, float]
+NewJob: TypeAlias = tuple[Mapping[str, Any], str, str, float]
 """A job to write down: (content of its file, user, planning class, size in GPU-hours)."""
 
 
@@ -37,10 +37,10 @@ MOST_DIGITS = 15
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Ticket:
+class PendingSubmission:
     """A submission that waits to be written down, and what became of it."""
 
-    contents: Sequence[Content]
+    contents: Sequence[NewJob]
     at: float
     jobs: list[JobRecord] | None = None
     error: Exception | None = None
@@ -61,7 +61,7 @@ class JobQueue:
     def __init__(self, database: Database) -> None:
         self.database = database
         self._mark: Path | None = None
-        self._waiting: list[Ticket] = []
+        self._waiting: list[PendingSubmission] = []
         self._door = threading.Lock()
         self.reload()
         database.when_lost = self.reload
@@ -143,7 +143,7 @@ class JobQueue:
         )
         return {row.job: Width(row.gpu_type, row.gpus) for row in rows if row.job in names}
 
-    def submit(self, contents: Sequence[Content], *, at: float) -> list[JobRecord]:
+    def submit(self, contents: Sequence[NewJob], *, at: float) -> list[JobRecord]:
         """Write jobs down, all or none.
 
         Raises:
@@ -151,14 +151,14 @@ class JobQueue:
         """
         return self.settle(self.enter(contents, at=at))
 
-    def enter(self, contents: Sequence[Content], *, at: float) -> Ticket:
+    def enter(self, contents: Sequence[NewJob], *, at: float) -> PendingSubmission:
         """Line jobs up to be written down, all or none; they are not there before `settle`."""
-        ticket = Ticket(contents=contents, at=at)
+        ticket = PendingSubmission(contents=contents, at=at)
         with self._door:
             self._waiting.append(ticket)
         return ticket
 
-    def settle(self, ticket: Ticket) -> list[JobRecord]:
+    def settle(self, ticket: PendingSubmission) -> list[JobRecord]:
         """Return the jobs of a submission once they are on disk, and see to it that they are.
 
         Raises:
@@ -276,7 +276,7 @@ class JobQueue:
             )
             self.save(freed)
             if job.team:
-                add_to_purse(connection, job.team, hours_of(job, self.nodes_of(job), until=at))
+                add_to_purse(connection, job.team, hourly_costs(job, self.nodes_of(job), until=at))
             for node in {slot.node for slot in job.slots}:
                 known = self.instances.get(node)
                 if known is not None and not self.jobs_on(node):
@@ -387,14 +387,14 @@ class JobQueue:
         with self.database.read() as connection:
             return [tuple(row) for row in connection.execute(query.order_by(JOBS.c.seq).limit(limit))]
 
-    def usages(self, since: float) -> list[Usage]:
+    def usages(self, since: float) -> list[GenerationRecord]:
         """Return the generations that held GPUs after an instant."""
         query = select(GENERATIONS).where(
             (GENERATIONS.c.ended_at.is_(None)) | (GENERATIONS.c.ended_at > since)
         )
         with self.database.read() as connection:
             return [
-                Usage(
+                GenerationRecord(
                     job=row.job,
                     generation=row.generation,
                     width=Width(row.gpu_type, row.gpus),
@@ -422,7 +422,7 @@ class JobQueue:
             return [instance_of(row) for row in connection.execute(query)]
 
 
-def _records(ticket: Ticket, first: int) -> list[JobRecord]:
+def _records(ticket: PendingSubmission, first: int) -> list[JobRecord]:
     """Return the jobs of a submission, numbered from `first` on."""
     return [
         JobRecord(

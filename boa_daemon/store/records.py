@@ -178,7 +178,7 @@ class InstanceRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class GenerationRecord:
     """One generation of a job: the GPUs that it held, from when to when, and what they cost in the end."""
 
     job: JobId

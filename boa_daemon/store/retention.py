@@ -20,7 +20,7 @@ _DIGEST = re.compile(r'"digest":"([0-9a-f]{64})"')
 """As a job's file is written down; text of a user that looks like it keeps an archive, and drops none."""
 
 
-def over_before(queue: JobQueue, instant: float, *, limit: int) -> list[JobId]:
+def jobs_over_before(queue: JobQueue, instant: float, *, limit: int) -> list[JobId]:
     """Return jobs that were over before an instant, the longest first."""
     awaited = {
         str(text).partition(":")[0]

@@ -14,7 +14,7 @@ import numpy as np
 
 from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.traces.profiles import (
-    Facts,
+    ApplicationFacts,
     Floats,
     Statistics,
     StepTimes,
@@ -27,27 +27,27 @@ from policies.speedup import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class JobShape:
     """How much a job leaves open: None for a batch or a GPU count that may change."""
 
     batch: int | None = None
     gpus: int | None = None
 
 
-ADAPTIVE = Shape()
-ONE_GPU = Shape(gpus=1)
+ADAPTIVE = JobShape()
+ONE_GPU = JobShape(gpus=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class ApplicationProfile:
     """One application as measured on one or several GPU types, the reference type first."""
 
     name: str
-    facts: Facts
+    facts: ApplicationFacts
     statistics: Statistics
     times: Mapping[str, Mapping[int, tuple[StepTimes, ...]]]
 
-    def goodputs(self, gpu_type: str, shape: Shape = ADAPTIVE) -> dict[int, Floats]:
+    def goodputs(self, gpu_type: str, shape: JobShape = ADAPTIVE) -> dict[int, Floats]:
         """Return GPUs -> goodput of each epoch, steps a second, for every width that a job may use."""
         batch = shape.batch if self.facts.fixed_batch is None else self.facts.fixed_batch
         best: dict[int, Floats] = {}
@@ -61,7 +61,7 @@ class Profile:
         return best
 
     def job_class(
-        self, name: str, *, shape: Shape = ADAPTIVE, startup_hours: float, rescale_hours: float
+        self, name: str, *, shape: JobShape = ADAPTIVE, startup_hours: float, rescale_hours: float
     ) -> JobClass | None:
         """Return the class, one phase per epoch, or None where nothing was measured that fits the shape."""
         reference = next(iter(self.times))
@@ -109,8 +109,8 @@ def profile_directory(source: Path) -> Path:
 
 
 def read_profile(
-    directory: Path, application: str, gpu_types: Mapping[str, str], facts_of: Mapping[str, Facts]
-) -> Profile:
+    directory: Path, application: str, gpu_types: Mapping[str, str], facts_of: Mapping[str, ApplicationFacts]
+) -> ApplicationProfile:
     """Return the profile of an application; `gpu_types` maps a type's name to its file suffix.
 
     Types without a file are left out.
@@ -125,7 +125,7 @@ def read_profile(
             file=directory,
             hint=did_you_mean(application, known),
         )
-    facts = facts_of.get(application, Facts())
+    facts = facts_of.get(application, ApplicationFacts())
     home = directory / application
     times = {
         name: read_step_times(home, suffix)
@@ -138,4 +138,6 @@ def read_profile(
             file=home,
             hint="Expected placements.csv, or placements-TYPE.csv",
         )
-    return Profile(name=application, facts=facts, statistics=read_statistics(home, facts), times=times)
+    return ApplicationProfile(
+        name=application, facts=facts, statistics=read_statistics(home, facts), times=times
+    )

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
+from boa_daemon.traces.csv_tables import TableRow, pick_file, read_text
 from boa_daemon.traces.reader import TraceJob
-from boa_daemon.traces.steps import StepsPerSecond, stepping_class
-from boa_daemon.traces.tables import TableRow, pick_file, read_text
+from boa_daemon.traces.step_rates import StepsPerSecond, class_from_step_rates
 from boa_daemon.traces.workload import GpuSource, Options, Workload, assemble, cut
 
 FILES = ("*.trace", "physical_cluster/*.trace", "msr/*/*.trace")
@@ -69,7 +69,10 @@ def import_gavel(source: Path, options: Options) -> Workload:
             TraceJob(job.id, seconds, class_name_of(job.kind), job.steps / mean[job.kind])
             for seconds, job in kept
         ],
-        [stepping_class(class_name_of(kind), count, measured[kind], options) for kind, count in mean.items()],
+        [
+            class_from_step_rates(class_name_of(kind), count, measured[kind], options)
+            for kind, count in mean.items()
+        ],
         GPU_TYPES,
         path=path,
         options=options,

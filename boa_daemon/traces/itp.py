@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from boa_daemon.errors import InputError
+from boa_daemon.traces.csv_tables import TableRow, header_of, pick_file, read_rows
 from boa_daemon.traces.reader import TraceJob
 from boa_daemon.traces.rigid import RigidJob, rigid_workload
-from boa_daemon.traces.steps import StepsPerSecond, stepping_class
-from boa_daemon.traces.tables import TableRow, header_of, pick_file, read_rows
+from boa_daemon.traces.step_rates import StepsPerSecond, class_from_step_rates
 from boa_daemon.traces.workload import GpuSource, Options, Workload, assemble, cut
 
 FILES = ("*.csv", "elasticflow/*.csv", "raw/*.csv")
@@ -72,7 +72,10 @@ def import_itp(source: Path, options: Options) -> Workload:
             TraceJob(job.id, seconds, _name(job.model), job.iterations / mean[job.model])
             for seconds, job in kept
         ],
-        [stepping_class(_name(model), steps, measured[model], options) for model, steps in mean.items()],
+        [
+            class_from_step_rates(_name(model), steps, measured[model], options)
+            for model, steps in mean.items()
+        ],
         GPU_TYPES,
         path=path,
         options=options,

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.errors import InputError
+from boa_daemon.traces.csv_tables import TableRow, pick_file, read_rows, read_text
 from boa_daemon.traces.rigid import RigidJob, rigid_workload
-from boa_daemon.traces.tables import TableRow, pick_file, read_rows, read_text
 from boa_daemon.traces.workload import Options, Workload
 
 FILES = ("cluster_job_log*", "philly*.csv", "*.csv", "*.json")

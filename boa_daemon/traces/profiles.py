@@ -29,14 +29,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boa_daemon.errors import InputError
-from boa_daemon.traces.tables import TableRow, read_rows
+from boa_daemon.traces.csv_tables import TableRow, read_rows
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ApplicationFacts:
     """What the published simulators add to the measurements of an application.
 
     `epochs` a job has; `max_local_batch` samples per GPU and pass; `fixed_batch` is the only global batch
@@ -50,12 +50,12 @@ class Facts:
 
 
 POLLUX_FACTS = {
-    "bert": Facts(epochs=2),
-    "cifar10": Facts(epochs=100),
-    "deepspeech2": Facts(epochs=80),
-    "imagenet": Facts(epochs=90),
-    "ncf": Facts(epochs=10, fixed_batch=32768, max_gpus=1),
-    "yolov3": Facts(epochs=50, max_local_batch=8),
+    "bert": ApplicationFacts(epochs=2),
+    "cifar10": ApplicationFacts(epochs=100),
+    "deepspeech2": ApplicationFacts(epochs=80),
+    "imagenet": ApplicationFacts(epochs=90),
+    "ncf": ApplicationFacts(epochs=10, fixed_batch=32768, max_gpus=1),
+    "yolov3": ApplicationFacts(epochs=50, max_local_batch=8),
 }
 
 
@@ -101,7 +101,7 @@ class Statistics:
 
 
 def goodput(
-    times: StepTimes, statistics: Statistics, facts: Facts, batch: int | None = None
+    times: StepTimes, statistics: Statistics, facts: ApplicationFacts, batch: int | None = None
 ) -> Floats | None:
     """Return the best goodput of each epoch at this placement, steps a second, shape (epochs,).
 
@@ -118,7 +118,9 @@ def goodput(
     return np.asarray(per_second.max(axis=1))
 
 
-def _passes(times: StepTimes, statistics: Statistics, facts: Facts, batch: int | None) -> tuple[Ints, Ints]:
+def _passes(
+    times: StepTimes, statistics: Statistics, facts: ApplicationFacts, batch: int | None
+) -> tuple[Ints, Ints]:
     """Return the allowed pairs (accumulation, batch per GPU and pass).
 
     As in the simulator: accumulate only when a GPU cannot hold its share, except that one GPU beyond the
@@ -140,7 +142,7 @@ def _passes(times: StepTimes, statistics: Statistics, facts: Facts, batch: int |
     return pairs[0], pairs[1]
 
 
-def read_statistics(directory: Path, facts: Facts) -> Statistics:
+def read_statistics(directory: Path, facts: ApplicationFacts) -> Statistics:
     """Return the training runs in ``validation-B.csv``.
 
     An epoch ends where the slowest batch has its end, as in the simulator.

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boa_daemon.errors import InputError
+from boa_daemon.traces.csv_tables import TableRow, pick_file, read_text
 from boa_daemon.traces.gavel import GPU_TYPES, THROUGHPUTS, class_name_of, priced, read_throughputs
 from boa_daemon.traces.reader import TraceJob
-from boa_daemon.traces.steps import stepping_class
-from boa_daemon.traces.tables import TableRow, pick_file, read_text
+from boa_daemon.traces.step_rates import class_from_step_rates
 from boa_daemon.traces.workload import Options, Workload, assemble, cut
 from boa_daemon.units import SECONDS_PER_HOUR
 
@@ -73,7 +73,7 @@ def import_shockwave(source: Path, options: Options) -> Workload:
             for seconds, job in kept
         ],
         [
-            stepping_class(
+            class_from_step_rates(
                 class_name_of(kind),
                 size * SECONDS_PER_HOUR * measured[kind][first][1],
                 measured[kind],

@@ -19,11 +19,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from boa_daemon.errors import InputError
-from boa_daemon.traces.elastic import ADAPTIVE, Profile, Shape, profile_directory, read_profile
+from boa_daemon.traces.csv_tables import TableRow, pick_file
+from boa_daemon.traces.elastic import ADAPTIVE, ApplicationProfile, JobShape, profile_directory, read_profile
 from boa_daemon.traces.pollux import read_arrivals
-from boa_daemon.traces.profiles import POLLUX_FACTS, Facts
+from boa_daemon.traces.profiles import POLLUX_FACTS, ApplicationFacts
 from boa_daemon.traces.reader import TraceJob
-from boa_daemon.traces.tables import TableRow, pick_file
 from boa_daemon.traces.workload import RESTART_SECONDS, GpuSource, Options, Workload, assemble
 from policies.model import JobClass
 
@@ -41,7 +41,7 @@ SUFFIXES = {
     "rtx": ("-rtx",),
 }
 """Type -> file suffixes, the preferred one first: dgx-ext was measured at more batches."""
-FACTS = {**POLLUX_FACTS, "yolov3": Facts(epochs=50)}
+FACTS = {**POLLUX_FACTS, "yolov3": ApplicationFacts(epochs=50)}
 RESTARTS_SECONDS = {"cifar10": 50, "deepspeech2": 25, "bert": 120, "yolov3": 80, "imagenet": 250, "ncf": 15}
 """What a restart costs in Sia's simulator; any other application: `RESTART_SECONDS`."""
 PIPELINED = "gpt_pmp"
@@ -57,7 +57,7 @@ def import_sia(source: Path, options: Options) -> Workload:
     path = pick_file(source, WORKLOADS, options.workload)
     home = profile_directory(source if source.is_dir() else path.parent.parent)
     dropped: Counter[str] = Counter()
-    profiles: dict[str, Profile] = {}
+    profiles: dict[str, ApplicationProfile] = {}
     classes: dict[str, JobClass | None] = {}
     jobs = []
     for seconds, row in read_arrivals(path, options, dropped):
@@ -86,7 +86,7 @@ def import_sia(source: Path, options: Options) -> Workload:
     )
 
 
-def _shape(row: TableRow, application: str) -> tuple[str, Shape]:
+def _shape(row: TableRow, application: str) -> tuple[str, JobShape]:
     """Return the class name and the shape that a row's category gives."""
     category = row.cells.get("category", "").strip() or "adaptive"
     if category == "adaptive":
@@ -98,12 +98,12 @@ def _shape(row: TableRow, application: str) -> tuple[str, Shape]:
             raise row.refuse(f"a {category} job needs the column {column!r}")
     batch = row.whole("batch_size", least=1)
     if category == "scale-gpus":
-        return f"{application}-b{batch}", Shape(batch=batch)
+        return f"{application}-b{batch}", JobShape(batch=batch)
     gpus = row.whole("num_replicas", least=1)
-    return f"{application}-b{batch}-x{gpus}", Shape(batch=batch, gpus=gpus)
+    return f"{application}-b{batch}-x{gpus}", JobShape(batch=batch, gpus=gpus)
 
 
-def _profile(home: Path, application: str, options: Options) -> Profile:
+def _profile(home: Path, application: str, options: Options) -> ApplicationProfile:
     """Return the profile on every type that was measured and has a price."""
     priced = {**GPU_TYPES, **options.gpu_types}
     types = {}
@@ -120,7 +120,7 @@ def _profile(home: Path, application: str, options: Options) -> Profile:
     return read_profile(home, application, types, FACTS)
 
 
-def _class(profile: Profile, name: str, shape: Shape, options: Options) -> JobClass | None:
+def _class(profile: ApplicationProfile, name: str, shape: JobShape, options: Options) -> JobClass | None:
     """Return the class, or None where nothing was measured that fits the shape."""
     restart = RESTARTS_SECONDS.get(profile.name, RESTART_SECONDS)
     return profile.job_class(

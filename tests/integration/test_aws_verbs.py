@@ -20,7 +20,7 @@ from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.assembly import open_books
 from boa_daemon.daemon.standing_costs import StandingCosts
 from boa_daemon.inputs.catalog import Catalog
-from boa_daemon.store.engine import sqlite_url
+from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.fake_cloud import FakeCloud
 from boa_daemon.testing.fake_terms import Terms

@@ -17,11 +17,11 @@ from worlds import run_until
 from boa_daemon.clock import VirtualClock
 from boa_daemon.daemon.assembly import CLOUDS
 from boa_daemon.daemon.config import Settings
-from boa_daemon.sim.cloud import SimulatedCloud
+from boa_daemon.sim.capacity_pools import CapacityPools
 from boa_daemon.sim.draws import Draws
-from boa_daemon.sim.events import EventQueue
-from boa_daemon.sim.market import Shelves
-from boa_daemon.sim.settings import WorldSettings
+from boa_daemon.sim.event_queue import EventQueue
+from boa_daemon.sim.simulated_cloud import SimulatedCloud
+from boa_daemon.sim.world_settings import WorldSettings
 from boa_daemon.testing import an_instance_type
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.ledger import bill
@@ -78,7 +78,7 @@ def _simulated() -> Subject:
     cloud = SimulatedCloud(
         clock,
         events,
-        shelves=Shelves(world, (an_instance_type(),), seed=0, start=START),
+        shelves=CapacityPools(world, (an_instance_type(),), seed=0, start=START),
         draws=Draws(world, boot_seconds=BOOT_SECONDS, seed=0),
         wants_tick=lambda: None,
         outages=[(START + 1800.0, START + 3600.0)],

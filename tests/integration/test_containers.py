@@ -106,7 +106,7 @@ def test_a_job_in_a_container_is_resized_without_losing_a_step(bench: Bench) -> 
     assert "inside True x y 1 9" in bench.printed()
     bench.start(2)
     bench.wait_step((first.step or 0) + 1)
-    inside = [sys.executable, "-m", "boa_daemon.job.inside", str(unit_folder(bench))]
+    inside = [sys.executable, "-m", "boa_daemon.job.unit_access", str(unit_folder(bench))]
     words = [*inside, "--seconds", "60", "echo $MY; exit 3"]
     entered = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
     assert (entered["code"], entered["output"]) == (3, "x y\n")

@@ -22,7 +22,7 @@ from daemon_site import Site, wait_for
 from engine_bench import EXAMPLES, NUMPY, numpy_loss
 
 from boa_daemon.api.client import Client
-from boa_daemon.engines.units import Layout
+from boa_daemon.engines.generation_units import Layout
 from boa_daemon.job.processes import carrying
 
 SETTINGS = """

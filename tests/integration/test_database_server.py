@@ -21,7 +21,7 @@ from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.recovery import recover
 from boa_daemon.daemon.service import Service
 from boa_daemon.errors import InputError
-from boa_daemon.store.engine import StoreTooNew, StoreUnreachable, open_engine, reach
+from boa_daemon.store.database_setup import StoreTooNew, StoreUnreachable, check_reachable, open_engine
 from boa_daemon.store.leader import LedElsewhere
 from boa_daemon.testing.daemon_in_a_folder import job_content
 
@@ -53,7 +53,7 @@ def test_a_server_that_does_not_answer_is_waited_for_and_is_no_lost_database(
         return
     server.stop()
     with pytest.raises(StoreUnreachable):
-        reach(server.url)
+        check_reachable(server.url)
     with ExitStack() as stack:
         site, other = (stack.enter_context(a_site(on(server))) for _ in range(2))
         site.process, other.process = site.start(), other.start("--standby")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from boa_daemon.job.gate.address import GateAddress
-from boa_daemon.job.gate.client import Go
+from boa_daemon.job.gate.client import SendPermit
 
 _kept: list[DistributedDataParallel] = []
 """Models of tests that are over. PyTorch ends a group's threads with the interpreter's lock in hand, and one
@@ -41,7 +41,9 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistributedDataParallel]:
     dist.destroy_process_group()
 
 
-def attach(model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch, answers: list[Go]) -> GatedModel:
+def attach(
+    model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch, answers: list[SendPermit]
+) -> GatedModel:
     """Gate a model whose answers are given; one rank alone would not ask."""
     monkeypatch.setattr(GatedModel, "_connect", lambda self, address, nics: None)
     gated = GatedModel(model, nodes=["a", "b"], iterations=None, address=None)
@@ -66,7 +68,7 @@ def test_nothing_is_enqueued_before_its_answer_and_never_twice(
         events.append(("piece", piece.numel() * 4, threading.current_thread().name))
         return all_reduce(piece, **options)
 
-    gated = attach(model, monkeypatch, [Go(bytes=2000.0)] * 100)
+    gated = attach(model, monkeypatch, [SendPermit(bytes=2000.0)] * 100)
     monkeypatch.setattr(dist, "broadcast", note_answer)
     monkeypatch.setattr(dist, "all_reduce", note_piece)
     for _ in range(2):
@@ -93,7 +95,7 @@ def test_a_rank_that_is_elsewhere_stops_with_both_numbers(
 ) -> None:
     """An answer to another question sends nothing; DDP raises it in backward."""
     sent: list[int] = []
-    gated = attach(model, monkeypatch, [Go(bytes=1e18)] * 100)
+    gated = attach(model, monkeypatch, [SendPermit(bytes=1e18)] * 100)
 
     def other_question(answer: torch.Tensor, **options: Any) -> None:
         answer[0] += 4
@@ -113,10 +115,10 @@ def test_the_hook_returns_at_once(model: DistributedDataParallel, monkeypatch: p
     asked = threading.Event()
     release = threading.Event()
 
-    def slow(ready: int, is_last: bool) -> Go:
+    def slow(ready: int, is_last: bool) -> SendPermit:
         asked.set()
         assert release.wait(60.0)
-        return Go(bytes=1e18, free_iterations=10)
+        return SendPermit(bytes=1e18, free_iterations=10)
 
     monkeypatch.setattr(gated, "_ask", slow)
     pushed: list[bool] = []
@@ -140,7 +142,11 @@ def test_the_hook_returns_at_once(model: DistributedDataParallel, monkeypatch: p
 
 def test_free_iterations_ask_nothing(model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch) -> None:
     """One answer for five iterations: no broadcast in between."""
-    gated = attach(model, monkeypatch, [Go(bytes=1e18, free_iterations=5), Go(bytes=1e18, free_iterations=5)])
+    gated = attach(
+        model,
+        monkeypatch,
+        [SendPermit(bytes=1e18, free_iterations=5), SendPermit(bytes=1e18, free_iterations=5)],
+    )
     for _ in range(10):
         model(torch.ones(4, 32)).sum().backward()
     gated.close()
@@ -211,7 +217,9 @@ def test_free_iterations_need_no_thread_and_give_the_same_gradients(
         return all_reduce(piece, **options)
 
     gated = attach(
-        model, monkeypatch, [Go(bytes=1e18, free_iterations=10), Go(bytes=1e18, free_iterations=1)]
+        model,
+        monkeypatch,
+        [SendPermit(bytes=1e18, free_iterations=10), SendPermit(bytes=1e18, free_iterations=1)],
     )
     monkeypatch.setattr(dist, "all_reduce", note)
     per_iteration = []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.gate.hosts import why_not
+from boa_daemon.gate.virtual_hosts import why_not
 
 ROOT = Path(__file__).resolve().parents[2]
 

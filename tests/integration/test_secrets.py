@@ -17,8 +17,8 @@ from boa_daemon.api.client import Client
 from boa_daemon.daemon.config import EngineSettings
 from boa_daemon.daemon.secret_references import check_secrets
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import check_job
-from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.testing import a_node
 from boa_daemon.tick.ports import Accepted
 

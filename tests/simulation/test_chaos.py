@@ -12,9 +12,9 @@ from hypothesis.strategies import DrawFn
 from sampling import sampled
 from worlds import WORLDS
 
-from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.settings import WorldSettings
+from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare
+from boa_daemon.sim.world_settings import WorldSettings
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
 from boa_daemon.tick.decision import Decision
 from boa_daemon.units import dollars

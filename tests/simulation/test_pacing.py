@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from load_scenarios import BUDGET, PROBLEM, SCENARIOS, Scenario, settings_of
 
-from boa_daemon.sim.report import Simulation
+from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import prepare
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.ledger import Ledger, money_of

@@ -12,7 +12,7 @@ RUN = """
 import hashlib
 from dataclasses import replace
 from load_scenarios import PROBLEM, SCENARIOS, a_trace_of, settings_of
-from boa_daemon.sim.settings import Checkpoints, Faults, Spot, Stock, WorldSettings
+from boa_daemon.sim.world_settings import Checkpoints, Faults, Spot, Stock, WorldSettings
 from boa_daemon.sim.wiring import prepare
 from policies.model import Budget
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from boa_daemon.sim.settings import Faults, WorldSettings
 from boa_daemon.sim.wiring import SimulationSettings, simulate
+from boa_daemon.sim.world_settings import Faults, WorldSettings
 from boa_daemon.tick.decision import Decision
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.links.machines import on_machines

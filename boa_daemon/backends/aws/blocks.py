@@ -13,7 +13,7 @@ from typing import Any
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.request import CLUSTER_TAG
+from boa_daemon.backends.aws.launch_request import CLUSTER_TAG
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import InputError
 from boa_daemon.units import SECONDS_PER_HOUR

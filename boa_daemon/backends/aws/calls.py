@@ -21,8 +21,8 @@ from typing import Any
 from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
-from boa_daemon.backends.aws.buckets import OWN_RATES, bucket_name
 from boa_daemon.backends.aws.errors import CallFailed
+from boa_daemon.backends.aws.rate_limits import OWN_RATES, bucket_name
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import InputError
 from boa_daemon.job.gate.bucket import TokenBucket

@@ -17,24 +17,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from boa_daemon.backends.aws.books import sorted_by_books
-from boa_daemon.backends.aws.caches import Cached
+from boa_daemon.backends.aws.cached_value import CachedValue
 from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.claim import ClusterClaim
+from boa_daemon.backends.aws.cluster_claim import ClusterClaim
 from boa_daemon.backends.aws.descriptions import instances_by_id, instances_of
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.events import InterruptionQueue, Listener, Notices, spot_warning
 from boa_daemon.backends.aws.images import OwnImage, most_usd_per_hour, own_images
+from boa_daemon.backends.aws.instance_lives import as_life, is_stop_open, life_before, life_now
+from boa_daemon.backends.aws.instance_ownership import own_instances
 from boa_daemon.backends.aws.launch import Launcher
+from boa_daemon.backends.aws.launch_request import BUILD_TAG, CARDS_TAG, MARKET_TAG
 from boa_daemon.backends.aws.leases import renew_leases
-from boa_daemon.backends.aws.listing import lease_of, tags_of_instance
-from boa_daemon.backends.aws.lives import as_life, is_stop_open, life_before, life_now
 from boa_daemon.backends.aws.market import AwsMarket
-from boa_daemon.backends.aws.pool import WarmPool
+from boa_daemon.backends.aws.node_from_instance import lease_of, tags_of_instance
+from boa_daemon.backends.aws.pool import AwsWarmPool
 from boa_daemon.backends.aws.release import Releaser
-from boa_daemon.backends.aws.request import BUILD_TAG, CARDS_TAG, MARKET_TAG
 from boa_daemon.backends.aws.sweep import Sweeper
-from boa_daemon.backends.aws.topology import Topology
+from boa_daemon.backends.aws.topology import InstanceTopology
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
@@ -87,8 +87,8 @@ class AwsCloud(Provider):
         self.launcher = Launcher(settings, self.calls, self.market, catalog, clock, books=books, sleep=sleep)
         self.releaser = Releaser(self.calls, clock, say)
         self.sweeper = Sweeper(settings, self.calls, clock)
-        self.pool = WarmPool(self.calls, clock, lease_seconds=60.0 * settings.lease_minutes, say=say)
-        self.topology = Topology(self.calls, clock, say)
+        self.pool = AwsWarmPool(self.calls, clock, lease_seconds=60.0 * settings.lease_minutes, say=say)
+        self.topology = InstanceTopology(self.calls, clock, say)
         self._lives: dict[str, int] = {}
         self._catalog, self._clock, self._touches, self._say = catalog, clock, touches, say
         self._books, self._claim = books, claim
@@ -97,7 +97,7 @@ class AwsCloud(Provider):
         self._instances: Sequence[Mapping[str, Any]] = ()
         self._builders: frozenset[NodeId] = frozenset()
         self._elsewhere = ""
-        self._images: Cached[list[OwnImage]] = Cached(IMAGES_SECONDS, retry_seconds=600.0)
+        self._images: CachedValue[list[OwnImage]] = CachedValue(IMAGES_SECONDS, retry_seconds=600.0)
         self._kinds = _kinds(catalog)
         self._live: dict[NodeId, NodeState] = {}
         self._ended: dict[NodeId, NodeState] = {}
@@ -262,7 +262,7 @@ class AwsCloud(Provider):
         """Return the instances that our database rented or knows; note whose the cluster is otherwise."""
         if not self._touches:
             return list(listed)
-        ours, self._elsewhere = sorted_by_books(
+        ours, self._elsewhere = own_instances(
             listed, known=self._known, books=self._books, cluster=self.settings.cluster, now=now
         )
         return ours

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.request import CLUSTER_TAG
+from boa_daemon.backends.aws.launch_request import CLUSTER_TAG
 from policies.model import NodeId
 
 _ID_BATCH = 200

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from boa_daemon.backends.aws.check import Check, Status
 from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.doctor_check import DoctorCheck, Status
 from boa_daemon.backends.aws.doctor_offers import OffersDoctor
 from boa_daemon.backends.aws.doctor_rights import RightsDoctor
 from boa_daemon.backends.aws.doctor_stack import StackDoctor
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.extras import HOURS_OF_A_MONTH, extras_of
+from boa_daemon.backends.aws.extra_costs import HOURS_OF_A_MONTH, extras_of
 from boa_daemon.backends.aws.launch import MOST_CLOCK_SKEW_SECONDS
-from boa_daemon.backends.aws.listing import tags_of_instance
-from boa_daemon.backends.aws.names import queue_arn
+from boa_daemon.backends.aws.launch_request import CLUSTER_TAG, run_request
+from boa_daemon.backends.aws.node_from_instance import tags_of_instance
 from boa_daemon.backends.aws.policy import sids_for
-from boa_daemon.backends.aws.pool_end import AFTER_SECONDS, most_usd
-from boa_daemon.backends.aws.request import CLUSTER_TAG, run_request
+from boa_daemon.backends.aws.policy_statements import NO_OTHER_RESOURCES, UsedResources, iam_action
+from boa_daemon.backends.aws.resource_names import queue_arn
 from boa_daemon.backends.aws.resource_policies import Queue
-from boa_daemon.backends.aws.statements import NOTHING_ELSE, Uses, iam_action
+from boa_daemon.backends.aws.termination_schedule import AFTER_SECONDS, most_usd
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes
@@ -33,13 +33,15 @@ ALARM_SKEW_SECONDS, LEAST_LETTER_DAYS = 60.0, 1.0
 class Doctor:
     """Looks at everything that a launch, an end and a warning need. Nothing is started or ended."""
 
-    def __init__(self, cloud: AwsCloud, catalog: Catalog, clock: Clock, *, uses: Uses = NOTHING_ELSE) -> None:
+    def __init__(
+        self, cloud: AwsCloud, catalog: Catalog, clock: Clock, *, uses: UsedResources = NO_OTHER_RESOURCES
+    ) -> None:
         self._cloud, self._settings, self._calls = cloud, cloud.settings, cloud.calls
         self._catalog, self._clock, self._uses = catalog, clock, uses
         self._rights, self._stack = RightsDoctor(self._calls, uses), StackDoctor(self._calls)
         self._offers = OffersDoctor(cloud, catalog, clock)
 
-    def checks(self) -> Iterator[Check]:
+    def checks(self) -> Iterator[DoctorCheck]:
         """Yield the checks in order; without credentials the others are not tried."""
         credentials = self._guarded("credentials", self._credentials)
         yield from credentials
@@ -66,33 +68,35 @@ class Doctor:
         ):
             yield from self._guarded(name, look)
 
-    def _guarded(self, name: str, look: Callable[[], Iterator[Check]]) -> Sequence[Check]:
+    def _guarded(self, name: str, look: Callable[[], Iterator[DoctorCheck]]) -> Sequence[DoctorCheck]:
         """Return the checks of a group; a call that fails is a failed check."""
-        found: list[Check] = []
+        found: list[DoctorCheck] = []
         try:
             found.extend(look())
         except CallFailed as error:
             found.append(
-                Check(name=name, status="failed", said=str(error).partition(". ")[0], fix=self._fix(error))
+                DoctorCheck(
+                    name=name, status="failed", said=str(error).partition(". ")[0], fix=self._fix(error)
+                )
             )
         except BoaError as error:
-            found.append(Check(name=name, status="failed", said=str(error)))
+            found.append(DoctorCheck(name=name, status="failed", said=str(error)))
         return found
 
-    def _credentials(self) -> Iterator[Check]:
+    def _credentials(self) -> Iterator[DoctorCheck]:
         """Who are we?"""
         who = self._calls.call("sts:GetCallerIdentity")
         self._rights.caller, self._rights.account = str(who["Arn"]), str(who["Account"])
-        yield Check(name="credentials", status="ok", said=f"{who['Arn']} in account {who['Account']}")
+        yield DoctorCheck(name="credentials", status="ok", said=f"{who['Arn']} in account {who['Account']}")
 
-    def _clocks(self) -> Iterator[Check]:
+    def _clocks(self) -> Iterator[DoctorCheck]:
         """Signatures need the right time."""
         skew = self._calls.clock_skew_seconds
         status: Status = "ok"
         if abs(skew) > ALARM_SKEW_SECONDS:
             status = "failed" if abs(skew) > MOST_CLOCK_SKEW_SECONDS else "warning"
         fix = "" if status == "ok" else "Set the clock: chronyd or systemd-timesyncd keeps it right"
-        yield Check(name="clock", status=status, said=f"{abs(skew):.0f} s from AWS's", fix=fix)
+        yield DoctorCheck(name="clock", status=status, said=f"{abs(skew):.0f} s from AWS's", fix=fix)
 
     def _fix(self, error: CallFailed) -> str:
         """Return what to do about a failed call: where it was denied, the statement that is missing."""
@@ -102,12 +106,12 @@ class Doctor:
         sids = sids_for(self._rights.policy(), action, resource)
         return self._rights.fix(sids) if sids else error.hint
 
-    def _network(self) -> Iterator[Check]:
+    def _network(self) -> Iterator[DoctorCheck]:
         """Do nodes of each type reach SSM, S3 and SQS from each subnet?"""
         if not self._settings.instance_profile:
             said = "nodes have no instance profile: nothing can be run on them, and nothing is checked"
             fix = "Let `boa up` make one, or name one under [cloud] instance_profile"
-            yield Check(name="network", status="warning", said=said, fix=fix)
+            yield DoctorCheck(name="network", status="warning", said=said, fix=fix)
             return
         zones = self._cloud.market.zones()
         for name in self._settings.instance_types:
@@ -120,7 +124,7 @@ class Doctor:
                 "makes them), add endpoints for the services"
                 + (", or set [cloud] efa = false" if cards > 1 else "")
             )  # fmt: skip
-            yield Check(
+            yield DoctorCheck(
                 name=f"network {name}",
                 status="ok" if not wrong else "failed" if len(wrong) == len(here) else "warning",
                 said="; ".join(wrong) or f"{len(here)} subnets reach SSM, S3 and SQS",
@@ -129,14 +133,14 @@ class Doctor:
             if of_type:
                 yield _efa(name, of_type, asks=self._settings.efa, subnets=len(here))
 
-    def _launch(self) -> Iterator[Check]:
+    def _launch(self) -> Iterator[DoctorCheck]:
         """May we launch with our tag, and not with another's? Both as DryRun."""
         offer = next((each for each in self._cloud.offers() if each.market != "reserved"), None)
         if offer is None:
-            yield Check(name="launch", status="skipped", said="nothing is offered")
+            yield DoctorCheck(name="launch", status="skipped", said="nothing is offered")
             return
         own, foreign = self._dry_launch(offer, ours=True), self._dry_launch(offer, ours=False)
-        yield Check(
+        yield DoctorCheck(
             name="launch with our tag",
             status="ok" if own is None else "failed",
             said="allowed" if own is None else f"{own.code}: {own.message}",
@@ -155,7 +159,7 @@ class Doctor:
         )
         return self._dry("ec2:RunInstances", **request)
 
-    def _release(self) -> Iterator[Check]:
+    def _release(self) -> Iterator[DoctorCheck]:
         """May we end ours, and not another's? Both as DryRun, where there is one to try with."""
         instances = [
             instance
@@ -168,45 +172,45 @@ class Doctor:
         ]
         others = [each for each in instances if CLUSTER_TAG not in tags_of_instance(each)]
         if not ours:
-            yield Check(name="end ours", status="skipped", said="none runs to try with")
+            yield DoctorCheck(name="end ours", status="skipped", said="none runs to try with")
         else:
             said = self._dry("ec2:TerminateInstances", InstanceIds=[ours[0]["InstanceId"]])
-            yield Check(
+            yield DoctorCheck(
                 name="end ours",
                 status="ok" if said is None else "failed",
                 said="allowed" if said is None else f"{said.code}: {said.message}",
                 fix="" if said is None else self._fix(said),
             )
         if not others:
-            yield Check(name="end a foreign one", status="skipped", said="none runs to try with")
+            yield DoctorCheck(name="end a foreign one", status="skipped", said="none runs to try with")
         else:
             name = others[0]["InstanceId"]
             yield _foreign("end a foreign one", self._dry("ec2:TerminateInstances", InstanceIds=[name]))
 
-    def _agents(self) -> Iterator[Check]:
+    def _agents(self) -> Iterator[DoctorCheck]:
         """Are our running nodes online in SSM? One that is not runs nothing."""
         running = [node for node in self._cloud.nodes() if node.phase == "ready"]
         if not running:
-            yield Check(name="nodes", status="skipped", said="none runs")
+            yield DoctorCheck(name="nodes", status="skipped", said="none runs")
             return
         rows = self._calls.pages("ssm:DescribeInstanceInformation", "InstanceInformationList")
         online = {row["InstanceId"] for row in rows if row.get("PingStatus") == "Online"}
         silent = sorted(node.id for node in running if instance_of(node.id) not in online)
-        yield Check(
+        yield DoctorCheck(
             name="nodes",
             status="warning" if silent else "ok",
             said=f"not online in SSM: {', '.join(silent)}" if silent else f"{len(running)} are online in SSM",
             fix="Look at the checks of the network and at the nodes' instance profile" if silent else "",
         )
 
-    def _pool(self) -> Iterator[Check]:
+    def _pool(self) -> Iterator[DoctorCheck]:
         """What is stopped, and what does it cost? It is silent where there is no pool and nothing stopped."""
         stopped = [node for node in self._cloud.nodes() if node.phase == "stopped"]
         room = self._settings.warm_pool_nodes
         if stopped or room:
             usd = sum(node.usd_per_hour for node in stopped)
             yield self._pool_end(room)
-            yield Check(
+            yield DoctorCheck(
                 name="warm pool",
                 status="warning" if len(stopped) > room else "ok",
                 said=f"{len(stopped)} of {room} stopped, {usd:.4f} USD/hour for their disks",
@@ -215,7 +219,7 @@ class Doctor:
                 else "",
             )
 
-    def _pool_end(self, room: int) -> Check:
+    def _pool_end(self, room: int) -> DoctorCheck:
         """Who ends what is stopped when the daemon is gone for good, and what does it cost until then?"""
         disk = dict(extras_of(self._settings))["disk"]
         if self._settings.pool_end_role:
@@ -223,14 +227,14 @@ class Doctor:
                 f"without a daemon a stopped node ends {AFTER_SECONDS / 3600.0:.0f} h after its stop: "
                 f"{most_usd(room, disk):.2f} USD at the most for {room}"
             )
-            return Check(name="end of the warm pool", status="ok", said=said)
+            return DoctorCheck(name="end of the warm pool", status="ok", said=said)
         month = room * disk * HOURS_OF_A_MONTH
         said = (
             "nothing on AWS's side ends a stopped node whose daemon is gone for good: "
             f"{month:.2f} USD a month for {room}, until somebody types `boa gc`"
         )
         fix = "`boa up --yes` makes the role that does, and sets [cloud] pool_end_role"
-        return Check(name="end of the warm pool", status="warning", said=said, fix=fix)
+        return DoctorCheck(name="end of the warm pool", status="warning", said=said, fix=fix)
 
     def _dry(self, operation: str, **arguments: Any) -> CallFailed | None:
         """Make a call as DryRun; return why it would be refused, None where it would be done."""
@@ -240,10 +244,10 @@ class Doctor:
             return None if error.meaning == "dry-run" else error
         return None
 
-    def _queue(self) -> Iterator[Check]:
+    def _queue(self) -> Iterator[DoctorCheck]:
         """Do warnings reach us?"""
         if not self._settings.queue_url:
-            yield Check(
+            yield DoctorCheck(
                 name="queue",
                 status="warning" if "spot" in self._settings.markets else "skipped",
                 said="none is named: spot warnings are seen on the node alone",
@@ -255,13 +259,13 @@ class Doctor:
             queue_arn(self._settings, self._settings.queue_url, self._rights.account)
         )
 
-    def _reports(self) -> Iterator[Check]:
+    def _reports(self) -> Iterator[DoctorCheck]:
         """Do nodes reach us?"""
         url = self._uses.reports_queue_url
         if url:
             yield from self._queue_checks("reports", "reports", url)
 
-    def _queue_checks(self, name: str, queue: Queue, url: str) -> Iterator[Check]:
+    def _queue_checks(self, name: str, queue: Queue, url: str) -> Iterator[DoctorCheck]:
         """Look at a queue: what it keeps, how long, and who may send to it."""
         answer = self._calls.call("sqs:GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])
         facts = answer.get("Attributes", {})
@@ -269,31 +273,31 @@ class Doctor:
         waiting = facts.get("ApproximateNumberOfMessages", "0")
         if days < LEAST_LETTER_DAYS:
             said = f"{url} keeps messages for {days:.2g} days: what comes while the daemon is away is lost"
-            yield Check(name=name, status="warning", said=said, fix="Set its retention to 14 days")
+            yield DoctorCheck(name=name, status="warning", said=said, fix="Set its retention to 14 days")
         else:
-            yield Check(name=name, status="ok", said=f"{url}, {waiting} messages wait")
+            yield DoctorCheck(name=name, status="ok", said=f"{url}, {waiting} messages wait")
         yield from self._rights.of_queue(queue, url, facts.get("Policy", ""))
 
-    def _bucket(self) -> Iterator[Check]:
+    def _bucket(self) -> Iterator[DoctorCheck]:
         """Are logs and checkpoints to be read?"""
         if not self._uses.uri:
             return
         bucket, _, prefix = self._uses.uri.removeprefix("s3://").partition("/")
         start = f"{prefix.rstrip('/')}/" if prefix else ""
         self._calls.call("s3:ListObjectsV2", Bucket=bucket, Prefix=start, MaxKeys=1)
-        yield Check(name="bucket", status="ok", said=self._uses.uri)
+        yield DoctorCheck(name="bucket", status="ok", said=self._uses.uri)
         yield from self._rights.of_bucket()
         yield from self._stack.bucket(bucket)
 
 
-def _efa(name: str, cards: int, *, asks: bool, subnets: int) -> Check:
+def _efa(name: str, cards: int, *, asks: bool, subnets: int) -> DoctorCheck:
     """Return what becomes of a type's EFA cards: a node that was given some has to show them all."""
     if asks and subnets:
         said = f"{cards} cards with EFA are asked for, and a node has to show them before a job runs there"
-        return Check(name=f"efa {name}", status="ok", said=said)
+        return DoctorCheck(name=f"efa {name}", status="ok", said=said)
     why = "[cloud] efa is false" if not asks else "there is no subnet to put them in"
     said = f"launched without its {cards} cards, and none is looked for: {why}"
-    return Check(
+    return DoctorCheck(
         name=f"efa {name}",
         status="skipped" if not asks else "warning",
         said=said,
@@ -301,11 +305,11 @@ def _efa(name: str, cards: int, *, asks: bool, subnets: int) -> Check:
     )
 
 
-def _foreign(name: str, refused: CallFailed | None) -> Check:
+def _foreign(name: str, refused: CallFailed | None) -> DoctorCheck:
     """Return the check of something that must be denied."""
     if refused is not None and refused.meaning == "denied":
-        return Check(name=name, status="ok", said="denied, as it should be")
+        return DoctorCheck(name=name, status="ok", said="denied, as it should be")
     said = "allowed: the policy is wider than it need be" if refused is None else f"unclear: {refused.code}"
-    return Check(
+    return DoctorCheck(
         name=name, status="warning", said=said, fix="Attach the policy that `boa iam` prints, and no other"
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from boa_daemon.backends.aws.check import Check
 from boa_daemon.backends.aws.cloud import AwsCloud
+from boa_daemon.backends.aws.doctor_check import DoctorCheck
 from boa_daemon.backends.aws.images import newest, staleness
 from boa_daemon.backends.aws.side_prices import side_prices
 from boa_daemon.backends.settings import BUILT
@@ -23,10 +23,10 @@ class OffersDoctor:
         self._cloud, self._settings, self._calls = cloud, cloud.settings, cloud.calls
         self._catalog, self._clock = catalog, clock
 
-    def types(self) -> Iterator[Check]:
+    def types(self) -> Iterator[DoctorCheck]:
         """Does the region rent what the settings name?"""
         if not self._settings.instance_types:
-            yield Check(
+            yield DoctorCheck(
                 name="instance types",
                 status="failed",
                 said="none are named",
@@ -37,7 +37,7 @@ class OffersDoctor:
             self._catalog.entry(name)
             here = zones.get(name, ())
             where = f"of {', '.join(self._settings.zones)}" if self._settings.zones else ""
-            yield Check(
+            yield DoctorCheck(
                 name=f"type {name}",
                 status="ok" if here else "failed",
                 said=", ".join(here)
@@ -45,11 +45,11 @@ class OffersDoctor:
                 fix="" if here else "Take it out of instance_types, or choose another region or zones",
             )
 
-    def subnets(self) -> Iterator[Check]:
+    def subnets(self) -> Iterator[DoctorCheck]:
         """Is there a subnet with addresses in each zone?"""
         for zone in sorted({zone for zones in self._cloud.market.zones().values() for zone in zones}):
             names = [name for name in self._cloud.launcher.open_subnets(zone) if name]
-            yield Check(
+            yield DoctorCheck(
                 name=f"subnet {zone}",
                 status="ok" if names else "warning",
                 said=", ".join(names) or "no subnet of the settings, and no default one",
@@ -58,15 +58,17 @@ class OffersDoctor:
                 else "Name a subnet of this zone under [cloud] subnets, or leave the zone out",
             )
 
-    def prices(self) -> Iterator[Check]:
+    def prices(self) -> Iterator[DoctorCheck]:
         """What does each type cost, and what is billed beside it; and who says so?"""
         try:
             sides = side_prices(self._settings)
             said = f"beside instances as of {sides.as_of}, by {sides.source}"
-            yield Check(name="prices beside", status="ok", said=said)
+            yield DoctorCheck(name="prices beside", status="ok", said=said)
         except MissingPrice as error:
             fix = f"Type `boa prices --beside --region {self._settings.region}`"
-            yield Check(name="prices beside", status="failed", said=str(error).partition(". ")[0], fix=fix)
+            yield DoctorCheck(
+                name="prices beside", status="failed", said=str(error).partition(". ")[0], fix=fix
+            )
             return
         for name in self._settings.instance_types:
             price = self._cloud.market.price(name, "", "on-demand")
@@ -75,9 +77,9 @@ class OffersDoctor:
             source = "live" if is_live else f"from the catalogue, as of {entry.as_of or 'an unknown day'}"
             said = "no price is known" if price is None else f"{price:g} USD/hour, {source}"
             fix = "" if is_live else "Allow pricing:GetProducts, or name the price in a price file"
-            yield Check(name=f"price {name}", status="ok" if is_live else "warning", said=said, fix=fix)
+            yield DoctorCheck(name=f"price {name}", status="ok" if is_live else "warning", said=said, fix=fix)
 
-    def quotas(self) -> Iterator[Check]:
+    def quotas(self) -> Iterator[DoctorCheck]:
         """How many nodes do the quotas leave? They begin at zero."""
         self._cloud.nodes()
         for offer in self._one_per_quota():
@@ -87,11 +89,13 @@ class OffersDoctor:
             name = f"quota {code or offer.instance_type} {offer.market}"
             if quota is None or left is None:
                 fix = "Allow servicequotas:GetServiceQuota"
-                yield Check(name=name, status="warning", said="not known, which is not zero", fix=fix)
+                yield DoctorCheck(name=name, status="warning", said="not known, which is not zero", fix=fix)
                 continue
             said = f"{quota:.0f} vCPUs, room for {left} more {offer.instance_type} of {vcpus}"
             short = f"Ask for at least {vcpus} vCPUs more in the Service Quotas console, quota {code}"
-            yield Check(name=name, status="ok" if left else "failed", said=said, fix="" if left else short)
+            yield DoctorCheck(
+                name=name, status="ok" if left else "failed", said=said, fix="" if left else short
+            )
 
     def _one_per_quota(self) -> list[Offer]:
         """Return an offer of the smallest type for each type and market."""
@@ -101,7 +105,7 @@ class OffersDoctor:
                 found.setdefault((offer.instance_type, offer.market), offer)
         return list(found.values())
 
-    def images(self) -> Iterator[Check]:
+    def images(self) -> Iterator[DoctorCheck]:
         """Is there an image for each family?"""
         for name in self._settings.instance_types:
             named = self._settings.image_of(name)
@@ -109,20 +113,20 @@ class OffersDoctor:
             own = newest(self._calls) if named == BUILT else None
             stale = [] if own is None else list(staleness(self._calls, own, self._clock.now()))
             said = image if image == named else f"{image} by {named}"
-            yield Check(
+            yield DoctorCheck(
                 name=f"image {name}",
                 status="warning" if stale else "ok",
                 said="; ".join([said, *([own.holds] if own else []), *stale]),
                 fix="`boa image build --yes` makes a new one" if stale else "",
             )
 
-    def disks(self) -> Iterator[Check]:
+    def disks(self) -> Iterator[DoctorCheck]:
         """Where do jobs read and write on a node of each type?"""
         root = f"root volume of {self._settings.volume_gib} GiB at {self._settings.volume_mb_per_second} MB/s"
         for name in self._settings.instance_types:
             entry = self._catalog.entry(name)
             own = counted(entry.instance_store_disks, "disk")
-            yield Check(
+            yield DoctorCheck(
                 name=f"disk {name}",
                 status="ok",
                 said=f"{own} of its own ({entry.instance_store_gb} GB) for jobs and their data; {root}"

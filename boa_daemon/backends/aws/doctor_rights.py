@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.check import Check, Status
+from boa_daemon.backends.aws.doctor_check import DoctorCheck, Status
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.names import bucket_of, partition_of, queue_arn, role_of, slug_of
 from boa_daemon.backends.aws.policy import node_policy, policy
-from boa_daemon.backends.aws.pool_end import end_policy
-from boa_daemon.backends.aws.resource_policies import Queue, absent, bucket_policy, queue_policy
-from boa_daemon.backends.aws.rights import lacking, may_not_ask, principal_of, to_attach, to_give
-from boa_daemon.backends.aws.statements import Uses, iam_action
+from boa_daemon.backends.aws.policy_statements import UsedResources, iam_action
+from boa_daemon.backends.aws.resource_names import bucket_of, partition_of, queue_arn, role_of, slug_of
+from boa_daemon.backends.aws.resource_policies import Queue, absent_statements, bucket_policy, queue_policy
+from boa_daemon.backends.aws.rights import may_not_ask, missing_statements, principal_of, to_attach, to_give
+from boa_daemon.backends.aws.termination_schedule import termination_policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whose:
+class ExpectedPolicy:
     """A policy of ours: who should have it, the flag of `boa iam` that prints it, and whose it is."""
 
     principal: str
@@ -34,7 +34,7 @@ class Whose:
 class RightsDoctor:
     """Looks at rights, in the name of a caller."""
 
-    def __init__(self, calls: AwsCalls, uses: Uses) -> None:
+    def __init__(self, calls: AwsCalls, uses: UsedResources) -> None:
         self._calls, self._settings, self._uses = calls, calls.settings, uses
         self.caller, self.account = "", "*"
         self._missing: set[str] = set()
@@ -54,52 +54,57 @@ class RightsDoctor:
         named = " or ".join([sid for sid in sids if sid in self._missing] or sids)
         return to_give(named, self.principal, "", name=f"boa-{slug_of(self._settings)}")
 
-    def own(self) -> Iterator[Check]:
+    def own(self) -> Iterator[DoctorCheck]:
         """What of the policy does the caller lack? IAM's own simulator says it, and does nothing."""
         if not self.principal:
-            yield Check(name="rights", status="warning", said="the account's root user may do everything",
-                        fix="Work as the role that `boa up` makes")  # fmt: skip
+            yield DoctorCheck(name="rights", status="warning",
+                              said="the account's root user may do everything",
+                              fix="Work as the role that `boa up` makes")  # fmt: skip
             return
-        yield from self._simulated(Whose(principal=self.principal, flag="", of="", document=self.policy()))
+        yield from self._simulated(
+            ExpectedPolicy(principal=self.principal, flag="", of="", document=self.policy())
+        )
 
-    def others(self) -> Iterator[Check]:
+    def others(self) -> Iterator[DoctorCheck]:
         """What do the nodes lack, and the role that ends what stays stopped, builders of images included?"""
         node = role_of(self._settings, self.account)
         if node and self.principal:
             document = node_policy(self._settings, self._uses, account=self.account)
             yield from self._simulated(
-                Whose(principal=node, flag=" --node", of=" of nodes", document=document)
+                ExpectedPolicy(principal=node, flag=" --node", of=" of nodes", document=document)
             )
         end = self._settings.pool_end_role
         if end and self.principal:
-            document = end_policy(self._settings, account=self.account)
+            document = termination_policy(self._settings, account=self.account)
             yield from self._simulated(
-                Whose(principal=end, flag=" --pool-end", of=" of the pool's end", document=document)
+                ExpectedPolicy(principal=end, flag=" --pool-end", of=" of the pool's end", document=document)
             )
 
-    def _simulated(self, whose: Whose) -> Iterator[Check]:
+    def _simulated(self, whose: ExpectedPolicy) -> Iterator[DoctorCheck]:
         """Yield the statements of a policy that IAM says are missing."""
         try:
-            missing = list(lacking(self._calls, whose.principal, whose.document))
+            missing = list(missing_statements(self._calls, whose.principal, whose.document))
         except CallFailed as error:
             if not may_not_ask(error):
                 raise
             asked = f"{error.code}: {iam_action(error.operation)} about {whose.principal}"
             said = f"{asked}: only what is tried below is known"
-            yield Check(name=f"rights{whose.of}", status="warning", said=said, fix=self.fix(["AskOwnRights"]))
+            yield DoctorCheck(
+                name=f"rights{whose.of}", status="warning", said=said, fix=self.fix(["AskOwnRights"])
+            )
             return
         if not whose.flag:
             self._missing = {sid for sid, _ in missing}
         for sid, said in missing:
             status: Status = "warning" if sid == "NeverForeign" else "failed"
             fix = to_give(sid, whose.principal, whose.flag, name=f"boa-{slug_of(self._settings)}")
-            yield Check(name=f"right{whose.of} {sid}", status=status, said=said, fix=fix)
+            yield DoctorCheck(name=f"right{whose.of} {sid}", status=status, said=said, fix=fix)
         if not missing:
             count = len(whose.document["Statement"])
             said = f"all {count} statements, as IAM simulates them"
-            yield Check(name=f"rights{whose.of}", status="ok", said=said)
+            yield DoctorCheck(name=f"rights{whose.of}", status="ok", said=said)
 
-    def of_queue(self, queue: Queue, url: str, standing: str) -> Iterator[Check]:
+    def of_queue(self, queue: Queue, url: str, standing: str) -> Iterator[DoctorCheck]:
         """Who may send to a queue? `standing` is its policy as SQS says it."""
         arn = queue_arn(self._settings, url, self.account)
         command = f"aws sqs set-queue-attributes --queue-url {url} --attributes file://policy.json"
@@ -107,7 +112,7 @@ class RightsDoctor:
         wanted = queue_policy(queue, arn, self.account)
         yield from _compared(queue, wanted, standing, f" --queue {queue}", command, more=more)
 
-    def of_bucket(self) -> Iterator[Check]:
+    def of_bucket(self) -> Iterator[DoctorCheck]:
         """May anybody read the bucket without TLS?
 
         Raises:
@@ -127,12 +132,12 @@ class RightsDoctor:
 
 def _compared(
     name: str, wanted: Mapping[str, Any], standing: str, flag: str, command: str, *, more: str = ""
-) -> Iterator[Check]:
+) -> Iterator[DoctorCheck]:
     """Yield the statements of a thing's own policy that do not stand there."""
-    missing = absent(wanted, standing)
+    missing = absent_statements(wanted, standing)
     for sid, said in missing:
         fix = to_attach(sid, flag, command, more=more)
-        yield Check(name=f"policy of {name} {sid}", status="warning", said=said, fix=fix)
+        yield DoctorCheck(name=f"policy of {name} {sid}", status="warning", said=said, fix=fix)
     if not missing:
         said = f"all {len(wanted['Statement'])} statements"
-        yield Check(name=f"policy of {name}", status="ok", said=said)
+        yield DoctorCheck(name=f"policy of {name}", status="ok", said=said)

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.check import Check
+from boa_daemon.backends.aws.doctor_check import DoctorCheck
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.event_rules import PATTERNS, SAID, lets_through
-from boa_daemon.backends.aws.names import slug_of
+from boa_daemon.backends.aws.resource_names import slug_of
 
 CLOSED = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
 ENCRYPTION = {"SSEAlgorithm": "AES256"}
@@ -39,7 +39,7 @@ class StackDoctor:
     def __init__(self, calls: AwsCalls) -> None:
         self._calls = calls
 
-    def rules(self, queue: str) -> Iterator[Check]:
+    def rules(self, queue: str) -> Iterator[DoctorCheck]:
         """Does EventBridge tell the queue of that ARN what it has to?
 
         Raises:
@@ -51,17 +51,17 @@ class StackDoctor:
             fitting = [rule for rule in found if lets_through(str(rule.get("EventPattern", "")), pattern)]
             names = [rule["Name"] for rule in fitting if rule.get("State") == "ENABLED"]
             if names:
-                yield Check(name=f"rule of {about}", status="ok", said=f"{names[0]}: {SAID[about]}")
+                yield DoctorCheck(name=f"rule of {about}", status="ok", said=f"{names[0]}: {SAID[about]}")
             elif fitting:
                 name = str(fitting[0]["Name"])
-                yield Check(
+                yield DoctorCheck(
                     name=f"rule of {about}",
                     status="warning",
                     said=f"{name} is disabled: the queue hears nothing of {SAID[about]}",
                     fix=f"Type `aws events enable-rule --name {name}`",
                 )
             else:
-                yield Check(
+                yield DoctorCheck(
                     name=f"rule of {about}",
                     status="warning",
                     said=f"no rule of EventBridge tells the queue of {SAID[about]}",
@@ -76,7 +76,7 @@ class StackDoctor:
             f"aws events put-targets --rule {name} --targets Id=queue,Arn={queue}`"
         )
 
-    def bucket(self, name: str) -> Iterator[Check]:
+    def bucket(self, name: str) -> Iterator[DoctorCheck]:
         """Is a bucket encrypted, closed to the public, and rid of uploads that never ended?
 
         Raises:
@@ -132,8 +132,8 @@ class StackDoctor:
             raise
 
 
-def _judged(what: str, found: Sequence[str], lacks: str, fix: str) -> Check:
+def _judged(what: str, found: Sequence[str], lacks: str, fix: str) -> DoctorCheck:
     """Return the check of one thing about the bucket."""
     if found:
-        return Check(name=f"bucket {what}", status="ok", said=", ".join(found))
-    return Check(name=f"bucket {what}", status="warning", said=lacks, fix=fix)
+        return DoctorCheck(name=f"bucket {what}", status="ok", said=", ".join(found))
+    return DoctorCheck(name=f"bucket {what}", status="warning", said=lacks, fix=fix)

@@ -14,7 +14,7 @@ from threading import Event, Lock, Thread
 from typing import Any, Literal, TypeAlias
 
 from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.inputs.messages import event, json_object
+from boa_daemon.inputs.message_validation import json_object, parse_event
 from boa_daemon.tick.ports import WARNING_SECONDS
 from policies.model import NodeId
 
@@ -135,7 +135,7 @@ class InterruptionQueue:
     def _read(self, message: Mapping[str, Any]) -> Notice | None:
         """Return a message as a notice; None for what is none."""
         document = json_object(message.get("Body"), SOURCE)
-        found = None if document is None else event(document, SOURCE)
+        found = None if document is None else parse_event(document, SOURCE)
         if found is None:
             self.unreadable += 1
             return None

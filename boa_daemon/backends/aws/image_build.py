@@ -21,8 +21,8 @@ from typing import Any
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.image_recipe import BuilderGone, BuildFailed, Built, Intent, Recipe
-from boa_daemon.backends.aws.image_script import held, prepare_script
+from boa_daemon.backends.aws.image_recipe import BuilderGone, BuildFailed, BuildIntent, BuildResult, Recipe
+from boa_daemon.backends.aws.image_script import image_contents, prepare_script
 from boa_daemon.backends.aws.image_state import BuildFile
 from boa_daemon.backends.aws.images import (
     BASE_TAG,
@@ -34,9 +34,9 @@ from boa_daemon.backends.aws.images import (
     own_images,
     remove,
 )
-from boa_daemon.backends.aws.names import slug_of
-from boa_daemon.backends.aws.pool_end import schedule_builder_end
-from boa_daemon.backends.aws.request import BUILD_TAG
+from boa_daemon.backends.aws.launch_request import BUILD_TAG
+from boa_daemon.backends.aws.resource_names import slug_of
+from boa_daemon.backends.aws.termination_schedule import schedule_builder_termination
 from boa_daemon.tick.ports import Clock
 
 LOOK_SECONDS, ONLINE_SECONDS, IMAGE_SECONDS = 5.0, 900.0, 5400.0
@@ -59,7 +59,7 @@ class ImageBuilder:
             calls, BuildFile(folder), clock, say, sleep
         )  # fmt: skip
 
-    def open_build(self) -> Intent | None:
+    def open_build(self) -> BuildIntent | None:
         """Return the build that was cut off, if there is one.
 
         Raises:
@@ -67,7 +67,7 @@ class ImageBuilder:
         """
         return self._file.read()
 
-    def build(self, recipe: Recipe, request_of: Callable[[str, float], Mapping[str, Any]]) -> Built:
+    def build(self, recipe: Recipe, request_of: Callable[[str, float], Mapping[str, Any]]) -> BuildResult:
         """Build an image, or go on with the build that was cut off. `request_of(build, lease)` is the launch.
 
         Raises:
@@ -100,26 +100,26 @@ class ImageBuilder:
         old = outdated(own_images(self._calls), keep=intent.recipe.keep, but=(image.id,))
         removed = remove(self._calls, old)
         self._file.forget()
-        return Built(
+        return BuildResult(
             image=image,
             builder=builders[0] if builders else intent.instance,
             removed=tuple(removed),
             seconds=self._clock.now() - begun,
         )
 
-    def _intent(self, recipe: Recipe, request_of: Callable[[str, float], Mapping[str, Any]]) -> Intent:
+    def _intent(self, recipe: Recipe, request_of: Callable[[str, float], Mapping[str, Any]]) -> BuildIntent:
         """Return a new build's intent, on disk."""
         build, ends_at = secrets.token_hex(6), self._clock.now() + 60.0 * recipe.minutes
         return self._file.write(
-            Intent(build=build, recipe=recipe, request=request_of(build, ends_at), ends_at=ends_at)
+            BuildIntent(build=build, recipe=recipe, request=request_of(build, ends_at), ends_at=ends_at)
         )
 
-    def _drop(self, intent: Intent) -> None:
+    def _drop(self, intent: BuildIntent) -> None:
         """End what a build has rented, and forget it."""
         self._end(intent.build)
         self._file.forget()
 
-    def _kept(self, intent: Intent) -> OwnImage:
+    def _kept(self, intent: BuildIntent) -> OwnImage:
         """Return the image of a build once it can be launched from."""
         name = f"boa-{slug_of(self._calls.settings)}-{intent.build}"
         image = self._named(name)
@@ -140,7 +140,7 @@ class ImageBuilder:
         """Return the image of a name."""
         return next(iter(own_images(self._calls, name=name)), None)
 
-    def _launched(self, intent: Intent) -> Intent:
+    def _launched(self, intent: BuildIntent) -> BuildIntent:
         """Return the intent with its instance: EC2 answers the same token with the same one."""
         if intent.instance:
             return intent
@@ -154,7 +154,7 @@ class ImageBuilder:
         self._say(f"builder {instance} is rented, until {_clock(intent.ends_at)} at the latest")
         return self._file.write(replace(intent, instance=instance))
 
-    def _prepared(self, intent: Intent) -> Intent:
+    def _prepared(self, intent: BuildIntent) -> BuildIntent:
         """Return the intent once the script came to its end on the builder."""
         if intent.holds:
             return intent
@@ -183,7 +183,7 @@ class ImageBuilder:
             return said.get("Status") not in ("Pending", "InProgress", "Delayed")
 
         self._until(is_over, seconds, intent, "was not prepared in time")
-        holds = held(str(said.get("StandardOutputContent", "")))
+        holds = image_contents(str(said.get("StandardOutputContent", "")))
         if said["Status"] != "Success" or holds is None:
             tail = str(said.get("StandardErrorContent") or said.get("StandardOutputContent") or "").strip()
             raise BuildFailed(
@@ -201,15 +201,15 @@ class ImageBuilder:
                 return {"Status": "Pending"}
             raise
 
-    def _stopped(self, intent: Intent) -> None:
+    def _stopped(self, intent: BuildIntent) -> None:
         """Stop the builder: what is written is on the disk then. Where a role may end it, it will."""
         if self._state(intent.instance) == "running":
             if self._calls.settings.pool_end_role:
-                schedule_builder_end(self._calls, intent.instance, at=intent.ends_at + IMAGE_SECONDS)
+                schedule_builder_termination(self._calls, intent.instance, at=intent.ends_at + IMAGE_SECONDS)
             self._calls.call("ec2:StopInstances", InstanceIds=[intent.instance])
         self._until(lambda: self._state(intent.instance) == "stopped", 600.0, intent, "did not stop")
 
-    def _make(self, intent: Intent, name: str) -> OwnImage:
+    def _make(self, intent: BuildIntent, name: str) -> OwnImage:
         """Ask for the image; one of that name that is there already is the one."""
         recipe = intent.recipe
         tags = {
@@ -275,7 +275,7 @@ class ImageBuilder:
         self,
         is_so: Callable[[], bool],
         seconds: float,
-        intent: Intent,
+        intent: BuildIntent,
         what: str,
         *,
         needs_builder: bool = True,

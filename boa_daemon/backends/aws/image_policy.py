@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from boa_daemon.backends.aws.images import IMAGE_TAG
-from boa_daemon.backends.aws.names import partition_of
+from boa_daemon.backends.aws.launch_request import CLUSTER_TAG
 from boa_daemon.backends.aws.policy import policy
-from boa_daemon.backends.aws.request import CLUSTER_TAG
-from boa_daemon.backends.aws.statements import Statement, Uses, actions_of
+from boa_daemon.backends.aws.policy_statements import Statement, UsedResources, actions_of
+from boa_daemon.backends.aws.resource_names import partition_of
 from boa_daemon.backends.settings import AwsSettings
 
 _OF_THE_DAEMON = (
@@ -36,7 +36,9 @@ _OF_THE_DAEMON = (
 """Statements that a builder shares with the daemon; of the one on the warm pool it needs the stop."""
 
 
-def image_policy(settings: AwsSettings, *, uses: Uses, account: str = "*", role: str = "") -> dict[str, Any]:
+def image_policy(
+    settings: AwsSettings, *, uses: UsedResources, account: str = "*", role: str = ""
+) -> dict[str, Any]:
     """Return the policy of whoever types `boa image` as an IAM document; `role` is the ARN of their own."""
     whole = policy(
         settings.model_copy(update={"warm_pool_nodes": 1}), uses=uses, account=account, control_role=role

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from boa_daemon.backends.aws.images import OwnImage
-from boa_daemon.backends.aws.request import BUILD_TAG, Site, run_request
+from boa_daemon.backends.aws.launch_request import BUILD_TAG, LaunchTarget, run_request
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import CloudFailed
 from boa_daemon.inputs.catalog import Catalog
@@ -38,7 +38,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
+class BuildIntent:
     """What was asked for: written before EC2 is asked. `holds` is known once the node is prepared."""
 
     build: str
@@ -50,7 +50,7 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class BuildResult:
     """What became of a build."""
 
     image: OwnImage
@@ -60,8 +60,8 @@ class Built:
 
 
 def builder_request(
-    name: str, build: str, lease: float, *, minutes: float, offer: Offer, site: Site, settings: AwsSettings,
-    catalog: Catalog,
+    name: str, build: str, lease: float, *, minutes: float, offer: Offer, site: LaunchTarget,
+    settings: AwsSettings, catalog: Catalog,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the launch of a builder: as that of a node, but with a time of its own and a tag that says so.
 

@@ -83,7 +83,7 @@ def prepare_script(build: str, *, pip: Sequence[str], containers: Sequence[str],
     )
 
 
-def held(output: str) -> str | None:
+def image_contents(output: str) -> str | None:
     """Return what a prepared disk holds, by the output of the script; None where it did not come to its end.
 
     Tags take letters, digits, spaces and a few signs: what else there is becomes a dash.

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from boa_daemon.backends.aws.image_recipe import Intent, Recipe
+from boa_daemon.backends.aws.image_recipe import BuildIntent, Recipe
 from boa_daemon.errors import InputError
 
 STATE_FILE = "image-build.json"
@@ -20,7 +20,7 @@ class BuildFile:
     def __init__(self, folder: Path) -> None:
         self._file = folder / STATE_FILE
 
-    def read(self) -> Intent | None:
+    def read(self) -> BuildIntent | None:
         """Return the build that was cut off, if there is one.
 
         Raises:
@@ -30,7 +30,7 @@ class BuildFile:
             document = json.loads(self._file.read_text(encoding="utf-8"))
             recipe = document.pop("recipe")
             lists = {key: tuple(recipe[key]) for key in ("pip", "containers")}
-            return Intent(recipe=Recipe(**recipe | lists), **document)
+            return BuildIntent(recipe=Recipe(**recipe | lists), **document)
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, KeyError) as error:
@@ -39,7 +39,7 @@ class BuildFile:
                 hint="`boa gc` ends a builder whose lease is over; then remove the file",
             ) from error  # fmt: skip
 
-    def write(self, intent: Intent) -> Intent:
+    def write(self, intent: BuildIntent) -> BuildIntent:
         """Write an intent down, and return it once it is on disk."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         new = self._file.with_suffix(".new")

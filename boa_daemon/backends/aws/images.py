@@ -13,8 +13,8 @@ from typing import Any
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.extras import HOURS_OF_A_MONTH
-from boa_daemon.backends.aws.listing import tags_of_instance
+from boa_daemon.backends.aws.extra_costs import HOURS_OF_A_MONTH
+from boa_daemon.backends.aws.node_from_instance import tags_of_instance
 from boa_daemon.backends.aws.side_prices import side_prices
 from boa_daemon.backends.settings import BUILT, AwsSettings
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from boa_daemon.backends.aws.caches import Cached
+from boa_daemon.backends.aws.cached_value import CachedValue
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.images import base_of, newest
+from boa_daemon.backends.aws.launch_request import LaunchTarget, run_request
 from boa_daemon.backends.aws.market import AwsMarket
-from boa_daemon.backends.aws.network import Way, ways
 from boa_daemon.backends.aws.refusals import CREDENTIALS_SECONDS, SUBNET_SECONDS, refusal_of
-from boa_daemon.backends.aws.request import Site, run_request
+from boa_daemon.backends.aws.subnet_egress import SubnetEgress, egress_by_subnet
 from boa_daemon.backends.settings import BUILT, AwsSettings
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes
@@ -50,9 +50,9 @@ class Launcher:
     ) -> None:
         self._settings, self._calls, self._market, self._catalog = settings, calls, market, catalog
         self._clock, self._books, self._sleep = clock, books, sleep
-        self._images: dict[str, Cached[tuple[str, str]]] = {}
-        self._subnets: Cached[dict[str, list[str]]] = Cached(_SUBNETS_SECONDS)
-        self._ways: Cached[dict[str, Way]] = Cached(_SUBNETS_SECONDS, retry_seconds=600.0)
+        self._images: dict[str, CachedValue[tuple[str, str]]] = {}
+        self._subnets: CachedValue[dict[str, list[str]]] = CachedValue(_SUBNETS_SECONDS)
+        self._ways: CachedValue[dict[str, SubnetEgress]] = CachedValue(_SUBNETS_SECONDS, retry_seconds=600.0)
         self._full_until: dict[str, float] = {}
         self._zone_failures: dict[str, int] = {}
 
@@ -88,7 +88,7 @@ class Launcher:
             retry_after_seconds=SUBNET_SECONDS,
         )
 
-    def site(self, offer: Offer) -> Site:
+    def site(self, offer: Offer) -> LaunchTarget:
         """Return what the region adds to a launch, but for the subnet.
 
         Raises:
@@ -97,7 +97,7 @@ class Launcher:
         image, root_device = self.image(offer.instance_type)
         entry = self._catalog.entries.get(offer.instance_type)
         reserved = self._market.reservation(offer.instance_type) if offer.market == "reserved" else None
-        return Site(
+        return LaunchTarget(
             image=image,
             root_device=root_device,
             efa_interfaces=0 if entry is None else entry.efa_interfaces,
@@ -112,7 +112,7 @@ class Launcher:
             CallFailed: when there is no such image.
         """
         named = self._settings.image_of(instance_type)
-        cached = self._images.setdefault(named, Cached(_IMAGE_SECONDS, retry_seconds=0.0))
+        cached = self._images.setdefault(named, CachedValue(_IMAGE_SECONDS, retry_seconds=0.0))
         found = cached.get(lambda: self._ask_image(named), now=self._clock.now())
         return found or self._ask_image(named)
 
@@ -133,7 +133,7 @@ class Launcher:
             return Refused(reason=reason, kind="no-capacity", scopes=(f"*/{offer.zone or '*'}",))
         return None
 
-    def _ask(self, action: LaunchNodes, offer: Offer, site: Site) -> Launched | Refused | Unknown:
+    def _ask(self, action: LaunchNodes, offer: Offer, site: LaunchTarget) -> Launched | Refused | Unknown:
         """Make the call; ask again with the same token where the answer was lost."""
         lease = self._clock.now() + 60.0 * self._settings.lease_minutes
         request = run_request(action, offer, site, self._settings, books=self._books, lease=lease)
@@ -187,7 +187,7 @@ class Launcher:
         way = (found or {}).get(subnet)
         return interfaces <= 1 and (way is None or way.gives_public_addresses)
 
-    def ways(self) -> Mapping[str, Way]:
+    def ways(self) -> Mapping[str, SubnetEgress]:
         """Return how the subnets to rent in get out.
 
         Raises:
@@ -195,9 +195,9 @@ class Launcher:
         """
         return self._ask_ways()
 
-    def _ask_ways(self) -> dict[str, Way]:
+    def _ask_ways(self) -> dict[str, SubnetEgress]:
         """Ask how the subnets get out."""
-        return ways(self._calls, self._rows_of_subnets())
+        return egress_by_subnet(self._calls, self._rows_of_subnets())
 
     def _ask_subnets(self) -> dict[str, list[str]]:
         """Ask for the subnets by zone, those with most addresses first."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.listing import lease_of
-from boa_daemon.backends.aws.lives import ordered_life
-from boa_daemon.backends.aws.request import LEASE_TAG
+from boa_daemon.backends.aws.instance_lives import ordered_life
+from boa_daemon.backends.aws.launch_request import LEASE_TAG
+from boa_daemon.backends.aws.node_from_instance import lease_of
 
 RENEWED_AFTER = 0.25
 """A lease is renewed when this part of it is over: what is left outlasts an hour without AWS."""

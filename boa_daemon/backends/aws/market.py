@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 from boa_daemon.backends.aws.blocks import RECLAIM_SECONDS
-from boa_daemon.backends.aws.caches import Cached
+from boa_daemon.backends.aws.cached_value import CachedValue
 from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.extras import extras_of
-from boa_daemon.backends.aws.listing import LEAST_PRICE
+from boa_daemon.backends.aws.extra_costs import extras_of
+from boa_daemon.backends.aws.node_from_instance import LEAST_PRICE
 from boa_daemon.backends.aws.prices import ask_price
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.inputs.catalog import Catalog
@@ -48,13 +48,13 @@ class AwsMarket:
     def __init__(self, settings: AwsSettings, calls: AwsCalls, catalog: Catalog, clock: Clock) -> None:
         self.settings = settings
         self._calls, self._catalog, self._clock = calls, catalog, clock
-        self._zones: Cached[dict[str, tuple[str, ...]]] = Cached(ZONES_SECONDS)
-        self._spot: Cached[dict[tuple[str, str], list[tuple[float, float]]]] = Cached(
+        self._zones: CachedValue[dict[str, tuple[str, ...]]] = CachedValue(ZONES_SECONDS)
+        self._spot: CachedValue[dict[tuple[str, str], list[tuple[float, float]]]] = CachedValue(
             SPOT_SECONDS, useless_seconds=SPOT_USELESS_SECONDS
         )
-        self._prices: dict[str, Cached[float]] = {}
-        self._quotas: dict[str, Cached[float]] = {}
-        self._reserved: Cached[dict[str, Reservation]] = Cached(_RESERVATION_SECONDS)
+        self._prices: dict[str, CachedValue[float]] = {}
+        self._quotas: dict[str, CachedValue[float]] = {}
+        self._reserved: CachedValue[dict[str, Reservation]] = CachedValue(_RESERVATION_SECONDS)
         self._spot_from: float | None = None
         self._asks = True
 
@@ -78,13 +78,13 @@ class AwsMarket:
         for code in sorted(codes - {""}):
             self._quota_of(code).refresh(partial(self._ask_quota, code), now=now)
 
-    def _price_of(self, name: str) -> Cached[float]:
+    def _price_of(self, name: str) -> CachedValue[float]:
         """Return the cache of the list price of a type."""
-        return self._prices.setdefault(name, Cached(PRICE_SECONDS, retry_seconds=600.0))
+        return self._prices.setdefault(name, CachedValue(PRICE_SECONDS, retry_seconds=600.0))
 
-    def _quota_of(self, code: str) -> Cached[float]:
+    def _quota_of(self, code: str) -> CachedValue[float]:
         """Return the cache of a quota."""
-        return self._quotas.setdefault(code, Cached(QUOTA_SECONDS, retry_seconds=600.0))
+        return self._quotas.setdefault(code, CachedValue(QUOTA_SECONDS, retry_seconds=600.0))
 
     def offers(self, vcpus_in_use: Mapping[str, int]) -> list[Offer]:
         """Return what may be rented; retired types, and types that no zone rents, are left out."""

@@ -15,7 +15,23 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from boa_daemon.backends.aws.calls import NODE_OPERATIONS
-from boa_daemon.backends.aws.names import (
+from boa_daemon.backends.aws.policy_statements import (
+    NO_OTHER_RESOURCES,
+    Statement,
+    UsedResources,
+    actions_of,
+    bucket_statements,
+    command_statements,
+    deny_statement,
+    launch_statements,
+    pass_role_statement,
+    queue_statements,
+    read_statements,
+    rule_statements,
+    schedule_statements,
+    terminate_statements,
+)
+from boa_daemon.backends.aws.resource_names import (
     bucket_and_prefix,
     control_role_name,
     ec2_service,
@@ -23,22 +39,6 @@ from boa_daemon.backends.aws.names import (
     queue_arn,
     role_of,
     slug_of,
-)
-from boa_daemon.backends.aws.statements import (
-    NOTHING_ELSE,
-    Statement,
-    Uses,
-    actions_of,
-    commanding,
-    ending,
-    launching,
-    never,
-    on_bucket,
-    on_queues,
-    on_rules,
-    passing,
-    reading,
-    scheduling,
 )
 from boa_daemon.backends.settings import AwsSettings
 
@@ -67,7 +67,7 @@ MOST_CHARACTERS = 6144
 def policy(
     settings: AwsSettings,
     *,
-    uses: Uses = NOTHING_ELSE,
+    uses: UsedResources = NO_OTHER_RESOURCES,
     account: str = "*",
     node_role: str = "",
     control_role: str = "",
@@ -77,17 +77,21 @@ def policy(
     `node_role` is the ARN of the role of the nodes, made from the settings' instance profile where left out.
     `control_role` is the ARN of the daemon's own, which may ask what it and they may do; `boa up` makes it.
     """
-    statements = [*reading(settings), *launching(settings, account), *ending(settings, account)]
+    statements = [
+        *read_statements(settings),
+        *launch_statements(settings, account),
+        *terminate_statements(settings, account),
+    ]
     role = node_role or role_of(settings, account)
     if role:
-        statements.append(passing("PassNodeRole", role, ec2_service(settings)))
+        statements.append(pass_role_statement("PassNodeRole", role, ec2_service(settings)))
     end_role = settings.pool_end_role
     if end_role and settings.warm_pool_nodes:
-        statements += scheduling(settings, account)
+        statements += schedule_statements(settings, account)
     if uses.uri or uses.reports_queue_url:
-        statements += commanding(settings, account)
-    statements += [*on_queues(settings, uses, account), *on_rules(settings)]
-    statements += on_bucket(settings, uses)
+        statements += command_statements(settings, account)
+    statements += [*queue_statements(settings, uses, account), *rule_statements(settings)]
+    statements += bucket_statements(settings, uses)
     statements += _data(settings, uses, "DataList", actions_of("list"), whole=False)
     if uses.sns_topic:
         statements.append(
@@ -104,7 +108,7 @@ def policy(
     statements.append(
         {"Sid": "AskOwnRights", "Effect": "Allow", "Action": actions_of("self"), "Resource": sorted(asked)}
     )
-    statements.append(never(settings))
+    statements.append(deny_statement(settings))
     return {"Version": "2012-10-17", "Statement": statements}
 
 
@@ -123,7 +127,7 @@ def _size(statements: list[Statement]) -> int:
     return len(json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":")))
 
 
-def node_policy(settings: AwsSettings, uses: Uses, *, account: str = "*") -> dict[str, Any]:
+def node_policy(settings: AwsSettings, uses: UsedResources, *, account: str = "*") -> dict[str, Any]:
     """Return the policy of the nodes as an IAM document: SSM's agent, the bucket's prefix, the reports."""
     statements: list[Statement] = [
         {"Sid": "SsmAgent", "Effect": "Allow", "Action": list(_SSM_AGENT), "Resource": ["*"]}
@@ -161,7 +165,9 @@ def node_policy(settings: AwsSettings, uses: Uses, *, account: str = "*") -> dic
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-def _data(settings: AwsSettings, uses: Uses, sid: str, actions: list[str], *, whole: bool) -> list[Statement]:
+def _data(
+    settings: AwsSettings, uses: UsedResources, sid: str, actions: list[str], *, whole: bool
+) -> list[Statement]:
     """Return the data that jobs may name: its `whole` objects to be read, or their names to be listed."""
     found: dict[str, list[str]] = {}
     for pattern in uses.data:
@@ -179,7 +185,7 @@ def _data(settings: AwsSettings, uses: Uses, sid: str, actions: list[str], *, wh
     return rows
 
 
-def _secrets(settings: AwsSettings, uses: Uses, account: str) -> list[Statement]:
+def _secrets(settings: AwsSettings, uses: UsedResources, account: str) -> list[Statement]:
     """Return the secrets that jobs may name: those, and no other."""
     here = f"arn:{partition(settings)}:ssm:{settings.region}:{account}:parameter"
     named: dict[str, list[str]] = {"ssm": [], "secretsmanager": []}

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.lives import LIFE_TAG, STOPPED_TAG
-from boa_daemon.backends.aws.pool_end import schedule_end
-from boa_daemon.backends.aws.request import GENERATION_TAG, INTENT_TAG, JOB_TAG, LEASE_TAG, LONGEST_TAG
+from boa_daemon.backends.aws.instance_lives import LIFE_TAG, STOPPED_TAG
+from boa_daemon.backends.aws.launch_request import GENERATION_TAG, INTENT_TAG, JOB_TAG, LEASE_TAG, LONGEST_TAG
+from boa_daemon.backends.aws.termination_schedule import schedule_termination
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.lives import instance_of, life_of, next_life
 from boa_daemon.tick.ports import Accepted, Clock, Launched, Refused, Unknown
@@ -26,7 +26,7 @@ AGAIN_SECONDS, GIVE_UP_SECONDS = 60.0, 300.0
 """An order to stop is repeated so often; what runs on so long after the first one is ended instead."""
 
 
-class WarmPool:
+class AwsWarmPool:
     """Stops and starts instances; `lease_seconds` is what a node lives on without the daemon."""
 
     def __init__(
@@ -53,7 +53,7 @@ class WarmPool:
             first, _ = self._asked.get(node, (now, now))
             self._asked[node] = (first, now)
             if self._calls.settings.pool_end_role:
-                schedule_end(self._calls, instance, life_of(node) + 1, now=now)
+                schedule_termination(self._calls, instance, life_of(node) + 1, now=now)
             self._calls.call("ec2:StopInstances", InstanceIds=[instance])
         except CallFailed as error:
             if error.meaning in ("unknown", "throttled"):

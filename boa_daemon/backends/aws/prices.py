@@ -10,7 +10,7 @@ from typing import Any
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.yaml_file import read_document
+from boa_daemon.inputs.document_file import read_document
 
 _TERMS = {"operatingSystem": "Linux", "preInstalledSw": "NA", "tenancy": "Shared", "capacitystatus": "Used"}
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from boa_daemon.backends.aws.sweep import Found, Kind, Sweeper
+from boa_daemon.backends.aws.sweep import OwnedResource, ResourceKind, Sweeper
 from boa_daemon.tick.ports import Clock
 
-KINDS: Sequence[Kind] = ("instance", "volume", "network-interface", "spot-request")
+KINDS: Sequence[ResourceKind] = ("instance", "volume", "network-interface", "spot-request")
 _LOOK_SECONDS = 5.0
 
 
@@ -24,7 +24,7 @@ class Receipt:
     """
 
     region: str
-    left: dict[Kind, int]
+    left: dict[ResourceKind, int]
     ended: int
     stopped_at: float | None
     failed: dict[str, str]
@@ -62,7 +62,7 @@ def end_everything(
     clock: Clock,
     wait_seconds: float = 300.0,
     sleep: Callable[[float], None] = time.sleep,
-    which: Callable[[Found], bool] = lambda found: True,
+    which: Callable[[OwnedResource], bool] = lambda found: True,
 ) -> Receipt:
     """End what is ours in a region, look again until it is gone or the time is up, and return the receipt.
 

@@ -31,7 +31,7 @@ def bucket_policy(arn: object, below: object) -> dict[str, Any]:
     return _document([_tls_only("s3:*", [arn, below])])
 
 
-def absent(wanted: Mapping[str, Any], standing: str) -> list[tuple[str, str]]:
+def absent_statements(wanted: Mapping[str, Any], standing: str) -> list[tuple[str, str]]:
     """Return (statement, sentence) for each statement that is not in a policy as it stands, as JSON."""
     try:
         document = json.loads(standing) if standing else {}

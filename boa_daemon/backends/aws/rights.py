@@ -13,7 +13,7 @@ from typing import Any
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.statements import Statement
+from boa_daemon.backends.aws.policy_statements import Statement
 
 _ASSUMED = re.compile(r"^arn:([^:]+):sts::(\d+):assumed-role/([^/]+)/")
 _MOST = 20
@@ -28,7 +28,9 @@ def principal_of(caller: str) -> str:
     return "" if caller.endswith(":root") else caller
 
 
-def lacking(calls: AwsCalls, principal: str, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def missing_statements(
+    calls: AwsCalls, principal: str, document: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
     """Yield (statement, sentence) for each statement of a policy that a principal lacks, whole or in part.
 
     Raises:

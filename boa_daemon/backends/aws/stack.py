@@ -14,20 +14,26 @@ import yaml
 
 from boa_daemon.backends.aws.doctor_stack import CLOSED, ENCRYPTION, UNFINISHED
 from boa_daemon.backends.aws.event_rules import PATTERNS, SAID
-from boa_daemon.backends.aws.names import partition_of
 from boa_daemon.backends.aws.policy import node_policy, parts_of, policy
-from boa_daemon.backends.aws.pool_end import end_policy, end_role_name
+from boa_daemon.backends.aws.resource_names import partition_of
 from boa_daemon.backends.aws.resource_policies import Queue, bucket_policy, queue_policy
 from boa_daemon.backends.aws.stack_network import own_network, security_groups
-from boa_daemon.backends.aws.stack_site import ACCOUNT, Site, Wishes, site_of, tags_of
+from boa_daemon.backends.aws.stack_settings import (
+    ACCOUNT,
+    StackOptions,
+    StackSettings,
+    stack_settings_of,
+    stack_tags,
+)
+from boa_daemon.backends.aws.termination_schedule import termination_policy, termination_role_name
 from boa_daemon.backends.settings import AwsSettings, SidePrices
 
 LETTER_DAYS, MOST_RECEIVES = 14, 5
 
 
-def stack_template(settings: AwsSettings, wishes: Wishes | None = None) -> dict[str, Any]:
+def stack_template(settings: AwsSettings, wishes: StackOptions | None = None) -> dict[str, Any]:
     """Return the template. Without a network of its own it has one parameter, the VPC of the nodes."""
-    wishes, site = wishes or Wishes(), site_of(settings)
+    wishes, site = wishes or StackOptions(), stack_settings_of(settings)
     resources = {**_roles(site), **_pool_end(site), **_bucket(site, wishes), **_queues(site), **_rules(site)}
     vpc: object = {"Ref": "Vpc"}
     parameters: dict[str, Any] = {}
@@ -40,7 +46,7 @@ def stack_template(settings: AwsSettings, wishes: Wishes | None = None) -> dict[
     for number, _ in enumerate(wishes.efa_zones):
         resources[f"PlacementGroup{number}"] = {
             "Type": "AWS::EC2::PlacementGroup",
-            "Properties": {"Strategy": "cluster", "Tags": tags_of(site)},
+            "Properties": {"Strategy": "cluster", "Tags": stack_tags(site)},
         }
     if wishes.email and wishes.usd_per_month:
         resources |= _budget(site, wishes.email, wishes.usd_per_month)
@@ -70,7 +76,7 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def monthly_costs(wishes: Wishes, prices: SidePrices) -> list[tuple[str, float, str]]:
+def monthly_costs(wishes: StackOptions, prices: SidePrices) -> list[tuple[str, float, str]]:
     """Return (what, dollars per month, the terms) of what the stack itself costs, nodes left aside."""
     rows = [
         ("roles, security group, rules, placement groups", 0.0, "free"),
@@ -96,7 +102,7 @@ def monthly_costs(wishes: Wishes, prices: SidePrices) -> list[tuple[str, float, 
     return rows
 
 
-def _roles(site: Site) -> dict[str, Any]:
+def _roles(site: StackSettings) -> dict[str, Any]:
     """Return both roles: who may take the daemon's, and what EC2 hands to nodes."""
     names, partition = site.names, partition_of(site.settings.region)
     ec2 = "ec2.amazonaws.com.cn" if partition == "aws-cn" else "ec2.amazonaws.com"
@@ -123,7 +129,7 @@ def _roles(site: Site) -> dict[str, Any]:
                 "RoleName": names.control,
                 "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [by_ec2, by_us]},
                 "ManagedPolicyArns": [{"Ref": name} for name in managed],
-                "Tags": tags_of(site),
+                "Tags": stack_tags(site),
             },
         },
         "ControlProfile": {
@@ -143,7 +149,7 @@ def _roles(site: Site) -> dict[str, Any]:
                 "RoleName": names.node,
                 "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [by_ec2]},
                 "ManagedPolicyArns": [{"Ref": "NodePolicy"}],
-                "Tags": tags_of(site),
+                "Tags": stack_tags(site),
             },
         },
         "NodeProfile": {
@@ -153,7 +159,7 @@ def _roles(site: Site) -> dict[str, Any]:
     }
 
 
-def _pool_end(site: Site) -> dict[str, Any]:
+def _pool_end(site: StackSettings) -> dict[str, Any]:
     """Return the role with which EventBridge Scheduler ends what stays stopped."""
     by_scheduler = {
         "Effect": "Allow",
@@ -161,8 +167,8 @@ def _pool_end(site: Site) -> dict[str, Any]:
         "Action": "sts:AssumeRole",
         "Condition": {"StringEquals": {"aws:SourceAccount": ACCOUNT}},
     }
-    name = end_role_name(site.settings)
-    document = end_policy(site.settings, account=ACCOUNT)
+    name = termination_role_name(site.settings)
+    document = termination_policy(site.settings, account=ACCOUNT)
     return {
         "PoolEndRole": {
             "Type": "AWS::IAM::Role",
@@ -170,13 +176,13 @@ def _pool_end(site: Site) -> dict[str, Any]:
                 "RoleName": name,
                 "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [by_scheduler]},
                 "Policies": [{"PolicyName": name, "PolicyDocument": document}],
-                "Tags": tags_of(site),
+                "Tags": stack_tags(site),
             },
         }
     }
 
 
-def _bucket(site: Site, wishes: Wishes) -> dict[str, Any]:
+def _bucket(site: StackSettings, wishes: StackOptions) -> dict[str, Any]:
     """Return the bucket: encrypted, closed to the public, TLS only, and kept when the stack goes."""
     # S3's own call and CloudFormation name a rule differently; without a filter it is about everything.
     unfinished = {key: value for key, value in UNFINISHED.items() if key not in ("ID", "Filter")}
@@ -196,7 +202,7 @@ def _bucket(site: Site, wishes: Wishes) -> dict[str, Any]:
                 "BucketEncryption": {"ServerSideEncryptionConfiguration": [encryption]},
                 "PublicAccessBlockConfiguration": dict.fromkeys(CLOSED, True),
                 "LifecycleConfiguration": {"Rules": rules},
-                "Tags": tags_of(site),
+                "Tags": stack_tags(site),
             },
         },
         "BucketPolicy": {
@@ -209,7 +215,7 @@ def _bucket(site: Site, wishes: Wishes) -> dict[str, Any]:
     }
 
 
-def _queues(site: Site) -> dict[str, Any]:
+def _queues(site: StackSettings) -> dict[str, Any]:
     """Return both queues, where what is never taken out goes, and who may send to each."""
     keep = LETTER_DAYS * 86_400
     found: dict[str, Any] = {}
@@ -219,7 +225,7 @@ def _queues(site: Site) -> dict[str, Any]:
     )
     for queue, name, queue_name in queues:
         arn, dead = {"Fn::GetAtt": [name, "Arn"]}, {"Fn::GetAtt": [f"{name}Dead", "Arn"]}
-        plain = {"MessageRetentionPeriod": keep, "SqsManagedSseEnabled": True, "Tags": tags_of(site)}
+        plain = {"MessageRetentionPeriod": keep, "SqsManagedSseEnabled": True, "Tags": stack_tags(site)}
         found[f"{name}Dead"] = {
             "Type": "AWS::SQS::Queue",
             "Properties": {"QueueName": f"{queue_name}-dead", **plain},
@@ -242,7 +248,7 @@ def _queues(site: Site) -> dict[str, Any]:
     return found
 
 
-def _rules(site: Site) -> dict[str, Any]:
+def _rules(site: StackSettings) -> dict[str, Any]:
     """Return the rules of EventBridge."""
     target = [{"Id": "queue", "Arn": {"Fn::GetAtt": ["Warnings", "Arn"]}}]
     return {
@@ -258,7 +264,7 @@ def _rules(site: Site) -> dict[str, Any]:
     }
 
 
-def _budget(site: Site, email: str, usd: float) -> dict[str, Any]:
+def _budget(site: StackSettings, email: str, usd: float) -> dict[str, Any]:
     """Return an alarm on the whole account's bill: a last resort, some hours late; the caps come first."""
     to = [{"SubscriptionType": "EMAIL", "Address": email}]
     return {
@@ -287,7 +293,7 @@ def _budget(site: Site, email: str, usd: float) -> dict[str, Any]:
     }
 
 
-def _outputs(wishes: Wishes) -> dict[str, Any]:
+def _outputs(wishes: StackOptions) -> dict[str, Any]:
     """Return what `boa.toml` needs of the stack."""
     values: dict[str, Any] = {
         "WarningsQueueUrl": {"Ref": "Warnings"},

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from boa_daemon.backends.aws.stack_site import Site, tags_of
+from boa_daemon.backends.aws.stack_settings import StackSettings, stack_tags
 from boa_daemon.job.gate.address import PORT as GATE_PORT
 
 
-def security_groups(site: Site, vpc: object) -> dict[str, Any]:
+def security_groups(site: StackSettings, vpc: object) -> dict[str, Any]:
     """Return the group of the nodes, and that of the machine with the daemon.
 
     Nodes reach everything among themselves, which EFA needs, and out; nothing comes in. Where the daemon's
@@ -25,7 +25,7 @@ def security_groups(site: Site, vpc: object) -> dict[str, Any]:
                 "SecurityGroupEgress": [
                     {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0", "Description": "anywhere"}
                 ],
-                "Tags": tags_of(site),
+                "Tags": stack_tags(site),
             },
         },
         "NodesAmongThemselves": {
@@ -44,7 +44,7 @@ def security_groups(site: Site, vpc: object) -> dict[str, Any]:
                 "SecurityGroupEgress": [
                     {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0", "Description": "anywhere"}
                 ],
-                "Tags": tags_of(site),
+                "Tags": stack_tags(site),
             },
         },
         "GateFromNodes": {
@@ -60,9 +60,9 @@ def security_groups(site: Site, vpc: object) -> dict[str, Any]:
     }
 
 
-def own_network(site: Site, zones: Sequence[str]) -> dict[str, Any]:
+def own_network(site: StackSettings, zones: Sequence[str]) -> dict[str, Any]:
     """Return a network: a private subnet per zone behind one NAT gateway, S3 by a gateway endpoint."""
-    vpc, tags = {"Ref": "Vpc"}, tags_of(site)
+    vpc, tags = {"Ref": "Vpc"}, stack_tags(site)
     anywhere = "0.0.0.0/0"
     found: dict[str, Any] = {
         "Vpc": {

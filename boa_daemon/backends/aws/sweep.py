@@ -19,26 +19,26 @@ from typing import Any, Literal, TypeAlias
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.backends.aws.listing import ended_at, lease_of, tags_of_instance
+from boa_daemon.backends.aws.launch_request import CLUSTER_TAG, INTENT_TAG
+from boa_daemon.backends.aws.node_from_instance import ended_at, lease_of, tags_of_instance
 from boa_daemon.backends.aws.release import BATCH
-from boa_daemon.backends.aws.request import CLUSTER_TAG, INTENT_TAG
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.tick.ports import Clock
 
 AGE_GUARD_SECONDS, LEASE_GRACE_SECONDS = 30.0, 120.0
 
-Kind: TypeAlias = Literal["instance", "volume", "network-interface", "spot-request"]
+ResourceKind: TypeAlias = Literal["instance", "volume", "network-interface", "spot-request"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class OwnedResource:
     """Something of ours that exists; `leak` says why it should not, empty where it may.
 
     An instance that `is_ending` was told to, is not billed any more, and is only waited for. One that
     `is_stopped`, as those of the warm pool are, costs its disk.
     """
 
-    kind: Kind
+    kind: ResourceKind
     id: str
     region: str
     leak: str = ""
@@ -54,7 +54,9 @@ class Sweeper:
     def __init__(self, settings: AwsSettings, calls: AwsCalls, clock: Clock) -> None:
         self._settings, self._calls, self._clock = settings, calls, clock
 
-    def find(self, *, region: str = "", known_intents: Callable[[str], bool] | None = None) -> list[Found]:
+    def find(
+        self, *, region: str = "", known_intents: Callable[[str], bool] | None = None
+    ) -> list[OwnedResource]:
         """Return everything of ours in a region, leaks and all; what EC2 shows as terminated is left out.
 
         `known_intents` says whether the records know an intent; without it all intents count as known.
@@ -76,7 +78,7 @@ class Sweeper:
             *self._spot_requests(where),
         ]
 
-    def release(self, found: Sequence[Found]) -> dict[str, str]:
+    def release(self, found: Sequence[OwnedResource]) -> dict[str, str]:
         """End what was found; return the ids that could not be ended, and why."""
         failed: dict[str, str] = {}
         to_end = [each for each in found if not each.is_ending]
@@ -105,7 +107,7 @@ class Sweeper:
         """Return the filter for what carries our tag."""
         return [{"Name": f"tag:{CLUSTER_TAG}", "Values": [self._settings.cluster]}]
 
-    def _instances(self, region: str, known: Callable[[str], bool] | None) -> Iterator[Found]:
+    def _instances(self, region: str, known: Callable[[str], bool] | None) -> Iterator[OwnedResource]:
         """Yield our instances that are not terminated."""
         now = self._clock.now()
         for instance in self._listed(region, self._mine()):
@@ -114,7 +116,7 @@ class Sweeper:
                 continue
             launched = instance["LaunchTime"].timestamp()
             is_exempt = state == "shutting-down" or now - launched < AGE_GUARD_SECONDS
-            yield Found(
+            yield OwnedResource(
                 kind="instance",
                 id=instance["InstanceId"],
                 region=region,
@@ -125,27 +127,29 @@ class Sweeper:
                 instance_type=instance["InstanceType"],
             )
 
-    def _loose(self, region: str, operation: str, items: str, kind: Kind, key: str) -> Iterator[Found]:
+    def _loose(
+        self, region: str, operation: str, items: str, kind: ResourceKind, key: str
+    ) -> Iterator[OwnedResource]:
         """Yield our disks or interfaces that are attached to nothing."""
         for row in self._calls.pages(operation, items, region=region, Filters=self._mine()):
             if row.get("Status", row.get("State")) == "available":
-                yield Found(kind=kind, id=row[key], region=region, leak="attached to nothing")
+                yield OwnedResource(kind=kind, id=row[key], region=region, leak="attached to nothing")
 
-    def _spot_requests(self, region: str) -> Iterator[Found]:
+    def _spot_requests(self, region: str) -> Iterator[OwnedResource]:
         """Yield our spot requests that could still launch something."""
         for row in self._calls.pages(
             "ec2:DescribeSpotInstanceRequests", "SpotInstanceRequests", region=region, Filters=self._mine()
         ):
             is_live = row["State"] == "active" and row.get("Type") == "persistent"
             if row["State"] == "open" or is_live:
-                yield Found(
+                yield OwnedResource(
                     kind="spot-request",
                     id=row["SpotInstanceRequestId"],
                     region=region,
                     leak="could still launch something",
                 )
 
-    def _end(self, kind: Kind, ids: Sequence[str], region: str) -> dict[str, str]:
+    def _end(self, kind: ResourceKind, ids: Sequence[str], region: str) -> dict[str, str]:
         """End things of one kind; return those that failed, and why."""
         if kind in ("volume", "network-interface"):
             operation, key = _ONE_BY_ONE[kind]
@@ -175,11 +179,11 @@ _ONE_BY_ONE = {
     "volume": ("ec2:DeleteVolume", "VolumeId"),
     "network-interface": ("ec2:DeleteNetworkInterface", "NetworkInterfaceId"),
 }
-_ORDER: Sequence[Kind] = ("spot-request", "instance", "network-interface", "volume")
+_ORDER: Sequence[ResourceKind] = ("spot-request", "instance", "network-interface", "volume")
 """Requests first, or they would launch what is being ended."""
 
 
-def _by_kind(found: Sequence[Found], region: str) -> Iterator[tuple[Kind, list[str]]]:
+def _by_kind(found: Sequence[OwnedResource], region: str) -> Iterator[tuple[ResourceKind, list[str]]]:
     """Yield the ids of a region by kind, in the order to end them, in batches that one call takes."""
     for kind in _ORDER:
         ids = [each.id for each in found if each.kind == kind and each.region == region]

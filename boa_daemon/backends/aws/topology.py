@@ -30,7 +30,7 @@ REST_SECONDS = 3600.0
 _ID_BATCH = 100
 
 
-class Topology:
+class InstanceTopology:
     """Knows the place of each node, and asks EC2 for those that are new."""
 
     def __init__(self, calls: AwsCalls, clock: Clock, say: Callable[[str], None]) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 from boa_daemon.job.gate import wire
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.allowance import Allowance
-from boa_daemon.job.gate.greeting import CONNECT_SECONDS, greet
+from boa_daemon.job.gate.handshake import CONNECT_SECONDS, shake_hands
 from boa_daemon.job.gate.token import JOB
 
 LEAST_PAUSE_SECONDS, MOST_PAUSE_SECONDS = 0.1, 5.0
@@ -39,7 +39,7 @@ FREE_WITHOUT_GATE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Go:
+class SendPermit:
     """Send this many bytes now; after that, ask again only when `free_iterations` or `free_seconds` are over.
 
     `fence` 0 is no lease. `why` is one of: granted, free, no gate, no answer, silence, allowance, waited
@@ -100,10 +100,10 @@ class GateClient:
         """Whether the gate has welcomed this job."""
         return self._socket is not None
 
-    def ask(self, ready_bytes: float, message_bytes: float, **measured: float | None) -> Go:
+    def ask(self, ready_bytes: float, message_bytes: float, **measured: float | None) -> SendPermit:
         """Return when the job may send, or sends anyway; see the table above.
 
-        `measured` are the further fields of `boa_daemon.gate.types.Ask`.
+        `measured` are the further fields of `boa_daemon.gate.types.SendRequest`.
         """
         with self._turn:
             me = threading.get_ident()
@@ -147,7 +147,7 @@ class GateClient:
         self._hang_up()
         self._connector.join(timeout=CONNECT_SECONDS + 1.0)
 
-    def _ask(self, ready_bytes: float, message_bytes: float, measured: dict[str, float | None]) -> Go:
+    def _ask(self, ready_bytes: float, message_bytes: float, measured: dict[str, float | None]) -> SendPermit:
         """Ask, and wait for the grant as long as the gate shows that it is alive."""
         connected = self._socket
         if connected is None:
@@ -158,7 +158,7 @@ class GateClient:
             if self._ended:
                 self._send({"op": "done", **self._ended})
                 self._ended = {}
-            return Go(bytes=message_bytes, free_seconds=unearned, why="allowance")
+            return SendPermit(bytes=message_bytes, free_seconds=unearned, why="allowance")
         self._id += 1
         fields = {key: value for key, value in measured.items() if value is not None}
         asked_at = time.monotonic()
@@ -169,7 +169,7 @@ class GateClient:
             return self._without_gate(message_bytes)
         return self._await(connected, asked_at, message_bytes)
 
-    def _await(self, connected: socket.socket, asked_at: float, message_bytes: float) -> Go:
+    def _await(self, connected: socket.socket, asked_at: float, message_bytes: float) -> SendPermit:
         """Wait for the grant to the newest question."""
         heard_at, is_first = asked_at, True
         while True:
@@ -185,7 +185,7 @@ class GateClient:
                 self._send({"op": "cancel", "id": self._id})
                 # Said now: coming back to hear it would mean passing on another answer.
                 unearned = self._allowance.seconds_to_earn()
-                return Go(
+                return SendPermit(
                     bytes=message_bytes, free_seconds=unearned, why="no answer" if is_first else "silence"
                 )
             if frame.get("op") == "gone":
@@ -200,17 +200,17 @@ class GateClient:
             is_first, heard_at = False, now
             if now - asked_at > self._most_wait_seconds:
                 self._send({"op": "cancel", "id": self._id})
-                return Go(bytes=message_bytes, why="waited long enough")
+                return SendPermit(bytes=message_bytes, why="waited long enough")
 
-    def _without_gate(self, message_bytes: float) -> Go:
+    def _without_gate(self, message_bytes: float) -> SendPermit:
         """Return the answer while there is no line."""
-        return Go(bytes=message_bytes, free_seconds=FREE_WITHOUT_GATE_SECONDS, why="no gate")
+        return SendPermit(bytes=message_bytes, free_seconds=FREE_WITHOUT_GATE_SECONDS, why="no gate")
 
-    def _granted(self, frame: dict[str, Any]) -> Go:
+    def _granted(self, frame: dict[str, Any]) -> SendPermit:
         """Return the grant in a frame."""
         self._allowance.set_fraction(float(frame["overhead_fraction"]))
         fence = int(frame["fence"])
-        return Go(
+        return SendPermit(
             bytes=float(frame["bytes"]),
             free_iterations=int(frame["free_iterations"]),
             fence=fence,
@@ -288,7 +288,7 @@ class GateClient:
         try:
             connected = self.address.connect(timeout_seconds=CONNECT_SECONDS)
             frames = wire.FrameBuffer(wire.MOST_ANSWER_BYTES)
-            welcome = greet(connected, frames, self._hello, token=self._token)
+            welcome = shake_hands(connected, frames, self._hello, token=self._token)
             beat_seconds = wire.number(welcome, "beat_seconds", least=0.001, most=10.0)
         except (OSError, wire.MalformedFrame) as fault:
             self.refusal = str(fault)

@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that `boa_daemon.store.engine.migrate` lends."""
+"""Runs the migrations on the connection that `boa_daemon.store.database_setup.migrate` lends."""
 
 from alembic import context
 

@@ -20,10 +20,10 @@ from sampling import sampled
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
-from boa_daemon.api.app import an_app
+from boa_daemon.api.app import create_app
+from boa_daemon.api.authentication import Authenticator, read_tokens, user_name
 from boa_daemon.api.client import Client, DaemonUnreachable, RefusedByDaemon
 from boa_daemon.api.server import MOST_BYTES, ApiServer, tcp_socket, unix_socket
-from boa_daemon.api.who import Gatekeeper, read_tokens, user_name
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
@@ -58,7 +58,9 @@ def served(play: DaemonInAFolder, folder: Path, tokens: Path) -> Iterator[tuple[
     values = {"listen": "127.0.0.1:0", "tokens": str(tokens), "admins": ["dora"]}
     settings = ApiSettings.model_validate(values)
     tcp = tcp_socket("127.0.0.1:0")
-    server = ApiServer(an_app(play.service, Gatekeeper(settings)), [unix_socket(folder / "boa.sock"), tcp])
+    server = ApiServer(
+        create_app(play.service, Authenticator(settings)), [unix_socket(folder / "boa.sock"), tcp]
+    )
     server.start()
     yield folder / "boa.sock", tcp.getsockname()[1]
     server.stop()
@@ -237,7 +239,7 @@ def test_whatever_is_sent_is_answered_as_the_openapi_document_says(
 
     play.daemon.tick()
     (job,) = play.service.submit([job_content()], user="ann")["jobs"]
-    document = an_app(play.service, Gatekeeper(ApiSettings())).openapi()
+    document = create_app(play.service, Authenticator(ApiSettings())).openapi()
     schema = schemathesis.openapi.from_dict(document)
     schema.config.update(base_url=f"http://127.0.0.1:{served[1]}")
     checks: list[Any] = [
@@ -311,7 +313,7 @@ def test_what_a_job_holds_and_prints_is_for_its_user_and_for_roles(
     tokens.write_text("".join(f"{token} {user}\n" for token, user in words.items()))
     values = {"listen": "127.0.0.1:0", "tokens": str(tokens), "admins": ["dora"], "readers": ["rea"]}
     tcp = tcp_socket("127.0.0.1:0")
-    server = ApiServer(an_app(play.service, Gatekeeper(ApiSettings.model_validate(values))), [tcp])
+    server = ApiServer(create_app(play.service, Authenticator(ApiSettings.model_validate(values))), [tcp])
     server.start()
     url = f"http://127.0.0.1:{tcp.getsockname()[1]}/v1/jobs"
     try:
@@ -362,7 +364,7 @@ def test_over_tls_a_token_is_as_good(play: DaemonInAFolder, tokens: Path, tmp_pa
     subprocess.run([*words, *names, *files], check=True, capture_output=True)
     settings = ApiSettings.model_validate({"listen": "127.0.0.1:0", "tokens": str(tokens)})
     tcp = tcp_socket("127.0.0.1:0", is_secret=True)
-    server = ApiServer(an_app(play.service, Gatekeeper(settings)), [tcp], tls=(str(cert), str(key)))
+    server = ApiServer(create_app(play.service, Authenticator(settings)), [tcp], tls=(str(cert), str(key)))
     server.start()
     port = tcp.getsockname()[1]
     try:

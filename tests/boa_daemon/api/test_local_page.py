@@ -10,7 +10,7 @@ import httpx
 import pytest
 from page_site import Served, served
 
-from boa_daemon.api.browser import COOKIE
+from boa_daemon.api.browser_security import COOKIE
 from boa_daemon.api.client import DaemonUnreachable
 from boa_daemon.api.local_page import LocalPage
 from boa_daemon.errors import InputError

@@ -13,11 +13,11 @@ import pytest
 from daemon_site import SETTINGS, Site, a_site
 from verbs import exit_code
 
-from boa_daemon.cli.bench_on import MARK, Measure, content_of, step_seconds
+from boa_daemon.cli.bench_on import MARK, BenchOptions, bench_job, step_seconds
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import check_job
 from boa_daemon.inputs.problem_file import load_problem
-from boa_daemon.inputs.yaml_file import Document
 
 CLOUD = '[cloud]\nprovider = "simulated"\ninstance_types = ["g5.xlarge"]\n'
 STEPS = """
@@ -32,10 +32,10 @@ for step in range({steps}):
 
 def printed(folder: Path, program: str, *, first: float = 20.0) -> tuple[int, str]:
     """Run on this machine what the job of a width runs, and return how it ended and what it printed."""
-    one = Measure(command=[sys.executable, "-c", program], seconds=1.0, first_step_seconds=first)
+    one = BenchOptions(command=[sys.executable, "-c", program], seconds=1.0, first_step_seconds=first)
     environment = {**os.environ, "BOA_PROGRESS_FILE": str(folder / "progress"), "BOA_GPUS": "2"}
     done = subprocess.run(
-        ["/bin/bash", "-c", content_of(one, "c", 2)["run"]],
+        ["/bin/bash", "-c", bench_job(one, "c", 2)["run"]],
         env=environment, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     return done.returncode, done.stdout
@@ -79,8 +79,8 @@ def test_one_step_is_too_few(log: str) -> None:
 
 def test_its_job_is_bounded_in_every_way() -> None:
     """One width, hours, and no second try; its dollars are what is left of the money."""
-    one = Measure(command=["train it", "--x"], seconds=60.0, first_step_seconds=600.0)
-    checked = check_job(Document(name="it", content=content_of(one, "c", 4)))
+    one = BenchOptions(command=["train it", "--x"], seconds=60.0, first_step_seconds=600.0)
+    checked = check_job(Document(name="it", content=bench_job(one, "c", 4)))
 
     assert (checked["min_gpus"], checked["max_gpus"], checked["retries"]) == (4, 4, 0)
     assert 600.0 + 60.0 < 3600.0 * checked["max_hours"] < 900.0

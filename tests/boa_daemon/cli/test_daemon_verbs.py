@@ -19,9 +19,9 @@ import pytest
 from typer.testing import CliRunner
 from verbs import exit_code
 
-from boa_daemon.api.app import an_app
+from boa_daemon.api.app import create_app
+from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, unix_socket
-from boa_daemon.api.who import Gatekeeper
 from boa_daemon.cli import app
 from boa_daemon.cli.verbs import VERBS
 from boa_daemon.daemon import planner
@@ -57,7 +57,7 @@ def play() -> Iterator[tuple[DaemonInAFolder, Path]]:
             found.daemon.tick()
             clock.instant += 30.0
         server = ApiServer(
-            an_app(found.service, Gatekeeper(ApiSettings())), [unix_socket(Path(name) / "boa.sock")]
+            create_app(found.service, Authenticator(ApiSettings())), [unix_socket(Path(name) / "boa.sock")]
         )
         server.start()
         yield found, Path(name) / "boa.sock"

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from daemon_site import PATIENCE_SECONDS, SETTINGS, Site, a_site, wait_for
 
-from boa_daemon.cli.dev import LATE_SECONDS, READY, content_of
+from boa_daemon.cli.dev import LATE_SECONDS, READY, dev_job
+from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import check_job
-from boa_daemon.inputs.yaml_file import Document
 
 CLOUD = '[cloud]\nprovider = "simulated"\ninstance_types = ["g5.xlarge"]\n'
 
@@ -26,9 +26,7 @@ CLOUD = '[cloud]\nprovider = "simulated"\ninstance_types = ["g5.xlarge"]\n'
 def waited(folder: Path, *, seconds: float, idle: float) -> tuple[int, str]:
     """Run what its command is, and return how it ended and what it printed."""
     hours = (seconds - LATE_SECONDS) / 3600.0
-    run = str(
-        content_of(name="dev", class_name="c", gpus=1, hours=hours, max_usd=1.0, idle_seconds=idle)["run"]
-    )
+    run = str(dev_job(name="dev", class_name="c", gpus=1, hours=hours, max_usd=1.0, idle_seconds=idle)["run"])
     environment = {"PATH": os.environ["PATH"], "BOA_PROGRESS_FILE": f"{folder}/p", "BOA_JOB_ID": "dev-1"}
     done = subprocess.run(
         ["/bin/bash", "-c", run],
@@ -57,7 +55,7 @@ def test_its_command_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_its_job_is_bounded_in_every_way() -> None:
     """A job file with one width, hours, dollars, and no second try."""
-    content = content_of(name="dev", class_name="c", gpus=2, hours=4.0, max_usd=20.0, idle_seconds=60.0)
+    content = dev_job(name="dev", class_name="c", gpus=2, hours=4.0, max_usd=20.0, idle_seconds=60.0)
     checked = check_job(Document(name="it", content=content))
 
     assert (checked["min_gpus"], checked["max_gpus"], checked["max_hours"]) == (2, 2, 4.0)

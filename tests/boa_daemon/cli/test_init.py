@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from verbs import exit_code
 
 from boa_daemon.cli import app
-from boa_daemon.cli.init import Market, Where, Whose
+from boa_daemon.cli.init import CloudName, JobOwners, RentalMarket
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.inputs.catalog import Catalog
@@ -29,9 +29,11 @@ def test_the_answers_of_enter_are_a_site(tmp_path: Path, monkeypatch: pytest.Mon
     assert exit_code(monkeypatch, "plan", "--classes", "classes.yaml", "--budget", "2000/month") == 0
 
 
-@pytest.mark.parametrize(("market", "whose", "where"), list(itertools.product(Market, Whose, Where)))
+@pytest.mark.parametrize(
+    ("market", "whose", "where"), list(itertools.product(RentalMarket, JobOwners, CloudName))
+)
 def test_every_choice_makes_settings_that_load(
-    market: Market, whose: Whose, where: Where, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    market: RentalMarket, whose: JobOwners, where: CloudName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flags answer the questions; two machines of one GPU type are one row of the classes."""
     words = (
@@ -45,7 +47,7 @@ def test_every_choice_makes_settings_that_load(
     assert exit_code(monkeypatch, "init", *words, "--market", market, "--whose", whose, "--where", where) == 0
     settings = load_settings(tmp_path / "boa.toml").settings
     assert (settings.cloud.market, settings.cloud.provider) == (market, where)
-    assert settings.engine.shared_account is (whose is Whose.everybodys and where is not Where.aws)
+    assert settings.engine.shared_account is (whose is JobOwners.everybodys and where is not CloudName.aws)
     assert settings.cloud.instance_types == ["g5.xlarge", "g5.12xlarge", "p4d.24xlarge"]
 
 

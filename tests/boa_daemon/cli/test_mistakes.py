@@ -14,9 +14,9 @@ import pytest
 from mistakes import FILES, ROOT, Mistake, mistakes
 from verbs import exit_code
 
-from boa_daemon.api.app import an_app
+from boa_daemon.api.app import create_app
+from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, unix_socket
-from boa_daemon.api.who import Gatekeeper
 from boa_daemon.cli.output import was_printed
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock
@@ -34,7 +34,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     folder = tmp_path_factory.mktemp("site")
     play = DaemonInAFolder(folder, ManualClock(1_800_000_000.0))
     play.daemon.tick()
-    server = ApiServer(an_app(play.service, Gatekeeper(ApiSettings())), [unix_socket(folder / "boa.sock")])
+    server = ApiServer(
+        create_app(play.service, Authenticator(ApiSettings())), [unix_socket(folder / "boa.sock")]
+    )
     server.start()
     with sockets.create_server(("127.0.0.1", 0)) as taken:
         yield {"socket": str(folder / "boa.sock"), "taken": str(taken.getsockname()[1])}

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from boa_daemon.cli import app
 from boa_daemon.daemon.loop import Daemon
-from boa_daemon.daemon.real_run import KINDS, PACE, SHARDS, RealRun, uninterrupted_loss
+from boa_daemon.daemon.real_run import JOB_KINDS, PACE, SHARDS, RealRun, uninterrupted_loss
 from policies.model import Budget
 
 
@@ -49,7 +49,7 @@ def test_the_demo_is_a_daemon_with_the_classes_as_they_are_believed(tmp_path: Pa
         assert isinstance(run.daemon, Daemon)
         assert run.daemon.settings.budget.mean_usd_per_hour == 20.0
         classes = run.daemon.planner.classes
-        for kind, is_flattered in zip(KINDS, (False, True), strict=True):
+        for kind, is_flattered in zip(JOB_KINDS, (False, True), strict=True):
             believed = classes[kind.name].phases[0].speedups["worker"].speed_at(4)
             alone = SHARDS * kind.shard_seconds + kind.serial_seconds
             truth = alone / (SHARDS * kind.shard_seconds / 4.0 + kind.serial_seconds)

@@ -17,11 +17,11 @@ from moto import mock_aws
 from moto.ce.models import ce_backends
 from verbs import exit_code
 
-from boa_daemon.api.app import an_app
+from boa_daemon.api.app import create_app
+from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, unix_socket
-from boa_daemon.api.who import Gatekeeper
 from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.costs import SERVICES, NoCostData, compared, explorer_days
+from boa_daemon.backends.aws.cost_explorer import SERVICES, NoCostData, compare_days, explorer_days
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.daemon.config import ApiSettings
 from boa_daemon.testing import ManualClock
@@ -100,8 +100,8 @@ def boa(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
                     days=((first, 45_000),),
                 )
             )
-        gatekeeper = Gatekeeper(ApiSettings())
-        server = ApiServer(an_app(play.service, gatekeeper), [unix_socket(folder / "boa.sock")])
+        gatekeeper = Authenticator(ApiSettings())
+        server = ApiServer(create_app(play.service, gatekeeper), [unix_socket(folder / "boa.sock")])
         server.start()
         monkeypatch.chdir(folder)
         Path("boa.toml").write_text(
@@ -249,7 +249,7 @@ def test_drift_is_a_final_day_beyond_the_tolerance(ledger: float, explorer: floa
     """Two per cent of the ledger or five cents, whichever is more; never today or yesterday."""
     now = datetime(2026, 5, 10, 12, tzinfo=UTC)
     day = now.date() - timedelta(days=ago)
-    found = compared({day: ledger}, {day: explorer}, first=day, now=now.timestamp())
+    found = compare_days({day: ledger}, {day: explorer}, first=day, now=now.timestamp())
     assert found[0].day == day
     assert len(found) == ago + 1
     assert found[0].is_drift == (ago >= 2 and abs(explorer - ledger) > max(0.02 * ledger, 0.05))

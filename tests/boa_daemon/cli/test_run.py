@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from boa_daemon.api.connection import DaemonUnreachable
-from boa_daemon.cli.run import Run
+from boa_daemon.cli.run import JobRun
 from boa_daemon.cli.run_screen import Screen
 
 JOB = {
@@ -43,9 +43,11 @@ class Daemon:
         return {"jobs": ["a-1"]}
 
 
-def a_run(daemon: Daemon) -> Run:
+def a_run(daemon: Daemon) -> JobRun:
     """A run with that daemon as its own."""
-    run = Run(content={"name": "a"}, max_usd=1.0, screen=Screen(is_quiet=True, max_usd=1.0), wait_seconds=1.0)
+    run = JobRun(
+        content={"name": "a"}, max_usd=1.0, screen=Screen(is_quiet=True, max_usd=1.0), wait_seconds=1.0
+    )
     run.begin_own(daemon.revive)
     run.client = daemon
     return run

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boa_daemon.cli.run_phases import Phases, RunMeter, phase_of, place_of
+from boa_daemon.cli.run_phases import RunMeter, RunPhases, phase_of, place_of
 
 NODE = {"id": "i-1", "instance_type": "g5.xlarge", "market": "spot", "zone": "us-east-1a", "phase": "ready"}
 
@@ -59,7 +59,7 @@ def test_where_a_job_is() -> None:
 )
 def test_phases_add_up(looks: list[tuple[Any, float, float]]) -> None:
     """Seconds and dollars of all phases are those of the whole, and no two in a row are the same."""
-    phases, at, usd = Phases(), 0.0, 0.0
+    phases, at, usd = RunPhases(), 0.0, 0.0
     phases.take("starting the daemon", at=at, usd=usd)
     for name, seconds, more in looks:
         at, usd = at + seconds, usd + more
@@ -73,7 +73,7 @@ def test_phases_add_up(looks: list[tuple[Any, float, float]]) -> None:
 
 def test_the_first_minute_belongs_to_the_boot() -> None:
     """A node that appears brings its minimum bill with it, and planning has cost nothing."""
-    phases = Phases()
+    phases = RunPhases()
     phases.take("planning", at=0.0, usd=0.0)
     ended = phases.take("booting", at=5.0, usd=0.0168)
     phases.take("booting", at=9.0, usd=0.0168)

@@ -15,7 +15,7 @@ from request_shapes import RequestShapes, request_shapes
 from verbs import exit_code
 
 from boa_daemon.backends.aws.policy import policy
-from boa_daemon.cli.aws_site import uses_of
+from boa_daemon.cli.aws_options import used_resources
 from boa_daemon.cli.toml_keys import with_keys
 from boa_daemon.daemon.config import aws_settings
 from boa_daemon.daemon.setting_layers import load_settings
@@ -117,7 +117,7 @@ def test_the_stack_holds_the_policy_that_boa_iam_prints(boa: Boa) -> None:
 
     printed = policy(
         cloud.model_copy(update={"security_groups": ()}),
-        uses=uses_of(Path("boa.toml")),
+        uses=used_resources(Path("boa.toml")),
         account="123456789012",
     )
     assert document == printed

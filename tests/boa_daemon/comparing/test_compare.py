@@ -14,13 +14,20 @@ from hypothesis import strategies as st
 
 from boa_daemon.cli.demo import shipped_settings
 from boa_daemon.comparing import tune
-from boa_daemon.comparing.cells import Comparison, Row, reordered, turned
-from boa_daemon.comparing.page import about, decomposition_text, knob_text, table_cells
-from boa_daemon.comparing.run import run_all, whole_part
-from boa_daemon.comparing.summary import best_rival, decompose, floor_of, lines_of, ratio_of, with_ratios
-from boa_daemon.comparing.tasks import Kept, Tasks
+from boa_daemon.comparing.cells import CellResult, Comparison, reordered, with_knob
+from boa_daemon.comparing.comparison_page import about, decomposition_text, knob_text, table_cells
+from boa_daemon.comparing.comparison_summary import (
+    best_rival,
+    decompose,
+    floor_of,
+    lines_of,
+    ratio_of,
+    with_ratios,
+)
+from boa_daemon.comparing.run_cells import run_all, whole_part
+from boa_daemon.comparing.tasks import AnswerCache, Tasks
 from boa_daemon.comparing.timeline import record
-from boa_daemon.comparing.tune import TOLERANCE, Trial, _bracket, equal_spend_hours
+from boa_daemon.comparing.tune import TOLERANCE, KnobTrial, _bracket, equal_spend_hours
 from boa_daemon.errors import InputError
 from boa_daemon.sim.wiring import SimulationSettings, simulate
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
@@ -56,20 +63,20 @@ def a_comparison(**changes: Any) -> Comparison:
     return Comparison(**(values | changes))
 
 
-def run(comparison: Comparison, folder: Path | None = None) -> list[Row]:
+def run(comparison: Comparison, folder: Path | None = None) -> list[CellResult]:
     """Run all cells here."""
-    return run_all(comparison, Tasks(kept=Kept(folder)))
+    return run_all(comparison, Tasks(kept=AnswerCache(folder)))
 
 
 @pytest.fixture(scope="module")
-def all_rows() -> tuple[Comparison, list[Row]]:
+def all_rows() -> tuple[Comparison, list[CellResult]]:
     """Run every rival at one budget, two seeds."""
     comparison = a_comparison(rivals=RIVALS, seeds=2)
     return comparison, run(comparison)
 
 
 @pytest.mark.exhaustive
-def test_every_cell_has_a_row_in_order(all_rows: tuple[Comparison, list[Row]]) -> None:
+def test_every_cell_has_a_row_in_order(all_rows: tuple[Comparison, list[CellResult]]) -> None:
     """References first, then the rivals, seed by seed."""
     comparison, rows = all_rows
 
@@ -78,7 +85,7 @@ def test_every_cell_has_a_row_in_order(all_rows: tuple[Comparison, list[Row]]) -
     assert len(rows) == comparison.cells
 
 
-def test_what_is_done_so_far_can_be_reported(all_rows: tuple[Comparison, list[Row]]) -> None:
+def test_what_is_done_so_far_can_be_reported(all_rows: tuple[Comparison, list[CellResult]]) -> None:
     """Whatever is done: seeds with all their policies, in lines like those of the whole; in the end, all."""
     comparison, rows = all_rows
     told = 0
@@ -94,7 +101,7 @@ def test_what_is_done_so_far_can_be_reported(all_rows: tuple[Comparison, list[Ro
     assert whole_part(comparison, rows) == (comparison, rows)
 
 
-def test_a_row_says_whether_it_is_at_equal_spend(all_rows: tuple[Comparison, list[Row]]) -> None:
+def test_a_row_says_whether_it_is_at_equal_spend(all_rows: tuple[Comparison, list[CellResult]]) -> None:
     """Within 1 % of what the reference spent on the same seed."""
     _, rows = all_rows
     spent = {row.seed: row.mean_usd_per_hour for row in rows if row.policy == "boa"}
@@ -105,13 +112,13 @@ def test_a_row_says_whether_it_is_at_equal_spend(all_rows: tuple[Comparison, lis
         assert row.at_equal_spend == (off <= TOLERANCE)
 
 
-def test_no_row_beats_the_bound_for_its_money(all_rows: tuple[Comparison, list[Row]]) -> None:
+def test_no_row_beats_the_bound_for_its_money(all_rows: tuple[Comparison, list[CellResult]]) -> None:
     """Whatever the rival."""
     for row in all_rows[1]:
         assert row.mean_jct_hours >= row.lower_bound_mean_jct_hours
 
 
-def test_a_row_can_be_run_again_from_its_knob(all_rows: tuple[Comparison, list[Row]]) -> None:
+def test_a_row_can_be_run_again_from_its_knob(all_rows: tuple[Comparison, list[CellResult]]) -> None:
     """Same settings, same run to the bit."""
     comparison, rows = all_rows
     for row in rows:
@@ -187,7 +194,7 @@ def test_an_interval_is_students_on_the_logarithms() -> None:
     assert ratio_of([1.5]).low is None
 
 
-def test_ratios_are_paired_by_seed(all_rows: tuple[Comparison, list[Row]]) -> None:
+def test_ratios_are_paired_by_seed(all_rows: tuple[Comparison, list[CellResult]]) -> None:
     """Each row over the reference on its own seed; the summary is their geometric mean."""
     comparison, rows = all_rows
     boa = {row.seed: row.mean_jct_hours for row in rows if row.policy == "boa"}
@@ -201,10 +208,10 @@ def test_ratios_are_paired_by_seed(all_rows: tuple[Comparison, list[Row]]) -> No
     assert line.ratio.low <= line.ratio.mean
 
 
-def a_trial(spend: float, hours: float) -> Trial:
+def a_trial(spend: float, hours: float) -> KnobTrial:
     """Return a run that spent and took so much."""
     result = simulate(replace(some_settings(), policy="equal-width"))
-    return Trial(knob={}, result=replace(result, mean_usd_per_hour=spend, mean_jct_hours=hours))
+    return KnobTrial(knob={}, result=replace(result, mean_usd_per_hour=spend, mean_jct_hours=hours))
 
 
 def test_equal_spend_lies_on_the_chord_between_two_settings() -> None:
@@ -216,7 +223,7 @@ def test_equal_spend_lies_on_the_chord_between_two_settings() -> None:
     assert equal_spend_hours(trials[1:], 10.0) is None
 
 
-def test_the_floor_is_below_all_rows(all_rows: tuple[Comparison, list[Row]]) -> None:
+def test_the_floor_is_below_all_rows(all_rows: tuple[Comparison, list[CellResult]]) -> None:
     """At seed 0, which it is for, and it falls with money."""
     comparison, rows = all_rows
     floor = floor_of(comparison, rows)
@@ -227,7 +234,9 @@ def test_the_floor_is_below_all_rows(all_rows: tuple[Comparison, list[Row]]) -> 
     assert (np.diff(finite) <= 1e-12).all()
 
 
-def test_the_best_rival_is_the_fastest_for_the_same_money(all_rows: tuple[Comparison, list[Row]]) -> None:
+def test_the_best_rival_is_the_fastest_for_the_same_money(
+    all_rows: tuple[Comparison, list[CellResult]],
+) -> None:
     """By the corrected ratio; without rivals there is none."""
     comparison, rows = all_rows
     lines = lines_of(comparison, rows)
@@ -255,7 +264,7 @@ def test_a_timeline_adds_up_to_the_run() -> None:
     assert (run.queue >= 0.0).all()
 
 
-def test_texts_say_settings_and_misses(all_rows: tuple[Comparison, list[Row]]) -> None:
+def test_texts_say_settings_and_misses(all_rows: tuple[Comparison, list[CellResult]]) -> None:
     """Nodes and widths as people say them; a spend that misses says by how much."""
     comparison, rows = all_rows
     lines = {line.policy: line for line in lines_of(comparison, rows)}
@@ -287,14 +296,14 @@ def test_what_cannot_run_is_refused_before_any_run(
 
 def test_a_knob_becomes_settings() -> None:
     """A planning budget is the site's, everything else an option of the policy."""
-    settings = turned(some_settings(), {"planning_budget": 7.0, "nodes": 3})
+    settings = with_knob(some_settings(), {"planning_budget": 7.0, "nodes": 3})
 
     assert settings.planning_budget == Budget(amount=7.0)
     assert settings.options.nodes == 3
 
 
 def test_one_width_and_one_efficiency_spend_the_same_by_sharing(
-    all_rows: tuple[Comparison, list[Row]],
+    all_rows: tuple[Comparison, list[CellResult]],
 ) -> None:
     """Steps are coarse, but a share of the jobs can go one step further: as near as so few jobs allow."""
     for row in all_rows[1]:
@@ -304,7 +313,7 @@ def test_one_width_and_one_efficiency_spend_the_same_by_sharing(
 
 
 def test_the_gain_over_a_fleet_is_elasticity_times_optimisation(
-    all_rows: tuple[Comparison, list[Row]],
+    all_rows: tuple[Comparison, list[CellResult]],
 ) -> None:
     """Best fleet over best rule, best rule over boa; the names say which they are."""
     comparison, rows = all_rows
@@ -323,7 +332,9 @@ def test_the_gain_over_a_fleet_is_elasticity_times_optimisation(
     assert f"{why.rule}, makes up a factor of {why.elasticity.mean:.2f} [" in decomposition_text(why)
 
 
-def test_without_a_fleet_there_is_nothing_to_take_apart(all_rows: tuple[Comparison, list[Row]]) -> None:
+def test_without_a_fleet_there_is_nothing_to_take_apart(
+    all_rows: tuple[Comparison, list[CellResult]],
+) -> None:
     """Neither in sentences nor in numbers."""
     comparison, rows = all_rows
     lines = [line for line in lines_of(comparison, rows) if not line.policy.startswith("static-")]
@@ -346,7 +357,7 @@ CAPPED = ("pollux", "pollux-autoscale", "equal-width", "efficiency", "srpt", "a-
 
 
 @pytest.fixture(scope="module")
-def capped_rows() -> tuple[Comparison, list[Row]]:
+def capped_rows() -> tuple[Comparison, list[CellResult]]:
     """Run two caps under a budget that neither can spend: at most two or three nodes of 4 USD/h."""
     comparison = a_comparison(rivals=CAPPED, budgets=(Budget(amount=500.0),), caps=(2, 3))
     comparison.check()
@@ -354,7 +365,7 @@ def capped_rows() -> tuple[Comparison, list[Row]]:
 
 
 @pytest.mark.exhaustive
-def test_at_a_cap_no_policy_ever_holds_more_nodes(capped_rows: tuple[Comparison, list[Row]]) -> None:
+def test_at_a_cap_no_policy_ever_holds_more_nodes(capped_rows: tuple[Comparison, list[CellResult]]) -> None:
     """Each run again from its row: jobs that do not fit wait, and all of them end."""
     comparison, rows = capped_rows
     assert len(rows) == comparison.cells == 2 * (1 + len(CAPPED))
@@ -367,7 +378,7 @@ def test_at_a_cap_no_policy_ever_holds_more_nodes(capped_rows: tuple[Comparison,
 
 
 @pytest.mark.exhaustive
-def test_each_cap_has_its_own_reference(capped_rows: tuple[Comparison, list[Row]]) -> None:
+def test_each_cap_has_its_own_reference(capped_rows: tuple[Comparison, list[CellResult]]) -> None:
     """Rivals meet what BOA spent at the same cap, and ratios are taken there."""
     comparison, rows = capped_rows
     spent = {row.max_nodes: row.mean_usd_per_hour for row in rows if row.policy == "boa"}

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 from some_tasks import Answer, a_square, dies, dies_once, in_vain, len_of, noted
 
-from boa_daemon.comparing import content
-from boa_daemon.comparing.content import content_hash
-from boa_daemon.comparing.tasks import Kept, Tasks
-from boa_daemon.comparing.workers import Here, Local, OnRay, workers_on
+from boa_daemon.comparing.content_hash import code_hash, content_hash
+from boa_daemon.comparing.tasks import AnswerCache, Tasks
+from boa_daemon.comparing.workers import InlineWorkers, ProcessWorkers, RayWorkers, workers_on
 from boa_daemon.engines.local import free_port
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.testing import a_problem, a_trace
@@ -26,24 +25,24 @@ from policies.errors import InfeasibleBudget
 
 def test_answers_come_back_to_the_last_digit_and_are_kept(tmp_path: Path) -> None:
     """What a file of them gives is what was worked out; nothing is done twice."""
-    first, again, here = (Tasks(kept=Kept(tmp_path)), Tasks(kept=Kept(tmp_path)), a_square(7))
+    first, again, here = (Tasks(kept=AnswerCache(tmp_path)), Tasks(kept=AnswerCache(tmp_path)), a_square(7))
 
     assert [first.run(a_square, 7), first.run(a_square, 7), again.run(a_square, 7)] == [here] * 3
     assert (first.done, first.found, again.done, again.found) == (1, 0, 0, 1)
     (file,) = tmp_path.glob("*/*.json")
     file.write_text('{"numbers": ')
-    assert Tasks(kept=Kept(tmp_path)).run(a_square, 7) == here
+    assert Tasks(kept=AnswerCache(tmp_path)).run(a_square, 7) == here
 
 
 def test_other_code_is_another_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was kept under one version is not an answer of the next."""
-    Tasks(kept=Kept(tmp_path)).run(a_square, 7)
+    Tasks(kept=AnswerCache(tmp_path)).run(a_square, 7)
     monkeypatch.setattr("boa_daemon.comparing.tasks.code_hash", lambda: "newer")
-    tasks = Tasks(kept=Kept(tmp_path))
+    tasks = Tasks(kept=AnswerCache(tmp_path))
     tasks.run(a_square, 7)
 
     assert (tasks.done, tasks.found) == (1, 0)
-    assert len(content.code_hash()) == 12
+    assert len(code_hash()) == 12
 
 
 def test_a_hash_is_of_the_content_alone() -> None:
@@ -56,9 +55,7 @@ def test_a_hash_is_of_the_content_alone() -> None:
     unlike += [np.array([1]), np.array([1.0]), np.array([[1]]), a_square, in_vain, Answer((1.0,))]
     unlike += [("ab", "c"), ("a", "bc"), {"a": 1, "b": 2}, {"b": 2, "a": 1}, frozenset({1})]
     assert len({content_hash(value) for value in unlike}) == len(unlike)
-    words = (
-        "print(__import__('boa_daemon.comparing.content').comparing.content.content_hash(frozenset('abc')))"
-    )
+    words = "from boa_daemon.comparing.content_hash import content_hash as h; print(h(frozenset('abc')))"
     seen = {
         subprocess.run(
             [sys.executable, "-c", words],
@@ -73,7 +70,7 @@ def test_a_hash_is_of_the_content_alone() -> None:
 
 def test_workers_change_nothing_and_die_without_loss(tmp_path: Path) -> None:
     """Two processes answer as one does; a killed one costs a try; a task that always kills is told of."""
-    with Tasks(Local(2), Kept(tmp_path / "kept")) as tasks:
+    with Tasks(ProcessWorkers(2), AnswerCache(tmp_path / "kept")) as tasks:
         asked = [tasks.submit(a_square, n) for n in range(5)]
         assert [future.result() for future in asked] == [a_square(n) for n in range(5)]
         assert tasks.run(dies_once, str(tmp_path / "marker")) != os.getpid()
@@ -86,10 +83,10 @@ def test_workers_change_nothing_and_die_without_loss(tmp_path: Path) -> None:
             tasks.run(dies, 1)
 
 
-@pytest.mark.parametrize("workers", [Here(), None], ids=["here", "local:2"])
-def test_each_waits_for_what_follows(workers: Here | None) -> None:
+@pytest.mark.parametrize("workers", [InlineWorkers(), None], ids=["here", "local:2"])
+def test_each_waits_for_what_follows(workers: InlineWorkers | None) -> None:
     """A function that asks for tasks, and items that come of others; each is done once."""
-    with Tasks(workers or Local(2)) as tasks:
+    with Tasks(workers or ProcessWorkers(2)) as tasks:
         found = dict(
             tasks.each(
                 lambda n: tasks.run(a_square, n).numbers[0],
@@ -161,7 +158,7 @@ def test_after_a_kill_in_the_middle_the_rest_is_done(tmp_path: Path) -> None:
     begun = [int(file.name) for file in tmp_path.iterdir() if file.name.isdigit()]
     assert 5 <= done <= len(begun) < 2000
 
-    with Tasks(kept=Kept(kept)) as tasks:
+    with Tasks(kept=AnswerCache(kept)) as tasks:
         assert [tasks.run(noted, str(tmp_path), n) for n in begun] == [n * n for n in begun]
     notes = [(tmp_path / str(n)).read_text() for n in begun]
     assert notes.count("x") == done
@@ -180,10 +177,10 @@ def group_lives(group: int) -> bool:
 def test_whoever_waits_is_told_that_it_is_over() -> None:
     """Closing in the middle leaves no thread behind and no process."""
     before = threading.active_count()
-    tasks = Tasks(Local(1))
+    tasks = Tasks(ProcessWorkers(1))
     tasks._threads = None
     tasks.close()
-    with Tasks(Local(2)) as tasks:
+    with Tasks(ProcessWorkers(2)) as tasks:
         for n in range(20):
             tasks.submit(noted, "/nowhere", n)
     deadline = time.monotonic() + 120.0
@@ -201,7 +198,7 @@ def test_another_place_is_refused_with_what_to_type(where: str) -> None:
 
 def test_places_to_work() -> None:
     """One process is this one."""
-    assert isinstance(workers_on("local:1"), Here)
+    assert isinstance(workers_on("local:1"), InlineWorkers)
     assert workers_on("local:3").count == 3
     assert workers_on(None).count == len(os.sched_getaffinity(0))
 
@@ -212,7 +209,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, where: str) -> 
     (tmp_path / "file").write_text("")
 
     with pytest.raises(InputError, match="--out: cannot use"):
-        Kept(tmp_path / where)
+        AnswerCache(tmp_path / where)
 
 
 @pytest.mark.exhaustive  # A cluster takes a quarter of a minute to start.
@@ -235,7 +232,7 @@ def test_a_ray_cluster_of_three_nodes_answers_the_same(
         for _ in range(2):
             cluster.add_node(num_cpus=1)
         workers = workers_on(f"ray://127.0.0.1:{port}")
-        assert isinstance(workers, OnRay)
+        assert isinstance(workers, RayWorkers)
         with Tasks(workers) as tasks:
             assert workers.count == 3
             asked = [tasks.submit(a_square, n) for n in range(12)]

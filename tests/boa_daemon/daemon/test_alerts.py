@@ -18,7 +18,7 @@ from moto import mock_aws
 from sqlalchemy.exc import OperationalError
 
 from boa_daemon.daemon import alerts
-from boa_daemon.daemon.alerts import Alerts, books, due
+from boa_daemon.daemon.alerts import Alerts, budget_figures, due_alerts
 from boa_daemon.daemon.config import AlertSettings
 from boa_daemon.testing import a_node, a_state
 from boa_daemon.tick.limits import DAY_SECONDS, Caps
@@ -42,7 +42,7 @@ def spent(usd: float, *, now: float = NOON, nodes: int = 0) -> ClusterState:
 
 def keys(state: ClusterState, caps: Caps) -> list[str]:
     """Return the keys of what is due."""
-    return [key for key, _ in due(state, caps, FRACTIONS)]
+    return [key for key, _ in due_alerts(state, caps, FRACTIONS)]
 
 
 def test_shares_of_a_cap_are_due_when_they_are_reached() -> None:
@@ -58,7 +58,7 @@ def test_shares_of_a_cap_are_due_when_they_are_reached() -> None:
 def test_a_forecast_counts_what_burns_to_the_end_of_the_period() -> None:
     """8 USD/hour for 16.5 days of January are 3168 USD, for the 12 hours left of the day 96."""
     state = spent(10.0, nodes=2)
-    figures = books(state, Caps(usd_per_day=200.0, usd_per_month=3000.0))
+    figures = budget_figures(state, Caps(usd_per_day=200.0, usd_per_month=3000.0))
 
     assert figures["month"]["forecast_usd"] == pytest.approx(10.0 + 8.0 * 24.0 * 16.5)
     assert figures["day"]["forecast_usd"] == pytest.approx(10.0 + 96.0)

@@ -11,7 +11,7 @@ import pytest
 from boa_daemon.backends.simulated import FileCloud
 from boa_daemon.daemon.assembly import open_daemon, open_world
 from boa_daemon.daemon.config import Settings
-from boa_daemon.engines.reading import Generation
+from boa_daemon.engines.run_reports import Generation
 from boa_daemon.engines.ssm import SsmEngine
 from boa_daemon.engines.ssm_runs import SsmRun
 from boa_daemon.errors import InputError

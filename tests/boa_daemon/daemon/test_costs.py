@@ -12,7 +12,7 @@ from daemon_time import pass_time
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from boa_daemon.daemon.costs import STANDS, UNUSED
+from boa_daemon.daemon.costs import STANDING_ROW, UNUSED_ROW
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.offers import Extras
@@ -92,7 +92,7 @@ def test_a_boot_belongs_to_the_job_that_it_was_for(tmp_path: Path) -> None:
     finally:
         play.close()
 
-    assert (mine["name"], unused["name"], stands["name"]) == (job, UNUSED, STANDS)
+    assert (mine["name"], unused["name"], stands["name"]) == (job, UNUSED_ROW, STANDING_ROW)
     assert mine["boot_usd"] == pytest.approx(60.0 / 3600.0 * 1.006, rel=0.01)
     assert mine["usd"] > mine["boot_usd"] + 0.5 * 1.006 - 1e-6
     assert unused["usd"] <= 120.0 / 3600.0 * 1.006

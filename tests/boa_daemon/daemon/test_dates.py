@@ -11,8 +11,8 @@ import pytest
 
 from boa_daemon.daemon.dates import hours_at, hours_on
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import check_job
-from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from policies.model import JobClass, Phase, Width

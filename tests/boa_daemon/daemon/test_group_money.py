@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.daemon.answers import NotAllowed, UnknownJob
+from boa_daemon.daemon.service_base import NotAllowed, UnknownJob
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content

@@ -17,7 +17,7 @@ from moto import mock_aws
 from boa_daemon.daemon.replay import replay
 from boa_daemon.engines.inbox import Inbox
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.messages import unit_status
+from boa_daemon.inputs.message_validation import parse_unit_status
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.actions import GiveUpJob
@@ -254,7 +254,7 @@ def test_a_spot_warning_in_the_queue_stops_the_job_and_rents_a_replacement_in_th
         monkeypatch.setenv(name, "testing")
     sqs = boto3.client("sqs", region_name="us-east-1")
     url = sqs.create_queue(QueueName="boa")["QueueUrl"]
-    with a_stage(tmp_path, Inbox(sqs, url, unit_status)) as stage:
+    with a_stage(tmp_path, Inbox(sqs, url, parse_unit_status)) as stage:
         job = stage.submit(hours=1.0)
         stage.run(300.0)
         (node,) = stage.play.service.job(job)["nodes"]

@@ -17,10 +17,10 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from boa_daemon.backends.simulated import FileCloud
-from boa_daemon.daemon.answers import NotAllowed
 from boa_daemon.daemon.config import UserSettings
 from boa_daemon.daemon.loop import AWAITED_SECONDS
 from boa_daemon.daemon.replay import replay
+from boa_daemon.daemon.service_base import NotAllowed
 from boa_daemon.errors import BoaError, InputError
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.cli.state import _print_instances
+from boa_daemon.cli.daemon_status import _print_instances
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.actions import LaunchNodes

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from daemon_time import pass_time
 
-from boa_daemon.daemon.answers import NotAllowed
 from boa_daemon.daemon.orders import CannotRehearse
+from boa_daemon.daemon.service_base import NotAllowed
 from boa_daemon.errors import InputError
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content

@@ -15,7 +15,7 @@ from sampling import sampled
 from boa_daemon.daemon.pruning import prune
 from boa_daemon.engines.local import LocalEngine
 from boa_daemon.errors import InputError
-from boa_daemon.store.retention import over_before
+from boa_daemon.store.retention import jobs_over_before
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
@@ -89,7 +89,7 @@ def test_what_is_over_for_longer_than_kept_goes_with_its_files(play: DaemonInAFo
 def test_a_batch_after_the_other_until_nothing_is_left(play: DaemonInAFolder) -> None:
     """More than one transaction takes; who dies in between does it again."""
     names = ended(play, [100.0] * 1203)
-    assert over_before(play.books.queue, play.clock.now() - 50 * DAY, limit=500) == names[:500]
+    assert jobs_over_before(play.books.queue, play.clock.now() - 50 * DAY, limit=500) == names[:500]
     assert prune(play.books, Shelf(), keep_days=50.0, now=play.clock.now()) == 1203  # type: ignore[arg-type]
     assert prune(play.books, Shelf(), keep_days=50.0, now=play.clock.now()) == 0  # type: ignore[arg-type]
     play.close()

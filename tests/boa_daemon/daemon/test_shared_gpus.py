@@ -11,7 +11,7 @@ import pytest
 from boa_daemon.backends.settings import load_aws_settings
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
-from boa_daemon.daemon.shared_gpus import as_planned, on_gpus, with_whole_gpus
+from boa_daemon.daemon.shared_gpus import planned_machine, start_on_gpus, with_whole_gpus
 from boa_daemon.errors import InputError
 from boa_daemon.store.records import InstanceRecord
 from boa_daemon.testing import ManualClock, a_node, an_instance_type
@@ -162,10 +162,10 @@ def test_an_engine_is_told_gpus_and_the_cloud_whole_machines() -> None:
         id="a", job="j", generation=1, width=Width("t4@m/2", 2),
         slots=(GpuSlot("n", 5), GpuSlot("n", 2)), reason="",
     )  # fmt: skip
-    found = on_gpus(start, {"n": InstanceRecord(node=a_node("n", kind=shared))})
+    found = start_on_gpus(start, {"n": InstanceRecord(node=a_node("n", kind=shared))})
     assert (found.slots, found.places_per_gpu) == ((GpuSlot("n", 1), GpuSlot("n", 2)), 2)
     plain = an_instance_type()
-    assert on_gpus(start, {"n": InstanceRecord(node=a_node("n", kind=plain))}) is start
+    assert start_on_gpus(start, {"n": InstanceRecord(node=a_node("n", kind=plain))}) is start
     assert with_whole_gpus(plain) is plain
     whole = with_whole_gpus(shared)
     assert (whole.gpus, whole.places_per_gpu) == (4, 1)
@@ -176,11 +176,13 @@ def test_a_node_keeps_the_places_that_it_came_with() -> None:
     whole = InstanceType(name="m", gpu_type="t4", gpus=4, usd_per_hour=4.0)
     shared = InstanceType(name="m", gpu_type="t4@m/2", gpus=8, usd_per_hour=4.0, places_per_gpu=2)
     new = {"name": "m", "kind": "t4@m/2", "planned": shared}
-    assert as_planned(whole, **new, known=None) == shared
-    assert as_planned(whole, **new, known=whole) == whole
-    assert as_planned(shared, **new, known=shared) == shared, "as the books have one that no listing shows"
-    assert as_planned(whole, name="m", kind="t4", planned=whole, known=shared) == shared
-    assert as_planned(whole, name="m", kind="t4", planned=None, known=shared) == shared
+    assert planned_machine(whole, **new, known=None) == shared
+    assert planned_machine(whole, **new, known=whole) == whole
+    assert planned_machine(shared, **new, known=shared) == shared, (
+        "as the books have one that no listing shows"
+    )
+    assert planned_machine(whole, name="m", kind="t4", planned=whole, known=shared) == shared
+    assert planned_machine(whole, name="m", kind="t4", planned=None, known=shared) == shared
 
 
 def test_what_only_the_daemon_reads_of_the_cloud_stops_no_verb_about_aws(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.auxiliary_costs import billed_usd, close_standing
 from boa_daemon.daemon.config import Settings
-from boa_daemon.daemon.side_costs import billed_usd, close_standing
 from boa_daemon.daemon.standing_costs import StandingCosts
-from boa_daemon.store.engine import sqlite_url
+from boa_daemon.store.database_setup import sqlite_url
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
 from boa_daemon.tick.limits import day_of

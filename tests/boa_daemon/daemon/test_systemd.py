@@ -30,13 +30,13 @@ def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 def test_the_words_of_a_service(heard: Callable[[], str]) -> None:
     """Ready, alive, reloading, stopping; a status has one line."""
-    systemd.ready("starting\nup")
+    systemd.notify_ready("starting\nup")
     assert heard() == "READY=1\nSTATUS=starting up"
-    systemd.alive("4.00 USD/hour, 1 nodes")
+    systemd.notify_alive("4.00 USD/hour, 1 nodes")
     assert heard() == "WATCHDOG=1\nSTATUS=4.00 USD/hour, 1 nodes"
-    systemd.reloading()
+    systemd.notify_reloading()
     assert heard().startswith("RELOADING=1\nMONOTONIC_USEC=")
-    systemd.stopping()
+    systemd.notify_stopping()
     assert heard().startswith("STOPPING=1\nSTATUS=stopping")
 
 
@@ -46,7 +46,7 @@ def test_a_name_with_an_at_sign_is_abstract(monkeypatch: pytest.MonkeyPatch) -> 
         listener.bind(f"\0boa-test-{OURS}")
         listener.settimeout(5.0)
         monkeypatch.setenv("NOTIFY_SOCKET", f"@boa-test-{OURS}")
-        systemd.alive("well")
+        systemd.notify_alive("well")
         assert listener.recv(4096) == b"WATCHDOG=1\nSTATUS=well"
 
 
@@ -55,7 +55,7 @@ def test_nobody_who_listens_is_no_trouble(address: str, monkeypatch: pytest.Monk
     """On a terminal, in a container, or when systemd went away."""
     monkeypatch.setenv("NOTIFY_SOCKET", address)
 
-    systemd.alive("well")
+    systemd.notify_alive("well")
 
 
 def test_the_watchdog_is_ours_only_if_it_names_us() -> None:

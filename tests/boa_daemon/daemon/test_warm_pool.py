@@ -10,8 +10,8 @@ import pytest
 
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.costs import CostBy
-from boa_daemon.daemon.history import figures_of
-from boa_daemon.daemon.last_resort import LastResort
+from boa_daemon.daemon.fallback_tick import FallbackTick
+from boa_daemon.daemon.minute_history import current_figures
 from boa_daemon.daemon.warm_pool import start_seconds_of, warm_pool_of
 from boa_daemon.learning.boots import Boots
 from boa_daemon.testing import ManualClock
@@ -146,7 +146,7 @@ def test_where_no_tick_can_be_done_what_is_stopped_goes_down_too(site: Site) -> 
     stopped = site.stop_one()
     daemon = site.play.daemon
     assert daemon.books is not None
-    resort = LastResort(
+    resort = FallbackTick(
         cloud=site.play.cloud,
         fleet=daemon.fleet,
         runner=site.play.runner,
@@ -173,7 +173,7 @@ def test_what_is_stopped_is_no_node_at_work(site: Site) -> None:
     site.play.daemon.tick()
     decision = site.play.daemon.standing.decision
     assert decision is not None
-    figures = figures_of(decision.state, {})
+    figures = current_figures(decision.state, {})
     assert figures == {"usd_per_hour": 0.0219, "market:on-demand": 0.0219, "state:stopped": 0.0219}
     status = site.play.service.status()
     assert (status["nodes"], status["stopped_nodes"], status["gpus"]) == (0, 1, 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.dashboard.assets import POLICY, SCRIPTS, asset, static_page, write_static
+from boa_daemon.dashboard.assets import CONTENT_SECURITY_POLICY, SCRIPTS, asset, static_page, write_static
 from boa_daemon.errors import InputError
 
 FOLDER = Path(__file__).resolve().parents[3] / "boa_daemon/data/page"
@@ -37,8 +37,8 @@ def test_no_text_becomes_markup() -> None:
 
 def test_the_policy_allows_nothing_inline() -> None:
     """Scripts and styles are files of the page; nothing else is allowed at all."""
-    assert "'unsafe" not in POLICY
-    assert POLICY.startswith("default-src 'none'")
+    assert "'unsafe" not in CONTENT_SECURITY_POLICY
+    assert CONTENT_SECURITY_POLICY.startswith("default-src 'none'")
 
 
 def test_one_file_holds_the_answers() -> None:

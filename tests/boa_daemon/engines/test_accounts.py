@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boa_daemon.engines.accounts import COUNT, FIRST, account_here, own_account
+from boa_daemon.engines.generation_units import Layout, units_of
 from boa_daemon.engines.local import LocalEngine
-from boa_daemon.engines.units import Layout, units_of
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import check_job
-from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import acting_as
 from boa_daemon.testing import a_node

@@ -16,7 +16,7 @@ from boa_daemon.engines.layout import Layout
 from boa_daemon.gate.companion import JobDoor
 from boa_daemon.gate.thread import GateThread
 from boa_daemon.gate.types import GateSettings
-from boa_daemon.inputs.code import pack
+from boa_daemon.inputs.code_archive import pack
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.token import issue_token
 from boa_daemon.testing import a_node

@@ -16,7 +16,7 @@ from engine_bench import NUMPY, Bench, numpy_loss, script, until
 
 from boa_daemon.engines.local import KERNELS_PORTS, LocalEngine, free_port
 from boa_daemon.engines.local_units import FILES
-from boa_daemon.inputs.messages import REFUSED
+from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
 from boa_daemon.job.keeper import start_apart
 from boa_daemon.job.processes import carrying, started_ticks
 from boa_daemon.job.seal import KEY_FILE
@@ -393,11 +393,11 @@ def test_an_end_that_the_keeper_did_not_write_ends_nothing(bench: Bench) -> None
     bench.start(1)
     unit = bench.engine.layout.unit("a", 2, 0)  # type: ignore[attr-defined]
     bench.wait(lambda report: report.phase == "running")
-    before = REFUSED.counts().get(FILES, 0)
+    before = DROPPED_MESSAGES.counts().get(FILES, 0)
     for text in (old, json.dumps({name: old_ for name, old_ in json.loads(old).items() if name != "seal"})):
         (unit / "exit.json").write_text(text)
         assert bench.report().phase == "running"
-    assert REFUSED.counts()[FILES] == before + 2
+    assert DROPPED_MESSAGES.counts()[FILES] == before + 2
     (bench.workdir / "go").touch()
     assert bench.wait_end().exit_code == 3
 

@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from engine_bench import Bench
 
 from boa_daemon.engines import ssm
+from boa_daemon.engines.generation_units import units_of
 from boa_daemon.engines.layout import Layout
 from boa_daemon.engines.ssm import AGAIN_SECONDS, SsmEngine, SsmSettings
 from boa_daemon.engines.ssm_commands import BUNDLE_SECONDS
@@ -26,9 +27,8 @@ from boa_daemon.engines.ssm_scripts import (
     bundle,
     start_script,
 )
-from boa_daemon.engines.units import units_of
-from boa_daemon.inputs import messages
-from boa_daemon.inputs.messages import Refusals
+from boa_daemon.inputs import message_validation
+from boa_daemon.inputs.message_validation import DroppedMessages
 from boa_daemon.job.gpu_memory import VARIABLE
 from boa_daemon.job.seal import KEY_FILE, sealed
 from boa_daemon.testing import ManualClock, a_node, an_instance_type
@@ -629,8 +629,8 @@ def test_a_forged_word_is_counted_logged_once_and_dropped(
     stage: Stage, way: str, is_probe: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever may write to the queue, or print on a node, cannot end a job that is not his."""
-    refused = Refusals()
-    monkeypatch.setattr(messages, "REFUSED", refused)
+    refused = DroppedMessages()
+    monkeypatch.setattr(message_validation, "DROPPED_MESSAGES", refused)
     monkeypatch.setattr(ssm, "REFUSED", refused)
     bench = stage.started_on_two()
     stage.say(), stage.say(rank=1)

@@ -17,7 +17,7 @@ import pytest
 from botocore.validate import ParamValidator
 
 from boa_daemon.engines import ssm_session
-from boa_daemon.engines.ssm_session import ANSWER, NoSession, Session, carry, plugin_version
+from boa_daemon.engines.ssm_session import ANSWER, Session, SessionFailed, plugin_version, run_session
 from boa_daemon.testing.fake_sessions import PORT, SHELL, FakeSessions, write_plugin
 
 SESSION = Session(
@@ -71,7 +71,7 @@ def _carried(client: Client, session: Session) -> tuple[int, int]:
     client.given = client.sessions.start(session.request)
     child, terminal = pty.fork()
     if child == 0:
-        os._exit(carry(session, client))
+        os._exit(run_session(session, client))
     return child, terminal
 
 
@@ -143,7 +143,7 @@ def test_the_plugin_is_called_as_aws_calls_it(
         f'#!/bin/bash\nif [ "$1" = --version ]; then echo {version}; exit; fi\n'
         f'printf "%s\\n" "$@" "${ANSWER}" > {note}\nexit 7\n'
     )
-    assert carry(SESSION, client, profile="mine") == 7
+    assert run_session(SESSION, client, profile="mine") == 7
     answer, region, operation, profile, request, endpoint, variable = note.read_text().split("\n")[:7]
     assert (region, operation, profile) == ("eu-west-1", "StartSession", "mine")
     assert (json.loads(request), endpoint) == (client.asked[0], "https://ssm.eu-west-1.amazonaws.com")
@@ -157,25 +157,25 @@ def test_without_the_plugin_one_error_says_what_to_do(
 ) -> None:
     """Nothing was asked of AWS then; a plugin that goes in between leaves no session behind."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(NoSession, match=r"needs session-manager-plugin of AWS.*--print"):
-        carry(SESSION, client)
+    with pytest.raises(SessionFailed, match=r"needs session-manager-plugin of AWS.*--print"):
+        run_session(SESSION, client)
     assert client.asked == []
     monkeypatch.setattr(ssm_session, "plugin_version", lambda: (1, 2, 707, 0))
-    with pytest.raises(NoSession, match="could not be started"):
-        carry(SESSION, client)
+    with pytest.raises(SessionFailed, match="could not be started"):
+        run_session(SESSION, client)
     assert len(client.sessions.ended) == 1
 
 
 def test_what_aws_refuses_is_said(client: Client) -> None:
     """With which node, and AWS's own words."""
     wrong = Session(target="i-0123456789abcdef0", document=PORT, parameters={"portNumber": ["x"]})
-    with pytest.raises(NoSession, match="opened no session with i-0123456789abcdef0: InvalidParameters"):
-        carry(wrong, client)
+    with pytest.raises(SessionFailed, match="opened no session with i-0123456789abcdef0: InvalidParameters"):
+        run_session(wrong, client)
 
 
 def test_signals_are_as_before_afterwards(client: Client) -> None:
     """Ctrl-C is the plugin's while it runs; afterwards it is ours again."""
     before = signal.getsignal(signal.SIGINT)
-    assert carry(Session(target="i-0", document=SHELL, parameters={"command": ["true"]}), client) == 0
+    assert run_session(Session(target="i-0", document=SHELL, parameters={"command": ["true"]}), client) == 0
     assert signal.getsignal(signal.SIGINT) is before
     assert plugin_version() == (1, 2, 707, 0)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sampling import sampled
 
 from boa_daemon.gate.broker import Broker
-from boa_daemon.gate.types import Ask, GateSettings, Grant
+from boa_daemon.gate.types import GateSettings, Grant, SendRequest
 from boa_daemon.network.model import Cluster, Experiment, NetworkJob
 from boa_daemon.network.simulate import simulate
 from policies.errors import InvalidProblem, UnknownPolicy
@@ -32,9 +32,9 @@ def a_gate(**changes: object) -> Broker:
     )
 
 
-def an_ask(number: int = 1, size: float = 1e6, **measured: float) -> Ask:
+def an_ask(number: int = 1, size: float = 1e6, **measured: float) -> SendRequest:
     """Return a question for a message of that size."""
-    return Ask(id=number, ready_bytes=size, message_bytes=size, iteration_bytes=size, **measured)
+    return SendRequest(id=number, ready_bytes=size, message_bytes=size, iteration_bytes=size, **measured)
 
 
 def seat(gate: Broker, *jobs: str, nics: str = "AB", now: float = 0.0) -> None:
@@ -302,7 +302,7 @@ def play(
         }
         gate.ask(
             jobs[n].id,
-            Ask(
+            SendRequest(
                 id=next(ids),
                 ready_bytes=left[n],
                 message_bytes=left[n],
@@ -475,7 +475,7 @@ def test_pairs_of_a_triangle_send_together_where_a_card_would_idle(fills: bool, 
         gate.join(job, nics=frozenset(cards), gpus=2, weight=1.0, now=0.0)
     gate.take_plan(dict.fromkeys("abc", 100.0))
     for job in "abc":
-        gate.ask(job, Ask(id=1, ready_bytes=5e6, message_bytes=5e6), 0.0)
+        gate.ask(job, SendRequest(id=1, ready_bytes=5e6, message_bytes=5e6), 0.0)
 
     assert [grant.job for grant in gate.settle(0.0)] == sends
 

@@ -18,7 +18,7 @@ import pytest
 
 from boa_daemon.gate import connection as connection_module
 from boa_daemon.gate.broker import Broker
-from boa_daemon.gate.types import Ask, GateSettings
+from boa_daemon.gate.types import GateSettings, SendRequest
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.client import MISSED_BEATS, MOST_WAIT_SECONDS
 from boa_daemon.job.gate.token import issue_token
@@ -95,7 +95,7 @@ class World:
                 self.broker.join(job.name, nics=job.cards, gpus=2, weight=1.0, now=self.now)
             job.doing, job.heard_at = "waiting", self.now
             measured = {"compute_seconds": job.compute_seconds, "exposed_seconds": LINK.seconds(MESSAGE)}
-            ask = Ask(
+            ask = SendRequest(
                 id=1,
                 ready_bytes=MESSAGE,
                 message_bytes=MESSAGE,

@@ -23,7 +23,7 @@ from boa_daemon.gate.types import GateSettings
 from boa_daemon.job.gate import wire
 from boa_daemon.job.gate.address import GateAddress
 from boa_daemon.job.gate.client import GateClient
-from boa_daemon.job.gate.greeting import call_as_planner
+from boa_daemon.job.gate.handshake import call_as_planner
 from boa_daemon.job.gate.token import as_gate, is_proof, issue_token, prove
 
 from .conftest import LINK, SECRET, Bench, until

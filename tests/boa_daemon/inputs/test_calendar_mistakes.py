@@ -11,7 +11,7 @@ from boa_daemon.inputs.jobs_file import read_list
 from boa_daemon.inputs.off_hours import working_time
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.planning.calendar_plan import calendar_budget, read_quota
-from boa_daemon.planning.whatif import Base, Scenario
+from boa_daemon.planning.whatif import Scenario, ScenarioBase
 
 HEAD = "job_id,class_name,scale,submit_at,deadline_at\n"
 LISTS = [
@@ -111,7 +111,7 @@ def test_a_wrong_change_says_what_to_type(change: str, says: str, tmp_path: Path
         "- {name: tune, phases: [{size_gpu_hours: 1, speedup: {a100: {table: {1: 1}}}}]}\n"
     )
     file = load_problem(path, require_rates=False)
-    base = Base(
+    base = ScenarioBase(
         scenario=Scenario(name="base", budget="40/h"),
         kind="list" if "market" not in change else "trace",
         problem=file.problem,

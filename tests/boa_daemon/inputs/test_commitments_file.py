@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.errors import InputError
-from boa_daemon.inputs.commitments_file import active, read_commitments
+from boa_daemon.inputs.commitments_file import active_commitments, read_commitments
 from policies.model import InstanceType
 
 A100 = InstanceType(name="p4d.24xlarge", gpu_type="a100", gpus=8, usd_per_hour=24.0)
@@ -58,14 +58,14 @@ def test_a_commitment_is_paid_within_its_days(tmp_path: Path, day: str, levels: 
     (tmp_path / "c.toml").write_text(OURS)
     file = read_commitments(tmp_path / "c.toml", [A100])
 
-    assert active(file, [A100], date.fromisoformat(day))[1] == levels
+    assert active_commitments(file, [A100], date.fromisoformat(day))[1] == levels
 
 
 def test_a_commitment_that_covers_nothing_is_refused(tmp_path: Path) -> None:
     """It would be counted as paid for nothing."""
     (tmp_path / "c.toml").write_text(OURS)
     with pytest.raises(InputError, match=r"'ours' covers none of g4dn\.12xlarge"):
-        active(read_commitments(tmp_path / "c.toml", [A100, T4]), [T4], date(2026, 5, 1))
+        active_commitments(read_commitments(tmp_path / "c.toml", [A100, T4]), [T4], date(2026, 5, 1))
 
 
 @pytest.mark.parametrize(

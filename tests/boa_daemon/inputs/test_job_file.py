@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from boa_daemon.engines.generation_units import Layout, units_of
 from boa_daemon.engines.local import job_environment
-from boa_daemon.engines.units import Layout, units_of
 from boa_daemon.errors import InputError
+from boa_daemon.inputs.document_file import Document
 from boa_daemon.inputs.job_file import OWN_VARIABLES, check_job
-from boa_daemon.inputs.yaml_file import Document
 from boa_daemon.testing import some_slots
 from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.ports import JobSpec

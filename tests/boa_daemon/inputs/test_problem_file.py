@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.errors import InputError, MissingPrice, exit_code_of
+from boa_daemon.inputs.document_file import Document, read_document
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem, parse_problem, with_budget
-from boa_daemon.inputs.yaml_file import Document, read_document
 from policies.model import Budget, GpuType, JobClass, Phase, Problem
 from policies.speedup import MAX_GPUS, Amdahl, PowerLaw, SpeedupCurve, Table, UniversalScalability
 

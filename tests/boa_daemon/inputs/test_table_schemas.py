@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from boa_daemon.cli.daemon import _SCHEMAS, What
+from boa_daemon.cli.daemon import _SCHEMAS, SchemaName
 from boa_daemon.errors import InputError
 from boa_daemon.inputs import jobs_file
+from boa_daemon.inputs.document_file import read_document
 from boa_daemon.inputs.table_schemas import ListedRow, TraceRow, jobs_schema, trace_schema
-from boa_daemon.inputs.yaml_file import read_document
 from boa_daemon.traces import reader
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -24,7 +24,7 @@ def test_the_columns_are_those_of_the_readers() -> None:
     """No more and no fewer; and every kind of file has a schema."""
     assert tuple(TraceRow.model_fields) == reader.COLUMNS
     assert tuple(ListedRow.model_fields) == jobs_file.COLUMNS
-    assert set(_SCHEMAS) == set(What)
+    assert set(_SCHEMAS) == set(SchemaName)
 
 
 def is_read(row: dict[str, Any], folder: Path, *, is_trace: bool) -> bool:

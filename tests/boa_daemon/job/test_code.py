@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from boa_daemon.inputs.code import Packed, pack
+from boa_daemon.inputs.code_archive import CodeArchive, pack
 from boa_daemon.job import code
 from boa_daemon.job.code import CodeFailed, bring, digest_of_archive
 
 
 @pytest.fixture
-def packed(tmp_path: Path) -> Packed:
+def packed(tmp_path: Path) -> CodeArchive:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "a.py").write_text("one")
@@ -37,7 +37,7 @@ def archive_of(*members: tuple[tarfile.TarInfo, bytes]) -> tuple[bytes, str]:
     return gzip.compress(buffer.getvalue()), hashlib.sha256(buffer.getvalue()).hexdigest()
 
 
-def test_a_job_has_a_copy_of_its_own_that_stays(tmp_path: Path, packed: Packed) -> None:
+def test_a_job_has_a_copy_of_its_own_that_stays(tmp_path: Path, packed: CodeArchive) -> None:
     """What one writes another does not see, and its next start finds what it wrote; new code replaces it."""
     file = tmp_path / "a.tar.gz"
     file.write_bytes(packed.archive)
@@ -54,7 +54,9 @@ def test_a_job_has_a_copy_of_its_own_that_stays(tmp_path: Path, packed: Packed) 
     assert (tmp_path / "two" / "work" / "link").readlink() == Path("a.py")
 
 
-def test_starts_at_once_unpack_once(tmp_path: Path, packed: Packed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starts_at_once_unpack_once(
+    tmp_path: Path, packed: CodeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Eight jobs of one node, as processes would."""
     file = tmp_path / "a.tar.gz"
     file.write_bytes(packed.archive)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from boa_daemon.job.gate.client import Go
+from boa_daemon.job.gate.client import SendPermit
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,10 +24,10 @@ def _torch() -> None:
 class Answers:
     """A gate's client that gives these answers, and notes what happens."""
 
-    def __init__(self, events: list[Any], answers: list[Go]) -> None:
+    def __init__(self, events: list[Any], answers: list[SendPermit]) -> None:
         self.events, self.answers, self.counts = events, answers, {}
 
-    def ask(self, ready: float, left: float, **measured: Any) -> Go:
+    def ask(self, ready: float, left: float, **measured: Any) -> SendPermit:
         """Note a question."""
         assert measured["is_whole"] is True
         self.events.append(("ask", ready, left))
@@ -56,9 +56,9 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_message_goes_after_its_answer_and_its_end_is_said(group: Any) -> None:
     """Question, message, end, with what crosses a card and not with what the tensor has."""
     events: list[Any] = []
-    group._client = Answers(events, [Go(bytes=1e9, fence=7, lease_seconds=1.0)])
+    group._client = Answers(events, [SendPermit(bytes=1e9, fence=7, lease_seconds=1.0)])
     inner = SimpleNamespace(all_reduce=lambda tensor, group: events.append("sent"))
-    collectives.InOrder(inner).all_reduce(torch.zeros(100_000), group=dist.group.WORLD)
+    collectives.GatedCollectives(inner).all_reduce(torch.zeros(100_000), group=dist.group.WORLD)
 
     assert events == [("ask", 200_000.0, 200_000.0), "sent", ("done", 7)]
 
@@ -66,10 +66,10 @@ def test_a_message_goes_after_its_answer_and_its_end_is_said(group: Any) -> None
 def test_an_answer_without_a_lease_covers_what_an_iteration_has(group: Any) -> None:
     """Eight until the first step of the optimizer; then iterations times what one had."""
     events: list[Any] = []
-    free = Go(bytes=1e18, free_iterations=3, why="free")
+    free = SendPermit(bytes=1e18, free_iterations=3, why="free")
     group._client = Answers(events, [free] * 9)
     inner = SimpleNamespace(all_gather_single=lambda *words, **options: None)
-    send = collectives.InOrder(inner).all_gather_single
+    send = collectives.GatedCollectives(inner).all_gather_single
     for _ in range(9):
         send(torch.zeros(40_000), torch.zeros(20_000), group=dist.group.WORLD)
     assert len(events) == 1, "the first, and eight that were free"
@@ -87,7 +87,7 @@ def test_an_answer_without_a_lease_covers_what_an_iteration_has(group: Any) -> N
 def test_small_messages_and_all_else_are_passed_on(group: Any) -> None:
     """What is not a collective, and what is smaller than a question is worth."""
     group._client = Answers([], [])
-    wrapped = collectives.InOrder(dist)
+    wrapped = collectives.GatedCollectives(dist)
     small = torch.ones(10)
     wrapped.all_reduce(small, group=dist.group.WORLD)
 
@@ -103,7 +103,7 @@ def test_a_gate_that_fails_lets_everything_go(group: Any, capsys: pytest.Capture
     sent: list[int] = []
     inner = SimpleNamespace(broadcast=lambda tensor, src, group: sent.append(src))
     for _ in range(3):
-        collectives.InOrder(inner).broadcast(torch.zeros(100_000), src=0, group=dist.group.WORLD)
+        collectives.GatedCollectives(inner).broadcast(torch.zeros(100_000), src=0, group=dist.group.WORLD)
 
     assert sent == [0, 0, 0]
     assert "boa gate: off" in capsys.readouterr().out
@@ -114,7 +114,7 @@ def test_a_rank_that_is_elsewhere_stops_with_both_numbers(
 ) -> None:
     """Nothing is sent under an answer to another question."""
     sent: list[int] = []
-    group._client = Answers([], [Go(bytes=1e9, fence=1)])
+    group._client = Answers([], [SendPermit(bytes=1e9, fence=1)])
 
     def other(answer: Any, **options: Any) -> None:
         answer[0] += 4
@@ -122,17 +122,17 @@ def test_a_rank_that_is_elsewhere_stops_with_both_numbers(
     monkeypatch.setattr(dist, "broadcast", other)
     inner = SimpleNamespace(all_reduce=lambda tensor, group: sent.append(1))
     with pytest.raises(RuntimeError, match="rank 0 answers question 5, this rank waits at 1"):
-        collectives.InOrder(inner).all_reduce(torch.zeros(100_000), group=dist.group.WORLD)
+        collectives.GatedCollectives(inner).all_reduce(torch.zeros(100_000), group=dist.group.WORLD)
     assert sent == []
 
 
 def test_groups_of_a_part_of_the_job_are_left_alone(group: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can know whether the other ranks do the same; a group of one has nobody to send to."""
     monkeypatch.setenv("BOA_GATE", "unix:/nowhere")
-    assert collectives.order(dist.group.WORLD) is None
+    assert collectives.make_ordered_group(dist.group.WORLD) is None
     monkeypatch.setattr(dist, "get_process_group_ranks", lambda _: [0, 2])
     monkeypatch.setattr(dist, "get_world_size", lambda: 4)
-    assert collectives.order(dist.group.WORLD) is None
+    assert collectives.make_ordered_group(dist.group.WORLD) is None
 
 
 def test_put_in_twice_is_put_in_once() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from gpu_stand_in import Event, Gpu, Stream, Tensor
 
-from boa_daemon.job.gate.client import Go
+from boa_daemon.job.gate.client import SendPermit
 
 COUNT = 12
 
@@ -58,12 +58,12 @@ class Asked:
     def __init__(self, wire: Wire, *, whole: bool = False) -> None:
         self.wire, self.whole, self.counts = wire, whole, {}
 
-    def ask(self, ready: float, left: float, **measured: Any) -> Go:
+    def ask(self, ready: float, left: float, **measured: Any) -> SendPermit:
         """Grant a little more."""
         if self.wire.sent < self.wire.granted:
             self.wire.faults.append("asked before the last piece was through")
         self.wire.granted += COUNT if self.whole else 3
-        return Go(bytes=12.0, fence=5, lease_seconds=60.0)
+        return SendPermit(bytes=12.0, fence=5, lease_seconds=60.0)
 
     def done(self, fence: int, seconds: float, *, asks_next: bool = False) -> None:
         """Take the lease back: everything must be through by now."""
@@ -141,14 +141,14 @@ def test_sharded_messages_wait_for_their_stream_and_their_end(
     group = torch_collectives.OrderedGroup.__new__(torch_collectives.OrderedGroup)
     group._per_byte = {"reduce-scatter": 1.0}
     group._lock, group._sequence, group._free, group._side = threading.Lock(), 0, 0, None
-    group._is_leader, group._control, group._measured = True, None, torch_collectives.Counted(0)
+    group._is_leader, group._control, group._measured = True, None, torch_collectives.CollectiveTiming(0)
     group._client = asked = Asked(wire, whole=True)
     ask = asked.ask
     gradients = Tensor(gpu, [0.0] * COUNT)
     gpu.default.put(lambda: threading.Event().wait(0.05))
     gradients.change(lambda _: 3.0)
 
-    def when_made(*words: Any, **options: Any) -> Go:
+    def when_made(*words: Any, **options: Any) -> SendPermit:
         if gradients.values != [3.0] * COUNT:
             wire.faults.append("asked for what was not made yet")
         return ask(*words, **options)

@@ -19,7 +19,7 @@ from boa_daemon.learning.learner import Learner
 from boa_daemon.learning.samples import Sample, SampleStore, compacted
 from boa_daemon.learning.speedups import SpeedSample
 from boa_daemon.store.database import Database
-from boa_daemon.store.engine import migrate, open_engine, sqlite_url
+from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
 from boa_daemon.store.samples import SqlSamples
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content

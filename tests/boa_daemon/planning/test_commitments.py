@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from boa_daemon.inputs.commitments_file import Terms
-from boa_daemon.planning.commitments import Interval, advise, choices, proofs
+from boa_daemon.inputs.commitments_file import CommitmentTerms
+from boa_daemon.planning.commitments import LoadInterval, advise, backtests, choices
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.model import InstanceType, JobClass, Phase
 from policies.optimum.commitments import Load
@@ -16,9 +16,11 @@ A = InstanceType(name="p4d.24xlarge", gpu_type="a100", gpus=8, usd_per_hour=16.0
 B = InstanceType(name="g4dn.12xlarge", gpu_type="t4", gpus=4, usd_per_hour=4.0)
 
 
-def terms(name: str, discount: float, *, kind: str = "family", years: int = 1, scope: str = "p4d") -> Terms:
+def terms(
+    name: str, discount: float, *, kind: str = "family", years: int = 1, scope: str = "p4d"
+) -> CommitmentTerms:
     """Return terms of one discount."""
-    return Terms(name=name, kind=kind, discounts={scope: discount}, term_years=years)  # type: ignore[arg-type]
+    return CommitmentTerms(name=name, kind=kind, discounts={scope: discount}, term_years=years)  # type: ignore[arg-type]
 
 
 def steady(*gpus: float) -> Load:
@@ -28,7 +30,7 @@ def steady(*gpus: float) -> Load:
 
 def test_the_cheapest_offer_of_each_scope_is_kept() -> None:
     """A reservation of the same type competes with a family's plan; compute covers both types."""
-    both = Terms(name="both", kind="compute", discounts={"p4d": 0.2, "g4dn": 0.2}, term_years=1)
+    both = CommitmentTerms(name="both", kind="compute", discounts={"p4d": 0.2, "g4dn": 0.2}, term_years=1)
     offers = [
         terms("dear", 0.1),
         terms("cheap", 0.4),
@@ -41,7 +43,7 @@ def test_the_cheapest_offer_of_each_scope_is_kept() -> None:
 
 def test_a_steady_load_is_committed_wholly() -> None:
     """8 GPUs at 2 USD, always: 30 % off saves 30 %, and has paid after 70 % of the term."""
-    (advice,) = advise(steady(8.0).times, Interval(low=1.0, high=1.0), [A], [terms("x", 0.3)])
+    (advice,) = advise(steady(8.0).times, LoadInterval(low=1.0, high=1.0), [A], [terms("x", 0.3)])
 
     assert advice.lines[0].gpus == pytest.approx(8.0)
     assert advice.likely.saved_fraction == pytest.approx(0.3)
@@ -52,7 +54,7 @@ def test_a_steady_load_is_committed_wholly() -> None:
 
 def test_a_load_that_may_be_half_is_a_bet() -> None:
     """5.6 of 8 USD saved nothing at half the load: 11.2 are paid for what costs 8."""
-    (advice,) = advise(steady(8.0).times, Interval(low=0.5, high=1.5), [A], [terms("x", 0.3)])
+    (advice,) = advise(steady(8.0).times, LoadInterval(low=0.5, high=1.5), [A], [terms("x", 0.3)])
 
     assert advice.low.advised == pytest.approx(8 * 2.0 * 0.7)
     assert advice.low.on_demand == pytest.approx(4 * 2.0)
@@ -62,14 +64,14 @@ def test_a_load_that_may_be_half_is_a_bet() -> None:
 
 def test_a_load_that_may_be_nothing_is_a_bet() -> None:
     """All of the commitment is lost then, though no part of a bill on demand is."""
-    (advice,) = advise(steady(8.0).times, Interval(low=0.0, high=2.0), [A], [terms("x", 0.3)])
+    (advice,) = advise(steady(8.0).times, LoadInterval(low=0.0, high=2.0), [A], [terms("x", 0.3)])
 
     assert "at 0% of the likely load, which its interval allows, it costs $8,176" in advice.warnings[0]
 
 
 def test_a_small_saving_is_a_bet_on_the_whole_term() -> None:
     """5 % off pays only if the load lasts 11.4 of 12 months."""
-    (advice,) = advise(steady(8.0).times, Interval(low=1.0, high=1.0), [A], [terms("x", 0.05)])
+    (advice,) = advise(steady(8.0).times, LoadInterval(low=1.0, high=1.0), [A], [terms("x", 0.05)])
 
     assert "before month 11.4 of 12" in advice.warnings[0]
 
@@ -78,7 +80,7 @@ def test_terms_are_advised_one_by_one() -> None:
     """Three years beside one; a family that is not there is no choice."""
     found = advise(
         steady(4.0, 8.0).times,
-        Interval(low=0.9, high=1.1),
+        LoadInterval(low=0.9, high=1.1),
         [A],
         [terms("three", 0.6, years=3), terms("one", 0.3), terms("other", 0.9, scope="g4dn")],
     )
@@ -91,22 +93,22 @@ def test_terms_are_advised_one_by_one() -> None:
 
 def test_levels_are_priced_on_another_load() -> None:
     """8 GPUs advised where 4 come: the best in hindsight is 4, and the advice loses."""
-    (proof,) = proofs(steady(8.0), steady(4.0), [A], [terms("x", 0.3)])
+    (proof,) = backtests(steady(8.0), steady(4.0), [A], [terms("x", 0.3)])
 
     assert (proof.on_demand, proof.advised, proof.best) == pytest.approx((8.0, 11.2, 5.6))
     assert proof.share_of_best == pytest.approx((8.0 - 11.2) / (8.0 - 5.6))
     assert proof.sentence.startswith(
         "costs 40.0% more than on demand in the rest, where the best in hindsight"
     )
-    (same,) = proofs(steady(4.0), steady(4.0), [A], [terms("x", 0.3)])
+    (same,) = backtests(steady(4.0), steady(4.0), [A], [terms("x", 0.3)])
     assert same.share_of_best == pytest.approx(1.0)
     assert same.sentence == "saves 30.0% of the bill in the rest: 100% of what the best in hindsight saves"
 
 
 def test_what_nothing_saves_is_no_share() -> None:
     """8 GPUs advised where one hour in ten has some: the best is nothing, and the advice is not all of it."""
-    (lost,) = proofs(steady(8.0), steady(8.0, *[0.0] * 9), [A], [terms("x", 0.3)])
-    (nothing,) = proofs(steady(8.0, *[0.0] * 9), steady(8.0, *[0.0] * 9), [A], [terms("x", 0.3)])
+    (lost,) = backtests(steady(8.0), steady(8.0, *[0.0] * 9), [A], [terms("x", 0.3)])
+    (nothing,) = backtests(steady(8.0, *[0.0] * 9), steady(8.0, *[0.0] * 9), [A], [terms("x", 0.3)])
 
     assert (lost.share_of_best, nothing.share_of_best) == (None, None)
     assert lost.saved_fraction == pytest.approx(1.0 - 11.2 / 1.6)
@@ -123,8 +125,8 @@ def test_the_interval_of_a_trace_is_that_of_a_compound_sum() -> None:
         phases=(Phase(size_gpu_hours=2.0, speedups={"a100": Table(gpus=(1,), speeds=(1.0,))}),),
     )
     jobs = [TraceJob(f"j{n}", float(n), "c") for n in range(100)]
-    alike = Interval.of_trace(Trace(tuple(jobs)), [job_class])
-    mixed = Interval.of_trace(Trace((*jobs, TraceJob("big", 100.0, "c", 10.0))), [job_class])
+    alike = LoadInterval.of_trace(Trace(tuple(jobs)), [job_class])
+    mixed = LoadInterval.of_trace(Trace((*jobs, TraceJob("big", 100.0, "c", 10.0))), [job_class])
 
     assert (alike.low, alike.high) == pytest.approx((1.0 - 0.196, 1.0 + 0.196))
     assert mixed.high == pytest.approx(1.0 + 1.96 * 200**0.5 / 110)
@@ -138,10 +140,10 @@ def test_weeks_that_differ_widen_the_interval() -> None:
         phases=(Phase(size_gpu_hours=2.0, speedups={"a100": Table(gpus=(1,), speeds=(1.0,))}),),
     )
 
-    def interval(*weeks: int) -> Interval:
+    def interval(*weeks: int) -> LoadInterval:
         times = [168.0 * (week + n / jobs) for week, jobs in enumerate(weeks) for n in range(jobs)]
         times.append(168.0 * len(weeks))
-        return Interval.of_trace(
+        return LoadInterval.of_trace(
             Trace(tuple(TraceJob(f"j{n}", 3600.0 * at, "c") for n, at in enumerate(times))), [job_class]
         )
 

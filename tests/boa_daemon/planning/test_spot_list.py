@@ -11,7 +11,7 @@ import pytest
 from boa_daemon.inputs.problem_file import ProblemFile, load_problem
 from boa_daemon.planning.calendar_plan import CalendarBudget, CalendarPlan, calendar_plan
 from boa_daemon.planning.spot_list import at_most, quota_of_both
-from boa_daemon.sim.settings import Checkpoints, Spot, WorldSettings
+from boa_daemon.sim.world_settings import Checkpoints, Spot, WorldSettings
 from policies.optimum.calendar_search import Change
 from policies.optimum.job_list import ListedJob
 

@@ -8,7 +8,7 @@ import pytest
 
 from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.planning.budget_plan import budget_plan
-from boa_daemon.planning.unused_types import Unused, unused_by_calendar
+from boa_daemon.planning.unused_types import UnusedType, unused_by_calendar
 from policies.model import Budget, InstanceType
 from policies.optimum.calendar import CalendarJob, Option, calendar_jobs
 from policies.optimum.job_list import ListedJob
@@ -28,7 +28,7 @@ classes:
 """
 
 
-def reasons(budget: float, folder: Path) -> dict[str, Unused]:
+def reasons(budget: float, folder: Path) -> dict[str, UnusedType]:
     """Return what a plan does not use."""
     path = folder / "p.yaml"
     path.write_text(FILE)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from sampling import sampled
 
-from boa_daemon.sim.boot_bound import Effort, Renting, lower_bound_with_boots_hours
-from boa_daemon.sim.bound import lower_bound_hours
+from boa_daemon.sim.boot_bound import NodeSupply, SearchEffort, lower_bound_with_boots_hours
+from boa_daemon.sim.lower_bound import lower_bound_hours
 from boa_daemon.sim.stint_paths import Resolution
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
@@ -20,8 +20,8 @@ from policies.registry import PolicyOptions
 from policies.speedup import Amdahl, Table
 
 COARSE = Resolution(steps_per_overhead=3.0, most_steps=300, units_per_overhead=2.0, most_units=20)
-QUICK = Effort(steps=6, search=COARSE, final=COARSE)
-FINER = Effort(
+QUICK = SearchEffort(steps=6, search=COARSE, final=COARSE)
+FINER = SearchEffort(
     steps=5,
     search=COARSE,
     final=Resolution(steps_per_overhead=20.0, most_steps=4_000, units_per_overhead=10.0, most_units=200),
@@ -29,9 +29,9 @@ FINER = Effort(
 ONE_GPU = Table(gpus=(1,), speeds=(1.0,))
 
 
-def renting(*, gpus: int = 1, boot_hours: float = 0.0, max_nodes: int | None = None) -> Renting:
+def renting(*, gpus: int = 1, boot_hours: float = 0.0, max_nodes: int | None = None) -> NodeSupply:
     """Return one type of node."""
-    return Renting(
+    return NodeSupply(
         instance_types={"gpu": an_instance_type(gpus=gpus)}, boot_hours=boot_hours, max_nodes=max_nodes
     )
 

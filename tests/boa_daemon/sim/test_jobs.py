@@ -7,10 +7,10 @@ from worlds import a_simulated_cloud
 
 from boa_daemon.clock import VirtualClock
 from boa_daemon.sim.draws import Draws
-from boa_daemon.sim.events import EventQueue
+from boa_daemon.sim.event_queue import EventQueue
 from boa_daemon.sim.jobs import SimulatedJobs
-from boa_daemon.sim.settings import Checkpoints, Faults, WorldSettings
-from boa_daemon.sim.workload import Physics
+from boa_daemon.sim.simulated_workload import Physics
+from boa_daemon.sim.world_settings import Checkpoints, Faults, WorldSettings
 from boa_daemon.testing import a_class, an_instance_type, some_slots
 from boa_daemon.tick.actions import LaunchNodes, StartJob, StopJob
 from boa_daemon.tick.ports import Accepted, Refused

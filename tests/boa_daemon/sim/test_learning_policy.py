@@ -9,9 +9,9 @@ from load_scenarios import PROBLEM, SCENARIOS, settings_of
 
 from boa_daemon.learning.speedups import measured_class
 from boa_daemon.sim.learning_policy import LearningPolicy
-from boa_daemon.sim.report import Simulation
-from boa_daemon.sim.settings import WorldSettings, WrongBeliefs
+from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare, simulate, site_of
+from boa_daemon.sim.world_settings import WorldSettings, WrongBeliefs
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
 from policies.model import Budget
 from policies.speedup import Table

@@ -8,9 +8,9 @@ import pytest
 
 from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.sim.links import SharedLinks
-from boa_daemon.sim.settings import Tier, WorldSettings
-from boa_daemon.sim.topology import Topology
+from boa_daemon.sim.topology import SimulatedTopology
 from boa_daemon.sim.wiring import SimulationSettings, settings_for, simulate
+from boa_daemon.sim.world_settings import Tier, WorldSettings
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type, some_slots
 from policies.links.contention import Link
 from policies.links.gpu_share import seconds_together
@@ -122,7 +122,7 @@ def test_a_shared_link_costs_completion_time_in_a_whole_run() -> None:
     assert _run("first-fit") > alone * 1.05
 
 
-RACKS = Topology((Tier(name="rack", groups=9, gigabits_per_second=5.0),))
+RACKS = SimulatedTopology((Tier(name="rack", groups=9, gigabits_per_second=5.0),))
 ABOVE = {"n1": ("r1",), "n2": ("r1",), "n3": ("r2",)}
 UPLINK = network_share(Link.of_gigabits(5.0), NEED)
 
@@ -140,13 +140,15 @@ def test_a_job_over_two_racks_goes_as_fast_as_their_uplinks(nodes: tuple[str, st
 
 def test_nodes_land_somewhere_and_stay_there() -> None:
     """Names nest, the same node has the same place, and all parts are used."""
-    spines = Topology((Tier(name="spine", groups=2, gigabits_per_second=100.0), *RACKS._tiers), seed=3)
+    spines = SimulatedTopology(
+        (Tier(name="spine", groups=2, gigabits_per_second=100.0), *RACKS._tiers), seed=3
+    )
     above = [spines.above(f"n{n}", "a") for n in range(200)]
 
     assert above == [spines.above(f"n{n}", "a") for n in range(200)]
     assert all(rack.startswith(f"{spine}/rack-") and spine.startswith("a/spine-") for spine, rack in above)
     assert len(set(above)) == 18
-    assert Topology().above("n1") == ()
+    assert SimulatedTopology().above("n1") == ()
 
 
 def _wide_run(placer: str) -> float:

@@ -8,8 +8,6 @@ from dataclasses import replace
 import pytest
 from benchmark_modules import benchmark_module
 
-from boa_daemon.sim.paths import price_path
-from boa_daemon.sim.settings import Boot, Checkpoints, Spot, WorldSettings
 from boa_daemon.sim.spot_market import (
     advice,
     for_both_markets,
@@ -17,7 +15,9 @@ from boa_daemon.sim.spot_market import (
     mean_price_fraction,
     with_spot,
 )
+from boa_daemon.sim.step_functions import price_path
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
+from boa_daemon.sim.world_settings import Boot, Checkpoints, Spot, WorldSettings
 from policies.model import Budget
 from policies.optimum.boa import solve
 

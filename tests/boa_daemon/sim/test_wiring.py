@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from boa_daemon.sim.rehearsal import rehearsed
-from boa_daemon.sim.settings import Spot, WorldSettings
+from boa_daemon.sim.budget_tuning import tune_planning_budget
 from boa_daemon.sim.wiring import SimulationSettings, prepare, simulate
+from boa_daemon.sim.world_settings import Spot, WorldSettings
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
 from boa_daemon.traces.rates import with_rates
 from policies.errors import InfeasibleBudget
@@ -49,7 +49,7 @@ def test_jobs_all_at_one_instant_count_as_an_hour() -> None:
 def test_a_rehearsal_finds_the_plan_that_spends_the_budget() -> None:
     """The run stays within the budget; no wider plan does and waits less."""
     settings = replace(some_settings(), budget=Budget(amount=8.3))
-    chosen = rehearsed(settings)
+    chosen = tune_planning_budget(settings)
 
     assert chosen.planning_budget is not None
     run = simulate(chosen)
@@ -63,7 +63,7 @@ def test_a_rehearsal_finds_the_plan_that_spends_the_budget() -> None:
 
 def test_a_rehearsal_that_has_money_to_spare_plans_for_the_budget() -> None:
     """Nothing to tune."""
-    chosen = rehearsed(some_settings(budget=Budget(amount=1000.0)))
+    chosen = tune_planning_budget(some_settings(budget=Budget(amount=1000.0)))
 
     assert chosen.planning_budget == Budget(amount=1000.0)
 
@@ -71,7 +71,7 @@ def test_a_rehearsal_that_has_money_to_spare_plans_for_the_budget() -> None:
 def test_an_infeasible_budget_stays_infeasible() -> None:
     """A rehearsal does not hide it."""
     with pytest.raises(InfeasibleBudget):
-        prepare(rehearsed(some_settings(budget=Budget(amount=1.0))))
+        prepare(tune_planning_budget(some_settings(budget=Budget(amount=1.0))))
 
 
 def test_widths_beyond_the_limit_on_nodes_are_not_planned() -> None:

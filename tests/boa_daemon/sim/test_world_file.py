@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.errors import InputError
-from boa_daemon.sim.settings import AWS_BOOTS, Boot, Tier, WorldSettings
 from boa_daemon.sim.world_file import load_world, parse_boot
+from boa_daemon.sim.world_settings import AWS_BOOTS, Boot, Tier, WorldSettings
 from boa_daemon.testing import an_instance_type
 from policies.model import InstanceType
 

@@ -15,10 +15,10 @@ from sqlalchemy.exc import DBAPIError
 
 from boa_daemon.daemon.assembly import open_daemon
 from boa_daemon.daemon.config import Settings
-from boa_daemon.store import engine as store_engine
+from boa_daemon.store import database_setup as store_engine
 from boa_daemon.store.database import Database
+from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
 from boa_daemon.store.documents import Documents
-from boa_daemon.store.engine import migrate, open_engine, sqlite_url
 from boa_daemon.store.leader import Leadership, LedElsewhere
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import META

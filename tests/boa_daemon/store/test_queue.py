@@ -12,8 +12,8 @@ from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
 from boa_daemon.store.database import Database
-from boa_daemon.store.engine import migrate, open_engine, sqlite_url
-from boa_daemon.store.queue import Content, JobQueue
+from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
+from boa_daemon.store.queue import JobQueue, NewJob
 from boa_daemon.store.tables import JOBS
 from boa_daemon.testing.daemon_in_a_folder import job_content
 
@@ -27,7 +27,7 @@ def queue(tmp_path: Path) -> Any:
     database.close()
 
 
-def rows(name: str, count: int = 1) -> list[Content]:
+def rows(name: str, count: int = 1) -> list[NewJob]:
     """Return jobs of one name."""
     return [({**job_content(name), "stop_grace_seconds": 60.0}, "ann", "default", 1.0)] * count
 

@@ -11,7 +11,15 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateTable
 
-from boa_daemon.store.engine import HEAD, MIGRATIONS, StoreUnusable, check, migrate, open_engine, sqlite_url
+from boa_daemon.store.database_setup import (
+    HEAD,
+    MIGRATIONS,
+    StoreUnusable,
+    check_integrity,
+    migrate,
+    open_engine,
+    sqlite_url,
+)
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.store.sql import SqlStore
 from boa_daemon.store.tables import METADATA, PLACEMENTS
@@ -204,5 +212,5 @@ def test_a_damaged_file_is_found(tmp_path: object) -> None:
         file.write(b"noise" * 4000)
     engine = open_engine(sqlite_url(path))  # type: ignore[arg-type]
     with pytest.raises(StoreUnusable):
-        check(engine)
+        check_integrity(engine)
     engine.dispose()

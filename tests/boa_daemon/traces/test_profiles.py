@@ -12,7 +12,7 @@ import pytest
 from boa_daemon.errors import InputError
 from boa_daemon.traces.profiles import (
     POLLUX_FACTS,
-    Facts,
+    ApplicationFacts,
     Statistics,
     StepTimes,
     goodput,
@@ -47,7 +47,9 @@ def some_statistics(*batches: int, sqr: float, var: float) -> Statistics:
 
 def test_goodput_is_gain_over_the_time_of_a_step() -> None:
     """Two GPUs at 8 each: batch 16, gain (3 + 1) / (3 / 2 + 1) = 1.6, in 0.5 s."""
-    found = goodput(some_times(2, b8=(0.5, 0.1)), some_statistics(8, 16, sqr=1.0, var=3.0), Facts())
+    found = goodput(
+        some_times(2, b8=(0.5, 0.1)), some_statistics(8, 16, sqr=1.0, var=3.0), ApplicationFacts()
+    )
 
     assert found == pytest.approx([1.6 / 0.5])
 
@@ -56,7 +58,7 @@ def test_accumulation_repeats_the_part_of_a_step_without_synchronisation() -> No
     """Two GPUs hold 8 each, so batch 32 takes two passes: 0.5 + (0.5 - 0.1) s."""
     statistics = some_statistics(8, 32, sqr=1.0, var=3.0)
 
-    found = goodput(some_times(2, b8=(0.5, 0.1)), statistics, Facts(), batch=32)
+    found = goodput(some_times(2, b8=(0.5, 0.1)), statistics, ApplicationFacts(), batch=32)
 
     assert found == pytest.approx([(3 + 1) / (3 * 8 / 32 + 1) / (0.5 + (0.5 - 0.1))])
 
@@ -66,15 +68,18 @@ def test_one_gpu_beyond_the_initial_batch_makes_two_passes() -> None:
     statistics = some_statistics(8, 16, sqr=1.0, var=3.0)
     times = some_times(1, b8=(0.5, 0.0), b16=(0.6, 0.0))
 
-    assert goodput(times, statistics, Facts(), batch=16) == pytest.approx([1.6 / (0.5 + 0.5)])
+    assert goodput(times, statistics, ApplicationFacts(), batch=16) == pytest.approx([1.6 / (0.5 + 0.5)])
 
 
 def test_a_batch_that_fits_nowhere_has_no_goodput() -> None:
     """Nine GPUs at one sample each exceed the largest batch."""
-    assert goodput(some_times(9, b1=(0.1, 0.0)), some_statistics(4, 8, sqr=1.0, var=1.0), Facts()) is None
+    assert (
+        goodput(some_times(9, b1=(0.1, 0.0)), some_statistics(4, 8, sqr=1.0, var=1.0), ApplicationFacts())
+        is None
+    )
 
 
-def plain_goodput(directory: Path, facts: Facts, gpus: int, epoch: int) -> float:
+def plain_goodput(directory: Path, facts: ApplicationFacts, gpus: int, epoch: int) -> float:
     """Return the best goodput by trying every batch, with rows read anew and no arrays."""
     runs = {
         int(path.stem.split("-")[1]): list(csv.DictReader(path.read_text().splitlines()))[epoch]
@@ -131,7 +136,7 @@ def test_steps_per_second_at_a_fixed_batch_are_elasticflows(data: Path, applicat
 
     All of its cells agree, and what it could not tell we cannot. They let yolov3 use all measured batches.
     """
-    facts = Facts(epochs=1)
+    facts = ApplicationFacts(epochs=1)
     home = data / "pollux/traces" / application
     statistics, times = read_statistics(home, facts), read_step_times(home)
     table = (data / "elasticflow/throughputs_T4" / f"{application}.csv").read_text().splitlines()
@@ -166,7 +171,7 @@ def test_an_epoch_ends_where_the_slowest_batch_ends(written: Write) -> None:
     written("validation-8.csv", VALIDATION)
     path = written("validation-16.csv", VALIDATION.replace("20,20", "19,20"))
 
-    found = read_statistics(path.parent, Facts())
+    found = read_statistics(path.parent, ApplicationFacts())
 
     assert found.initial_batch == 8
     assert found.epoch_steps.tolist() == [10.0, 9.0]
@@ -188,7 +193,7 @@ def test_damaged_training_runs_are_refused(written: Write, name: str, text: str,
     path = written(name, text)
 
     with pytest.raises(InputError, match=problem):
-        read_statistics(path.parent, Facts(epochs=2))
+        read_statistics(path.parent, ApplicationFacts(epochs=2))
 
 
 @pytest.mark.parametrize(

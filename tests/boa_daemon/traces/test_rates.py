@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.inputs.problem_file import ProblemFile
+from boa_daemon.sim.simulated_workload import a_workload
 from boa_daemon.sim.wiring import prepare, settings_for
-from boa_daemon.sim.workload import a_workload
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from policies.model import Budget

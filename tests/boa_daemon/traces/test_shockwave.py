@@ -7,8 +7,8 @@ import pytest
 
 from boa_daemon.errors import InputError
 from boa_daemon.traces.gavel import read_throughputs
+from boa_daemon.traces.importers import SourceName, import_source
 from boa_daemon.traces.shockwave import import_shockwave
-from boa_daemon.traces.sources import SourceName, import_source
 from boa_daemon.traces.workload import Options
 
 Write = Callable[[str, str], Path]

@@ -1,4 +1,4 @@
-"""The first schema that is released: `boa_daemon.store.engine` makes it of the tables; later ones begin here.
+"""The first released schema; `boa_daemon.store.database_setup` creates it, and later migrations begin here.
 
 Numbers below it were never anybody's.
 """

@@ -13,7 +13,7 @@ import pytest
 from moto import mock_aws
 
 from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.check import Check
+from boa_daemon.backends.aws.doctor_check import DoctorCheck
 from boa_daemon.backends.aws.doctor_stack import CLOSED, ENCRYPTION, UNFINISHED, StackDoctor
 from boa_daemon.backends.aws.event_rules import PATTERNS, lets_through
 from boa_daemon.backends.settings import AwsSettings
@@ -49,7 +49,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
         yield client
 
 
-def checks() -> dict[str, Check]:
+def checks() -> dict[str, DoctorCheck]:
     """Return what the doctor says of queue and bucket, by its name."""
     doctor = StackDoctor(AwsCalls(AwsSettings(cluster="lab", instance_types=("g5.xlarge",))))
     return {check.name: check for check in (*doctor.rules(QUEUE), *doctor.bucket(BUCKET))}

@@ -20,13 +20,13 @@ from boa_daemon.backends.aws.cloud import IMAGES_SECONDS
 from boa_daemon.backends.aws.doctor_offers import OffersDoctor
 from boa_daemon.backends.aws.image_build import IMAGE_SECONDS, ImageBuilder
 from boa_daemon.backends.aws.image_policy import image_policy
-from boa_daemon.backends.aws.image_recipe import BuildFailed, Built, Recipe, builder_request
-from boa_daemon.backends.aws.image_script import check, held
+from boa_daemon.backends.aws.image_recipe import BuildFailed, BuildResult, Recipe, builder_request
+from boa_daemon.backends.aws.image_script import check, image_contents
 from boa_daemon.backends.aws.image_state import STATE_FILE
 from boa_daemon.backends.aws.images import OwnImage, newest, own_images, remove, staleness
-from boa_daemon.backends.aws.pool_end import end_policy
-from boa_daemon.backends.aws.request import Site
-from boa_daemon.backends.aws.statements import Uses
+from boa_daemon.backends.aws.launch_request import LaunchTarget
+from boa_daemon.backends.aws.policy_statements import UsedResources
+from boa_daemon.backends.aws.termination_schedule import termination_policy
 from boa_daemon.backends.settings import OPEN_DRIVER
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
@@ -66,7 +66,9 @@ class Bench:
     pace: float = 1.0
     said: list[str] = field(default_factory=list)
 
-    def build(self, recipe: Recipe | None = None, *, die_at: int | None = None, after: bool = False) -> Built:
+    def build(
+        self, recipe: Recipe | None = None, *, die_at: int | None = None, after: bool = False
+    ) -> BuildResult:
         """Build as somebody with the printed policy and no more; die at a call, before it or after it.
 
         Deaths are counted that leave something new: before a call, where an order was given, an answer was
@@ -116,7 +118,7 @@ class Bench:
 
     def request(self, build: str, lease: float) -> Mapping[str, Any]:
         """Return the launch of a builder."""
-        site = Site(image=self.base(), root_device="/dev/xvda")
+        site = LaunchTarget(image=self.base(), root_device="/dev/xvda")
         return builder_request(
             "g5.xlarge", build, lease, minutes=MINUTES, offer=self.rig.offer(), site=site,
             settings=self.rig.settings, catalog=CATALOG,
@@ -158,7 +160,9 @@ def a_bench(folder: Path) -> Iterator[Bench]:
         SESSION.client(
             "iam", region_name="us-east-1", endpoint_url=None, config=PLAIN
         ).create_instance_profile(InstanceProfileName="boa-boa-node")
-        uses = Uses(reports_queue_url=f"https://sqs.us-east-1.amazonaws.com/{ACCOUNT}/boa-boa-reports")
+        uses = UsedResources(
+            reports_queue_url=f"https://sqs.us-east-1.amazonaws.com/{ACCOUNT}/boa-boa-reports"
+        )
         allowed = image_policy(rig.settings, uses=uses, account=ACCOUNT)
         rig.fake.iam.principals[KEY] = Principal(f"arn:aws:iam::{ACCOUNT}:role/builder", [allowed])
         rig.fake.nodes = nodes = FakeNodes(folder / "nodes", environment={}, agent_seconds=5.0)
@@ -256,9 +260,11 @@ def test_a_stopped_builder_that_everybody_has_forgotten_is_ended_by_aws(tmp_path
         role = f"arn:aws:iam::{ACCOUNT}:role/boa-boa-pool-end"
         bench.rig.settings = bench.rig.settings.model_copy(update={"pool_end_role": role})
         bench.rig.fake.iam.principals["end"] = Principal(
-            role, [end_policy(bench.rig.settings, account=ACCOUNT)]
+            role, [termination_policy(bench.rig.settings, account=ACCOUNT)]
         )
-        uses = Uses(reports_queue_url=f"https://sqs.us-east-1.amazonaws.com/{ACCOUNT}/boa-boa-reports")
+        uses = UsedResources(
+            reports_queue_url=f"https://sqs.us-east-1.amazonaws.com/{ACCOUNT}/boa-boa-reports"
+        )
         allowed = image_policy(bench.rig.settings, uses=uses, account=ACCOUNT)
         bench.rig.fake.iam.principals[KEY] = Principal(f"arn:aws:iam::{ACCOUNT}:role/builder", [allowed])
         died = next(at for at in itertools.count(1) if bench.dies(at, after=True) and bench.stopped())
@@ -344,9 +350,9 @@ def test_what_is_no_package_and_no_image_is_refused(wrong: dict[str, list[str]])
 
 
 def test_what_a_disk_holds_fits_into_a_tag() -> None:
-    assert held("no word") is None
-    assert held("BOA_IMAGE_HOLDS ") == "nothing beside the base"
-    said = held("BOA_IMAGE_HOLDS " + "é(x)" * 200)
+    assert image_contents("no word") is None
+    assert image_contents("BOA_IMAGE_HOLDS ") == "nothing beside the base"
+    said = image_contents("BOA_IMAGE_HOLDS " + "é(x)" * 200)
     assert said is not None
     assert len(said) <= 256
     assert "(" not in said

@@ -9,14 +9,14 @@ import pytest
 from aws_rigs import AwsRig, RigMaker, a_launch, ends
 
 from boa_daemon.backends.aws.errors import MEANINGS
-from boa_daemon.backends.aws.request import Site, client_token, run_request
+from boa_daemon.backends.aws.launch_request import LaunchTarget, client_token, run_request
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.offers import Offer, covers
 from boa_daemon.tick.ports import Launched, Refused, Unknown
 
 GANG_OFFER = Offer(instance_type="p4d.24xlarge", zone="us-east-1a", usd_per_hour=21.9576)
-SITE = Site(image="ami-1", root_device="/dev/sda1", subnet="subnet-1", efa_interfaces=4)
+SITE = LaunchTarget(image="ami-1", root_device="/dev/sda1", subnet="subnet-1", efa_interfaces=4)
 EXPECTED = {
     "no-capacity": "no-capacity",
     "price": "no-capacity",

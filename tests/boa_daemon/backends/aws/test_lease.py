@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from boa_daemon.backends.aws.user_data import lease_script, user_data
-from boa_daemon.engines.units import Layout, unit_name
+from boa_daemon.engines.generation_units import Layout, unit_name
 
 
 class Metadata(ThreadingHTTPServer):

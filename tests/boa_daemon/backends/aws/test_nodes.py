@@ -10,7 +10,7 @@ from aws_rigs import START, AwsRig, RigMaker, a_launch, ends
 from boa_daemon.backends.aws.descriptions import instances_of
 from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.backends.aws.events import Notice
-from boa_daemon.backends.aws.listing import lease_of
+from boa_daemon.backends.aws.node_from_instance import lease_of
 from boa_daemon.backends.aws.sweep import Sweeper
 from boa_daemon.testing.fake_terms import Terms
 from boa_daemon.tick.ledger import bill_by_kind, charge_for

@@ -16,10 +16,10 @@ from boa_daemon.backends.aws import calls
 from boa_daemon.backends.aws.calls import NODE_OPERATIONS, OPERATIONS
 from boa_daemon.backends.aws.image_policy import image_policy
 from boa_daemon.backends.aws.policy import node_policy, parts_of, policy
-from boa_daemon.backends.aws.pool_end import end_policy
+from boa_daemon.backends.aws.policy_statements import UsedResources, actions_of
 from boa_daemon.backends.aws.stack import as_yaml, stack_template
-from boa_daemon.backends.aws.stack_site import Wishes, site_of
-from boa_daemon.backends.aws.statements import Uses, actions_of
+from boa_daemon.backends.aws.stack_settings import StackOptions, stack_settings_of
+from boa_daemon.backends.aws.termination_schedule import termination_policy
 from boa_daemon.backends.settings import AwsSettings
 
 AWS = Path(calls.__file__).parent
@@ -31,7 +31,7 @@ SETTINGS = AwsSettings(
     warm_pool_nodes=2,
     pool_end_role="arn:aws:iam::123456789012:role/boa-lab-pool-end",
 )
-USES = Uses(
+USES = UsedResources(
     reports_queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/boa-reports",
     uri="s3://bucket/jobs",
     sns_topic="arn:aws:sns:us-east-1:123456789012:alerts",
@@ -230,7 +230,7 @@ def test_the_policy_fits() -> None:
     longest = AwsSettings(
         cluster="c" * 64, instance_types=tuple(f"g6e.{n}xlarge" for n in range(24)), warm_pool_nodes=1
     )
-    site = site_of(longest, account="1" * 12)
+    site = stack_settings_of(longest, account="1" * 12)
     whole = policy(site.settings, uses=site.uses, account="1" * 12)
     parts = parts_of(whole)
     attached = stack_template(longest)["Resources"]["ControlRole"]["Properties"]["ManagedPolicyArns"]
@@ -248,7 +248,7 @@ def test_other_partitions_have_arns_of_their_own() -> None:
         text = json.dumps(
             policy(
                 SETTINGS.model_copy(update={"region": region, "warm_pool_nodes": 0, "pool_end_role": ""}),
-                uses=Uses(uri="s3://b/j"),
+                uses=UsedResources(uri="s3://b/j"),
             )
         )
         assert "arn:aws:" not in text
@@ -256,8 +256,8 @@ def test_other_partitions_have_arns_of_their_own() -> None:
 
 
 WISHES = (
-    Wishes(),
-    Wishes(
+    StackOptions(),
+    StackOptions(
         private_zones=("us-east-1a", "us-east-1b"),
         efa_zones=("us-east-1a",),
         expire_days=90,
@@ -268,7 +268,7 @@ WISHES = (
 
 
 @pytest.mark.parametrize("wishes", WISHES)
-def test_cloudformation_takes_the_template(wishes: Wishes) -> None:
+def test_cloudformation_takes_the_template(wishes: StackOptions) -> None:
     """cfn-lint finds nothing, and there is no alias, which CloudFormation rejects."""
     from cfnlint.api import ManualArgs, lint
 
@@ -289,7 +289,7 @@ def test_parliament_finds_nothing(which: str) -> None:
         "daemon": policy(SETTINGS, uses=USES, account=account),
         "node": node_policy(SETTINGS, USES, account=account),
         "image": image_policy(SETTINGS, uses=USES, account=account),
-        "pool-end": end_policy(SETTINGS, account=account),
+        "pool-end": termination_policy(SETTINGS, account=account),
     }[which]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PARLIAMENT],
@@ -340,10 +340,9 @@ def test_the_shipped_files_are_what_the_code_prints(name: str) -> None:
     import yaml
 
     from boa_daemon.backends.settings import load_aws_settings
-    from boa_daemon.cli.aws_site import uses_of
 
     folder = CODE.parent / "infra" / "iam"
-    settings, uses = load_aws_settings(folder / "boa.toml"), uses_of(folder / "boa.toml")
+    settings, uses = load_aws_settings(folder / "boa.toml"), used_resources(folder / "boa.toml")
     made = {
         "daemon-policy.json": lambda: policy(settings, uses=uses),
         "node-policy.json": lambda: node_policy(settings, uses),

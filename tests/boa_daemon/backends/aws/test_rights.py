@@ -15,19 +15,19 @@ import pytest
 from aws_rigs import CATALOG, OneSession
 
 from boa_daemon.backends.aws.calls import AwsCalls
-from boa_daemon.backends.aws.check import Check
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.aws.doctor import Doctor
+from boa_daemon.backends.aws.doctor_check import DoctorCheck
 from boa_daemon.backends.aws.doctor_stack import CLOSED, ENCRYPTION, UNFINISHED
 from boa_daemon.backends.aws.event_rules import PATTERNS
 from boa_daemon.backends.aws.image_policy import image_policy
-from boa_daemon.backends.aws.names import queue_arn
 from boa_daemon.backends.aws.policy import node_policy, policy
-from boa_daemon.backends.aws.pool_end import end_policy
+from boa_daemon.backends.aws.policy_statements import UsedResources
+from boa_daemon.backends.aws.resource_names import queue_arn
 from boa_daemon.backends.aws.resource_policies import bucket_policy, queue_policy
-from boa_daemon.backends.aws.rights import lacking, principal_of, to_give
-from boa_daemon.backends.aws.stack_site import site_of
-from boa_daemon.backends.aws.statements import Uses
+from boa_daemon.backends.aws.rights import missing_statements, principal_of, to_give
+from boa_daemon.backends.aws.stack_settings import stack_settings_of
+from boa_daemon.backends.aws.termination_schedule import termination_policy
 from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.clock import SystemClock
 from boa_daemon.testing.fake_checks import ACCOUNT
@@ -40,7 +40,7 @@ KEY = "AKIADAEMON"
 SESSION, ADMIN = OneSession(KEY), boto3.session.Session("testing", "testing", region_name="us-east-1")
 TICKS = itertools.count(0.0, 10.0).__next__
 """Nobody waits for the door's own pace."""
-SITE = site_of(
+SITE = stack_settings_of(
     AwsSettings(
         cluster="lab",
         instance_types=("g5.xlarge", "g4dn.xlarge"),
@@ -50,7 +50,7 @@ SITE = site_of(
     ),
     account=ACCOUNT,
 )
-USES = Uses(
+USES = UsedResources(
     reports_queue_url=SITE.uses.reports_queue_url,
     uri=SITE.uses.uri,
     sns_topic=f"arn:aws:sns:us-east-1:{ACCOUNT}:alerts",
@@ -64,7 +64,7 @@ REPORTS = queue_arn(SITE.settings, USES.reports_queue_url, ACCOUNT)
 POLICIES: Mapping[str, Mapping[str, Any]] = {
     "": policy(SITE.settings, uses=USES, account=ACCOUNT),
     " --node": node_policy(SITE.settings, USES, account=ACCOUNT),
-    " --pool-end": end_policy(SITE.settings, account=ACCOUNT),
+    " --pool-end": termination_policy(SITE.settings, account=ACCOUNT),
     " --queue warnings": queue_policy("warnings", WARNINGS, ACCOUNT),
     " --queue reports": queue_policy("reports", REPORTS, ACCOUNT),
     " --bucket": bucket_policy(BUCKET, f"{BUCKET}/*"),
@@ -129,7 +129,7 @@ def the_calls() -> AwsCalls:
     return AwsCalls(SITE.settings, session=SESSION, tries=1, sleep=lambda seconds: None, monotonic=TICKS)
 
 
-def checks() -> list[Check]:
+def checks() -> list[DoctorCheck]:
     """Return what the doctor says to the caller."""
     cloud = AwsCloud(SITE.settings, catalog=CATALOG, clock=SystemClock(), calls=the_calls(), touches=False)
     return list(Doctor(cloud, CATALOG, SystemClock(), uses=USES).checks())
@@ -175,7 +175,7 @@ def test_whoever_builds_images_is_told_what_is_missing(sid: str) -> None:
     who = f"arn:aws:iam::{ACCOUNT}:user/builder"
     with mocked(FakeCloud(time.time)) as fake:
         fake.iam.principals["builder"] = Principal(who, [cut(IMAGE, sid)])
-        assert [found for found, _ in lacking(the_calls(), who, IMAGE)] == [sid]
+        assert [found for found, _ in missing_statements(the_calls(), who, IMAGE)] == [sid]
 
 
 def test_one_of_several_types_that_the_policy_lacks_is_found() -> None:

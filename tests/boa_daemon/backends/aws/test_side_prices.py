@@ -11,10 +11,10 @@ from aws_rigs import CATALOG, RigMaker, a_launch
 from verbs import exit_code
 
 from boa_daemon.backends.aws.doctor_offers import OffersDoctor
-from boa_daemon.backends.aws.extras import extras_of
+from boa_daemon.backends.aws.extra_costs import extras_of
 from boa_daemon.backends.aws.side_prices import QUESTIONS, ask_side_prices, side_prices
 from boa_daemon.backends.aws.stack import monthly_costs
-from boa_daemon.backends.aws.stack_site import Wishes
+from boa_daemon.backends.aws.stack_settings import StackOptions
 from boa_daemon.backends.settings import AwsSettings, SidePrices, load_aws_settings
 from boa_daemon.cli.toml_keys import write_keys
 from boa_daemon.errors import USAGE, InputError, MissingPrice
@@ -37,7 +37,7 @@ def test_what_the_settings_say_goes_before_the_catalogue() -> None:
     for (kind, there), (same, here) in zip(extras_of(settings), extras_of(plain), strict=True):
         assert kind == same
         assert there == pytest.approx(1.25 * here, abs=2e-6)
-    private = Wishes(private_zones=("eu-west-1a",))
+    private = StackOptions(private_zones=("eu-west-1a",))
     assert sum(usd for _, usd, _ in monthly_costs(private, dear)) == pytest.approx(
         1.25 * sum(usd for _, usd, _ in monthly_costs(private, HOME))
     )

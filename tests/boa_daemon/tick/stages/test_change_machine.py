@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from boa_daemon.sim.settings import Stock, WorldSettings
 from boa_daemon.sim.wiring import SimulationSettings, simulate
+from boa_daemon.sim.world_settings import Stock, WorldSettings
 from boa_daemon.store.memory import MemoryStore
 from boa_daemon.testing import Ideal, a_job, a_node, a_state, a_trace, some_slots
 from boa_daemon.tick.actions import LaunchNodes

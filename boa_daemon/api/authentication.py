@@ -1,0 +1,144 @@
+"""Who asks: a user of this machine by the kernel's word, or the owner of a token."""
+
+from __future__ import annotations
+
+import asyncio
+import grp
+import hashlib
+import hmac
+import logging
+import os
+import pwd
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from fastapi import Request
+from starlette.exceptions import HTTPException
+
+from boa_daemon.api.browser_security import COOKIE, Sessions
+from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.errors import InputError
+
+_LOG = logging.getLogger("boa.api")
+WRONG_TOKEN_SECONDS = 1.0
+"""So long a caller with a wrong token waits for the answer: with few connections, guessing takes for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """A user, and whether the jobs of others are theirs to cancel, or to read."""
+
+    user: str
+    is_admin: bool
+    is_reader: bool = False
+
+    def may_read(self, owner: str) -> bool:
+        """Whether the file and the logs of somebody's jobs are theirs to read."""
+        return self.is_admin or self.is_reader or self.user == owner
+
+
+def read_tokens(path: Path) -> dict[str, str]:
+    """Return user names by the digest of their token, from lines of ``TOKEN USER``.
+
+    Raises:
+        InputError: when the file can be read by others, or a line is not a token and a user.
+    """
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the tokens cannot be read: {error}", file=path) from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise InputError("others can read the tokens", file=path, hint=f"chmod 600 {path}")
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 2 or len(words[0]) < 16:
+            raise InputError("a line is a token of at least 16 characters and a user", file=path, line=number)
+        found[_digest(words[0])] = words[1]
+    return found
+
+
+def _digest(token: str) -> str:
+    """Return what is compared in place of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Authenticator:
+    """Admits callers. The user that the daemon runs as, root, and `admins` are administrators."""
+
+    def __init__(self, settings: ApiSettings) -> None:
+        self._admins, self._readers = set(settings.admins), set(settings.readers)
+        self._tokens: Mapping[str, str] = {}
+        self.sessions = Sessions()
+        self.listen, self.hosts = settings.listen, tuple(settings.hosts)
+        if settings.listen is not None:
+            if settings.tokens is None:
+                raise InputError("[api] listen needs tokens", hint="Set [api] tokens to a file")
+            self._tokens = read_tokens(Path(settings.tokens))
+
+    async def admit(self, request: Request) -> Caller:
+        """Return who asks; a coroutine, because another thread for this costs more than the answer.
+
+        Raises:
+            HTTPException: 401 when nobody vouches for the caller.
+        """
+        host = "" if request.client is None else request.client.host
+        if host.startswith("uid:"):
+            uid = int(host.removeprefix("uid:"))
+            user = user_name(uid)
+            is_admin = uid in (0, os.getuid()) or user in self._admins
+            return Caller(user=user, is_admin=is_admin, is_reader=user in self._readers)
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and token:
+            return await self.of_token(token, request)
+        known = self.sessions.user(request.cookies.get(COOKIE))
+        if known is not None:
+            if request.method not in ("GET", "HEAD"):
+                raise HTTPException(403, "a session of the page only reads; send the token itself")
+            return self._caller(known)
+        raise _unknown()
+
+    async def of_token(self, token: str, request: Request) -> Caller:
+        """Return whose token it is.
+
+        Raises:
+            HTTPException: 401 when it is nobody's, after a while.
+        """
+        digest = _digest(token.strip())
+        for known, user in self._tokens.items():
+            if hmac.compare_digest(known, digest):
+                return self._caller(user)
+        _LOG.warning("a wrong token came from %s", "" if request.client is None else request.client.host)
+        await asyncio.sleep(WRONG_TOKEN_SECONDS)
+        raise _unknown()
+
+    def _caller(self, user: str) -> Caller:
+        """Return a user who came over TCP."""
+        return Caller(user=user, is_admin=user in self._admins, is_reader=user in self._readers)
+
+
+def _unknown() -> HTTPException:
+    """Return the refusal of a caller for whom nobody vouches."""
+    return HTTPException(401, "a bearer token is needed over TCP", headers={"WWW-Authenticate": "Bearer"})
+
+
+@lru_cache(maxsize=1024)
+def user_name(uid: int) -> str:
+    """Return the name of a user, the number where there is none; asked once, as a directory may be slow."""
+    with suppress(KeyError):
+        return pwd.getpwuid(uid).pw_name
+    return str(uid)
+
+
+def group_id(name: str) -> int | None:
+    """Return the number of a group; None where there is none."""
+    with suppress(KeyError):
+        return grp.getgrnam(name).gr_gid
+    return None

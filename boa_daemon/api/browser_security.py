@@ -1,0 +1,121 @@
+"""What keeps a browser from being somebody's tool: hosts, origins, sessions, and what a page may load.
+
+Whoever has a token in hand says so in a header, which no other site can make a browser do. What comes
+without one may be a browser that another site steers: then the host that it believes to talk to must be ours
+(a name that was bound anew to this address is not), and the request must begin at our own page. A session
+only reads.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+
+from boa_daemon.dashboard.assets import CONTENT_SECURITY_POLICY
+
+COOKIE = "boa_session"
+SESSION_SECONDS, MOST_SESSIONS = 12 * 3600.0, 1000
+_Message = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[_Message]]
+_Send = Callable[[_Message], Awaitable[None]]
+_App = Callable[[MutableMapping[str, Any], _Receive, _Send], Awaitable[None]]
+HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Sessions:
+    """Who signed in with a token; a session ends after half a day, and with the daemon."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, tuple[str, float]] = {}
+
+    def begin(self, user: str) -> str:
+        """Return the key of a new session."""
+        now = time.monotonic()
+        self._users = {key: one for key, one in self._users.items() if one[1] > now}
+        while len(self._users) >= MOST_SESSIONS:
+            self._users.pop(next(iter(self._users)))
+        key = secrets.token_urlsafe(32)
+        self._users[key] = (user, now + SESSION_SECONDS)
+        return key
+
+    def user(self, key: str | None) -> str | None:
+        """Return whose session it is."""
+        user, until = self._users.get(key or "", (None, 0.0))
+        return user if until > time.monotonic() else None
+
+    def end(self, key: str | None) -> None:
+        """End a session."""
+        self._users.pop(key or "", None)
+
+
+class BrowserGuard:
+    """Refuses what another site makes a browser ask, and says in every answer what a page may load."""
+
+    def __init__(self, app: _App, *, listen: str | None = None, hosts: Iterable[str] = ()) -> None:
+        self._app = app
+        own = (listen or "").rpartition(":")[0].strip("[]")
+        self._hosts = {host.lower() for host in (*hosts, own, "localhost") if host}
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: _Receive, send: _Send) -> None:
+        """Let a request through, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: _Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        refusal = self.refusal(scope)
+        if refusal:
+            document = {"error": "NotAllowed", "message": refusal, "exit_code": 1}
+            await JSONResponse(document, status_code=403)(scope, receive, with_headers)
+            return
+        await self._app(scope, receive, with_headers)
+
+    def refusal(self, scope: MutableMapping[str, Any]) -> str:
+        """Return why a request is refused; empty where it is not."""
+        client = scope.get("client")
+        headers = Headers(scope=scope)
+        if (client is not None and str(client[0]).startswith("uid:")) or "authorization" in headers:
+            return ""
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            return f"this is not {host!r}: name it in [api] hosts if the daemon is to be reached by that name"
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            return "that was asked by another site"
+        site = headers.get("sec-fetch-site", "none")
+        if site in ("same-origin", "none"):
+            return ""
+        is_link = scope["method"] == "GET" and headers.get("sec-fetch-mode") == "navigate"
+        return "" if is_link and scope["path"] == "/" else "that was asked by another site"
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a browser that says this host means us: an address, or a name that we were given."""
+        name = (urlsplit(f"//{host}").hostname or "").lower() if host else ""
+        if name in self._hosts:
+            return True
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True

@@ -1,0 +1,169 @@
+"""What Cost Explorer says that our instances cost, a day at a time, and how the ledger compares.
+
+Cost Explorer lags: a day is complete about a day after it has ended, so today and yesterday (UTC) are never
+final. It knows our tag only once that has been activated as a cost allocation tag, and only from then on;
+before that it answers zeros, which say nothing. A day without an answer is unknown, never zero.
+
+Asked for is what bears a tag of ours (the cluster's, the stack's, the images'), without credits, refunds and
+taxes, by service and type of usage. Compute is compared to the dollar. Disks, public addresses, requests,
+transfer, the gateway and images are estimates in the ledger, and the bucket is in Cost Explorer alone: they
+stand beside each other, and never count as drift. Each request costs 0.01 USD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from boa_daemon.backends.aws.calls import AwsCalls
+from boa_daemon.backends.aws.images import IMAGE_TAG
+from boa_daemon.backends.aws.launch_request import CLUSTER_TAG
+from boa_daemon.errors import BoaError
+from boa_daemon.tick.ledger import COMPUTE
+
+_EC2, _OTHER = "Amazon Elastic Compute Cloud - Compute", "EC2 - Other"
+SERVICES = (
+    _EC2,
+    _OTHER,
+    "Amazon Virtual Private Cloud",
+    "Amazon Simple Storage Service",
+    "Amazon Simple Queue Service",
+)
+"""What Cost Explorer calls the services that we use."""
+_USAGES = (
+    ("NatGateway-Hours", "gateway"),
+    ("NatGateway-Bytes", "transfer"),
+    ("DataTransfer", "transfer"),
+    ("AWS-In-Bytes", "transfer"),
+    ("AWS-Out-Bytes", "transfer"),
+    ("PublicIPv4", "address"),
+    ("EBS:Snapshot", "images"),
+    ("EBS:", "disk"),
+    ("TimedStorage", "storage"),
+    ("Requests", "requests"),
+)
+"""A part of a type of usage, and the kind that it is; the first that is found counts."""
+BESIDE = ("gateway", "images", "storage", "other")
+"""Kinds that are billed, and that no node bears: of the stack, of images and of the bucket; the last two are
+in no ledger."""
+_TAGS = (CLUSTER_TAG, "boa:stack", IMAGE_TAG)
+"""What is ours on the bill: nodes with what is theirs, what `boa up` made, and images."""
+_NOT_COUNTED = ["Credit", "Refund", "Tax"]
+TOLERANCE_FRACTION, TOLERANCE_USD = 0.02, 0.05
+"""A difference is drift above this part of the ledger's day, and above so many dollars."""
+
+
+class NoCostData(BoaError):
+    """Cost Explorer has nothing that the ledger could be compared with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayCost:
+    """A day (UTC) in the ledger and in Cost Explorer, dollars; None where Cost Explorer does not know."""
+
+    day: date
+    ledger_usd: float
+    explorer_usd: float | None
+    is_final: bool
+    tolerance_usd: float
+
+    @property
+    def difference_usd(self) -> float | None:
+        """What Cost Explorer has more than the ledger."""
+        return None if self.explorer_usd is None else self.explorer_usd - self.ledger_usd
+
+    @property
+    def is_drift(self) -> bool:
+        """Whether the two differ by more than the tolerance on a day that is final."""
+        found = self.difference_usd
+        return self.is_final and found is not None and abs(found) > self.tolerance_usd
+
+    @property
+    def note(self) -> str:
+        """What to know of the day."""
+        if not self.is_final:
+            return "not final"
+        if self.explorer_usd is None:
+            return "no data"
+        return "drift" if self.is_drift else ""
+
+
+def explorer_days(calls: AwsCalls, cluster: str, first: date, last: date) -> dict[date, dict[str, float]]:
+    """Return dollars per day and kind, the last day included; days that Cost Explorer lacks are absent.
+
+    Raises:
+        CallFailed: when it cannot be asked, or denies the answer.
+        NoCostData: when it answers in another currency.
+    """
+    found: dict[date, dict[str, float]] = {}
+    arguments: dict[str, Any] = {
+        "TimePeriod": {"Start": first.isoformat(), "End": (last + timedelta(days=1)).isoformat()},
+        "Granularity": "DAILY",
+        "Metrics": ["UnblendedCost"],
+        "GroupBy": [{"Type": "DIMENSION", "Key": key} for key in ("SERVICE", "USAGE_TYPE")],
+        "Filter": {
+            "And": [
+                {"Or": [{"Tags": {"Key": key, "Values": [cluster]}} for key in _TAGS]},
+                {"Dimensions": {"Key": "SERVICE", "Values": list(SERVICES)}},
+                {"Not": {"Dimensions": {"Key": "RECORD_TYPE", "Values": _NOT_COUNTED}}},
+            ]
+        },
+    }
+    while True:
+        answer = calls.call("ce:GetCostAndUsage", **arguments)
+        for row in answer.get("ResultsByTime", ()):
+            day = found.setdefault(date.fromisoformat(row["TimePeriod"]["Start"]), {COMPUTE: 0.0})
+            for group in row.get("Groups", ()):
+                kind, cost = kind_of(*group["Keys"]), group["Metrics"]["UnblendedCost"]
+                if cost["Unit"] != "USD":
+                    raise NoCostData(f"Cost Explorer answers in {cost['Unit']}; the ledger counts USD")
+                day[kind] = day.get(kind, 0.0) + float(cost["Amount"])
+        if not answer.get("NextPageToken"):
+            return found
+        arguments["NextPageToken"] = answer["NextPageToken"]
+
+
+def kind_of(service: str, usage: str) -> str:
+    """Return which kind of cost a type of usage is; EC2's own is compute but for transfer."""
+    kind = next((kind for part, kind in _USAGES if part in usage), "other")
+    return COMPUTE if service == _EC2 and kind != "transfer" else kind
+
+
+def compare_days(
+    ledger: Mapping[date, float],
+    explorer: Mapping[date, float],
+    *,
+    first: date,
+    now: float,
+    fraction: float = TOLERANCE_FRACTION,
+) -> list[DayCost]:
+    """Return every day from the first to today, the ledger beside Cost Explorer."""
+    today = datetime.fromtimestamp(now, UTC).date()
+    return [
+        DayCost(
+            day=day,
+            ledger_usd=ledger.get(day, 0.0),
+            explorer_usd=explorer.get(day),
+            is_final=day < today - timedelta(days=1),
+            tolerance_usd=max(fraction * ledger.get(day, 0.0), TOLERANCE_USD),
+        )
+        for day in (first + timedelta(days=number) for number in range((today - first).days + 1))
+    ]
+
+
+def check_known(days: Sequence[DayCost], cluster: str) -> None:
+    """Refuse to compare with nothing: zeros on all days that cost something are a tag that is not known.
+
+    Raises:
+        NoCostData: when no final day that cost something has anything in Cost Explorer.
+    """
+    spent = [day for day in days if day.is_final and day.ledger_usd > day.tolerance_usd]
+    if spent and not any(day.explorer_usd for day in spent):
+        total = sum(day.ledger_usd for day in spent)
+        raise NoCostData(
+            f"Cost Explorer knows nothing under the tag {CLUSTER_TAG}={cluster}, and the ledger has "
+            f"{total:.2f} USD on {len(spent)} days that are final. Activate {CLUSTER_TAG} as a cost "
+            "allocation tag in the billing console (it counts from then on, within 24 hours)"
+        )

@@ -1,0 +1,42 @@
+"""Whose an instance is: the tag `boa:books` names the database that rented it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from boa_daemon.backends.aws.launch_request import BOOKS_TAG
+from boa_daemon.backends.aws.node_from_instance import lease_of, tags_of_instance
+from policies.model import NodeId
+
+
+def own_instances(
+    listed: Sequence[dict[str, Any]], *, known: Collection[NodeId], books: str, cluster: str, now: float
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the instances that our database rented or knows, and why the cluster is another's; empty if not.
+
+    It is another daemon's where that has leased instances that are older than all of ours.
+    """
+    ours: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for instance in listed:
+        theirs = tags_of_instance(instance).get(BOOKS_TAG, "")
+        is_ours = not theirs or not books or theirs == books
+        (ours if is_ours or instance["InstanceId"] in known else others).append(instance)
+    living = [each for each in others if each["State"]["Name"] in ("pending", "running")]
+    leased = [each for each in living if (lease_of(each) or 0.0) > now]
+    own = [each for each in ours if each["State"]["Name"] in ("pending", "running")]
+    oldest = min(leased, key=_age_of, default=None)
+    if oldest is None or not all(_age_of(oldest) < _age_of(each) for each in own):
+        return ours, ""
+    return ours, (
+        f"{len(leased)} instances of cluster {cluster} were rented by another database "
+        f"({tags_of_instance(oldest)[BOOKS_TAG]}; ours is {books}): another daemon works for "
+        "this cluster, or this database was lost. This one only observes. Give each cluster a name "
+        "of its own ([cloud] cluster), or take the instances over with `boa recover`"
+    )
+
+
+def _age_of(instance: Mapping[str, Any]) -> tuple[float, str]:
+    """Return what orders instances from the oldest on, the same for everybody who looks."""
+    return instance["LaunchTime"].timestamp(), instance["InstanceId"]

@@ -1,0 +1,46 @@
+"""What a shell completes: ids of jobs that the daemon knows, policies and placers; it never fails."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+from policies import plugins
+
+MOST = 200
+
+
+def complete_jobs(incomplete: str) -> list[str]:
+    """Return the ids of active jobs that begin so; none where no daemon answers."""
+    try:
+        from boa_daemon.cli.daemon_client import a_client  # noqa: PLC0415 - completion of other words needs none of it
+
+        with a_client(None, None) as client:
+            rows = client.get("/jobs", ended=False, limit=MOST)["jobs"]
+    except Exception:
+        # Whatever is wrong, a shell that completes is no place to say so.
+        return []
+    return [str(row["id"]) for row in rows if str(row["id"]).startswith(incomplete)]
+
+
+JobArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="JOB", help="The id of a job.", autocompletion=complete_jobs)
+]
+
+
+def complete_policies(incomplete: str) -> list[tuple[str, str]]:
+    """Return the policies that begin so, with what they do."""
+    from policies.registry import POLICIES  # noqa: PLC0415 - slow to import
+
+    own = [(entry.name, entry.summary) for entry in POLICIES.values()]
+    others = [(name, "of a plug-in") for name in plugins.names("boa.policies")]
+    return [one for one in (*own, *others) if one[0].startswith(incomplete)]
+
+
+def complete_placers(incomplete: str) -> list[str]:
+    """Return the placers that begin so."""
+    from policies.registry import PLACERS  # noqa: PLC0415 - slow to import
+
+    names = (*PLACERS, *plugins.names("boa.placers"))
+    return [name for name in names if name.startswith(incomplete)]

@@ -1,0 +1,293 @@
+"""``boa status``, ``instances``, ``cost``, ``decisions``, ``down``: the daemon itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from boa_daemon.cli.daemon_client import (
+    ConfigOption,
+    SocketOption,
+    a_client,
+    age,
+    clock_time,
+    say_as_of,
+    say_next,
+    usd,
+)
+from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, print_json, show, stdout_console
+from boa_daemon.errors import PARTLY_DONE
+from boa_daemon.units import counted, format_hours
+
+WATCH_SECONDS = 2.0
+
+
+class CostGrouping(StrEnum):
+    """By what costs are added up."""
+
+    job = "job"
+    class_ = "class"
+    user = "user"
+    team = "team"
+    day = "day"
+    kind = "kind"
+
+
+def status(
+    *,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every two seconds.")] = False,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Show what runs, what it costs, and what is wrong."""
+    with a_client(config, socket) as client:
+        document = client.status()
+        if output is OutputFormat.json:
+            print_json(document)
+            return
+        if not watch:
+            stdout_console().print(_status(document))
+            say_next("boa jobs", "boa instances", "boa cost")
+            return
+        with Live(_status(document), console=stdout_console(), auto_refresh=False) as live:
+            while True:
+                time.sleep(WATCH_SECONDS)
+                live.update(_status(client.status()), refresh=True)
+
+
+def _status(document: Mapping[str, Any]) -> RenderableType:
+    """Return the state of the daemon for people."""
+    table = a_table("BOA daemon", "", "")
+    mood = f"[red]{document['fault']}[/]" if document["fault"] else "well"
+    if document["is_observing"]:
+        mood += ", observing only"
+    if document["is_down"]:
+        mood += ", [yellow]down: nothing is started until `boa down --resume`[/]"
+    table.add_row("state", mood)
+    if "tick" in document:
+        asleep = document.get("stopped_nodes", 0)
+        more = f", {asleep} stopped" if asleep else ""
+        nodes = f"{document['nodes']} of {document['max_instances'] or 'any number'}"
+        table.add_row("nodes", f"{nodes}, {document['gpus_used']} of {document['gpus']} GPUs in use{more}")
+        table.add_row("jobs", f"{document['running']} running, {document['waiting']} waiting")
+        budget = document["budget_usd_per_hour"]
+        table.add_row(
+            "burn rate", f"{usd(document['usd_per_hour'])} USD/hour; budget {usd(budget)} on average"
+        )
+        if document.get("pacing") is not None:
+            table.add_row("pacing", _pacing(document["pacing"]))
+        for window, books in document["books"].items():
+            cap = "" if books["cap_usd"] is None else f" of {usd(books['cap_usd'])}"
+            forecast = f"; at this rate {usd(books['forecast_usd'])} at its end"
+            table.add_row(f"this {window}", f"{usd(books['spent_usd'])} USD{cap}{forecast}")
+        for sentence in document["held"]:
+            table.add_row("held back", sentence)
+        if document.get("finishes"):
+            table.add_row("ends", _ends(document))
+        for name, date in sorted(document.get("dates", {}).items(), key=lambda row: row[1]["probability"])[
+            :5
+        ]:
+            due = f"{name} by {clock_time(date['at'])}"
+            table.add_row("date", f"{due}, with a probability of {date['probability']:.1%}")
+    if document.get("fact_ages_seconds"):
+        table.add_row("cloud", _facts(document["fact_ages_seconds"]))
+    if document.get("gate") is not None:
+        table.add_row("gate", _gate(document["gate"]))
+    elif document.get("why_no_gate"):
+        table.add_row("gate", f"off: {document['why_no_gate']}; jobs send without asking")
+    for note in document["notes"]:
+        table.add_row("note", note)
+    return Group(table, Text(f"as of {clock_time(document['as_of'])}", style="dim"))
+
+
+def _ends(document: Mapping[str, Any]) -> str:
+    """Return when the jobs that are there should all have ended, and what they cost until then."""
+    ends, now = document["finishes"].values(), float(document["now"])
+    latest = {
+        key: format_hours(max(max(one[key] for one in ends) - now, 0.0) / 3600.0) for key in ("at", "high")
+    }
+    return (
+        f"{counted(len(ends), 'job')} in {latest['at']} ({latest['high']} if much is left of them), "
+        f"for {usd(sum(one['usd'] for one in ends))} USD more"
+    )
+
+
+def _pacing(document: dict[str, Any]) -> str:
+    """Return what the spend keeps to, which load is believed in, and what that costs."""
+    window = "calendar months" if document["is_calendar_month"] else f"{document['window_hours']:g} hours"
+    said = f"by {window}; {document['load_correction']:.2f} times the stated load is believed to come"
+    if days := document["load_by_weekday"]:
+        said += f", by day of the week {' '.join(f'{day:.1f}' for day in days)} times its mean"
+    loss = document["pacing_loss_fraction"]
+    return said if loss is None else f"{said}; this costs {100.0 * loss:.1f} % of the waiting"
+
+
+def _facts(ages: dict[str, float | None]) -> str:
+    """Return how old the oldest fact about the cloud is, and which ones are not known."""
+    known = {name: seconds for name, seconds in ages.items() if seconds is not None}
+    unknown = sorted(name for name, seconds in ages.items() if seconds is None)
+    said = f"not known: {', '.join(unknown)}" if unknown else ""
+    if known:
+        oldest = max(known, key=lambda name: known[name])
+        said = (
+            f"oldest fact: {oldest}, {format_hours(known[oldest] / 3600.0)} old{'; ' + said if said else ''}"
+        )
+    return said
+
+
+def _gate(document: dict[str, Any]) -> str:
+    """Return how the gate is, and which jobs send without asking though they span nodes."""
+    ungated = document.get("ungated", [])
+    alone = f"; without asking: {', '.join(ungated[:5])}{' …' if len(ungated) > 5 else ''}" if ungated else ""
+    if not document["is_up"]:
+        return f"[red]{document['fault'] or 'starting'}[/]; jobs send without asking"
+    if "nics" not in document:
+        return f"{document['policy']}, busy"
+    cards = f"{document['nics_ordered']} of {document['nics']} links ordered"
+    return f"{document['policy']}, {cards}, {counted(document['jobs'], 'job')} asking{alone}"
+
+
+def instances(
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that ended today.")] = False,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """List the instances that are rented."""
+    with a_client(config, socket) as client:
+        document = client.instances(ended=everything)
+    show(
+        output,
+        document,
+        rows=lambda: [{**row, "jobs": " ".join(row["jobs"])} for row in document["instances"]],
+        table=lambda: _print_instances(document),
+    )
+
+
+def _print_instances(document: Mapping[str, Any]) -> None:
+    rows = document["instances"]
+    if not rows:
+        stdout_console().print("No instances.")
+        say_as_of(document)
+        return
+    near = any(row["tiers"] for row in rows)
+    columns = ("id", "type", *(("under",) if near else ()), "phase", "jobs", "age", "USD/hour", "USD")
+    table = a_table("Instances", *columns, right=("USD/hour", "USD"))
+    for row in rows:
+        table.add_row(
+            row["id"],
+            row["instance_type"],
+            *([row["tiers"][-1] if row["tiers"] else "-"] if near else []),
+            row["phase"],
+            " ".join(row["jobs"]) or "-",
+            age(row["launched_at"], float(document["as_of"])),
+            usd(row["usd_per_hour"]),
+            usd(row["usd"]),
+        )
+    stdout_console().print(table)
+    say_as_of(document)
+    say_next("boa cost", "boa down")
+
+
+def cost(
+    *,
+    by: Annotated[
+        CostGrouping,
+        typer.Option(help="job, class, user, team, day or kind.", metavar="job|class|user|team|day|kind"),
+    ] = CostGrouping.job,
+    days: Annotated[float | None, typer.Option(min=0.0, help="Of so many days; default: this month.")] = None,
+    reconcile: Annotated[
+        bool, typer.Option("--reconcile", help="Compare the ledger with Cost Explorer; exit code 6 on drift.")
+    ] = False,
+    tolerance: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Part of a day's cost that may differ, with --reconcile.")
+    ] = 0.02,
+    config: ConfigOption = None,
+    socket: SocketOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Say who spent what, and where the month will end."""
+    if reconcile:
+        from boa_daemon.cli.reconcile import reconcile as compare  # noqa: PLC0415 - AWS is slow to import
+
+        compare(days=days, fraction=tolerance, config=config, socket=socket, form=output)
+        return
+    since = None if days is None else time.time() - days * 86_400.0
+    with a_client(config, socket) as client:
+        document: Mapping[str, Any] = client.cost(by=by.value, since=since)
+    show(
+        output,
+        document,
+        rows=lambda: [{name: row[name] for name in row if name != "kinds"} for row in document["rows"]],
+        table=lambda: _print_cost(by.value, document),
+    )
+
+
+def _print_cost(by: str, document: Mapping[str, Any]) -> None:
+    """Print who spent what for people."""
+    table = a_table(f"Cost by {by} since {clock_time(document['since'])}", by, "USD", right=("USD",))
+    for row in document["rows"]:
+        table.add_row(row["name"], usd(row["usd"]))
+    table.add_row("in all", usd(document["usd"]))
+    console = stdout_console()
+    console.print(table)
+    for window, books in (document["books"] or {}).items():
+        cap = "no cap" if books["cap_usd"] is None else f"cap {usd(books['cap_usd'])}"
+        console.print(
+            f"this {window}: at the present rate {usd(books['forecast_usd'])} USD at its end; {cap}"
+        )
+    say_as_of(document)
+
+
+def show_live_plan(config: Path | None, socket: str | None, form: OutputFormat) -> None:
+    """Print what the daemon would do at its next tick."""
+    with a_client(config, socket) as client:
+        document = client.plan()
+    if form is OutputFormat.json:
+        print_json(document)
+        return
+    console = stdout_console()
+    for action in document["actions"]:
+        console.print(f"{action['kind']} {action['target']}: {action['reason']}", markup=False)
+    for sentence in document["held"]:
+        console.print(f"held back: {sentence}", markup=False)
+    if not document["actions"]:
+        console.print("Nothing would change.")
+    console.print(f"Nothing was started. {counted(len(document['waiting']), 'job')} would wait.")
+    say_as_of(document)
+
+
+def release_everything(
+    *, resume: bool, wait_seconds: float, config: Path | None, socket: str | None, form: OutputFormat
+) -> None:
+    """Have the daemon let everything go, or take work up again; exit code 4 while instances are left."""
+    # boa.toml is read where it is there; a file that was named must be.
+    named = None if config == Path("boa.toml") else config
+    with a_client(named, socket) as client:
+        answer = client.down(is_down=not resume)
+        left = client.instances()["instances"]
+        until = time.monotonic() + wait_seconds
+        while left and not resume and time.monotonic() < until:
+            time.sleep(0.5)
+            left = client.instances()["instances"]
+        spent = client.cost()["usd"]
+    document = {**answer, "instances_left": len(left), "spent_usd_this_month": spent}
+    if form is OutputFormat.json:
+        print_json(document)
+    elif resume:
+        stdout_console().print("Work goes on.")
+    else:
+        stdout_console().print(f"{counted(len(left), 'instance')} left; spent this month: {usd(spent)} USD")
+        say_next("boa instances", "boa down --resume")
+    if left and not resume:
+        raise typer.Exit(PARTLY_DONE)

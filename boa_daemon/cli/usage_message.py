@@ -1,0 +1,29 @@
+"""What is wrong with the words of a command, said as everything else is: the value, and what to type."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from boa_daemon.errors import did_you_mean
+
+_CHOICES = re.compile(r"'([^']*)'")
+
+
+def improve_message(error: Any) -> None:
+    """Have a usage error name the value that was typed, and the nearest one that would do.
+
+    What checks the values of options is pydantic, of which only the sentence is printed otherwise.
+    """
+    fault = next(iter(error.__cause__.errors()), None) if hasattr(error.__cause__, "errors") else None
+    if fault is None:
+        return
+    value = fault["input"]
+    if fault["type"] == "value_error":
+        said = str(fault["ctx"]["error"]).rstrip(".")
+        near = did_you_mean(str(value), _CHOICES.findall(said.partition(" is not one of ")[2]))
+        error.message = f"{said}. {near}" if near.startswith("Did you mean") else said
+        return
+    from boa_daemon.inputs.schema import wanted  # noqa: PLC0415 - only where something is wrong
+
+    error.message = f"must be {wanted(fault['type'], 0, fault.get('ctx', {}))}; got {value!r}"

@@ -1,0 +1,74 @@
+"""What a run held, and what commitments advised from its first part save in the rest.
+
+The whole trace is run with rates and sizes from the first part alone, so the advice knows nothing of the
+rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from boa_daemon.inputs.problem_file import ProblemFile
+from boa_daemon.planning.budget_plan import with_trace
+from boa_daemon.planning.rentals import Rental, load_between
+from boa_daemon.sim.wiring import SimulationSettings, check_budget, prepare, settings_for
+from boa_daemon.traces.reader import Trace
+from policies.model import Budget, JobClass
+from policies.optimum.commitments import Load
+
+
+def split_instant(trace: Trace, held_out: float) -> float:
+    """Return the instant after which the last part of a trace's time begins, seconds."""
+    return trace.jobs[-1].arrived_at_seconds - 3600.0 * held_out * trace.window_hours
+
+
+def first_part(trace: Trace, until: float) -> Trace:
+    """Return the jobs that arrive before an instant."""
+    return Trace(tuple(job for job in trace.jobs if job.arrived_at_seconds < until))
+
+
+def settings_from_known_part(
+    file: ProblemFile, trace: Trace, known: Trace, budget: Budget
+) -> SimulationSettings:
+    """Return a run of a trace; rates and sizes are those of the known part.
+
+    A class of which the known part has no job is planned as if half a job had come.
+    """
+    planned = {c.name: c for c in with_trace(file, known).problem.classes}
+    rare = 0.5 / (known.window_hours or 1.0)
+    classes = tuple(planned.get(c.name, replace(c, arrivals_per_hour=rare)) for c in file.problem.classes)
+    stated = {c.name: _size(c) for c in file.problem.classes}
+    means = {c.name: _size(c) / stated[c.name] for c in classes}
+    # Classes are as large as the known jobs are on average, and jobs are told beside that.
+    jobs = tuple(replace(job, scale=job.scale / means[job.class_name]) for job in trace.jobs)
+    told = replace(file, problem=replace(file.problem, classes=classes), classes_without_rates=frozenset())
+    return settings_for(told, Trace(jobs), budget)
+
+
+def rentals_of(settings: SimulationSettings) -> list[Rental]:
+    """Return what a run rents on demand.
+
+    Raises:
+        InfeasibleBudget: when the budget cannot run every job.
+    """
+    check_budget(settings)
+    run = prepare(settings)
+    run.finish()
+    return [Rental(*rented) for rented in run.world.cloud.meter.on_demand]
+
+
+def _size(job_class: JobClass) -> float:
+    """Return the work of a job of a class, GPU-hours."""
+    return sum(phase.size_gpu_hours for phase in job_class.phases)
+
+
+def loads_around(
+    rentals: list[Rental], gpu_types: tuple[str, ...], trace: Trace, at: float
+) -> tuple[Load, Load, Load]:
+    """Return the load of the whole window of a trace, of its part before an instant, and of the rest."""
+    begin, end = trace.jobs[0].arrived_at_seconds, trace.jobs[-1].arrived_at_seconds
+    return (
+        load_between(rentals, gpu_types, begin, end),
+        load_between(rentals, gpu_types, begin, at),
+        load_between(rentals, gpu_types, at, end),
+    )

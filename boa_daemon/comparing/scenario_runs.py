@@ -1,0 +1,123 @@
+"""Scenarios over what came: a trace, or a site's own past, run through the tick once for each scenario.
+
+All scenarios have the same jobs with the same draws, so they differ by what was changed and by nothing else.
+The plan knows the rates and mean sizes of the trace. More load is more jobs at the hours of the day at which
+jobs came: of `x1.5` every second job comes twice, the second time halfway to the next arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import floor
+from typing import Any
+
+from boa_daemon.errors import InputError
+from boa_daemon.planning.paid_commitments import PaidCommitments
+from boa_daemon.planning.rentals import Rental, load_between
+from boa_daemon.planning.whatif import Scenario
+from boa_daemon.sim.wiring import PreparedRun, SimulationSettings, prepare, site_of
+from boa_daemon.traces.reader import Trace
+from boa_daemon.units import SECONDS_PER_HOUR, format_hours, parse_budget
+from policies.errors import InfeasibleBudget
+from policies.registry import find_policy
+
+_TINY = 1e-9
+
+
+def run_scenario(base: SimulationSettings, scenario: Scenario) -> dict[str, Any]:
+    """Return one row: what a run of the scenario came to; `spend` is in all."""
+    settings = scenario_settings(base, scenario)
+    row: dict[str, Any] = {"scenario": scenario.name, "budget": scenario.budget}
+    paid = scenario.paid(settings.instance_types)
+    try:
+        if paid is not None:
+            planned = paid.planning_budget(site_of(settings).problem, settings.budget.amount)
+            settings = replace(settings, planning_budget=replace(settings.budget, amount=planned))
+        run = prepare(settings)
+    except InfeasibleBudget as error:
+        nothing = ("mean_jct_hours", "p95_jct_hours", "spend", "usd_per_hour", "jobs", "interruptions")
+        least = {"cheapest_feasible_spend": error.least_spend}
+        return row | {"status": "infeasible"} | dict.fromkeys(nothing) | least
+    found = run.finish()
+    spend = found.spent_usd if paid is None else _bill(run, paid)
+    return row | {
+        "status": found.status,
+        "mean_jct_hours": found.mean_jct_hours,
+        "p95_jct_hours": found.p95_jct_hours,
+        "spend": spend,
+        "usd_per_hour": spend / (found.arrival_window_hours or found.simulated_hours),
+        "jobs": found.jobs,
+        "interruptions": found.interruptions,
+        "cheapest_feasible_spend": None,
+    }
+
+
+def _bill(run: PreparedRun, paid: PaidCommitments) -> float:
+    """Return what a run cost with commitments, until its last job left."""
+    world = run.world
+    names = tuple(machine.gpu_type for machine in paid.machines)
+    rentals = [Rental(*rented) for rented in world.cloud.meter.on_demand]
+    begin, end = world.started_at, world.clock.now()
+    bill = paid.bill(load_between(rentals, names, begin, end))
+    return bill.total * (end - begin) / SECONDS_PER_HOUR
+
+
+def scenario_settings(base: SimulationSettings, scenario: Scenario) -> SimulationSettings:
+    """Return the run of a scenario."""
+    names = {kind: machine.name for kind, machine in base.instance_types.items()}
+    quotas = {**base.world.quotas, **{names[kind]: most for kind, most in scenario.quota.items()}}
+    return replace(
+        base,
+        trace=with_more_load(base.trace, scenario.load),
+        problem=scenario.problem(base.problem),
+        instance_types=scenario.machines(base.instance_types),
+        budget=parse_budget(scenario.budget),
+        best_effort=find_policy(base.policy).kind == "optimum" and scenario.commit is None,
+        world=replace(
+            base.world,
+            quotas=quotas,
+            spot=scenario.spot,
+            on_demand=base.world.on_demand or scenario.spot is None,
+        ),
+    )
+
+
+def with_more_load(trace: Trace, factor: float) -> Trace:
+    """Return a trace with so many times the jobs, spread over the same hours.
+
+    Raises:
+        InputError: when none is left.
+    """
+    if factor == 1.0:
+        return trace
+    instants = [job.arrived_at_seconds for job in trace.jobs]
+    found = []
+    for number, job in enumerate(trace.jobs):
+        copies = floor(factor * (number + 1) + _TINY) - floor(factor * number + _TINY)
+        until_next = instants[min(number + 1, len(instants) - 1)] - job.arrived_at_seconds
+        found += [
+            replace(
+                job,
+                id=f"{job.id}+{copy}" if copy else job.id,
+                arrived_at_seconds=job.arrived_at_seconds + until_next * copy / copies,
+            )
+            for copy in range(copies)
+        ]
+    if not found:
+        raise InputError(f"load=x{factor:g} leaves none of {len(trace.jobs)} jobs", hint="Take a larger load")
+    return Trace(tuple(found))
+
+
+def difference(row: Mapping[str, Any], base: Mapping[str, Any]) -> str:
+    """Return what a scenario does to the base, in words: waiting, and dollars in all."""
+    if row["mean_jct_hours"] is None or base["mean_jct_hours"] is None:
+        return f"{row['scenario']}: not enough money to run every job"
+    hours, usd = row["mean_jct_hours"] - base["mean_jct_hours"], row["spend"] - base["spend"]
+    waits = f"{format_hours(abs(hours))} {'more' if hours > 0.0 else 'less'} from submission to end"
+    return f"{row['scenario']}: {waits}, ${abs(usd):,.2f} {'more' if usd > 0.0 else 'less'}"
+
+
+def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what each change does to the base."""
+    return [f"{difference(row, rows[0])}." for row in rows[1:]]

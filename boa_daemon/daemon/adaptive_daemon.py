@@ -1,0 +1,188 @@
+"""How the plan follows what is seen: arrivals, sizes, speeds, boots, spot, and how far the budget goes.
+
+A policy is built once for the classes in use, and written down. Where what was seen makes no plan, the last
+one goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from boa_daemon.daemon.components import DaemonComponents
+from boa_daemon.daemon.costs import spent_usd
+from boa_daemon.daemon.journal import Journal
+from boa_daemon.errors import BoaError
+from boa_daemon.learning.beliefs import Planned, explain_belief
+from boa_daemon.learning.budget_watch import at_dearer_offers
+from boa_daemon.learning.exploring import TryWorth
+from boa_daemon.learning.policy_record import DOWN, PolicyRecord
+from boa_daemon.learning.samples import DAY
+from boa_daemon.learning.speedups import explain_curve
+from boa_daemon.store.best_effort import write_best_effort
+from boa_daemon.store.samples import write_figures
+from boa_daemon.store.storage import Storage
+from boa_daemon.tick.codec import dumps
+from boa_daemon.tick.controller import Controller, Ports
+from boa_daemon.tick.limits import fixed_usd
+from boa_daemon.tick.shortfall import shortfall_sentence
+from policies.errors import InfeasibleBudget, PolicyError
+from policies.online.best_effort import Account
+
+_LOG = logging.getLogger("boa.daemon")
+
+
+class AdaptiveDaemon(DaemonComponents):
+    """Plans by what it has seen."""
+
+    def controller(self) -> Controller:
+        """Return the controller for the classes in use; a policy is built once and written down."""
+        if self.books is None:
+            raise BoaError("there is no database to work with")
+        try:
+            record = self._record(self.books)
+            found = self._controllers.get(record.hash) or self._built(record, self.books)
+        except PolicyError as error:
+            if self._planned is None:
+                raise
+            self._keep_the_last_plan(error)
+            return self._planned
+        self.standing.plan_fault = ""
+        self._controllers, self._planned = {record.hash: found}, found
+        if self.books.store.policy_hash != record.hash:
+            self.books.store.use_policy(record.hash, dumps(record.document))
+        return found
+
+    def _record(self, books: Storage) -> PolicyRecord:
+        """Return the policy for the classes in use, as a best effort where the budget does not pay for it.
+
+        Raises:
+            PolicyError: when nothing can be planned.
+        """
+        in_use = {job.class_name for job in list(books.queue.active.values())}
+        record = self.planner.record(in_use)
+        last, now, before = self.standing.decision, self.world.clock.now(), self.watched.account
+        if last is not None:
+            record = replace(record, site=at_dearer_offers(record.site, last.state.offers))
+        site = self.planner.paid.under(record.site, now)
+
+        def spent() -> float:
+            fixed = fixed_usd(self.planner.paid.fixed, books.store.books_opened_at(now), now)
+            return spent_usd(books, now=now) + fixed
+
+        account = self.watched.look(record.name, site, record.options, now=now, spent=spent)
+        if account is None:
+            record = replace(record, site=site, best_effort=None)
+        else:
+            # It spends what the books have: commitments are in them, and nothing is expected of them.
+            record = replace(record, best_effort=replace(account, budget=record.site.budget.amount))
+        if self.watched.account != before:
+            self._say_how_far_the_budget_goes(books, before)
+        tries = self.learning.tries.explorations
+        if tries and record.best_effort is None:
+            found = {job: (one.gpus, one.gpu_seconds, one.reason) for job, one in tries.items()}
+            record = replace(record, tries=found)
+        return _all_down(record) if self.standing.is_down else record
+
+    def _built(self, record: PolicyRecord, books: Storage) -> Controller:
+        """Return the controller of a record.
+
+        Raises:
+            PolicyError: when it cannot be planned.
+        """
+        classes = frozenset(one.name for one in record.site.problem.classes)
+        ports = Ports(
+            clock=self.world.clock,
+            cloud=self.fleet,
+            jobs=self.work,
+            engine=self.work,
+            store=books.store,
+            telemetry=Journal(),
+            links=self.gate,
+        )
+        return replace(record.controller(ports), classes=classes)
+
+    def _keep_the_last_plan(self, error: PolicyError) -> None:
+        """Say that no new plan can be made; the last one goes on, and starts no jobs of other classes."""
+        said = f"the last plan goes on, as no new one can be made: {type(error).__name__}: {error}"
+        self.standing.plan_fault = said
+        self._alert(f"plan:{int(self.world.clock.now() // DAY)}:{type(error).__name__}", said)
+
+    def _say_how_far_the_budget_goes(self, books: Storage, before: Account | None) -> None:
+        """Write down that a best effort begins or ends, and tell whoever is to be told."""
+        short, now = self.watched.shortfall, int(self.world.clock.now())
+        write_best_effort(books.store.database, self.watched.account)
+        if short is not None:
+            self._alert(f"best-effort:{now}", shortfall_sentence(short))
+        elif before is not None:
+            self._alert(f"best-effort-over:{now}", "the budget pays for the load again")
+
+    def _learn(self) -> None:
+        """Take in who has come, write down what was seen, and plan by it where that has changed."""
+        if self.books is None:
+            return
+        learner, planner = self.learning.learner, self.planner
+        present = self.books.queue.instances
+        for record in list(present.values()):
+            self._note_boot(record)
+        self.boots.forget_others(present)
+        self._look_at_spot()
+        learner.take_arrivals(self.books.queue.arrivals_after(learner.arrived_through))
+        figures, now = dict(planner.figures), self.world.clock.now()
+        try:
+            is_new = self.learning.follow(planner, self.work.done_by_class, now=now)
+        except PolicyError as error:
+            self._say_not_followed(error)
+            return
+        if is_new and self._can_be_planned(figures):
+            write_figures(self.books.store.database, planner.kept_figures)
+            if planner.rhythm is not None:
+                days = ", ".join(f"{day:.2f}" for day in planner.rhythm.by_day)
+                _LOG.info("planning by the rhythm of the week, Monday to Sunday over the mean: %s", days)
+            for curve in planner.curves.values():
+                _LOG.info("planning by what was measured: %s", explain_curve(curve))
+            for belief in self.learning.beliefs.known.values():
+                if belief.arrivals or belief.ended:
+                    _LOG.info("planning by what was seen: %s", explain_belief(belief))
+
+    def _look_at_spot(self) -> None:
+        """Count what spot nodes did since the last look, and what the market asks."""
+        if self.books is None or ("spot" not in self.settings.cloud.market and not self.planner.is_on_both):
+            return
+        prices = {machine.name: machine.usd_per_hour for machine in self.planner.machines.values()}
+        nodes = [record.node for record in self.books.queue.instances.values()]
+        self.spot.look(nodes, self.fleet.offers(), prices, now=self.world.clock.now())
+
+    def _can_be_planned(self, figures: Mapping[str, Planned]) -> bool:
+        """Whether what was seen makes a plan, be it a best effort; where not, take earlier figures back."""
+        active = [] if self.books is None else list(self.books.queue.active.values())
+        try:
+            self.planner.record({job.class_name for job in active}).build()
+        except InfeasibleBudget:
+            return True
+        except PolicyError as error:
+            self.planner.take_back(figures)
+            self._say_not_followed(error)
+            return False
+        return True
+
+    def _say_not_followed(self, error: PolicyError) -> None:
+        """Say that what was seen makes no plan."""
+        day = int(self.world.clock.now() // DAY)
+        self._alert(f"unplannable:{day}", f"the plan keeps to old rates and sizes. With those seen: {error}")
+
+    def _explore(self) -> None:
+        """Let a few jobs try widths whose speed is worth more to know than the try costs."""
+        last = self.standing.decision
+        if last is None or not self.planner.explores:
+            return
+        worth, now = TryWorth.of(last.plan.node_prices, self.planner.machines), self.world.clock.now()
+        for job, found in self.learning.explore(self.planner, self.work.jobs, worth=worth, now=now).items():
+            _LOG.info("%s: %s", job, found.reason)
+
+
+def _all_down(record: PolicyRecord) -> PolicyRecord:
+    """Return the record under which nothing is held: no width for any job, no hold, no idle node."""
+    rules = replace(record.rules, steady=None, idle_hold_seconds=0.0, warm_pool=None)
+    return replace(record, name=DOWN, rules=rules)

@@ -1,0 +1,134 @@
+"""What is rented beside the daemon, under the caps that it keeps: room for it, and its bill in the books.
+
+While a daemon runs it lists such an instance itself and bills it; where none does, the bill is entered here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from math import inf
+
+from boa_daemon.daemon.assembly import database_url, open_books, take_lead
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.costs import cost_rows
+from boa_daemon.daemon.daemon_paths import daemon_paths, make_folder
+from boa_daemon.daemon.lock import AlreadyRunning, Lock
+from boa_daemon.daemon.machines_and_classes import machines_of
+from boa_daemon.daemon.site_commitments import SiteCommitments
+from boa_daemon.daemon.standing_costs import CLOSED, StandingCosts, charged_until, standing_of
+from boa_daemon.errors import INFEASIBLE, BoaError
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.store.database_setup import StoreUnusable
+from boa_daemon.store.leader import LedElsewhere
+from boa_daemon.store.records import InstanceRecord
+from boa_daemon.store.storage import Storage
+from boa_daemon.tick.ledger import bill_within, charge_for
+from boa_daemon.tick.limits import Caps, day_of, fixed_usd, month_of
+from boa_daemon.tick.state import NodeState
+from boa_daemon.units import dollars
+
+
+class NoRoom(BoaError):
+    """A cap could be broken by what is to be rented."""
+
+    exit_code = INFEASIBLE
+
+
+def check_cap_room(
+    settings: Settings,
+    usd: float,
+    usd_per_hour: float,
+    *,
+    standing_usd_per_hour: float = 0.0,
+    now: float | None = None,
+) -> None:
+    """Refuse to rent one instance more where it could break a cap: as dear as it can get, at once.
+
+    `standing_usd_per_hour` is what will be billed without a node beside what the settings say, as images are.
+
+    Raises:
+        NoRoom: when there is no room, with the cap and what is left of it.
+    """
+    now, budget = time.time() if now is None else now, settings.budget
+    standing = budget.standing_usd_per_hour + standing_usd_per_hour
+    catalog = Catalog.load()
+    fixed = SiteCommitments.of(settings, tuple(machines_of(settings, catalog).values()), catalog).fixed
+    make_folder(daemon_paths(settings).state)
+    with closing(open_books(database_url(settings))) as books:
+        live = [record.node for record in books.queue.instances.values() if record.node.ended_at is None]
+        running = [node for node in live if node.phase != "stopped"]
+        for what, cap, window in (
+            ("[budget] usd_per_day_cap", budget.usd_per_day_cap, day_of(now)),
+            ("[budget] usd_per_month_cap", budget.usd_per_month_cap, month_of(now)),
+        ):
+            if cap is None:
+                continue
+            hours = window.overlap_seconds(charged_until(books.store), inf) / 3600.0
+            meters = sum(bill_within(node, window, until=now) for node in live)
+            spent = dollars(books.store.settled_since(window.begins_at) + meters)
+            left = cap - spent - standing * hours - fixed_usd(fixed, window.begins_at, window.ends_at)
+            if usd > left:
+                raise NoRoom(f"it may cost {usd:.2f} USD, and {what} {cap:g} leaves {max(left, 0.0):.2f}")
+    most, ceiling = budget.max_instances, budget.usd_per_hour_ceiling
+    if most is not None and len(running) >= most:
+        raise NoRoom(f"{len(running)} instances run, and [budget] max_instances is {most}")
+    beside = standing + Caps(fixed=fixed).beside_usd_per_hour(now)
+    rate = sum(node.usd_per_hour for node in live) + beside + usd_per_hour
+    if ceiling is not None and rate > ceiling:
+        raise NoRoom(f"{rate:.2f} USD/hour would run, and [budget] usd_per_hour_ceiling is {ceiling:g}")
+
+
+def enter_bill(settings: Settings, node: NodeState) -> bool:
+    """Write the bill of an instance that has ended into the books; return whether a daemon does so."""
+
+    def write(books: Storage) -> None:
+        books.queue.save_instance(InstanceRecord(node=node, last_seen_at=node.ended_at or 0.0))
+        books.store.record_charge(charge_for(node))
+
+    return _does_a_daemon(settings, write)
+
+
+def billed_usd(settings: Settings, *, now: float | None = None) -> dict[str, float] | None:
+    """Return what the books hold by kind, in dollars; None where there are none that can be read."""
+    if settings.daemon.database is None and not daemon_paths(settings).database.exists():
+        return None
+    try:
+        with closing(open_books(database_url(settings))) as books:
+            rows = cost_rows(books.queue, by="kind", since=0.0, now=time.time() if now is None else now)
+    except StoreUnusable:
+        return None
+    return {str(row["name"]): round(float(row["usd"]), 6) for row in rows}
+
+
+def close_standing(settings: Settings, *, now: float | None = None) -> None:
+    """Write down, where there are books, that nothing stands any more: later hours are not made up for."""
+    standing = standing_of(settings.budget)
+
+    def write(books: Storage) -> None:
+        StandingCosts(books.store).charge(standing, now=time.time() if now is None else now)
+        books.store.set_flag(CLOSED, True)
+
+    if settings.daemon.database is not None or daemon_paths(settings).database.exists():
+        with suppress(StoreUnusable):
+            _does_a_daemon(settings, write)
+
+
+def _does_a_daemon(settings: Settings, write: Callable[[Storage], None]) -> bool:
+    """Write into the books; return whether a daemon is there, which does so itself."""
+    there = daemon_paths(settings)
+    make_folder(there.state)
+    lock = Lock(there.state)
+    try:
+        lock.take()
+    except AlreadyRunning:
+        return True
+    try:
+        with closing(open_books(database_url(settings), lead=take_lead)) as books:
+            write(books)
+    except LedElsewhere:
+        return True
+    finally:
+        lock.give_back()
+    return False

@@ -1,0 +1,217 @@
+"""The parts of a daemon, held together: the world outside, the books, and what is known of each.
+
+Here they are put together and looked up; `adaptive_daemon.py` plans by what is seen, `loop.py` ticks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from boa_daemon.daemon.alerts import Alerts, check_channels
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.daemon_health import DaemonHealth
+from boa_daemon.daemon.fallback_tick import FallbackTick
+from boa_daemon.daemon.history_store import HistoryStore
+from boa_daemon.daemon.job_notifications import JobNotifier
+from boa_daemon.daemon.job_view import JobView
+from boa_daemon.daemon.liveness import Liveness
+from boa_daemon.daemon.metrics import Metrics
+from boa_daemon.daemon.node_view import Fleet
+from boa_daemon.daemon.planner import Planner
+from boa_daemon.daemon.purses import Purses, TeamTerms
+from boa_daemon.daemon.site_metrics import SiteMetrics
+from boa_daemon.daemon.standing_costs import StandingCosts
+from boa_daemon.errors import InputError
+from boa_daemon.gate.supervisor import GateSupervisor
+from boa_daemon.learning.beliefs import Beliefs, Weights
+from boa_daemon.learning.boots import Boots
+from boa_daemon.learning.budget_watch import BudgetWatch
+from boa_daemon.learning.learner import Learner
+from boa_daemon.learning.spot_history import SpotHistory
+from boa_daemon.learning.step import LearningStep
+from boa_daemon.store.best_effort import read_best_effort
+from boa_daemon.store.records import InstanceRecord
+from boa_daemon.store.samples import SqlSamples, read_figures
+from boa_daemon.store.storage import Storage
+from boa_daemon.tick.controller import Controller
+from boa_daemon.tick.ports import Clock, Provider, Runner
+from boa_daemon.tick.team_money import TeamMoney
+from policies.links.machines import off_market
+from policies.model import JobClass, Width
+
+BOOTS_SECONDS = 14 * 86_400.0
+"""Boots of so long ago are read back at a start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Everything outside: time, machines, what runs jobs on them."""
+
+    clock: Clock
+    cloud: Provider
+    runner: Runner
+
+
+class DaemonComponents:
+    """`books` is None where the database cannot be read."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        world: World,
+        books: Storage | None,
+        *,
+        fault: str = "",
+        gate: GateSupervisor | None = None,
+        why_no_gate: str = "",
+    ) -> None:
+        self.world, self.books, self.gate, self.why_no_gate = world, books, gate, why_no_gate
+        self.awaited_url = ""
+        """The database that did not answer at the start, where that is why this daemon only observes."""
+        self.metrics = Metrics()
+        self.site_metrics = SiteMetrics(self.metrics.registry)
+        self.standing = DaemonHealth(fault=fault, started_at=world.clock.now())
+        self.wake: Callable[[float], None] = lambda _seconds: None
+        self._lock = threading.Lock()
+        database = None if books is None else books.store.database
+        self.alerts = Alerts(database, settings.alerts)
+        self.kept = None if database is None else HistoryStore(database)
+        self.history = None if self.kept is None else self.kept.history
+        self.spot = SpotHistory({} if self.kept is None else self.kept.spot.read())
+        self.liveness, self.boots = Liveness(), Boots()
+        if books is not None:
+            for record in books.queue.past_instances(world.clock.now() - BOOTS_SECONDS):
+                self._note_boot(record)
+        self.learning = LearningStep(learner=Learner(None if database is None else SqlSamples(database)))
+        self.watched = BudgetWatch(None if database is None else read_best_effort(database))
+        self._planned: Controller | None = None
+        self.standing_costs = None if books is None else StandingCosts(books.store)
+        self.use(settings)
+        if books is not None:
+            books.store.speed = self._speed
+            self.work = JobView(
+                books.queue,
+                world.runner,
+                world.clock,
+                class_of=self._class_of,
+                elastic_class=self._elastic_class,
+                spread_of=self._spread_of,
+                user_caps=self._user_caps,
+                teams=self._teams,
+                alert=self._alert,
+                learner=self.learning.learner,
+                liveness=self.liveness,
+            )
+            self.news = JobNotifier(books.queue, self.alerts, lambda: self.settings)
+            self.fleet = Fleet(
+                world.cloud,
+                world.runner,
+                books.queue,
+                world.clock,
+                look=self._look,
+                alert=self._alert,
+                may_act=books.check_leads,
+                machines=lambda: tuple(self.planner.machines.values()),
+                spot=self.spot,
+                awaited=self.work.awaited_nodes,
+                paid=lambda: self.planner.paid,
+            )
+            self.last_resort = FallbackTick(
+                cloud=world.cloud,
+                fleet=self.fleet,
+                runner=world.runner,
+                work=self.work,
+                books=books,
+                grace_seconds=settings.daemon.checkpoint_seconds,
+            )
+
+    def use(self, settings: Settings) -> None:
+        """Take settings; nothing changes where they are wrong.
+
+        Raises:
+            InputError: when classes or machines are wrong.
+        """
+        planner = Planner(settings, cloud=self.world.cloud)
+        if self.books is not None:
+            planner.take_up(read_figures(self.books.store.database))
+            for job in list(self.books.queue.active.values()):
+                planner.take_active(job.class_name, {**job.content, "elastic": not job.is_rigid})
+            self.books.store.prices = {
+                name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
+            }
+        check_channels(settings)
+        if self.world.cloud.boot_seconds is not None:
+            # What a real cloud takes nobody knows beforehand; a simulated one does what the settings say.
+            planner.boots = self.boots
+        planner.spot = self.spot
+        planner.standing_of_cloud = self.world.cloud.standing
+        self.settings, self.planner = settings, planner
+        learning = settings.learning
+        self.learning.beliefs = Beliefs(
+            weights=Weights(prior_jobs=learning.prior_jobs, half_life_hours=learning.half_life_hours)
+        )
+        self.alerts.settings = settings.alerts
+        self.learning.tries.fraction = settings.workload.explore_fraction
+        self.liveness.floor_seconds = settings.daemon.stall_seconds
+        self._controllers: dict[str, Controller] = {}
+
+    def _note_boot(self, record: InstanceRecord) -> None:
+        """Note how long a node took to be ready."""
+        node = record.node
+        self.boots.take(
+            node.id,
+            off_market(node.instance_type.name),
+            launched_at=node.launched_at,
+            ready_at=record.ready_at,
+        )
+
+    def _look(self) -> None:
+        """Bring the books up to the engine, at the beginning of a listing."""
+        self.work.look()
+
+    def _elastic_class(self, content: Mapping[str, Any]) -> str:
+        """Return the name of the class that a job is planned by once it is known to be elastic."""
+        try:
+            return self.planner.class_for({**content, "elastic": True}).name
+        except InputError:
+            return self.planner.class_for({**content, "elastic": True}, within_instances=False).name
+
+    def _class_of(self, name: str) -> JobClass | None:
+        return self.planner.class_of(name)
+
+    def _spread_of(self, name: str) -> float:
+        """Return how much the sizes of the jobs of a class differ."""
+        return self.learning.beliefs.spread_of(name)
+
+    def _user_caps(self) -> Mapping[str, float]:
+        """Return the dollars per day (UTC) of users who have a cap."""
+        users = self.settings.users.items()
+        return {name: user.usd_per_day_cap for name, user in users if user.usd_per_day_cap is not None}
+
+    def _teams(self, purses: Purses, now: float) -> Mapping[str, TeamMoney]:
+        """Return the purses of teams; their shares are of the budget."""
+        budget = self.settings.budget
+        return purses.money(
+            {
+                name: TeamTerms(
+                    usd_per_day_cap=team.usd_per_day_cap,
+                    usd_per_month_cap=team.usd_per_month_cap,
+                    share=team.share,
+                )
+                for name, team in self.settings.teams.items()
+            },
+            now=now,
+            usd_per_hour=budget.mean_usd_per_hour,
+            half_life_hours=budget.share_half_life_hours,
+        )
+
+    def _speed(self, name: str, phase: int, width: Width) -> float:
+        """Return how fast a class works; 0 where nobody knows."""
+        return self.planner.speed(name, phase, width)
+
+    def _alert(self, key: str, sentence: str) -> None:
+        """Tell whoever is to be told, once."""
+        self.alerts.say(key, sentence, at=self.world.clock.now())

@@ -1,0 +1,99 @@
+"""Where the daemon keeps things and listens: what its clients have to know, who need nothing else of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from boa_daemon.daemon.config import Settings
+from boa_daemon.errors import InputError
+
+SYSTEM_SOCKET = Path("/run/boa/boa.sock")
+LONGEST_SOCKET = 107
+"""Bytes that the kernel takes as the path of a socket."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonPaths:
+    """Where the daemon keeps things."""
+
+    state: Path
+    socket: Path
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.state / "boa.sqlite"
+
+    @property
+    def backups(self) -> Path:
+        """The folder of the hourly copies."""
+        return self.state / "backups"
+
+    @property
+    def next_job(self) -> Path:
+        """The file of the number of the next job, which outlives a lost database."""
+        return self.state / "next_job"
+
+
+def daemon_paths(settings: Settings, environment: Mapping[str, str] | None = None) -> DaemonPaths:
+    """Return where things are: as set, else where systemd says, else in the user's state folder.
+
+    Raises:
+        InputError: when the path of the socket is too long for the kernel.
+    """
+    environment = os.environ if environment is None else environment
+    given = settings.daemon.state_dir or environment.get("STATE_DIRECTORY", "").partition(":")[0]
+    state = Path(given) if given else Path(platformdirs.user_state_dir("boa"))
+    runtime = environment.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+    default = Path(runtime) / "boa.sock" if runtime else state / "boa.sock"
+    socket = Path(settings.daemon.socket) if settings.daemon.socket else default
+    if len(os.fsencode(socket.absolute())) > LONGEST_SOCKET:
+        raise InputError(
+            f"the path of the socket has more than {LONGEST_SOCKET} bytes: {socket}",
+            hint="Set [daemon] socket to a shorter one",
+        )
+    return DaemonPaths(state=state, socket=socket.absolute())
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of the state where it is not there, for its owner alone.
+
+    Raises:
+        InputError: when it cannot be, or nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        why = "" if os.access(folder, os.W_OK | os.X_OK) else "you may not write there"
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+    if why:
+        raise InputError(
+            f"the state folder {folder} cannot be used: {why}",
+            hint="Set [daemon] state_dir or --state-dir to a folder that you can write to",
+        )
+
+
+def let_jobs_through(state: Path) -> None:
+    """Let jobs that run as other users reach their own folders in the state of a daemon that is root.
+
+    Nothing else there is theirs to read: what is made from now on is for its owner alone.
+    """
+    os.umask(0o077)
+    for path in state.iterdir() if state.is_dir() else ():
+        if path.name != "jobs" and (path.is_file() or path.is_dir()) and not path.is_symlink():
+            path.chmod(path.stat().st_mode & ~0o077)
+    jobs = state / "jobs"
+    jobs.mkdir(parents=True, exist_ok=True)
+    for folder in (state, jobs):
+        folder.chmod(0o711)
+
+
+def socket_of(settings: Settings) -> Path:
+    """Return the socket to talk to: the daemon's by these settings, else that of the system's service."""
+    own = daemon_paths(settings).socket
+    return SYSTEM_SOCKET if not own.exists() and SYSTEM_SOCKET.exists() else own

@@ -1,0 +1,153 @@
+"""What is done where a tick cannot be: caps are kept, orders are obeyed, what hangs is ended.
+
+Orders are those to cancel and to go down.
+Nothing here needs a plan, and nothing is believed to work: each question has an answer from memory where its
+port raises, and each act is tried by itself. Nodes that carry jobs live on; leases of others are not renewed,
+so what a daemon that is in trouble for long does not need ends by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+from boa_daemon.daemon.job_view import JobView
+from boa_daemon.store.storage import Storage
+from boa_daemon.tick.actions import EndGeneration, StopJob, TerminateNode
+from boa_daemon.tick.caps import within_caps
+from boa_daemon.tick.controller import requested_node
+from boa_daemon.tick.hanging import hanging
+from boa_daemon.tick.ledger import bill_within, charge_for
+from boa_daemon.tick.limits import day_of, month_of
+from boa_daemon.tick.ports import Cloud, OpenLaunch, Provider, Runner
+from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan, Rules
+from policies.model import JobId, NodeId
+
+_Value = TypeVar("_Value")
+CAP, DOWN = "a cap would be broken", "everything is to be let go"
+
+
+@dataclass(slots=True, kw_only=True)
+class FallbackTick:
+    """The ports, by themselves. `troubles` are what they raised the last time, for the log."""
+
+    cloud: Provider
+    fleet: Cloud
+    runner: Runner
+    work: JobView
+    books: Storage
+    grace_seconds: float
+    troubles: list[str] = field(default_factory=list)
+    _down_since: float | None = None
+    _last_nodes: dict[NodeId, NodeState] = field(default_factory=dict)
+
+    def act(self, rules: Rules, last: ClusterState | None, *, now: float, is_down: bool) -> None:
+        """Give back what would break a cap, or all where that is ordered; stop what is cancelled or hangs."""
+        self.troubles.clear()
+        state = self._state(last, now)
+        plan = self._try(lambda: within_caps(state, _NOTHING, rules), _NOTHING, "the caps")
+        for name in plan.stops:
+            self._stop(name, state.jobs[name], f"cap-{name}", CAP)
+        self._down_since = self._down_since if is_down else None
+        going = self._going_down(state, now) if is_down else []
+        self._end(list(dict.fromkeys((*plan.releases, *plan.forced))), CAP)
+        self._end([name for name in going if name not in plan.releases], DOWN)
+        for name, why in hanging(state)[0].items():
+            end = EndGeneration(
+                id=f"hangs-{name}", job=name, generation=state.jobs[name].generation, reason=why
+            )
+            self._try(partial(self.work.end, end), None, f"job {name}, which hangs")
+        for record in list(self.books.queue.active.values()):
+            if record.is_cancelled and record.slots:
+                order = StopJob(
+                    id=f"cancel-{record.id}", job=record.id, generation=record.generation, reason="cancelled"
+                )
+                self._try(partial(self.work.stop, order), None, "a cancelled job")
+        gone = {*plan.releases, *plan.forced, *going}
+        carrying = [name for name, node in state.nodes.items() if any(node.gpus) and name not in gone]
+        self._try(lambda: self.cloud.renew(carrying), None, "leases")
+
+    def _going_down(self, state: ClusterState, now: float) -> list[NodeId]:
+        """Stop all jobs; return the nodes that can go: those without jobs, and all when the grace is over."""
+        self._down_since = now if self._down_since is None else self._down_since
+        for name, job in state.jobs.items():
+            if job.slots and not job.is_stopping:
+                self._stop(name, job, f"down-{name}", DOWN)
+        is_late = now - self._down_since > self.grace_seconds
+        live = [node for node in state.nodes.values() if node.is_listed]
+        return [node.id for node in live if is_late or not any(node.gpus)]
+
+    def _stop(self, name: JobId, job: JobState, order: str, reason: str) -> None:
+        """Ask one job for a checkpoint and an end."""
+        stop = StopJob(id=order, job=name, generation=job.generation, reason=reason)
+        self._try(lambda: self.runner.stop(stop), None, f"job {name}")
+
+    def _end(self, names: Sequence[NodeId], reason: str) -> None:
+        """Give nodes back; those of a call that fails, one by one."""
+        orders = [TerminateNode(id=f"last-{name}", node=name, reason=reason) for name in names]
+        if not orders or self._try(lambda: bool(self.fleet.terminate(orders)), False, "nodes to give back"):
+            return
+        for order in orders:
+            self._try(partial(self.cloud.terminate, [order]), None, f"node {order.node}")
+
+    def _state(self, last: ClusterState | None, now: float) -> ClusterState:
+        """Return what is there: as the ports say, and as memory has it where they do not answer."""
+        store, queue = self.books.store, self.books.queue
+        known = {name: record.node for name, record in queue.instances.items()}
+        listed = self._try(lambda: {node.id: node for node in self.cloud.nodes()}, None, "the cloud's list")
+        if listed is not None:
+            self._last_nodes = {name: node for name, node in listed.items() if node.ended_at is None}
+        nodes = dict(self._last_nodes) if listed is not None else {**known, **self._last_nodes}
+        ended = [node for node in (listed or {}).values() if node.ended_at is not None]
+        nothing: list[OpenLaunch] = []
+        for launch in self._try(lambda: list(store.unsettled()), nothing, "open launches"):
+            for name in launch.unseen:
+                if name not in nodes:
+                    nodes[name] = requested_node(name, launch.action, at=launch.at)
+        jobs = self._try(self.work.jobs, {} if last is None else last.all_jobs, "the jobs")
+        held = queue.holders()
+        uncharged = [node for node in ended if not self._is_charged(node)]
+        return ClusterState(
+            now=now,
+            tick=0 if last is None else last.tick,
+            nodes={name: _with_jobs(node, held.get(name, {}), jobs) for name, node in nodes.items()},
+            jobs=jobs,
+            offers=() if last is None else last.offers,
+            teams=self._try(self.work.teams, {} if last is None else last.teams, "the purses of teams"),
+            settled_micro_dollars=store.settled_micro_dollars(),
+            settled_today_micro_dollars=store.settled_since(day_of(now).begins_at)
+            + sum(bill_within(node, day_of(now), until=node.ended_at or now) for node in uncharged),
+            settled_month_micro_dollars=store.settled_since(month_of(now).begins_at)
+            + sum(bill_within(node, month_of(now), until=node.ended_at or now) for node in uncharged),
+            standing_charged_until=store.standing_charged_until(),
+        )
+
+    def _is_charged(self, node: NodeState) -> bool:
+        """Write down the final bill of a node that ended; return whether that could be."""
+
+        def charge() -> bool:
+            self.books.store.record_charge(charge_for(node))
+            return True
+
+        return self._try(charge, False, "a final bill")
+
+    def _try(self, do: Callable[[], _Value], otherwise: _Value, what: str) -> _Value:
+        """Return what comes of it; something else, with a word, where it raises."""
+        try:
+            return do()
+        except Exception as error:
+            self.troubles.append(f"{what}: {type(error).__name__}: {error}".splitlines()[0][:300])
+            return otherwise
+
+
+_NOTHING = Plan(widths={}, slots={})
+
+
+def _with_jobs(node: NodeState, held: Mapping[int, JobId], jobs: Mapping[JobId, JobState]) -> NodeState:
+    """Return a node with the jobs on it; what holds a GPU and is no job that is known is left out."""
+    if node.phase == "stopped":
+        return node
+    gpus = (held.get(index) for index in range(node.instance_type.gpus))
+    return replace(node, gpus=tuple(job if job in jobs else None for job in gpus))

@@ -1,0 +1,204 @@
+"""When each job ends, and what it costs until then, as intervals.
+
+Running jobs go on at the width that they hold; the others start in the order of the plan, each as soon as so
+many GPUs of its type have fallen free or booted. That is played through three times: with the work that is
+expected, and with the little and the much that nine of ten jobs of the class lie between. Jobs that come
+later, and changes of width, are not foreseen.
+
+Cost: O(jobs log jobs), half a second for 11,000 (benchmarks/tick.py).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isfinite
+
+from boa_daemon.daemon.dates import hours_on
+from boa_daemon.tick.state import ClusterState, JobState, Plan
+from boa_daemon.units import SECONDS_PER_HOUR, format_hours
+from policies.model import InstanceType, JobClass, JobId, Width
+from policies.online.work_left import work_left_at
+
+LEVELS = (0.05, 0.95)
+MOST_JOBS = 20_000
+"""Ends are worked out for so many jobs, those that run first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEstimate:
+    """What is believed of a job: its class, its size before it began, and how much such sizes differ."""
+
+    job_class: JobClass
+    size_gpu_hours: float
+    spread: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishForecast:
+    """When a job ends, within an interval for nine of ten cases, and what it costs until then."""
+
+    at: float
+    low: float
+    high: float
+    usd: float
+    usd_low: float
+    usd_high: float
+
+    @property
+    def document(self) -> dict[str, float]:
+        """The figures for programs."""
+        return {
+            "at": self.at,
+            "low": self.low,
+            "high": self.high,
+            "usd": self.usd,
+            "usd_low": self.usd_low,
+            "usd_high": self.usd_high,
+        }
+
+    def sentence(self, now: float) -> str:
+        """Return the figures for people."""
+        low, at, high = (
+            format_hours(max(end - now, 0.0) / SECONDS_PER_HOUR) for end in (self.low, self.at, self.high)
+        )
+        return (
+            f"It should end in {at} ({low} to {high} in nine of ten cases), for ${self.usd:,.2f} more "
+            f"(${self.usd_low:,.2f} to ${self.usd_high:,.2f})."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Course:
+    """A job as it is played through: its width, hours of work (low, expected, high), and dollars per hour."""
+
+    width: Width
+    hours: tuple[float, float, float]
+    startup_hours: float
+    usd_per_hour: float
+    runs: bool
+
+
+def forecast_finishes(
+    state: ClusterState, plan: Plan, known: Mapping[JobId, JobEstimate], *, boot_hours: float
+) -> dict[JobId, FinishForecast]:
+    """Return when jobs end; one whose width or start nobody knows is left out."""
+    courses = _courses(state, plan, known)
+    ends = [_played(state, plan, courses, at, boot_hours) for at in range(3)]
+    found: dict[JobId, FinishForecast] = {}
+    for name, course in courses.items():
+        if not all(name in one for one in ends):
+            continue
+        low, at, high = (state.now + SECONDS_PER_HOUR * one[name] for one in ends)
+        cost = [(hours + course.startup_hours) * course.usd_per_hour for hours in course.hours]
+        found[name] = FinishForecast(
+            at=at, low=min(low, at), high=max(high, at), usd_low=cost[0], usd=cost[1], usd_high=cost[2]
+        )
+    return found
+
+
+def _courses(state: ClusterState, plan: Plan, known: Mapping[JobId, JobEstimate]) -> dict[JobId, _Course]:
+    """Return the jobs that have a width and a class, those that run first."""
+    jobs = sorted(state.jobs.items(), key=lambda item: not item[1].slots)[:MOST_JOBS]
+    machines = {kind.gpu_type: kind for kind in plan.instance_types.values()}
+    machines |= {node.instance_type.gpu_type: node.instance_type for node in state.nodes.values()}
+    found = {}
+    for name, job in jobs:
+        width = job.job.width if job.slots else plan.widths.get(name)
+        about = known.get(name)
+        course = None if width is None or about is None else _course(state, machines, job, width, about)
+        if course is not None:
+            found[name] = course
+    return found
+
+
+def _course(
+    state: ClusterState, machines: Mapping[str, InstanceType], job: JobState, width: Width, about: JobEstimate
+) -> _Course | None:
+    """Return how a job goes on at a width; None where a phase of it cannot have that."""
+    left, whole = job.job.remaining_gpu_hours, job.job.scale * about.job_class.size_gpu_hours
+    took = hours_on(about.job_class, left, whole, width)
+    if not isfinite(took) or left <= 0.0:
+        return None
+    low, high = _interval(about, whole - left)
+    return _Course(
+        width=width,
+        hours=(took * min(low / left, 1.0), took, took * max(high / left, 1.0)),
+        startup_hours=0.0 if job.slots else about.job_class.startup_hours,
+        usd_per_hour=_usd_per_hour(state, machines, job, width),
+        runs=bool(job.slots),
+    )
+
+
+def _interval(about: JobEstimate, done: float) -> tuple[float, float]:
+    """Return the little and the much that a job may have left, having done so much."""
+    if done <= 0.0:
+        low, high = _of_one(about.spread)
+        return low * about.size_gpu_hours, high * about.size_gpu_hours
+    low, high = work_left_at(about.size_gpu_hours, done, spread=about.spread, levels=LEVELS)
+    return low, high
+
+
+@lru_cache(maxsize=256)
+def _of_one(spread: float) -> tuple[float, float]:
+    """Return the little and the much that a job may be, as parts of its mean size."""
+    low, high = work_left_at(1.0, 0.0, spread=spread, levels=LEVELS)
+    return low, high
+
+
+def _usd_per_hour(
+    state: ClusterState, machines: Mapping[str, InstanceType], job: JobState, width: Width
+) -> float:
+    """Return what the GPUs of a job cost: their part of their nodes."""
+    nodes = [state.nodes[slot.node] for slot in job.slots if slot.node in state.nodes]
+    if nodes:
+        return sum(node.usd_per_hour / node.instance_type.gpus for node in nodes)
+    machine = machines.get(width.gpu_type)
+    return 0.0 if machine is None else width.gpus * machine.usd_per_gpu_hour
+
+
+def _played(
+    state: ClusterState, plan: Plan, courses: Mapping[JobId, _Course], at: int, boot_hours: float
+) -> dict[JobId, float]:
+    """Return the hours until each job ends, with its hours of work of one kind."""
+    free: dict[str, list[tuple[float, int]]] = {}
+    for node in state.nodes.values():
+        if node.phase == "requested":
+            waited = (state.now - node.launched_at) / SECONDS_PER_HOUR
+            free.setdefault(node.instance_type.gpu_type, []).append(
+                (max(boot_hours - waited, 0.0), node.instance_type.gpus)
+            )
+        elif node.phase == "ready" and node.ends_by is None and node.free_gpus:
+            free.setdefault(node.instance_type.gpu_type, []).append((0.0, node.free_gpus))
+    for name, count in plan.launches.items():
+        machine = plan.instance_types[name]
+        free.setdefault(machine.gpu_type, []).append((boot_hours, count * machine.gpus))
+    ends = {name: course.hours[at] for name, course in courses.items() if course.runs}
+    for name, end in ends.items():
+        width = courses[name].width
+        free.setdefault(width.gpu_type, []).append((end, width.gpus))
+    in_all = {kind: sum(gpus for _, gpus in pool) for kind, pool in free.items()}
+    for pool in free.values():
+        heapq.heapify(pool)
+    for name in dict.fromkeys((*plan.slots, *plan.waiting, *courses)):
+        course = courses.get(name)
+        if course is None or course.runs:
+            continue
+        kind, gpus = course.width.gpu_type, course.width.gpus
+        if gpus <= in_all.get(kind, 0):
+            ends[name] = _taken(free[kind], gpus) + course.startup_hours + course.hours[at]
+            heapq.heappush(free[kind], (ends[name], gpus))
+    return ends
+
+
+def _taken(pool: list[tuple[float, int]], gpus: int) -> float:
+    """Take GPUs out of a pool, which has enough, as they fall free; return when there are enough."""
+    start = 0.0
+    while gpus > 0:
+        start, count = heapq.heappop(pool)
+        if count > gpus:
+            heapq.heappush(pool, (start, count - gpus))
+        gpus -= count
+    return start

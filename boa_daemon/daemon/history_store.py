@@ -1,0 +1,50 @@
+"""What a daemon keeps for the page and for its next process: figures by the minute, how jobs got on, spot."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from math import inf
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from boa_daemon.daemon.minute_history import MinuteHistory
+from boa_daemon.daemon.progress import KEEP_SECONDS, Progress
+from boa_daemon.learning.spot_history import SpotHistory
+from boa_daemon.store.database import Database
+from boa_daemon.store.documents import Documents
+from boa_daemon.store.leader import LedElsewhere
+
+_LOG = logging.getLogger("boa.daemon")
+
+
+class HistoryStore:
+    """Writes it down; a page that lacks some of it is no reason to fail a tick."""
+
+    def __init__(self, database: Database) -> None:
+        self.history = MinuteHistory(database)
+        self.spot = Documents(database, "spot")
+        self._trails = Documents(database, "progress")
+        self._trails_at = -inf
+
+    def restore(self, progress: Progress) -> None:
+        """Read back how jobs got on."""
+        progress.restore(self._trails.read())
+
+    def take(self, rates: Mapping[str, float], progress: Progress, spot: SpotHistory, *, now: float) -> None:
+        """Write down this minute, and how jobs got on where that is due."""
+        try:
+            self.history.take(rates, now=now)
+        except (SQLAlchemyError, OSError, ValueError) as error:
+            _LOG.warning("the history has no figures of this minute: %s", type(error).__name__)
+        if now - self._trails_at >= KEEP_SECONDS:
+            self.keep(progress, spot)
+            self._trails_at = now
+
+    def keep(self, progress: Progress, spot: SpotHistory) -> None:
+        """Write down how jobs got on."""
+        try:
+            self._trails.write(progress.documents())
+            self.spot.write(spot.documents())
+        except (SQLAlchemyError, OSError, LedElsewhere) as error:
+            _LOG.warning("how jobs got on was not written down: %s", type(error).__name__)

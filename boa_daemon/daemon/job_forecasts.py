@@ -1,0 +1,115 @@
+"""What a daemon says of the future of its jobs: when each ends, and whether a date can be met."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from boa_daemon.daemon.dates import date_answer
+from boa_daemon.daemon.finish_forecast import FinishForecast, JobEstimate, forecast_finishes
+from boa_daemon.daemon.loop import Daemon
+from boa_daemon.inputs.job_file import due_at
+from boa_daemon.store.records import JobRecord
+from boa_daemon.tick.dates import HOPELESS, boot_hours_of
+from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.state import ClusterState
+from boa_daemon.units import format_instant
+from policies.model import JobId
+
+MOST_ANSWERS = 100
+"""So many dates of one submission are answered, the first ones."""
+
+
+class JobForecasts:
+    """Ends and dates of the jobs of one daemon; ends are worked out once for each decision."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._last: tuple[Decision | None, dict[JobId, FinishForecast]] = (None, {})
+
+    def finishes(self) -> dict[JobId, FinishForecast]:
+        """Return when the jobs that the last decision saw should end."""
+        decision = self._daemon.standing.decision
+        if decision is None or self._daemon.books is None:
+            return {}
+        if self._last[0] is not decision:
+            known = {
+                name: found
+                for name in decision.state.jobs
+                if (record := self._daemon.books.queue.active.get(name)) is not None
+                and (found := self._known(record)) is not None
+            }
+            boot_hours = boot_hours_of(decision.plan.node_prices)
+            self._last = (
+                decision,
+                forecast_finishes(decision.state, decision.plan, known, boot_hours=boot_hours),
+            )
+        return self._last[1]
+
+    def _known(self, job: JobRecord) -> JobEstimate | None:
+        """Return what is believed of a job."""
+        job_class = self._daemon.planner.class_of(job.class_name)
+        if job_class is None:
+            return None
+        size = job_class.size_gpu_hours * float(job.content.get("scale", 1.0))
+        return JobEstimate(
+            job_class=job_class,
+            size_gpu_hours=size,
+            spread=self._daemon.learning.beliefs.spread_of(job.class_name),
+        )
+
+    def dates(self, jobs: Sequence[JobRecord]) -> dict[JobId, dict[str, Any]]:
+        """Return for jobs whose file names a date whether it can be met, beside what others were promised."""
+        dated = [job for job in jobs if due_at(job.content, arrived_at=job.arrived_at) is not None]
+        if not dated:
+            return {}
+        decision, now = self._daemon.standing.decision, self._daemon.world.clock.now()
+        state = ClusterState(now=now, tick=0, nodes={}, jobs={}) if decision is None else decision.state
+        rules = self._daemon.planner.rules()
+        boot_hours = boot_hours_of(None if decision is None else decision.plan.node_prices)
+        present = dict(self._daemon.work.jobs())
+        new = {job.id for job in dated}
+        others = {name: job for name, job in present.items() if name not in new and job.terms.due}
+        found = {}
+        for job in dated[:MOST_ANSWERS]:
+            if job.id in present:
+                answer = date_answer(state, rules, present[job.id], others, boot_hours=boot_hours)
+                if answer is not None:
+                    found[job.id] = answer.document
+                    if answer.verdict != "infeasible":
+                        others[job.id] = present[job.id]
+        return found
+
+    def sentences(self, name: JobId) -> list[str]:
+        """Return when a job should end, and how its date stands."""
+        decision, found = self._daemon.standing.decision, self.finishes().get(name)
+        if decision is None:
+            return []
+        said = [] if found is None else [found.sentence(decision.state.now)]
+        note = decision.plan.dates.get(name)
+        if note is not None:
+            asked = "nothing more than is planned" if note.width is None else str(note.width)
+            if note.waits:
+                asked = "to wait for spot"
+            firm = ", on demand" if note.is_firm else ""
+            then = f"what that asks for now: {asked}{firm}; about ${note.usd:,.2f} from now on"
+            if note.kept < HOPELESS:
+                then = "too little to pay for, so it runs as cheaply as if it had no date"
+            said.append(
+                f"Its date is {format_instant(note.at)}, met with a probability of {note.kept:.1%}; {then}."
+            )
+        return said
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """When the jobs end, and the dates, for a status."""
+        decision = self._daemon.standing.decision
+        notes = {} if decision is None else decision.plan.dates
+        return {
+            "finishes": {name: found.document for name, found in self.finishes().items()},
+            "dates": {
+                name: {"at": note.at, "probability": note.kept, "usd": note.usd, "is_firm": note.is_firm}
+                | {"is_tried": note.kept >= HOPELESS}
+                for name, note in notes.items()
+            },
+        }

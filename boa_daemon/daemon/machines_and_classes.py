@@ -1,0 +1,131 @@
+"""What settings and files state: the machines that may be rented, and the classes that can run on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.shared_gpus import check_memory, with_places
+from boa_daemon.engines.engine_kinds import engine_kind
+from boa_daemon.errors import InputError, did_you_mean
+from boa_daemon.inputs.catalog import Catalog
+from boa_daemon.inputs.problem_file import load_problem
+from boa_daemon.inputs.resource_needs import (
+    GB_PER_GIB,
+    NeedsRow,
+    disk_gb_of,
+    excluded_for,
+    without_gpu_types,
+)
+from boa_daemon.tick.ports import Provider
+from policies.links.machines import named_apart, on_machines
+from policies.model import InstanceType, JobClass, Phase
+from policies.speedup import Amdahl
+
+DEFAULT_CLASS = "default"
+"""The class of jobs where there is no class file: an hour on one GPU, 95 % of it parallel."""
+
+
+def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
+    """Return the machines that may be rented, by kind: several of one GPU are GPU types of their own.
+
+    Raises:
+        InputError: when a type is unknown or has no price.
+    """
+    own: dict[str, InstanceType] = {}
+    if settings.workload.classes is not None:
+        own = dict(
+            load_problem(settings.workload.classes, catalog=catalog, require_rates=False).instance_types
+        )
+    known = {machine.name: machine for machine in own.values()}
+    twice = [name for name, times in Counter(settings.cloud.instance_types).items() if times > 1]
+    if twice:
+        raise InputError(f"[cloud] instance_types names {twice[0]} twice")
+    rented = {name: known.get(name) or catalog.instance_type(name) for name in settings.cloud.instance_types}
+    return named_apart(with_places(rented, settings.cloud.gpu_places, catalog).values(), own)
+
+
+def check_prior_class(settings: Settings, stated: Mapping[str, JobClass]) -> None:
+    """Refuse a prior class that is none.
+
+    Raises:
+        InputError: when it is not among the classes.
+    """
+    prior = settings.learning.prior_class
+    if prior is not None and prior not in stated:
+        raise InputError(
+            f"[learning] prior_class: no class {prior!r} runs here", hint=did_you_mean(prior, stated)
+        )
+
+
+def disk_gb_of_nodes(
+    settings: Settings,
+    cloud: Provider | type[Provider],
+    machines: Mapping[str, InstanceType],
+    catalog: Catalog,
+) -> dict[str, float | None]:
+    """Return by GPU type the disk that jobs on a rented node share, 10^9 bytes; None where there is none."""
+    root_gb = None
+    if cloud.root_volume_gib is not None:
+        root_gb = (getattr(settings.cloud, "volume_gib", None) or cloud.root_volume_gib) * GB_PER_GIB
+    own_disks = engine_kind(settings.engine.name).on_rented_nodes
+    return {
+        kind: disk_gb_of(one.name, catalog, root_gb=root_gb, own_disks=own_disks)
+        for kind, one in machines.items()
+    }
+
+
+def configured_classes(
+    settings: Settings,
+    machines: Mapping[str, InstanceType],
+    catalog: Catalog,
+    *,
+    disk_gb: Mapping[str, float | None],
+) -> tuple[dict[str, JobClass], frozenset[str], Mapping[str, NeedsRow]]:
+    """Return the classes that can run on the machines, names of those whose rate nobody stated, and needs.
+
+    Raises:
+        InputError: when none can.
+    """
+    if settings.workload.classes is None:
+        if all(machine.places_per_gpu > 1 for machine in machines.values()):
+            hint = "Name a class file in [workload] classes, with shares_gpu in it, or another machine"
+            raise InputError("[cloud] gpu_places: no class says that it may share GPUs", hint=hint)
+        phase = Phase(
+            size_gpu_hours=1.0,
+            speedups={
+                name: Amdahl(parallel_fraction=0.95, max_gpus=64)
+                for name, machine in machines.items()
+                if machine.places_per_gpu == 1
+            },
+        )
+        default = JobClass(name=DEFAULT_CLASS, phases=(phase,))
+        return {DEFAULT_CLASS: default}, frozenset({DEFAULT_CLASS}), {}
+    file = load_problem(settings.workload.classes, require_rates=False)
+    found: dict[str, JobClass] = {}
+    for stated in file.problem.classes:
+        job_class = on_machines(stated, machines, file.instance_types)
+        needs = file.needs.get(stated.name)
+        check_memory(job_class, needs, machines)
+        short = excluded_for(stated.name, needs, machines, catalog, disk_gb=disk_gb)
+        within = without_gpu_types(job_class, short)
+        if within is None:
+            continue
+        job_class = within
+        phases = tuple(
+            replace(
+                phase, speedups={kind: curve for kind, curve in phase.speedups.items() if kind in machines}
+            )
+            for phase in job_class.phases
+            if phase.speedups.keys() & machines.keys()
+        )
+        if len(phases) == len(job_class.phases):
+            found[job_class.name] = replace(job_class, phases=phases)
+    if not found:
+        raise InputError(
+            f"no class of {settings.workload.classes} runs on {', '.join(machines)}",
+            hint="Name machines of its GPU types in [cloud] instance_types",
+        )
+    return found, file.classes_without_rates & found.keys(), file.needs

@@ -1,0 +1,63 @@
+"""Moves that wait until the next start is ready: for how long, and which nodes are not idle meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from boa_daemon.tick.actions import StartJob
+from boa_daemon.tick.ports import Clock, GoesAhead, Runner
+from policies.model import JobId, NodeId
+
+MOST_SECONDS = 300.0
+"""A move waits no longer for its next nodes to have what the job needs."""
+FORGOTTEN_SECONDS = 10.0
+"""A move that no tick wants any more in so long keeps no node."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A start that is made ready: on which nodes, since when, and when it was wanted last."""
+
+    generation: int
+    since: float
+    asked_at: float
+    nodes: frozenset[NodeId]
+
+
+class MovePreparation:
+    """Asks an engine that can to make starts ready; `alert` hears of what went wrong."""
+
+    def __init__(self, runner: Runner, clock: Clock, alert: Callable[[str, str], None]) -> None:
+        self._runner, self._clock, self._alert = runner, clock, alert
+        self._moves: dict[JobId, _Move] = {}
+
+    def is_ready(self, action: StartJob) -> bool:
+        """Return whether a job may be stopped for its next start; it is asked again until it may."""
+        if not isinstance(self._runner, GoesAhead):
+            return True
+        now, known = self._clock.now(), self._moves.get(action.job)
+        since = now if known is None or known.generation != action.generation else known.since
+        nodes = frozenset(slot.node for slot in action.slots)
+        self._moves[action.job] = _Move(action.generation, since, asked_at=now, nodes=nodes)
+        if now - since > MOST_SECONDS:
+            return True
+        try:
+            return self._runner.ahead(action)
+        except (OSError, ValueError) as fault:
+            self._alert(f"ahead:{action.job}", f"job {action.job} moves without being made ready: {fault}")
+            return True
+
+    def nodes(self, stopping: Collection[JobId]) -> frozenset[NodeId]:
+        """Return the nodes to which jobs are about to move, those that are `stopping` among them."""
+        now = self._clock.now()
+        wanted = (
+            move.nodes
+            for job, move in self._moves.items()
+            if job in stopping or now - move.asked_at <= FORGOTTEN_SECONDS
+        )
+        return frozenset[NodeId]().union(*wanted)
+
+    def forget(self, job: JobId) -> None:
+        """Know nothing more of a job's move: its generation is over."""
+        self._moves.pop(job, None)

@@ -1,0 +1,97 @@
+"""What every answer of a daemon needs: its books, as of when it is, and the job that is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from boa_daemon.daemon.job_forecasts import JobForecasts
+from boa_daemon.daemon.loop import Daemon
+from boa_daemon.errors import BoaError, InputError, did_you_mean
+from boa_daemon.store.groups import JobGroup, find_group
+from boa_daemon.store.records import JobRecord
+from boa_daemon.store.storage import Storage
+from policies.model import JobId
+
+RECENT_JOBS = 200
+"""Who mistypes the id of a job means one of the newest, be it over or not."""
+
+
+class UnknownJob(InputError):
+    """No job has that id."""
+
+
+class NotAllowed(BoaError):
+    """Somebody else's job, or more than a user may have."""
+
+
+class NotReady(BoaError):
+    """The daemon cannot do that now; its status says why."""
+
+
+class ServiceBase:
+    """Answers for one daemon. Every document says as of when it is."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.outlook = JobForecasts(daemon)
+
+    def _find(self, name: JobId) -> JobRecord:
+        """Return a job.
+
+        Raises:
+            InputError: when there is none.
+        """
+        queue = self._books().queue
+        found = queue.job(name)
+        if found is None:
+            recent = [job.id for job in queue.jobs(limit=RECENT_JOBS)]
+            raise UnknownJob(f"no job {name!r}", hint=did_you_mean(name, recent) or "See `boa jobs --all`")
+        return found
+
+    def _find_group(self, name: str) -> JobGroup:
+        """Return a group.
+
+        Raises:
+            UnknownJob: when there is none.
+        """
+        found = find_group(self._books().queue, name)
+        if found is None:
+            recent = dict.fromkeys(job.group for job in self._books().queue.jobs(limit=RECENT_JOBS))
+            hint = did_you_mean(name, [group for group in recent if group])
+            raise UnknownJob(f"no group {name!r}", hint=hint or "`boa submit` says the id of a group")
+        return found
+
+    def owned(self, name: JobId, user: str, is_admin: bool) -> JobRecord:
+        """Return a job that a caller may change.
+
+        Raises:
+            InputError: when there is none.
+            NotAllowed: when it is somebody else's.
+        """
+        record = self._find(name)
+        if record.user != user and not is_admin:
+            raise NotAllowed(f"job {name} is of user {record.user}; you are {user}")
+        return record
+
+    def _as_of(self) -> float:
+        """Return the instant of what memory knows."""
+        decision = self.daemon.standing.decision
+        return self.daemon.standing.started_at if decision is None else decision.state.now
+
+    def _books(self) -> Storage:
+        """Return the books.
+
+        Raises:
+            NotReady: when the database cannot be read.
+        """
+        if self.daemon.books is None:
+            raise NotReady(self.daemon.standing.fault)
+        return self.daemon.books
+
+    def _troubles(self) -> Iterator[str]:
+        """Yield why nodes cannot be used, and why none can be rented."""
+        if self.daemon.books is not None:
+            yield from self.daemon.fleet.unusable().values()
+            now = self.daemon.world.clock.now()
+            for offer, (at, why) in self.daemon.books.store.refused_launches(now).items():
+                yield f"the last launch of {offer.rstrip('/')} was refused {now - at:.0f} s ago: {why}"

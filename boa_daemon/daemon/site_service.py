@@ -1,0 +1,262 @@
+"""What may be asked of a site as a whole, and ordered of it: status, nodes, costs, classes, plans."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from boa_daemon.daemon.costs import CostBy, cost_rows, with_fixed_costs
+from boa_daemon.daemon.daemon_health import LATE_SECONDS, LATE_TICKS
+from boa_daemon.daemon.service_base import NotReady, ServiceBase
+from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
+from boa_daemon.learning.class_answer import class_document
+from boa_daemon.learning.kappa_answer import kappa_document
+from boa_daemon.store.sql import kind_and_target
+from boa_daemon.tick.decision import decide
+from boa_daemon.tick.ledger import bill, bill_by_kind
+from boa_daemon.tick.shortfall import shortfall_document, shortfall_sentence
+from boa_daemon.units import SECONDS_PER_HOUR, dollars, format_hours
+from policies.online.pacing import Pace
+
+
+class SiteService(ServiceBase):
+    """Answers about the site of one daemon."""
+
+    def status(self) -> dict[str, Any]:
+        """Return how the daemon is, from memory: this answers at once, whatever a tick is doing."""
+        standing = self.daemon.standing
+        picture = standing.picture
+        document: dict[str, Any] = {
+            "as_of": self._as_of(),
+            "now": self.daemon.world.clock.now(),
+            "fault": standing.fault,
+            "is_observing": self.daemon.books is None or self.daemon.settings.daemon.observe,
+            "is_down": standing.is_down,
+            "leader": self._leader(),
+            "notes": [*self._notes(), *self._late()],
+            "best_effort": self._best_effort(),
+            "tick_seconds": standing.tick_seconds,
+            "budget_usd_per_hour": self.daemon.settings.budget.mean_usd_per_hour,
+            "reattached": {"jobs": standing.reattached[0], "instances": standing.reattached[1]},
+            "fact_ages_seconds": dict(self.daemon.world.cloud.ages()),
+            "refused_messages": DROPPED_MESSAGES.counts(),
+            "boots": self.daemon.boots.document(),
+            "gate": None if self.daemon.gate is None else dict(self.daemon.gate.status()),
+            "why_no_gate": self.daemon.why_no_gate,
+        }
+        if picture is not None:
+            document |= {
+                "tick": picture.decision.state.tick,
+                "usd_per_hour": picture.usd_per_hour,
+                "nodes": picture.nodes,
+                "stopped_nodes": picture.stopped,
+                "max_instances": self.daemon.settings.budget.max_instances,
+                "gpus": picture.gpus,
+                "gpus_used": picture.gpus_used,
+                "running": picture.running,
+                "waiting": picture.waiting,
+                "books": picture.figures,
+                "pacing": _pacing(standing.pace, picture.decision.plan.memory),
+                "held": list(picture.held),
+                **self.outlook.document,
+            }
+        if self.daemon.books is not None:
+            document["queued_since_then"] = len(self.daemon.books.queue.active) - (
+                0 if picture is None else len(picture.decision.state.jobs)
+            )
+        return document
+
+    def _leader(self) -> dict[str, Any] | None:
+        """Return who acts for the database, where this daemon does."""
+        books = self.daemon.books
+        found = None if books is None or books.leadership is None else books.leadership.leader
+        return None if found is None else asdict(found)
+
+    def _notes(self) -> list[str]:
+        """Return what whoever looks after the daemon should know."""
+        standing, short = self.daemon.standing, self.daemon.watched.shortfall
+        notes = [
+            *standing.notes,
+            standing.plan_fault,
+            standing.clock_note,
+            self._own_user_note(),
+            "" if short is None else shortfall_sentence(short),
+        ]
+        return [note for note in (*notes, *self._troubles()) if note]
+
+    def _own_user_note(self) -> str:
+        """Return that others' jobs can do what the daemon can, where that was chosen."""
+        is_open = self.daemon.settings.engine.shared_account
+        if not is_open or not getattr(self.daemon.world.runner, "runs_jobs_as_daemon", False):
+            return ""
+        return (
+            "jobs run as the daemon's own user ([engine] shared_account): whoever submits can do what it can"
+        )
+
+    def _best_effort(self) -> dict[str, object] | None:
+        """Return how far the budget goes; None where it pays for the load."""
+        return shortfall_document(self.daemon.watched.shortfall, self.daemon.watched.account)
+
+    def _late(self) -> list[str]:
+        """Return that no tick has come to its end for long, where that is so."""
+        every = self.daemon.settings.daemon.tick_seconds
+        silent = self.daemon.world.clock.now() - self._as_of()
+        if self.daemon.books is None or silent < LATE_TICKS * every + LATE_SECONDS:
+            return []
+        since = format_hours(silent / SECONDS_PER_HOUR)
+        return [f"no tick was done for {since}, and one is due every {every:.0f} s: see the daemon's log"]
+
+    def decisions(self, *, limit: int = 20, acting: bool = False) -> dict[str, Any]:
+        """Return the newest decisions."""
+        found = self._books().store.decisions(limit=limit, with_actions=acting)
+        return {"as_of": self._as_of(), "decisions": found}
+
+    def decision(self, tick: int) -> dict[str, Any]:
+        """Return the record of one decision, for `boa replay`."""
+        return self._books().store.decision_record(tick)
+
+    def instances(self, *, ended: bool = False) -> dict[str, Any]:
+        """Return the nodes, and on request those that ended within a day."""
+        now = self.daemon.world.clock.now()
+        queue = self._books().queue
+        records = list(queue.instances.values())
+        if ended:
+            records = queue.past_instances(now - 86_400.0)
+        held, notes = queue.holders(), self.daemon.fleet.unusable()
+        rows = [
+            {
+                "id": record.node.id,
+                "instance_type": record.node.instance_type.name,
+                "phase": record.node.phase,
+                "zone": record.node.zone,
+                "market": record.node.market,
+                "gpus": record.node.instance_type.gpus,
+                "jobs": sorted(set(held.get(record.node.id, {}).values())),
+                "launched_at": record.node.launched_at,
+                "ended_at": record.node.ended_at,
+                "usd_per_hour": record.node.usd_per_hour,
+                "usd": dollars(bill(record.node, until=record.node.ended_at or now)),
+                "kinds": {
+                    kind: dollars(amount)
+                    for kind, amount in bill_by_kind(record.node, until=record.node.ended_at or now).items()
+                },
+                "launched_by": record.node.launched_by,
+                "idle_since": record.idle_since,
+                "tiers": list(record.node.tiers),
+                "note": notes.get(record.node.id, ""),
+            }
+            for record in records
+        ]
+        return {"as_of": self._as_of(), "instances": sorted(rows, key=lambda row: str(row["id"]))}
+
+    def cost(self, *, by: CostBy = "job", since: float | None = None) -> dict[str, Any]:
+        """Return what was spent since an instant, by job, class, user, team or day; by default this month."""
+        books, now = self._books(), self.daemon.world.clock.now()
+        month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        begin = month.timestamp() if since is None else since
+        rows = cost_rows(books.queue, by=by, since=begin, now=now)
+        rows = with_fixed_costs(rows, self.daemon.planner.paid.fixed, by=by, since=begin, now=now)
+        picture = self.daemon.standing.picture
+        return {
+            "as_of": now,
+            "since": begin,
+            "by": by,
+            "rows": rows,
+            "usd": sum(row["usd"] for row in rows),
+            "books": None if picture is None else picture.figures,
+        }
+
+    def classes(self) -> dict[str, Any]:
+        """Return what is believed of each class, beside what is stated."""
+        self._books()
+        planner, now = self.daemon.planner, self.daemon.world.clock.now()
+        known, curves = dict(self.daemon.learning.beliefs.known), list(planner.curves.values())
+        return {
+            "as_of": self._as_of(),
+            "machines": [
+                {
+                    "gpu_type": kind,
+                    "instance_type": machine.name,
+                    "gpus": machine.gpus,
+                    "usd_per_hour": machine.usd_per_hour,
+                }
+                for kind, machine in planner.machines.items()
+            ],
+            "classes": [
+                class_document(
+                    stated,
+                    known.get(name),
+                    planner.figures.get(name),
+                    curves,
+                    is_rate_stated=name not in planner.unstated,
+                    now=now,
+                    link=planner.link_of(stated),
+                    needs=planner.needs_of(name),
+                )
+                for name, stated in list(planner.stated.items())
+            ],
+            "kappa": kappa_document(
+                list(planner.stated.values()),
+                planner.machines,
+                kappa=self.daemon.settings.workload.kappa,
+            ),
+        }
+
+    def past(self, *, days: float) -> dict[str, Any]:
+        """Return the jobs of the last days that are over, and what they were planned by, to be replayed."""
+        from boa_daemon.daemon.backtest import past_document  # noqa: PLC0415 - brings the simulator with it
+
+        return past_document(self.daemon, self._books().queue, days=days)
+
+    def plan(self) -> dict[str, Any]:
+        """Return what a tick would do now; nothing is started and nothing is written."""
+        if self.daemon.books is None:
+            raise NotReady(f"there is no plan: {self.daemon.standing.fault}")
+        last = self.daemon.standing.decision
+        if last is None:
+            raise NotReady("the daemon has not looked yet; try again in a moment")
+        controller = self.daemon.controller()
+        state = last.state
+        present = controller.ports.jobs.jobs()
+        new = {name: job for name, job in present.items() if name not in state.jobs and not job.slots}
+        decision = decide(
+            replace(state, now=self.daemon.world.clock.now(), jobs={**state.jobs, **new}),
+            allocator=controller.allocator,
+            placer=controller.placer,
+            rules=controller.rules,
+        )
+        return {
+            "as_of": state.now,
+            "actions": [
+                {"kind": kind, "target": target, "reason": action.reason}
+                for action in decision.actions
+                for kind, target in (kind_and_target(action),)
+            ],
+            "waiting": dict(decision.plan.waiting),
+            "held": [held.sentence for held in decision.plan.held],
+            "usd_per_hour": state.usd_per_hour,
+        }
+
+    def down(self, *, is_down: bool) -> dict[str, Any]:
+        """Let everything go, or take work up again."""
+        self._books()
+        self.daemon.set_down(is_down)
+        return {"as_of": self._as_of(), "is_down": is_down}
+
+    def alerts(self, limit: int = 50) -> dict[str, Any]:
+        """Return the newest messages."""
+        return {"as_of": self._as_of(), "alerts": self.daemon.alerts.latest(limit)}
+
+
+def _pacing(pace: Pace | None, memory: tuple[float, ...] | None) -> dict[str, Any] | None:
+    """Return what a paced policy keeps to: window, the load it believes in, and what pacing costs."""
+    if pace is None or not memory:
+        return None
+    return {
+        "window_hours": pace.window_hours,
+        "is_calendar_month": pace.is_calendar,
+        "load_correction": memory[-1],
+        "pacing_loss_fraction": pace.loss_fraction,
+        "load_by_weekday": None if pace.rhythm is None else [round(day, 3) for day in pace.rhythm.by_day],
+    }

@@ -1,0 +1,142 @@
+"""What the page shows first: burn, caps, queue, fleet, alerts. One document, from memory.
+
+Nodes are rows of a table with few columns, because there are thousands; jobs are the first hundreds of the
+queue, with counts of all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from boa_daemon.daemon.service import Service
+from boa_daemon.store.records import JobRecord
+from boa_daemon.tick.decision import Decision
+from boa_daemon.tick.reasons import JOBS, SAID, WAITING
+from boa_daemon.tick.state import JobState
+from boa_daemon.units import SECONDS_PER_HOUR, counted
+from policies.model import JobId, NodeId, Width
+
+MOST_JOBS = 200
+NODE_COLUMNS = ("id", "type", "phase", "zone", "market", "gpus", "used", "usd_per_hour")
+
+
+def overview_document(service: Service) -> dict[str, Any]:
+    """Return the state of the daemon, the head of its queue, its nodes and its newest messages."""
+    decision, books = service.daemon.standing.decision, service.daemon.books
+    held: Mapping[NodeId, Mapping[int, JobId]] = {} if books is None else books.queue.holders()
+    active = [] if books is None else list(books.queue.active.values())
+    running = sum(1 for job in active if job.slots)
+    return {
+        **service.status(),
+        # As the starts of the last tick left it, not as the tick found it.
+        "gpus_used": sum(map(len, held.values())),
+        "running": running,
+        "waiting": len(active) - running,
+        "tick_every_seconds": service.daemon.settings.daemon.tick_seconds,
+        "provider": service.daemon.settings.cloud.provider,
+        "queue": queue_rows(service, decision),
+        "why": _why(decision),
+        "fleet": {"columns": NODE_COLUMNS, "rows": _nodes(decision, held)},
+        "alerts": [] if books is None else service.alerts(10)["alerts"],
+    }
+
+
+def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOBS) -> list[dict[str, Any]]:
+    """Return the first jobs: those that run by their expected end, then those that wait by arrival.
+
+    Where both are many, each has half of the rows. O(jobs), and sentences for the rows alone.
+    """
+    if service.daemon.books is None:
+        return []
+    active = list(service.daemon.books.queue.active.values())
+    left = {job.id: _left(decision, job) for job in active if job.slots}
+    running = sorted((job for job in active if job.slots), key=lambda job: (left[job.id], job.seq))
+    waiting = sorted((job for job in active if not job.slots), key=lambda job: job.seq)
+    half = max(most // 2, most - len(waiting))
+    now = service.daemon.world.clock.now()
+    lag = 0.0 if decision is None else now - decision.state.now
+    rows = []
+    for job in [*running[:half], *waiting[: most - min(half, len(running))]]:
+        seconds = left[job.id] - lag if job.slots else _left(decision, job)
+        rows.append(
+            {
+                "id": job.id,
+                "user": job.user,
+                "class": job.class_name.partition("[")[0],
+                "status": "cancelling" if job.is_cancelled else "running" if job.slots else "waiting",
+                "gpus": len(job.slots),
+                "gpu_type": None if job.width is None else job.width.gpu_type,
+                "nodes": len({slot.node for slot in job.slots}),
+                "why": _sentence(decision, job),
+                "seconds_left": None if math.isinf(seconds) else max(seconds, 0.0),
+                "waited_seconds": now - job.arrived_at,
+                "stalled_since": job.stalled_since,
+            }
+        )
+    return rows
+
+
+def _sentence(decision: Decision | None, job: JobRecord) -> str:
+    plan = None if decision is None else decision.plan
+    width, reason = (None, None) if plan is None else (plan.widths.get(job.id), plan.waiting.get(job.id))
+    if job.slots:
+        said = f"{job.width} on {counted(len({slot.node for slot in job.slots}), 'node')}"
+        if reason is not None and width is not None and width != job.width:
+            said += f"; {width} planned: {WAITING[reason]}"
+        return said
+    if decision is None:
+        return JOBS["new"]
+    said = SAID[decision.reason(job.id, holds_gpus=False)]
+    return said if reason is None or width is None else f"{said} ({width} planned)"
+
+
+def _left(decision: Decision | None, job: JobRecord) -> float:
+    """Return for how many seconds from the tick on a job runs; infinite where nobody knows."""
+    seen = None if decision is None else decision.state.jobs.get(job.id)
+    if decision is None or seen is None:
+        return math.inf
+    return _seconds_left(decision, seen, decision.plan.widths.get(job.id))
+
+
+def _seconds_left(decision: Decision, job: JobState, planned: Width | None) -> float:
+    """Return how long a job runs on at what it holds, or would run at what is planned for it."""
+    prices = decision.plan.node_prices
+    width = job.job.width or planned
+    if prices is None or width is None:
+        return math.inf
+    try:
+        hours = prices.hours_left(job.job if job.job.width == width else replace(job.job, width=width))
+    except KeyError:
+        # A class that the policy in use does not know yet.
+        return math.inf
+    counted_at = job.job.counted_at
+    return hours * SECONDS_PER_HOUR + (0.0 if counted_at is None else counted_at - decision.state.now)
+
+
+def _why(decision: Decision | None) -> list[dict[str, Any]]:
+    """Return what jobs wait for, the most frequent first."""
+    if decision is None:
+        return []
+    counts = Counter(decision.plan.waiting.values())
+    return [{"code": code, "jobs": count, "said": WAITING[code]} for code, count in counts.most_common()]
+
+
+def _nodes(decision: Decision | None, held: Mapping[NodeId, Mapping[int, JobId]]) -> list[tuple[Any, ...]]:
+    nodes = [] if decision is None else list(decision.state.nodes.values())
+    return [
+        (
+            node.id,
+            node.instance_type.name,
+            "booting" if node.phase == "requested" else node.phase,
+            node.zone,
+            node.market,
+            len(node.gpus),
+            len(held.get(node.id, ())),
+            round(node.usd_per_hour, 4),
+        )
+        for node in nodes
+    ]

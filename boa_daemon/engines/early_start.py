@@ -1,0 +1,149 @@
+"""The next generation before its turn, on this machine: what it needs is there, and it waits.
+
+Each unit's keeper brings code and data and then waits for its turn. The command itself is started before that
+only where the generation that runs has shown that nothing is risked: each of its processes noted that it
+imported `boa_daemon.job` after nothing but imports, which is where the new ones wait, and the command is that
+script and nothing else. See `boa_daemon.job.early_start` and decision 0095.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from boa_daemon.job.container import pull_script
+from boa_daemon.job.early_start import are_all_there, read_start_notes
+from boa_daemon.job.keeper import GO, READY
+from boa_daemon.job.processes import is_alive, kill_all_carrying, send
+from boa_daemon.job.unit import Unit, read_own
+from boa_daemon.tick.actions import StartJob
+from boa_daemon.tick.ports import JobSpec
+
+FORGET_SECONDS = 60.0
+"""What nobody asked for in so long is let go of: the plan has changed its mind."""
+_STARTERS = re.compile(r"(?:\S*/)?(?:python[0-9.]*|torchrun|accelerate)")
+_VARIABLE = re.compile(r"\$(?:\w+|\{\w+\})")
+_SHELL = re.compile(r"[;&|<>`\n$(]")
+
+
+@dataclass(slots=True, kw_only=True)
+class WaitingGeneration:
+    """A generation that waits for its turn; `asked_at` is when it was wanted last, by the steady clock."""
+
+    action: StartJob
+    units: Sequence[Unit]
+    asked_at: float = field(default_factory=time.monotonic)
+
+    def is_for(self, action: StartJob) -> bool:
+        """Whether this is the start that is wanted, on the same GPUs, and none of it has died."""
+        wanted, mine = (action.job, action.generation, action.slots), self.action
+        is_same = wanted == (mine.job, mine.generation, mine.slots)
+        return is_same and not any(_has_died(unit) for unit in self.units)
+
+    @property
+    def can_go(self) -> bool:
+        """Whether all of its keepers are there to hear that its turn has come."""
+        return all((unit.folder / "keeper.json").exists() for unit in self.units)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether waiting on makes it no readier: its imports are done, or it does them in its turn."""
+        return all(map(_is_ready, self.units))
+
+    def go(self) -> None:
+        """Say that its turn has come.
+
+        Raises:
+            OSError: when that cannot be written.
+        """
+        for unit in self.units:
+            (unit.folder / GO).touch()
+
+    def drop(self) -> None:
+        """End it: it has done nothing that anybody could miss."""
+        drop_units(self.units[0].folder.parent)
+
+
+def drop_units(generation: Path) -> None:
+    """End the units of a generation whose turn has not come, and remove its folder.
+
+    The folder goes first: a keeper that is about to begin finds nothing to keep.
+    """
+    gone = generation.with_name(f"{generation.name}.dropped.{time.time_ns()}")
+    with suppress(OSError):
+        generation.rename(gone)
+        for folder in gone.glob("n*"):
+            kept = read_own(folder, "keeper.json")
+            if kept is not None and is_alive(int(kept["pid"]), int(kept["ticks"])):
+                send([int(kept["pid"])], signal.SIGKILL)
+            with suppress(OSError, ValueError, TypeError):
+                kill_all_carrying(f"BOA_UNIT={Unit.read(folder).name}")
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def may_start_early(spec: JobSpec, running: Sequence[Unit]) -> tuple[bool, float]:
+    """Return whether the next generation's processes may start while one runs, and the bytes each took."""
+    notes = []
+    for unit in running:
+        with unit.as_user():
+            found = read_start_notes(unit.own)
+        if not are_all_there(found):
+            return False, 0.0
+        notes += found
+    if not notes or not is_one_script(spec.run) or spec.image or spec.setup:
+        return False, 0.0
+    return all(note["is_early"] for note in notes), max(float(note["bytes"]) for note in notes)
+
+
+def is_one_script(run: str) -> bool:
+    """Whether a command does nothing but run one Python script, by itself or by a launcher of its ranks."""
+    if _SHELL.search(_VARIABLE.sub("", run.strip())):
+        return False
+    try:
+        words = shlex.split(run)
+    except ValueError:
+        return False
+    while words and (words[0] in ("exec", "env") or re.fullmatch(r"[A-Za-z_]\w*=.*", words[0])):
+        words.pop(0)
+    return bool(words) and _STARTERS.fullmatch(words[0]) is not None and any(w.endswith(".py") for w in words)
+
+
+def as_waiting_units(spec: JobSpec, units: Sequence[Unit], running: Sequence[Unit]) -> tuple[Unit, ...]:
+    """Return the units of a coming generation as those that wait, ready to be written down."""
+    is_safe, most = may_start_early(spec, running)
+    pull = pull_script(spec.image) if spec.image else ""
+    return tuple(
+        replace(
+            unit,
+            waits="start" if is_safe else "bring",
+            bring=" && ".join(part for part in (unit.bring, pull) if part),
+            wait_bytes=most * int(unit.environment.get("BOA_GPUS_PER_NODE", "1")),
+        )
+        for unit in units
+    )
+
+
+def _has_died(unit: Unit) -> bool:
+    """Whether a unit has ended, or has lost its keeper; one whose keeper is yet to come has not."""
+    if (unit.folder / "exit.json").exists():
+        return True
+    kept = read_own(unit.folder, "keeper.json")
+    return kept is not None and not is_alive(int(kept["pid"]), int(kept["ticks"]))
+
+
+def _is_ready(unit: Unit) -> bool:
+    """Whether a unit is as ready as it gets; one that has ended is."""
+    said = read_own(unit.folder, READY)
+    if said is None:
+        return (unit.folder / "exit.json").exists()
+    if not said.get("is_started"):
+        return True
+    with unit.as_user():
+        return are_all_there(read_start_notes(unit.own))

@@ -1,0 +1,223 @@
+"""Commands and shells beside those of jobs, here and on rented nodes: see `boa_daemon.job.unit_access`."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from boa_daemon.engines.ssm_commands import SsmCommands
+from boa_daemon.engines.ssm_scripts import library
+from boa_daemon.tick.lives import instance_of
+from boa_daemon.tick.ports import Accepted, Refused, SaidInside, WayIn
+from policies.model import JobId
+
+MODULE = "boa_daemon.job.unit_access"
+MOST_AT_ONCE = 32
+KEPT_SECONDS = 600.0
+"""So long the end of a command is kept for whoever asks."""
+_GOES_ON = ("Pending", "InProgress", "Delayed", "Unasked")
+
+
+def parse_command_result(text: str) -> SaidInside:
+    """Return what a command's end says; one that cannot be read is an end without a code."""
+    try:
+        found = json.loads(text)
+        code = found["code"]
+        return SaidInside(
+            code=None if code is None else int(code),
+            why=str(found["why"])[:1000],
+            output=str(found["output"]),
+            dropped_bytes=max(int(found["dropped_bytes"]), 0),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return SaidInside(code=None, why=f"its end cannot be read: {text.strip()[-300:]}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A command on its way: what asks for its end, and until when that may be asked."""
+
+    ask: Callable[[], SaidInside | None]
+    until: float
+
+
+class RunningCommands:
+    """The commands on their way, each by a word that nobody guesses."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Begun] = {}
+        self._lock = threading.Lock()
+
+    def is_full(self) -> bool:
+        """Return whether no more may begin; those that nobody asks for any more are left out."""
+        now = time.monotonic()
+        with self._lock:
+            self._known = {word: one for word, one in self._known.items() if one.until > now}
+            return len(self._known) >= MOST_AT_ONCE
+
+    def add(self, ask: Callable[[], SaidInside | None], seconds: float) -> str:
+        """Take in a command that may run for so long; return its word."""
+        word = secrets.token_hex(16)
+        with self._lock:
+            self._known[word] = _Begun(ask, time.monotonic() + seconds + KEPT_SECONDS)
+        return word
+
+    def end(self, word: str) -> SaidInside | Refused | None:
+        """Return how a command ended, None while it runs; an end is told once."""
+        with self._lock:
+            found = self._known.get(word)
+        if found is None:
+            return Refused(reason="nobody knows that command any more", kind="bad-request")
+        said = found.ask()
+        if said is not None:
+            with self._lock:
+                self._known.pop(word, None)
+        return said
+
+
+def no_such_node(job: JobId, node: int) -> Refused:
+    """Return the refusal of a node that a job does not have."""
+    return Refused(reason=f"job {job} has no node {node}; its nodes count from 0", kind="bad-request")
+
+
+FULL = Refused(reason=f"{MOST_AT_ONCE} commands run beside jobs already; wait for one of them")
+
+
+class LocalJobAccess:
+    """Implements `Inside` on this machine. `folder_of` gives the folder of a job's unit, or says why not."""
+
+    def __init__(
+        self, folder_of: Callable[[JobId, int], Path | Refused], environment: Callable[[], Mapping[str, str]]
+    ) -> None:
+        self._folder_of, self._environment = folder_of, environment
+        self._commands = RunningCommands()
+
+    def way(self, job: JobId, node: int) -> WayIn | Refused:
+        """Return where a unit runs."""
+        folder = self._folder_of(job, node)
+        if isinstance(folder, Refused):
+            return folder
+        return WayIn(kind="here", node="", folder=str(folder))
+
+    def begin(self, job: JobId, node: int, command: str, *, seconds: float) -> str | Refused:
+        """Start a command beside a unit; return the word by which its end is asked for."""
+        folder = self._folder_of(job, node)
+        if isinstance(folder, Refused) or self._commands.is_full():
+            return folder if isinstance(folder, Refused) else FULL
+        output = tempfile.TemporaryFile()  # noqa: SIM115  closed where its end is read
+        process = subprocess.Popen(
+            [sys.executable, "-m", MODULE, str(folder), "--seconds", f"{seconds:g}", command],
+            env=dict(self._environment()),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+        def ask() -> SaidInside | None:
+            if process.poll() is None:
+                return None
+            with output:
+                output.seek(0)
+                return parse_command_result(output.read().decode(errors="replace"))
+
+        return self._commands.add(ask, seconds)
+
+    def end(self, word: str) -> SaidInside | Refused | None:
+        """Return how a command ended, None while it runs."""
+        return self._commands.end(word)
+
+    def open(
+        self, job: JobId, node: int, terminal: str, *, term: str, may_use: Callable[[int], bool]
+    ) -> Accepted | Refused:
+        """Open a shell beside a unit on a terminal of who asks: `may_use` says so of its owner's number."""
+        folder = self._folder_of(job, node)
+        if isinstance(folder, Refused):
+            return folder
+        try:
+            end = os.open(terminal, os.O_RDWR | os.O_NOCTTY | os.O_NOFOLLOW)
+        except OSError as error:
+            return Refused(reason=f"{terminal} cannot be opened: {error.strerror}", kind="bad-request")
+        try:
+            found = os.fstat(end)
+            if not stat.S_ISCHR(found.st_mode) or not os.isatty(end) or not may_use(found.st_uid):
+                return Refused(reason=f"{terminal} is no terminal of yours", kind="bad-request")
+            process = subprocess.Popen(
+                [sys.executable, "-m", MODULE, str(folder), "--terminal"],
+                env={**self._environment(), "TERM": term},
+                stdin=end,
+                stdout=end,
+                stderr=end,
+                start_new_session=True,
+            )
+        finally:
+            os.close(end)
+        threading.Thread(target=process.wait, name="boa-shell", daemon=True).start()
+        return Accepted()
+
+
+class SsmJobAccess:
+    """Implements `Inside` on rented nodes. `place_of` gives the node, folder and root of a job's unit."""
+
+    def __init__(
+        self,
+        commands: SsmCommands,
+        place_of: Callable[[JobId, int], tuple[str, str, str] | Refused],
+        *,
+        region: str = "",
+    ) -> None:
+        self._ssm, self._place_of, self._region = commands, place_of, region
+        self._commands = RunningCommands()
+
+    def way(self, job: JobId, node: int) -> WayIn | Refused:
+        """Return the node of a unit, and what opens a shell beside it there."""
+        place = self._place_of(job, node)
+        if isinstance(place, Refused):
+            return place
+        name, folder, root = place
+        shell = ("sudo", "env", f"PYTHONPATH={library(root)}", "python3", "-m", MODULE, folder)
+        return WayIn(kind="ssm", node=instance_of(name), folder=folder, shell=shell, region=self._region)
+
+    def begin(self, job: JobId, node: int, command: str, *, seconds: float) -> str | Refused:
+        """Start a command beside a unit by Run Command; return the word by which its end is asked for."""
+        place = self._place_of(job, node)
+        if isinstance(place, Refused) or self._commands.is_full():
+            return place if isinstance(place, Refused) else FULL
+        name, folder, root = place
+        words = ("python3", "-m", MODULE, folder, "--seconds", f"{seconds:g}", command)
+        script = f"PYTHONPATH={quote(library(root))} exec {' '.join(map(quote, words))}\n"
+        sent = self._ssm.send([name], script, "run a command in a job")
+        if isinstance(sent, Refused):
+            return sent
+
+        def ask() -> SaidInside | None:
+            status, output = self._ssm.result(sent, name)
+            if status in _GOES_ON:
+                return None
+            if status == "Success":
+                return parse_command_result(output)
+            return SaidInside(code=None, why=f"the command ended as {status}: {output[-300:].strip()}")
+
+        return self._commands.add(ask, seconds)
+
+    def end(self, word: str) -> SaidInside | Refused | None:
+        """Return how a command ended, None while it runs."""
+        return self._commands.end(word)
+
+    def open(
+        self, job: JobId, node: int, terminal: str, *, term: str, may_use: Callable[[int], bool]
+    ) -> Accepted | Refused:
+        """Refuse: a shell on a rented node is opened through SSM by who wants it."""
+        del job, node, terminal, term, may_use
+        return Refused(reason="a shell on a rented node is a session of SSM", kind="bad-request")

@@ -1,0 +1,57 @@
+"""What a coming generation needs on nodes where its job is not yet: brought before the job is told to stop.
+
+A script brings the code and the image and ends; it starts nothing of the job, and nobody has to find it
+again. A node that does not answer holds no move up: the start brings what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from shlex import quote
+
+from boa_daemon.engines.command_scripts import code_script
+from boa_daemon.engines.layout import Layout
+from boa_daemon.engines.ssm_commands import SsmCommands
+from boa_daemon.engines.ssm_scripts import library
+from boa_daemon.job.container import pull_script
+from boa_daemon.tick.ports import JobSpec, Refused
+from policies.model import JobId, NodeId
+
+_GOES_ON = ("Pending", "InProgress", "Delayed", "Unasked")
+
+
+def prefetch_script(spec: JobSpec, layout: Layout, root: str, *, code_at: str) -> str:
+    """Return the script that brings a job's code and image to a node; empty where it has neither."""
+    scripts = [code_script(spec, layout, code_at=code_at)] if spec.code else []
+    if spec.image:
+        scripts.append(pull_script(spec.image))
+    if not scripts:
+        return ""
+    return f"umask 022\nexport BOA_PYTHON=python3 PYTHONPATH={quote(library(root))}\n{' && '.join(scripts)}\n"
+
+
+@dataclass(slots=True)
+class SsmPrefetch:
+    """Sends what is brought, once to each node for a generation, and knows what has ended."""
+
+    commands: SsmCommands
+    _sent: dict[JobId, tuple[int, dict[NodeId, str]]] = field(default_factory=dict)
+
+    def is_done(self, job: JobId, generation: int, scripts: Mapping[NodeId, str]) -> bool:
+        """Have scripts run on nodes; return whether none is on its way any more."""
+        number, sent = self._sent.get(job, (0, {}))
+        if number != generation:
+            sent = {}
+            self._sent[job] = (generation, sent)
+        for node, script in scripts.items():
+            if node not in sent:
+                answer = self.commands.send([node], script, "bring what a job needs")
+                sent[node] = "" if isinstance(answer, Refused) else answer
+            elif sent[node] and self.commands.result(sent[node], node)[0] not in _GOES_ON:
+                sent[node] = ""
+        return not any(sent[node] for node in scripts)
+
+    def forget(self, job: JobId) -> None:
+        """Know nothing more of a job."""
+        self._sent.pop(job, None)

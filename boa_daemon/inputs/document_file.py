@@ -1,0 +1,260 @@
+"""Files as people write them, YAML, JSON, TOML or CSV, read strictly and blamed by line.
+
+`read_document` refuses what would otherwise be guessed at: a repeated key, a second document, a file that
+breaks off. The value comes from one fast pass; the line of a key is looked up only when an error needs it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeAlias
+
+from boa_daemon.errors import InputError, near_files
+from boa_daemon.inputs.yaml_events import (
+    BrokenYaml,
+    YamlProblem,
+    line_in_yaml,
+    parse_yaml,
+    plain_value,
+    whole_number,
+)
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+"""A path into a document: keys of mappings, and positions in lists from 0."""
+Language: TypeAlias = Literal["yaml", "json", "toml", "csv"]
+
+MAX_BYTES = 256 * 2**20
+"""No input file is larger; a device or a core dump is."""
+
+_LANGUAGES: dict[str, Language] = {".json": "json", ".toml": "toml", ".csv": "csv"}
+_TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+_TOML_DATE = re.compile(r"\d{1,4}-\d{1,2}-\d{1,4}")
+_TOML_WORD = re.compile(r"[^\s\"'\[{#][^\"'#]*")
+_TOML_HEADER = re.compile(r"\s*\[(\[?)([^\[\]]+)\]?\]")
+_TOML_KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+_TOML_PART = re.compile(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
+
+
+class _RepeatedKey(Exception):
+    """A JSON object holds a key twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """The value that a file holds, and the text it came from."""
+
+    name: str
+    content: Any
+    language: Language = "yaml"
+    text: str = field(default="", repr=False)
+
+    def line_of(self, at: Sequence[str | int]) -> int | None:
+        """Return the line (from 1) of the value at a path, or of the deepest part of the path that exists."""
+        if not self.text:
+            return None
+        find = {"toml": _line_in_toml, "csv": _line_in_csv}.get(self.language, line_in_yaml)
+        return find(self.text, at)
+
+    def error(
+        self, problem: str, *, at: KeyPath = (), hint: str = "", kind: type[InputError] = InputError
+    ) -> InputError:
+        """Return the error to raise for a problem at a path, naming the file and the line."""
+        return kind(problem, file=self.name, line=self.line_of(at), hint=hint)
+
+
+def read_document(path: str | Path) -> Document:
+    """Return the value in a file: JSON, TOML or CSV by its suffix, else YAML; ``-`` is standard input.
+
+    CSV becomes a list of mappings, one for each row under the header; empty cells are left out.
+
+    Raises:
+        InputError: when the file cannot be read, is empty, not UTF-8, breaks off or repeats a key.
+    """
+    name = "standard input" if str(path) == "-" else str(path)
+    text = read_text(path)
+    if not text.strip():
+        raise InputError("the file is empty", file=name)
+    language = _LANGUAGES.get(Path(path).suffix.lower(), "yaml")
+    parse = {"yaml": _parse_yaml, "json": _parse_json, "toml": _parse_toml, "csv": _parse_csv}[language]
+    return Document(name=name, content=parse(text, name), language=language, text=text)
+
+
+def read_text(path: str | Path) -> str:
+    """Return a file's text; ``-`` is standard input.
+
+    Raises:
+        InputError: when the file is missing, a directory, not readable, too large or not UTF-8.
+    """
+    name = "standard input" if str(path) == "-" else str(path)
+    try:
+        if str(path) == "-":
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError("there is no such file", file=name, hint=near_files(path)) from None
+    except IsADirectoryError:
+        raise InputError("this is a folder", file=name, hint="Name a file in it") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot be read: {reason}", file=name) from None
+    if len(data) > MAX_BYTES:
+        raise InputError(f"the file is larger than {MAX_BYTES // 2**20} MiB", file=name)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError("the file is not UTF-8 text", file=name, line=line) from None
+
+
+def _parse_yaml(text: str, name: str) -> object:
+    try:
+        content = parse_yaml(text)
+    except BrokenYaml as problem:
+        line, hint = _cut_short(text, problem.line)
+        raise InputError(str(problem), file=name, line=line, hint=hint) from None
+    except YamlProblem as problem:
+        raise InputError(str(problem), file=name, line=problem.line) from None
+    if content is None:
+        raise InputError("the file holds nothing but comments", file=name)
+    return content
+
+
+def _parse_json(text: str, name: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_distinct, parse_int=whole_number)
+    except json.JSONDecodeError as error:
+        line, hint = _cut_short(text, error.lineno)
+        raise InputError(f"not valid JSON: {error.msg}", file=name, line=line, hint=hint) from None
+    except _RepeatedKey as error:
+        _blame_repeated_key(text, name, str(error))
+    except RecursionError:
+        raise InputError("lists and objects are nested too deeply", file=name) from None
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return a JSON object's pairs as a dictionary, refusing a repeated key."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _RepeatedKey(next(key for key in keys if keys.count(key) > 1))
+    return result
+
+
+def _blame_repeated_key(text: str, name: str, key: str) -> NoReturn:
+    """Raise the error for a repeated JSON key, with its line where the YAML reader can follow the text."""
+    line = None
+    try:
+        parse_yaml(text)
+    except YamlProblem as problem:
+        line = problem.line
+    raise InputError(f"the key {key!r} is given twice", file=name, line=line)
+
+
+def _parse_toml(text: str, name: str) -> object:
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise InputError("lists and tables are nested too deeply", file=name) from None
+    except ValueError as error:
+        found = _TOML_LINE.search(str(error))
+        reason = _TOML_LINE.sub("", str(error)).strip()
+        line = int(found[1]) if found else text.count("\n") + 1 if "end of document" in reason else None
+        said = text.splitlines()[line - 1] if found and line else ""
+        if "overwrite" in reason or "twice" in reason:
+            raise InputError(
+                f"{said.partition('=')[0].strip()} is given twice", file=name, line=line
+            ) from None
+        raise InputError(f"not valid TOML: {reason}", file=name, line=line, hint=_toml_hint(said)) from None
+
+
+def _toml_hint(line: str) -> str:
+    """Return what to type instead of a line that is not TOML."""
+    key, _, value = (part.strip() for part in line.partition("="))
+    if value in ("True", "False", "yes", "no"):
+        return f"Write {key} = {'true' if value in ('True', 'yes') else 'false'}"
+    if _TOML_DATE.match(value):
+        return f"There is no day {value}: write year-month-day"
+    if '"' in value and "\\" in value:
+        return "A backslash is written twice, or the text stands in single quotes"
+    if _TOML_WORD.fullmatch(value):
+        return f'Text stands in quotes: {key} = "{value}"'
+    return ""
+
+
+def _parse_csv(text: str, name: str) -> object:
+    """Return the rows of CSV text as mappings; a cell that looks like a number is one."""
+    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    try:
+        header = [column.strip() for column in next(reader)]
+        if len(set(header)) < len(header):
+            raise InputError("a column is named twice", file=name, line=1)
+        rows = []
+        for cells in reader:
+            if cells and len(cells) != len(header):
+                problem = f"a row has {len(cells)} cells where the header names {len(header)} columns"
+                raise InputError(problem, file=name, line=reader.line_num)
+            pairs = zip(header, map(str.strip, cells), strict=False)
+            rows.append({column: plain_value(cell) for column, cell in pairs if cell})
+    except csv.Error as error:
+        raise InputError(f"not valid CSV: {error}", file=name, line=reader.line_num) from None
+    return [row for row in rows if row]
+
+
+def _line_in_csv(text: str, at: Sequence[str | int]) -> int:
+    """Return the line on which the row named first in the path ends; the header's without one."""
+    reader = csv.reader(text.splitlines(keepends=True))
+    rows = (reader.line_num for cells in reader if any(cell.strip() for cell in cells))
+    wanted = int(at[0]) + 1 if at else 0
+    return next((line for index, line in enumerate(rows) if index == wanted), 1)
+
+
+def _cut_short(text: str, line: int | None) -> tuple[int | None, str]:
+    """Return the line, and a hint when the text breaks off at its last one: half-written files do."""
+    last = text.rstrip().count("\n") + 1
+    is_last = line is not None and line >= last and "\t" not in text.rstrip().rpartition("\n")[2]
+    return (last, "The file may be cut short") if is_last else (line, "")
+
+
+def _line_in_toml(text: str, at: Sequence[str | int]) -> int | None:
+    """Return the line of the deepest part of a path that a header or a key of TOML text names."""
+    wanted = [str(key) for key in at]
+    table: list[str] = []
+    counts: dict[tuple[str, ...], int] = {}
+    best: tuple[int, int | None] = (0, None)
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _TOML_HEADER.match(line):
+            trail = table = _toml_table(_toml_parts(header[2]), counts, is_item=bool(header[1]))
+        elif key := _TOML_KEY.match(line):
+            trail = table + _toml_parts(key[1])
+        else:
+            continue
+        if len(trail) > best[0] and trail == wanted[: len(trail)]:
+            best = (len(trail), number)
+    return best[1]
+
+
+def _toml_table(parts: Sequence[str], counts: dict[tuple[str, ...], int], *, is_item: bool) -> list[str]:
+    """Return the path of a TOML header, with the position in each list; `counts` holds the last of each."""
+    trail: list[str] = []
+    for number, part in enumerate(parts, start=1):
+        trail.append(part)
+        here = tuple(trail)
+        if is_item and number == len(parts):
+            counts[here] = counts.get(here, -1) + 1
+        if here in counts:
+            trail.append(str(counts[here]))
+    return trail
+
+
+def _toml_parts(dotted: str) -> list[str]:
+    """Return the parts of a dotted TOML key, without their quotes."""
+    return [double or single or bare for double, single, bare in _TOML_PART.findall(dotted)]

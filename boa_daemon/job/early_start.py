@@ -1,0 +1,149 @@
+"""A generation's processes before their turn: their imports are done while the generation before still works.
+
+`import boa_daemon.job` is where such a process waits, and nothing of its script has run by then but imports:
+no checkpoint is read, no GPU is touched, no file is written. Whether that is so is noted by each process of a
+generation that runs, for the next: see `is_early`. Standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.job.regular_files import read_regular
+
+GO_FILE = "BOA_GO_FILE"
+"""Names the file whose being there is the word to go on; only a process that is started early has it."""
+NOTE = "early-"
+"""Begins the names of the notes of a unit's processes, beside its progress."""
+PAUSE_SECONDS = 0.01
+_HARMLESS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Pass)
+_PREPARING = ("os.environ", "sys.path", "warnings")
+"""What is often told before other things are imported, and stays within the process."""
+
+
+def wait_for_turn() -> None:
+    """Note how early this is, and wait until this process may go on, where it is to wait."""
+    if "BOA_PROGRESS_FILE" not in os.environ or _is_a_helper():
+        return
+    with suppress(OSError, ValueError):
+        _note()
+    go = os.environ.get(GO_FILE, "")
+    while go and not os.path.exists(go):
+        time.sleep(PAUSE_SECONDS)
+
+
+def _is_a_helper() -> bool:
+    """Whether this process was started by `multiprocessing` to help one that has gone on already."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    return multiprocessing is not None and multiprocessing.parent_process() is not None
+
+
+def _note() -> None:
+    """Write down, for the start after this one, what had been done before this import and what it took."""
+    own = Path(os.environ["BOA_PROGRESS_FILE"]).parent / f"n{os.environ.get('BOA_NODE_RANK', '0')}"
+    file = own / f"{NOTE}{int(os.environ.get('LOCAL_RANK') or 0)}.json"
+    aside = file.with_name(f".{file.name}.{os.getpid()}")
+    # Linux says it in KiB.
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    local_world = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+    aside.write_text(json.dumps({"is_early": is_early(), "bytes": memory, "processes": local_world}))
+    aside.replace(file)
+
+
+def is_early() -> bool:
+    """Whether this is an import at the top of the script, with nothing but imports before it."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return False
+    frame, main = sys._getframe(), None
+    found: Any = frame
+    while found is not None:
+        name, file = found.f_code.co_name, found.f_code.co_filename
+        is_ours = found.f_globals.get("__name__", "").startswith("boa_daemon.")
+        if name == "<module>" and found.f_globals.get("__name__") == "__main__":
+            main = found
+        elif name != "<module>" and not is_ours and not file.startswith("<frozen "):
+            return False
+        found = found.f_back
+    if main is None:
+        return False
+    try:
+        return does_nothing_before(Path(main.f_code.co_filename).read_text(), main.f_lineno)
+    except (OSError, SyntaxError, ValueError):
+        return False
+
+
+def does_nothing_before(source: str, line: int) -> bool:
+    """Whether a script has only imported things, and defined some, when it is at a line.
+
+    Raises:
+        SyntaxError: when it is none.
+    """
+    return _are_harmless(each for each in ast.parse(source).body if each.lineno < line)
+
+
+def _is_harmless(statement: ast.stmt) -> bool:
+    """Whether a statement changes nothing outside its process, and runs at once."""
+    if isinstance(statement, _HARMLESS):
+        return not getattr(statement, "decorator_list", [])
+    if isinstance(statement, ast.If):
+        return _has_no_call(statement.test) and _are_harmless([*statement.body, *statement.orelse])
+    if isinstance(statement, ast.Try):
+        handlers = [each for handler in statement.handlers for each in handler.body]
+        return _are_harmless([*statement.body, *handlers, *statement.orelse, *statement.finalbody])
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        told = ast.unparse(statement.value.func).startswith(_PREPARING)
+        return told and all(_has_no_call(each) for each in statement.value.args)
+    return isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign)) and _has_no_call(statement)
+
+
+def _are_harmless(statements: Iterable[ast.stmt]) -> bool:
+    """Whether all of them are."""
+    return all(_is_harmless(each) for each in statements)
+
+
+def _has_no_call(node: ast.AST) -> bool:
+    """Whether nothing is called in an expression."""
+    return not any(isinstance(each, (ast.Call, ast.Await, ast.NamedExpr)) for each in ast.walk(node))
+
+
+def read_start_notes(own: Path) -> list[dict[str, Any]]:
+    """Return the notes of a unit's processes; what else the job may have written there is left out."""
+    found = []
+    for file in sorted(own.glob(f"{NOTE}*.json")):
+        with suppress(OSError, ValueError):
+            found.append(json.loads(read_regular(file, most_bytes=4096)))
+    kinds = {"is_early": bool, "bytes": int, "processes": int}
+    return [
+        note
+        for note in found
+        if isinstance(note, dict)
+        and all(type(note.get(name)) is kind for name, kind in kinds.items())
+        and 0 <= note["bytes"] < 2**63
+        and 0 < note["processes"] < 2**63
+    ]
+
+
+def are_all_there(notes: Iterable[Any]) -> bool:
+    """Whether as many processes have noted themselves as each says there are."""
+    known = list(notes)
+    return bool(known) and all(note["processes"] <= len(known) for note in known)
+
+
+def has_room_for(bytes_needed: float) -> bool:
+    """Whether this machine has so much memory to spare, and as much again."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return False
+    return free >= 2.0 * bytes_needed

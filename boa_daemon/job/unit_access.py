@@ -1,0 +1,228 @@
+"""A command or a shell beside a job's: in its folder, as its user, with what it sees.  Standard library only.
+
+    ... boa_daemon.job.unit_access FOLDER --seconds N COMMAND    one command; how it ended, as JSON
+    ... boa_daemon.job.unit_access FOLDER                        a shell, on the terminal that there is
+    ... boa_daemon.job.unit_access FOLDER --terminal             the same; the caller has made a session for it
+
+FOLDER is that of a unit that runs. What is started here ends with the unit, with its time, and with whoever
+started it. The file `inside` beside the job's progress is as young as the last look at somebody in there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from boa_daemon.job.account import popen_as
+from boa_daemon.job.container import RUN_AS_USER, NoContainers, in_container, usable_tool
+from boa_daemon.job.processes import descendants, is_alive, send, started_ticks
+from boa_daemon.job.secrets import SecretMissing, values_of
+from boa_daemon.job.unit import Unit, read_own
+
+MOST_OUTPUT = 16_000
+"""SSM gives back 24,000 characters of a command, so no more is kept of what it printed: the newest part."""
+MOST_DOCUMENT = 23_000
+LOOK_SECONDS, PRESENT_SECONDS = 0.1, 5.0
+NOT_HERE = 69
+"""The exit code where the unit does not run, or nothing can be started in it."""
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_ENDS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class UnitAccessFailed(RuntimeError):
+    """Nothing can be started beside the job; the sentence says why."""
+
+
+def keeper_of(folder: Path) -> tuple[int, int]:
+    """Return the process of a unit's keeper, and when it began.
+
+    Raises:
+        NotInside: when the unit does not run.
+    """
+    kept = read_own(folder, "keeper.json")
+    if kept is None or not is_alive(int(kept["pid"]), int(kept["ticks"])):
+        raise UnitAccessFailed("the job does not run on this node")
+    return int(kept["pid"]), int(kept["ticks"])
+
+
+def words_of(unit: Unit, command: str, tool: str = "") -> list[str]:
+    """Return what to execute for a command beside a unit's, or for a shell where it is empty."""
+    shell = ["/bin/bash", "-c", command] if command else ["/bin/bash", "-i"]
+    if not unit.image:
+        return shell
+    if tool == "apptainer":
+        # Each call is a container of its own, with the same folders and GPUs.
+        return in_container(replace(unit, run=command or "bash -i"), tool, unit.environment)
+    inner = 'exec "$(command -v bash || echo /bin/sh)" ' + ('-c "$0"' if command else "-i")
+    terminal = () if command else ("--interactive", "--tty")
+    return [tool, "exec", *terminal, unit.name, "/bin/sh", "-c", inner, *([command] if command else [])]
+
+
+class UnitAccess:
+    """What was started beside a unit, and watched until it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.unit = Unit.read(folder)
+        self._keeper = keeper_of(folder)
+        self._is_to_end = False
+        self._looked_at = 0.0
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def start(self, command: str, **given: Any) -> subprocess.Popen[bytes]:
+        """Start it as the job's user; should we die, so does it.
+
+        Raises:
+            NotInside: when it cannot be started.
+        """
+        for number in _ENDS:
+            signal.signal(number, self._end)
+        self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        unit, libc, parent = self.unit, self._libc, os.getpid()
+        try:
+            tool = usable_tool() if unit.image else ""
+            secrets = values_of(unit.secrets, unit.secrets_file)
+        except (NoContainers, SecretMissing) as error:
+            raise UnitAccessFailed(str(error)) from None
+
+        def become_child() -> None:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != parent:
+                os._exit(1)
+
+        try:
+            return subprocess.Popen(
+                words_of(unit, command, tool),
+                cwd=unit.workdir,
+                env={**os.environ, **unit.environment, **secrets},
+                preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
+                **given,
+                **({} if tool in RUN_AS_USER else popen_as(unit)),
+            )
+        except OSError as error:
+            raise UnitAccessFailed(f"cannot start in {unit.workdir}: {error.strerror}") from None
+
+    def _end(self, _number: int, _frame: object) -> None:
+        """Take in that it is to end."""
+        self._is_to_end = True
+
+    def watch(self, process: subprocess.Popen[bytes], seconds: float | None = None) -> str:
+        """Wait for its end, and end it with the unit or its time; return why it was ended, if it was."""
+        until = None if seconds is None else time.monotonic() + seconds
+        why = ""
+        while process.poll() is None:
+            if self._is_to_end:
+                why = "whoever started it has gone"
+            elif not is_alive(*self._keeper):
+                why = "the job has ended on this node"
+            elif until is not None and time.monotonic() >= until:
+                why = f"its {seconds:g} s are over"
+            if why:
+                break
+            self._be_present()
+            time.sleep(LOOK_SECONDS)
+        while below := [pid for pid in descendants(os.getpid()) if started_ticks(pid) is not None]:
+            send(below, signal.SIGKILL)
+            time.sleep(0.02)
+        process.wait()
+        return why
+
+    def _be_present(self) -> None:
+        """Say to the job that somebody is in there."""
+        if time.monotonic() - self._looked_at < PRESENT_SECONDS and self._looked_at:
+            return
+        self._looked_at = time.monotonic()
+        with suppress(OSError), self.unit.as_user():
+            (self.unit.own / "inside").touch()
+
+
+def run_command(folder: Path, command: str, seconds: float) -> dict[str, Any]:
+    """Run a command beside a unit, and return how it ended and the newest part of what it printed."""
+    output, dropped = bytearray(), 0
+    try:
+        inside = UnitAccess(folder)
+        process = inside.start(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except UnitAccessFailed as error:
+        return {"code": None, "why": str(error), "output": "", "dropped_bytes": 0}
+    assert process.stdout is not None
+
+    def read(pipe: int) -> None:
+        nonlocal dropped
+        while block := os.read(pipe, 1 << 16):
+            output.extend(block)
+            dropped += max(len(output) - MOST_OUTPUT, 0)
+            del output[: max(len(output) - MOST_OUTPUT, 0)]
+
+    reader = threading.Thread(target=read, args=(process.stdout.fileno(),), daemon=True)
+    reader.start()
+    why = inside.watch(process, seconds)
+    reader.join(2.0)
+    return {
+        "code": None if why else process.returncode,
+        "why": why,
+        "output": output.decode(errors="replace"),
+        "dropped_bytes": dropped,
+    }
+
+
+def command_result_json(document: dict[str, Any]) -> str:
+    """Return how a command ended as JSON that is not longer than SSM gives back."""
+    text = json.dumps(document, ensure_ascii=False)
+    while len(text) > MOST_DOCUMENT:
+        output = document["output"]
+        cut = len(output) // 4 + 1
+        dropped = document["dropped_bytes"] + len(output[:cut].encode())
+        document = {**document, "output": output[cut:], "dropped_bytes": dropped}
+        text = json.dumps(document, ensure_ascii=False)
+    return text
+
+
+def open_shell(folder: Path, *, is_session: bool) -> int:
+    """Run a shell on the terminal that there is; return its exit code."""
+    try:
+        if is_session:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        inside = UnitAccess(folder)
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTTOU, signal.SIGTTIN):
+            signal.signal(number, signal.SIG_IGN)
+        process = inside.start("", restore_signals=True)
+    except (UnitAccessFailed, OSError) as error:
+        os.write(2, f"boa: {error}\r\n".encode())
+        return NOT_HERE
+    why = inside.watch(process)
+    if why:
+        with suppress(OSError):
+            os.write(2, f"\r\nboa: the shell was ended: {why}\r\n".encode())
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command and print how it ended, or a shell."""
+    folder = Path(arguments[0]).resolve()
+    rest = list(arguments[1:])
+    if rest[:1] == ["--seconds"]:
+        print(command_result_json(run_command(folder, rest[2], float(rest[1]))), flush=True)  # noqa: T201  its caller reads it
+        return 0
+    return open_shell(folder, is_session="--terminal" in rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

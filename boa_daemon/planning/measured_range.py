@@ -1,0 +1,94 @@
+"""Where a plan leaves what was measured, or stands at its edge: there a measurement more may change it.
+
+A width of a table is at the edge if it is the widest or the narrowest of several that the class file has,
+or the only one; a width is extrapolated if the file says so (`extrapolate_to`). Widths of a formula end where
+its `max_gpus` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from boa_daemon.inputs.problem_file import ProblemFile
+from policies.links.machines import is_spot
+from policies.model import JobClass
+from policies.optimum.solution import Solution
+from policies.speedup import Table
+
+EdgeKind: TypeAlias = Literal["extrapolated", "widest", "narrowest", "only"]
+PlannedWidth: TypeAlias = tuple[str, str, int]
+"""A class, a GPU type and a width that a plan gives it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeEdge:
+    """A width of a plan that is at the edge of what was measured, or beyond it."""
+
+    class_name: str
+    gpu_type: str
+    gpus: int
+    kind: EdgeKind
+
+    @property
+    def sentence(self) -> str:
+        """Say it for people, with what to do."""
+        here = f"{self.class_name} is planned on {self.gpus} x {self.gpu_type}"
+        if self.kind == "extrapolated":
+            return f"{here}, which is extrapolated: measure it before you rely on it."
+        if self.kind == "widest":
+            return f"{here}, the widest that its file has: a wider one may wait less."
+        if self.kind == "narrowest":
+            return f"{here}, the narrowest that its file has: a narrower one may cost less."
+        return f"{here}, the only width that its file has for that type."
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "class_name": self.class_name,
+            "gpu_type": self.gpu_type,
+            "gpus": self.gpus,
+            "kind": self.kind,
+            "message": self.sentence,
+        }
+
+
+def range_edges(file: ProblemFile, used: Iterable[PlannedWidth]) -> tuple[RangeEdge, ...]:
+    """Return the widths of a plan at or beyond the edge of what was measured, each once."""
+    classes = {job_class.name: job_class for job_class in file.problem.classes}
+    found = []
+    for name, kind, gpus in sorted(set(used)):
+        if is_spot(kind):
+            continue
+        where = _kind(classes[name], kind, gpus, file.extrapolated)
+        if where is not None:
+            found.append(RangeEdge(class_name=name, gpu_type=kind, gpus=gpus, kind=where))
+    return tuple(found)
+
+
+def _kind(
+    job_class: JobClass, kind: str, gpus: int, extrapolated: Mapping[tuple[str, str], frozenset[int]]
+) -> EdgeKind | None:
+    """Return how a width stands to those that are known; None where it is between them."""
+    if gpus in extrapolated.get((job_class.name, kind), ()):
+        return "extrapolated"
+    curves = [phase.speedups[kind] for phase in job_class.phases if kind in phase.speedups]
+    widest = min((curve.max_gpus for curve in curves), default=0)
+    narrowest = max((curve.min_gpus for curve in curves), default=0)
+    is_table = all(isinstance(curve, Table) for curve in curves)
+    if widest == narrowest == gpus:
+        return "only" if is_table and gpus > 0 else None
+    if gpus == widest:
+        return "widest"
+    return "narrowest" if is_table and gpus == narrowest > 1 else None
+
+
+def widths_of(solution: Solution) -> set[PlannedWidth]:
+    """Return the widths that a plan of a stream gives its classes."""
+    return {
+        (answer.name, width.gpu_type, int(width.gpus))
+        for answer in solution.classes
+        for plan in answer.plans
+        for width in plan.widths
+    }

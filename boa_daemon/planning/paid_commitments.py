@@ -1,0 +1,119 @@
+"""Planning with commitments that are paid anyway: below their levels a GPU costs nothing more.
+
+The widths are those of the plan at prices on demand for some other budget: the largest whose bill,
+commitments and what is on demand beside them, is within what may be spent. With several GPU types these are
+still weighed at prices on demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from boa_daemon.inputs.commitments_file import active_commitments, read_commitments
+from boa_daemon.planning.curve import Curve
+from policies.errors import InfeasibleBudget
+from policies.model import InstanceType, Problem
+from policies.optimum.commitments import Bill, Commitment, Load, bill_of, load_of_swings
+from policies.optimum.solution import Solution
+from policies.optimum.swing import swings
+
+HALVINGS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidCommitments:
+    """Commitments to these machines, with their levels in dollars per hour."""
+
+    machines: tuple[InstanceType, ...]
+    commitments: tuple[Commitment, ...]
+    levels: tuple[float, ...]
+
+    @classmethod
+    def read(cls, path: Path, machines: Sequence[InstanceType], day: date) -> PaidCommitments:
+        """Return what a file says is paid on a day.
+
+        Raises:
+            InputError: when the file is wrong, with file and line.
+        """
+        found, levels = active_commitments(read_commitments(path, machines), machines, day)
+        return cls(machines=tuple(machines), commitments=found, levels=levels)
+
+    @property
+    def usd_per_hour(self) -> float:
+        """What is paid always."""
+        return sum(self.levels)
+
+    def bill(self, load: Load) -> Bill:
+        """Return what a load of these machines costs."""
+        prices = [machine.usd_per_gpu_hour for machine in self.machines]
+        return bill_of(load, prices, self.commitments, self.levels)
+
+    def load_of(self, problem: Problem, solution: Solution) -> Load:
+        """Return the load of a plan; types that it does not use are there with no GPUs."""
+        load = load_of_swings(swings(problem, solution))
+        columns = [
+            load.gpus[:, load.gpu_types.index(machine.gpu_type)]
+            if machine.gpu_type in load.gpu_types
+            else np.zeros(len(load.share))
+            for machine in self.machines
+        ]
+        return Load(
+            gpu_types=tuple(machine.gpu_type for machine in self.machines),
+            gpus=np.stack(columns, axis=1),
+            share=load.share,
+        )
+
+    def planning_budget(self, problem: Problem, usd_per_hour: float) -> float:
+        """Return the budget at prices on demand whose plan costs no more than a sum, commitments and all.
+
+        Raises:
+            InfeasibleBudget: when not even the cheapest plan does.
+        """
+        curve = Curve.of(problem, "integer-mixed")
+
+        def cost(budget: float) -> float:
+            return self.bill(self.load_of(problem, curve.solution_at(budget))).total
+
+        low, high = curve.cheapest * (1.0 + 1e-12), max(curve.largest_useful, curve.cheapest * (1.0 + 1e-9))
+        least = cost(low)
+        if least > usd_per_hour:
+            raise InfeasibleBudget(
+                f"{usd_per_hour:.2f} USD/hour is too small: with the commitments, of which "
+                f"{self.usd_per_hour:.2f} USD/hour is paid anyway, the classes need at least {least:.4f} "
+                "USD/hour. Raise the budget, or allow widths that cost less per unit of work",
+                least_spend=least,
+            )
+        if cost(high) <= usd_per_hour:
+            return high
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if cost(middle) <= usd_per_hour else (low, middle)
+        return low
+
+    def to_document(self, load: Load) -> dict[str, Any]:
+        """Return what a load costs, as JSON."""
+        bill = self.bill(load)
+        return {
+            "committed_usd_per_hour": bill.committed,
+            "used_usd_per_hour": sum(bill.used),
+            "on_demand_usd_per_hour": bill.on_demand,
+            "usd_per_hour": bill.total,
+        }
+
+
+def paid_sentence(paid: dict[str, Any]) -> str:
+    """Return what is paid, in words."""
+    share = (
+        paid["used_usd_per_hour"] / paid["committed_usd_per_hour"] if paid["committed_usd_per_hour"] else 0.0
+    )
+    return (
+        f"With the commitments the bill is ${paid['usd_per_hour']:,.2f}/h: "
+        f"${paid['committed_usd_per_hour']:,.2f}/h is paid anyway, {share:.0%} of it used, and "
+        f"${paid['on_demand_usd_per_hour']:,.2f}/h is on demand."
+    )

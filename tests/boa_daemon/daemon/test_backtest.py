@@ -1,0 +1,121 @@
+"""A daemon's own past: what jobs did becomes a run, and the run meets what happened."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_site import a_day, served
+from typer.testing import CliRunner
+
+from boa_daemon.cli import app
+from boa_daemon.daemon.backtest import past_simulation, scale_of
+from boa_daemon.errors import InputError
+from boa_daemon.inputs.problem_file import load_problem
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
+from boa_daemon.traces.reader import read_trace
+from policies.model import JobClass, Phase, Width
+from policies.speedup import Table
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture(scope="module")
+def play() -> Iterator[DaemonInAFolder]:
+    """A daemon with three hours behind it; paths of sockets are short."""
+    with tempfile.TemporaryDirectory(prefix="boa") as name:
+        found = a_day(Path(name), hours=3.0, now=NOW)
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def answer(play: DaemonInAFolder) -> dict[str, Any]:
+    """What `boa whatif --history` says of its last day."""
+    with tempfile.TemporaryDirectory(prefix="boa") as name, served(play, Path(name)) as site:
+        words = ["whatif", "--history", "1", "--socket", str(site.socket), "--change", "budget=25/h"]
+        shown = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+        said = CliRunner().invoke(app, [*words, "--json"])
+    assert (shown.exit_code, said.exit_code) == (0, 0), shown.output + said.output
+    found: dict[str, Any] = json.loads(said.stdout)
+    return found | {"shown": shown.stdout}
+
+
+def test_the_replayed_base_meets_what_happened(answer: dict[str, Any], play: DaemonInAFolder) -> None:
+    """The same jobs, waiting and dollars within a quarter: a dozen jobs."""
+    seen, (base, _) = answer["happened"], answer["scenarios"]
+
+    over = [job for job in play.books.queue.jobs(limit=1000) if job.status == "finished"]
+    waited = [(job.ended_at or 0.0) - job.arrived_at for job in over]
+    assert seen["jobs"] == base["jobs"] == len(over)
+    assert seen["left_out"]["not over"] == len(play.books.queue.active)
+    assert seen["mean_jct_hours"] == pytest.approx(sum(waited) / len(waited) / 3600.0)
+    assert 0.75 < seen["replayed_over_seen_jct"] < 1.25
+    assert 0.75 < seen["replayed_over_seen_spend"] < 1.25
+
+
+def test_changes_are_said_against_the_replayed_base(answer: dict[str, Any]) -> None:
+    """And for people, in words."""
+    base, cheaper = answer["scenarios"]
+
+    assert base["budget"] == "42/h"
+    assert cheaper["spend"] < base["spend"]
+    assert cheaper["mean_jct_hours_more"] == cheaper["mean_jct_hours"] - base["mean_jct_hours"]
+    assert f"${base['spend'] - cheaper['spend']:,.2f} less." in answer["shown"]
+    assert f"where ${answer['happened']['spend']:,.2f} were spent" in answer["shown"]
+
+
+def test_work_is_what_the_jobs_did(play: DaemonInAFolder) -> None:
+    """Sizes come back from hours, widths and speeds, to a tick of three minutes and what was learnt."""
+    document = play.service.past(days=1.0)
+    stated = {job.id: float(job.content["scale"]) for job in play.books.queue.jobs(limit=1000)}
+    ratios = [scale / stated[name] for name, _, _, scale, _ in document["jobs"]]
+
+    assert sum(ratios) / len(ratios) == pytest.approx(1.0, abs=0.1)
+
+
+def test_without_jobs_there_is_no_past(play: DaemonInAFolder) -> None:
+    """The error says who was left out."""
+    document = play.service.past(days=1.0) | {"jobs": []}
+
+    with pytest.raises(InputError, match=r"no job of the last 1 days is over.*Left out: \d+ jobs not over"):
+        past_simulation(document)
+
+
+def test_the_past_is_a_trace_and_classes_for_any_verb(play: DaemonInAFolder, tmp_path: Path) -> None:
+    """`boa trace history` writes files that `boa simulate` runs, at the machines and prices of the site."""
+    with tempfile.TemporaryDirectory(prefix="boa") as name, served(play, Path(name)) as site:
+        words = ["trace", "history", "--days", "1", "--socket", str(site.socket), "--out", str(tmp_path)]
+        said = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
+    told = json.loads(said.stdout)
+    replayed = past_simulation(play.service.past(days=1.0))
+    trace, file = read_trace(tmp_path / "trace.csv"), load_problem(tmp_path / "classes.yaml")
+
+    assert trace == replayed.trace
+    assert told["jobs"] == len(trace.jobs)
+    assert told["dropped"] == {"not over": len(play.books.queue.active)}
+    (machine,), (own,) = file.instance_types.values(), replayed.instance_types.values()
+    assert (machine.gpu_type, machine.gpus) == (own.gpu_type, own.gpus)
+    assert machine.usd_per_hour == pytest.approx(own.usd_per_hour)
+    assert machine.link_gigabits_per_second == own.link_gigabits_per_second
+    for found, planned in zip(file.problem.classes, replayed.problem.classes, strict=True):
+        assert found.name == planned.name
+        assert found.size_gpu_hours == pytest.approx(planned.size_gpu_hours, rel=1e-5)
+        assert found.arrivals_per_hour == pytest.approx(planned.arrivals_per_hour, rel=1e-5)
+        assert found.startup_hours == pytest.approx(planned.startup_hours, rel=1e-5)
+
+
+def test_the_scale_of_a_job_with_phases_is_found_across_widths() -> None:
+    """Twice the class: 4 h at speed 1, then at speed 2 the rest of phase 1 and phase 2 at its speed."""
+    phases = tuple(
+        Phase(size_gpu_hours=size, speedups={"gpu": Table(gpus=(1, 2), speeds=(1.0, speed))})
+        for size, speed in ((3.0, 2.0), (5.0, 1.25))
+    )
+    job_class = JobClass(name="two", phases=phases)
+    stretches = [(4.0, Width("gpu", 1)), ((6.0 - 4.0) / 2.0 + 10.0 / 1.25, Width("gpu", 2))]
+
+    assert scale_of(stretches, job_class) == pytest.approx(2.0)

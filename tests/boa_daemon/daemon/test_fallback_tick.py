@@ -1,0 +1,300 @@
+"""Ticks that cannot be done: whatever any port raises, caps are kept, and what is wrong is said."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from boa_daemon.api.app import create_app
+from boa_daemon.api.authentication import Authenticator
+from boa_daemon.daemon import daemon_health
+from boa_daemon.daemon.config import ApiSettings
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+from boa_daemon.tick.ledger import charge_for
+from boa_daemon.units import dollars
+
+START = 1_800_000_000.0 - 1_800_000_000.0 % 86_400.0
+TICK = 120.0
+CAP = 12.0
+SETTINGS: dict[str, dict[str, Any]] = {
+    "budget": {"usd_per_hour": 10.0, "usd_per_day_cap": CAP, "max_instances": 6},
+    "cloud": {"boot_seconds": 30.0},
+    "daemon": {"tick_seconds": TICK, "idle_hold_seconds": 60.0, "checkpoint_seconds": 60.0},
+}
+RAISED: tuple[type[BaseException], ...] = (
+    KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, RecursionError,
+    OverflowError, AssertionError, RuntimeError, OSError, ConnectionError, TimeoutError, MemoryError,
+    StopIteration, UnicodeError, NotImplementedError, LookupError,
+)  # fmt: skip
+"""What a port may raise; no list is whole, so nothing in the daemon may depend on one."""
+
+
+class Faulty:
+    """A port of which the methods that `breaks` names raise, with a chance; attributes pass through.
+
+    One in three goes through first: what was asked for was done, and the answer is lost.
+    """
+
+    def __init__(self, inner: Any, breaks: dict[str, float], chance: Random) -> None:
+        self.inner, self.breaks, self.chance, self.raised = inner, breaks, chance, 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inner, name)
+        if not callable(found) or name.startswith("_"):
+            return found
+
+        def call(*words: Any, **named: Any) -> Any:
+            if self.chance.random() < self.breaks.get(name, 0.0):
+                self.raised += 1
+                if self.chance.random() < 0.3:
+                    found(*words, **named)
+                raise self.chance.choice(RAISED)(f"{name} broke")
+            return found(*words, **named)
+
+        return call
+
+
+class Stage:
+    """A daemon whose every port can be made to raise."""
+
+    def __init__(self, folder: Path, seed: int = 0, **changes: Any) -> None:
+        self.clock, self.chance = ManualClock(START), Random(seed)
+        self.cloud_breaks: dict[str, float] = {}
+        self.runner_breaks: dict[str, float] = {}
+        self.folder, self.settings = folder, SETTINGS | changes
+        self.open()
+
+    def open(self) -> None:
+        self.play = DaemonInAFolder(
+            self.folder,
+            self.clock,
+            self.settings,
+            wrap_cloud=lambda inner: Faulty(inner, self.cloud_breaks, self.chance),
+            wrap_runner=lambda inner: Faulty(inner, self.runner_breaks, self.chance),
+        )
+        self.daemon = self.play.daemon
+
+    def run(self, ticks: int) -> list[bool]:
+        done = []
+        for _ in range(ticks):
+            done.append(self.daemon.tick() is not None)
+            self.clock.instant += TICK
+        return done
+
+    def fail_on(self) -> None:
+        """Let ticks fail until nothing is rented any more, and again on the day after."""
+        for instant in (self.clock.instant, self.clock.instant + 86_400.0):
+            self.clock.instant = max(instant, self.clock.instant)
+            assert not any(self.run(5))
+            for _ in range(400):
+                if self.live() == 0:
+                    break
+                assert not any(self.run(1))
+            assert self.live() == 0
+        assert not any(self.run(20))
+        assert self.live() == 0
+        assert all(spent <= CAP for spent in self.spent_by_day().values())
+
+    def spent_by_day(self) -> dict[int, float]:
+        found: dict[int, float] = {}
+        for node in self.play.cloud.everything():
+            ended = node.ended_at if node.ended_at is not None else self.clock.instant
+            for day, part in charge_for(replace(node, ended_at=ended)).days:
+                found[day] = found.get(day, 0.0) + dollars(part)
+        return found
+
+    def live(self) -> int:
+        return sum(node.ended_at is None for node in self.play.cloud.everything())
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    found = Stage(tmp_path)
+    yield found
+    found.play.close()
+
+
+CLOUD_CALLS = ("nodes", "offers", "launch", "renew", "sweep", "ages", "elsewhere")
+RUNNER_CALLS = ("prepare", "admit", "start", "stop", "kill", "poll", "forget", "order_links", "logs")
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in (1, 2, 3))]
+)
+def test_whatever_ports_raise_no_cap_is_broken_and_all_is_well_after(tmp_path: Path, seed: int) -> None:
+    """Every call of both ports raises now and then for most of a day, `terminate` too: caps hold to the cent.
+
+    Then nothing raises any more: all jobs finish, nothing is left behind, and the ledger is the cloud's.
+    """
+    stage = Stage(tmp_path, seed)
+    chance = stage.chance
+    stage.cloud_breaks |= {name: chance.choice([0.0, 0.05, 0.5]) for name in CLOUD_CALLS}
+    stage.cloud_breaks["terminate"] = 0.05
+    stage.runner_breaks |= {name: chance.choice([0.0, 0.05, 0.5]) for name in RUNNER_CALLS}
+    for number in range(6):
+        stage.play.service.submit([job_content(f"j{number}", hours=0.5, max_gpus=4)], user="ann")
+    failed = 0
+    for _ in range(150):
+        failed += not stage.run(1)[0]
+        assert stage.live() <= SETTINGS["budget"]["max_instances"]
+        stage.daemon.watch()
+        stage.daemon.sweep()
+    assert stage.daemon.world.cloud.raised + stage.daemon.world.runner.raised > 20  # type: ignore[attr-defined]
+    assert failed
+    stage.cloud_breaks.clear()
+    stage.runner_breaks.clear()
+    for _ in range(900):  # A day and more: what a cap has stopped goes on after midnight.
+        stage.run(1)
+        if stage.live() == 0 and not stage.play.books.queue.active:
+            break
+    stage.run(5)
+    assert all(spent <= CAP for spent in stage.spent_by_day().values())
+    assert stage.daemon.trouble == ""
+    statuses = {row["status"] for row in stage.play.service.jobs()["jobs"]}
+    assert statuses <= {"finished", "failed"}
+    assert stage.live() == 0
+    assert stage.play.books.store.settled_micro_dollars() == stage.play.cloud.bill_micro_dollars()
+    stage.play.close()
+
+
+@pytest.mark.parametrize("port", ["poll", pytest.param("prepare", marks=pytest.mark.exhaustive)])
+def test_a_port_that_never_works_again_breaks_no_cap(tmp_path: Path, port: str) -> None:
+    """Jobs run, then every tick fails, today and tomorrow: what costs is given back in time."""
+    stage = Stage(tmp_path, 1)
+    for number in range(6):
+        stage.play.service.submit([job_content(f"j{number}", hours=50.0, max_gpus=4)], user="ann")
+    stage.run(20)
+    assert stage.live() > 1
+    stage.runner_breaks[port] = 1.0
+    stage.fail_on()
+    stage.play.close()
+
+
+def test_a_restart_into_a_tick_that_fails_keeps_the_caps_too(tmp_path: Path) -> None:
+    """No decision is in memory: what the books and the cloud say is enough."""
+    stage = Stage(tmp_path, 1)
+    for number in range(6):
+        stage.play.service.submit([job_content(f"j{number}", hours=50.0, max_gpus=4)], user="ann")
+    stage.run(20)
+    stage.play.close()
+    stage.open()
+    stage.runner_breaks["prepare"] = 1.0
+    stage.fail_on()
+    stage.play.close()
+
+
+def test_what_hangs_is_ended_though_no_tick_can_be_done(stage: Stage) -> None:
+    """A job that has not reported in its time: its process ends, and it fails once ticks work again."""
+    content = job_content("hangs", hours=5.0, max_gpus=1, first_report_hours=0.25, retries=0)
+    (job,) = stage.play.service.submit([content], user="ann")["jobs"]
+    stage.run(5)
+    stage.cloud_breaks["offers"] = 1.0
+    assert not any(stage.run(10))
+    assert job in stage.play.books.queue.active
+    assert not stage.play.books.queue.active[job].slots
+    stage.cloud_breaks.clear()
+    assert all(stage.run(2))
+    row = stage.play.service.job(job)
+    assert (row["status"], row["failures"]) == ("failed", 1)
+    assert "reported no step within 15.0 min" in row["cause"]
+
+
+def test_down_and_cancel_are_obeyed_though_no_tick_can_be_done(stage: Stage) -> None:
+    """One job is cancelled, then everything is to go: both happen, by the ports alone."""
+    jobs = stage.play.service.submit(
+        [job_content(f"j{n}", hours=5.0, max_gpus=1) for n in range(2)], user="ann"
+    )["jobs"]
+    stage.run(20)
+    stage.runner_breaks["prepare"] = 1.0
+    stage.play.service.cancel(jobs[0], user="ann", is_admin=False)
+    stage.run(5)
+    assert stage.play.service.job(jobs[0])["status"] in ("running", "cancelled")
+    assert jobs[0] not in stage.play.runner.poll() or stage.play.runner.poll()[jobs[0]].is_over
+    assert not stage.play.runner.poll()[jobs[1]].is_over
+    stage.play.service.down(is_down=True)
+    assert not any(stage.run(10))
+    assert stage.live() == 0
+
+
+def test_what_is_wrong_is_said_everywhere(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """Status, metrics, readiness, alerts and the log name it; all of that ends with the fault."""
+    stage.run(2)
+    assert stage.daemon.trouble == ""
+    stage.cloud_breaks["nodes"] = 1.0
+    stage.run(3)
+    for said in (stage.daemon.trouble, stage.play.service.status()["fault"], caplog.text):
+        assert "nodes broke" in said
+    assert "nodes broke" in str(stage.play.service.alerts())
+    assert b"boa_fault 1.0" in stage.daemon.metrics.text()
+    stage.cloud_breaks.clear()
+    stage.run(1)
+    assert stage.daemon.trouble == ""
+    assert b"boa_fault 0.0" in stage.daemon.metrics.text()
+
+
+def test_a_tick_that_never_ends_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port hangs: readiness is gone after the stated time, once, without the lock that the tick holds."""
+    stage.run(2)
+    monkeypatch.setattr(daemon_health, "LATE_SECONDS", 0.2)
+    monkeypatch.setattr(daemon_health, "LATE_TICKS", 0)
+    said: list[str] = []
+    monkeypatch.setattr(stage.daemon.alerts, "shout", lambda sentence, **_: said.append(sentence))
+    hangs, go = threading.Event(), threading.Event()
+    monkeypatch.setattr(stage.daemon.fleet, "nodes", lambda: hangs.set() or (go.wait(120.0) and []))
+    ticking = threading.Thread(target=stage.daemon.tick)
+    ticking.start()
+    assert hangs.wait(120.0)
+    time.sleep(0.4)
+    stage.daemon.watch()
+    stage.daemon.watch()
+    assert stage.daemon.trouble.startswith("no tick came to its end for")
+    assert len(said) == 1
+    go.set()
+    ticking.join()
+    create_app(stage.play.service, Authenticator(ApiSettings()))
+
+
+def test_leases_of_what_a_failing_tick_does_not_need_are_not_renewed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node with the job lives on, the idle one ends with its lease."""
+    stage.play.service.submit([job_content(hours=5.0, max_gpus=1)], user="ann")
+    stage.run(20)
+    (busy,) = (row["id"] for row in stage.play.service.instances()["instances"])
+    idle = next(iter(stage.play.cloud.nodes()))
+    renewed: list[list[str]] = []
+    stage.daemon.world.cloud.__dict__["renew"] = lambda names: renewed.append(list(names))
+    stage.runner_breaks["prepare"] = 1.0
+    stage.run(1)
+    assert renewed == [[busy]]
+    queue = stage.play.books.queue
+    monkeypatch.setattr(queue, "holders", dict)
+    stage.run(1)
+    assert renewed[1:] == [[]]
+    assert idle.id == busy
+
+
+def test_a_database_that_raises_starts_nothing_and_keeps_the_caps(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No intent is on disk, so nothing is asked for; the books in memory are enough to look after money."""
+    stage.play.service.submit([job_content(f"j{n}", hours=50.0, max_gpus=4) for n in range(6)], user="ann")
+    stage.run(20)
+    before = len(stage.play.cloud.everything())
+
+    def broken(*_words: Any, **_named: Any) -> Any:
+        raise OperationalError("INSERT", {}, Exception("database or disk is full"))
+
+    monkeypatch.setattr(stage.play.books.store.database, "write", broken)
+    stage.fail_on()
+    assert "disk is full" in stage.daemon.trouble
+    assert len(stage.play.cloud.everything()) == before

@@ -1,0 +1,91 @@
+"""When jobs end: running ones by their rest, waiting ones once GPUs fall free."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from boa_daemon.daemon.finish_forecast import JobEstimate, forecast_finishes
+from boa_daemon.testing import a_job, a_node, a_state, some_slots
+from boa_daemon.tick.state import ClusterState, Plan
+from policies.model import JobClass, Phase, Width
+from policies.speedup import Table
+
+CLASS = JobClass(
+    name="c",
+    phases=(Phase(size_gpu_hours=8.0, speedups={"gpu": Table(gpus=(1, 2, 4), speeds=(1.0, 2.0, 4.0))}),),
+)
+
+
+def known(spread: float) -> dict[str, JobEstimate]:
+    """Return what is believed of two jobs of eight GPU-hours."""
+    return {name: JobEstimate(job_class=CLASS, size_gpu_hours=8.0, spread=spread) for name in ("a", "b")}
+
+
+def one_waits() -> ClusterState:
+    """Return a state in which "a" has a node of four GPUs and half of its work done, and "b" waits for it."""
+    return a_state(
+        a_job("a", remaining_gpu_hours=4.0, width=Width("gpu", 4)),
+        a_job("b", remaining_gpu_hours=8.0),
+        nodes=[a_node("n1")],
+        held={"a": some_slots("n1", 0, 1, 2, 3)},
+        now=0.0,
+    )
+
+
+PLAN = Plan(widths={"a": Width("gpu", 4), "b": Width("gpu", 4)}, slots={}, waiting={"b": "gpus-to-fall-free"})
+
+
+def test_who_waits_starts_when_the_other_ends() -> None:
+    """An hour of four GPUs at a dollar each, then two; nothing is in doubt."""
+    found = forecast_finishes(one_waits(), PLAN, known(0.0), boot_hours=0.1)
+
+    assert found["a"].at == pytest.approx(3600.0, rel=0.05)
+    assert found["b"].at == pytest.approx(3 * 3600.0, rel=0.05)
+    assert found["b"].usd == pytest.approx(8.0)
+    assert found["b"].high == pytest.approx(found["b"].at, rel=0.05)
+
+
+def test_an_interval_is_as_wide_as_sizes_differ_and_starts_count_in_it() -> None:
+    """The job that waits for another in doubt is in more doubt."""
+    found = forecast_finishes(one_waits(), PLAN, known(0.5), boot_hours=0.1)
+    first, second = found["a"], found["b"]
+
+    assert first.low < first.at < first.high
+    assert second.high - second.low > first.high - first.low
+    assert first.usd_low < first.usd < first.usd_high
+    assert "in nine of ten cases" in first.sentence(0.0)
+
+
+def test_nodes_that_are_asked_for_count_after_their_boot_and_what_has_no_room_has_no_end() -> None:
+    """Another node is on its way; without it, and without the first job, nobody knows."""
+    state = one_waits()
+    machine = state.nodes["n1"].instance_type
+    more = replace(PLAN, launches={machine.name: 1}, instance_types={machine.name: machine})
+    alone = replace(state, nodes={}, jobs={"b": state.jobs["b"]})
+
+    assert forecast_finishes(state, more, known(0.0), boot_hours=0.5)["b"].at == pytest.approx(
+        2.5 * 3600.0, rel=0.05
+    )
+    assert forecast_finishes(alone, PLAN, known(0.0), boot_hours=0.5) == {}
+
+
+def test_each_of_thousands_that_wait_has_its_end() -> None:
+    """One behind the other on four GPUs, two hours each."""
+    names = ("a", *(f"b{number}" for number in range(3000)))
+    first, *others = (a_job(name, remaining_gpu_hours=8.0, width=None) for name in names)
+    state = a_state(
+        replace(first, width=Width("gpu", 4)), *others,
+        nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1, 2, 3)}, now=0.0,
+    )  # fmt: skip
+    plan = Plan(
+        widths=dict.fromkeys(names, Width("gpu", 4)),
+        slots={},
+        waiting=dict.fromkeys(names[1:], "gpus-to-fall-free"),
+    )
+    about = JobEstimate(job_class=CLASS, size_gpu_hours=8.0, spread=0.0)
+    found = forecast_finishes(state, plan, dict.fromkeys(names, about), boot_hours=0.1)
+
+    assert found.keys() == set(names)
+    assert found["b2999"].at == pytest.approx(2.0 * 3001 * 3600.0)

@@ -1,0 +1,107 @@
+"""Who is let into a job: its user and administrators, while it runs, on a terminal that is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boa_daemon.daemon.job_access import JobAccess
+from boa_daemon.daemon.service_base import NotAllowed, NotReady, UnknownJob
+from boa_daemon.errors import InputError
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+from boa_daemon.tick.ports import Accepted, Refused, SaidInside, WayIn
+
+ME: dict[str, Any] = {"user": "ana", "is_admin": False}
+OTHER: dict[str, Any] = {"user": "bob", "is_admin": False}
+
+
+class Doors:
+    """Lets everybody in, and writes down who came."""
+
+    def __init__(self) -> None:
+        self.said: SaidInside | None = None
+
+    def way(self, job: str, node: int) -> WayIn | Refused:
+        del job
+        if node:
+            return Refused(reason=f"no node {node}", kind="bad-request")
+        return WayIn(kind="ssm", node="i-1", folder="/f", shell=("sudo", "true"), region="eu-west-1")
+
+    def begin(self, job: str, node: int, command: str, *, seconds: float) -> str:
+        del node, command, seconds
+        return f"word of {job}"
+
+    def end(self, word: str) -> SaidInside | None:
+        del word
+        return self.said
+
+    def open(
+        self, job: str, node: int, terminal: str, *, term: str, may_use: Callable[[int], bool]
+    ) -> Accepted | Refused:
+        del job, node, terminal, term
+        return Accepted() if may_use(1000) else Refused(reason="not yours", kind="bad-request")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[JobAccess, Doors, str, str]]:
+    """A job that runs, and one that is cancelled."""
+    doors = Doors()
+
+    def with_doors(runner: Any) -> Any:
+        runner.inside = doors
+        return runner
+
+    clock = ManualClock(1_800_000_000.0)
+    play = DaemonInAFolder(tmp_path, clock, wrap_runner=with_doors)
+    runs, over = play.service.submit([job_content("runs"), job_content("over")], user="ana")["jobs"]
+    play.service.cancel(over, **ME)
+    for _ in range(30):
+        play.daemon.tick()
+        clock.instant += 30.0
+        if play.service.job(runs)["nodes"]:
+            break
+    yield JobAccess(play.service), doors, runs, over
+    play.close()
+
+
+def test_its_user_and_administrators_and_nobody_else(site: tuple[JobAccess, Doors, str, str]) -> None:
+    """Each of the four ways in asks first whose job it is."""
+    entering, doors, runs, _ = site
+    assert entering.way(runs, node=0, **ME)["node"] == "i-1"
+    assert entering.way(runs, node=0, user="root", is_admin=True)["shell"] == ["sudo", "true"]
+    word = entering.begin(runs, "true", node=0, seconds=1.0, **ME)["command"]
+    assert not entering.end(runs, word, **ME)["is_over"]
+    doors.said = SaidInside(code=2, output="x")
+
+    for refused in (
+        lambda: entering.way(runs, node=0, **OTHER),
+        lambda: entering.begin(runs, "true", node=0, seconds=1.0, **OTHER),
+        lambda: entering.end(runs, word, **OTHER),
+        lambda: entering.open(runs, "/dev/pts/1", node=0, term="xterm", may_use=lambda _uid: True, **OTHER),
+    ):
+        with pytest.raises(NotAllowed, match="is of user ana"):
+            refused()
+    said = entering.end(runs, word, **ME)
+    assert (said["is_over"], said["exit_code"], said["output"]) == (True, 2, "x")
+    with pytest.raises(UnknownJob):
+        entering.end(runs, word, **ME)
+
+
+def test_a_job_that_is_over_a_node_and_a_terminal_that_are_none(
+    site: tuple[JobAccess, Doors, str, str],
+) -> None:
+    """Each is refused with what is wrong."""
+    entering, _, runs, over = site
+    with pytest.raises(NotReady, match="it is cancelled"):
+        entering.way(over, node=0, **ME)
+    with pytest.raises(InputError, match="no node 7"):
+        entering.way(runs, node=7, **ME)
+    for terminal, owner in (("/etc/passwd", 1000), ("/dev/pts/1", 1001)):
+        with pytest.raises(InputError):
+            entering.open(
+                runs, terminal, node=0, term="xterm", may_use=lambda uid, own=owner: uid == own, **ME
+            )

@@ -1,0 +1,89 @@
+"""A job that is about to move: what its next start waits for, for how long, and the nodes that it keeps."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from boa_daemon.daemon.job_view import JobView
+from boa_daemon.daemon.move_preparation import FORGOTTEN_SECONDS, MOST_SECONDS
+from boa_daemon.testing import ManualClock
+from boa_daemon.tick.actions import StartJob
+from policies.model import GpuSlot, Width
+
+
+class Readier:
+    """A runner that is asked to go ahead."""
+
+    def __init__(self) -> None:
+        self.asked: list[StartJob] = []
+        self.answer: bool | Exception = False
+
+    def ahead(self, action: StartJob) -> bool:
+        self.asked.append(action)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def a_start(generation: int = 2, node: str = "n2") -> StartJob:
+    """Return a start on another node."""
+    slots = (GpuSlot(node, 0),)
+    return StartJob(id="t", job="a", generation=generation, width=Width("gpu", 1), slots=slots, reason="")
+
+
+@pytest.fixture
+def parts() -> tuple[JobView, Readier, ManualClock, list[str]]:
+    """A job that runs its first generation."""
+    runner, clock, said = Readier(), ManualClock(0.0), list[str]()
+    queue: Any = SimpleNamespace(instances={}, active={"a": SimpleNamespace(id="a", generation=1)})
+    work = JobView(
+        queue,
+        runner,  # type: ignore[arg-type]
+        clock,
+        class_of=lambda _name: None,
+        alert=lambda _key, sentence: said.append(sentence),
+    )
+    return work, runner, clock, said
+
+
+def test_a_move_waits_until_its_next_start_is_ready(
+    parts: tuple[JobView, Readier, ManualClock, list[str]],
+) -> None:
+    """Its nodes are not idle meanwhile, nor for long once nobody wants the move any more."""
+    work, runner, clock, _ = parts
+    assert work.awaited_nodes() == frozenset()
+    assert not work.is_ready_for(a_start())
+    assert work.awaited_nodes() == {"n2"}
+    runner.answer = True
+    assert work.is_ready_for(a_start(node="n3"))
+    assert work.awaited_nodes() == {"n3"}
+    clock.instant = FORGOTTEN_SECONDS + 1.0
+    assert work.awaited_nodes() == frozenset()
+    work._stopping.add("a")
+    assert work.awaited_nodes() == {"n3"}
+
+
+def test_it_does_not_wait_for_ever(parts: tuple[JobView, Readier, ManualClock, list[str]]) -> None:
+    """After a while it moves as it would without; the time of a later move is its own."""
+    work, runner, clock, _ = parts
+    assert not work.is_ready_for(a_start())
+    clock.instant = MOST_SECONDS + 1.0
+    assert work.is_ready_for(a_start())
+    work._queue.active["a"].generation = 2
+    assert not work.is_ready_for(a_start(generation=3))
+    assert len(runner.asked) == 2
+
+
+def test_a_fault_holds_no_move_up(parts: tuple[JobView, Readier, ManualClock, list[str]]) -> None:
+    """It is said; and a start that is no move, or an engine that knows nothing of this, is never asked."""
+    work, runner, _, said = parts
+    runner.answer = OSError("no space left on device")
+    assert work.is_ready_for(a_start())
+    assert said == ["job a moves without being made ready: no space left on device"]
+    assert work.is_ready_for(a_start(generation=1))
+    assert len(runner.asked) == 1
+    work._readying._runner = object()  # type: ignore[assignment]
+    assert work.is_ready_for(a_start())

@@ -1,0 +1,60 @@
+"""The queue and the fleet as the page shows them, with many jobs of both kinds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from boa_daemon.dashboard.job_page import job_document
+from boa_daemon.dashboard.overview import MOST_JOBS, overview_document
+from boa_daemon.testing import ManualClock
+from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
+
+
+def test_running_and_waiting_jobs_are_both_seen(tmp_path: Path) -> None:
+    """More of each than there are rows: half of the rows each, with a reason, and ends in order."""
+    clock = ManualClock(1_800_000_000.0)
+    settings = {"budget": {"usd_per_hour": 1e4, "usd_per_day_cap": 1e6, "max_instances": 120}}
+    play = DaemonInAFolder(tmp_path, clock, settings)
+    play.service.submit([job_content(hours=5.0 + n) for n in range(300)], user="ann")
+    for _ in range(4):
+        play.daemon.tick()
+        clock.instant += 600.0
+    found = overview_document(play.service)
+    states = [row["status"] for row in found["queue"]]
+
+    assert len(states) == MOST_JOBS
+    assert states.count("running") == MOST_JOBS // 2
+    ends = [row["seconds_left"] for row in found["queue"] if row["status"] == "running"]
+    assert ends == sorted(ends)
+    assert all(row["why"] for row in found["queue"])
+    assert found["running"] + found["waiting"] == 300
+    assert sum(row[6] for row in found["fleet"]["rows"]) == found["gpus_used"] == found["running"]
+    play.close()
+
+
+def test_a_job_that_was_never_started_has_a_document(tmp_path: Path) -> None:
+    """No starts, no trail, the stated curve of its class; its command is for its user alone."""
+    play = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0))
+    (job,) = play.service.submit([job_content()], user="ann")["jobs"]
+    found = job_document(play.service, job, may_read=lambda owner: owner == "bob")
+
+    assert (found["generations"], found["trail"]) == ([], [])
+    assert found["speedups"][0]["gpus"] == 1
+    assert found["file"]["run"] != "true"
+    play.close()
+
+
+def test_the_end_of_a_running_job_is_its_work_over_its_speed(tmp_path: Path) -> None:
+    """Three hours of work as stated, half an hour done: what is believed to be left lies in between."""
+    clock = ManualClock(1_800_000_000.0)
+    play = DaemonInAFolder(tmp_path, clock, {"budget": {"usd_per_hour": 50.0}})
+    play.service.submit([job_content(hours=3.0)], user="ann")
+    while not any(job.slots for job in play.books.queue.active.values()):
+        play.daemon.tick()
+        clock.instant += 30.0
+    clock.instant += 1800.0
+    play.daemon.tick()
+    (row,) = overview_document(play.service)["queue"]
+
+    assert 2.4 * 3600.0 < row["seconds_left"] < 3.0 * 3600.0
+    play.close()

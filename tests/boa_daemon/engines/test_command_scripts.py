@@ -1,0 +1,25 @@
+"""What a job's command needs around it, as shell."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from boa_daemon.engines.command_scripts import with_setup
+from boa_daemon.tick.ports import JobSpec
+
+
+def test_what_is_set_up_happens_once_though_nothing_is_there_before(tmp_path: Path) -> None:
+    """Its folder is made where it is not; other words are other setup."""
+    spec = JobSpec(job="a", name="a", class_name="c", run="echo runs", setup="echo sets up")
+    other = JobSpec(job="a", name="a", class_name="c", run="echo runs", setup="echo sets up anew")
+    scripts = [with_setup(each, tmp_path / "a home") for each in (spec, spec, other)]
+    said = [
+        subprocess.run(["/bin/bash", "-c", script], capture_output=True, text=True, check=True)
+        for script in scripts
+    ]
+
+    assert [done.stdout.splitlines() for done in said] == [
+        ["sets up", "runs"], ["runs"], ["sets up anew", "runs"],
+    ]  # fmt: skip
+    assert [done.stderr for done in said] == [""] * 3

@@ -1,0 +1,221 @@
+"""The next generation before its turn: it waits, writes nothing, and is let go of as if it had not been."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from engine_bench import NUMPY, Bench, numpy_loss, until
+
+from boa_daemon.engines import early_start
+from boa_daemon.engines.early_start import is_one_script
+from boa_daemon.engines.generation_units import unit_name
+from boa_daemon.engines.local import LocalEngine
+from boa_daemon.job.checkpoint import read_fence
+from boa_daemon.job.processes import carrying, started_ticks
+from boa_daemon.tick.actions import StartJob
+from boa_daemon.tick.ports import Accepted
+
+LONG = f"{NUMPY} --steps 100000 --pause 0.005 --every 5"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """An engine with a job that runs on one GPU."""
+    (tmp_path / "work").mkdir()
+    bench = Bench(engine=LocalEngine(tmp_path / "root"), workdir=tmp_path / "work")
+    yield bench
+    bench.engine.kill(bench.job, bench.generation)
+    until(lambda: all(report.is_over for report in bench.engine.poll().values()))
+
+
+def _waits(bench: Bench, gpus: int = 2) -> StartJob:
+    """Start a job, and have its next generation wait; return the order for that."""
+    bench.admit(LONG)
+    bench.start(1)
+    bench.wait_step(6)
+    order = bench.order(gpus, generation=2)
+    assert not _engine(bench).ahead(order)
+    until(lambda: _engine(bench).ahead(order))
+    return order
+
+
+def _engine(bench: Bench) -> LocalEngine:
+    assert isinstance(bench.engine, LocalEngine)
+    return bench.engine
+
+
+def _keeper(bench: Bench, generation: int) -> int:
+    """Return the process that keeps a generation's first unit."""
+    folder = _engine(bench).layout.unit(bench.job, generation, 0)
+    return int(json.loads((folder / "keeper.json").read_text())["pid"])
+
+
+def _left(bench: Bench, generation: int) -> list[int]:
+    """Return the processes of a generation's first unit."""
+    return carrying(f"BOA_UNIT={unit_name(_engine(bench).layout, bench.job, generation, 0)}")
+
+
+def test_it_waits_with_its_imports_done_and_goes_on_in_its_turn(bench: Bench) -> None:
+    """The one before works and saves meanwhile; no step is lost, and the loss is that of one run."""
+    order = _waits(bench)
+    engine, checkpoints = _engine(bench), _engine(bench).layout.checkpoints(bench.job)
+    keeper, early = _keeper(bench, 2), set(_left(bench, 2))
+    assert early
+    step = bench.report().step or 0
+    bench.wait_step(step + 10)
+    assert read_fence(checkpoints) == 1
+    assert not list(checkpoints.glob("g2-*"))
+    assert "on 2 workers" not in engine.logs(bench.job, generation=2).text
+    bench.stop()
+    end = bench.wait_end()
+    assert (end.phase, end.lost_steps) == ("stopped", 0)
+
+    bench.generation = 2
+    bench.admit(LONG)
+    assert engine.start(order) == Accepted()
+    bench.wait_step((end.step or 0) + 5)
+    assert _keeper(bench, 2) == keeper
+    assert early & set(_left(bench, 2))
+    bench.stop()
+    last = bench.wait_end()
+    assert (last.phase, last.lost_steps) == ("stopped", 0)
+    bench.admit(f"{NUMPY} --steps {(last.step or 0) + 3}")
+    bench.start(1)
+    done = bench.wait_end()
+    assert done.loss == pytest.approx(numpy_loss((last.step or 0) + 3), rel=1e-9)
+
+
+def test_one_that_is_not_wanted_any_more_leaves_nothing(bench: Bench) -> None:
+    """Another width is planned: what waited for two GPUs is ended, and the start is as ever."""
+    _waits(bench, gpus=2)
+    bench.stop()
+    bench.wait_end()
+    before = _keeper(bench, 2)
+    bench.start(1)
+    bench.wait_step((bench.ends[-1].step or 0) + 2)
+    assert _keeper(bench, 2) != before
+    assert started_ticks(before) is None
+
+
+def test_it_ends_by_itself_where_its_folder_is_gone(bench: Bench) -> None:
+    """As when it was dropped while it began, or with all that a daemon kept: nobody says the word now."""
+    _waits(bench)
+    keeper = _keeper(bench, 2)
+    folder = _engine(bench).layout.generation(bench.job, 2)
+    folder.rename(folder.with_name("dropped"))
+    until(lambda: started_ticks(keeper) is None and not _left(bench, 2))
+
+
+@pytest.mark.exhaustive  # A rare end, of several seconds.
+def test_it_is_forgotten_when_nobody_asks_for_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan has changed its mind: no process and no folder stays, and the job goes on."""
+    _waits(bench)
+    monkeypatch.setattr("boa_daemon.engines.local.FORGET_SECONDS", 0.0)
+    time.sleep(0.01)
+    step = bench.report().step or 0
+    assert not _left(bench, 2)
+    assert not _engine(bench).layout.generation(bench.job, 2).exists()
+    bench.wait_step(step + 6)
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_daemon_that_comes_back_ends_it_or_lets_it_go(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, has_begun: bool
+) -> None:
+    """Its turn is what stands on the disk: before that it never was, after that it goes on."""
+    order = _waits(bench)
+    if has_begun:
+        bench.stop()
+        bench.wait_end()
+
+        def die(_self: early_start.WaitingGeneration) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(early_start.WaitingGeneration, "go", die)
+        with pytest.raises(KeyboardInterrupt):
+            bench.engine.start(order)
+    again = LocalEngine(_engine(bench).layout.root)
+    reports = again.reattach()
+    bench.engine = again
+    if has_begun:
+        bench.generation = 2
+        assert reports[bench.job].generation == 2
+        bench.wait_step((bench.ends[-1].step or 0) + 2)
+    else:
+        assert reports[bench.job].generation == 1
+        assert not _left(bench, 2)
+        bench.wait_step((reports[bench.job].step or 0) + 6)
+
+
+@pytest.mark.exhaustive  # Deaths while waiting: a full job each.
+@pytest.mark.parametrize("what", ["keeper", "command"])
+def test_one_that_has_died_is_started_in_its_turn(bench: Bench, what: str) -> None:
+    """A process that was killed while it waited costs a start, and no failure of the job."""
+    order = _waits(bench)
+    keeper = _keeper(bench, 2)
+    victims = [keeper] if what == "keeper" else [pid for pid in _left(bench, 2) if pid != keeper]
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    bench.stop()
+    bench.wait_end()
+    bench.generation = 2
+    bench.engine.start(order)
+    bench.wait_step((bench.ends[-1].step or 0) + 2)
+    assert (_keeper(bench, 2) == keeper) == (what == "command")
+
+
+@pytest.mark.exhaustive  # Three jobs; what decides is held by quick tests of the rules.
+@pytest.mark.parametrize("how", ["without the helper", "with more in its command", "after a call"])
+def test_a_command_that_may_do_something_is_not_started_before_its_turn(
+    bench: Bench, how: str, tmp_path: Path
+) -> None:
+    """Its code and data are brought; nothing of the command has run."""
+    script, marks = tmp_path / "train.py", tmp_path / "work" / "marks"
+    text = {
+        "without the helper": "import time\nopen('marks', 'a').write('x')\ntime.sleep(600)\n",
+        "with more in its command": "from boa_daemon import job\nimport time\nopen('marks', 'a').write('x')\n"
+        "job.report(1)\ntime.sleep(600)\n",
+        "after a call": "import time\nopen('marks', 'a').write('x')\nfrom boa_daemon import job\n"
+        "job.report(1)\ntime.sleep(600)\n",
+    }[how]
+    script.write_text(text)
+    more = "true; " if how == "with more in its command" else ""
+    bench.admit(f"{more}{NUMPY.split()[0]} {script}")
+    bench.start(1)
+    until(marks.exists)
+    order = bench.order(2, generation=2)
+    until(lambda: _engine(bench).ahead(order))
+    assert marks.read_text() == "x"
+    bench.engine.kill(bench.job, 1)
+    bench.wait_end()
+    bench.generation = 2
+    bench.engine.start(order)
+    until(lambda: marks.read_text() == "xx")
+
+
+def test_what_is_one_script() -> None:
+    """A command that is one starts nothing else before the script's own first line."""
+    for run in (
+        "python train.py",
+        "torchrun --nproc-per-node 2 train.py --lr $LR --out ${BOA_DATA_DIR}/x",
+        "OMP_NUM_THREADS=4 exec /usr/bin/python3.11 -m torch.distributed.run src/train.py",
+        "accelerate launch train.py",
+    ):
+        assert is_one_script(run), run
+    for run in (
+        "rm -rf out; python train.py",
+        "python prepare.py && python train.py",
+        "python train.py > log",
+        "python train.py --seed $(date +%s)",
+        "bash run.sh",
+        "python -m package.train",
+        "python 'train.py",
+        "",
+    ):
+        assert not is_one_script(run), run

@@ -1,0 +1,171 @@
+"""Code is packed by what it holds: ignored files out, the same everywhere, and nothing from outside."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.errors import InputError
+from boa_daemon.inputs import code_archive
+from boa_daemon.inputs.code_archive import CodeArchive, pack
+from boa_daemon.inputs.submission import read_submission
+
+
+def git(folder: Path, *words: str) -> None:
+    options = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
+    subprocess.run(["git", *options, *words], cwd=folder, check=True, capture_output=True)
+
+
+def a_folder(top: Path) -> Path:
+    """Return a folder with a script, a link, and what git is told to ignore at two depths."""
+    folder = top / "project"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "train.py").write_text("print('one')\n")
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "sub" / "data.bin").write_bytes(b"x" * 1000)
+    (folder / "sub" / "model.py").write_text("")
+    (folder / "sub" / ".gitignore").write_text("*.bin\n")
+    (folder / ".gitignore").write_text("out/\n*.log\n!keep.log\n")
+    (folder / "out").mkdir()
+    (folder / "out" / "big").write_text("big")
+    (folder / "a.log").write_text("")
+    (folder / "keep.log").write_text("")
+    (folder / "link.py").symlink_to("train.py")
+    return folder
+
+
+EXPECTED = {".gitignore", "keep.log", "link.py", "run.sh", "sub/.gitignore", "sub/model.py", "train.py"}
+
+
+def files(packed: CodeArchive) -> dict[str, tarfile.TarInfo]:
+    with tarfile.open(fileobj=io.BytesIO(packed.archive), mode="r:gz") as archive:
+        return {member.name: member for member in archive}
+
+
+@pytest.mark.parametrize("is_repository", [True, False])
+def test_ignored_files_are_left_out(tmp_path: Path, is_repository: bool) -> None:
+    """In a repository, with files that are not committed yet, and in a folder that is none, untouched."""
+    folder = a_folder(tmp_path)
+    if is_repository:
+        git(folder, "init")
+        git(folder, "add", "train.py", "run.sh")
+    before = sorted(folder.rglob("*"))
+    found = files(pack(folder))
+
+    assert found.keys() == EXPECTED
+    assert (found["run.sh"].mode, found["train.py"].mode, found["link.py"].linkname) == (
+        0o755,
+        0o644,
+        "train.py",
+    )
+    assert {(one.uid, one.gid, one.mtime, one.uname) for one in found.values()} == {(0, 0, 0, "")}
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_the_same_files_have_the_same_digest(tmp_path: Path) -> None:
+    """Whenever they were written and wherever they stand; another byte is another digest."""
+    first, second = a_folder(tmp_path / "a"), a_folder(tmp_path / "b")
+    for file in second.rglob("*"):
+        os.utime(file, (1.0, 1.0), follow_symlinks=False)
+    assert pack(first) == pack(second)
+    (second / "train.py").write_text("print('two')\n")
+    assert pack(first).digest != pack(second).digest
+
+
+def test_a_revision_is_what_was_committed(tmp_path: Path) -> None:
+    """Of the folder alone, whatever lies there now; two commits with the same files are the same code."""
+    folder = a_folder(tmp_path)
+    git(folder, "init")
+    git(folder, "add", ".")
+    git(folder, "commit", "-m", "one")
+    git(folder, "tag", "v1")
+    (folder / "train.py").write_text("print('two')\n")
+    (folder / "new.py").write_text("")
+    assert files(pack(folder, "v1")).keys() == EXPECTED
+    assert pack(folder, "v1").digest != pack(folder).digest
+    git(folder, "commit", "--allow-empty", "-m", "two")
+    assert pack(folder, "HEAD") == pack(folder, "v1")
+    assert files(pack(folder / "sub", "v1")).keys() == {".gitignore", "model.py"}
+    git(folder, "stash")
+    (folder / "new.py").unlink()
+    assert pack(folder, "v1").digest == pack(folder).digest
+
+
+def test_what_cannot_be_brought_is_refused_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder, a revision, a link to elsewhere, a repository within, too much."""
+    folder = a_folder(tmp_path)
+    with pytest.raises(InputError, match="is not a folder"):
+        pack(tmp_path / "none")
+    with pytest.raises(InputError, match="there is no revision 'v9'"):
+        pack(folder, "v9")
+    git(folder, "init")
+    with pytest.raises(InputError, match="there is no revision '--help'"):
+        pack(folder, "--help")
+    for target in ("/etc/passwd", "../../secret"):
+        link = folder / "bad"
+        link.symlink_to(target)
+        with pytest.raises(InputError, match="bad is a link to"):
+            pack(folder)
+        link.unlink()
+    (folder / "inner").mkdir()
+    git(folder / "inner", "init")
+    (folder / "inner" / "x").write_text("")
+    with pytest.raises(InputError, match="inner/ is a repository of its own"):
+        pack(folder)
+    (folder / ".gitignore").write_text("inner\n")
+    monkeypatch.setattr(code_archive, "MOST_BYTES", 100)
+    with pytest.raises(InputError, match=r"Leave data and results out by \.gitignore"):
+        pack(folder)
+
+
+def test_without_git_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows what to leave out then."""
+    folder = a_folder(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="Install git"):
+        pack(folder)
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ("code: none", "job.yaml:4: code: '.*none' is not a folder"),
+        ("code: {folder: ., revision: v9}", "job.yaml:4: code: there is no revision 'v9'"),
+        ("code: .\nworkdir: nowhere", "job.yaml:5: workdir 'nowhere' is not a folder of the code"),
+        ("code: .\nworkdir: ../..", "job.yaml:5: workdir must be within the code"),
+        ("code: .\nworkdir: /", "job.yaml:5: workdir must be within the code"),
+        ("code: {foldr: .}", "unknown key 'foldr' in code. Did you mean 'folder'"),
+        ("image: 'Not an image'", "image must be"),
+        ("artifacts: [/etc/passwd]", "artifacts must be below workdir; got '/etc/passwd'"),
+        ("artifacts: [a/../../b]", "artifacts must be below workdir"),
+        ("cpus: 0", "cpus must be more than zero"),
+    ],
+)
+def test_what_is_missing_is_found_before_it_is_submitted(tmp_path: Path, job: str, said: str) -> None:
+    """With the line of the job file."""
+    file = a_folder(tmp_path) / "job.yaml"
+    file.write_text(f"name: a\nclass: default\nrun: 'true'\n{job}\n")
+    with pytest.raises(InputError, match=said):
+        read_submission(file)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "python:3.12", "ghcr.io/org/train/image:v1.2-3_x", "localhost:5000/a/b", "ubuntu", "docker://nvcr.io/x:1",
+        "a@sha256:" + "0" * 64, "/images/train.sif", "a__b/c--d:T",
+    ],
+)  # fmt: skip
+def test_references_of_images_are_taken(tmp_path: Path, image: str) -> None:
+    """As registries have them."""
+    file = tmp_path / "job.yaml"
+    file.write_text(f"name: a\nclass: default\nrun: 'true'\nimage: '{image}'\n")
+    assert read_submission(file)[0]["image"] == image

@@ -1,0 +1,252 @@
+"""Reading files strictly: languages, what is refused, and the line of everything."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boa_daemon.errors import InputError
+from boa_daemon.inputs import document_file
+from boa_daemon.inputs.document_file import Document, read_document
+from boa_daemon.inputs.yaml_events import MAX_NESTING, line_in_yaml, parse_yaml
+
+
+def document(tmp_path: Path, text: str | bytes, suffix: str = "yaml") -> Document:
+    path = tmp_path / f"file.{suffix}"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_document(path)
+
+
+def refused(tmp_path: Path, text: str | bytes, suffix: str = "yaml") -> InputError:
+    with pytest.raises(InputError) as caught:
+        document(tmp_path, text, suffix)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e3", 1000.0),
+        ("1E-3", 0.001),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("-7", -7),
+        ("010", 10),
+        ("9" * 400, float("inf")),
+        ("no", "no"),
+        ("on", "on"),
+        ("12:30", "12:30"),
+        ("1_000", "1_000"),
+        ("2026-07-20", "2026-07-20"),
+        ("'1'", "1"),
+        ('"true"', "true"),
+        ("true", True),
+        ("False", False),
+        ("~", None),
+        ("null", None),
+        ("-.inf", float("-inf")),
+        ("1.2.3", "1.2.3"),
+        ("+", "+"),
+        ("-", [None]),
+    ],
+)
+def test_plain_words_mean_what_yaml_1_2_says(text: str, value: object) -> None:
+    """1e3 is a number and no is a word; quotes make text of anything."""
+    read = parse_yaml(text)
+
+    assert read == value
+    assert type(read) is type(value)
+
+
+def values(text: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    plain = st.none() | st.booleans() | st.integers(-(10**17), 10**17) | st.floats(allow_nan=False) | text
+    return st.recursive(
+        plain,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(text, inner, max_size=4),
+        max_leaves=12,
+    )
+
+
+# Without digits: PyYAML writes the text 1e3 unquoted, which YAML 1.2 reads as a number.
+words = st.text("aeE~Aé -:#'\"[]{},&*!|>%@`\n\t.?", max_size=9)
+
+
+@given(value=values(st.text()))
+def test_json_is_read_back_as_written(value: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whatever JSON a program writes comes back equal."""
+    path = tmp_path_factory.mktemp("json") / "value.json"
+    path.write_text(json.dumps(value), encoding="utf-8")
+
+    assert read_document(path).content == value
+
+
+@given(value=values(words).filter(lambda value: value is not None), flow=st.booleans())
+def test_yaml_is_read_back_as_written(value: Any, flow: bool) -> None:
+    """Whatever PyYAML writes comes back equal, in blocks or on one line."""
+    assert parse_yaml(yaml.safe_dump(value, default_flow_style=flow, allow_unicode=True)) == value
+
+
+@given(
+    text=st.text(st.characters(codec="utf-8"), max_size=60)
+    | st.text("{}[]:,-*&!<>|'\"#% \n\ta1", max_size=40)
+)
+def test_any_text_is_read_or_refused(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No text, however broken, escapes as another exception."""
+    directory = tmp_path_factory.mktemp("any")
+    for suffix in ("yaml", "json", "toml", "csv"):
+        path = directory / f"any.{suffix}"
+        path.write_text(text, encoding="utf-8")
+        with contextlib.suppress(InputError):
+            assert read_document(path).name == str(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("a: 1\nb: 2\na: 3\n", 3, "the key 'a' is given twice"),
+        ("a:\n  1: x\n  1.0: y\n", 3, "'1.0' is given twice"),
+        ("a: [1, 2\n", 1, "not valid YAML"),
+        ("a: {b: 1", 1, "cut short"),
+        ("a: 1\nb\n", 2, "not valid YAML"),
+        ("a: 1\n\tb: 2\n", 2, "not valid YAML"),
+        ("a: 'never closed\n\n", 1, "not valid YAML"),
+        ("a: 1\n---\nb: 2\n", 2, "a second document begins"),
+        ("a: !!python/object/apply:os.system [ls]\n", 1, "the tag"),
+        ("a: 1\nb: !mine 3\n", 2, "the tag !mine is not read"),
+        ("a: 1\n? [x, y]\n: 2\n", 2, "a key must be one word or number"),
+        ("x: &x {a: 1}\ny:\n  <<: *x\n", 3, "merge keys"),
+        ("a: *nobody\n", 1, "the alias *nobody names no value"),
+        ("a: &a [1, *a]\n", 1, "names no value that is complete"),
+        ("a: 1\nb: \x01\n", 2, "not valid YAML"),
+        ("# only words\n", None, "nothing but comments"),
+        ("\n\n", None, "the file is empty"),
+        ("", None, "the file is empty"),
+        ("a:\n  " + "[" * (MAX_NESTING + 2), 2, "nested more than"),
+    ],
+)
+def test_doubtful_yaml_is_refused(text: str, line: int | None, words: str, tmp_path: Path) -> None:
+    """What a reader would have to guess at is an error, at its line."""
+    error = refused(tmp_path, text)
+
+    assert words in str(error)
+    assert error.line == line
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "line", "words"),
+    [
+        ("json", '{"a": 1,\n "b": 2,\n "a": 3}', 3, "the key 'a' is given twice"),
+        ("json", '{"a": 1,\n', 1, "cut short"),
+        ("json", '{"a": 1}\n{"b": 2}\n', 2, "not valid JSON"),
+        ("json", '{"a": 01}', 1, "not valid JSON"),
+        ("json", "[" * 100_000, None, "nested too deeply"),
+        ("toml", "a = 1\na = 2\n", 2, "given twice"),
+        ("toml", "a = 1\nb = \n", 2, "not valid TOML"),
+        ("toml", "a = [1,\n", 2, "not valid TOML"),
+        ("toml", "a = 1" + "0" * 5000, None, "not valid TOML"),
+        ("csv", "a,a\n1,2\n", 1, "a column is named twice"),
+        ("csv", "a,b\n1,2\n3\n", 3, "a row has 1 cells where the header names 2"),
+        ("csv", 'a,b\n1,"2\n', 2, "not valid CSV"),
+    ],
+)
+def test_doubtful_json_toml_and_csv_are_refused(
+    suffix: str, text: str, line: int | None, words: str, tmp_path: Path
+) -> None:
+    """Repeated keys and files that break off are errors in every language."""
+    error = refused(tmp_path, text, suffix)
+
+    assert words in str(error)
+    assert error.line == line
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing, a directory, not UTF-8, or too large: one sentence each."""
+    with pytest.raises(InputError, match=r"absent\.yaml: there is no such file"):
+        read_document(tmp_path / "absent.yaml")
+    with pytest.raises(InputError, match="this is a folder"):
+        read_document(tmp_path)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_document("nul\0byte.yaml")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_document(tmp_path / ("long" * 200))
+    assert refused(tmp_path, b"a: 1\nb: \xff\xfe\n").line == 2
+    monkeypatch.setattr(document_file, "MAX_BYTES", 8)
+    assert "larger than" in str(refused(tmp_path, "a: 123456789"))
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    """Editors that write a mark first are forgiven."""
+    assert document(tmp_path, b"\xef\xbb\xbfa: 1\n").content == {"a": 1}
+
+
+def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``-`` reads YAML, and so JSON, from standard input."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"a": [1, 2]}')))
+
+    assert read_document("-").content == {"a": [1, 2]}
+
+
+def test_an_alias_repeats_a_value(tmp_path: Path) -> None:
+    """Anchors save typing, for single words too."""
+    read = document(tmp_path, "a: &curve {1: 1.0}\nb: *curve\nc: &n 3\nd: *n\n").content
+
+    assert read == {"a": {1: 1.0}, "b": {1: 1.0}, "c": 3, "d": 3}
+
+
+def test_aliases_of_aliases_do_not_explode(tmp_path: Path) -> None:
+    """Ten levels of ten aliases would be ten thousand million values: refused at once."""
+    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    levels += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
+
+    assert "aliases make this file longer" in str(refused(tmp_path, "\n".join(levels)))
+
+
+def test_the_line_of_a_path_is_that_of_its_key() -> None:
+    """A path finds its key or list item; one that does not exist finds the deepest part that does."""
+    text = "a: 1\nb:\n  - x: 1\n  - x: 2\n    y:\n      1: one\n      2: two\nc: {d: [5,\n  6]}\n"
+
+    assert line_in_yaml(text, ()) == 1
+    assert line_in_yaml(text, ("b",)) == 2
+    assert line_in_yaml(text, ("b", 1)) == 4
+    assert line_in_yaml(text, ("b", 1, "y", "2")) == 7
+    assert line_in_yaml(text, ("b", 1, "missing")) == 4
+    assert line_in_yaml(text, ("c", "d", 1)) == 9
+    assert line_in_yaml(text, ("nowhere",)) == 1
+
+
+def test_the_line_of_a_path_in_toml_and_csv(tmp_path: Path) -> None:
+    """Headers, arrays of tables, dotted and quoted keys are found; a CSV row by its position."""
+    toml = 'x = 1\n[a]\nb.c = 2\n[[t]]\nn = 1\n[[t]]\nn = 2\n[[t.u]]\n"k k" = 3\n[a.d]\ne = 4\n'
+    lines = document(tmp_path, toml, "toml").line_of
+    assert [lines(at) for at in [("x",), ("a", "b", "c"), ("t", 1, "n"), ("t", 1, "u", 0, "k k")]] == [
+        1,
+        3,
+        7,
+        9,
+    ]
+    assert lines(("a", "d", "e")) == 11
+    assert lines(("t", 0, "gone")) == 4
+    rows = document(tmp_path, "a,b\n1,x\n\n2,\n", "csv")
+    assert rows.content == [{"a": 1, "b": "x"}, {"a": 2}]
+    assert rows.line_of((1, "a")) == 4
+    assert rows.line_of(()) == 1
+
+
+def test_the_python_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where PyYAML was built without its C parser, files read alike and errors keep their line."""
+    text = "a: 1e3\nb: [x, 'y']\nc: {1: 2}\n"
+    fast = parse_yaml(text)
+    monkeypatch.setattr("boa_daemon.inputs.yaml_events._LOADER", yaml.SafeLoader)
+
+    assert parse_yaml(text) == fast
+    assert line_in_yaml(text, ("c", 1)) == 3

@@ -1,0 +1,167 @@
+"""What a job lays where a file is expected keeps nobody waiting."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sampling import sampled
+
+from boa_daemon.engines.local_units import read_unit_status
+from boa_daemon.inputs.message_validation import parse_unit_status
+from boa_daemon.job.checkpoint import FENCE, MANIFEST, newest_checkpoint, read_fence
+from boa_daemon.job.regular_files import read_regular
+from boa_daemon.job.unit import KEPT, Unit, kept_checkpoints, read_json, status_of, write_json
+
+
+def _a_socket(at: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(at))
+
+
+def _a_long_file(at: Path) -> None:
+    at.touch()
+    os.truncate(at, 2**40)
+
+
+TRAPS: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a device without an end": lambda at: at.symlink_to("/dev/zero"),
+    "a folder": Path.mkdir,
+    "a socket": _a_socket,
+    "a link to itself": lambda at: at.symlink_to(at),
+    "a file without an end": _a_long_file,
+}
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Unit:
+    """A unit with folders of its own."""
+    return a_unit(tmp_path)
+
+
+def a_unit(tmp_path: Path) -> Unit:
+    """Return a unit below a folder, which has ended."""
+    folder = tmp_path / "n0"
+    for each in (folder, tmp_path / "own" / "n0", tmp_path / "work", tmp_path / "checkpoint"):
+        each.mkdir(parents=True)
+    end = {"code": 1, "stop_asked": False, "killed": False, "out_of_memory": False, "is_done": False}
+    write_json(folder / "exit.json", {**end, "lacks_result": False, "unit": folder.name})
+    made = Unit(
+        name="boa-a",
+        job="a",
+        generation=1,
+        rank=0,
+        run="true",
+        folder=folder,
+        workdir=str(tmp_path / "work"),
+        progress_file=str(tmp_path / "own" / "progress.json"),
+        checkpoint_dir=str(tmp_path / "checkpoint"),
+    )
+    made.write()
+    return made
+
+
+def files_of(unit: Unit) -> dict[str, Path]:
+    """Return the files that the job writes and others read."""
+    checkpoints = Path(unit.checkpoint_dir)
+    return {
+        "progress": Path(unit.progress_file),
+        "exception": unit.own / "error.json",
+        "note of checkpoints": unit.own / KEPT,
+        "manifest": checkpoints / MANIFEST,
+        "fence": checkpoints / FENCE,
+    }
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_each_file_of_a_job_that_others_read_may_be_a_trap(unit: Unit, trap: str) -> None:
+    """The daemon reads them in its tick: it says at once that they are no such files."""
+    checkpoints = Path(unit.checkpoint_dir)
+    for file in files_of(unit).values():
+        TRAPS[trap](file)
+    said = status_of(unit.folder, verify=True)
+    assert (said["progress"], said["failure"], said["kept"], said["manifest"]) == (None, None, [], None)
+    assert MANIFEST in said["wrong_manifest"]
+    assert read_fence(checkpoints) == 0
+    seen = read_unit_status(unit.folder, 0)
+    assert seen is not None
+    assert seen["exit"]["code"] == 1
+
+
+@pytest.mark.parametrize("trap", ["a pipe", "a device without an end", "a folder", "a socket"])
+def test_a_checkpoint_that_is_no_file_is_none(tmp_path: Path, trap: str) -> None:
+    """Its digest is not reckoned for ever; what stood before it counts."""
+    TRAPS[trap](tmp_path / "c.ckpt")
+    manifest = {"generation": 1, "step": 2, "sha256": "0" * 64, "path": "c.ckpt"}
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    found, wrong = newest_checkpoint(tmp_path)
+    assert found is None
+    assert "c.ckpt" in wrong
+
+
+@pytest.mark.parametrize("size", [0, 1, 99, 100])
+def test_a_file_is_read_whole_up_to_its_limit(tmp_path: Path, size: int) -> None:
+    """Exactly as many bytes as may be are not too many; one more is."""
+    file = tmp_path / "f"
+    file.write_bytes(b"x" * size)
+    assert read_regular(file, most_bytes=max(size, 1)) == b"x" * size
+    file.write_bytes(b"x" * (size + 1))
+    if size:
+        with pytest.raises(OSError, match="holds more than"):
+            read_regular(file, most_bytes=size)
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "5", '{"kept": 5}', '{"kept": "abcd"}', '{"kept": [5, {}, {"step": 1}]}', "{"]
+)
+def test_a_note_of_checkpoints_that_is_none_names_none(unit: Unit, text: str) -> None:
+    """The job's user can write it: neither the keeper nor the daemon stumbles."""
+    (unit.own / KEPT).write_text(text)
+    assert kept_checkpoints(unit) == []
+    assert status_of(unit.folder, verify=False)["kept"] == []
+
+
+def test_a_document_that_is_deeper_than_the_reader_is_none(tmp_path: Path) -> None:
+    """A hundred thousand brackets end no reader."""
+    (tmp_path / "f").write_text("[" * 100_000)
+    assert read_json(tmp_path / "f") is None
+
+
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.sampled_from([10**400, "\0"]),
+)
+KEYS = "generation step samples seconds at node sha256 path files kept message extraInfo kinds errno"
+NAMES = st.sampled_from(KEYS.split())
+DOCUMENTS = st.sampled_from(["progress", "exception", "note of checkpoints", "manifest"])
+THINGS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=4)),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=sampled(500), deadline=None)
+@given(written=st.dictionaries(DOCUMENTS, THINGS))
+def test_whatever_a_job_writes_the_word_of_its_end_arrives(
+    written: dict[str, object], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What makes no sense is left out of the word, here or where it comes in."""
+    unit = a_unit(tmp_path_factory.mktemp("odd"))
+    for name, thing in written.items():
+        files_of(unit)[name].write_text(json.dumps(thing))
+    word = json.loads(json.dumps(status_of(unit.folder, verify=True)))
+    heard = parse_unit_status(word, "test")
+    assert heard is not None
+    assert heard["exit"]["code"] == 1

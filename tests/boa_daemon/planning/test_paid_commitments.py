@@ -1,0 +1,104 @@
+"""Planning with commitments: the bill is the budget, and a commitment that is free buys speed."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.errors import InputError
+from boa_daemon.planning.paid_commitments import PaidCommitments, paid_sentence
+from policies.errors import InfeasibleBudget
+from policies.model import GpuType, InstanceType, JobClass, Phase, Problem
+from policies.optimum.boa import solve
+from policies.optimum.commitments import Commitment
+from policies.speedup import Table
+
+MACHINE = InstanceType(name="p4d.24xlarge", gpu_type="a100", gpus=8, usd_per_hour=16.0)
+PROBLEM = Problem(
+    classes=(
+        JobClass(
+            name="c",
+            arrivals_per_hour=2.0,
+            phases=(
+                Phase(
+                    size_gpu_hours=3.0,
+                    speedups={"a100": Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 3.0, 4.0))},
+                ),
+            ),
+        ),
+    ),
+    gpu_types=(GpuType(name="a100", usd_per_gpu_hour=2.0),),
+)
+
+
+def held(usd_per_hour: float, rate: float = 1.2) -> PaidCommitments:
+    """Return a commitment to A100s at a rate."""
+    return PaidCommitments(
+        machines=(MACHINE,), commitments=(Commitment(name="x", rates=(rate,)),), levels=(usd_per_hour,)
+    )
+
+
+@pytest.mark.parametrize("level", [0.0, 2.0, 6.0, 12.0])
+def test_the_bill_of_the_plan_is_the_budget(level: float) -> None:
+    """Commitments and what is on demand beside them come to what may be spent."""
+    paid = held(level)
+    plan = solve(PROBLEM, paid.planning_budget(PROBLEM, 16.0))
+
+    assert paid.to_document(paid.load_of(PROBLEM, plan))["usd_per_hour"] == pytest.approx(16.0)
+
+
+def test_without_a_level_nothing_changes() -> None:
+    """The plan is that of the budget."""
+    assert held(0.0).planning_budget(PROBLEM, 16.0) == pytest.approx(16.0)
+
+
+def test_what_is_paid_anyway_buys_wider_jobs() -> None:
+    """Below the level a GPU is free: 40 % off on most of the load is a larger plan, and less waiting."""
+    plain, free = (held(level).planning_budget(PROBLEM, 16.0) for level in (0.0, 8.0))
+
+    assert free > plain * 1.1
+    assert solve(PROBLEM, free).mean_jct_hours < solve(PROBLEM, plain).mean_jct_hours
+
+
+def test_a_commitment_that_nobody_uses_takes_from_the_budget() -> None:
+    """Paid whether used or not: 30 USD of commitment in a budget of 16 leaves nothing."""
+    with pytest.raises(InfeasibleBudget, match=r"30\.00 USD/hour is paid anyway") as refused:
+        held(30.0).planning_budget(PROBLEM, 16.0)
+
+    assert refused.value.least_spend == pytest.approx(30.0, rel=0.02)
+
+
+def test_more_than_is_useful_is_not_planned() -> None:
+    """A budget that pays for the fastest widths is not spent wholly."""
+    assert held(5.0).planning_budget(PROBLEM, 1e4) == pytest.approx(2 * 3.0 / 4.0 * 8 * 2.0)
+
+
+def test_a_file_is_read_for_a_day(tmp_path: Path) -> None:
+    """A reservation of two machines at half price: 16 USD per hour."""
+    path = tmp_path / "c.toml"
+    path.write_text(
+        '[[commitments]]\nname = "r"\nkind = "reserved"\ninstance_type = "p4d.24xlarge"\n'
+        "discount = 0.5\ninstances = 2\n"
+    )
+    paid = PaidCommitments.read(path, [MACHINE], date(2026, 11, 1))
+
+    assert (paid.usd_per_hour, paid.commitments[0].rates) == (16.0, (1.0,))
+    path.write_text("commitments = 3\n")
+    with pytest.raises(InputError, match=r"c\.toml:1"):
+        PaidCommitments.read(path, [MACHINE], date(2026, 11, 1))
+
+
+def test_the_sentence_says_how_much_is_used() -> None:
+    """Three quarters here."""
+    said = paid_sentence(
+        {
+            "committed_usd_per_hour": 8.0,
+            "used_usd_per_hour": 6.0,
+            "on_demand_usd_per_hour": 2.0,
+            "usd_per_hour": 10.0,
+        }
+    )
+
+    assert "the bill is $10.00/h: $8.00/h is paid anyway, 75% of it used, and $2.00/h is on demand" in said

@@ -1,0 +1,69 @@
+"""Requests that are throttled, and answers that are lost."""
+
+from __future__ import annotations
+
+from worlds import a_simulated_cloud
+
+from boa_daemon.clock import VirtualClock
+from boa_daemon.sim.cloud_api import CloudApi
+from boa_daemon.sim.draws import Draws
+from boa_daemon.sim.event_queue import EventQueue
+from boa_daemon.sim.world_settings import Faults, WorldSettings
+from boa_daemon.testing import an_instance_type
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.ports import Launched, Refused, Unknown
+
+
+def an_api(faults: Faults) -> tuple[CloudApi, EventQueue]:
+    """Return the way to a cloud in a world with faults, and what it schedules."""
+    events = EventQueue()
+    world = WorldSettings(faults=faults)
+    cloud = a_simulated_cloud(VirtualClock(), events, world=world)
+    return CloudApi(cloud, Draws(world, boot_seconds=0.0, seed=0)), events
+
+
+def launch(number: int) -> LaunchNodes:
+    """Return an order for one node."""
+    return LaunchNodes(id=f"l{number}", instance_type=an_instance_type(), reason="test")
+
+
+def test_a_lost_answer_was_carried_out_half_of_the_time_and_is_the_same_when_asked_again() -> None:
+    """Nobody knows which; the list of nodes shows it, and the order may be repeated safely."""
+    api, events = an_api(Faults(lost_answer_fraction=0.999))
+    outcomes = [api.launch(launch(number)) for number in range(200)]
+    assert all(isinstance(outcome, Unknown) for outcome in outcomes)
+    live = {node.launched_by: node.id for node in api.nodes()}
+    assert 70 <= len(live) <= 130
+
+    for name, node in live.items():
+        assert api.launch(launch(int(name[1:]))) == Launched(nodes=(node,))
+    assert len(api.nodes()) == len(live)
+    assert events.next_at is not None
+
+
+def test_a_throttled_request_did_nothing() -> None:
+    """Neither a launch nor an end; asking again makes sense in a few seconds."""
+    api, _ = an_api(Faults(throttled_fraction=0.999))
+    outcome = api.launch(launch(1))
+
+    assert isinstance(outcome, Refused)
+    assert (outcome.kind, outcome.retry_after_seconds, len(api.nodes())) == ("throttled", 5.0, 0)
+    ended = api.terminate([TerminateNode(id="t", node="n1", reason="test")])
+    assert isinstance(ended["n1"], Refused)
+
+
+def test_an_end_whose_answer_is_lost_may_have_happened() -> None:
+    """Some of the nodes are gone, and the list says which."""
+    api, _ = an_api(Faults(lost_answer_fraction=0.5))
+    for number in range(100):
+        api.launch(launch(number))
+    before = [node.id for node in api.nodes()]
+    outcomes = {
+        name: outcome
+        for node in before
+        for name, outcome in api.terminate([TerminateNode(id=node, node=node, reason="test")]).items()
+    }
+    left = {node.id for node in api.nodes() if node.ended_at is None}
+
+    lost = {name for name, outcome in outcomes.items() if isinstance(outcome, Unknown)}
+    assert left < lost

@@ -1,0 +1,71 @@
+"""Stopped nodes in the simulated cloud: what they cost and bring, and that they need stock to start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from load_scenarios import SCENARIOS, settings_of
+from worlds import a_simulated_cloud
+
+from boa_daemon.clock import VirtualClock
+from boa_daemon.sim.event_queue import EventQueue
+from boa_daemon.sim.wiring import prepare
+from boa_daemon.sim.world_settings import Stock, WorldSettings
+from boa_daemon.testing import an_instance_type
+from boa_daemon.tick.actions import LaunchNodes, TerminateNode
+from boa_daemon.tick.ports import Accepted, Launched, Refused
+
+LAUNCH = LaunchNodes(id="t1-launch", instance_type=an_instance_type(), reason="needed")
+
+
+def test_a_pool_makes_a_run_shorter_and_cheaper() -> None:
+    """The same plan on the same jobs: boots become starts, which jobs wait for less and nobody pays."""
+    plain = replace(settings_of(SCENARIOS[0], hours=2.0), boot_seconds=180.0)
+    without, pooled = (prepare(replace(plain, warm_pool_nodes=nodes)).finish() for nodes in (0, 16))
+
+    assert (without.nodes_started, without.node_hours_stopped) == (0, 0.0)
+    assert pooled.nodes_started > 0.5 * pooled.nodes_launched
+    assert pooled.mean_jct_hours < without.mean_jct_hours
+    assert pooled.spent_usd < without.spent_usd
+    assert pooled.gpu_hours_booting < 0.7 * without.gpu_hours_booting
+    assert pooled.mean_jct_hours > pooled.lower_bound_mean_jct_hours
+
+
+def test_what_the_store_settled_is_what_the_cloud_billed() -> None:
+    """Runs and stops each have a charge, and the sums agree to the micro-dollar."""
+    run = prepare(replace(settings_of(SCENARIOS[0], hours=1.0), warm_pool_nodes=8))
+    run.finish()
+
+    assert run.controller.ports.store.settled_micro_dollars() == run.world.cloud.meter.micro_dollars
+
+
+def test_a_start_needs_stock_as_a_launch_does() -> None:
+    """Of two in stock one is stopped, and lets go of its place; when another took it, it cannot start."""
+    clock, events = VirtualClock(), EventQueue()
+    world = WorldSettings(stock={"": Stock(nodes=1)})
+    cloud = a_simulated_cloud(clock, events, world=world, boot_seconds=100.0)
+    assert cloud.launch(LAUNCH) == Launched(nodes=("n1",))
+    order = TerminateNode(id="stop", node="n1", reason="idle", stops=True)
+    assert cloud.terminate([order]) == {"n1": Accepted()}
+
+    assert cloud.launch(replace(LAUNCH, id="t2-launch")) == Launched(nodes=("n2",))
+    again = replace(LAUNCH, id="t3-launch", starts=("n1~2",))
+    assert isinstance(cloud.launch(again), Refused)
+    assert {node.id: node.phase for node in cloud.nodes() if node.ended_at is None} == {
+        "n1~2": "stopped",
+        "n2": "requested",
+    }
+
+
+@pytest.mark.parametrize("seconds", [0.0, 40.0])
+def test_a_start_takes_its_own_time(seconds: float) -> None:
+    """Not longer than a boot, whatever is drawn for that."""
+    clock, events = VirtualClock(), EventQueue()
+    cloud = a_simulated_cloud(clock, events, boot_seconds=30.0)
+    cloud.stopped.start_seconds = seconds
+    cloud.launch(LAUNCH)
+    cloud.terminate([TerminateNode(id="stop", node="n1", reason="idle", stops=True)])
+    cloud.launch(replace(LAUNCH, id="t2-launch", starts=("n1~2",)))
+
+    assert events.next_at == min(30.0, seconds)

@@ -1,0 +1,86 @@
+"""What a policy is made to believe, and what that does to a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from boa_daemon.errors import InputError
+from boa_daemon.sim.wiring import SimulationSettings, prepare
+from boa_daemon.sim.world_settings import WorldSettings, WrongBeliefs
+from boa_daemon.sim.wrong_beliefs import believed_problem, wrong_size_factors
+from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type
+from policies.model import Budget
+from policies.registry import PolicyOptions
+
+PROBLEM = a_problem(a_class("x", arrivals_per_hour=6.0), a_class("y", arrivals_per_hour=2.0))
+SETTINGS = SimulationSettings(
+    trace=a_trace(0.0, 600.0, 1200.0, class_names=["x", "y", "x"]),
+    problem=PROBLEM,
+    instance_types={"gpu": an_instance_type()},
+    budget=Budget(amount=60.0),
+)
+
+
+def test_true_beliefs_change_nothing() -> None:
+    """The very same problem, and jobs are told as they are."""
+    assert believed_problem(PROBLEM, WrongBeliefs()) is PROBLEM
+    assert wrong_size_factors(WrongBeliefs(), "x", "j", seed=0) == (1.0, 1.0)
+
+
+def test_factors_are_by_class_or_for_all_others() -> None:
+    """Twice the rate of x, half of everybody else's; sizes of all times 3."""
+    problem = believed_problem(PROBLEM, WrongBeliefs(rates={"x": 2.0, "": 0.5}, sizes={"": 3.0}))
+
+    assert [c.arrivals_per_hour for c in problem.classes] == [12.0, 1.0]
+    assert [c.size_gpu_hours for c in problem.classes] == [3.0, 3.0]
+
+
+def test_an_exponent_bends_the_speed_up_over_the_narrowest_width() -> None:
+    """Speeds 1, 1.8, 3 to the power 2."""
+    problem = believed_problem(PROBLEM, WrongBeliefs(speedup_exponents={"x": 2.0}))
+    bent, straight = (c.phases[0].speedups["gpu"] for c in problem.classes)
+
+    assert bent.speed_at([1, 2, 4]).tolist() == pytest.approx([1.0, 1.8**2, 9.0])
+    assert straight.speed_at([1, 2, 4]).tolist() == [1.0, 1.8, 3.0]
+
+
+def test_each_job_has_an_error_of_its_own_which_stays() -> None:
+    """The logarithms spread as asked, and a job's error is the same whenever it is asked for."""
+    beliefs = WrongBeliefs(sizes={"x": 2.0}, size_spread=0.4)
+    errors = np.log([wrong_size_factors(beliefs, "x", f"j{n}", seed=1)[1] for n in range(4000)])
+
+    assert errors.std() == pytest.approx(0.4, rel=0.06)
+    size, scale = wrong_size_factors(beliefs, "x", "j7", seed=1)
+    assert (size, scale) == wrong_size_factors(beliefs, "x", "j7", seed=1)
+    assert size == 2.0 * scale
+
+
+def test_the_world_keeps_the_truth_whatever_is_believed() -> None:
+    """At one GPU for all, wrong beliefs change neither times nor money."""
+    settings = replace(SETTINGS, policy="equal-width", options=PolicyOptions(gpus_per_job=1))
+    wrong = WorldSettings(beliefs=WrongBeliefs(rates={"": 2.0}, sizes={"": 0.5}, size_spread=0.5))
+    truth, run = prepare(settings).finish(), prepare(replace(settings, world=wrong)).finish()
+
+    assert (run.mean_jct_hours, run.spent_usd) == (truth.mean_jct_hours, truth.spent_usd)
+
+
+def test_a_boot_that_is_believed_long_is_planned_with_though_nodes_come_at_once() -> None:
+    """The plan is that of a world with such boots; the world's nodes are there all the same."""
+    settings = replace(SETTINGS, boot_seconds=0.0)
+    slow = prepare(replace(settings, boot_seconds=600.0)).policy
+    told_so = prepare(replace(settings, world=WorldSettings(beliefs=WrongBeliefs(boot_seconds=600.0))))
+    run = told_so.finish()
+
+    assert told_so.policy.planned_mean_jct_hours == slow.planned_mean_jct_hours
+    assert told_so.policy.planned_mean_jct_hours != prepare(settings).policy.planned_mean_jct_hours
+    assert run.gpu_hours_booting == 0.0
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_a_boot_cannot_be_believed_to_take_less_than_nothing(seconds: float) -> None:
+    """Nor for ever."""
+    with pytest.raises(InputError, match="zero seconds or more"):
+        WrongBeliefs(boot_seconds=seconds)

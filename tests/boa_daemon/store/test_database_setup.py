@@ -1,0 +1,45 @@
+"""The schema of a database: made of the tables, or brought up to date by the migrations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from alembic import command
+from sqlalchemy import text
+
+from boa_daemon.store.database_setup import HEAD, StoreUnusable, migrate, open_engine, sqlite_url
+
+
+def test_a_new_database_is_of_the_newest_revision_and_an_older_one_is_brought_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alembic is asked for older ones alone, and on the very connection."""
+    asked: list[str] = []
+    monkeypatch.setattr(command, "upgrade", lambda config, target: asked.append(target))
+    engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))
+    migrate(engine)
+    with engine.begin() as connection:
+        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == HEAD
+        connection.execute(text("INSERT INTO meta (key, value) VALUES ('tick', '7')"))
+    migrate(engine)
+    assert asked == []
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0000'"))
+    migrate(engine)
+    assert asked == ["head"]
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT value FROM meta WHERE key = 'tick'")) == "7"
+    engine.dispose()
+
+
+def test_tables_without_a_version_are_not_taken_for_ours(tmp_path: Path) -> None:
+    """Nobody knows what they are: nothing is made beside them, and nothing is changed."""
+    engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE jobs (id TEXT)"))
+    with pytest.raises(StoreUnusable, match="does not say of which version"):
+        migrate(engine)
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM sqlite_master WHERE type = 'table'")) == 1
+    engine.dispose()

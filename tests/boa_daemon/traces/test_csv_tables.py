@@ -1,0 +1,86 @@
+"""Public tables are read strictly, and the file meant is found or asked for."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from boa_daemon.errors import InputError
+from boa_daemon.traces.csv_tables import header_of, pick_file, read_rows
+
+Write = Callable[[str, str], Path]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "column 'a' is missing"),
+        ("b\n1\n", ":1: column 'a' is missing"),
+        ("a,b\n", "no rows below the header"),
+        ("a,b\n1,2\n3\n", ":3: 1 cells where the header has 2"),
+        ('a,b\n1,"2\n', "not CSV"),
+    ],
+)
+def test_a_damaged_table_is_refused(written: Write, text: str, problem: str) -> None:
+    """The error names the file, and the line where there is one."""
+    path = written("t.csv", text)
+
+    with pytest.raises(InputError) as caught:
+        list(read_rows(path, ("a",)))
+
+    assert str(path) in str(caught.value)
+    assert problem in str(caught.value)
+
+
+def test_cells_are_numbers_in_range_or_refused(written: Write) -> None:
+    """Text, nan, negative numbers and fractions of a whole are not taken."""
+    row = next(read_rows(written("t.csv", "a,b,c,d,e,f\n8.0,x,nan,-1,1.5, \n"), ("a",)))
+
+    assert row.whole("a") == 8
+    with pytest.raises(InputError, match=r":2: b must be a number; got 'x'"):
+        row.number("b")
+    with pytest.raises(InputError, match=r"c must be a finite number"):
+        row.number("c")
+    with pytest.raises(InputError, match=r"d must be a finite number, 0 or more; got '-1'"):
+        row.number("d")
+    with pytest.raises(InputError, match=r"e must be a whole number; got '1.5'"):
+        row.whole("e")
+    with pytest.raises(InputError, match="f is empty"):
+        row.text("f")
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """Missing, or not text."""
+    binary = tmp_path / "b.csv"
+    binary.write_bytes(b"\xff\xff")
+
+    with pytest.raises(InputError, match="cannot read"):
+        header_of(tmp_path / "none.csv")
+    with pytest.raises(InputError, match="not UTF-8"):
+        header_of(binary)
+
+
+def test_the_only_workload_is_taken_and_several_are_listed(written: Write, tmp_path: Path) -> None:
+    """One match is it; of several, one must be picked, by path from the source or from here."""
+    one = written("workloads/workload-1.csv", "a\n1\n")
+    patterns = ("workloads*/workload-*.csv",)
+
+    assert pick_file(tmp_path, patterns, None) == one
+    assert pick_file(one, patterns, None) == one
+    two = written("workloads/workload-2.csv", "a\n1\n")
+    with pytest.raises(
+        InputError, match=r"2 workloads, and none picked.*workload-1\.csv, workloads.workload-2"
+    ):
+        pick_file(tmp_path, patterns, None)
+    assert pick_file(tmp_path, patterns, "workloads/workload-2.csv") == two
+    assert pick_file(tmp_path, patterns, str(two)) == two
+    with pytest.raises(InputError, match=r"--workload 'workload-9.csv' is no file.*Pick one"):
+        pick_file(tmp_path, patterns, "workload-9.csv")
+
+
+def test_nothing_to_import_is_an_error(tmp_path: Path) -> None:
+    """Neither an empty directory nor a missing one is a source."""
+    with pytest.raises(InputError, match=r"no \*\.csv in this directory"):
+        pick_file(tmp_path, ("*.csv",), None)
+    with pytest.raises(InputError, match="no such file or directory"):
+        pick_file(tmp_path / "none", ("*.csv",), None)
