@@ -40,7 +40,7 @@ from boa_daemon.planning.commitments import AdviceBacktest, backtests
 from boa_daemon.traces.load_model import fit_load
 from boa_daemon.traces.reader import Trace, TraceJob, read_trace
 from policies.model import Budget
-from policies.optimum.commitments import Load, bill_of
+from policies.optimum.commitments import LoadDistribution, bill_of
 from policies.registry import DEFAULT_POLICY
 
 DEMO = Path(__file__).resolve().parents[1] / "boa_daemon" / "data" / "demo" / "classes.yaml"
@@ -70,7 +70,9 @@ def drawn(trace: Trace, growth: float, seed: int) -> Trace:
     return replace(fit_load(trace), growth_per_week=growth).draw(trace.window_hours, seed=seed)
 
 
-def halves(file: ProblemFile, trace: Trace, words: argparse.Namespace, tasks: Tasks) -> tuple[Load, Load]:
+def halves(
+    file: ProblemFile, trace: Trace, words: argparse.Namespace, tasks: Tasks
+) -> tuple[LoadDistribution, LoadDistribution]:
     """Return the loads of the two halves of a run."""
     at = split_instant(trace, 0.5)
     settings = replace(
@@ -95,7 +97,9 @@ def halves(file: ProblemFile, trace: Trace, words: argparse.Namespace, tasks: Ta
     return early, late
 
 
-def priced(file: ProblemFile, early: Load, late: Load) -> Iterator[tuple[float, AdviceBacktest, float]]:
+def priced(
+    file: ProblemFile, early: LoadDistribution, late: LoadDistribution
+) -> Iterator[tuple[float, AdviceBacktest, float]]:
     """Yield, for each discount, the proof, and the bill of committing the mean."""
     machines = list(file.instance_types.values())
     for discount in DISCOUNTS:

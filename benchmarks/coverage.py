@@ -16,7 +16,15 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from boa_daemon.learning.speedups import NOISE, WANDER, SpeedSample, estimate_curve
-from policies.online.estimates import DOUBT, SPREAD, Belief, Counts, Sizes, estimate_rate, estimate_size
+from policies.online.estimates import (
+    DOUBT,
+    SPREAD,
+    ArrivalCounts,
+    Belief,
+    SizeSums,
+    estimate_rate,
+    estimate_size,
+)
 from policies.speedup import Floats, Table
 
 MINUTES = 60
@@ -33,7 +41,7 @@ def a_stream(
     minutes = np.zeros(hours * MINUTES)
     np.add.at(minutes, rng.integers(0, hours * MINUTES, len(sizes)), sizes)
     by_hour = minutes.reshape(hours, MINUTES)
-    counts = Counts(
+    counts = ArrivalCounts(
         jobs=by_hour.sum(axis=1),
         squares=(by_hour**2).sum(axis=1),
         ages=np.arange(hours)[::-1] + 0.5,
@@ -68,7 +76,7 @@ def a_size(
             sizes = np.maximum(rng.gamma(shape, truth / shape, jobs), 1e-9 * truth)
         limits = truth * rng.lognormal(0.2, 0.5, jobs) if is_cut else np.full(jobs, np.inf)
         cut = sizes > limits
-        return truth, estimate_size(Sizes.of(sizes[~cut]), limits[cut], prior_jobs=PRIOR)
+        return truth, estimate_size(SizeSums.of(sizes[~cut]), limits[cut], prior_jobs=PRIOR)
 
     return draw
 

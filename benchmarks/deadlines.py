@@ -37,7 +37,7 @@ from boa_daemon.tick.state import DateNote, Due, JobTerms
 from policies.answer import Allocation
 from policies.model import Job, Money, Width
 from policies.online.date_programme import date_plan
-from policies.online.deadlines import FAILURE_HOURS, NOTHING, DatePlan, Rung, SpotMarket
+from policies.online.deadlines import FAILURE_HOURS, NO_WIDTH, DateOption, DatePlan, SpotMarket
 from policies.placement.first_fit import FirstFit
 
 WORK_HOURS, BOOT_HOURS, STEP_HOURS, SPOT = 48.0, 0.1, 0.1, 0.3
@@ -52,10 +52,10 @@ Chooser = Callable[[int, Numbers, Choices, NDArray[np.bool_]], Choices]
 """(steps left, work left, configuration held, whether spot is there) -> configuration to hold."""
 
 
-def rungs(*gpus: int) -> list[Rung]:
+def rungs(*gpus: int) -> list[DateOption]:
     """Return widths of one GPU type; speeds are in GPUs of full efficiency."""
     return [
-        Rung(
+        DateOption(
             width=Width("gpu", n),
             speed=n * EFFICIENCY[n],
             usd_per_hour=float(n),
@@ -74,7 +74,7 @@ class Outcome:
 
 
 def simulate(
-    widths: list[Rung],
+    widths: list[DateOption],
     market: SpotMarket,
     date: float,
     choose: Chooser,
@@ -99,21 +99,21 @@ def simulate(
     fails, boot = 1.0 - np.exp(-step_hours / FAILURE_HOURS), round(BOOT_HOURS / step_hours)
     for steps_left in range(round(date / step_hours), 0, -1):
         wanted = np.where(boots > 0, held, choose(steps_left, left, held, up))
-        wanted[(wanted >= first_spot) & ~up] = NOTHING
+        wanted[(wanted >= first_spot) & ~up] = NO_WIDTH
         boots = np.where(wanted != held, boot, boots)
-        held = np.where(left > 0.0, wanted, NOTHING)
+        held = np.where(left > 0.0, wanted, NO_WIDTH)
         works = boots == 0
         done = np.where(works, speed[held], 0.0)
         usd += price[held] * np.where(works & (done > left), left / np.where(done > 0.0, done, 1.0), 1.0)
         next_up = np.where(up, rng.random(jobs) < stays, rng.random(jobs) < returns)
-        is_lost = np.where(held >= first_spot, ~next_up, rng.random(jobs) < fails) & (held != NOTHING)
+        is_lost = np.where(held >= first_spot, ~next_up, rng.random(jobs) < fails) & (held != NO_WIDTH)
         left = np.where(is_lost & (left > done), left, np.maximum(left - done, 0.0))
         boots = np.maximum(boots - 1, 0)
-        held, boots, up = np.where(is_lost, NOTHING, held), np.where(is_lost, 0, boots), next_up
+        held, boots, up = np.where(is_lost, NO_WIDTH, held), np.where(is_lost, 0, boots), next_up
     return Outcome(usd=float(usd.mean()), kept=float(np.mean(left <= 1e-9)))
 
 
-def by_plan(plan: DatePlan, widths: list[Rung], *, step_hours: float = STEP_HOURS) -> Chooser:
+def by_plan(plan: DatePlan, widths: list[DateOption], *, step_hours: float = STEP_HOURS) -> Chooser:
     """Return the programme's choice, looked up for all jobs at once."""
     fastest = max(rung.speed for rung in widths)
 
@@ -137,7 +137,7 @@ class OneGpu:
 class Tick:
     """The daemon's choice: `decide()` on a state of one job with a date and single GPUs to rent."""
 
-    def __init__(self, widths: list[Rung], *, step_hours: float = STEP_HOURS) -> None:
+    def __init__(self, widths: list[DateOption], *, step_hours: float = STEP_HOURS) -> None:
         self.widths, self.step_hours, self.now = widths, step_hours, 10_000_000.0
         machine = an_instance_type(gpus=1)
         self.spot = Offer(instance_type=machine.name, zone="a", market="spot", usd_per_hour=SPOT)
@@ -167,7 +167,7 @@ class Tick:
     ) -> tuple[int, DateNote | None]:
         """Ask the tick itself."""
         gpus = [rung.width.gpus for rung in self.widths]
-        holds = 0 if held == NOTHING else gpus[(held - 1) % len(gpus)]
+        holds = 0 if held == NO_WIDTH else gpus[(held - 1) % len(gpus)]
         market = "spot" if held > len(gpus) else "on-demand"
         hours = tuple((rung.width, left / rung.speed) for rung in self.widths)
         nodes = [replace(a_node(f"n{number}", gpus=1), market=market) for number in range(holds)]
@@ -183,7 +183,7 @@ class Tick:
         found = decide(state, allocator=OneGpu(), placer=FirstFit(), rules=self.rules)
         wanted, note = found.plan.widths.get("a"), found.plan.dates.get("a")
         if wanted is None:
-            return NOTHING, note
+            return NO_WIDTH, note
         orders = [one.offer for one in found.actions if isinstance(one, LaunchNodes)]
         if wanted.gpus == holds and not orders:
             return held, note
@@ -209,7 +209,7 @@ def _rival(date: float, work_hours: float, *, keeps_pace: bool) -> Chooser:
     def choose(steps_left: int, left: Numbers, held: Choices, up: NDArray[np.bool_]) -> Choices:
         hours = steps_left * STEP_HOURS
         is_last = hours - left <= 2.0 * BOOT_HOURS + STEP_HOURS + 1e-9
-        otherwise = np.where(up, 2, NOTHING)
+        otherwise = np.where(up, 2, NO_WIDTH)
         if keeps_pace:
             ahead = (work_hours - left) - (date - hours) * work_hours / date
             on_demand = (ahead < 0.0) | ((held == 1) & (ahead < 2.0 * BOOT_HOURS))
@@ -220,7 +220,7 @@ def _rival(date: float, work_hours: float, *, keeps_pace: bool) -> Chooser:
 
 
 def hindsight(
-    widths: list[Rung],
+    widths: list[DateOption],
     market: SpotMarket,
     date: float,
     *,
@@ -306,7 +306,7 @@ def stated(tick: Tick, work: float, date: float) -> tuple[float, float]:
     share = believed.up_hours / (believed.up_hours + believed.down_hours)
     usd = kept = 0.0
     for is_up, part in ((True, share), (False, 1.0 - share)):
-        _, note = tick.decided(round(date / tick.step_hours), work, NOTHING, is_up=is_up)
+        _, note = tick.decided(round(date / tick.step_hours), work, NO_WIDTH, is_up=is_up)
         assert note is not None
         usd, kept = usd + part * note.usd, kept + part * note.kept
     return usd, kept

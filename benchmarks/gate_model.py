@@ -29,7 +29,7 @@ from boa_daemon.gate.broker import Broker
 from boa_daemon.gate.types import GateSettings, SendRequest
 from policies.links.ada_srsf import Message
 from policies.links.contention import Link
-from policies.links.filling import paces
+from policies.links.nic_filling import relative_speeds
 
 LINK = Link(latency_seconds=0.001, seconds_per_byte=8.0 / 195e6, contention_seconds_per_byte=0.0)
 ASK_SECONDS = 0.0016
@@ -88,7 +88,7 @@ def run(jobs: list[Running], settings: GateSettings | None, *, ask_seconds: floa
         pace = dict(
             zip(
                 (job.name for job in flying),
-                paces(
+                relative_speeds(
                     [
                         Message(job=j.name, servers=frozenset(j.cards), bytes_left=1.0, service_seconds=1.0)
                         for j in flying

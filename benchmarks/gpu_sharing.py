@@ -24,7 +24,7 @@ from pathlib import Path
 from placement import GPUS, NODES, interval, paper
 
 from boa_daemon.sim.wiring import SimulationSettings, simulate
-from policies.links.machines import on_machines, shared_kind
+from policies.links.gpu_kinds import on_machines, shared_kind
 from policies.model import Budget, GpuType, InstanceType
 from policies.registry import PolicyOptions
 

@@ -13,8 +13,8 @@ from time import perf_counter
 import numpy as np
 
 from policies.model import GpuType, InstanceType, JobClass, Phase, Problem
-from policies.optimum.calendar import Limits, calendar_jobs
-from policies.optimum.calendar_search import CHEAPEST, RULES, by_rule, search, what_saves
+from policies.optimum.calendar import CalendarLimits, calendar_jobs
+from policies.optimum.calendar_search import CHEAPEST, RULES, calendar_by_rule, deadline_fixes, search
 from policies.optimum.job_list import ListedJob
 from policies.speedup import Table
 
@@ -71,19 +71,19 @@ def main() -> None:
     for jobs in (40, 200, 1000):
         listed = calendar_jobs(a_problem(), a_list(jobs, 3), MACHINES, boot_hours=0.05)
         for name, most in (
-            ("40000/month", Limits(usd_per_period=40_000.0, period_hours=730.0)),
-            ("60/h, 3", Limits(usd_per_hour=60.0, instances={"a100": 3})),
-            ("in all, 6", Limits(usd_in_all=jobs * 110.0, instances={"a100": 6})),
+            ("40000/month", CalendarLimits(usd_per_period=40_000.0, period_hours=730.0)),
+            ("60/h, 3", CalendarLimits(usd_per_hour=60.0, instances={"a100": 3})),
+            ("in all, 6", CalendarLimits(usd_in_all=jobs * 110.0, instances={"a100": 6})),
         ):
             begin = perf_counter()
             found = search(listed, most, prices)
             searched = perf_counter()
-            what_saves(found, most)
+            deadline_fixes(found, most)
             saved = perf_counter()
             own = found.calendar.key
             rivals = []
             for rule in RULES:
-                key = min(by_rule(listed, rule, most, price).key for price in (0.0, CHEAPEST))
+                key = min(calendar_by_rule(listed, rule, most, price).key for price in (0.0, CHEAPEST))
                 assert own <= key, "a list by hand is better"
                 rivals.append(f"{key[1] - own[1]:+.0f} {key[2] / own[2]:.2f}x")
             gap = "  -" if found.gap is None else f"{found.gap:.2f}"

@@ -48,7 +48,7 @@ from boa_daemon.traces.profiles import POLLUX_FACTS, read_statistics, read_step_
 from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.traces.workload import RESTART_SECONDS, Options
 from policies.errors import InfeasibleBudget
-from policies.links.machines import named_apart
+from policies.links.gpu_kinds import machines_by_kind
 from policies.model import Budget, GpuType, InstanceType, JobClass, Problem
 from policies.optimum.boa import solve
 from policies.optimum.frontier import MixedFrontier
@@ -101,7 +101,7 @@ def settings_on(
 ) -> SimulationSettings:
     """Return a run on some machines."""
     catalog = Catalog.load()
-    machines = named_apart((catalog.instance_type(name) for name in names), {})
+    machines = machines_by_kind((catalog.instance_type(name) for name in names), {})
     problem = Problem(
         classes=classes_on(home, trace, machines, widest=widest),
         gpu_types=tuple(

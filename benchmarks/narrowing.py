@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from plain_narrowing import Claim, claims_of, plain_shares, plain_worths
 
-from policies.claim import Menu
+from policies.capacity_claims import PhaseWidths
 from policies.model import Job, Width
-from policies.online.narrowing import Shares, shares, worths
+from policies.online.scarce_room import RoomShares, shares, worths
 
 CLASSES = 10
 REPEATS = 5
@@ -38,7 +38,7 @@ def some_claims(jobs: int, widest: int, *, seed: int = 0) -> list[Claim]:
     for _ in range(CLASSES):
         power, factor = rng.uniform(0.3, 0.98), 10.0 ** rng.uniform(-1.0, 1.0)
         speeds = tuple(factor * k**power for k in gpus)
-        menus.append(Menu(widths=tuple(Width("gpu", k) for k in gpus), speeds=speeds))
+        menus.append(PhaseWidths(widths=tuple(Width("gpu", k) for k in gpus), speeds=speeds))
     claims = []
     for number in range(jobs):
         menu = menus[number % CLASSES]
@@ -74,7 +74,7 @@ def milliseconds(do: Callable[[], object]) -> float:
     return 1e3 * min(spans)
 
 
-def is_same(one: Shares, other: Shares) -> bool:
+def is_same(one: RoomShares, other: RoomShares) -> bool:
     """Return whether two answers are the same to the last bit."""
     return (one.widths, one.order, one.price) == (other.widths, other.order, other.price)
 

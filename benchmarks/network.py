@@ -27,7 +27,7 @@ from policies.links.ada_srsf import link_policy
 from policies.links.contention import ETHERNET_10G
 from policies.model import InstanceType, Node, Width
 from policies.placement.lwf import LeastWorkloadFirst
-from policies.placement.packing import Packing
+from policies.placement.packing import ClusterPacking
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -94,7 +94,7 @@ def placer() -> None:
         lambda: policy.place(widths, nodes=nodes, held=placement.slots),
         times=10,
     )
-    packing = Packing(nodes)
+    packing = ClusterPacking(nodes)
     for job, slots in list(placement.slots.items())[:1500]:
         packing.hold(job, slots)
     for gpus in (1, 8, 64, 256):

@@ -21,7 +21,7 @@ import numpy as np
 from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare
 from policies.model import Budget, InstanceType
-from policies.online.node_prices import WholeNodes
+from policies.online.node_prices import WholeNodePrices
 from policies.optimum.boa import BudgetOptimal
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
@@ -37,7 +37,7 @@ def a_run(settings: SimulationSettings, *, gpus_that_lend: int) -> Simulation:
     """Return the run of the fixed plan whose nodes count as having so many GPUs when idle ones are held."""
     run = prepare(settings)
     allocator = run.controller.allocator
-    if not isinstance(allocator, BudgetOptimal) or not isinstance(allocator.nodes, WholeNodes):
+    if not isinstance(allocator, BudgetOptimal) or not isinstance(allocator.nodes, WholeNodePrices):
         raise TypeError(f"the plan does not follow with whole nodes: {type(allocator).__name__}")
     nodes = replace(allocator.nodes, node_gpus={"gpu": gpus_that_lend}, _holds={})
     allocator = replace(allocator, nodes=nodes)

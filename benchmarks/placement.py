@@ -34,7 +34,7 @@ from scipy import stats
 
 from boa_daemon.sim.wiring import SimulationSettings, simulate
 from boa_daemon.sim.world_settings import Tier, WorldSettings
-from boa_daemon.tick import decision, room
+from boa_daemon.tick import decision, placeable_nodes
 from boa_daemon.tick.stages.bring_together import bring_together
 from boa_daemon.tick.state import ClusterState
 from boa_daemon.traces.reader import Trace, TraceJob
@@ -190,10 +190,14 @@ def changed(row: str) -> Iterator[None]:
     Without the stage that moves scattered jobs together; without knowing racks; or with the workload of
     servers between those that are equal otherwise, as LWF has it on shared GPUs.
     """
-    stages, as_placed, collect = decision.STAGES, room._as_placed, room.Room.__init__
+    stages, as_placed, collect = (
+        decision.STAGES,
+        placeable_nodes._as_placed,
+        placeable_nodes.PlaceableNodes.__init__,
+    )
     sign = {"least": 1.0, "most": -1.0}.get(row.rpartition(", ")[2].partition(" ")[0])
 
-    def by_work(self: room.Room, state: ClusterState, **known: Any) -> None:
+    def by_work(self: placeable_nodes.PlaceableNodes, state: ClusterState, **known: Any) -> None:
         collect(self, state, **known)
         work = {name: (sign or 0.0) * _work(state, name) for name in self._nodes}
         self._nodes = {name: self._nodes[name] for name in sorted(self._nodes, key=work.__getitem__)}
@@ -201,12 +205,12 @@ def changed(row: str) -> Iterator[None]:
     if row.endswith("no moves"):
         decision.STAGES = tuple(stage for stage in stages if stage is not bring_together)
     if row.endswith("blind"):
-        room._as_placed = lambda node: replace(as_placed(node), tiers=())
+        placeable_nodes._as_placed = lambda node: replace(as_placed(node), tiers=())
     if sign is not None:
-        room.Room.__init__ = by_work  # type: ignore[assignment, method-assign]
+        placeable_nodes.PlaceableNodes.__init__ = by_work  # type: ignore[assignment, method-assign]
     yield
-    decision.STAGES, room._as_placed = stages, as_placed
-    room.Room.__init__ = collect  # type: ignore[method-assign]
+    decision.STAGES, placeable_nodes._as_placed = stages, as_placed
+    placeable_nodes.PlaceableNodes.__init__ = collect  # type: ignore[method-assign]
 
 
 def _work(state: ClusterState, node: str) -> float:

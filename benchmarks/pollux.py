@@ -33,8 +33,8 @@ from boa_daemon.traces.elastic import read_profile
 from boa_daemon.traces.profiles import POLLUX_FACTS, ApplicationFacts
 from policies.model import Job as PolicyJob
 from policies.model import JobClass, Phase, Width
-from policies.rivals.menu import WidthMenu
 from policies.rivals.pollux import GoodputShares
+from policies.rivals.width_menu import WidthMenu
 from policies.speedup import Table
 
 GPUS_PER_NODE = 4

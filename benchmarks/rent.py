@@ -63,7 +63,7 @@ from boa_daemon.traces.reader import Trace
 from boa_daemon.traces.workload import GpuSource, Options
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.errors import InfeasibleBudget
-from policies.links.machines import is_spot, named_apart, off_market, on_machines
+from policies.links.gpu_kinds import is_spot, machines_by_kind, on_machines, without_market
 from policies.model import Budget, GpuType, InstanceType, JobClass, Problem
 from policies.optimum.commitments import best_levels
 from policies.optimum.frontier import MixedFrontier
@@ -109,14 +109,14 @@ def measured(words: argparse.Namespace) -> tuple[Trace, dict[str, InstanceType],
     catalog = Catalog.load()
     first = {kind: _machine(kind, source, catalog) for kind, source in found.gpu_types.items()}
     if words.source == "pollux":
-        both = named_apart((catalog.instance_type(name) for name in NAMES), {})
+        both = machines_by_kind((catalog.instance_type(name) for name in NAMES), {})
         return (
             found.trace,
             both,
             classes_on(profile_directory(words.data), found.trace, both, widest=words.widest_on_small),
         )
     more = [catalog.instance_type(SMALLER[kind]) for kind in first if kind in SMALLER]
-    machines = named_apart((*first.values(), *more), first)
+    machines = machines_by_kind((*first.values(), *more), first)
     return found.trace, machines, tuple(on_machines(one, machines, first) for one in found.classes)
 
 
@@ -355,7 +355,7 @@ class Bench:
             for chosen in combinations(kinds, count):
                 if not any(map(is_spot, chosen)):
                     continue
-                needed = {off_market(kind) for kind in chosen}
+                needed = {without_market(kind) for kind in chosen}
                 machines = {kind: one for kind, one in self.machines.items() if kind in needed}
                 one = site(self.trace, machines, self.classes, spot="planned", only=frozenset(chosen))
                 if one is None:

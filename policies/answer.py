@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, Protocol
 
-from policies.claim import Claims
+from policies.capacity_claims import Claims
+from policies.fast_dataclasses import fast_init
 from policies.model import GpuSlot, Job, JobId, Width
-from policies.quick import quick
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasons(Mapping[JobId, str]):
     """Sentences made when somebody asks, because a tick decides about thousands of jobs and explains few."""
@@ -37,7 +37,7 @@ class Reasons(Mapping[JobId, str]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class LentWidth:
     """A wider width on spare GPUs, and the hours that it saves beyond its restarts."""
 
     width: Width
@@ -45,7 +45,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class NodeRetention:
     """How many idle nodes to keep, and for how many seconds at the most; the others go back at once."""
 
     nodes: int
@@ -65,11 +65,11 @@ class NodePrices(Protocol):
         """Whether any class says what its jobs send."""
         ...
 
-    def hold(self, gpu_type: str) -> Hold:
+    def hold(self, gpu_type: str) -> NodeRetention:
         """Return how many idle nodes of a type are worth holding, and how long."""
         ...
 
-    def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> Hold:
+    def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> NodeRetention:
         """Return how many stopped nodes of a type are worth keeping, and how long.
 
         Each saves `saved_hours` of a boot, and takes `share` of what a running one takes from the budget.
@@ -88,7 +88,7 @@ class NodePrices(Protocol):
         """Return the width to start at now where the planned one is to come later; None for not at all."""
         ...
 
-    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> Stretch | None:
+    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> LentWidth | None:
         """Return a wider width on GPUs that are rented anyway, if that pays for its restarts.
 
         `hours_left` is what a running job has left at the width `now`; None for one that is about to start.
@@ -124,7 +124,7 @@ class NodePrices(Protocol):
         ...
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
     """The width of each job, and the nodes to hold where the policy fixes them.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from policies.online.best_effort import Account, BestEffort, Shortfall, shortfall_of
 from policies.online.multiplier_table import curvature_at
-from policies.online.node_prices import WholeNodes, with_boots_at_changes
-from policies.online.paced import PacedBudgetOptimal
+from policies.online.node_prices import WholeNodePrices, with_boots_at_changes
+from policies.online.paced_optimum import PacedBudgetOptimal
 from policies.online.pacing import MONTH_HOURS, Pace
 from policies.optimum.boa import BudgetOptimal, solve
 from policies.optimum.frontier import MixedFrontier
@@ -15,7 +15,7 @@ from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 def boa(site: Site, _options: PolicyOptions) -> BuiltPolicy:
     """Return the optimum under the budget, followed with whole nodes."""
     solution = solve(with_boots_at_changes(site.problem, site.boot_hours), site.budget.amount)
-    nodes = WholeNodes.of(site.problem, solution, site.instance_types, boot_hours=site.boot_hours)
+    nodes = WholeNodePrices.of(site.problem, solution, site.instance_types, boot_hours=site.boot_hours)
     return BuiltPolicy(
         allocator=BudgetOptimal.from_solution(solution, nodes=nodes),
         planned_mean_jct_hours=solution.mean_jct_hours,
@@ -44,7 +44,7 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
     curvature = curvature_at(frontier.mean_jct_at, pace.budget, least=frontier.cheapest_feasible_spend)
     # Beliefs may make the budget look too small; what nodes are wanted is then judged at the least plan.
     plan = frontier.solution_at(max(pace.budget, frontier.cheapest_feasible_spend))
-    nodes = WholeNodes.of(site.problem, plan, site.instance_types, boot_hours=site.boot_hours)
+    nodes = WholeNodePrices.of(site.problem, plan, site.instance_types, boot_hours=site.boot_hours)
     return PacedBudgetOptimal.from_problem(
         problem,
         pace,

@@ -27,7 +27,7 @@ class Memo(dict[_Q, _A]):
         return answer
 
 
-class Latest(Generic[_Q, _A]):
+class LatestMemo(Generic[_Q, _A]):
     """The answer to the question that was asked last, kept for whoever asks about the very same object."""
 
     def __init__(self, reckon: Callable[[_Q], _A]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from policies.errors import InvalidProblem
-from policies.quick import quick
+from policies.fast_dataclasses import fast_init
 from policies.speedup import SpeedupCurve
 
 JobId: TypeAlias = str
@@ -73,7 +73,7 @@ class AllReduce:
         check_positive("compute_seconds", self.compute_seconds)
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobClass:
     """Jobs that scale alike: an arrival rate, a weight, overheads and phases in order.
@@ -223,7 +223,7 @@ class InstanceType:
         return [min(by_gpu[gpu]) for gpu in sorted(by_gpu, key=lambda gpu: (-len(by_gpu[gpu]), gpu))]
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, order=True)
 class Width:
     """GPUs of one type: what a job holds, or should."""
@@ -235,7 +235,7 @@ class Width:
         return f"{self.gpus} x {self.gpu_type}"
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, order=True)
 class GpuSlot:
     """One GPU of one node; `index` counts them from 0."""
@@ -244,7 +244,7 @@ class GpuSlot:
     index: int
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """An instance as a policy sees it; one that is not `is_ready` was asked for, or boots.
@@ -258,7 +258,7 @@ class Node:
     tiers: tuple[str, ...] = ()
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What a policy may know of one job now.
@@ -284,7 +284,7 @@ class Job:
     counted_at: float | None = None
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
     """What a policy may know of the books: hours since they opened, and what was spent since.

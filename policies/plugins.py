@@ -19,24 +19,24 @@ from typing import Any, Literal, TypeAlias
 
 from policies.errors import BrokenPlugin
 
-Group: TypeAlias = Literal[
+PluginGroup: TypeAlias = Literal[
     "boa.policies", "boa.placers", "boa.traces", "boa.clouds", "boa.engines", "boa.notifiers"
 ]
 
 
 @cache
-def _found(group: Group) -> dict[str, EntryPoint]:
+def _found(group: PluginGroup) -> dict[str, EntryPoint]:
     """Return the entries of a group by name."""
     return {entry.name: entry for entry in entry_points(group=group)}
 
 
-def names(group: Group) -> tuple[str, ...]:
+def names(group: PluginGroup) -> tuple[str, ...]:
     """Return what other packages add to a group."""
     return tuple(sorted(_found(group)))
 
 
 @cache
-def load(group: Group, name: str) -> Any:
+def load(group: PluginGroup, name: str) -> Any:
     """Return what an entry stands for; None where nobody adds one of that name.
 
     Raises:

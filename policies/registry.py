@@ -13,15 +13,15 @@ from policies.placement.first_fit import FirstFit
 from policies.placement.lwf import AnyFree, LeastWorkloadFirst
 from policies.protocols import Placer
 from policies.rivals.a_srpt import A_SRPT
-from policies.rivals.asked import ASKED, ASKED_HOLD
 from policies.rivals.baselines import EFFICIENCY, EQUAL_WIDTH, STATIC_EQUAL, STATIC_FIFO, STATIC_SRSF
 from policies.rivals.boa_authors import BOA_AUTHORS
 from policies.rivals.dally import DALLY
 from policies.rivals.fixed_widths import SRPT
 from policies.rivals.greedy import GREEDY_MARGINAL
-from policies.rivals.menu import menu_of
 from policies.rivals.pollux import POLLUX, POLLUX_AUTOSCALE
+from policies.rivals.requested_widths import ASKED, ASKED_HOLD
 from policies.rivals.tiresias import TIRESIAS
+from policies.rivals.width_menu import menu_of
 from policies.site import (
     BuiltPolicy,
     PolicyEntry,

@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
 from policies.model import Budget, InstanceType, Problem
+from policies.online.free_usage import FreeUsage
 from policies.online.pacing import Pace
-from policies.online.paid_anyway import FreeUsage
 from policies.online.rhythm import Rhythm
 from policies.protocols import Allocator
 

@@ -9,7 +9,7 @@ from followers import Known
 
 from boa_daemon.testing import as_read, rules
 from boa_daemon.tick.draft import Changes, Draft
-from boa_daemon.tick.room import Room
+from boa_daemon.tick.placeable_nodes import PlaceableNodes
 from boa_daemon.tick.state import ClusterState, Plan, Rules
 from policies.answer import Allocation
 from policies.model import JobId, NodeId, Width
@@ -54,5 +54,5 @@ def asking(
     **changes: Any,
 ) -> Draft:
     """Return a draft in which jobs wish for widths, and the room to place them in."""
-    room = Room(state, leaving=wishes.keys(), stopped=frozenset(), placer=FirstFit(), closed=closed)
+    room = PlaceableNodes(state, leaving=wishes.keys(), stopped=frozenset(), placer=FirstFit(), closed=closed)
     return a_draft(wishes, **({"changes": Changes(wishes=wishes), "room": room} | changes))

@@ -10,8 +10,8 @@ from plain_narrowing import Claim, claims_of
 from boa_daemon.testing import rules
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.state import ClusterState, Plan, Rules
-from policies.answer import Allocation, Hold, Stretch
-from policies.claim import Claims, Menu
+from policies.answer import Allocation, LentWidth, NodeRetention
+from policies.capacity_claims import Claims, PhaseWidths
 from policies.model import Job, JobId, Money, Width
 from policies.placement.first_fit import FirstFit
 
@@ -34,9 +34,9 @@ class Known:
     overdue: float = 0.0
     weights: Mapping[JobId, float] = field(default_factory=dict)
 
-    def hold(self, gpu_type: str) -> Hold:
+    def hold(self, gpu_type: str) -> NodeRetention:
         """Return the nodes told, for ten minutes."""
-        return Hold(nodes=self.nodes, seconds=600.0)
+        return NodeRetention(nodes=self.nodes, seconds=600.0)
 
     def patience_hours(self, gpu_type: str) -> float:
         """Return one boot."""
@@ -50,17 +50,17 @@ class Known:
         """Return all that is free, where head starts pay and there is something to wait for."""
         return Width("gpu", min(most_gpus, then.gpus - 1)) if self.starts and wait_hours > 0.0 else None
 
-    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> Stretch | None:
+    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> LentWidth | None:
         """Return all that there is, as far as it pays: the less a job has, the more it saves."""
         if not self.stretches or most_gpus <= now.gpus:
             return None
-        return Stretch(width=Width("gpu", most_gpus), saved_hours=1.0 / now.gpus)
+        return LentWidth(width=Width("gpu", most_gpus), saved_hours=1.0 / now.gpus)
 
     def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
         """Return what was told for any move."""
         return self.loses
 
-    def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> Hold:
+    def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> NodeRetention:
         raise AssertionError("no pool here")
 
     @property
@@ -96,10 +96,10 @@ class Known:
             ]
         )
 
-    def menu_of(self, planned: Width) -> Menu:
+    def menu_of(self, planned: Width) -> PhaseWidths:
         """Return every width up to a planned one, at a speed that is the square root of it."""
         gpus = range(1, planned.gpus + 1)
-        return Menu(
+        return PhaseWidths(
             widths=tuple(Width(planned.gpu_type, n) for n in gpus), speeds=tuple(n**0.5 for n in gpus)
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from boa_daemon.learning.samples import Remembered, Sample
+from boa_daemon.learning.samples import Sample, SampleHistory
 
 
 class MemorySamples:
@@ -14,9 +14,9 @@ class MemorySamples:
         self._rows: dict[str, Sample] = {}
         self._arrived_through = 0
 
-    def read(self) -> Remembered:
+    def read(self) -> SampleHistory:
         """Return everything."""
-        return Remembered(rows=tuple(self._rows.values()), arrived_through=self._arrived_through)
+        return SampleHistory(rows=tuple(self._rows.values()), arrived_through=self._arrived_through)
 
     def write(
         self, rows: Iterable[Sample], *, forget: Iterable[str] = (), arrived_through: int | None = None

@@ -1,4 +1,4 @@
-"""`policies.online.narrowing` as its formulas say it, one step at a time: the oracle of the fast one."""
+"""`policies.online.scarce_room` as its formulas say it, one step at a time: the oracle of the fast one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.claim import Claims, Menu
+from policies.capacity_claims import Claims, PhaseWidths
 from policies.model import Job
-from policies.online.narrowing import FIRST, HALVINGS, ROUNDING, Shares
+from policies.online.scarce_room import HALVINGS, OVERDUE_ROOM_WORTH, ROUNDING, RoomShares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Claim:
     """
 
     job: Job
-    menu: Menu
+    menu: PhaseWidths
     weight: float
     work: float
     size_per_gpu: float
@@ -147,7 +147,7 @@ def _value(claim: Claim, worth: float, corner: int) -> float:
     return (worth * claim.menu.steps[corner][0] - claim.money_per_gpu) / claim.size_per_gpu
 
 
-def plain_shares(claims: Sequence[Claim], room: float) -> Shares:
+def plain_shares(claims: Sequence[Claim], room: float) -> RoomShares:
     """Return the widths that are worth most within the room; every price is tried on every job."""
     worth = plain_worths(claims, room)
     index = [_value(claim, each, 0) for claim, each in zip(claims, worth, strict=True)]
@@ -164,12 +164,14 @@ def plain_shares(claims: Sequence[Claim], room: float) -> Shares:
             if claim.menu.widths[number] == claim.job.width:
                 values[row, number + 1] += each * (1.0 - kept) * speed
         if claim.is_overdue:
-            index[row] += most * FIRST * claim.overdue
+            index[row] += most * OVERDUE_ROOM_WORTH * claim.overdue
             if claim.job.width is None:
-                values[row, 0] = -most * FIRST * claim.overdue * sizes[row, 1 + claim.menu.corners[0]]
+                values[row, 0] = (
+                    -most * OVERDUE_ROOM_WORTH * claim.overdue * sizes[row, 1 + claim.menu.corners[0]]
+                )
     chosen, price = _within(values, sizes, room)
     rank = sorted(range(len(claims)), key=lambda n: (-index[n], claims[n].job.arrived_at, n))
-    return Shares(
+    return RoomShares(
         widths={
             claim.job.id: claim.menu.widths[number - 1]
             for claim, number in zip(claims, chosen.tolist(), strict=True)

@@ -15,7 +15,7 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from policies.model import GpuType, JobClass, Phase, Problem
-from policies.optimum.coupled import CoupledClass
+from policies.optimum.coupled_plans import CoupledClass
 from policies.speedup import Amdahl, Floats, PowerLaw, SpeedupCurve, Table, UniversalScalability
 
 WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.codec import dumps, loads
 from boa_daemon.tick.ledger import bill
-from boa_daemon.tick.lives import next_life
+from boa_daemon.tick.node_lives import next_life
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import WARNING_SECONDS, Accepted, Clock, Launched, Provider, Refused
 from boa_daemon.tick.state import DISK_USD_PER_HOUR, NodePhase, NodeState

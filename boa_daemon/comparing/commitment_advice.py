@@ -25,7 +25,7 @@ from boa_daemon.planning.commitments import AdviceBacktest, LoadInterval, TermAd
 from boa_daemon.planning.rentals import load_between, read_rentals
 from boa_daemon.traces.reader import Trace
 from policies.model import Budget, InstanceType
-from policies.optimum.commitments import Load, load_of_swings
+from policies.optimum.commitments import LoadDistribution, load_of_swings
 from policies.registry import DEFAULT_POLICY
 
 
@@ -85,7 +85,7 @@ class AdviceRequest:
         machines = [file.instance_types[swing.gpu_type] for swing in swings]
         terms = self._terms(machines, Catalog.load())
 
-        def load_at(factor: float) -> Load:
+        def load_at(factor: float) -> LoadDistribution:
             return load_of_swings(swings, factor=factor)
 
         return CommitmentAdvice(advice=advise(load_at, self._interval, machines, terms.offers), terms=terms)

@@ -14,7 +14,7 @@ from boa_daemon.planning.rentals import Rental, load_between
 from boa_daemon.sim.wiring import SimulationSettings, check_budget, prepare, settings_for
 from boa_daemon.traces.reader import Trace
 from policies.model import Budget, JobClass
-from policies.optimum.commitments import Load
+from policies.optimum.commitments import LoadDistribution
 
 
 def split_instant(trace: Trace, held_out: float) -> float:
@@ -64,7 +64,7 @@ def _size(job_class: JobClass) -> float:
 
 def loads_around(
     rentals: list[Rental], gpu_types: tuple[str, ...], trace: Trace, at: float
-) -> tuple[Load, Load, Load]:
+) -> tuple[LoadDistribution, LoadDistribution, LoadDistribution]:
     """Return the load of the whole window of a trace, of its part before an instant, and of the rest."""
     begin, end = trace.jobs[0].arrived_at_seconds, trace.jobs[-1].arrived_at_seconds
     return (

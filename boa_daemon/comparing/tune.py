@@ -27,7 +27,7 @@ from boa_daemon.sim.simulation_result import Simulation
 from boa_daemon.sim.wiring import SimulationSettings, prepare, site_of
 from policies.errors import InfeasibleBudget
 from policies.registry import find_policy, menu_of
-from policies.rivals.menu import WidthMenu
+from policies.rivals.width_menu import WidthMenu
 
 TOLERANCE = 0.01
 """Spends that differ by less than this share are equal."""

@@ -14,12 +14,12 @@ from boa_daemon.daemon.components import DaemonComponents
 from boa_daemon.daemon.costs import spent_usd
 from boa_daemon.daemon.journal import Journal
 from boa_daemon.errors import BoaError
-from boa_daemon.learning.beliefs import Planned, explain_belief
+from boa_daemon.learning.beliefs import PlannedFigures, explain_belief
 from boa_daemon.learning.budget_watch import at_dearer_offers
-from boa_daemon.learning.exploring import TryWorth
-from boa_daemon.learning.policy_record import DOWN, PolicyRecord
+from boa_daemon.learning.policy_record import DOWN_POLICY, PolicyRecord
 from boa_daemon.learning.samples import DAY
 from boa_daemon.learning.speedups import explain_curve
+from boa_daemon.learning.width_trials import GpuHourWorth
 from boa_daemon.store.best_effort import write_best_effort
 from boa_daemon.store.samples import write_figures
 from boa_daemon.store.storage import Storage
@@ -154,7 +154,7 @@ class AdaptiveDaemon(DaemonComponents):
         nodes = [record.node for record in self.books.queue.instances.values()]
         self.spot.look(nodes, self.fleet.offers(), prices, now=self.world.clock.now())
 
-    def _can_be_planned(self, figures: Mapping[str, Planned]) -> bool:
+    def _can_be_planned(self, figures: Mapping[str, PlannedFigures]) -> bool:
         """Whether what was seen makes a plan, be it a best effort; where not, take earlier figures back."""
         active = [] if self.books is None else list(self.books.queue.active.values())
         try:
@@ -177,7 +177,7 @@ class AdaptiveDaemon(DaemonComponents):
         last = self.standing.decision
         if last is None or not self.planner.explores:
             return
-        worth, now = TryWorth.of(last.plan.node_prices, self.planner.machines), self.world.clock.now()
+        worth, now = GpuHourWorth.of(last.plan.node_prices, self.planner.machines), self.world.clock.now()
         for job, found in self.learning.explore(self.planner, self.work.jobs, worth=worth, now=now).items():
             _LOG.info("%s: %s", job, found.reason)
 
@@ -185,4 +185,4 @@ class AdaptiveDaemon(DaemonComponents):
 def _all_down(record: PolicyRecord) -> PolicyRecord:
     """Return the record under which nothing is held: no width for any job, no hold, no idle node."""
     rules = replace(record.rules, steady=None, idle_hold_seconds=0.0, warm_pool=None)
-    return replace(record, name=DOWN, rules=rules)
+    return replace(record, name=DOWN_POLICY, rules=rules)

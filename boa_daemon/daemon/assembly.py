@@ -55,8 +55,8 @@ from boa_daemon.store.documents import Documents
 from boa_daemon.store.leader import Leadership, LedElsewhere
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.storage import Storage
-from boa_daemon.tick.lives import instance_of
-from boa_daemon.tick.ports import Clock, Provider, Remembering, Runner
+from boa_daemon.tick.node_lives import instance_of
+from boa_daemon.tick.ports import Clock, PersistableRunner, Provider, Runner
 from policies import plugins
 from policies.model import NodeId
 
@@ -246,7 +246,7 @@ ENGINES: Mapping[str, Callable[[Settings, Path, JobDoor | None, Provider], Runne
 """How each `[engine] name` is opened."""
 
 
-def _named(group: plugins.Group, table: Mapping[str, _Part], name: str, key: str) -> _Part:
+def _named(group: plugins.PluginGroup, table: Mapping[str, _Part], name: str, key: str) -> _Part:
     """Return the part of a name, ours or of a plug-in.
 
     Raises:
@@ -351,7 +351,7 @@ def open_daemon(
             undone.callback(books.close)
         world = open_world(settings, there.state, clock, books=named, site=site)
         undone.callback(world.cloud.close)
-        if books is not None and isinstance(world.runner, Remembering):
+        if books is not None and isinstance(world.runner, PersistableRunner):
             documents = Documents(books.store.database, f"engine {settings.engine.name}")
             world.runner.remember_in(documents.read, documents.write)
         if books is not None and isinstance(world.runner, SsmEngine):

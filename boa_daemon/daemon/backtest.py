@@ -35,7 +35,7 @@ from boa_daemon.traces.rates import with_rates
 from boa_daemon.traces.reader import Trace, TraceJob
 from boa_daemon.traces.workload import GpuSource, Workload
 from boa_daemon.units import SECONDS_PER_HOUR, counted
-from policies.links.machines import is_spot, off_market
+from policies.links.gpu_kinds import is_spot, without_market
 from policies.model import JobClass, Phase, Width
 
 Stretch: TypeAlias = tuple[float, Width]
@@ -150,11 +150,11 @@ def past_workload(document: Mapping[str, Any]) -> Workload:
     run = past_simulation(document)
     machines = {kind: one for kind, one in run.instance_types.items() if not is_spot(kind)}
     if not machines:
-        machines = {off_market(kind): one for kind, one in run.instance_types.items()}
+        machines = {without_market(kind): one for kind, one in run.instance_types.items()}
 
     def off_markets(phase: Phase) -> Phase:
         # Where plans name markets, a class has the same speeds on both.
-        speedups = {off_market(kind): curve for kind, curve in phase.speedups.items()}
+        speedups = {without_market(kind): curve for kind, curve in phase.speedups.items()}
         return replace(phase, speedups={kind: curve for kind, curve in speedups.items() if kind in machines})
 
     classes = [
@@ -222,7 +222,7 @@ def _is_done(scale: float, stretches: Sequence[Stretch], job_class: JobClass) ->
 
 def _speed(job_class: JobClass, phase: int, width: Width) -> float:
     """Return how fast a class works in a phase at a width; at one that it cannot have now, at the next."""
-    curve = job_class.phases[phase].speedups.get(off_market(width.gpu_type))
+    curve = job_class.phases[phase].speedups.get(without_market(width.gpu_type))
     if curve is None:
         return float(width.gpus)
     return float(curve.speed_at(min(max(width.gpus, curve.min_gpus), curve.max_gpus)))

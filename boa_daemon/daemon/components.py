@@ -26,12 +26,12 @@ from boa_daemon.daemon.site_metrics import SiteMetrics
 from boa_daemon.daemon.standing_costs import StandingCosts
 from boa_daemon.errors import InputError
 from boa_daemon.gate.supervisor import GateSupervisor
-from boa_daemon.learning.beliefs import Beliefs, Weights
-from boa_daemon.learning.boots import Boots
+from boa_daemon.learning.beliefs import Beliefs, EvidenceWeights
+from boa_daemon.learning.boot_times import BootTimes
 from boa_daemon.learning.budget_watch import BudgetWatch
 from boa_daemon.learning.learner import Learner
+from boa_daemon.learning.learning_step import LearningStep
 from boa_daemon.learning.spot_history import SpotHistory
-from boa_daemon.learning.step import LearningStep
 from boa_daemon.store.best_effort import read_best_effort
 from boa_daemon.store.records import InstanceRecord
 from boa_daemon.store.samples import SqlSamples, read_figures
@@ -39,7 +39,7 @@ from boa_daemon.store.storage import Storage
 from boa_daemon.tick.controller import Controller
 from boa_daemon.tick.ports import Clock, Provider, Runner
 from boa_daemon.tick.team_money import TeamMoney
-from policies.links.machines import off_market
+from policies.links.gpu_kinds import without_market
 from policies.model import JobClass, Width
 
 BOOTS_SECONDS = 14 * 86_400.0
@@ -81,7 +81,7 @@ class DaemonComponents:
         self.kept = None if database is None else HistoryStore(database)
         self.history = None if self.kept is None else self.kept.history
         self.spot = SpotHistory({} if self.kept is None else self.kept.spot.read())
-        self.liveness, self.boots = Liveness(), Boots()
+        self.liveness, self.boots = Liveness(), BootTimes()
         if books is not None:
             for record in books.queue.past_instances(world.clock.now() - BOOTS_SECONDS):
                 self._note_boot(record)
@@ -151,7 +151,7 @@ class DaemonComponents:
         self.settings, self.planner = settings, planner
         learning = settings.learning
         self.learning.beliefs = Beliefs(
-            weights=Weights(prior_jobs=learning.prior_jobs, half_life_hours=learning.half_life_hours)
+            weights=EvidenceWeights(prior_jobs=learning.prior_jobs, half_life_hours=learning.half_life_hours)
         )
         self.alerts.settings = settings.alerts
         self.learning.tries.fraction = settings.workload.explore_fraction
@@ -163,7 +163,7 @@ class DaemonComponents:
         node = record.node
         self.boots.take(
             node.id,
-            off_market(node.instance_type.name),
+            without_market(node.instance_type.name),
             launched_at=node.launched_at,
             ready_at=record.ready_at,
         )

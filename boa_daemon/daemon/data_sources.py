@@ -10,7 +10,7 @@ from typing import Any
 from boa_daemon.daemon.config import EngineSettings
 from boa_daemon.engines.engine_kinds import engine_kind
 from boa_daemon.errors import InputError
-from boa_daemon.tick.ports import BringsData, Runner
+from boa_daemon.tick.ports import DataStager, Runner
 
 
 def check_data(content: Mapping[str, Any], engine: EngineSettings, runner: Runner) -> None:
@@ -27,7 +27,7 @@ def check_data(content: Mapping[str, Any], engine: EngineSettings, runner: Runne
 
 def _refusal(source: str, engine: EngineSettings, runner: Runner) -> tuple[str, str]:
     """Return why a source is of no use here, and what to do; empty where it is."""
-    if not isinstance(runner, BringsData):
+    if not isinstance(runner, DataStager):
         return "this engine brings no data", "Read it where it is"
     if not source.startswith("s3://"):
         if engine_kind(engine.name).on_rented_nodes:

@@ -13,13 +13,19 @@ from math import ceil, floor, inf
 from typing import Any, Literal, TypeAlias
 
 from boa_daemon.inputs.job_file import due_at
-from boa_daemon.learning.beliefs import Rest, phase_at
+from boa_daemon.learning.beliefs import RemainingWork, phase_at
 from boa_daemon.store.records import JobRecord
-from boa_daemon.tick.dates import HOPELESS, LIKELY, RARE, advice_of, programme
+from boa_daemon.tick.deadline_advice import (
+    LEAST_PROBABILITY,
+    LEAST_SIZE_PROBABILITY,
+    PLANNED_PROBABILITY,
+    advice_of,
+    programme,
+)
 from boa_daemon.tick.offers import most_usd_per_hour
 from boa_daemon.tick.state import ClusterState, Due, JobState, Rules
 from boa_daemon.units import SECONDS_PER_HOUR, format_instant
-from policies.links.machines import is_spot
+from policies.links.gpu_kinds import is_spot
 from policies.model import JobClass, Width
 from policies.online.work_left import work_left_at
 
@@ -70,7 +76,7 @@ def hours_on(job_class: JobClass, left: float, size: float, width: Width) -> flo
     return hours
 
 
-def due_of(job: JobRecord, job_class: JobClass, rest: Rest, *, spread: float) -> Due | None:
+def due_of(job: JobRecord, job_class: JobClass, rest: RemainingWork, *, spread: float) -> Due | None:
     """Return the date of a job; None where its file names none."""
     at = due_at(job.content, arrived_at=job.arrived_at)
     if at is None:
@@ -119,7 +125,7 @@ class DateAnswer:
     @property
     def is_tried(self) -> bool:
         """Whether anything is paid for the date."""
-        return self.kept >= HOPELESS
+        return self.kept >= LEAST_PROBABILITY
 
     @property
     def what_is_done(self) -> str:
@@ -163,7 +169,7 @@ def date_answer(
         return DateAnswer(verdict="infeasible", at=due.at, kept=0.0, usd=None)
     if due.at > state.now:
         advice = advice_of(state, rules, job, due, boot_hours=boot_hours)
-        if advice.kept >= LIKELY:
+        if advice.kept >= PLANNED_PROBABILITY:
             verdict: Verdict = "sure" if advice.kept >= SURE else "likely"
             return DateAnswer(verdict=verdict, at=due.at, kept=advice.kept, usd=advice.usd)
         kept = advice.kept
@@ -215,7 +221,9 @@ def _room(
 
 def _large(due: Due) -> float:
     """Return the factor on the hours that all sizes but the rarest are within."""
-    return max((size for size, weight in due.sizes if weight >= RARE), default=due.sizes[-1][0])
+    return max(
+        (size for size, weight in due.sizes if weight >= LEAST_SIZE_PROBABILITY), default=due.sizes[-1][0]
+    )
 
 
 def _least(state: ClusterState, due: Due, boot_hours: float) -> Width | None:

@@ -18,7 +18,7 @@ from boa_daemon.store.storage import Storage
 from boa_daemon.tick.actions import EndGeneration, StopJob, TerminateNode
 from boa_daemon.tick.caps import within_caps
 from boa_daemon.tick.controller import requested_node
-from boa_daemon.tick.hanging import hanging
+from boa_daemon.tick.hung_jobs import hung_jobs
 from boa_daemon.tick.ledger import bill_within, charge_for
 from boa_daemon.tick.limits import day_of, month_of
 from boa_daemon.tick.ports import Cloud, OpenLaunch, Provider, Runner
@@ -54,7 +54,7 @@ class FallbackTick:
         going = self._going_down(state, now) if is_down else []
         self._end(list(dict.fromkeys((*plan.releases, *plan.forced))), CAP)
         self._end([name for name in going if name not in plan.releases], DOWN)
-        for name, why in hanging(state)[0].items():
+        for name, why in hung_jobs(state)[0].items():
             end = EndGeneration(
                 id=f"hangs-{name}", job=name, generation=state.jobs[name].generation, reason=why
             )

@@ -12,7 +12,7 @@ from boa_daemon.daemon.service import Service
 from boa_daemon.daemon.service_base import NotReady, UnknownJob
 from boa_daemon.errors import InputError
 from boa_daemon.store.records import JobRecord
-from boa_daemon.tick.ports import Inside, LetsIn, Refused
+from boa_daemon.tick.ports import AccessibleRunner, JobAccessPort, Refused
 from policies.model import JobId
 
 _LOG = logging.getLogger("boa.daemon")
@@ -98,7 +98,7 @@ class JobAccess:
         _LOG.info("%s opens a shell beside job %s", user, name, extra={"job": name, "user": user})
         return {"job": name, "is_open": True}
 
-    def _inside(self, name: JobId, user: str, is_admin: bool) -> Inside:
+    def _inside(self, name: JobId, user: str, is_admin: bool) -> JobAccessPort:
         """Return what lets a caller into a job that is theirs.
 
         Raises:
@@ -109,7 +109,7 @@ class JobAccess:
         record: JobRecord = self._service.owned(name, user, is_admin)
         self._service.check_may_submit(user, is_admin=is_admin)
         runner = self._service.daemon.world.runner
-        if not isinstance(runner, LetsIn):
+        if not isinstance(runner, AccessibleRunner):
             raise InputError("this engine lets nobody into its jobs")
         if not record.slots:
             said = f"job {name} is {record.status} and on no node"

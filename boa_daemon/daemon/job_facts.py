@@ -12,14 +12,14 @@ from boa_daemon.daemon.group_money import GroupMoney, usd_per_hour_of
 from boa_daemon.daemon.job_dependencies import JobDependencies
 from boa_daemon.daemon.node_view import cost_of
 from boa_daemon.engines.backoff import Backoff
-from boa_daemon.learning.beliefs import Rest, phase_at, rest_of
+from boa_daemon.learning.beliefs import RemainingWork, phase_at, remaining_work_of
 from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.records import ACTIVE, JobRecord
 from boa_daemon.tick.ports import RunReport
 from boa_daemon.tick.retries import ANY_RETRIES, Failure, Retries, Silence
 from boa_daemon.tick.state import JobState, JobTerms
 from boa_daemon.units import SECONDS_PER_HOUR, dollars
-from policies.links.machines import off_market
+from policies.links.gpu_kinds import without_market
 from policies.model import Job, JobClass, JobId, Width
 from policies.online.estimates import SPREAD, mean_left
 
@@ -78,7 +78,7 @@ class JobFacts:
             return before
         size = job_class.size_gpu_hours * _scale(job)
         phase, _ = phase_at(job_class, size - before, size)
-        curve = job_class.phases[phase].speedups.get(off_market(job.width.gpu_type))
+        curve = job_class.phases[phase].speedups.get(without_market(job.width.gpu_type))
         return before + (0.0 if curve is None else float(curve.speed_at(job.width.gpus)) * hours)
 
     def left_after(self, job: JobRecord, report: RunReport, now: float, kept: float) -> float:
@@ -101,10 +101,12 @@ class JobFacts:
                 found.setdefault(job.class_name.partition("[")[0], []).append(done / _scale(job))
         return found
 
-    def rest(self, job: JobRecord, job_class: JobClass, now: float) -> Rest:
+    def rest(self, job: JobRecord, job_class: JobClass, now: float) -> RemainingWork:
         """Return what is believed to be left of a job of a known class."""
         done = self.done(job, generation_hours(job, now))
-        return rest_of(job_class, scale=_scale(job), done=done, spread=self._spread_of(job.class_name))
+        return remaining_work_of(
+            job_class, scale=_scale(job), done=done, spread=self._spread_of(job.class_name)
+        )
 
     def rests_until(self, job: JobRecord) -> float | None:
         """Return until when a job is not started, whatever there is: its file's instant, or a rest."""
@@ -159,7 +161,7 @@ class JobFacts:
         if job.width is None or known is None:
             return job.width
         kind = known.node.instance_type.gpu_type
-        is_same = off_market(kind) == off_market(job.width.gpu_type)
+        is_same = without_market(kind) == without_market(job.width.gpu_type)
         return Width(kind, job.width.gpus) if is_same else job.width
 
     def _state(self, job: JobRecord, now: float) -> JobState:
@@ -167,7 +169,7 @@ class JobFacts:
         job_class, due = self._class_of(job.class_name), None
         if job_class is None:
             done = self.done(job, generation_hours(job, now))
-            rest = Rest(left=mean_left(job.size_gpu_hours, done, spread=SPREAD), phase=0, scale=1.0)
+            rest = RemainingWork(left=mean_left(job.size_gpu_hours, done, spread=SPREAD), phase=0, scale=1.0)
         else:
             rest = self.rest(job, job_class, now)
             due = due_of(job, job_class, rest, spread=self._spread_of(job.class_name))

@@ -10,7 +10,7 @@ from boa_daemon.daemon.finish_forecast import FinishForecast, JobEstimate, forec
 from boa_daemon.daemon.loop import Daemon
 from boa_daemon.inputs.job_file import due_at
 from boa_daemon.store.records import JobRecord
-from boa_daemon.tick.dates import HOPELESS, boot_hours_of
+from boa_daemon.tick.deadline_advice import LEAST_PROBABILITY, boot_hours_of
 from boa_daemon.tick.decision import Decision
 from boa_daemon.tick.state import ClusterState
 from boa_daemon.units import format_instant
@@ -93,7 +93,7 @@ class JobForecasts:
                 asked = "to wait for spot"
             firm = ", on demand" if note.is_firm else ""
             then = f"what that asks for now: {asked}{firm}; about ${note.usd:,.2f} from now on"
-            if note.kept < HOPELESS:
+            if note.kept < LEAST_PROBABILITY:
                 then = "too little to pay for, so it runs as cheaply as if it had no date"
             said.append(
                 f"Its date is {format_instant(note.at)}, met with a probability of {note.kept:.1%}; {then}."
@@ -109,7 +109,7 @@ class JobForecasts:
             "finishes": {name: found.document for name, found in self.finishes().items()},
             "dates": {
                 name: {"at": note.at, "probability": note.kept, "usd": note.usd, "is_firm": note.is_firm}
-                | {"is_tried": note.kept >= HOPELESS}
+                | {"is_tried": note.kept >= LEAST_PROBABILITY}
                 for name, note in notes.items()
             },
         }

@@ -16,7 +16,7 @@ from boa_daemon.learning.beliefs import explain_belief
 from boa_daemon.learning.speedups import explain_curve
 from boa_daemon.store.groups import JobGroup, member_statuses, settled_micro_dollars
 from boa_daemon.store.records import ACTIVE, JobRecord, JobStatus
-from boa_daemon.tick.ports import KeepsArtifacts
+from boa_daemon.tick.ports import ArtifactStore
 from boa_daemon.tick.reasons import JobReason
 from boa_daemon.tick.runner_up import width_choice
 from boa_daemon.tick.shortfall import shortfall_sentence
@@ -57,12 +57,12 @@ class JobService(ServiceBase):
             raise UnknownJob(f"job {name} has left no file {file!r}", hint=hint)
         return runner.artifact(name, file)
 
-    def _artifacts_of(self, name: JobId, may_read: Callable[[str], bool]) -> KeepsArtifacts:
+    def _artifacts_of(self, name: JobId, may_read: Callable[[str], bool]) -> ArtifactStore:
         """Return what keeps the files of a job, for who may read them."""
         record, runner = self._find(name), self.daemon.world.runner
         if not may_read(record.user):
             raise NotAllowed(f"job {name} is of user {record.user}, and so are the files that it leaves")
-        if not isinstance(runner, KeepsArtifacts):
+        if not isinstance(runner, ArtifactStore):
             raise InputError("this engine keeps no files of jobs")
         return runner
 

@@ -28,7 +28,7 @@ from boa_daemon.store.records import JobRecord
 from boa_daemon.tick.actions import TerminateNode
 from boa_daemon.tick.controller import ActsFailed
 from boa_daemon.tick.decision import Decision, decide
-from boa_daemon.tick.ports import KeepsJobs
+from boa_daemon.tick.ports import JobFolderStore
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import counted
 from policies.model import JobId, NodeId
@@ -77,7 +77,7 @@ class Daemon(AdaptiveDaemon):
     def _number_jobs(self, queue: JobQueue) -> None:
         """Begin above the jobs that the engine still keeps files of, where the database has never had one."""
         runner = self.world.runner
-        if queue.has_had_jobs or not isinstance(runner, KeepsJobs):
+        if queue.has_had_jobs or not isinstance(runner, JobFolderStore):
             return
         try:
             queue.begin_after(runner.job_folders())

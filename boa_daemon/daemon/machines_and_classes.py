@@ -20,7 +20,7 @@ from boa_daemon.inputs.resource_needs import (
     without_gpu_types,
 )
 from boa_daemon.tick.ports import Provider
-from policies.links.machines import named_apart, on_machines
+from policies.links.gpu_kinds import machines_by_kind, on_machines
 from policies.model import InstanceType, JobClass, Phase
 from policies.speedup import Amdahl
 
@@ -44,7 +44,7 @@ def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]
     if twice:
         raise InputError(f"[cloud] instance_types names {twice[0]} twice")
     rented = {name: known.get(name) or catalog.instance_type(name) for name in settings.cloud.instance_types}
-    return named_apart(with_places(rented, settings.cloud.gpu_places, catalog).values(), own)
+    return machines_by_kind(with_places(rented, settings.cloud.gpu_places, catalog).values(), own)
 
 
 def check_prior_class(settings: Settings, stated: Mapping[str, JobClass]) -> None:

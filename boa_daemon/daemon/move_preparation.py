@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from boa_daemon.tick.actions import StartJob
-from boa_daemon.tick.ports import Clock, GoesAhead, Runner
+from boa_daemon.tick.ports import Clock, EarlyStarter, Runner
 from policies.model import JobId, NodeId
 
 MOST_SECONDS = 300.0
@@ -34,7 +34,7 @@ class MovePreparation:
 
     def is_ready(self, action: StartJob) -> bool:
         """Return whether a job may be stopped for its next start; it is asked again until it may."""
-        if not isinstance(self._runner, GoesAhead):
+        if not isinstance(self._runner, EarlyStarter):
             return True
         now, known = self._clock.now(), self._moves.get(action.job)
         since = now if known is None or known.generation != action.generation else known.since

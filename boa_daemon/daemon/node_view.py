@@ -28,16 +28,16 @@ from boa_daemon.tick.ports import (
     Accepted,
     Clock,
     Cloud,
-    FindsNodeFaults,
+    InterruptionSource,
     Launched,
+    NodeFaultDetector,
     Refused,
     Runner,
     Unknown,
-    Warned,
 )
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR
-from policies.links.machines import is_spot, off_market
+from policies.links.gpu_kinds import is_spot, without_market
 from policies.model import InstanceType, NodeId
 
 MISSING_SECONDS = 300.0
@@ -138,7 +138,7 @@ class Fleet:
         listed = node.instance_type
         name = planned_name(listed.name, node.market, self._names())
         planned = next((one for one in self._machines() if one.name == name), None)
-        kind = off_market(listed.gpu_type) if planned is None else planned.gpu_type
+        kind = without_market(listed.gpu_type) if planned is None else planned.gpu_type
         seen = self._queue.instances.get(node.id)
         before = None if seen is None else seen.node.instance_type
         found = planned_machine(listed, name=name, kind=kind, planned=planned, known=before)
@@ -200,7 +200,7 @@ class Fleet:
     def _with_warnings(self, nodes: Iterable[NodeState]) -> Iterator[NodeState]:
         """Yield nodes with the instant at which the cloud takes them back; one that is known stays known."""
         warned, now = _warnings(self._runner), self._clock.now()
-        unfit = self._runner.unfit() if isinstance(self._runner, FindsNodeFaults) else {}
+        unfit = self._runner.unfit() if isinstance(self._runner, NodeFaultDetector) else {}
         for node in nodes:
             known = self._queue.instances.get(node.id)
             before = None if known is None else known.node.ends_by
@@ -329,7 +329,7 @@ class Fleet:
 
 def _warnings(runner: Runner) -> Mapping[NodeId, float]:
     """Return which nodes are taken back and when, where the engine hears of that."""
-    return runner.interruptions() if isinstance(runner, Warned) else {}
+    return runner.interruptions() if isinstance(runner, InterruptionSource) else {}
 
 
 def cost_of(job: JobRecord, instances: Mapping[NodeId, InstanceRecord], *, until: float) -> int:

@@ -1,7 +1,7 @@
 """Both markets as machines: what the cloud lists and offers, in the names that plans have for it, and back.
 
 With `[cloud] market = "planned"` each machine is planned with twice, as `g5.xlarge` and as `g5.xlarge@spot`,
-of the GPU types `a10g` and `a10g@spot` (`policies.links.machines`). The cloud knows one instance type and a
+of the GPU types `a10g` and `a10g@spot` (`policies.links.gpu_kinds`). The cloud knows one instance type and a
 market of each node and offer. Here they meet, so that the tick, the books and the policy know no difference.
 """
 
@@ -19,9 +19,9 @@ from boa_daemon.tick.ports import WARNING_SECONDS, Launched, Refused, Unknown
 from boa_daemon.tick.stages.find_changes import LEAVE_SECONDS
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.machines import card_of, is_spot, off_market, spot_kind
+from policies.links.gpu_kinds import card_of, is_spot, spot_kind, without_market
 from policies.model import GpuType, InstanceType, JobClass, Problem
-from policies.optimum.interruptions import Interruptions, Saves
+from policies.optimum.interruptions import CheckpointSchedule, Interruptions
 
 
 def with_spot_machines(machines: Mapping[str, InstanceType]) -> dict[str, InstanceType]:
@@ -41,7 +41,7 @@ def with_learnt_spot(
     history: SpotHistory | None,
     *,
     boot_hours: float,
-    saves: Saves,
+    saves: CheckpointSchedule,
 ) -> tuple[Problem, dict[str, InstanceType]]:
     """Return the problem, and machines at their prices, with spot at what the site has learnt of it."""
     found, terms = dict(machines), {}
@@ -68,7 +68,7 @@ def with_learnt_spot(
 
 def planned_name(name: str, market: str, names: Iterable[str]) -> str:
     """Return the name of a machine in plans, as a node or an offer has it from the cloud."""
-    known = off_market(name)
+    known = without_market(name)
     return spot_kind(known) if market == "spot" and spot_kind(known) in names else known
 
 
@@ -95,7 +95,7 @@ def rented_order(action: LaunchNodes) -> LaunchNodes:
     machine = action.instance_type
     if not is_spot(machine.name):
         return action if machine.places_per_gpu == 1 else replace(action, instance_type=_plain(machine))
-    offer = action.offer and replace(action.offer, instance_type=off_market(action.offer.instance_type))
+    offer = action.offer and replace(action.offer, instance_type=without_market(action.offer.instance_type))
     return replace(action, instance_type=_plain(machine), offer=offer)
 
 
@@ -126,4 +126,4 @@ def _scopes(scope: str, names: frozenset[str]) -> tuple[str, ...]:
 def _plain(machine: InstanceType) -> InstanceType:
     """Return a machine without its market, and with whole GPUs."""
     plain = with_whole_gpus(machine)
-    return replace(plain, name=off_market(machine.name), gpu_type=card_of(machine.gpu_type))
+    return replace(plain, name=without_market(machine.name), gpu_type=card_of(machine.gpu_type))

@@ -29,19 +29,19 @@ from boa_daemon.errors import InputError, did_you_mean
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.resource_needs import excluded_for, lack_on_node, without_gpu_types
 from boa_daemon.job.container import RUN_AS_USER, NoContainers, usable_tool, why_unlimited
-from boa_daemon.learning.beliefs import Planned
-from boa_daemon.learning.boots import Boots
-from boa_daemon.learning.links import LinkEstimate, derived_kinds, link_estimate, with_link
+from boa_daemon.learning.beliefs import PlannedFigures
+from boa_daemon.learning.boot_times import BootTimes
+from boa_daemon.learning.learning_step import LearntClasses
+from boa_daemon.learning.link_estimates import LinkEstimate, derived_kinds, link_estimate, with_link
 from boa_daemon.learning.policy_record import PolicyRecord
 from boa_daemon.learning.spot_history import SpotHistory
-from boa_daemon.learning.step import LearntClasses
 from boa_daemon.tick.offers import Extras
 from boa_daemon.tick.ports import Provider
 from boa_daemon.tick.state import Rules
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.machines import off_market
+from policies.links.gpu_kinds import without_market
 from policies.model import Budget, JobClass, Width
-from policies.optimum.interruptions import Saves
+from policies.optimum.interruptions import CheckpointSchedule
 from policies.registry import PolicyOptions, Site, find_policy
 from policies.site import with_boots
 
@@ -65,7 +65,7 @@ class Planner(LearntClasses):
     ) -> None:
         self.settings, self._cloud = settings, cloud
         self._boot_seconds = settings.cloud.boot_seconds if cloud.boot_seconds is None else cloud.boot_seconds
-        self.boots: Boots | None = None
+        self.boots: BootTimes | None = None
         self.standing_of_cloud: Callable[[], Extras] = tuple
         """What the cloud bills without a node, by kind, beside what the settings say."""
         self.spot = SpotHistory()
@@ -242,7 +242,7 @@ class Planner(LearntClasses):
         for name, (per_hour, factor, rate, size) in kept.items():
             stated = self.stated.get(name)
             if stated is not None and (stated.arrivals_per_hour, stated.size_gpu_hours) == (rate, size):
-                found[name] = Planned(per_hour=per_hour, size_factor=factor)
+                found[name] = PlannedFigures(per_hour=per_hour, size_factor=factor)
         learning = self.settings.learning
         if learning.rates and learning.sizes:
             self.take_back(found)
@@ -346,10 +346,10 @@ class Planner(LearntClasses):
         )
 
     @property
-    def _saves(self) -> Saves:
+    def _saves(self) -> CheckpointSchedule:
         """How often jobs are taken to save on spot nodes."""
         learning = self.settings.learning
-        return Saves(
+        return CheckpointSchedule(
             every_hours=learning.save_minutes / 60.0, cost_hours=learning.save_seconds / SECONDS_PER_HOUR
         )
 
@@ -362,7 +362,7 @@ class Planner(LearntClasses):
             curve = (
                 None
                 if job_class is None
-                else job_class.phases[phase].speedups.get(off_market(width.gpu_type))
+                else job_class.phases[phase].speedups.get(without_market(width.gpu_type))
             )
             known = self._speeds[key] = 0.0 if curve is None else float(curve.speed_at(width.gpus))
         return known

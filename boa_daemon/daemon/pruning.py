@@ -11,7 +11,7 @@ import logging
 from boa_daemon.store.retention import code_in_use, drop_intents, drop_jobs, jobs_over_before
 from boa_daemon.store.storage import Storage
 from boa_daemon.tick.limits import DAY_SECONDS
-from boa_daemon.tick.ports import Discarding, DropsCode, Runner
+from boa_daemon.tick.ports import CodePruner, JobFileCleaner, Runner
 
 _LOG = logging.getLogger("boa.daemon")
 BATCH, MOST_BATCHES = 500, 200
@@ -33,7 +33,7 @@ def prune(books: Storage, runner: Runner, *, keep_days: float | None, now: float
         names = jobs_over_before(books.queue, now - keep_days * DAY_SECONDS, limit=BATCH)
         if not names:
             break
-        if isinstance(runner, Discarding):
+        if isinstance(runner, JobFileCleaner):
             for name in names:
                 runner.discard(name)
         drop_jobs(database, names)
@@ -45,7 +45,7 @@ def prune(books: Storage, runner: Runner, *, keep_days: float | None, now: float
 
 def _drop_code(books: Storage, runner: Runner, now: float) -> None:
     """Drop packed code that no job refers to any more, be it over or not."""
-    if not isinstance(runner, DropsCode):
+    if not isinstance(runner, CodePruner):
         return
     try:
         gone = runner.drop_code(code_in_use(books.store.database), before=now - CODE_SECONDS)

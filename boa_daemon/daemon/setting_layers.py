@@ -43,7 +43,7 @@ _PATHS = (
     "tls_key",
     "secrets_file",
 )
-_PARTS: tuple[tuple[str, str, plugins.Group, Collection[str]], ...] = (
+_PARTS: tuple[tuple[str, str, plugins.PluginGroup, Collection[str]], ...] = (
     ("cloud", "provider", "boa.clouds", CLOUD_KINDS),
     ("engine", "name", "boa.engines", ENGINE_KINDS),
 )

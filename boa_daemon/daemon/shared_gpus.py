@@ -16,7 +16,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.resource_needs import NeedsRow
 from boa_daemon.store.records import InstanceRecord
 from boa_daemon.tick.actions import StartJob
-from policies.links.machines import off_market
+from policies.links.gpu_kinds import without_market
 from policies.model import GpuSlot, InstanceType, JobClass, NodeId
 
 MOST_PLACES = 8
@@ -96,7 +96,11 @@ def planned_machine(
     other places than those of the plan it stays what it was, and nobody new is placed on it.
     """
     places = 1 if planned is None else planned.places_per_gpu
-    if known is not None and known.places_per_gpu != places and off_market(known.name) == off_market(name):
+    if (
+        known is not None
+        and known.places_per_gpu != places
+        and without_market(known.name) == without_market(name)
+    ):
         return known
     if places == 1 and (name, kind) == (listed.name, listed.gpu_type):
         return listed

@@ -32,7 +32,7 @@ from boa_daemon.inputs.commitments_file import HeldCommitment, read_commitments
 from boa_daemon.tick.limits import FixedCost
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.machines import is_spot
+from policies.links.gpu_kinds import is_spot
 from policies.model import InstanceType
 from policies.site import Site
 

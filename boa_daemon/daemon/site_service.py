@@ -10,8 +10,8 @@ from boa_daemon.daemon.costs import CostBy, cost_rows, with_fixed_costs
 from boa_daemon.daemon.daemon_health import LATE_SECONDS, LATE_TICKS
 from boa_daemon.daemon.service_base import NotReady, ServiceBase
 from boa_daemon.inputs.message_validation import DROPPED_MESSAGES
-from boa_daemon.learning.class_answer import class_document
-from boa_daemon.learning.kappa_answer import kappa_document
+from boa_daemon.learning.class_document import class_document
+from boa_daemon.learning.kappa_document import kappa_document
 from boa_daemon.store.sql import kind_and_target
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.ledger import bill, bill_by_kind

@@ -21,7 +21,7 @@ from boa_daemon.inputs.job_file import check_job
 from boa_daemon.job.code import CodeFailed, digest_of_archive
 from boa_daemon.store.groups import find_group
 from boa_daemon.store.queue import NewJob, PendingSubmission
-from boa_daemon.tick.ports import BringsCode
+from boa_daemon.tick.ports import CodeStager
 from boa_daemon.units import counted
 
 MOST_JOBS_AT_ONCE = 10_000
@@ -120,14 +120,14 @@ class Submissions(ServiceBase):
             hint = "`boa submit` and boa_daemon.Client do that"
             raise InputError("code must be packed and sent before the job", hint=hint)
 
-    def _code(self) -> BringsCode:
+    def _code(self) -> CodeStager:
         """Return what brings code.
 
         Raises:
             InputError: when this engine does not.
         """
         runner = self.daemon.world.runner
-        if not isinstance(runner, BringsCode):
+        if not isinstance(runner, CodeStager):
             raise InputError("this engine brings no code", hint="Set workdir to a folder that the nodes have")
         return runner
 

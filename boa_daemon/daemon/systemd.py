@@ -1,8 +1,8 @@
 """What a service says to systemd, and the unit that it is installed as.
 
-The protocol is a datagram of lines to the socket that `NOTIFY_SOCKET` names (sd_notify(3)). Nothing happens where
-no systemd listens or takes the message. Call `notify_alive` at the end of each tick, also of one that failed because
-the cloud did, and never from a thread of its own: systemd must notice a loop that hangs.
+The protocol is a datagram of lines to the socket that `NOTIFY_SOCKET` names (sd_notify(3)). Nothing happens
+where no systemd listens or takes the message. Call `notify_alive` at the end of each tick, also of one that
+failed because the cloud did, and never from a thread of its own: systemd must notice a loop that hangs.
 """
 
 from __future__ import annotations

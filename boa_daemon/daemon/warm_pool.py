@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boa_daemon.daemon.config import Settings
-from boa_daemon.learning.boots import Boots
+from boa_daemon.learning.boot_times import BootTimes
 from boa_daemon.tick.state import WarmPool
 
 ASSUMED_SHARE = 1.0 / 3.0
@@ -16,7 +16,7 @@ def start_seconds_of(settings: Settings, boot_seconds: float) -> float:
     return boot_seconds * ASSUMED_SHARE if set_to is None else set_to
 
 
-def warm_pool_of(settings: Settings, boot_seconds: float, boots: Boots | None) -> WarmPool | None:
+def warm_pool_of(settings: Settings, boot_seconds: float, boots: BootTimes | None) -> WarmPool | None:
     """Return the pool of the settings; None where they ask for none. `boots` is what was seen."""
     if not settings.cloud.warm_pool_nodes:
         return None

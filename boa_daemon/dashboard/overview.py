@@ -15,7 +15,7 @@ from typing import Any
 from boa_daemon.daemon.service import Service
 from boa_daemon.store.records import JobRecord
 from boa_daemon.tick.decision import Decision
-from boa_daemon.tick.reasons import JOBS, SAID, WAITING
+from boa_daemon.tick.reasons import JOB_REASON_TEXTS, REASON_TEXTS, WAIT_REASON_TEXTS
 from boa_daemon.tick.state import JobState
 from boa_daemon.units import SECONDS_PER_HOUR, counted
 from policies.model import JobId, NodeId, Width
@@ -86,11 +86,11 @@ def _sentence(decision: Decision | None, job: JobRecord) -> str:
     if job.slots:
         said = f"{job.width} on {counted(len({slot.node for slot in job.slots}), 'node')}"
         if reason is not None and width is not None and width != job.width:
-            said += f"; {width} planned: {WAITING[reason]}"
+            said += f"; {width} planned: {WAIT_REASON_TEXTS[reason]}"
         return said
     if decision is None:
-        return JOBS["new"]
-    said = SAID[decision.reason(job.id, holds_gpus=False)]
+        return JOB_REASON_TEXTS["new"]
+    said = REASON_TEXTS[decision.reason(job.id, holds_gpus=False)]
     return said if reason is None or width is None else f"{said} ({width} planned)"
 
 
@@ -122,7 +122,9 @@ def _why(decision: Decision | None) -> list[dict[str, Any]]:
     if decision is None:
         return []
     counts = Counter(decision.plan.waiting.values())
-    return [{"code": code, "jobs": count, "said": WAITING[code]} for code, count in counts.most_common()]
+    return [
+        {"code": code, "jobs": count, "said": WAIT_REASON_TEXTS[code]} for code, count in counts.most_common()
+    ]
 
 
 def _nodes(decision: Decision | None, held: Mapping[NodeId, Mapping[int, JobId]]) -> list[tuple[Any, ...]]:

@@ -18,7 +18,7 @@ from shlex import quote
 
 from boa_daemon.engines.ssm_commands import SsmCommands
 from boa_daemon.engines.ssm_scripts import library
-from boa_daemon.tick.lives import instance_of
+from boa_daemon.tick.node_lives import instance_of
 from boa_daemon.tick.ports import Accepted, Refused, SaidInside, WayIn
 from policies.model import JobId
 
@@ -95,7 +95,7 @@ FULL = Refused(reason=f"{MOST_AT_ONCE} commands run beside jobs already; wait fo
 
 
 class LocalJobAccess:
-    """Implements `Inside` on this machine. `folder_of` gives the folder of a job's unit, or says why not."""
+    """Implements `JobAccessPort` on this machine; `folder_of` gives the folder of a job's unit."""
 
     def __init__(
         self, folder_of: Callable[[JobId, int], Path | Refused], environment: Callable[[], Mapping[str, str]]
@@ -168,7 +168,7 @@ class LocalJobAccess:
 
 
 class SsmJobAccess:
-    """Implements `Inside` on rented nodes. `place_of` gives the node, folder and root of a job's unit."""
+    """Implements `JobAccessPort` on rented nodes; `place_of` gives node, folder and root of a job's unit."""
 
     def __init__(
         self,

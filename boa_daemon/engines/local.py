@@ -36,7 +36,16 @@ from boa_daemon.job.logs import read_log
 from boa_daemon.job.seal import KEY_FILE
 from boa_daemon.job.unit import Unit, read_json, write_json
 from boa_daemon.tick.actions import StartJob, StopJob
-from boa_daemon.tick.ports import Accepted, Inside, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
+from boa_daemon.tick.ports import (
+    Accepted,
+    JobAccessPort,
+    JobGate,
+    JobSpec,
+    LogChunk,
+    Refused,
+    RunReport,
+    Unknown,
+)
 from boa_daemon.tick.state import NodeState
 from policies.model import JobId, NodeId
 
@@ -70,7 +79,7 @@ class LocalEngine:
         self._runs: dict[JobId, Generation] = {}
         self._over: dict[tuple[JobId, int], RunReport] = {}
         self._ahead: dict[JobId, WaitingGeneration] = {}
-        self.inside: Inside = LocalJobAccess(self._running_at, lambda: job_environment(os.environ))
+        self.inside: JobAccessPort = LocalJobAccess(self._running_at, lambda: job_environment(os.environ))
 
     def _running_at(self, job: JobId, node: int) -> Path | Refused:
         """Return the folder of a job's unit that runs on this machine."""

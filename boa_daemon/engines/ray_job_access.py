@@ -14,7 +14,7 @@ from policies.model import JobId
 
 
 class RayJobAccess:
-    """Implements `Inside` but for shells: a task has no terminal. `begin_task` starts one beside a unit."""
+    """Implements `JobAccessPort` without shells: a task has no terminal. `begin_task` starts a task."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ from boa_daemon.inputs.message_validation import (
 )
 from boa_daemon.job.seal import TOLD, is_sealed
 from boa_daemon.tick.actions import StartJob, StopJob
-from boa_daemon.tick.lives import instance_of
+from boa_daemon.tick.node_lives import instance_of
 from boa_daemon.tick.ports import Accepted, GatePass, JobGate, JobSpec, LogChunk, Refused, RunReport, Unknown
 from boa_daemon.tick.state import NodeState
 from policies.model import JobId, NodeId

@@ -19,7 +19,7 @@ from boa_daemon.gate.ordering_gain import OrderingGain
 from boa_daemon.gate.timing import Timings
 from boa_daemon.gate.types import GateSettings, Grant, SendRequest
 from policies.links.ada_srsf import LinkPolicy, Message, link_policy
-from policies.links.filling import fill
+from policies.links.nic_filling import fill_idle_nics
 from policies.model import JobId
 
 MOST_FREE_ITERATIONS = 1000
@@ -254,7 +254,7 @@ class Broker:
             if seat.lease is not None and not seat.lease.is_handed_over
         ]
         crowding = link.contention_seconds_per_byte / link.seconds_per_byte
-        return fill(left, flying, crowding=crowding) if left else ()
+        return fill_idle_nics(left, flying, crowding=crowding) if left else ()
 
     def _grant(self, seat: JobAtGate, servers: frozenset[str], now: float) -> Grant:
         """Lease the cards to a job."""

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 from policies.errors import InvalidProblem, UnknownPolicy
-from policies.links.ada_srsf import DEFAULT_LINK_POLICY, NAMES, default_bucket_bytes, link_policy
+from policies.links.ada_srsf import DEFAULT_LINK_POLICY, LINK_POLICIES, default_bucket_bytes, link_policy
 from policies.links.contention import Link
 from policies.model import JobId
 
-POLICIES = tuple(name for name in NAMES if name != "srsf-preemptive")
+POLICIES = tuple(name for name in LINK_POLICIES if name != "srsf-preemptive")
 """What a gate can do. Pausing a message in flight is not among it: no transport can."""
 
 
@@ -23,7 +23,7 @@ class GateSettings:
     on. A lease lasts `lease_factor` times as long as the message should take beside another, at least
     `least_lease_seconds` and at most `most_lease_seconds` or half as long again as it should take. With
     `fills_idle_cards` buckets also go beside those that are in flight, where a card would idle otherwise
-    (`policies.links.filling`, `boa_daemon.gate.grant_sizes`).
+    (`policies.links.nic_filling`, `boa_daemon.gate.grant_sizes`).
     """
 
     policy: str = DEFAULT_LINK_POLICY
@@ -75,7 +75,7 @@ class GateSettings:
 
     @property
     def grant_bytes(self) -> float:
-        """Bytes that one grant covers: a bucket, or any message. `boa_daemon.gate.grant_sizes` may extend it."""
+        """Bytes that one grant covers, a bucket or any message; `boa_daemon.gate.grant_sizes` extends it."""
         if self.policy != "ada-srsf-buckets":
             return math.inf
         return default_bucket_bytes(self.link) if self.bucket_bytes is None else self.bucket_bytes

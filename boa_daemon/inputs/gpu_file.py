@@ -12,7 +12,7 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.document_file import Document, KeyPath
 from boa_daemon.inputs.schema import Gpus, Name, Positive, Strict
 from boa_daemon.inputs.speedup_file import FORMS
-from policies.links.machines import card_of, kind_on, shared_kind
+from policies.links.gpu_kinds import card_of, kind_on, shared_kind
 from policies.model import InstanceType
 
 DEFAULT_GPU_TYPE = "gpu"

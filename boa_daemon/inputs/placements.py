@@ -14,7 +14,7 @@ from typing import Any
 
 from boa_daemon.inputs.document_file import Document, KeyPath
 from boa_daemon.inputs.schema import LEAST, MOST, a_kind, spoken
-from policies.links.machines import card_of
+from policies.links.gpu_kinds import card_of
 from policies.model import InstanceType
 from policies.speedup import MAX_GPUS, Table
 

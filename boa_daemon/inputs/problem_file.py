@@ -22,8 +22,8 @@ from boa_daemon.inputs.schema import a_kind, checked, spoken
 from boa_daemon.inputs.speedup_file import limited, read_speedups
 from boa_daemon.inputs.step_times import AMOUNTS, RATES, MeasuredPhase, measured_work
 from policies.links.contention import Link
+from policies.links.gpu_kinds import card_of, on_machines, rented_name
 from policies.links.link_share import across_nodes, network_share
-from policies.links.machines import card_of, on_machines, rented_name
 from policies.model import AllReduce, Budget, BudgetUnit, GpuType, InstanceType, JobClass, Phase, Problem
 from policies.speedup import SpeedupCurve
 

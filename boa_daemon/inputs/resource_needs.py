@@ -17,7 +17,7 @@ from pydantic import Field
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.schema import Positive, Strict
 from boa_daemon.units import GPU_MEMORY_FOR_JOBS_FRACTION
-from policies.links.machines import rented_name
+from policies.links.gpu_kinds import rented_name
 from policies.model import InstanceType, JobClass
 
 _MIB_PER_GB = 1e9 / 2**20

@@ -31,7 +31,7 @@ from boa_daemon.inputs.schema import (
     spoken,
 )
 from policies.errors import InvalidProblem
-from policies.links.machines import card_of
+from policies.links.gpu_kinds import card_of
 from policies.speedup import (
     MAX_GPUS,
     Amdahl,

@@ -2,7 +2,8 @@
 
     ... boa_daemon.job.unit_access FOLDER --seconds N COMMAND    one command; how it ended, as JSON
     ... boa_daemon.job.unit_access FOLDER                        a shell, on the terminal that there is
-    ... boa_daemon.job.unit_access FOLDER --terminal             the same; the caller has made a session for it
+    ... boa_daemon.job.unit_access FOLDER --terminal             the same; the caller has made a session for
+    it
 
 FOLDER is that of a unit that runs. What is started here ends with the unit, with its time, and with whoever
 started it. The file `inside` beside the job's progress is as young as the last look at somebody in there.

@@ -15,7 +15,15 @@ import numpy as np
 
 from boa_daemon.learning.samples import HOUR, Sample
 from policies.model import JobClass, Phase
-from policies.online.estimates import SPREAD, Belief, Counts, Sizes, estimate_rate, estimate_size, mean_left
+from policies.online.estimates import (
+    SPREAD,
+    ArrivalCounts,
+    Belief,
+    SizeSums,
+    estimate_rate,
+    estimate_size,
+    mean_left,
+)
 from policies.speedup import Floats
 
 PRIOR_JOBS, HALF_LIFE_HOURS = 2.0, 168.0
@@ -26,12 +34,12 @@ AGAIN_SECONDS, LATE_SECONDS = 120.0, 600.0
 MOST_AT_ONCE = 16
 """Classes estimated in one tick: each takes up to five milliseconds."""
 MOST_HALF_LIVES = 13.0
-CHANGED = 0.1
+CHANGE_THRESHOLD = 0.1
 """A rate, a size or a speed that turns out so much different is worth a new plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class EvidenceWeights:
     """The class file counts as `prior_jobs` jobs; what is older by a half-life counts half."""
 
     prior_jobs: float = PRIOR_JOBS
@@ -69,7 +77,7 @@ def estimate_class(
     running: Iterable[float],
     *,
     now: float,
-    weights: Weights,
+    weights: EvidenceWeights,
     is_rate_stated: bool = True,
 ) -> ClassBelief:
     """Return what is believed of a class from its rows, and the work that jobs which still run have done."""
@@ -81,13 +89,13 @@ def estimate_class(
         prior_jobs=weights.prior_jobs if is_rate_stated else min(UNSTATED_JOBS, weights.prior_jobs),
         half_life_hours=life,
     )
-    ended = Sizes()
+    ended = SizeSums()
     bounds, bound_weights = [work / stated for work in running if work > 0.0], []
     bound_weights += [1.0] * len(bounds)
     for row in rows:
         age = 0.5 ** (max(now - row.at, 0.0) / (HOUR * life))
         if row.kind == "size":
-            sums = Sizes(weight=row.count, mean=row.total, log_mean=row.moment)
+            sums = SizeSums(weight=row.count, mean=row.total, log_mean=row.moment)
             ended = ended.plus(sums.over(stated).times(age))
         elif row.kind == "cut":
             bounds.append(row.total / stated)
@@ -111,7 +119,7 @@ def _count(rows: Iterable[Sample], kind: str) -> int:
     return round(sum(row.count for row in rows if row.kind == kind))
 
 
-def _counts(rows: Iterable[Sample], now: float, half_life_hours: float) -> Counts | None:
+def _counts(rows: Iterable[Sample], now: float, half_life_hours: float) -> ArrivalCounts | None:
     """Return arrivals by the hour since a class was first seen; None where it never was."""
     seen = [row.at for row in rows if row.kind == "seen"]
     if not seen:
@@ -131,17 +139,17 @@ def _counts(rows: Iterable[Sample], now: float, half_life_hours: float) -> Count
     watched[-1] -= last + 1.0 - now / HOUR
     np.maximum(watched, 0.0, out=watched)
     ages: Floats = np.arange(hours, dtype=np.float64)[::-1] + 0.5
-    return Counts(jobs=jobs, squares=squares, ages=ages, hours=watched)
+    return ArrivalCounts(jobs=jobs, squares=squares, ages=ages, hours=watched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedFigures:
     """The rate and the size that a class is planned by: jobs per hour, and the factor on the stated size."""
 
     per_hour: float
     size_factor: float = 1.0
 
-    def followed(self, belief: ClassBelief, *, rates: bool, sizes: bool) -> Planned:
+    def followed(self, belief: ClassBelief, *, rates: bool, sizes: bool) -> PlannedFigures:
         """Return what to plan by: each figure stays until the data contradict it, then it is the estimate.
 
         A figure is contradicted once it lies outside the interval: so a plan moves a few times in all, and
@@ -153,7 +161,7 @@ class Planned:
         size = factor * belief.stated_gpu_hours
         if sizes and not belief.size.low <= size <= belief.size.high:
             factor = belief.size_factor
-        return Planned(per_hour=per_hour, size_factor=factor)
+        return PlannedFigures(per_hour=per_hour, size_factor=factor)
 
     def of(self, job_class: JobClass) -> JobClass:
         """Return a class, or a variant of it, at the rate and size; its phases keep their proportions."""
@@ -167,7 +175,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rest:
+class RemainingWork:
     """What is believed of the rest of a job: the work left, the phase that it is in, and its scale."""
 
     left: float
@@ -175,7 +183,7 @@ class Rest:
     scale: float
 
 
-def rest_of(job_class: JobClass, *, scale: float, done: float, spread: float) -> Rest:
+def remaining_work_of(job_class: JobClass, *, scale: float, done: float, spread: float) -> RemainingWork:
     """Return the rest of a job that has done so much work, of a class planned at a size.
 
     The mean left is that of the sizes above what is done, `spread` their standard deviation over their mean.
@@ -184,7 +192,7 @@ def rest_of(job_class: JobClass, *, scale: float, done: float, spread: float) ->
     left = mean_left(job_class.size_gpu_hours * scale, done, spread=spread)
     whole = max(done, 0.0) + left
     phase, scale = phase_at(job_class, left, whole)
-    return Rest(left=left, phase=phase, scale=scale)
+    return RemainingWork(left=left, phase=phase, scale=scale)
 
 
 def phase_at(job_class: JobClass, left: float, size: float) -> tuple[int, float]:
@@ -199,19 +207,19 @@ def phase_at(job_class: JobClass, left: float, size: float) -> tuple[int, float]
     return len(job_class.phases) - 1, scale
 
 
-def differ(found: JobClass, known: JobClass) -> bool:
-    """Return whether two states of a class differ by more than `CHANGED` in rate, size or some speed."""
+def classes_differ(found: JobClass, known: JobClass) -> bool:
+    """Return whether rate, size or some speed of a class changed by more than `CHANGE_THRESHOLD`."""
     for new_figure, old_figure in (
         (found.arrivals_per_hour, known.arrivals_per_hour),
         (found.size_gpu_hours, known.size_gpu_hours),
     ):
-        if abs(new_figure / old_figure - 1.0) > CHANGED:
+        if abs(new_figure / old_figure - 1.0) > CHANGE_THRESHOLD:
             return True
     for new, old in zip(found.phases, known.phases, strict=True):
         for name, curve in new.speedups.items():
             widths = curve.whole_widths()
             ratio = curve.speed_at(widths) / old.speedups[name].speed_at(widths)
-            if bool(np.any(np.abs(ratio - 1.0) > CHANGED)):
+            if bool(np.any(np.abs(ratio - 1.0) > CHANGE_THRESHOLD)):
                 return True
     return False
 
@@ -234,7 +242,7 @@ def _said(belief: Belief) -> str:
 class Beliefs:
     """The newest belief about each class, brought up to date a few classes at a time."""
 
-    weights: Weights = field(default_factory=Weights)
+    weights: EvidenceWeights = field(default_factory=EvidenceWeights)
     again_seconds: float = AGAIN_SECONDS
     known: dict[str, ClassBelief] = field(default_factory=dict)
     _estimated_at: dict[str, float] = field(default_factory=dict)

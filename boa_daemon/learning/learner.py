@@ -19,12 +19,12 @@ from boa_daemon.learning.samples import (
     Sample,
     SampleKind,
     SampleStore,
-    compacted,
-    merged_of,
+    compact_samples,
+    merge_samples,
 )
 from boa_daemon.learning.speedups import CurveEstimate, SpeedSample, estimate_all
 from boa_daemon.tick.ports import RunReport
-from policies.links.machines import off_market
+from policies.links.gpu_kinds import without_market
 from policies.model import JobClass, JobId, Width
 
 STRETCH_SECONDS = 5.0
@@ -115,13 +115,13 @@ class Learner:
 
     def worked(self, sample: SpeedSample) -> None:
         """Add a stretch to the one before it, where they belong together; markets make no difference."""
-        sample = replace(sample, gpu_type=off_market(sample.gpu_type))
+        sample = replace(sample, gpu_type=without_market(sample.gpu_type))
         self.has_news = True
         kind = _kind(sample)
         row = _row_of(sample)
         known = self.rows.get(self._open.get(kind, ""))
         if known is not None and sample.at - known.at < TOGETHER_SECONDS:
-            row = replace(merged_of([known, row]), at=known.at, count=1.0)
+            row = replace(merge_samples([known, row]), at=known.at, count=1.0)
         else:
             self._open[kind] = row.key
         self._keep(row)
@@ -194,7 +194,7 @@ class Learner:
     def _compact(self, now: float, kept_seconds: float) -> None:
         """Take old rows together."""
         self._compacted_at = now
-        merged, gone = compacted(self.rows, now=now, kept_seconds=kept_seconds)
+        merged, gone = compact_samples(self.rows, now=now, kept_seconds=kept_seconds)
         for key in gone:
             row = self.rows.pop(key)
             self._of_class.get(row.class_name, {}).pop(key, None)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from boa_daemon.learning.exploring import Exploring
-from boa_daemon.learning.tries import Exploration
+from boa_daemon.learning.exploration_value import Exploration
+from boa_daemon.learning.width_trials import ExploringAllocator
 from boa_daemon.tick.codec import digest, dumps
 from boa_daemon.tick.controller import Controller, Ports
 from boa_daemon.tick.state import Rules
@@ -21,11 +21,11 @@ from policies.online.best_effort import Account
 from policies.protocols import Allocator, Placer
 from policies.registry import DEFAULT_KAPPA, BuiltPolicy, PolicyOptions, Site, build_policy, find_placer
 
-DOWN = "none"
+DOWN_POLICY = "none"
 """The policy of `boa down`: no job holds anything."""
 
 
-class Nobody:
+class EmptyAllocator:
     """An allocator that gives no job anything."""
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
@@ -58,8 +58,8 @@ class PolicyRecord:
         Raises:
             PolicyError: when it does not exist or cannot be planned.
         """
-        if self.name == DOWN:
-            return BuiltPolicy(allocator=Nobody())
+        if self.name == DOWN_POLICY:
+            return BuiltPolicy(allocator=EmptyAllocator())
         return build_policy(self.name, self.site, self.options, account=self.best_effort)
 
     def build(self) -> tuple[Allocator, Placer, Rules]:
@@ -70,7 +70,7 @@ class PolicyRecord:
                 job: Exploration(gpus=gpus, gpu_seconds=cost, reason=reason)
                 for job, (gpus, cost, reason) in self.tries.items()
             }
-            allocator = Exploring(base=allocator, tries=tries)
+            allocator = ExploringAllocator(base=allocator, tries=tries)
         return allocator, find_placer(self.placer, kappa=self.kappa), self.rules.under(self.built)
 
     def controller(self, ports: Ports) -> Controller:

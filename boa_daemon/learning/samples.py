@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
-from policies.online.estimates import Sizes
+from policies.online.estimates import SizeSums
 
 SampleKind: TypeAlias = Literal["speed", "seen", "arrivals", "size", "cut"]
 HOUR, DAY = 3600.0, 86_400.0
@@ -48,7 +48,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class SampleHistory:
     """All rows, and the number of the last job whose arrival is among them."""
 
     rows: tuple[Sample, ...] = ()
@@ -58,7 +58,7 @@ class Remembered:
 class SampleStore(Protocol):
     """Keeps rows."""
 
-    def read(self) -> Remembered:
+    def read(self) -> SampleHistory:
         """Return everything."""
         ...
 
@@ -73,7 +73,7 @@ class SampleStore(Protocol):
         ...
 
 
-def compacted(
+def compact_samples(
     rows: Mapping[str, Sample], *, now: float, kept_seconds: float = KEPT_SECONDS
 ) -> tuple[list[Sample], list[str]]:
     """Return rows that stand for older ones, and the keys that go; arrivals that are too old go as well."""
@@ -89,7 +89,7 @@ def compacted(
     for group, members in groups.items():
         known = rows.get(group)
         parts = members if known is None else [known, *members]
-        merged.append(replace(merged_of(parts), key=group))
+        merged.append(replace(merge_samples(parts), key=group))
         gone += [row.key for row in members]
     return merged, gone
 
@@ -127,7 +127,7 @@ def _batches(row: Sample) -> str:
     return f"b{round(math.log2(row.batch))}"
 
 
-def merged_of(rows: list[Sample]) -> Sample:
+def merge_samples(rows: list[Sample]) -> Sample:
     """Return rows taken together; each kind adds up in its own way."""
     first, count = rows[0], sum(row.count for row in rows)
     weights = [row.seconds if row.kind == "speed" else row.count for row in rows]
@@ -152,7 +152,7 @@ def merged_of(rows: list[Sample]) -> Sample:
     if first.kind == "cut":
         # The least of them is a bound for all of them.
         return replace(first, at=at, count=count, total=min(row.total for row in rows))
-    sums = Sizes()
+    sums = SizeSums()
     for row in rows:
-        sums = sums.plus(Sizes(weight=row.count, mean=row.total, log_mean=row.moment))
+        sums = sums.plus(SizeSums(weight=row.count, mean=row.total, log_mean=row.moment))
     return replace(first, at=at, count=count, total=sums.mean, moment=sums.log_mean)

@@ -29,7 +29,7 @@ import scipy
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.state import NodeState
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.machines import off_market
+from policies.links.gpu_kinds import without_market
 from policies.model import NodeId
 
 PRIOR_ENDS, PRIOR_HOURS = 2.0, 24.0
@@ -37,7 +37,7 @@ PRIOR_GIVEN, PRIOR_SHORT = 4.0, 1.0
 PRIOR_SUDDEN, PRIOR_INTERRUPTIONS = 1.0, 4.0
 PRIOR_FRACTION = 0.7
 """A spot price as a part of that on demand, where none was ever seen."""
-CAREFUL = 0.8
+CAREFUL_QUANTILE = 0.8
 HALF_LIFE_HOURS = 14 * 24.0
 PRICE_HOURS = 24.0
 """The mean price that is planned with forgets a day."""
@@ -46,7 +46,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(slots=True, kw_only=True)
-class Seen:
+class SpotCounts:
     """What was seen of a type in a zone; `price_fraction` is the mean, 0 where no price was seen."""
 
     hours: float = 0.0
@@ -80,14 +80,14 @@ class SpotHistory:
     """Counts; all under the lock of the tick."""
 
     def __init__(self, documents: Mapping[str, str] | None = None) -> None:
-        self._rows: dict[tuple[str, str], Seen] = defaultdict(Seen)
+        self._rows: dict[tuple[str, str], SpotCounts] = defaultdict(SpotCounts)
         self._live: dict[NodeId, tuple[tuple[str, str], bool]] = {}
         self._ended_by_us: set[NodeId] = set()
         self._looked_at: float | None = None
-        known = {field.name for field in fields(Seen)}
+        known = {field.name for field in fields(SpotCounts)}
         for key, text in (documents or {}).items():
             name, _, zone = key.partition("/")
-            self._rows[name, zone] = Seen(**{k: v for k, v in json.loads(text).items() if k in known})
+            self._rows[name, zone] = SpotCounts(**{k: v for k, v in json.loads(text).items() if k in known})
 
     def documents(self) -> dict[str, str]:
         """Return the counts to be kept."""
@@ -114,7 +114,7 @@ class SpotHistory:
         for node in nodes:
             if node.market != "spot" or node.ended_at is not None:
                 continue
-            key = (off_market(node.instance_type.name), node.zone)
+            key = (without_market(node.instance_type.name), node.zone)
             row, was_told = self._rows[key], before.get(node.id, (key, False))[1]
             row.hours += hours if node.id in before else 0.0
             is_told = was_told or node.ends_by is not None
@@ -131,7 +131,7 @@ class SpotHistory:
         """Let mean prices follow what is asked now."""
         weight = 1.0 - 0.5 ** (hours / PRICE_HOURS)
         for offer in offers:
-            name = off_market(offer.instance_type)
+            name = without_market(offer.instance_type)
             asked, usual = offer.compute_usd_per_hour, on_demand.get(name)
             if offer.market != "spot" or asked is None or usual is None:
                 continue
@@ -146,12 +146,12 @@ class SpotHistory:
     def note_launch(self, offer: Offer | None, *, asked: int, given: int) -> None:
         """Count what was given of the nodes that were asked for."""
         if offer is not None and offer.market == "spot":
-            row = self._rows[off_market(offer.instance_type), offer.zone]
+            row = self._rows[without_market(offer.instance_type), offer.zone]
             row.asked, row.given = row.asked + asked, row.given + given
 
-    def zones(self, instance_type: str) -> Mapping[str, Seen]:
+    def zones(self, instance_type: str) -> Mapping[str, SpotCounts]:
         """Return what was seen of a type, by zone."""
-        wanted = off_market(instance_type)
+        wanted = without_market(instance_type)
         return {zone: row for (name, zone), row in sorted(self._rows.items()) if name == wanted}
 
     def terms(self, instance_type: str) -> SpotTerms:
@@ -163,8 +163,10 @@ class SpotHistory:
         given = sum(row.given for row in rows)
         short = sum(max(row.asked - row.given, 0.0) for row in rows)
         price = min((row.price_fraction for row in rows if row.price_fraction), default=PRIOR_FRACTION)
-        rate = float(scipy.special.gammaincinv(PRIOR_ENDS + ends, CAREFUL)) / (PRIOR_HOURS + hours)
-        share = float(scipy.special.betaincinv(PRIOR_GIVEN + given, PRIOR_SHORT + short, 1.0 - CAREFUL))
+        rate = float(scipy.special.gammaincinv(PRIOR_ENDS + ends, CAREFUL_QUANTILE)) / (PRIOR_HOURS + hours)
+        share = float(
+            scipy.special.betaincinv(PRIOR_GIVEN + given, PRIOR_SHORT + short, 1.0 - CAREFUL_QUANTILE)
+        )
         return SpotTerms(
             per_node_hour=_RATE_STEP ** ceil(log(rate) / log(_RATE_STEP) - _ROUNDING),
             sudden_fraction=_up((PRIOR_SUDDEN + sudden) / (PRIOR_INTERRUPTIONS + ends)),
@@ -183,8 +185,8 @@ class SpotHistory:
         ]
         known = "; ".join(seen) or "believed beforehand, none was rented yet"
         return (
-            f"Plans count on a spot {off_market(instance_type)} at {terms.price_fraction:.0%} of the price "
-            f"on demand, taken back every {1.0 / terms.per_node_hour:,.0f} hours, and on "
+            f"Plans count on a spot {without_market(instance_type)} at {terms.price_fraction:.0%} of the price
+            " f"on demand, taken back every {1.0 / terms.per_node_hour:,.0f} hours, and on "
             f"{terms.given_fraction:.0%} of those asked for; the rest is rented on demand ({known})."
         )
 

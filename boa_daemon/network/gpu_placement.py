@@ -11,7 +11,7 @@ from boa_daemon.network.model import Experiment
 from boa_daemon.network.state import BACKWARD, BARRIER, LinkRules, State
 from policies.model import GpuSlot, InstanceType, Node, Width
 from policies.placement.lwf import FirstGpus, GpuChooser, LeastWorkload, RandomChoice
-from policies.placement.packing import Packing
+from policies.placement.packing import ClusterPacking
 
 Ints = NDArray[np.int64]
 
@@ -29,9 +29,9 @@ class GpuPool:
         self._workload: NDArray[np.float64] | None = None
         self._refused: dict[float, int] = {}
         self._chooser = _chooser(experiment)
-        self._packing: Packing | None = None
+        self._packing: ClusterPacking | None = None
         if not cluster.shared_gpus and experiment.placer == "lwf":
-            self._packing = Packing(_nodes(experiment))
+            self._packing = ClusterPacking(_nodes(experiment))
 
     def new_instant(self) -> None:
         """Forget workloads and refusals of the instant before."""

@@ -33,8 +33,8 @@ from boa_daemon.units import (
     parse_dollars,
 )
 from policies.model import InstanceType
-from policies.optimum.calendar import CalendarJob, Entry, Limits, calendar_jobs, per_period
-from policies.optimum.calendar_search import Change, Found, search, what_saves
+from policies.optimum.calendar import CalendarEntry, CalendarJob, CalendarLimits, calendar_jobs, per_period
+from policies.optimum.calendar_search import CalendarSearchResult, DeadlineFix, deadline_fixes, search
 from policies.optimum.job_list import ListedJob
 from policies.optimum.working_time import ALWAYS, WorkingTime
 
@@ -48,13 +48,13 @@ class CalendarBudget:
     amount: float
     per: str
 
-    def limits(self, quota: Mapping[str, int]) -> Limits:
+    def limits(self, quota: Mapping[str, int]) -> CalendarLimits:
         """Return it with a quota as what a calendar keeps."""
         if self.per == "hour":
-            return Limits(usd_per_hour=self.amount, instances=quota)
+            return CalendarLimits(usd_per_hour=self.amount, instances=quota)
         if self.per == "all":
-            return Limits(usd_in_all=self.amount, instances=quota)
-        return Limits(usd_per_period=self.amount, period_hours=PERIODS[self.per], instances=quota)
+            return CalendarLimits(usd_in_all=self.amount, instances=quota)
+        return CalendarLimits(usd_per_period=self.amount, period_hours=PERIODS[self.per], instances=quota)
 
     def said(self, factor: float = 1.0) -> str:
         """Return it as a person says it."""
@@ -65,18 +65,18 @@ class CalendarBudget:
 class CalendarPlan:
     """The calendar that was found, with what it was asked for and what would save each late job."""
 
-    found: Found
+    found: CalendarSearchResult
     budget: CalendarBudget | None
-    limits: Limits
+    limits: CalendarLimits
     machines: Mapping[str, InstanceType]
     start: datetime | None
-    changes: Mapping[str, Change]
+    changes: Mapping[str, DeadlineFix]
     between: CalendarRange
     spot: SpotList | None = None
     edges: tuple[RangeEdge, ...] = ()
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[CalendarEntry, ...]:
         """Entries in the order in which they start."""
         return tuple(sorted(self.found.calendar.entries, key=lambda e: (e.starts, e.job.job.id)))
 
@@ -154,7 +154,7 @@ class CalendarPlan:
             for number, usd in enumerate(per_period(self.found.calendar, hours))
         ]
 
-    def _entry_document(self, entry: Entry) -> dict[str, Any]:
+    def _entry_document(self, entry: CalendarEntry) -> dict[str, Any]:
         """Return one job's place."""
         job, option = entry.job, entry.option
         return {
@@ -197,7 +197,7 @@ class CalendarPlan:
             "message": self.said(change),
         }
 
-    def said(self, change: Change) -> str:
+    def said(self, change: DeadlineFix) -> str:
         """Return a change in words."""
         more = f" (${change.extra_usd:,.2f} more is spent)" if change.extra_usd >= 0.01 else ""
         if change.kind == "budget" and self.budget is not None:
@@ -276,7 +276,7 @@ def calendar_plan(
     file = file if market is None else with_spot(file, market)
     machines = file.instance_types
     quota = quota if market is None else quota_of_both(quota, machines)
-    limits = Limits(instances=quota) if budget is None else budget.limits(quota)
+    limits = CalendarLimits(instances=quota) if budget is None else budget.limits(quota)
     limits = replace(limits, working=working, windows=windows)
     prices = {name: machine.usd_per_hour for name, machine in machines.items()}
     before = known.found if known is not None and limits.allows(known.limits) else None
@@ -295,7 +295,7 @@ def calendar_plan(
         limits=limits,
         machines=machines,
         start=start,
-        changes=what_saves(found, limits),
+        changes=deadline_fixes(found, limits),
     )
 
 

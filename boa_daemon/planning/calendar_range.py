@@ -14,9 +14,16 @@ from functools import cached_property
 from typing import Any
 
 from boa_daemon.planning.spot_list import SpotList
-from policies.links.machines import SPOT, is_spot
-from policies.optimum.calendar import Calendar, CalendarJob, Entry, Limits, Option, placed
-from policies.optimum.calendar_search import Found
+from policies.links.gpu_kinds import SPOT, is_spot
+from policies.optimum.calendar import (
+    Calendar,
+    CalendarEntry,
+    CalendarJob,
+    CalendarLimits,
+    InstanceOption,
+    calendar_of_order,
+)
+from policies.optimum.calendar_search import CalendarSearchResult
 
 SPREAD = 0.1
 """By how much a job's hours may differ where nobody says: nine of ten lie within."""
@@ -38,31 +45,34 @@ class CalendarRange:
         return self.high.missed
 
     @cached_property
-    def by_job(self) -> Mapping[str, tuple[Entry | None, Entry | None]]:
+    def by_job(self) -> Mapping[str, tuple[CalendarEntry | None, CalendarEntry | None]]:
         """The places of each job, low and high; None where it has none."""
         low, high = ({e.job.job.id: e for e in one.entries} for one in (self.low, self.high))
         return {name: (low.get(name), high.get(name)) for name in {**low, **high}}
 
 
 def calendar_range(
-    found: Found, limits: Limits, spread: Mapping[str, float], spot: SpotList | None = None
+    found: CalendarSearchResult,
+    limits: CalendarLimits,
+    spread: Mapping[str, float],
+    spot: SpotList | None = None,
 ) -> CalendarRange:
     """Return the range of a calendar; `spread` is by class."""
     chosen = {entry.job.job.id: entry.option for entry in found.calendar.entries}
     order = [job for job in found.order if job.job.id in chosen]
 
-    def again(changed: Callable[[CalendarJob, Option], Option]) -> Calendar:
+    def again(changed: Callable[[CalendarJob, InstanceOption], InstanceOption]) -> Calendar:
         jobs = [replace(job, options=(changed(job, chosen[job.job.id]),)) for job in order]
-        return placed(jobs, limits, 0.0)
+        return calendar_of_order(jobs, limits, 0.0)
 
-    def low(job: CalendarJob, option: Option) -> Option:
+    def low(job: CalendarJob, option: InstanceOption) -> InstanceOption:
         calm, price = option.hours, 1.0
         if spot is not None and is_spot(option.gpu_type):
             calm = spot.calm_hours[job.job.id, option.gpu_type, option.gpus]
             price = spot.price_range[0]
         return _taking(option, calm * max(1.0 - spread[job.job.class_name], LEAST), price)
 
-    def high(job: CalendarJob, option: Option) -> Option:
+    def high(job: CalendarJob, option: InstanceOption) -> InstanceOption:
         price = spot.price_range[1] if spot is not None and is_spot(option.gpu_type) else 1.0
         slow = max(option.hours, option.sure_hours)
         return _taking(option, slow * (1.0 + spread[job.job.class_name]), price)
@@ -70,7 +80,7 @@ def calendar_range(
     return CalendarRange(low=again(low), high=again(high), spread=spread)
 
 
-def _taking(option: Option, hours: float, price: float) -> Option:
+def _taking(option: InstanceOption, hours: float, price: float) -> InstanceOption:
     """Return an option that takes other hours, at another price."""
     usd = option.usd / option.hours * hours * price
     return replace(option, hours=hours, usd=usd, sure_hours=0.0)
@@ -96,7 +106,7 @@ def range_document(between: CalendarRange, at: Callable[[float], str | None]) ->
 
 
 def job_range(
-    between: CalendarRange, spot: SpotList | None, entry: Entry, at: Callable[[float], str | None]
+    between: CalendarRange, spot: SpotList | None, entry: CalendarEntry, at: Callable[[float], str | None]
 ) -> dict[str, Any]:
     """Return what a job's row has of the range, and of the market that it is on."""
     low, high = between.by_job[entry.job.job.id]

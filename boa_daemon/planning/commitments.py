@@ -18,9 +18,16 @@ from boa_daemon.inputs.commitments_file import CommitmentTerms
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import HOURS_PER_MONTH, HOURS_PER_WEEK, SECONDS_PER_HOUR
 from policies.model import InstanceType, JobClass
-from policies.optimum.commitments import NEARLY, Commitment, Levels, Load, best_levels, bill_of
+from policies.optimum.commitments import (
+    NEARLY,
+    Commitment,
+    CommitmentLevels,
+    LoadDistribution,
+    best_levels,
+    bill_of,
+)
 
-LoadAt: TypeAlias = Callable[[float], Load]
+LoadAt: TypeAlias = Callable[[float], LoadDistribution]
 """The load where jobs come so many times as often as is likely."""
 SURE = 1.96
 """Standard deviations on each side of a 95 % interval."""
@@ -65,7 +72,7 @@ class LoadCase:
     mean_gpus: float
     on_demand: float
     advised: float
-    best: Levels
+    best: CommitmentLevels
 
     @property
     def saved_fraction(self) -> float:
@@ -238,7 +245,9 @@ def advise(
 
 
 def _lines(
-    pairs: Sequence[tuple[CommitmentTerms, Commitment]], chosen: Levels, machines: Sequence[InstanceType]
+    pairs: Sequence[tuple[CommitmentTerms, Commitment]],
+    chosen: CommitmentLevels,
+    machines: Sequence[InstanceType],
 ) -> tuple[CommitmentLine, ...]:
     """Return the commitments whose level is more than zero."""
     found = []
@@ -311,7 +320,10 @@ class AdviceBacktest:
 
 
 def backtests(
-    advised_from: Load, held_out: Load, machines: Sequence[InstanceType], offers: Sequence[CommitmentTerms]
+    advised_from: LoadDistribution,
+    held_out: LoadDistribution,
+    machines: Sequence[InstanceType],
+    offers: Sequence[CommitmentTerms],
 ) -> tuple[AdviceBacktest, ...]:
     """Return, for each term, how levels for one load do on another."""
     prices = [machine.usd_per_gpu_hour for machine in machines]

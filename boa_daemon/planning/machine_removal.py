@@ -12,7 +12,7 @@ from typing import Any
 
 from boa_daemon.units import format_hours
 from policies.errors import InfeasibleBudget
-from policies.links.machines import siblings
+from policies.links.gpu_kinds import siblings
 from policies.model import InstanceType, JobClass, Problem
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.solution import Solution

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from boa_daemon.inputs.problem_file import ProblemFile
-from policies.links.machines import is_spot
+from policies.links.gpu_kinds import is_spot
 from policies.model import JobClass
 from policies.optimum.solution import Solution
 from policies.speedup import Table

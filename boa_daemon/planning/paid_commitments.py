@@ -19,7 +19,7 @@ from boa_daemon.inputs.commitments_file import active_commitments, read_commitme
 from boa_daemon.planning.curve import Curve
 from policies.errors import InfeasibleBudget
 from policies.model import InstanceType, Problem
-from policies.optimum.commitments import Bill, Commitment, Load, bill_of, load_of_swings
+from policies.optimum.commitments import Bill, Commitment, LoadDistribution, bill_of, load_of_swings
 from policies.optimum.solution import Solution
 from policies.optimum.swing import swings
 
@@ -49,12 +49,12 @@ class PaidCommitments:
         """What is paid always."""
         return sum(self.levels)
 
-    def bill(self, load: Load) -> Bill:
+    def bill(self, load: LoadDistribution) -> Bill:
         """Return what a load of these machines costs."""
         prices = [machine.usd_per_gpu_hour for machine in self.machines]
         return bill_of(load, prices, self.commitments, self.levels)
 
-    def load_of(self, problem: Problem, solution: Solution) -> Load:
+    def load_of(self, problem: Problem, solution: Solution) -> LoadDistribution:
         """Return the load of a plan; types that it does not use are there with no GPUs."""
         load = load_of_swings(swings(problem, solution))
         columns = [
@@ -63,7 +63,7 @@ class PaidCommitments:
             else np.zeros(len(load.share))
             for machine in self.machines
         ]
-        return Load(
+        return LoadDistribution(
             gpu_types=tuple(machine.gpu_type for machine in self.machines),
             gpus=np.stack(columns, axis=1),
             share=load.share,
@@ -96,7 +96,7 @@ class PaidCommitments:
             low, high = (middle, high) if cost(middle) <= usd_per_hour else (low, middle)
         return low
 
-    def to_document(self, load: Load) -> dict[str, Any]:
+    def to_document(self, load: LoadDistribution) -> dict[str, Any]:
         """Return what a load costs, as JSON."""
         bill = self.bill(load)
         return {

@@ -14,9 +14,9 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.inputs.document_file import read_document
 from boa_daemon.inputs.schema import Name, NotNegative, Strict, checked
 from boa_daemon.inputs.table_schemas import rows_schema
-from policies.links.machines import named_apart
+from policies.links.gpu_kinds import machines_by_kind
 from policies.model import InstanceType
-from policies.optimum.commitments import Load
+from policies.optimum.commitments import LoadDistribution
 
 
 class Rental(NamedTuple):
@@ -40,7 +40,9 @@ def usage_schema() -> dict[str, Any]:
     return rows_schema(_Row)
 
 
-def load_between(rentals: Iterable[Rental], gpu_types: Sequence[str], begin: float, end: float) -> Load:
+def load_between(
+    rentals: Iterable[Rental], gpu_types: Sequence[str], begin: float, end: float
+) -> LoadDistribution:
     """Return the GPUs of each type held between two instants, as a distribution over time.
 
     Raises:
@@ -60,7 +62,7 @@ def load_between(rentals: Iterable[Rental], gpu_types: Sequence[str], begin: flo
     lasts = np.diff(instants)
     counts, where = np.unique(held, axis=0, return_inverse=True)
     share = np.bincount(where.ravel(), weights=lasts) / (end - begin)
-    return Load(gpu_types=tuple(gpu_types), gpus=counts, share=share / share.sum())
+    return LoadDistribution(gpu_types=tuple(gpu_types), gpus=counts, share=share / share.sum())
 
 
 def read_rentals(path: Path, catalog: Catalog) -> tuple[list[Rental], list[InstanceType], float, float]:
@@ -89,7 +91,7 @@ def read_rentals(path: Path, catalog: Catalog) -> tuple[list[Rental], list[Insta
             raise document.error(f"ended_at {end:g} is before launched_at {row.launched_at:g}", at=(number,))
         first = alike.setdefault((machine.gpu_type, round(machine.usd_per_gpu_hour, 9)), machine)
         held.append((first.name, machine.gpus * row.instances, row.launched_at, end))
-    machines = named_apart(alike.values(), {})
+    machines = machines_by_kind(alike.values(), {})
     kinds = {machine.name: kind for kind, machine in machines.items()}
     rentals = [Rental(kinds[name], gpus, begin, end) for name, gpus, begin, end in held]
     return rentals, list(machines.values()), min(row.launched_at for row in rows), last

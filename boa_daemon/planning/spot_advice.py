@@ -8,9 +8,9 @@ from typing import Any
 
 from boa_daemon.sim.spot_market import SaveAdvice, advice
 from boa_daemon.sim.world_settings import WorldSettings
-from policies.links.machines import is_spot
+from policies.links.gpu_kinds import is_spot
 from policies.model import InstanceType
-from policies.optimum.interruptions import Saves
+from policies.optimum.interruptions import CheckpointSchedule
 from policies.optimum.solution import Solution
 
 
@@ -35,7 +35,7 @@ def advice_document(found: tuple[SaveAdvice, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def advice_sentence(found: tuple[SaveAdvice, ...], saves: Saves) -> str:
+def advice_sentence(found: tuple[SaveAdvice, ...], saves: CheckpointSchedule) -> str:
     """Say the advice, for the fewest and the most nodes."""
     if not found:
         return "On these terms no job is planned on the spot market."

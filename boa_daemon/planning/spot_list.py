@@ -15,9 +15,9 @@ from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.sim.spot_market import interrupted, mean_price_fraction, saves_of, terms_of
 from boa_daemon.sim.world_settings import Spot, WorldSettings
 from boa_daemon.units import SECONDS_PER_HOUR, counted
-from policies.links.machines import SPOT, is_spot, spot_kind
+from policies.links.gpu_kinds import SPOT, is_spot, spot_kind
 from policies.model import InstanceType, JobClass
-from policies.optimum.calendar import Calendar, CalendarJob, Option, calendar_jobs
+from policies.optimum.calendar import Calendar, CalendarJob, InstanceOption, calendar_jobs
 from policies.optimum.job_list import ListedJob
 
 SURE = 0.95
@@ -41,7 +41,7 @@ class SpotList:
     ) -> SpotList:
         """Return the jobs of a list; `wide` has each machine on both markets (`with_spot`)."""
         classes = {one.name: one for one in wide.problem.classes}
-        found: dict[tuple[str, float], tuple[Option, ...]] = {}
+        found: dict[tuple[str, float], tuple[InstanceOption, ...]] = {}
         calm: dict[tuple[str, str, int], float] = {}
         for job in jobs:
             key = (job.class_name, job.scale)
@@ -68,7 +68,7 @@ def _sized(job_class: JobClass, scale: float) -> JobClass:
 
 def _options(
     wide: ProblemFile, sized: JobClass, world: WorldSettings, boot_hours: float
-) -> tuple[Option, ...]:
+) -> tuple[InstanceOption, ...]:
     """Return the options of a job on both markets, at mean hours, each with the hours that dates rest on."""
     machines = wide.instance_types
     problem = interrupted(
@@ -84,7 +84,7 @@ def _options(
     )
 
 
-def _calm(sized: JobClass, option: Option, boot_hours: float) -> float:
+def _calm(sized: JobClass, option: InstanceOption, boot_hours: float) -> float:
     """Return the hours of an option where nothing is taken back."""
     works = (
         phase.size_gpu_hours / float(phase.speedups[option.gpu_type].speed_at(option.gpus))
@@ -94,7 +94,7 @@ def _calm(sized: JobClass, option: Option, boot_hours: float) -> float:
 
 
 def _sure(
-    sized: JobClass, option: Option, machine: InstanceType, world: WorldSettings, boot_hours: float
+    sized: JobClass, option: InstanceOption, machine: InstanceType, world: WorldSettings, boot_hours: float
 ) -> float:
     """Return the hours that 19 of 20 runs of an option on spot do not exceed."""
     terms = terms_of(world, machine, boot_seconds=boot_hours * SECONDS_PER_HOUR)

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from boa_daemon.errors import InputError
 from boa_daemon.inputs.blocks_file import BoughtBlock
 from boa_daemon.inputs.problem_file import ProblemFile
-from policies.links.machines import card_of, kind_on
+from policies.links.gpu_kinds import card_of, kind_on
 from policies.model import GpuType
 from policies.optimum.working_time import WorkingTime
 

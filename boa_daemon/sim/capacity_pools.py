@@ -1,7 +1,7 @@
 """What the simulated cloud has for us: zones, markets, stock, quotas and prices.
 
-Stock and spot prices are step functions of time that no run changes (`boa_daemon.sim.step_functions`). What a run
-holds is subtracted from the stock.
+Stock and spot prices are step functions of time that no run changes (`boa_daemon.sim.step_functions`). What a
+run holds is subtracted from the stock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from boa_daemon.sim.world_settings import WorldSettings, of_type
 from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.offers import Market, Offer
 from boa_daemon.tick.ports import Refused
-from policies.links.machines import is_spot
+from policies.links.gpu_kinds import is_spot
 from policies.model import InstanceType, NodeId
 
 

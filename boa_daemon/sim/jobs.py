@@ -2,7 +2,8 @@
 
 A job pays its start-up once, from its first start on, and its rescale time at every later start; meanwhile it
 holds its GPUs and does no work. A start-up that a stop cuts short is finished after the next start. Then it
-works at the speed of its width in its phase. `boa_daemon.sim.simulated_job` holds what a job does between events.
+works at the speed of its width in its phase. `boa_daemon.sim.simulated_job` holds what a job does between
+events.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from boa_daemon.learning.beliefs import Beliefs, Weights, rest_of
+from boa_daemon.learning.beliefs import Beliefs, EvidenceWeights, remaining_work_of
 from boa_daemon.learning.budget_watch import BudgetWatch
-from boa_daemon.learning.exploring import Exploring, TryWorth
 from boa_daemon.learning.learner import STRETCH_SECONDS
+from boa_daemon.learning.learning_step import LearningStep, LearntClasses
 from boa_daemon.learning.speedups import SpeedSample, over_first_phase
-from boa_daemon.learning.step import LearningStep, LearntClasses
+from boa_daemon.learning.width_trials import ExploringAllocator, GpuHourWorth
 from boa_daemon.sim.jobs import SimulatedJobs
 from boa_daemon.sim.simulated_job import SimulatedJob
 from boa_daemon.tick.decision import Decision
@@ -48,12 +48,12 @@ class LearningPolicy:
         options: PolicyOptions,
         *,
         jobs: SimulatedJobs,
-        weights: Weights | None = None,
+        weights: EvidenceWeights | None = None,
         noise: float = 0.05,
         seed: int = 0,
     ) -> None:
         self.classes = LearntClasses({c.name: c for c in site.problem.classes})
-        beliefs = Beliefs(weights=weights or Weights(), again_seconds=AGAIN_SECONDS)
+        beliefs = Beliefs(weights=weights or EvidenceWeights(), again_seconds=AGAIN_SECONDS)
         self.learning = LearningStep(beliefs=beliefs, at_once=False)
         self._looks_at = float("-inf")
         self.plans = 1
@@ -69,7 +69,7 @@ class LearningPolicy:
         if self._base is None:
             self._base = self._built(self._site, now=now, spent=0.0 if money is None else money.spent)
         tries = self.learning.tries.explorations if self._watch.account is None else {}
-        allocator = Exploring(base=self._base, tries=tries)
+        allocator = ExploringAllocator(base=self._base, tries=tries)
         return allocator.allocate([self._told(job) for job in jobs], now=now, money=money)
 
     def _told(self, job: Job) -> Job:
@@ -79,7 +79,9 @@ class LearningPolicy:
             return job
         done = _work(running) - job.remaining_gpu_hours / running.told_size
         spread = self.learning.beliefs.spread_of(job.class_name)
-        rest = rest_of(self.classes.planned[job.class_name], scale=job.scale, done=done, spread=spread)
+        rest = remaining_work_of(
+            self.classes.planned[job.class_name], scale=job.scale, done=done, spread=spread
+        )
         return replace(job, remaining_gpu_hours=rest.left, phase=rest.phase, scale=rest.scale)
 
     def watch(self, decision: Decision) -> None:
@@ -105,7 +107,7 @@ class LearningPolicy:
 
     def _explore(self, decision: Decision, now: float) -> None:
         """Let jobs try widths, as the daemon does."""
-        worth = TryWorth.of(decision.plan.node_prices, self._site.instance_types)
+        worth = GpuHourWorth.of(decision.plan.node_prices, self._site.instance_types)
         tries, jobs = self.learning.tries, decision.state.jobs
         if worth is None or tries.fraction <= 0.0:
             return

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from boa_daemon.sim.topology import SimulatedTopology
 from policies.links.contention import Link
-from policies.links.gpu_share import seconds_together, stretches
+from policies.links.gpu_share import gpu_slowdowns, shared_iteration_seconds
 from policies.links.link_share import network_share, slowdowns
 from policies.model import AllReduce, GpuSlot, InstanceType, JobId, NodeId
 
@@ -85,7 +85,7 @@ class SharedLinks:
             links={name: slowest / gigabits for name, gigabits in speeds.items()},
             share=network_share(Link.of_gigabits(slowest), need),
             paid=paid,
-            planned=seconds_together(places, (1.0, paid)),
+            planned=shared_iteration_seconds(places, (1.0, paid)),
             gpus=gpus if places > 1 else (),
         )
         return True
@@ -136,6 +136,6 @@ class SharedLinks:
             shares = {job: one.share / stretch[job] for job, one in senders.items()}
             for job, factor in self._slowdowns(shares).items():
                 sending[job] = stretch[job] * (factor * (1.0 + shares[job]) - 1.0)
-            for job, found in stretches(gpus_of, sending).items():
+            for job, found in gpu_slowdowns(gpus_of, sending).items():
                 stretch[job] = found if left == 1 else 0.5 * (stretch[job] + found)
         return {job: sender.planned / (stretch[job] + sending[job]) for job, sender in senders.items()}

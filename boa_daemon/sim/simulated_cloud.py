@@ -1,7 +1,7 @@
 """A cloud that boots nodes, bills them by the second, runs out of stock, and takes nodes back.
 
-`boa_daemon.sim.capacity_pools` holds the stock, and `boa_daemon.sim.draws` what happens to each node. This module
-applies both: nodes become ready, get a notice of their end, vanish under their jobs, and are billed.
+`boa_daemon.sim.capacity_pools` holds the stock, and `boa_daemon.sim.draws` what happens to each node. This
+module applies both: nodes become ready, get a notice of their end, vanish under their jobs, and are billed.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from boa_daemon.sim.node_totals import NodeTotals
 from boa_daemon.sim.stopped_nodes import StoppedNodes
 from boa_daemon.sim.topology import SimulatedTopology
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.lives import next_life
+from boa_daemon.tick.node_lives import next_life
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Accepted, Launched, Refused
 from boa_daemon.tick.state import NodeState
+from policies.fast_dataclasses import field_replacer, replace
 from policies.model import GpuSlot, InstanceType, JobId, NodeId
-from policies.quick import changing, replace
 
 RETRY_SECONDS = 300.0
 """After a refusal in an outage, asking again makes sense this much later."""
 NEXT_TICK_SECONDS = 30.0
 """A daemon ticks as often: what was refused or not answered is looked at again that much later."""
-_holding = changing(NodeState, "gpus", "idle_since")
-_booted = changing(NodeState, "phase", "idle_since")
-_over = changing(NodeState, "phase", "ended_at", "idle_since")
+_holding = field_replacer(NodeState, "gpus", "idle_since")
+_booted = field_replacer(NodeState, "phase", "idle_since")
+_over = field_replacer(NodeState, "phase", "ended_at", "idle_since")
 
 
 @dataclass(slots=True)

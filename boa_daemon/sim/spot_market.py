@@ -17,11 +17,11 @@ from boa_daemon.inputs.problem_file import ProblemFile
 from boa_daemon.sim.world_settings import Spot, WorldSettings, of_type
 from boa_daemon.tick.stages.find_changes import LEAVE_SECONDS
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.machines import SPOT, card_of, is_spot, off_market, spot_kind
+from policies.links.gpu_kinds import SPOT, card_of, is_spot, spot_kind, without_market
 from policies.model import GpuType, InstanceType, JobClass, Phase, Problem
 from policies.optimum.interruptions import (
+    CheckpointSchedule,
     Interruptions,
-    Saves,
     best_interval,
     hours_with_interruptions,
 )
@@ -117,7 +117,10 @@ def interrupted(
 
 
 def at_terms(
-    problem: Problem, machines: Mapping[str, InstanceType], terms: Mapping[str, Interruptions], saves: Saves
+    problem: Problem,
+    machines: Mapping[str, InstanceType],
+    terms: Mapping[str, Interruptions],
+    saves: CheckpointSchedule,
 ) -> Problem:
     """Return the problem with the speeds that interruptions leave, by GPU type on the spot market."""
 
@@ -133,7 +136,7 @@ def _interrupted(
     phase: Phase,
     machines: Mapping[str, InstanceType],
     terms: Mapping[str, Interruptions],
-    saves: Saves,
+    saves: CheckpointSchedule,
 ) -> Phase:
     """Return one phase with the speeds that interruptions leave."""
     speedups = dict(phase.speedups)
@@ -159,7 +162,7 @@ def _interrupted(
 def terms_of(world: WorldSettings, machine: InstanceType, *, boot_seconds: float) -> Interruptions:
     """Return how nodes of a machine are taken back in a world with a spot market."""
     spot = world.spot or Spot()
-    boot = of_type(world.boots, off_market(machine.name), card_of(machine.gpu_type))
+    boot = of_type(world.boots, without_market(machine.name), card_of(machine.gpu_type))
     seconds = boot_seconds if boot is None else boot.mean_seconds
     return Interruptions(
         per_node_hour=1.0 / spot.mean_interruption_hours,
@@ -170,11 +173,11 @@ def terms_of(world: WorldSettings, machine: InstanceType, *, boot_seconds: float
     )
 
 
-def saves_of(world: WorldSettings) -> Saves:
+def saves_of(world: WorldSettings) -> CheckpointSchedule:
     """Return how often jobs save in a world; never where it does not say."""
     if world.checkpoints is None:
-        return Saves()
-    return Saves(
+        return CheckpointSchedule()
+    return CheckpointSchedule(
         every_hours=world.checkpoints.every_seconds / SECONDS_PER_HOUR,
         cost_hours=world.checkpoints.cost_seconds / SECONDS_PER_HOUR,
     )

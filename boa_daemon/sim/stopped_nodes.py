@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from boa_daemon.tick.lives import next_life
+from boa_daemon.tick.node_lives import next_life
 from boa_daemon.tick.state import DISK_USD_PER_HOUR, NodeState
+from policies.fast_dataclasses import replace
 from policies.model import NodeId
-from policies.quick import replace
 
 START_SECONDS = 40.0
 """What a start of a stopped node takes, where nobody says: a guess, as no account was measured."""

@@ -27,7 +27,7 @@ from boa_daemon.tick.state import IDLE_HOLD_SECONDS, Rules, WarmPool
 from boa_daemon.traces.rates import at_mean_scale, with_rates
 from boa_daemon.traces.reader import Trace
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.machines import is_spot
+from policies.links.gpu_kinds import is_spot
 from policies.model import Budget, InstanceType, Phase, Problem
 from policies.online.best_effort import Account, Shortfall
 from policies.registry import (

@@ -19,7 +19,7 @@ from boa_daemon.store.queue import JobQueue
 from boa_daemon.store.sql import SqlStore, kind_and_target, put
 from boa_daemon.store.tables import DECISIONS, META, POLICIES
 from boa_daemon.tick.actions import Action
-from boa_daemon.tick.codec import Scribe, digest, dumps, pack, unpack
+from boa_daemon.tick.codec import CachingEncoder, digest, dumps, pack, unpack
 from boa_daemon.tick.runner_up import Alternatives, action_choice
 from boa_daemon.tick.state import ClusterState, Plan
 from policies.model import Width
@@ -42,7 +42,7 @@ class DaemonStore(SqlStore):
         self.speed: Speed = lambda _name, _phase, _width: 0.0
         self.prices: Mapping[str, float] = {}
         self._kept_state_at = float("-inf")
-        self._scribe = Scribe()
+        self._scribe = CachingEncoder()
 
     def use_policy(self, name: str, document: str) -> None:
         """Write a policy down; decisions from now on are made by it."""

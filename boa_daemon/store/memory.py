@@ -10,8 +10,8 @@ from boa_daemon.tick.limits import DAY_SECONDS, Act
 from boa_daemon.tick.offers import Cooldown, cooled, covers
 from boa_daemon.tick.ports import Charge, Launched, OpenLaunch, Outcome, Refused, Unknown
 from boa_daemon.tick.state import ClusterState, Plan
+from policies.fast_dataclasses import replace
 from policies.model import NodeId
-from policies.quick import replace
 
 GIVEN_UP_SECONDS = 60.0
 """After a launch whose nodes never showed up, its offer is left alone this long."""

@@ -8,7 +8,7 @@ from dataclasses import fields
 
 from sqlalchemy import delete, select
 
-from boa_daemon.learning.samples import Remembered, Sample
+from boa_daemon.learning.samples import Sample, SampleHistory
 from boa_daemon.store.database import Database
 from boa_daemon.store.sql import put
 from boa_daemon.store.tables import META, SAMPLES
@@ -23,7 +23,7 @@ class SqlSamples:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def read(self) -> Remembered:
+    def read(self) -> SampleHistory:
         """Return everything."""
         with self._database.read() as connection:
             rows = tuple(
@@ -31,7 +31,7 @@ class SqlSamples:
                 for row in connection.execute(select(SAMPLES).order_by(SAMPLES.c.at, SAMPLES.c.key))
             )
             known = connection.scalar(select(META.c.value).where(META.c.key == ARRIVED))
-        return Remembered(rows=rows, arrived_through=0 if known is None else int(json.loads(known)))
+        return SampleHistory(rows=rows, arrived_through=0 if known is None else int(json.loads(known)))
 
     def write(
         self, rows: Iterable[Sample], *, forget: Iterable[str] = (), arrived_through: int | None = None

@@ -17,6 +17,7 @@ from boa_daemon.tick.state import ClusterState, JobState, NodePhase, NodeState, 
 from boa_daemon.tick.team_money import TeamMoney
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.answer import Allocation
+from policies.fast_dataclasses import replace
 from policies.model import (
     Budget,
     GpuSlot,
@@ -32,7 +33,6 @@ from policies.model import (
     Problem,
     Width,
 )
-from policies.quick import replace
 from policies.speedup import SpeedupCurve, Table
 
 if TYPE_CHECKING:

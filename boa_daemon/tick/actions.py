@@ -14,11 +14,11 @@ from boa_daemon.tick.limits import Act
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.retries import GiveUpCode
 from policies.errors import InvalidProblem
+from policies.fast_dataclasses import fast_init
 from policies.model import GpuSlot, InstanceType, JobId, NodeId, Width
-from policies.quick import quick
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopJob:
     """Checkpoint a job and free its GPUs; `generation` is the start that is to end."""
@@ -29,7 +29,7 @@ class StopJob:
     reason: str
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndGeneration:
     """End a generation that hangs, at once and without a checkpoint: it counts as a failure."""
@@ -40,7 +40,7 @@ class EndGeneration:
     reason: str
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpJob:
     """Start a waiting job no more: it has failed. `code` says why, for programs."""
@@ -51,7 +51,7 @@ class GiveUpJob:
     reason: str
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminateNode:
     """Give a node back; with `stops` its instance is kept, stopped, by a cloud that can do that."""
@@ -62,7 +62,7 @@ class TerminateNode:
     stops: bool = False
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartJob:
     """Start a generation of a job on the given GPUs; generations count a job's starts from 1.
@@ -79,7 +79,7 @@ class StartJob:
     places_per_gpu: int = 1
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchNodes:
     """Rent `count` instances of one type in one request.

@@ -27,13 +27,13 @@ from heapq import heapify, heappop, heappush
 from math import floor, inf
 
 from boa_daemon.tick.cap_projection import CapProjection
-from boa_daemon.tick.launches import cut, left_of
+from boa_daemon.tick.launches import cut_launches, launches_left
 from boa_daemon.tick.limits import CapCode, Caps, Held
 from boa_daemon.tick.offers import most_usd_per_hour
 from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan, Rules, WaitReason
 from boa_daemon.tick.team_caps import judge_teams, with_verdict
+from policies.fast_dataclasses import replace
 from policies.model import JobId, NodeId
-from policies.quick import replace
 
 _Rank = tuple[int, float, float, NodeId]
 _IDLE, _EMPTYING, _BOOTING, _WORKING = range(4)
@@ -196,7 +196,7 @@ def _fewer_launches(state: ClusterState, plan: Plan, books: CapProjection) -> Pl
         price = most_usd_per_hour(plan.instance_types[name], state.offers)
         fits, code = books.room_for(price)
         allowed[name] = count if fits >= count else floor(fits)
-        left = left_of(plan, name, allowed[name])
+        left = launches_left(plan, name, allowed[name])
         if left < count:
             gpu_type = plan.instance_types[name].gpu_type
             codes[gpu_type] = code
@@ -205,7 +205,7 @@ def _fewer_launches(state: ClusterState, plan: Plan, books: CapProjection) -> Pl
             books.add(price, left)
     if not held:
         return plan
-    return replace(cut(plan, allowed), waiting=_waiting(plan, codes), held=(*plan.held, *held))
+    return replace(cut_launches(plan, allowed), waiting=_waiting(plan, codes), held=(*plan.held, *held))
 
 
 def _waiting(plan: Plan, codes: Mapping[str, CapCode]) -> Mapping[JobId, WaitReason]:

@@ -149,7 +149,7 @@ def dumps(value: Any) -> str:
     return json.dumps(encode(value), separators=(",", ":"), allow_nan=False)
 
 
-class Scribe:
+class CachingEncoder:
     """Writes nouns as `dumps` does, and writes what it wrote last time only once.
 
     From one tick to the next most jobs and nodes are the very same objects. It also never writes the whole in

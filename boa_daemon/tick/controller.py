@@ -23,30 +23,30 @@ from boa_daemon.tick.actions import (
 )
 from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.draft import SOON_SECONDS
+from boa_daemon.tick.gc_pause import without_gc
 from boa_daemon.tick.ledger import charge_for, opening_of
 from boa_daemon.tick.limits import day_of, month_of
 from boa_daemon.tick.offers import closes_wide_orders
 from boa_daemon.tick.ports import (
     Clock,
     Cloud,
-    Ends,
     Engine,
+    JobEnder,
     JobSource,
     Launched,
-    Links,
+    LinkGate,
     Outcome,
-    Readies,
+    ReadinessChecker,
     Refused,
     Store,
     Telemetry,
     Unknown,
 )
 from boa_daemon.tick.state import ClusterState, JobState, NodeState, Rules
-from boa_daemon.tick.sweeps import without_sweeps
-from policies.links.machines import siblings
+from policies.fast_dataclasses import replace
+from policies.links.gpu_kinds import siblings
 from policies.model import Job, JobId, NodeId, Width
 from policies.protocols import Allocator, Placer
-from policies.quick import replace
 
 _Nodes: TypeAlias = dict[NodeId, NodeState]
 _Jobs: TypeAlias = Mapping[JobId, JobState]
@@ -71,7 +71,7 @@ class Ports:
     engine: Engine
     store: Store
     telemetry: Telemetry | None = None
-    links: Links | None = None
+    links: LinkGate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class Controller:
     unseen_seconds: float = 300.0
     classes: frozenset[str] | None = None
 
-    @without_sweeps
+    @without_gc
     def run_once(self) -> Decision:
         """Do one tick and return what was decided."""
         decision = self._decide(self.observe())
@@ -118,7 +118,7 @@ class Controller:
         starts = [action for action in decision.actions if isinstance(action, StartJob)]
         moves = [start for start in starts if state.jobs[start.job].slots]
         engine = self.ports.engine
-        if not moves or not isinstance(engine, Readies):
+        if not moves or not isinstance(engine, ReadinessChecker):
             return decision
         not_ready = frozenset(start.job for start in moves if not engine.is_ready_for(start))
         if not not_ready:
@@ -314,7 +314,7 @@ class Controller:
         if isinstance(first, EndGeneration | GiveUpJob):
             engine = self.ports.engine
             # Only such an engine has jobs with these facts.
-            assert isinstance(engine, Ends)
+            assert isinstance(engine, JobEnder)
             return [engine.end(first) if isinstance(first, EndGeneration) else engine.give_up(first)]
         if isinstance(first, LaunchNodes):
             return [self.ports.cloud.launch(first)]

@@ -15,8 +15,10 @@ from boa_daemon.tick.caps import within_instances
 from boa_daemon.tick.diff import diff
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.explain import explain_job
+from boa_daemon.tick.gc_pause import without_gc
 from boa_daemon.tick.reasons import JobReason
 from boa_daemon.tick.stages.afford import afford
+from boa_daemon.tick.stages.ask_policy import ask_policy
 from boa_daemon.tick.stages.break_loops import break_loops
 from boa_daemon.tick.stages.bring_together import bring_together
 from boa_daemon.tick.stages.call_back import call_back
@@ -30,27 +32,25 @@ from boa_daemon.tick.stages.keep_caps import keep_caps
 from boa_daemon.tick.stages.keep_fleet import keep_fleet
 from boa_daemon.tick.stages.keep_job_limits import keep_job_limits
 from boa_daemon.tick.stages.keep_node_limit import keep_node_limit
+from boa_daemon.tick.stages.keep_spend_ceiling import keep_spend_ceiling
 from boa_daemon.tick.stages.keep_still import keep_still
 from boa_daemon.tick.stages.keep_until_ready import keep_until_ready
 from boa_daemon.tick.stages.keep_warm import keep_warm
 from boa_daemon.tick.stages.leave_lent import leave_lent
-from boa_daemon.tick.stages.look_again import look_again
 from boa_daemon.tick.stages.meet_dates import meet_dates
 from boa_daemon.tick.stages.narrow import narrow
 from boa_daemon.tick.stages.order_links import order_links
-from boa_daemon.tick.stages.pay import pay
 from boa_daemon.tick.stages.place import place
 from boa_daemon.tick.stages.release import release
 from boa_daemon.tick.stages.rent import rent
+from boa_daemon.tick.stages.schedule_wake_up import schedule_wake_up
 from boa_daemon.tick.stages.set_aside import set_aside
 from boa_daemon.tick.stages.start_early import start_early
 from boa_daemon.tick.stages.use_spare import use_spare
-from boa_daemon.tick.stages.want import want
 from boa_daemon.tick.state import ClusterState, Plan, Rules, WaitReason
-from boa_daemon.tick.sweeps import without_sweeps
+from policies.fast_dataclasses import fast_init
 from policies.model import JobId
 from policies.protocols import Allocator, Placer
-from policies.quick import quick
 
 Stage: TypeAlias = Callable[[ClusterState, Draft], Draft]
 STAGES: tuple[Stage, ...] = (
@@ -58,7 +58,7 @@ STAGES: tuple[Stage, ...] = (
     give_up,
     set_aside,
     # Which width should each job have?
-    want,
+    ask_policy,
     keep_still,
     change_machine,
     afford,
@@ -80,7 +80,7 @@ STAGES: tuple[Stage, ...] = (
     use_spare,
     release,
     # What is not allowed?
-    pay,
+    keep_spend_ceiling,
     break_loops,
     keep_job_limits,
     end_silent,
@@ -90,12 +90,12 @@ STAGES: tuple[Stage, ...] = (
     keep_warm,
     # Who sends first, and when is the next look?
     order_links,
-    look_again,
+    schedule_wake_up,
 )
 """What makes a plan, in this order: each stage takes the plan so far and returns a better one."""
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What was seen (`state`), what is wanted (`plan`), and what to do about the difference, in order."""
@@ -134,7 +134,7 @@ class Decision:
         return "unplanned" if job in self.state.unplanned else "not-planned"
 
 
-@without_sweeps
+@without_gc
 def decide(state: ClusterState, *, allocator: Allocator, placer: Placer, rules: Rules) -> Decision:
     """Return what to do now: each stage takes the plan so far and returns a better one, with its reasons."""
     draft = Draft(rules=within_instances(rules), allocator=allocator, placer=placer)

@@ -21,7 +21,7 @@ from boa_daemon.tick.actions import (
     TerminateNode,
 )
 from boa_daemon.tick.offers import Market, Offer, open_offers
-from boa_daemon.tick.reasons import WAITING
+from boa_daemon.tick.reasons import WAIT_REASON_TEXTS
 from boa_daemon.tick.state import ClusterState, JobState, Plan
 from boa_daemon.tick.warm_pool import PoolStarts
 from boa_daemon.units import counted, format_hours
@@ -66,7 +66,7 @@ def _ends(state: ClusterState, plan: Plan) -> Iterator[Action]:
 def _no_gpus(plan: Plan, job: JobId) -> str:
     """Return why a job is to hold nothing."""
     waits = plan.waiting.get(job)
-    return "the plan gives it no GPUs now" if waits is None else WAITING[waits]
+    return "the plan gives it no GPUs now" if waits is None else WAIT_REASON_TEXTS[waits]
 
 
 def _stop(state: ClusterState, seen: JobState, reason: str) -> StopJob:

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from boa_daemon.tick.room import Room
+from boa_daemon.tick.placeable_nodes import PlaceableNodes
 from boa_daemon.tick.state import Plan, Rules, WaitReason
 from policies.answer import Allocation
+from policies.fast_dataclasses import fast_init, field_replacer, replace
 from policies.model import JobId, NodeId, Width
 from policies.protocols import Allocator, Placer
-from policies.quick import changing, quick, replace
 
 SOON_SECONDS = 1.0
 """Where this decision makes the next one necessary, that follows so soon."""
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """The widths of jobs that do not hold them, in the order of service, and the jobs to stop.
@@ -36,7 +36,7 @@ _NO_ALLOCATION, _NO_CHANGES = Allocation(widths=_NOTHING), Changes()
 _NO_PLAN = Plan(widths=_NOTHING, slots=_NOTHING)
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """The plan so far, and what later stages need to know of earlier ones.
@@ -58,7 +58,7 @@ class Draft:
     left_out: Mapping[JobId, WaitReason] = field(default_factory=lambda: _NOTHING)
     lent: Mapping[JobId, Width] = field(default_factory=lambda: _NOTHING)
     changes: Changes = _NO_CHANGES
-    room: Room | None = None
+    room: PlaceableNodes | None = None
     claimed: frozenset[NodeId] = frozenset()
     is_at_node_limit: bool = False
     other_market: frozenset[JobId] = frozenset()
@@ -88,7 +88,7 @@ class Draft:
         return {job: width for job, width in self.changes.wishes.items() if job not in slots}
 
 
-with_plan = changing(Draft, "plan")
+with_plan = field_replacer(Draft, "plan")
 """The draft with another plan: what most stages change."""
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from math import inf, isfinite
 
 from boa_daemon.errors import InputError, did_you_mean
-from boa_daemon.tick.explain_sharing import links, neighbours, span
+from boa_daemon.tick.explain_sharing import explain_links, explain_neighbours, explain_span
 from boa_daemon.tick.offers import closed_until
-from boa_daemon.tick.reasons import WAITING
+from boa_daemon.tick.reasons import WAIT_REASON_TEXTS
 from boa_daemon.tick.state import ClusterState, JobState, Plan, WaitReason
 from boa_daemon.tick.team_turns import TEAM_CODES
 from boa_daemon.units import counted, format_hours, format_instant
@@ -69,8 +69,11 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     slots = plan.slots.get(job_id, job.slots)
     if job_id in state.jobs and len({slot.node for slot in slots}) > 1:
         nodes = dict.fromkeys(slot.node for slot in slots)
-        sentences += [span(state, slots, is_to_come=slots != job.slots), *links(state, plan, job_id, nodes)]
-    sentences += neighbours(state, plan, job_id, slots)
+        sentences += [
+            explain_span(state, slots, is_to_come=slots != job.slots),
+            *explain_links(state, plan, job_id, nodes),
+        ]
+    sentences += explain_neighbours(state, plan, job_id, slots)
     return " ".join(sentences)
 
 
@@ -102,7 +105,7 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
     """Return why a waiting job has no part in the decision; nothing where it has."""
     reason, why = plan.waiting.get(job.job.id), plan.given_up.get(job.job.id)
     if why is not None or reason == "given-up":
-        return f"It is given up: {WAITING['given-up'] if why is None else why.reason}."
+        return f"It is given up: {WAIT_REASON_TEXTS['given-up'] if why is None else why.reason}."
     if reason == "resting":
         rest = max((job.terms.rests_until or state.now) - state.now, 0.0)
         return f"It rests for {rest:.0f} s more before it is tried again."
@@ -121,7 +124,7 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
         )
     if reason in TEAM_CODES:
         said = next((held.sentence for held in plan.held if held.what == f"team {job.terms.team}"), "")
-        return f"It is held back: {said or WAITING[reason]}."
+        return f"It is held back: {said or WAIT_REASON_TEXTS[reason]}."
     return ""
 
 
@@ -150,7 +153,7 @@ def _left_out(plan: Plan, job: JobState) -> str:
     reason = plan.waiting.get(job.job.id)
     if job.job.id in plan.widths or reason is None or reason not in _NO_WIDTH:
         return ""
-    return f"It {'is to wait' if job.slots else 'waits'}: {WAITING[reason]}. {_NO_WIDTH[reason]}"
+    return f"It {'is to wait' if job.slots else 'waits'}: {WAIT_REASON_TEXTS[reason]}. {_NO_WIDTH[reason]}"
 
 
 def _width(plan: Plan, job: JobState, width: Width | None) -> str:
@@ -178,7 +181,7 @@ def _wait(state: ClusterState, plan: Plan, job: JobState, width: Width) -> str:
     asleep = sum(node.phase == "stopped" for node in of_type)
     if asleep:
         have += f", stopped and started first: {min(asleep, new)} of {asleep}"
-    said, more = WAITING[reason], ""
+    said, more = WAIT_REASON_TEXTS[reason], ""
     if reason in _ASKED_AGAIN:
         seconds = _asked_again_in(state, plan, width)
         more = f"; it is asked again in {seconds:.0f} s" if isfinite(seconds) else ""

@@ -10,7 +10,7 @@ from policies.model import GpuSlot, JobId, NodeId
 from policies.placement.lwf import senders
 
 
-def span(state: ClusterState, slots: Sequence[GpuSlot], *, is_to_come: bool) -> str:
+def explain_span(state: ClusterState, slots: Sequence[GpuSlot], *, is_to_come: bool) -> str:
     """Return why a job is on several nodes, or is to be; some of them may be gone by now."""
     names = dict.fromkeys(slot.node for slot in slots)
     present = [state.nodes[name] for name in names if name in state.nodes]
@@ -23,7 +23,7 @@ def span(state: ClusterState, slots: Sequence[GpuSlot], *, is_to_come: bool) -> 
     return f"It is {'to be ' if is_to_come else ''}on {len(names)} nodes {why}.{nearness}"
 
 
-def neighbours(state: ClusterState, plan: Plan, job_id: JobId, slots: Sequence[GpuSlot]) -> list[str]:
+def explain_neighbours(state: ClusterState, plan: Plan, job_id: JobId, slots: Sequence[GpuSlot]) -> list[str]:
     """Return with whom a job shares which GPUs, once the plan is carried out."""
     own = {_gpu_of(state, slot) for slot in slots} - {None}
     found: dict[JobId, list[str]] = {}
@@ -55,7 +55,7 @@ def _nearness(nodes: Iterable[NodeState]) -> str:
     return f" All are under {shared[-1]}, tier {len(shared)} of {max(map(len, above))} of the network."
 
 
-def links(state: ClusterState, plan: Plan, job_id: JobId, nodes: Iterable[NodeId]) -> list[str]:
+def explain_links(state: ClusterState, plan: Plan, job_id: JobId, nodes: Iterable[NodeId]) -> list[str]:
     """Return with whom a job shares a link, and who sends first there, or why nobody does."""
     sentences = _measured(state, job_id)
     found: dict[tuple[JobId, bool], list[str]] = {}

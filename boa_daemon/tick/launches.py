@@ -1,7 +1,7 @@
 """Launches: how many nodes a limit leaves, the nodes to come as a placer sees them, and cutting launches.
 
-`cut` is the one function that takes launches out of a plan, whatever the reason: it keeps the nodes that a
-job needs together, or leaves out all of them. Cost: O(nodes).
+`cut_launches` is the one function that takes launches out of a plan, whatever the reason: it keeps the nodes
+that a job needs together, or leaves out all of them. Cost: O(nodes).
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from boa_daemon.tick.offers import whole_gangs
-from boa_daemon.tick.room import Slots
+from boa_daemon.tick.placeable_nodes import Slots
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
+from policies.fast_dataclasses import replace
 from policies.model import InstanceType, Node, NodeId
-from policies.quick import replace
 
 
-def left_of(plan: Plan, name: str, allowed: int) -> int:
+def launches_left(plan: Plan, name: str, allowed: int) -> int:
     """Return how many launches of a type are left where so many are allowed: no gang is launched in part."""
     count, tied = plan.launches[name], plan.gangs.get(name, ())
     if allowed >= count:
@@ -24,13 +24,13 @@ def left_of(plan: Plan, name: str, allowed: int) -> int:
     return kept + min(count - sum(tied), allowed - kept)
 
 
-def cut(plan: Plan, allowed: Mapping[str, int]) -> Plan:
+def cut_launches(plan: Plan, allowed: Mapping[str, int]) -> Plan:
     """Return the plan with no more launches than allowed; types that are not named stay as they are."""
     launches: dict[str, int] = {}
     gangs: dict[str, tuple[int, ...]] = {}
     for name, count in plan.launches.items():
         most = allowed.get(name, count)
-        left = left_of(plan, name, most)
+        left = launches_left(plan, name, most)
         if left:
             launches[name] = left
             tied = plan.gangs.get(name, ())

@@ -18,10 +18,10 @@ from boa_daemon.tick.limits import DAY_SECONDS, FixedCost, Window, fixed_usd, mo
 from boa_daemon.tick.ports import Charge
 from boa_daemon.tick.state import ClusterState, NodeState
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
+from policies.fast_dataclasses import fast_init, replace
 from policies.model import InstanceType, Money, NodeId
 from policies.online.pacing import MONTH_HOURS, Pace
 from policies.online.rhythm import hour_of_week
-from policies.quick import quick, replace
 
 COMPUTE = "compute"
 _NO_NODES: Mapping[NodeId, NodeState] = MappingProxyType({})
@@ -111,7 +111,7 @@ def charge_for(node: NodeState) -> Charge:
     )
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """Final bills, running meters and requested nodes, in whole micro-dollars."""

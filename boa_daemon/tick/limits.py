@@ -13,8 +13,8 @@ from math import fsum
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from policies.fast_dataclasses import fast_init
 from policies.model import check_positive
-from policies.quick import quick
 
 CapCode: TypeAlias = Literal["cap-day", "cap-month", "cap-hour", "cap-instances"]
 """Which hard cap."""
@@ -190,7 +190,7 @@ class Steady:
 ActKind: TypeAlias = Literal["give-up", "end", "stop", "start", "terminate", "launch"]
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
     """Something that was ordered: what, to which job, node or instance type, and when."""

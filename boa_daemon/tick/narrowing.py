@@ -1,9 +1,9 @@
 """Less room than planned: at a cap the widths are those that wait least, and the rest wait in that order.
 
-Where the planned widths of all who are present take more than there may be, `policies.online.narrowing` says
-who is narrow and who waits. A cap may be on nodes of any type, on dollars per hour, or on the nodes of one
-type, whose quota is used up or of which the cloud has none. Where several bind, they are kept one after the
-other. What running jobs hold beyond their new width is lent: they let go of it when somebody waits, not
+Where the planned widths of all who are present take more than there may be, `policies.online.scarce_room`
+says who is narrow and who waits. A cap may be on nodes of any type, on dollars per hour, or on the nodes of
+one type, whose quota is used up or of which the cloud has none. Where several bind, they are kept one after
+the other. What running jobs hold beyond their new width is lent: they let go of it when somebody waits, not
 before.
 
 Cost: O(jobs + nodes) per tick where there is a cap; O(widths log widths) where one binds.
@@ -18,13 +18,13 @@ from math import floor, inf
 from boa_daemon.tick.offers import room_to_rent
 from boa_daemon.tick.state import ClusterState, Rules
 from policies.answer import Allocation
+from policies.fast_dataclasses import replace
 from policies.model import InstanceType, JobId, Width
-from policies.online.narrowing import shares
-from policies.quick import replace
+from policies.online.scarce_room import shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Room:
+class _CapacityCap:
     """A cap: what a node of each GPU type takes of it, and how much there is."""
 
     node_sizes: Mapping[str, float]
@@ -78,18 +78,18 @@ def within_room(state: ClusterState, allocation: Allocation, rules: Rules) -> Al
     return allocation
 
 
-def _rooms(state: ClusterState, rules: Rules) -> Iterator[_Room]:
+def _rooms(state: ClusterState, rules: Rules) -> Iterator[_CapacityCap]:
     """Yield the caps, those of single types first."""
     kinds = rules.instance_types
     for name, kind in kinds.items():
         most = _most_nodes(state, kind)
         if most is not None:
-            yield _Room(node_sizes={name: 1.0}, size=float(most))
+            yield _CapacityCap(node_sizes={name: 1.0}, size=float(most))
     if rules.max_nodes is not None:
-        yield _Room(node_sizes=dict.fromkeys(kinds, 1.0), size=float(rules.max_nodes))
+        yield _CapacityCap(node_sizes=dict.fromkeys(kinds, 1.0), size=float(rules.max_nodes))
     ceiling = None if rules.caps is None else rules.caps.usd_per_hour
     if ceiling is not None:
-        yield _Room(node_sizes={name: kind.usd_per_hour for name, kind in kinds.items()}, size=ceiling)
+        yield _CapacityCap(node_sizes={name: kind.usd_per_hour for name, kind in kinds.items()}, size=ceiling)
 
 
 def _most_nodes(state: ClusterState, kind: InstanceType) -> int | None:

@@ -28,8 +28,8 @@ from boa_daemon.tick.retries import FailureCause
 from boa_daemon.tick.state import ClusterState, GateView, JobState, NodeState, Plan, UserMoney
 from boa_daemon.tick.team_money import TeamMoney
 from policies.errors import InvalidProblem
+from policies.fast_dataclasses import fast_init
 from policies.model import JobId, NodeId, check_positive
-from policies.quick import quick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class OpenLaunch:
         return tuple(f"{self.action.id}/{number}" for number in range(len(self.seen), self.action.count))
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
     """The final bill of one node, or of an hour of what stands without one, in whole micro-dollars.
@@ -375,7 +375,7 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class Readies(Protocol):
+class ReadinessChecker(Protocol):
     """An engine that can have a job's next start made ready before its stop."""
 
     def is_ready_for(self, action: StartJob) -> bool:
@@ -384,7 +384,7 @@ class Readies(Protocol):
 
 
 @runtime_checkable
-class Ends(Protocol):
+class JobEnder(Protocol):
     """An engine whose jobs hang and fail: what its facts lead the tick to order."""
 
     def end(self, action: EndGeneration) -> Accepted | Refused:
@@ -396,7 +396,7 @@ class Ends(Protocol):
         ...
 
 
-class Links(Protocol):
+class LinkGate(Protocol):
     """The links that jobs share, where somebody puts their messages in order."""
 
     def look(self) -> GateView | None:
@@ -450,7 +450,7 @@ class Runner(Engine, Protocol):
 
 
 @runtime_checkable
-class GoesAhead(Protocol):
+class EarlyStarter(Protocol):
     """An engine that makes a generation ready on its nodes while the one before still runs."""
 
     def ahead(self, action: StartJob) -> bool:
@@ -463,7 +463,7 @@ class GoesAhead(Protocol):
 
 
 @runtime_checkable
-class Warned(Protocol):
+class InterruptionSource(Protocol):
     """A runner that hears from the cloud which nodes it takes back."""
 
     def interruptions(self) -> Mapping[NodeId, float]:
@@ -472,7 +472,7 @@ class Warned(Protocol):
 
 
 @runtime_checkable
-class BringsCode(Protocol):
+class CodeStager(Protocol):
     """A runner that brings the code of jobs to their nodes, packed, by the digest of its content."""
 
     def has_code(self, digest: str) -> bool:
@@ -489,7 +489,7 @@ class BringsCode(Protocol):
 
 
 @runtime_checkable
-class DropsCode(Protocol):
+class CodePruner(Protocol):
     """A runner that keeps archives of code, and can let go of them."""
 
     def drop_code(self, keep: Collection[str], *, before: float) -> int:
@@ -498,7 +498,7 @@ class DropsCode(Protocol):
 
 
 @runtime_checkable
-class BringsData(Protocol):
+class DataStager(Protocol):
     """A runner that brings data of s3:// to the nodes of jobs."""
 
     def lacks_data(self, source: str) -> str:
@@ -507,7 +507,7 @@ class BringsData(Protocol):
 
 
 @runtime_checkable
-class KeepsJobs(Protocol):
+class JobFolderStore(Protocol):
     """A runner whose folders of jobs outlive the daemon's database."""
 
     def job_folders(self) -> Collection[str]:
@@ -516,7 +516,7 @@ class KeepsJobs(Protocol):
 
 
 @runtime_checkable
-class KeepsArtifacts(Protocol):
+class ArtifactStore(Protocol):
     """A runner that keeps files which jobs leave at their end."""
 
     def artifacts(self, job: JobId) -> Mapping[str, int]:
@@ -549,7 +549,7 @@ class SaidInside:
     dropped_bytes: int = 0
 
 
-class Inside(Protocol):
+class JobAccessPort(Protocol):
     """Commands and shells beside those of jobs, as the job's user and with what it sees."""
 
     def way(self, job: JobId, node: int) -> WayIn | Refused:
@@ -572,14 +572,14 @@ class Inside(Protocol):
 
 
 @runtime_checkable
-class LetsIn(Protocol):
+class AccessibleRunner(Protocol):
     """A runner that lets people into the jobs that it runs."""
 
-    inside: Inside
+    inside: JobAccessPort
 
 
 @runtime_checkable
-class FindsNodeFaults(Protocol):
+class NodeFaultDetector(Protocol):
     """A runner whose units look at their nodes while jobs run."""
 
     def unfit(self) -> Mapping[NodeId, str]:
@@ -588,7 +588,7 @@ class FindsNodeFaults(Protocol):
 
 
 @runtime_checkable
-class Remembering(Protocol):
+class PersistableRunner(Protocol):
     """A runner that lets its memory be kept for it: then nothing of it lies beside the database."""
 
     def remember_in(
@@ -599,7 +599,7 @@ class Remembering(Protocol):
 
 
 @runtime_checkable
-class Discarding(Protocol):
+class JobFileCleaner(Protocol):
     """A runner that keeps files of jobs that are over, and can let go of them."""
 
     def discard(self, job: JobId) -> None:

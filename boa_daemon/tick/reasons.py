@@ -26,7 +26,7 @@ JobReason: TypeAlias = Literal[
 ]
 """How a job is, where it waits for nothing that a plan names."""
 
-WAITING: Mapping[WaitReason, str] = MappingProxyType(
+WAIT_REASON_TEXTS: Mapping[WaitReason, str] = MappingProxyType(
     {
         "nodes-to-come": "the nodes that it is to run on boot, or were asked for",
         "gpus-to-fall-free": "other jobs let go of GPUs sooner than a new node would boot",
@@ -57,7 +57,7 @@ WAITING: Mapping[WaitReason, str] = MappingProxyType(
 )
 """What a plan says that a job waits for."""
 
-JOBS: Mapping[JobReason, str] = MappingProxyType(
+JOB_REASON_TEXTS: Mapping[JobReason, str] = MappingProxyType(
     {
         "new": "it was taken, or has let go of its GPUs, and no tick has looked at it since",
         "starting": "it is to start now",
@@ -71,5 +71,7 @@ JOBS: Mapping[JobReason, str] = MappingProxyType(
 )
 """How a job is otherwise."""
 
-SAID: Mapping[str, str] = MappingProxyType(dict([*WAITING.items(), *JOBS.items()]))
+REASON_TEXTS: Mapping[str, str] = MappingProxyType(
+    dict([*WAIT_REASON_TEXTS.items(), *JOB_REASON_TEXTS.items()])
+)
 """What each code of a job that `Decision.reason` returns says."""

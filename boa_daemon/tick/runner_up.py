@@ -25,8 +25,8 @@ from boa_daemon.tick.actions import (
 from boa_daemon.tick.offers import open_offers
 from boa_daemon.tick.state import ClusterState, Plan
 from policies.model import JobId
-from policies.online.alternatives import Weighed, weigh
-from policies.online.node_prices import WholeNodes
+from policies.online.node_prices import WholeNodePrices
+from policies.online.width_comparison import WidthComparison, compare_widths
 
 Unit: TypeAlias = Literal["USD", "USD/hour"]
 
@@ -70,7 +70,7 @@ class Alternatives:
     `cost` is what all jobs together cost that could be weighed, in dollars of money and waiting.
     """
 
-    jobs: Mapping[JobId, Weighed]
+    jobs: Mapping[JobId, WidthComparison]
     cost: float
     nearest: JobId | None
 
@@ -98,16 +98,16 @@ def width_choice(state: ClusterState, plan: Plan, job: JobId) -> Choice | None:
     return None if found is None else _of_widths(found)
 
 
-def _weighed(state: ClusterState, plan: Plan, jobs: list[JobId]) -> dict[JobId, Weighed]:
+def _weighed(state: ClusterState, plan: Plan, jobs: list[JobId]) -> dict[JobId, WidthComparison]:
     """Return what the widths of jobs weigh."""
     prices = plan.node_prices
-    if not isinstance(prices, WholeNodes):
+    if not isinstance(prices, WholeNodePrices):
         return {}
     present = [state.jobs[name].job for name in jobs if name in state.jobs]
-    return weigh(present, plan.widths, prices.columns, multiplier=prices.multiplier)
+    return compare_widths(present, plan.widths, prices.columns, multiplier=prices.multiplier)
 
 
-def _of_widths(found: Weighed) -> Choice:
+def _of_widths(found: WidthComparison) -> Choice:
     """Return two widths as a choice."""
     return Choice(
         chosen=str(found.width),
@@ -118,7 +118,9 @@ def _of_widths(found: Weighed) -> Choice:
     )
 
 
-def action_choice(state: ClusterState, action: Action, weighed: Mapping[JobId, Weighed]) -> Choice | None:
+def action_choice(
+    state: ClusterState, action: Action, weighed: Mapping[JobId, WidthComparison]
+) -> Choice | None:
     """Return what else might have been done in place of an action; None where nothing was weighed."""
     if isinstance(action, StartJob | StopJob):
         found = weighed.get(action.job)

@@ -17,10 +17,10 @@ from boa_daemon.tick.rests import Refusal
 from boa_daemon.tick.retries import ANY_RETRIES, Failure, GivenUp, Retries, Silence, TryAgain, Verdict
 from boa_daemon.tick.team_money import TeamMoney
 from policies.answer import NodePrices
-from policies.memo import Latest
+from policies.fast_dataclasses import fast_init, replace
+from policies.memo import LatestMemo
 from policies.model import GpuSlot, InstanceType, Job, JobId, NodeId, Width
 from policies.online.pacing import Pace
-from policies.quick import quick, replace
 
 if TYPE_CHECKING:
     from policies.site import BuiltPolicy
@@ -60,7 +60,7 @@ IDLE_HOLD_SECONDS = 60.0
 """A minute is what a node costs at the least; holding longer bought nothing on the shipped workload."""
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
     """An instance as the cloud lists it.
@@ -74,7 +74,7 @@ class NodeState:
     when the cloud takes it back, once that was announced. One that is not `is_listed` was asked for, and no
     listing shows it yet: it cannot be given back. `tiers` are the parts of the network above it within its
     zone, the widest first, where they are known. One that is `stopped` costs its extras alone; it is a
-    life of its instance, as the run before it was (`boa_daemon.tick.lives`).
+    life of its instance, as the run before it was (`boa_daemon.tick.node_lives`).
     """
 
     id: NodeId
@@ -197,7 +197,7 @@ class JobTerms:
 NO_TERMS = JobTerms()
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
     """A job that is present: what a policy may know, and what it holds.
@@ -277,7 +277,7 @@ def _bound_jobs(jobs: Mapping[JobId, JobState]) -> dict[JobId, JobState]:
     return {name: job for name, job in jobs.items() if job.terms is not NO_TERMS or job.is_rigid}
 
 
-_bound = Latest(_bound_jobs)
+_bound = LatestMemo(_bound_jobs)
 """Several stages of a tick look for them, among thousands of jobs that have none."""
 
 
@@ -291,11 +291,11 @@ def _passing(state: ClusterState) -> list[NodeState]:
     return [node for node in state.nodes.values() if node.phase != "ready" or node.ends_by is not None]
 
 
-_gaps, _passes = Latest(_with_gaps), Latest(_passing)
+_gaps, _passes = LatestMemo(_with_gaps), LatestMemo(_passing)
 """Several stages of a tick look for them, among nodes that are full and stay."""
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
     """Everything that a tick may look at.
@@ -433,7 +433,7 @@ class Rules:
         return {kind.name: kind for kind in self.instance_types.values()}
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What should be.

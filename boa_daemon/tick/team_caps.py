@@ -21,8 +21,8 @@ from boa_daemon.tick.limits import Caps, Held, Window
 from boa_daemon.tick.state import ClusterState, JobState, Plan
 from boa_daemon.tick.team_money import TeamCap, TeamMoney
 from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR
+from policies.fast_dataclasses import replace
 from policies.model import GpuSlot, JobId, NodeId
-from policies.quick import replace
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def judge_teams(state: ClusterState, plan: Plan, caps: Caps) -> TeamVerdict:
         if money.day_cap_usd is None and money.month_cap_usd is None:
             continue
         jobs = {job: found for job, found in state.all_jobs.items() if found.terms.team == name}
-        books = _TeamBooks(state, caps, money)
+        books = _TeamProjection(state, caps, money)
         ending = {job for job, found in jobs.items() if found.is_stopping or job in plan.stops}
         running = [job for job, found in jobs.items() if found.slots]
         forced |= books.overdue(jobs[job] for job in running)
@@ -86,7 +86,7 @@ def usd_per_hour(state: ClusterState, slots: Iterable[GpuSlot]) -> float:
     return sum(rates) * 3600.0 / MICRO_DOLLARS_PER_DOLLAR
 
 
-class _TeamBooks:
+class _TeamProjection:
     """What the caps of one team leave while jobs are projected."""
 
     def __init__(self, state: ClusterState, caps: Caps, money: TeamMoney) -> None:

@@ -1,8 +1,8 @@
 """The warm pool: instances that are stopped, cost only their disks, and start sooner than new ones boot.
 
 How many are worth their disks, and how long, says the same price of money as for idle nodes
-(`policies.online.node_prices.warm_at`); where a policy names none, a stopped node is kept for as much money
-as an idle one would be. A stopped node saves the boot less the start. Cost: O(nodes).
+(`policies.online.node_prices.stopped_retention`); where a policy names none, a stopped node is kept for as
+much money as an idle one would be. A stopped node saves the boot less the start. Cost: O(nodes).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from boa_daemon.tick.offers import Extras, Offer
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules, WarmPool
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.answer import Hold, NodePrices
+from policies.answer import NodePrices, NodeRetention
 from policies.model import InstanceType, NodeId
 
 LONGEST_SECONDS = 24 * 3600.0
@@ -59,17 +59,19 @@ class PoolWorth:
             gpu_types=frozenset(rules.instance_types),
         )
 
-    def hold(self, kind: InstanceType, disk_usd_per_hour: float) -> Hold:
+    def hold(self, kind: InstanceType, disk_usd_per_hour: float) -> NodeRetention:
         """Return how many stopped nodes of a type to keep, and for how long."""
         if kind.gpu_type not in self.gpu_types or not self.pool.nodes:
-            return Hold(nodes=0, seconds=0.0)
+            return NodeRetention(nodes=0, seconds=0.0)
         share = disk_usd_per_hour / kind.usd_per_hour
         if self.node_prices is None:
             seconds = self.idle_hold_seconds / share if share else LONGEST_SECONDS
-            return Hold(nodes=self.pool.nodes if seconds else 0, seconds=min(seconds, LONGEST_SECONDS))
+            return NodeRetention(
+                nodes=self.pool.nodes if seconds else 0, seconds=min(seconds, LONGEST_SECONDS)
+            )
         saved = self.node_prices.boot_hours - self.pool.start_seconds / SECONDS_PER_HOUR
         worth = self.node_prices.warm(kind.gpu_type, saved_hours=max(saved, 0.0), share=share)
-        return Hold(nodes=worth.nodes, seconds=min(worth.seconds, LONGEST_SECONDS))
+        return NodeRetention(nodes=worth.nodes, seconds=min(worth.seconds, LONGEST_SECONDS))
 
 
 def stopped_nodes(state: ClusterState) -> list[NodeState]:
@@ -112,7 +114,7 @@ class PoolStarts:
         return self._left.get((offer.instance_type, offer.zone), [])
 
 
-def judged(
+def stopped_node_expiries(
     nodes: Iterable[NodeState], worth: PoolWorth, *, now: float, kept: Mapping[str, int] | None = None
 ) -> Iterator[tuple[NodeState, float]]:
     """Yield stopped nodes, each with the instant until which it is worth its disk; those not at all: now.

@@ -46,7 +46,7 @@ LATENCIES_PER_BUCKET = 30
 LEAST_RANK = 1e-9
 """Service below this counts as this where its inverse is a weight."""
 
-Rule = Literal["plain", "weighted", "queue"]
+AdmissionRule = Literal["plain", "weighted", "queue"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class LinkPolicy:
     link: Link
     max_at_once: int = 2
     threshold: float = math.inf
-    rule: Rule = "plain"
+    rule: AdmissionRule = "plain"
     preempts: bool = False
     bucket_bytes: float = math.inf
     max_wait_seconds: float = math.inf
@@ -189,7 +189,7 @@ class LinkPolicy:
         return Admission(start=tuple(start), pause=pause)
 
 
-NAMES: Mapping[str, str] = MappingProxyType(
+LINK_POLICIES: Mapping[str, str] = MappingProxyType(
     {
         "srsf-1": "one message per server at a time",
         "srsf-2": "at most two",
@@ -224,8 +224,8 @@ def link_policy(
     `threshold` replaces AdaDUAL's b / (2 (b + eta)) in `ada-srsf` and `ada-srsf-buckets`; `bucket_bytes`
     replaces `default_bucket_bytes(link)`.
     """
-    if name not in NAMES:
-        raise UnknownPolicy(f"there is no link policy {name!r}. Choose one of {', '.join(NAMES)}")
+    if name not in LINK_POLICIES:
+        raise UnknownPolicy(f"there is no link policy {name!r}. Choose one of {', '.join(LINK_POLICIES)}")
     if name.startswith("srsf-"):
         how = name.removeprefix("srsf-")
         preempts = how == "preemptive"
@@ -237,7 +237,7 @@ def link_policy(
         )
     ratio = adadual.threshold(link.seconds_per_byte, link.contention_seconds_per_byte)
     bucket = default_bucket_bytes(link) if bucket_bytes is None else bucket_bytes
-    rules: Mapping[str, Rule] = {"ada-srsf-weighted": "weighted", "ada-srsf-queue": "queue"}
+    rules: Mapping[str, AdmissionRule] = {"ada-srsf-weighted": "weighted", "ada-srsf-queue": "queue"}
     return LinkPolicy(
         link=link,
         threshold=ratio if threshold is None else threshold,

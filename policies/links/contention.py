@@ -119,7 +119,7 @@ class LinkSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class ConstantEstimate:
     """A constant with the interval that covers it at the stated confidence."""
 
     value: float
@@ -135,9 +135,9 @@ class LinkFit:
     value would be negative and that were set to zero.
     """
 
-    latency_seconds: Estimate
-    seconds_per_byte: Estimate
-    contention_seconds_per_byte: Estimate
+    latency_seconds: ConstantEstimate
+    seconds_per_byte: ConstantEstimate
+    contention_seconds_per_byte: ConstantEstimate
     confidence: float
     samples: int
     median_relative_error: float
@@ -191,7 +191,9 @@ def fit_link(samples: Sequence[LinkSample], *, confidence: float = 0.95) -> Link
         )
     half = float(scipy.special.stdtrit(len(samples) - 3, 0.5 + confidence / 2.0)) * errors
     estimates = [
-        Estimate(value=max(0.0, float(v)), low=max(0.0, float(c - h)), high=max(float(v), float(c + h), 0.0))
+        ConstantEstimate(
+            value=max(0.0, float(v)), low=max(0.0, float(c - h)), high=max(float(v), float(c + h), 0.0)
+        )
         for v, c, h in zip(values, centre, half, strict=True)
     ]
     model = design @ values

@@ -36,7 +36,7 @@ Gpu = TypeVar("Gpu", bound=Hashable)
 
 
 @lru_cache(maxsize=4096)
-def seconds_together(jobs: int, demands: tuple[float, ...]) -> float:
+def shared_iteration_seconds(jobs: int, demands: tuple[float, ...]) -> float:
     """Return the seconds of an iteration of each of so many equal jobs, by the seconds of each station."""
     queue, total = [0.0] * len(demands), 0.0
     for present in range(1, jobs + 1):
@@ -46,7 +46,9 @@ def seconds_together(jobs: int, demands: tuple[float, ...]) -> float:
     return total
 
 
-def stretches(gpus_of: Mapping[JobId, Sequence[Gpu]], sending: Mapping[JobId, float]) -> dict[JobId, float]:
+def gpu_slowdowns(
+    gpus_of: Mapping[JobId, Sequence[Gpu]], sending: Mapping[JobId, float]
+) -> dict[JobId, float]:
     """Return by job the seconds on its GPUs per second of computing: 1 alone, more on shared ones.
 
     `gpus_of` names the GPUs of each job; those of a job all wait for the one that is shared the most.

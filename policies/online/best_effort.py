@@ -42,7 +42,7 @@ from dataclasses import dataclass, replace
 
 from policies.answer import Allocation
 from policies.model import BudgetUnit, Job, Money, check_positive
-from policies.online.paced import PacedBudgetOptimal
+from policies.online.paced_optimum import PacedBudgetOptimal
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.hull import TIE
 

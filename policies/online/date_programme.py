@@ -19,7 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.model import check_positive
-from policies.online.deadlines import FAILURE_HOURS, MISS, NOTHING, STEPS, TINY, DatePlan, Rung, SpotMarket
+from policies.online.deadlines import (
+    FAILURE_HOURS,
+    MISS_WEIGHT,
+    NO_WIDTH,
+    STEPS,
+    TINY,
+    DateOption,
+    DatePlan,
+    SpotMarket,
+)
 from policies.speedup import Floats
 
 KEPT = 8
@@ -30,7 +39,7 @@ _Indices = NDArray[np.intp]
 
 
 def date_plan(
-    rungs: Sequence[Rung],
+    rungs: Sequence[DateOption],
     *,
     horizon_hours: float,
     boot_hours: float,
@@ -44,7 +53,7 @@ def date_plan(
     if not math.isclose(fastest, 1.0):
         rungs = [_scaled(rung, fastest) for rung in rungs]
     return _solved(
-        _Given(
+        _ProgrammeInputs(
             rungs=tuple(rungs),
             step_hours=horizon_hours / steps,
             boot_hours=boot_hours,
@@ -55,9 +64,9 @@ def date_plan(
     )
 
 
-def _scaled(rung: Rung, fastest: float) -> Rung:
+def _scaled(rung: DateOption, fastest: float) -> DateOption:
     """Return a width with its speed as a share of the fastest."""
-    return Rung(
+    return DateOption(
         width=rung.width,
         speed=rung.speed / fastest,
         usd_per_hour=rung.usd_per_hour,
@@ -66,10 +75,10 @@ def _scaled(rung: Rung, fastest: float) -> Rung:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
+class _ProgrammeInputs:
     """What the programme is worked out for."""
 
-    rungs: tuple[Rung, ...]
+    rungs: tuple[DateOption, ...]
     step_hours: float
     boot_hours: float
     market: SpotMarket
@@ -78,13 +87,13 @@ class _Given:
 
 
 @lru_cache(maxsize=KEPT)
-def _solved(given: _Given) -> DatePlan:
+def _solved(given: _ProgrammeInputs) -> DatePlan:
     """Work the programme out, backwards from the date."""
     rungs, steps = given.rungs, given.steps
     boot = math.ceil(given.boot_hours / given.step_hours - TINY)
     grid = _Grid.of(given, boot)
     states = len(rungs) * 2 + 1
-    miss = MISS * max(rung.usd_per_hour for rung in rungs) * steps * given.step_hours
+    miss = MISS_WEIGHT * max(rung.usd_per_hour for rung in rungs) * steps * given.step_hours
     usd = np.zeros((states, 2, steps + 1))
     kept = np.zeros((states, 2, steps + 1))
     kept[:, :, 0] = 1.0
@@ -107,7 +116,7 @@ def _solved(given: _Given) -> DatePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+class _GridConfiguration:
     """A configuration on the grid: what a step costs and does, and how likely it is not taken back."""
 
     number: int
@@ -128,13 +137,13 @@ class _Run:
 class _Grid:
     """The programme's constants."""
 
-    runs: tuple[_Run, ...]
+    runs: tuple[_GridConfiguration, ...]
     boot: int
     keeps: tuple[Floats, Floats]
     """Probabilities of spot after one step, and after a boot, by what it is now."""
 
     @classmethod
-    def of(cls, given: _Given, boot: int) -> _Grid:
+    def of(cls, given: _ProgrammeInputs, boot: int) -> _Grid:
         """Return the constants of widths and a market."""
         rungs, hours, steps, market = given.rungs, given.step_hours, given.steps, given.market
         stays, returns = math.exp(-hours / market.up_hours), 1.0 - math.exp(-hours / market.down_hours)
@@ -149,7 +158,7 @@ class _Grid:
             for spot, price in enumerate((rung.usd_per_hour, rung.spot_usd_per_hour)):
                 if price is not None:
                     runs.append(
-                        _Run(
+                        _GridConfiguration(
                             number=1 + number + spot * len(rungs),
                             is_spot=bool(spot),
                             usd=price * hours,
@@ -166,8 +175,8 @@ class _Grid:
     ) -> tuple[Floats, Floats, NDArray[np.uint8]]:
         """Return dollars, probability and choice with one step more left, from the last steps."""
         (usd, kept), can_boot = past[-1], len(past) >= self.boot
-        ahead = [_Ahead(*pair, *self.keeps) for pair in ((usd, kept), past[0])]
-        free_usd, free_kept = self.keeps[0] @ usd[NOTHING], self.keeps[0] @ kept[NOTHING]
+        ahead = [_NextValues(*pair, *self.keeps) for pair in ((usd, kept), past[0])]
+        free_usd, free_kept = self.keeps[0] @ usd[NO_WIDTH], self.keeps[0] @ kept[NO_WIDTH]
         free_choice = np.zeros(free_usd.shape, dtype=np.uint8)
         going: dict[int, tuple[Floats, Floats]] = {}
         for run in self.runs:
@@ -176,7 +185,7 @@ class _Grid:
             if not can_boot:
                 continue
             # What is as good now as later is done now: the next look may come late.
-            less = np.where(free_choice == NOTHING, -SAME_USD, TINY)
+            less = np.where(free_choice == NO_WIDTH, -SAME_USD, TINY)
             better = _weighs(*start, miss) < _weighs(free_usd, free_kept, miss) - less
             if run.is_spot:
                 better[0] = False
@@ -193,7 +202,7 @@ class _Grid:
             new_usd[run.number] = np.where(stays, run_usd, free_usd)
             new_kept[run.number] = np.where(stays, run_kept, free_kept)
             choice[run.number][stays] = run.number
-        new_usd[..., 0], new_kept[..., 0], choice[..., 0] = 0.0, 1.0, NOTHING
+        new_usd[..., 0], new_kept[..., 0], choice[..., 0] = 0.0, 1.0, NO_WIDTH
         return new_usd, new_kept, choice
 
 
@@ -204,7 +213,7 @@ def _weighs(usd: Floats, kept: Floats, miss: float) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ahead:
+class _NextValues:
     """What comes after a step or a boot."""
 
     usd: Floats
@@ -212,7 +221,7 @@ class _Ahead:
     one: Floats
     booted: Floats
 
-    def run(self, run: _Run, *, boot: int) -> tuple[Floats, Floats]:
+    def run(self, run: _GridConfiguration, *, boot: int) -> tuple[Floats, Floats]:
         """Return dollars and probability of a step at work, or of a boot, by spot and work left."""
         found = []
         chain, safe = (self.booted, run.safe**boot) if boot else (self.one, run.safe)
@@ -220,9 +229,9 @@ class _Ahead:
             mine = values[run.number] if boot else run.after(values[run.number])
             if run.is_spot:
                 # It stays there, or it is taken back and the market is down.
-                row = safe * mine[1] + (1.0 - safe) * values[NOTHING][0]
+                row = safe * mine[1] + (1.0 - safe) * values[NO_WIDTH][0]
                 found.append(np.stack([row, row]))
             else:
-                found.append(safe * (chain @ mine) + (1.0 - safe) * (chain @ values[NOTHING]))
+                found.append(safe * (chain @ mine) + (1.0 - safe) * (chain @ values[NO_WIDTH]))
         cost = run.usd * (boot if boot else run.share)
         return found[0] + cost, found[1]

@@ -2,10 +2,10 @@
 
 An exact dynamic programme (`date_programme.py`) over (time left, work left, market, what the job holds) on a
 grid whose cell is the work that the fastest width does in one step, so that what can still be met is met to
-the cell. A job that misses its date costs `MISS` times what all of it costs at the widest, so it takes spot
-while that is safe and on demand in time. Spot of all widths is there or not, in a Markov chain; what is taken
-back loses the step. A start is paid for and does no work. Machines on demand fail too, rarely, which is why a
-date is met with a probability and not for sure.
+the cell. A job that misses its date costs `MISS_WEIGHT` times what all of it costs at the widest, so it takes
+spot while that is safe and on demand in time. Spot of all widths is there or not, in a Markov chain; what is
+taken back loses the step. A start is paid for and does no work. Machines on demand fail too, rarely, which is
+why a date is met with a probability and not for sure.
 
     symbol   here             meaning
     t        steps            time left, in steps of `step_hours`
@@ -26,19 +26,19 @@ from numpy.typing import NDArray
 
 from policies.model import Width, check_positive
 
-MISS = 1000.0
+MISS_WEIGHT = 1000.0
 """A missed date counts as so many times the work at the widest on demand."""
 STEPS = 240
 """Steps that the time left is cut into."""
 FAILURE_HOURS = 1000.0
 """A machine on demand fails once in so long, about."""
-NOTHING = 0
+NO_WIDTH = 0
 """The configuration that holds nothing."""
 TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class DateOption:
     """A width: how fast it is as a share of the fastest, and what it costs per hour, whole machines.
 
     `spot_usd_per_hour` is None where it is not rented on the spot market.
@@ -67,7 +67,7 @@ class SpotMarket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class DateAdvice:
     """What to hold now (None: nothing), and whether it is to be on demand.
 
     `usd` is what the rest then costs on average if the date is met, `kept` the probability that it is.
@@ -87,7 +87,7 @@ class DatePlan:
     `kept` are what follows from it.
     """
 
-    rungs: tuple[Rung, ...]
+    rungs: tuple[DateOption, ...]
     step_hours: float
     best: NDArray[np.uint8]
     usd: NDArray[np.float32]
@@ -103,7 +103,7 @@ class DatePlan:
         )
         _, number = max(within, default=(0, -1))
         spot = 1 + len(self.rungs) + number
-        return NOTHING if number < 0 else spot if is_spot and spot in self.on_spot else 1 + number
+        return NO_WIDTH if number < 0 else spot if is_spot and spot in self.on_spot else 1 + number
 
     def cells(self, hours_left: float, work_hours: float) -> tuple[int, int]:
         """Return time and work left on the grid, each rounded to the safe side."""
@@ -123,13 +123,13 @@ class DatePlan:
         held: Width | None = None,
         is_spot: bool = False,
         is_up: bool = True,
-    ) -> Advice:
+    ) -> DateAdvice:
         """Return what to do now; `work_hours` is the work left in hours at the fastest width."""
         time, work = self.cells(hours_left, work_hours)
         here = (time, self.configuration(held, is_spot=is_spot), int(is_up), work)
         chosen = int(self.best[here])
-        rung = None if chosen == NOTHING else self.rungs[(chosen - 1) % len(self.rungs)]
-        return Advice(
+        rung = None if chosen == NO_WIDTH else self.rungs[(chosen - 1) % len(self.rungs)]
+        return DateAdvice(
             width=None if rung is None else rung.width,
             is_firm=rung is not None and chosen not in self.on_spot,
             usd=float(self.usd[here]),
@@ -141,5 +141,5 @@ class DatePlan:
         if self._is_beyond(work_hours):
             return []
         work = self.cells(0.0, work_hours)[1]
-        found = np.flatnonzero(self.kept[:, NOTHING, 1, work] >= least)
-        return [(int(t) * self.step_hours, float(self.usd[t, NOTHING, 1, work])) for t in found]
+        found = np.flatnonzero(self.kept[:, NO_WIDTH, 1, work] >= least)
+        return [(int(t) * self.step_hours, float(self.usd[t, NO_WIDTH, 1, work])) for t in found]

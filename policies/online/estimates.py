@@ -103,7 +103,7 @@ class Belief:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class ArrivalCounts:
     """Arrivals by hour: `jobs` of each, and the `squares` of the counts of its minutes; shape (hours,).
 
     `ages` are hours from the middle of each to now, `hours` how much of each was watched, at most one. Hours
@@ -121,7 +121,7 @@ class Counts:
 
 
 def estimate_rate(
-    stated_per_hour: float, counts: Counts | None, *, prior_jobs: float, half_life_hours: float
+    stated_per_hour: float, counts: ArrivalCounts | None, *, prior_jobs: float, half_life_hours: float
 ) -> Belief:
     """Return the arrival rate, jobs per hour; with no counts it is what was stated.
 
@@ -154,7 +154,7 @@ def estimate_rate(
     return Belief(mean=mean, low=low, high=max(float(end[1]) for end in ends), weight=jobs)
 
 
-def dispersion(counts: Counts, weights: Floats, *, believed_per_hour: float) -> float:
+def dispersion(counts: ArrivalCounts, weights: Floats, *, believed_per_hour: float) -> float:
     """Return variance over mean of the counts, at least 1: what hours say, or minutes where they say more.
 
     The minutes are held against the believed rate, since the very first ones may hold a batch and nothing
@@ -170,7 +170,7 @@ def dispersion(counts: Counts, weights: Floats, *, believed_per_hour: float) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class SizeSums:
     """Sizes added up: how many (old ones less), their mean, and the mean of their logarithms."""
 
     weight: float = 0.0
@@ -178,7 +178,7 @@ class Sizes:
     log_mean: float = 0.0
 
     @classmethod
-    def of(cls, sizes: Floats, weights: Floats | None = None) -> Sizes:
+    def of(cls, sizes: Floats, weights: Floats | None = None) -> SizeSums:
         """Add up sizes, each with its weight."""
         sizes = np.asarray(sizes, dtype=float)
         each = np.ones(len(sizes)) if weights is None else np.asarray(weights, dtype=float)
@@ -189,29 +189,31 @@ class Sizes:
             weight=total, mean=float(each @ sizes) / total, log_mean=float(each @ np.log(sizes)) / total
         )
 
-    def plus(self, other: Sizes) -> Sizes:
+    def plus(self, other: SizeSums) -> SizeSums:
         """Return both together."""
         weight = self.weight + other.weight
         if weight <= 0.0:
-            return Sizes()
+            return SizeSums()
         share = other.weight / weight
-        return Sizes(
+        return SizeSums(
             weight=weight,
             mean=self.mean + share * (other.mean - self.mean),
             log_mean=self.log_mean + share * (other.log_mean - self.log_mean),
         )
 
-    def times(self, factor: float) -> Sizes:
+    def times(self, factor: float) -> SizeSums:
         """Return them counting so much less."""
-        return Sizes(weight=self.weight * factor, mean=self.mean, log_mean=self.log_mean)
+        return SizeSums(weight=self.weight * factor, mean=self.mean, log_mean=self.log_mean)
 
-    def over(self, stated: float) -> Sizes:
+    def over(self, stated: float) -> SizeSums:
         """Return them in units of what was stated."""
-        return Sizes(weight=self.weight, mean=self.mean / stated, log_mean=self.log_mean - math.log(stated))
+        return SizeSums(
+            weight=self.weight, mean=self.mean / stated, log_mean=self.log_mean - math.log(stated)
+        )
 
 
 def estimate_size(
-    ended: Sizes, bounds: Floats, bound_weights: Floats | None = None, *, prior_jobs: float
+    ended: SizeSums, bounds: Floats, bound_weights: Floats | None = None, *, prior_jobs: float
 ) -> Belief:
     """Return the mean size of the jobs of a class over the stated one.
 
@@ -231,7 +233,7 @@ def estimate_size(
     if len(bounds):
         # What a bound says about the spread can lower the mean by a few percent. It says "at least", so
         # neither leaving it out nor counting it as an end may give more.
-        others = ended, ended.plus(Sizes.of(bounds, weights))
+        others = ended, ended.plus(SizeSums.of(bounds, weights))
         cases += [_Case(sums, case.scale) for sums in others for case in cases]
     found, spreads = _posteriors(cases)
     found = np.maximum.reduce(found.reshape(-1, 2, 3))
@@ -277,7 +279,7 @@ def _grouped(bounds: Floats, weights: Floats) -> tuple[Floats, Floats]:
 class _Case(NamedTuple):
     """What a posterior is of: sizes added up, the prior's standard deviation of log m, and bounds."""
 
-    ended: Sizes
+    ended: SizeSums
     scale: float
     bounds: Floats = np.zeros(0)
     weights: Floats = np.zeros(0)

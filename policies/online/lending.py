@@ -21,17 +21,17 @@ from __future__ import annotations
 
 import math
 
-from policies.answer import Stretch
+from policies.answer import LentWidth
 from policies.model import Job, Width
 from policies.online.cost_to_go import WidthColumns
 
 LENT_ARRIVALS = 3.0
 """So many more arrivals, about, and somebody wants spare GPUs back."""
-RESTARTS_OF_A_STRETCH = 2.0
+RESTARTS_OF_LENDING = 2.0
 """One to grow, and one when the GPUs are wanted back."""
 
 
-def stretch(
+def lent_width(
     columns: WidthColumns,
     job: Job,
     now: Width,
@@ -40,7 +40,7 @@ def stretch(
     hours_left: float | None,
     lent_hours: float,
     rescale_hours: float,
-) -> Stretch | None:
+) -> LentWidth | None:
     """Return the fastest width within `most_gpus`, if it pays; `hours_left` is None for a job that starts."""
     if now not in columns.index:
         return None  # It runs at a width that its class has no more, since somebody edited the class.
@@ -55,9 +55,9 @@ def stretch(
     if hours_left is None:
         left, cost = columns.part_left(job) * job.scale * here, 0.0
     else:
-        left, cost = min(hours_left, lent_hours), RESTARTS_OF_A_STRETCH * rescale_hours
+        left, cost = min(hours_left, lent_hours), RESTARTS_OF_LENDING * rescale_hours
     saved = left * (1.0 - best / here) - cost
-    return Stretch(width=width, saved_hours=saved) if saved > 0.0 else None
+    return LentWidth(width=width, saved_hours=saved) if saved > 0.0 else None
 
 
 def hours_lost(
@@ -86,4 +86,4 @@ def hours_lost(
     for_good = weight * hours_left * (ratio - 1.0) + restart
     if ratio <= 1.0:
         return for_good
-    return min(for_good, weight * back_in_hours * (1.0 - 1.0 / ratio) + RESTARTS_OF_A_STRETCH * restart)
+    return min(for_good, weight * back_in_hours * (1.0 - 1.0 / ratio) + RESTARTS_OF_LENDING * restart)

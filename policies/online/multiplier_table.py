@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from policies.fast_dataclasses import fast_init
 from policies.memo import Memo
 from policies.model import Problem
 from policies.optimum.hull import lower_hulls, merge
 from policies.optimum.options import OptionSet, whole_width_options
-from policies.quick import quick
 from policies.speedup import Floats, Ints
 
 BEYOND = 2.0
@@ -30,7 +30,7 @@ def curvature_at(mean_jct_at: Callable[[Floats], Floats], budget: float, *, leas
     return float(max(below + above - 2.0 * here, 0.0) / (2.0 * share * share * here))
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
     """A place on the frontier: `edge` edges are taken, and a share of the next one."""

@@ -34,16 +34,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from policies.answer import Hold, Stretch
-from policies.claim import Claims, Menu
+from policies.answer import LentWidth, NodeRetention
+from policies.capacity_claims import Claims, PhaseWidths
+from policies.fast_dataclasses import replace
 from policies.links.contention import Link
 from policies.links.link_share import network_share
 from policies.memo import Memo
 from policies.model import InstanceType, Job, JobClass, JobId, Problem, Width
 from policies.online.cost_to_go import LEAST_PART, WidthColumns
-from policies.online.lending import LENT_ARRIVALS, hours_lost, stretch
+from policies.online.lending import LENT_ARRIVALS, hours_lost, lent_width
 from policies.optimum.solution import Solution
-from policies.quick import replace
 from policies.speedup import Floats
 
 MOST_TIMES_ALONE = 10.0
@@ -78,7 +78,7 @@ def with_boots_at_changes(problem: Problem, boot_hours: float) -> Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class NodeDemand:
     """How often jobs want new nodes of one type, and how many nodes they want, per hour."""
 
     weighted_jobs_per_hour: float = 0.0
@@ -87,7 +87,7 @@ class Demand:
 
 def demands_of(
     problem: Problem, solution: Solution, instance_types: Mapping[str, InstanceType]
-) -> dict[str, Demand]:
+) -> dict[str, NodeDemand]:
     """Return the demand for each GPU type under a plan: each time that a job starts or grows counts."""
     weighted, nodes_wanted = dict.fromkeys(instance_types, 0.0), dict.fromkeys(instance_types, 0.0)
     for job_class, answer in zip(problem.classes, solution.classes, strict=True):
@@ -102,14 +102,14 @@ def demands_of(
                     nodes_wanted[kind] += jobs_per_hour * (more / instance_types[kind].gpus)
                 before, held = kind, width.gpus
     return {
-        kind: Demand(weighted_jobs_per_hour=weighted[kind], nodes_per_hour=nodes_wanted[kind])
+        kind: NodeDemand(weighted_jobs_per_hour=weighted[kind], nodes_per_hour=nodes_wanted[kind])
         for kind in instance_types
     }
 
 
-def hold_at(
-    node_price: float, demand: Demand, *, boot_hours: float, weight: float, gpus_of_node: int
-) -> Hold:
+def idle_retention(
+    node_price: float, demand: NodeDemand, *, boot_hours: float, weight: float, gpus_of_node: int
+) -> NodeRetention:
     """Return how many idle nodes are worth holding, and how long, where a node-hour is worth `node_price`.
 
     `node_price` is the multiplier times what a node takes from the budget: hours per hour. A node with one
@@ -120,34 +120,36 @@ def hold_at(
     hours = min(boot_hours * (1.0 + weight / price), LONGEST_HOLD_HOURS)
     lent = LENT_NODES if gpus_of_node > 1 else 0.0
     idle = math.sqrt(2.0 * saved / price) - 1.0 - lent
-    return Hold(nodes=max(0, math.floor(idle)), seconds=3600.0 * hours)
+    return NodeRetention(nodes=max(0, math.floor(idle)), seconds=3600.0 * hours)
 
 
-def warm_at(
+def stopped_retention(
     node_price: float,
-    demand: Demand,
+    demand: NodeDemand,
     *,
     saved_hours: float,
     share: float,
     weight: float,
     idle_nodes: int,
-) -> Hold:
-    """Return how many stopped nodes are worth keeping, and how long: `hold_at` at the price of a disk.
+) -> NodeRetention:
+    """Return how many stopped nodes are worth keeping, and how long: `idle_retention` at the price of a disk.
 
     A stopped node takes `share` of `node_price`, and saves whoever wants it `saved_hours` of waiting and of
     renting. Idle nodes are asked first, so the walk between none and n + 1 begins behind those.
     """
     if saved_hours <= 0.0:
-        return Hold(nodes=0, seconds=0.0)
+        return NodeRetention(nodes=0, seconds=0.0)
     price = max(node_price, LEAST_NODE_PRICE)
     disk = max(price * share, LEAST_NODE_PRICE * LEAST_SHARE)
     saved = saved_hours * (demand.weighted_jobs_per_hour + price * demand.nodes_per_hour)
     nodes = math.sqrt(2.0 * saved / disk) - 1.0 - idle_nodes
-    return Hold(nodes=max(0, math.floor(nodes)), seconds=3600.0 * saved_hours * (weight + price) / disk)
+    return NodeRetention(
+        nodes=max(0, math.floor(nodes)), seconds=3600.0 * saved_hours * (weight + price) / disk
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeNodes:
+class WholeNodePrices:
     """Implements `NodePrices` for one multiplier; `priced` gives the one for another.
 
     `overheads` are the start-up and rescale hours of each class without boots; `menus` are the widths of a
@@ -159,12 +161,12 @@ class WholeNodes:
     overheads: Mapping[str, tuple[float, float]]
     node_prices: Mapping[str, float]
     node_gpus: Mapping[str, int]
-    demands: Mapping[str, Demand]
+    demands: Mapping[str, NodeDemand]
     boot_hours: float
     weight: float
     multiplier: float
     knows_messages: bool
-    menus: Memo[tuple[str, int, Width], Menu] = field(repr=False, compare=False)
+    menus: Memo[tuple[str, int, Width], PhaseWidths] = field(repr=False, compare=False)
     known_left: dict[JobId, tuple[Job, float]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -175,7 +177,7 @@ class WholeNodes:
         instance_types: Mapping[str, InstanceType],
         *,
         boot_hours: float,
-    ) -> WholeNodes:
+    ) -> WholeNodePrices:
         """Lay out the classes once; `problem` has the boots in its start-ups, not in its changes."""
         counted = problem.budget_unit == "gpus"
         arrivals = sum(c.arrivals_per_hour for c in problem.classes)
@@ -196,18 +198,18 @@ class WholeNodes:
             knows_messages=any(c.network is not None for c in problem.classes),
         )
 
-    def priced(self, multiplier: float) -> WholeNodes:
+    def priced(self, multiplier: float) -> WholeNodePrices:
         """Return the same where a unit of budget is worth another number of hours."""
         return replace(self, multiplier=multiplier)
 
-    def at_part(self, parts: Mapping[str, float]) -> WholeNodes:
+    def at_part(self, parts: Mapping[str, float]) -> WholeNodePrices:
         """Return the same where nodes of some GPU types count a part of their price."""
         prices = {kind: price * parts.get(kind, 1.0) for kind, price in self.node_prices.items()}
         return replace(self, node_prices=prices)
 
-    def hold(self, gpu_type: str) -> Hold:
+    def hold(self, gpu_type: str) -> NodeRetention:
         """Return how many idle nodes of a type are worth holding, and how long."""
-        return hold_at(
+        return idle_retention(
             self.multiplier * self.node_prices[gpu_type],
             self.demands[gpu_type],
             boot_hours=self.boot_hours,
@@ -215,9 +217,9 @@ class WholeNodes:
             gpus_of_node=self.node_gpus[gpu_type],
         )
 
-    def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> Hold:
+    def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> NodeRetention:
         """Return how many stopped nodes of a type are worth keeping, and how long."""
-        return warm_at(
+        return stopped_retention(
             self.multiplier * self.node_prices[gpu_type],
             self.demands[gpu_type],
             saved_hours=saved_hours,
@@ -279,10 +281,10 @@ class WholeNodes:
         saved = max(0.0, wait_hours - startup) * relative_speed
         return width if wait_hours > startup and saved > rescale - startup else None
 
-    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> Stretch | None:
+    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> LentWidth | None:
         """Return a wider width on GPUs that are rented anyway, if that pays for its restarts."""
         arrivals = self.demands[now.gpu_type].weighted_jobs_per_hour / self.weight
-        return stretch(
+        return lent_width(
             self.columns[job.class_name],
             job,
             now,
@@ -396,7 +398,7 @@ class _Ask:
     the widest.
     """
 
-    menu: Menu
+    menu: PhaseWidths
     phase_size: float
     size_after: float
     later_phases: float
@@ -409,7 +411,7 @@ class _Ask:
     lasts_hours: float
 
 
-def _menu(columns: WidthColumns, phase: int, planned: Width) -> Menu:
+def _menu(columns: WidthColumns, phase: int, planned: Width) -> PhaseWidths:
     """Return the widths of a phase up to the planned one that are faster than all narrower ones."""
     hours = columns.hours[phase]
     numbers = sorted(
@@ -426,7 +428,7 @@ def _menu(columns: WidthColumns, phase: int, planned: Width) -> Menu:
     for number in numbers:
         if not kept or hours[number] < hours[kept[-1]]:
             kept.append(number)
-    return Menu(
+    return PhaseWidths(
         widths=tuple(columns.widths[number] for number in kept),
         speeds=tuple(1.0 / hours.item(number) for number in kept),
     )

@@ -59,10 +59,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from policies.fast_dataclasses import fast_init
 from policies.model import Money, check_positive
 from policies.online.multiplier_table import MultiplierTable, Position, _added
 from policies.online.rhythm import HOURS_PER_WEEK, Rhythm
-from policies.quick import quick
 from policies.speedup import Floats
 
 MONTH_HOURS = 730.0
@@ -194,7 +194,7 @@ class Pace:
         return replace(self, loss_fraction=loss)
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What one tick of the law comes to: where to be on the frontier, and the figures behind it.

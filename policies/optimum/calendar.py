@@ -27,8 +27,8 @@ from policies.optimum.job_list import ListedJob
 from policies.optimum.working_time import ALWAYS, WorkingTime
 from policies.speedup import Floats
 
-TIE = 1e-9
-FAR = 1e9
+CALENDAR_TOLERANCE = 1e-9
+LAST_HOUR = 1e9
 """Hours after which no calendar goes on."""
 _FEW = 14
 """Periods that are looked at for the longest: two weeks of days, a year of months."""
@@ -37,7 +37,7 @@ MOST_OPTIONS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class InstanceOption:
     """Whole instances of one type, with the hours that they are held and the dollars that this costs.
 
     Where the hours are a mean, as on the spot market, `sure_hours` are what a date is kept by.
@@ -57,7 +57,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class CalendarLimits:
     """What may be spent at a moment, in each period and in all, how many instances there are, and when.
 
     Types in `windows` have their instances from one hour of work to another, and none before and after.
@@ -71,7 +71,7 @@ class Limits:
     working: WorkingTime = ALWAYS
     windows: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
-    def allows(self, other: Limits) -> bool:
+    def allows(self, other: CalendarLimits) -> bool:
         """Whether whatever keeps other limits keeps these as well."""
         return (
             other.usd_per_hour <= self.usd_per_hour
@@ -89,7 +89,7 @@ class CalendarJob:
     """A job of the list with its options, the fastest last."""
 
     job: ListedJob
-    options: tuple[Option, ...]
+    options: tuple[InstanceOption, ...]
 
     @property
     def due_hours(self) -> float:
@@ -109,11 +109,11 @@ class CalendarJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class CalendarEntry:
     """When a job runs and on what; it pauses in hours that are off."""
 
     job: CalendarJob
-    option: Option
+    option: InstanceOption
     starts: float
     working: WorkingTime = ALWAYS
 
@@ -132,14 +132,14 @@ class Entry:
     def is_late(self) -> bool:
         """Whether it ends after its deadline, or may on spot."""
         surely = self._after(max(self.option.hours, self.option.sure_hours))
-        return surely > self.job.due_hours * (1.0 + TIE)
+        return surely > self.job.due_hours * (1.0 + CALENDAR_TOLERANCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calendar:
     """Entries in the order in which they were placed, and the jobs for which there is no place at all."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[CalendarEntry, ...]
     left_out: tuple[CalendarJob, ...] = ()
 
     @property
@@ -183,7 +183,7 @@ def calendar_jobs(
         InvalidProblem: when a class is unknown, or no type and width serves all phases of it.
     """
     classes = {job_class.name: job_class for job_class in problem.classes}
-    found: dict[tuple[str, float], tuple[Option, ...]] = {}
+    found: dict[tuple[str, float], tuple[InstanceOption, ...]] = {}
     for job in jobs:
         if job.class_name not in classes:
             raise InvalidProblem(f"job {job.id} is of class {job.class_name!r}, which does not exist")
@@ -195,9 +195,9 @@ def calendar_jobs(
 
 def _options(
     job_class: JobClass, scale: float, machines: Mapping[str, InstanceType], boot_hours: float
-) -> tuple[Option, ...]:
+) -> tuple[InstanceOption, ...]:
     """Return the options that no other beats in hours, dollars and instances of its type."""
-    found: list[Option] = []
+    found: list[InstanceOption] = []
     for name, machine in machines.items():
         curves = [phase.speedups.get(name) for phase in job_class.phases]
         if any(curve is None for curve in curves):
@@ -209,7 +209,7 @@ def _options(
             hours += job_class.startup_hours + boot_hours
             instances = -(-gpus // machine.gpus)
             usd = instances * machine.usd_per_hour * hours
-            found.append(Option(gpu_type=name, instances=instances, gpus=gpus, hours=hours, usd=usd))
+            found.append(InstanceOption(gpu_type=name, instances=instances, gpus=gpus, hours=hours, usd=usd))
     if not found:
         raise InvalidProblem(f"class {job_class.name}: no GPU type has a width that all its phases allow")
     kept = [option for option in found if not any(_beats(other, option) for other in found)]
@@ -222,7 +222,7 @@ def _options(
     return tuple(kept)
 
 
-def _beats(one: Option, other: Option) -> bool:
+def _beats(one: InstanceOption, other: InstanceOption) -> bool:
     """Return whether one option is as good in everything and better in something, or narrower."""
     if one.gpu_type != other.gpu_type:
         return False
@@ -235,7 +235,7 @@ def _beats(one: Option, other: Option) -> bool:
 class Timeline:
     """What is taken of every limit over working time: a step function for machines and money, and periods."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: CalendarLimits) -> None:
         self.limits = limits
         self._is_always = limits.working.is_always
         self.spent = 0.0
@@ -244,26 +244,28 @@ class Timeline:
         self._taken = np.zeros((len(self._rows) + 1, 1))
         self._periods: dict[int, float] = {}
         for name, (begin, end) in limits.windows.items():
-            for at in (begin, end, FAR):
+            for at in (begin, end, LAST_HOUR):
                 self._cut(at)
-            is_gone = (self._times < begin) | ((self._times >= end) & (self._times < FAR))
+            is_gone = (self._times < begin) | ((self._times >= end) & (self._times < LAST_HOUR))
             self._taken[self._rows[name], is_gone] = limits.instances[name]
 
-    def earliest(self, option: Option, after: float) -> float:
+    def earliest(self, option: InstanceOption, after: float) -> float:
         """Return the first start from `after` on that every limit allows; infinite when none does."""
         rate, most = option.usd_per_hour, self.limits
-        if rate > most.usd_per_hour * (1.0 + TIE):
+        if rate > most.usd_per_hour * (1.0 + CALENDAR_TOLERANCE):
             return np.inf
         # At most the end of one period and the beginning of the next, unless a whole one can be paid for.
         paid = most.usd_per_period / rate
-        if paid < self._longest_period() * (1.0 - TIE) and option.hours > 2.0 * paid * (1.0 + TIE):
+        if paid < self._longest_period() * (1.0 - CALENDAR_TOLERANCE) and option.hours > 2.0 * paid * (
+            1.0 + CALENDAR_TOLERANCE
+        ):
             return np.inf
         quota = most.instances.get(option.gpu_type, np.inf)
         if option.instances > quota:
             return np.inf
         # What is over before the job is submitted keeps it from nothing.
         first = max(int(self._times.searchsorted(after, side="right")) - 1, 0)
-        full = self._taken[-1, first:] + rate > most.usd_per_hour * (1.0 + TIE)
+        full = self._taken[-1, first:] + rate > most.usd_per_hour * (1.0 + CALENDAR_TOLERANCE)
         if option.gpu_type in self._rows:
             full |= self._taken[self._rows[option.gpu_type], first:] + option.instances > quota
         blocked = full.nonzero()[0] + first
@@ -274,16 +276,16 @@ class Timeline:
         start, last = after, np.inf if window is None else window[1]
         while True:
             begins = np.maximum(opens, start)
-            fits = closes - begins >= option.hours * (1.0 - TIE)
+            fits = closes - begins >= option.hours * (1.0 - CALENDAR_TOLERANCE)
             start = float(begins[int(fits.argmax())])
-            if start + option.hours > last * (1.0 + TIE):
+            if start + option.hours > last * (1.0 + CALENDAR_TOLERANCE):
                 return np.inf
             later = self._affordable(option, start)
             if later <= start:
                 return start
             start = later
 
-    def _affordable(self, option: Option, start: float) -> float:
+    def _affordable(self, option: InstanceOption, start: float) -> float:
         """Return `start` when each period has the money left, else the next start worth a look."""
         most = self.limits
         if not np.isfinite(most.usd_per_period):
@@ -291,7 +293,7 @@ class Timeline:
         rate = option.usd_per_hour
         for number, hours in self._parts(start, start + option.hours):
             left = most.usd_per_period - self._periods.get(number, 0.0)
-            if rate * hours > left + TIE * most.usd_per_period:
+            if rate * hours > left + CALENDAR_TOLERANCE * most.usd_per_period:
                 ends = self._edge(number + 1)
                 return max(ends - max(left, 0.0) / rate, float(np.nextafter(start, np.inf)))
         return start
@@ -320,7 +322,7 @@ class Timeline:
             return period
         return max(self._edge(number + 1) - self._edge(number) for number in range(_FEW))
 
-    def take(self, option: Option, start: float) -> None:
+    def take(self, option: InstanceOption, start: float) -> None:
         """Take the option's part of every limit from `start` on."""
         end = start + option.hours
         self._cut(start)
@@ -343,9 +345,9 @@ class Timeline:
             self._taken = np.concatenate([self._taken[:, :place], self._taken[:, place - 1 :]], axis=1)
 
 
-def placed(
+def calendar_of_order(
     order: Sequence[CalendarJob],
-    limits: Limits,
+    limits: CalendarLimits,
     hours_per_usd: float,
     own: Mapping[str, float] | None = None,
 ) -> Calendar:
@@ -357,14 +359,14 @@ def placed(
     """
     timeline, working = Timeline(limits), limits.working
     aside = sum(job.least_usd for job in order)
-    is_enough = aside <= limits.usd_in_all * (1.0 + TIE)
-    entries: list[Entry] = []
+    is_enough = aside <= limits.usd_in_all * (1.0 + CALENDAR_TOLERANCE)
+    entries: list[CalendarEntry] = []
     left_out: list[CalendarJob] = []
     for job in order:
         aside -= job.least_usd
-        room = limits.usd_in_all * (1.0 + TIE) - timeline.spent - (aside if is_enough else 0.0)
+        room = limits.usd_in_all * (1.0 + CALENDAR_TOLERANCE) - timeline.spent - (aside if is_enough else 0.0)
         best: tuple[bool, float] = (True, np.inf)
-        chosen: Entry | None = None
+        chosen: CalendarEntry | None = None
         price = hours_per_usd if own is None else own.get(job.job.id, hours_per_usd)
         began, submitted = 0.0, job.job.submit_hours
         if not working.is_always:
@@ -376,7 +378,7 @@ def placed(
             if not np.isfinite(start):
                 continue
             at = start if working.is_always else working.start(start)
-            entry = Entry(job=job, option=option, starts=at, working=working)
+            entry = CalendarEntry(job=job, option=option, starts=at, working=working)
             score = (entry.is_late, job.job.weight * entry.ends + price * option.usd)
             if chosen is None or score < best:
                 best, chosen, began = score, entry, start

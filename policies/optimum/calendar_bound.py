@@ -21,10 +21,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from policies.optimum.calendar import TIE, CalendarJob, Limits
+from policies.optimum.calendar import CALENDAR_TOLERANCE, CalendarJob, CalendarLimits
 
 
-def machine_rate(jobs: Sequence[CalendarJob], limits: Limits, usd_per_hour: dict[str, float]) -> float:
+def machine_rate(
+    jobs: Sequence[CalendarJob], limits: CalendarLimits, usd_per_hour: dict[str, float]
+) -> float:
     """Return the most dollars per hour that money and quotas let the jobs spend."""
     types = {option.gpu_type for job in jobs for option in job.options}
     most = sum(limits.instances.get(name, np.inf) * usd_per_hour[name] for name in types)
@@ -32,13 +34,13 @@ def machine_rate(jobs: Sequence[CalendarJob], limits: Limits, usd_per_hour: dict
 
 
 def bound_weighted_hours(
-    jobs: Sequence[CalendarJob], limits: Limits, usd_per_hour: dict[str, float]
+    jobs: Sequence[CalendarJob], limits: CalendarLimits, usd_per_hour: dict[str, float]
 ) -> float:
     """Return a sum of weighted completion times, from submission, below which no calendar comes."""
     found = [sum(job.job.weight * job.least_hours for job in jobs)]
     rate = machine_rate(jobs, limits, usd_per_hour)
     if 0.0 < rate < np.inf:
-        found.append(_passing(jobs, rate, Limits()))
+        found.append(_passing(jobs, rate, CalendarLimits()))
     if rate > 0.0 and np.isfinite(limits.usd_per_period):
         found.append(_passing(jobs, rate, limits))
     if np.isfinite(limits.usd_in_all):
@@ -46,14 +48,18 @@ def bound_weighted_hours(
     return max(found)
 
 
-def least_missed(jobs: Sequence[CalendarJob], limits: Limits, usd_per_hour: dict[str, float]) -> int:
+def least_missed(jobs: Sequence[CalendarJob], limits: CalendarLimits, usd_per_hour: dict[str, float]) -> int:
     """Return a number of deadlines that every calendar misses at least."""
     rate = machine_rate(jobs, limits, usd_per_hour)
     certain, kept = 0, []
     for job in jobs:
         if not np.isfinite(job.due_hours):
             continue
-        timely = [o for o in job.options if job.job.submit_hours + o.hours <= job.due_hours * (1.0 + TIE)]
+        timely = [
+            o
+            for o in job.options
+            if job.job.submit_hours + o.hours <= job.due_hours * (1.0 + CALENDAR_TOLERANCE)
+        ]
         if not timely:
             certain += 1
         else:
@@ -69,7 +75,7 @@ def least_missed(jobs: Sequence[CalendarJob], limits: Limits, usd_per_hour: dict
     return certain
 
 
-def spendable(until: float, rate: float, limits: Limits) -> float:
+def spendable(until: float, rate: float, limits: CalendarLimits) -> float:
     """Return the most dollars that can be spent by some hour."""
     if not np.isfinite(limits.usd_per_period):
         return min(rate * until, limits.usd_in_all)
@@ -79,7 +85,7 @@ def spendable(until: float, rate: float, limits: Limits) -> float:
     return min(whole * each + last, limits.usd_in_all)
 
 
-def _passing(jobs: Sequence[CalendarJob], rate: float, limits: Limits) -> float:
+def _passing(jobs: Sequence[CalendarJob], rate: float, limits: CalendarLimits) -> float:
     """Return the bound of money as a machine of `rate` dollars per hour, with so much in each period."""
     starts = [job.job.submit_hours for job in jobs]
     if np.isfinite(limits.usd_per_period):
@@ -113,7 +119,7 @@ def _passing(jobs: Sequence[CalendarJob], rate: float, limits: Limits) -> float:
     )
 
 
-def _stretches(starts: Sequence[float], limits: Limits) -> Iterator[tuple[float, float]]:
+def _stretches(starts: Sequence[float], limits: CalendarLimits) -> Iterator[tuple[float, float]]:
     """Yield (begin, end) of the periods, or of the times between submissions where money has no period."""
     if np.isfinite(limits.usd_per_period):
         for number in itertools.count():  # pragma: no branch  Who asks, ends it.

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.optimum.calendar import TIE, Calendar, CalendarJob, Limits
+from policies.optimum.calendar import CALENDAR_TOLERANCE, Calendar, CalendarJob, CalendarLimits
 from policies.optimum.working_time import WorkingTime
 from policies.speedup import Floats, Ints
 
@@ -43,7 +43,7 @@ without a better bound after which steps are halved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Priced:
+class PricedBound:
     """The bound, and what jobs do alone at the prices: starts, and the hours that a dollar costs each."""
 
     bound: float
@@ -53,20 +53,20 @@ class Priced:
 
 def bound_at_prices(
     jobs: Sequence[CalendarJob],
-    limits: Limits,
+    limits: CalendarLimits,
     usd_per_hour: Mapping[str, float],
     calendar: Calendar,
     *,
     keeps_dates: bool = False,
-) -> Priced:
+) -> PricedBound:
     """Return a sum of weighted completion times below which no calendar comes, with what gave it.
 
     `calendar` is the best one known: the nearer to the best, the faster are prices found. With `keeps_dates`
     the bound is one of the calendars that keep the dates which it keeps.
     """
     kept = {entry.job.job.id for entry in calendar.entries if not entry.is_late} if keeps_dates else set()
-    offers = _Offers.of(jobs, limits, calendar, kept)
-    rooms = _Rooms.of(offers, limits, usd_per_hour)
+    offers = _OptionStarts.of(jobs, limits, calendar, kept)
+    rooms = _PricedLimits.of(offers, limits, usd_per_hour)
     goal = calendar.weighted_hours
     tried = [(rooms.bound(offers, one)[0], one) for one in _first(offers, rooms, calendar)]
     best, worth = max(tried, key=lambda pair: pair[0])
@@ -88,13 +88,13 @@ def bound_at_prices(
 
 
 def _priced(
-    jobs: Sequence[CalendarJob], offers: _Offers, rooms: _Rooms, worth: Floats, bound: float
-) -> Priced:
+    jobs: Sequence[CalendarJob], offers: _OptionStarts, rooms: _PricedLimits, worth: Floats, bound: float
+) -> PricedBound:
     """Return the answer at the worths that gave the best bound."""
     pays, rows, columns = offers.least(rooms.price(worth))
     options = [option for job in jobs for option in job.options]
     waits = offers.base[rows, columns]
-    return Priced(
+    return PricedBound(
         bound=bound,
         starts={job.job.id: float(at) for job, at in zip(jobs, offers.starts[rows, columns], strict=True)},
         hours_per_usd={
@@ -105,7 +105,7 @@ def _priced(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Offers:
+class _OptionStarts:
     """Every option of every job with the starts that may be best: a row per option, a column per start.
 
     Costs are linear between cells, so a job is cheapest where it starts or ends with a cell, or as soon or
@@ -125,7 +125,9 @@ class _Offers:
     end_cell: Ints
 
     @classmethod
-    def of(cls, jobs: Sequence[CalendarJob], limits: Limits, calendar: Calendar, kept: set[str]) -> _Offers:
+    def of(
+        cls, jobs: Sequence[CalendarJob], limits: CalendarLimits, calendar: Calendar, kept: set[str]
+    ) -> _OptionStarts:
         """Return the offers of a list; jobs in `kept` end by their dates."""
         working = limits.working
         grid = _grid(limits, calendar)
@@ -145,8 +147,8 @@ class _Offers:
         ends = starts + hours
         weight = np.array([job.job.weight for job in jobs])[owner, None]
         waits = weight * (_moments(working, ends) - submitted[owner, None])
-        slack = TIE * (1.0 + np.abs(starts))
-        may = (starts >= first - slack) & (ends <= latest[owner, None] * (1.0 + TIE) + slack)
+        slack = CALENDAR_TOLERANCE * (1.0 + np.abs(starts))
+        may = (starts >= first - slack) & (ends <= latest[owner, None] * (1.0 + CALENDAR_TOLERANCE) + slack)
         return cls(
             grid=grid,
             working=working,
@@ -185,7 +187,7 @@ class _Offers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Rooms:
+class _PricedLimits:
     """Limits: how much of each there is, which cells and kinds draw on it, and how much.
 
     `draws[l, g]` is what an hour of an instance of kind g takes of limit l, in the cells where `holds[l]`.
@@ -197,7 +199,9 @@ class _Rooms:
     sort: Ints
 
     @classmethod
-    def of(cls, offers: _Offers, limits: Limits, usd_per_hour: Mapping[str, float]) -> _Rooms:
+    def of(
+        cls, offers: _OptionStarts, limits: CalendarLimits, usd_per_hour: Mapping[str, float]
+    ) -> _PricedLimits:
         """Return the limits that are finite, per cell, per period, and in all."""
         grid, kinds = offers.grid, offers.kinds
         cells = len(grid)
@@ -243,7 +247,7 @@ class _Rooms:
         """Return what an hour of an instance costs, by kind and cell."""
         return np.asarray((self.draws * (worth / self.room)[:, None]).T @ self.holds)
 
-    def bound(self, offers: _Offers, worth: Floats) -> tuple[float, Floats]:
+    def bound(self, offers: _OptionStarts, worth: Floats) -> tuple[float, Floats]:
         """Return the bound where each limit as a whole has a `worth`, and how far jobs overdraw each."""
         pays, rows, columns = offers.least(self.price(worth))
         starts, ends = offers.starts[rows, columns], offers.ends[rows, columns]
@@ -257,7 +261,7 @@ class _Rooms:
         return float(pays.sum() - worth.sum()), drawn / self.room - 1.0
 
 
-def _first(offers: _Offers, rooms: _Rooms, calendar: Calendar) -> list[Floats]:
+def _first(offers: _OptionStarts, rooms: _PricedLimits, calendar: Calendar) -> list[Floats]:
     """Return worths to begin with: nothing, or one kind of limit as the waiting weight of the calendar says.
 
     An hour without a limit's room is an hour more for all who wait then, or who come later.
@@ -277,7 +281,7 @@ def _first(offers: _Offers, rooms: _Rooms, calendar: Calendar) -> list[Floats]:
     return found
 
 
-def _grid(limits: Limits, calendar: Calendar) -> Floats:
+def _grid(limits: CalendarLimits, calendar: Calendar) -> Floats:
     """Return the edges of the cells, from 0 to the calendar's end, on the clock of hours at work."""
     working = limits.working
     end = max(working.worked(calendar.all_done), 1e-6)
@@ -302,6 +306,6 @@ def _moments(working: WorkingTime, worked: Floats) -> Floats:
     return np.where(place < 0, worked, working.ends[begun] + worked - working.before[begun])
 
 
-def _moment(limits: Limits, worked: float) -> float:
+def _moment(limits: CalendarLimits, worked: float) -> float:
     """Return the moment of an hour at work."""
     return worked if limits.working.is_always else limits.working.start(worked)

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.optimum.calendar import Calendar, CalendarJob, Limits, placed
+from policies.optimum.calendar import Calendar, CalendarJob, CalendarLimits, calendar_of_order
 from policies.optimum.calendar_bound import bound_weighted_hours, least_missed
-from policies.optimum.calendar_prices import Priced, bound_at_prices
+from policies.optimum.calendar_prices import PricedBound, bound_at_prices
 from policies.optimum.working_time import ALWAYS
 
 WORK = 150_000
@@ -39,7 +39,7 @@ RULES: dict[str, Callable[[CalendarJob], tuple[float, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class CalendarSearchResult:
     """The best calendar with the order and price that gave it, and the bounds that hold for any."""
 
     calendar: Calendar
@@ -68,7 +68,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class DeadlineFix:
     """One change that saves a deadline: of which kind, to what, and what the calendar then costs more.
 
     `factor` multiplies the budget (kind `budget`), `instances` is the quota of `gpu_type` (kind `quota`),
@@ -85,19 +85,21 @@ class Change:
     ends: float = np.inf
 
 
-def by_rule(jobs: Sequence[CalendarJob], rule: str, limits: Limits, hours_per_usd: float) -> Calendar:
+def calendar_by_rule(
+    jobs: Sequence[CalendarJob], rule: str, limits: CalendarLimits, hours_per_usd: float
+) -> Calendar:
     """Return the calendar of a list by date, submission or size."""
-    return placed(sorted(jobs, key=RULES[rule]), limits, hours_per_usd)
+    return calendar_of_order(sorted(jobs, key=RULES[rule]), limits, hours_per_usd)
 
 
 def search(
     jobs: Sequence[CalendarJob],
-    limits: Limits,
+    limits: CalendarLimits,
     usd_per_hour: Mapping[str, float],
     *,
     tries: int | None = None,
-    known: Found | None = None,
-) -> Found:
+    known: CalendarSearchResult | None = None,
+) -> CalendarSearchResult:
     """Return the best calendar found; `usd_per_hour` is the price of an instance of each GPU type.
 
     A `known` one under limits that are as tight or tighter is kept where no better one is found: so more
@@ -108,7 +110,7 @@ def search(
     best: _Best | None = None
     count = 0
     for order, price in _starts(jobs):
-        found = placed(order, limits, price)
+        found = calendar_of_order(order, limits, price)
         count += 1
         if best is None or found.key < best.calendar.key:
             best = _Best(found, tuple(order), price, {})
@@ -117,7 +119,7 @@ def search(
     assert best is not None
     for step in range(max(tries - count, 0)):
         order, price, own = _moved(best, step)
-        found = placed(order, limits, price, own)
+        found = calendar_of_order(order, limits, price, own)
         if found.key < best.calendar.key:
             best = _Best(found, tuple(order), price, own)
     if known is not None and known.calendar.key <= best.calendar.key:
@@ -132,7 +134,7 @@ def search(
         if rounded is not best:
             best = rounded
             with_dates = bound_at_prices(jobs, limits, prices, best.calendar, keeps_dates=True)
-    return Found(
+    return CalendarSearchResult(
         calendar=best.calendar,
         order=best.order,
         hours_per_usd=best.hours_per_usd,
@@ -145,7 +147,7 @@ def search(
     )
 
 
-def _rounded(best: _Best, jobs: Sequence[CalendarJob], limits: Limits, priced: Priced) -> _Best:
+def _rounded(best: _Best, jobs: Sequence[CalendarJob], limits: CalendarLimits, priced: PricedBound) -> _Best:
     """Return the best calendar of the orders in which jobs start at prices, those with dates first or not."""
     kept = {entry.job.job.id for entry in best.calendar.entries if not entry.is_late}
     for has_dates_first in (True, False):
@@ -156,7 +158,7 @@ def _rounded(best: _Best, jobs: Sequence[CalendarJob], limits: Limits, priced: P
                 priced.starts[job.job.id],
             ),
         )
-        found = placed(order, limits, 0.0, priced.hours_per_usd)
+        found = calendar_of_order(order, limits, 0.0, priced.hours_per_usd)
         if found.key < best.calendar.key:
             best = _Best(found, tuple(order), 0.0, priced.hours_per_usd)
     return best
@@ -225,7 +227,7 @@ def _moved(best: _Best, step: int) -> tuple[list[CalendarJob], float, Mapping[st
     return changed, price, own
 
 
-def what_saves(found: Found, limits: Limits) -> dict[str, Change]:
+def deadline_fixes(found: CalendarSearchResult, limits: CalendarLimits) -> dict[str, DeadlineFix]:
     """Return for each missed deadline, by job id, the cheapest change of those tried that saves it.
 
     Tried are a larger budget, a larger quota of each type that has one, no hours off, and the job first in
@@ -236,7 +238,7 @@ def what_saves(found: Found, limits: Limits) -> dict[str, Change]:
     missed = found.calendar.missed
     met = {e.job.job.id for e in found.calendar.entries if not e.is_late}
     ends = {e.job.job.id: e.ends for e in found.calendar.entries}
-    answers: dict[str, list[Change]] = {job.job.id: [] for job in missed}
+    answers: dict[str, list[DeadlineFix]] = {job.job.id: [] for job in missed}
     hopeful = [job for job in missed if _slack(job) >= 0.0]
     is_fine = len(found.order) <= SMALL
     for change, changed in _changes(limits, is_fine=is_fine) if hopeful else ():
@@ -255,25 +257,25 @@ def what_saves(found: Found, limits: Limits) -> dict[str, Change]:
         ways = [("first", job), *([("on-demand", replace(job, options=firm))] if is_spot else [])]
         for way, one in ways:
             order = (one, *(other for other in found.order if other is not job))
-            first = placed(order, limits, found.hours_per_usd, found.own)
+            first = calendar_of_order(order, limits, found.hours_per_usd, found.own)
             late = {other.job.id for other in (*first.missed, *first.left_out)}
             if job.job.id not in late:
                 extra = max(0.0, first.spend - found.calendar.spend)
                 misses = tuple(sorted(met & late))
-                answers[job.job.id].append(Change(kind=way, extra_usd=extra, misses=misses))
+                answers[job.job.id].append(DeadlineFix(kind=way, extra_usd=extra, misses=misses))
     for job in missed:
         end = ends.get(job.job.id, np.inf)
-        answers[job.job.id].append(Change(kind="date", ends=end))
+        answers[job.job.id].append(DeadlineFix(kind="date", ends=end))
     return {name: min(changes, key=_preference) for name, changes in answers.items()}
 
 
-def _preference(change: Change) -> tuple[float, ...]:
+def _preference(change: DeadlineFix) -> tuple[float, ...]:
     """Return what makes a change cheaper: nobody else late, few dollars, a small step."""
     size = change.factor + change.instances
     return (change.kind == "date", len(change.misses), round(change.extra_usd, 2), size)
 
 
-def _changes(limits: Limits, *, is_fine: bool) -> Iterator[tuple[Change, Limits]]:
+def _changes(limits: CalendarLimits, *, is_fine: bool) -> Iterator[tuple[DeadlineFix, CalendarLimits]]:
     """Yield larger budgets and larger quotas, the small steps first."""
     money = min(limits.usd_per_hour, limits.usd_per_period, limits.usd_in_all)
     if np.isfinite(money):
@@ -284,23 +286,25 @@ def _changes(limits: Limits, *, is_fine: bool) -> Iterator[tuple[Change, Limits]
                 usd_per_period=limits.usd_per_period * factor,
                 usd_in_all=limits.usd_in_all * factor,
             )
-            yield Change(kind="budget", factor=factor), changed
+            yield DeadlineFix(kind="budget", factor=factor), changed
     if not limits.working.is_always:
-        yield Change(kind="always"), replace(limits, working=ALWAYS)
+        yield DeadlineFix(kind="always"), replace(limits, working=ALWAYS)
     for name, number in limits.instances.items():
         if name in limits.windows:
             continue
         for more in (1, 2, 4, 8) if is_fine else (2,):
             changed = replace(limits, instances={**limits.instances, name: number + more})
-            yield Change(kind="quota", gpu_type=name, instances=number + more), changed
+            yield DeadlineFix(kind="quota", gpu_type=name, instances=number + more), changed
 
 
-def _best_again(found: Found, late: Sequence[CalendarJob], limits: Limits, *, is_fine: bool) -> Calendar:
+def _best_again(
+    found: CalendarSearchResult, late: Sequence[CalendarJob], limits: CalendarLimits, *, is_fine: bool
+) -> Calendar:
     """Return the best of a few calendars under other limits: the old order, late jobs first, by date."""
     names = {job.job.id for job in late}
     first = sorted(found.order, key=lambda job: job.job.id not in names)
     by_date = sorted(found.order, key=lambda job: (_slack(job) < 0.0, job.due_hours))
     prices = (found.hours_per_usd, CHEAPEST, 0.0) if is_fine else (found.hours_per_usd,)
     orders = (found.order, first, by_date)
-    tried = (placed(order, limits, price, found.own) for price in prices for order in orders)
+    tried = (calendar_of_order(order, limits, price, found.own) for price in prices for order in orders)
     return min(tried, key=lambda calendar: calendar.key)

@@ -37,7 +37,7 @@ MOST_CUTS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class LoadDistribution:
     """`gpus[s, g]` GPUs of type g are held for `share[s]` of the time; the shares add up to 1."""
 
     gpu_types: tuple[str, ...]
@@ -55,7 +55,7 @@ class Load:
         """GPUs of each type held on average."""
         return np.asarray(self.share @ self.gpus, dtype=float)
 
-    def times(self, factor: float) -> Load:
+    def times(self, factor: float) -> LoadDistribution:
         """Return the load with every count times a factor."""
         return replace(self, gpus=self.gpus * factor)
 
@@ -90,7 +90,7 @@ class Bill:
     committed: float
     on_demand: float
     used: tuple[float, ...]
-    left: Load
+    left: LoadDistribution
 
     @property
     def total(self) -> float:
@@ -98,7 +98,7 @@ class Bill:
         return self.committed + self.on_demand
 
 
-def load_of_swings(swings: Sequence[Swing], *, factor: float = 1.0) -> Load:
+def load_of_swings(swings: Sequence[Swing], *, factor: float = 1.0) -> LoadDistribution:
     """Return the load of a plan whose jobs come `factor` times as often.
 
     Jobs of different types are independent Poisson numbers, so shares multiply. Where all
@@ -112,7 +112,7 @@ def load_of_swings(swings: Sequence[Swing], *, factor: float = 1.0) -> Load:
         share = np.multiply.outer(share, more)
     flat = share.ravel()
     kept = flat > 0.0
-    return Load(
+    return LoadDistribution(
         gpu_types=tuple(s.gpu_type for s in swings),
         gpus=np.stack([grid.ravel()[kept] for grid in grids], axis=1),
         share=flat[kept] / flat[kept].sum(),
@@ -133,7 +133,10 @@ def _thinned(swing: Swing, most: int) -> tuple[Floats, Floats]:
 
 
 def bill_of(
-    load: Load, prices: Sequence[float], commitments: Sequence[Commitment], levels: Sequence[float]
+    load: LoadDistribution,
+    prices: Sequence[float],
+    commitments: Sequence[Commitment],
+    levels: Sequence[float],
 ) -> Bill:
     """Return what a load costs under commitments to levels in dollars per hour."""
     found, _ = _bill(load, prices, commitments, np.asarray(levels, dtype=float))
@@ -141,7 +144,7 @@ def bill_of(
 
 
 def _bill(
-    load: Load, prices: Sequence[float], commitments: Sequence[Commitment], levels: Floats
+    load: LoadDistribution, prices: Sequence[float], commitments: Sequence[Commitment], levels: Floats
 ) -> tuple[Bill, Floats]:
     """Return the bill, and its slope by each level."""
     left = load.gpus.astype(float).copy()
@@ -199,7 +202,7 @@ def _by_discount(commitment: Commitment, prices: Sequence[float]) -> list[tuple[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Levels:
+class CommitmentLevels:
     """The levels at which the bill is least; no others have a bill below `bound`."""
 
     levels: tuple[float, ...]
@@ -207,7 +210,9 @@ class Levels:
     bound: float
 
 
-def best_levels(load: Load, prices: Sequence[float], commitments: Sequence[Commitment]) -> Levels:
+def best_levels(
+    load: LoadDistribution, prices: Sequence[float], commitments: Sequence[Commitment]
+) -> CommitmentLevels:
     """Return the levels at which the bill is least, in whole steps where a commitment has them.
 
     Raises:
@@ -217,7 +222,7 @@ def best_levels(load: Load, prices: Sequence[float], commitments: Sequence[Commi
     _check(commitments)
     if not commitments:
         bill = bill_of(load, prices, (), ())
-        return Levels(levels=(), bill=bill, bound=bill.total)
+        return CommitmentLevels(levels=(), bill=bill, bound=bill.total)
     most = np.array([sum(load.gpus[:, g].max() * rate for g, rate in _covered(c)) for c in commitments])
     at = np.array([_alone(load, prices, found) for found in commitments])
     # With one for all beside those for one type, begin with the latter alone.
@@ -247,7 +252,7 @@ def best_levels(load: Load, prices: Sequence[float], commitments: Sequence[Commi
     choices = [_in_steps(float(level), c.step) for c, level in zip(commitments, best, strict=True)]
     bills = {levels: bill_of(load, prices, commitments, levels) for levels in product(*choices)}
     levels = min(bills, key=lambda levels: bills[levels].total)
-    return Levels(levels=levels, bill=bills[levels], bound=bound)
+    return CommitmentLevels(levels=levels, bill=bills[levels], bound=bound)
 
 
 def _in_steps(level: float, step: float) -> tuple[float, ...]:
@@ -264,7 +269,7 @@ def _check(commitments: Sequence[Commitment]) -> None:
             raise InvalidProblem(f"{names} cover the same GPUs: take the cheapest of them")
 
 
-def _alone(load: Load, prices: Sequence[float], commitment: Commitment) -> float:
+def _alone(load: LoadDistribution, prices: Sequence[float], commitment: Commitment) -> float:
     """Return the newsvendor's level of one commitment to one type, dollars per hour."""
     if commitment.is_broad:
         return 0.0

@@ -23,10 +23,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from policies.model import Problem
-from policies.optimum.frontier import infeasible, plan_pair
+from policies.optimum.frontier import infeasible_budget, plan_pair
 from policies.optimum.hull import TIE
 from policies.optimum.options import PhaseOption, plan_steps
-from policies.optimum.real_widths import Chosen, RealWidths, lay_out, least_lagrangian
+from policies.optimum.real_widths import BestTerms, RealWidths, lay_out, least_lagrangian
 from policies.optimum.solution import ClassSolution, Solution
 from policies.speedup import Floats
 
@@ -47,7 +47,7 @@ class ContinuousFrontier:
     """Real widths at every budget; budgets are in the problem's unit."""
 
     terms: RealWidths
-    fastest: Chosen
+    fastest: BestTerms
     cheapest_feasible_spend: float
     largest_useful_spend: float
     scale: float
@@ -147,7 +147,7 @@ class ContinuousFrontier:
         """
         terms, problem = self.terms, self.terms.problem
         if budget < self.cheapest_feasible_spend * (1.0 - TIE):
-            raise infeasible(budget, self.cheapest_feasible_spend, problem)
+            raise infeasible_budget(budget, self.cheapest_feasible_spend, problem)
         spend = min(max(budget, self.cheapest_feasible_spend), self.largest_useful_spend)
         if spend >= self.largest_useful_spend * (1.0 - TIE):
             multiplier = 0.0
@@ -182,7 +182,7 @@ class ContinuousFrontier:
             classes=classes,
         )
 
-    def _classes(self, more: Chosen, less: Chosen, budget: float) -> tuple[ClassSolution, ...]:
+    def _classes(self, more: BestTerms, less: BestTerms, budget: float) -> tuple[ClassSolution, ...]:
         """Return plans between the choices that spend more and those that spend less than the budget.
 
         Groups move from less to more until the budget is used; the last one moves in part.
@@ -224,7 +224,7 @@ class ContinuousFrontier:
             for i, job_class in enumerate(terms.problem.classes)
         )
 
-    def _steps(self, chosen: Chosen) -> list[tuple[PhaseOption, ...]]:
+    def _steps(self, chosen: BestTerms) -> list[tuple[PhaseOption, ...]]:
         """Return the phases that each group's choice stands for."""
         terms = self.terms
         names = [gpu.name for gpu in terms.problem.gpu_types]
@@ -245,7 +245,7 @@ class ContinuousFrontier:
                 steps[group] = plan_steps(terms.problem, columns, plan)
         return steps
 
-    def _blend(self, group: int, more: Chosen, less: Chosen, part: float) -> PhaseOption | None:
+    def _blend(self, group: int, more: BestTerms, less: BestTerms, part: float) -> PhaseOption | None:
         """Return the one real width worth a mix of two widths of one type; None across types or plans."""
         terms = self.terms
         a, b = int(less.term[0, group]), int(more.term[0, group])

@@ -105,7 +105,7 @@ class MixedFrontier:
         """Raise `InfeasibleBudget` when the budget cannot run every job."""
         least = self.cheapest_feasible_spend
         if budget < least * (1.0 - TIE):
-            raise infeasible(budget, least, self.problem)
+            raise infeasible_budget(budget, least, self.problem)
 
     def least_mean_jct_at(self, budget: float) -> float:
         """Return the plain mean JCT in hours of the optimal plans at a budget, without the plans.
@@ -163,7 +163,7 @@ class MixedFrontier:
         return group, int(self.merged.chains.option[vertices[group] + 1]), share
 
 
-def infeasible(budget: float, least: float, problem: Problem) -> InfeasibleBudget:
+def infeasible_budget(budget: float, least: float, problem: Problem) -> InfeasibleBudget:
     """Return the error that says the least budget that would do."""
     jobs, unit = len(problem.classes), problem.budget_unit
     enough = f"{rounded_up(least)} {'GPUs' if unit == 'gpus' else 'USD/hour'}"

@@ -66,7 +66,7 @@ class Interruptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saves:
+class CheckpointSchedule:
     """A job saves after `every_hours` of work, for `cost_hours`; infinite hours are never."""
 
     every_hours: float = math.inf
@@ -98,7 +98,7 @@ def best_interval(announced: float, lost: float, cost_hours: float) -> float:
 
 
 def hours_with_interruptions(
-    hours: float, nodes: int, terms: Interruptions, saves: Saves, *, restart_hours: float
+    hours: float, nodes: int, terms: Interruptions, saves: CheckpointSchedule, *, restart_hours: float
 ) -> float:
     """Return the mean hours, waiting and restarts included, of a job that works for `hours` on `nodes`.
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from policies.errors import InfeasibleBudget, InfeasibleDeadline, InvalidProblem
 from policies.model import JobClass, JobId, Phase, Problem
-from policies.optimum.coupled import PlanHull, plan_hulls
+from policies.optimum.coupled_plans import PlanHull, plan_hulls
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.hull import TIE, lower_hulls
 from policies.optimum.knapsack import STATE_LIMIT, TooManyStatesError, near_plans

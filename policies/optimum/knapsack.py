@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from policies.model import Problem
-from policies.optimum.coupled import CoupledClass, PlanHull
+from policies.optimum.coupled_plans import CoupledClass, PlanHull
 from policies.optimum.frontier import MixedFrontier, class_solutions
 from policies.optimum.hull import TIE, undominated
 from policies.optimum.options import OptionSet, assemble
@@ -32,9 +32,9 @@ from policies.speedup import Floats, Ints
 
 STATE_LIMIT = 400_000
 """Undominated states, or labels of one class, beyond which the search gives up."""
-NEVER = 1e100
+UNAVAILABLE_RATE = 1e100
 """The rate of what cannot be had at all; finite, so that none of it costs nothing."""
-REACHES = (1.0 / 1024, 1.0 / 64, 1.0 / 8, 1.0)
+GAP_FRACTIONS = (1.0 / 1024, 1.0 / 64, 1.0 / 8, 1.0)
 """Parts of the first gap that are enumerated in turn; the first that proves the optimum ends the search."""
 
 
@@ -77,7 +77,7 @@ def solve_pure(problem: Problem, budget: float, *, state_limit: int = STATE_LIMI
     multiplier = float(frontier.multiplier_at(spend)[0])
     best = _rounded_down(frontier, budget)
     proven = bound
-    for part in REACHES:
+    for part in GAP_FRACTIONS:
         reach = (best.time - bound) * part
         if best.time - proven <= TIE * best.time:
             break
@@ -163,7 +163,7 @@ def _enumerate(options: OptionSet, search: _Search, best: _Answer) -> _Answer:
     # What the groups still to come can give back at most: a state beyond it can never become affordable.
     relief = np.cumsum([0.0] + [max(0.0, -float(c.cost.min())) for _, c in reversed(candidates)])[::-1]
     # The least reduced cost per unit of budget at which those groups can give back, and take up.
-    give = _from_each_on([c.rate(-c.cost) for _, c in candidates], NEVER)
+    give = _from_each_on([c.rate(-c.cost) for _, c in candidates], UNAVAILABLE_RATE)
     take = _from_each_on([c.rate(c.cost) for _, c in candidates], search.multiplier)
     blur = 2.0 * TIE * search.budget
     history: list[tuple[Ints, Ints]] = []

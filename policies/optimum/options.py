@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.fast_dataclasses import fast_init
 from policies.model import JobClass, Problem
-from policies.optimum.coupled import CoupledClass, PlanHull, plan_hulls
-from policies.quick import quick
+from policies.optimum.coupled_plans import CoupledClass, PlanHull, plan_hulls
 from policies.speedup import Floats, Ints, SpeedupCurve
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseOption:
     """One phase at one width: what it takes per job, overheads included."""
@@ -36,7 +36,7 @@ class PhaseOption:
     spend: float
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
     """The (type, width) pairs of a coupled class, and its phase times: `CoupledClass` with names."""

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from policies.model import JobClass, Problem
-from policies.optimum.coupled import CoupledClass, best_costs, plan_hulls
-from policies.optimum.curves import ChordTerms, FixedTerms, PowerTerms, RationalTerms, TermFamily
+from policies.optimum.coupled_plans import CoupledClass, best_costs, plan_hulls
 from policies.optimum.hull import TIE
 from policies.optimum.options import Columns
+from policies.optimum.term_families import ChordTerms, FixedTerms, PowerTerms, RationalTerms, TermFamily
 from policies.speedup import Amdahl, Floats, Ints, PowerLaw, SpeedupCurve, Table, UniversalScalability
 
 GRID = 0.01
@@ -52,12 +52,12 @@ class RealWidths:
     weight: Floats
     plans: dict[int, tuple[Columns, Ints]]
 
-    def best(self, multiplier: Floats) -> Chosen:
+    def best(self, multiplier: Floats) -> BestTerms:
         """Return the best term of every group for each multiplier."""
         gpus, hours, spend = self._terms_at(multiplier)
         shape = hours.shape
         if len(self.group) == len(self.starts):
-            return Chosen(
+            return BestTerms(
                 term=np.broadcast_to(np.arange(shape[1]), shape), gpus=gpus, hours=hours, spend=spend
             )
         cost = self.weight[self.group] * hours + multiplier[:, None] * spend
@@ -65,20 +65,20 @@ class RealWidths:
         is_best = cost <= least[:, self.group]
         term = np.minimum.reduceat(np.where(is_best, np.arange(shape[1]), shape[1]), self.starts, axis=1)
         rows = np.arange(len(multiplier))[:, None]
-        return Chosen(term=term, gpus=gpus[rows, term], hours=hours[rows, term], spend=spend[rows, term])
+        return BestTerms(term=term, gpus=gpus[rows, term], hours=hours[rows, term], spend=spend[rows, term])
 
     @property
     def is_stepwise(self) -> bool:
         """Whether there are tables and plans alone, so that spend moves in steps."""
         return all(isinstance(family, FixedTerms) for family in self.families)
 
-    def fastest(self, multiplier: float) -> Chosen:
+    def fastest(self, multiplier: float) -> BestTerms:
         """Return the fastest term of every group, the cheapest of equals; `multiplier` is next to nothing."""
         gpus, hours, spend = (values[0] for values in self._terms_at(np.array([multiplier])))
         slack = np.minimum.reduceat(hours, self.starts)[self.group] * (1.0 + TIE)
         order = np.lexsort((np.where(hours <= slack, spend, np.inf), self.group))
         term = order[self.starts][None, :]
-        return Chosen(term=term, gpus=gpus[term], hours=hours[term], spend=spend[term])
+        return BestTerms(term=term, gpus=gpus[term], hours=hours[term], spend=spend[term])
 
     def _terms_at(self, multiplier: Floats) -> tuple[Floats, Floats, Floats]:
         """Return (gpus, hours, spend) of every term at its best width, each (multipliers, terms)."""
@@ -88,17 +88,17 @@ class RealWidths:
             gpus[:, family.term], hours[:, family.term] = family.best(multiplier)
         return gpus, hours, self.price * gpus * hours
 
-    def total_spend(self, chosen: Chosen) -> Floats:
+    def total_spend(self, chosen: BestTerms) -> Floats:
         """Return what the choices spend together, in the budget's unit, shape (multipliers,)."""
         return np.asarray(chosen.spend @ self.arrivals)
 
-    def total_hours(self, chosen: Chosen) -> Floats:
+    def total_hours(self, chosen: BestTerms) -> Floats:
         """Return the sum of arrivals x weight x hours, shape (multipliers,)."""
         return np.asarray(chosen.hours @ (self.arrivals * self.weight))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class BestTerms:
     """The best term of every group, for several multipliers: shapes (multipliers, groups)."""
 
     term: Ints

@@ -33,7 +33,7 @@ import numpy as np
 
 from policies.answer import Placement
 from policies.model import GpuSlot, JobId, Node, NodeId, Width
-from policies.placement.packing import Packing
+from policies.placement.packing import ClusterPacking
 from policies.speedup import Floats, Ints, Mask
 
 
@@ -147,9 +147,9 @@ class AnyFree:
 
 def _with_held(
     widths: Mapping[JobId, Width], nodes: Sequence[Node], held: Mapping[JobId, tuple[GpuSlot, ...]]
-) -> tuple[Packing, list[JobId]]:
+) -> tuple[ClusterPacking, list[JobId]]:
     """Return the ready nodes with the jobs that hold their width already, and the other jobs."""
-    packing = Packing([node for node in nodes if node.is_ready])
+    packing = ClusterPacking([node for node in nodes if node.is_ready])
     new: list[JobId] = []
     for job, width in widths.items():
         slots = held.get(job)

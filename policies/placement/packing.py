@@ -37,7 +37,7 @@ def slots_of_node(node: NodeId, gpus: int) -> tuple[GpuSlot, ...]:
     return tuple(GpuSlot(node, index) for index in range(gpus))
 
 
-class Packing:
+class ClusterPacking:
     """The nodes of a cluster with the jobs on them."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:

@@ -30,8 +30,8 @@ from policies.answer import Allocation
 from policies.errors import InvalidProblem
 from policies.model import Job, JobId, Money, Width
 from policies.rivals.ladder import Widths
-from policies.rivals.menu import FixedFleet, PhaseService, WidthMenu, fleet_of, menu_of
-from policies.rivals.promise import Promise, fastest_affordable, promise_of
+from policies.rivals.long_run_averages import LongRunAverages, fastest_affordable, long_run_of
+from policies.rivals.width_menu import FixedFleet, PhaseService, WidthMenu, fleet_of, menu_of
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 
@@ -197,22 +197,22 @@ def oldest_first(jobs: Sequence[Job]) -> list[Job]:
     return sorted(jobs, key=lambda job: (job.arrived_at, job.id))
 
 
-def equal_width_promise(menu: WidthMenu, *, gpus_per_job: int) -> Promise:
+def equal_width_averages(menu: WidthMenu, *, gpus_per_job: int) -> LongRunAverages:
     """Return what one limit for all comes to."""
-    return promise_of({name: menu.widths_within(name, gpus_per_job) for name in menu.classes}, menu.classes)
+    return long_run_of({name: menu.widths_within(name, gpus_per_job) for name in menu.classes}, menu.classes)
 
 
-def efficiency_promise(menu: WidthMenu, *, efficiency: float) -> Promise:
+def efficiency_averages(menu: WidthMenu, *, efficiency: float) -> LongRunAverages:
     """Return what one efficiency for all comes to."""
     rule = EfficiencyThreshold(menu=menu, efficiency=efficiency)
-    return promise_of({name: rule.widths_of(name) for name in menu.classes}, menu.classes)
+    return long_run_of({name: rule.widths_of(name) for name in menu.classes}, menu.classes)
 
 
 def equal_width(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return rent-on-arrival with one limit for all: the given one, or the best that the budget pays for."""
     menu = menu_of(site, options)
     limits = [options.gpus_per_job] if options.gpus_per_job else menu.limits
-    promises = {limit: equal_width_promise(menu, gpus_per_job=limit) for limit in limits}
+    promises = {limit: equal_width_averages(menu, gpus_per_job=limit) for limit in limits}
     best = fastest_affordable(promises, site, menu, what="one width for all", given=options.gpus_per_job)
     return BuiltPolicy(
         allocator=EqualWidth(menu=menu, gpus_per_job=best, share=options.share or 0.0),
@@ -226,7 +226,7 @@ def efficiency(site: Site, options: PolicyOptions) -> BuiltPolicy:
     menu = menu_of(site, options)
     given = options.efficiency
     promises = {
-        e: efficiency_promise(menu, efficiency=e) for e in (menu.thresholds if given is None else [given])
+        e: efficiency_averages(menu, efficiency=e) for e in (menu.thresholds if given is None else [given])
     }
     best = fastest_affordable(promises, site, menu, what="one efficiency for all", given=given)
     return BuiltPolicy(
@@ -236,7 +236,9 @@ def efficiency(site: Site, options: PolicyOptions) -> BuiltPolicy:
     )
 
 
-def in_line(order: Callable[..., StaticFifo | StaticSrsf], site: Site, options: PolicyOptions) -> BuiltPolicy:
+def fixed_fleet_queue(
+    order: Callable[..., StaticFifo | StaticSrsf], site: Site, options: PolicyOptions
+) -> BuiltPolicy:
     """Return a queue on the fleet that is paid for; jobs are as wide as a node unless a width is given."""
     menu = menu_of(site, options)
     fleet = fleet_of(site, options, menu.gpu_type)
@@ -270,14 +272,14 @@ STATIC_FIFO = PolicyEntry(
     name="static-fifo",
     kind="fleet",
     summary="a fixed fleet, first come, first served, the same limit on the width of all jobs",
-    build=partial(in_line, StaticFifo),
+    build=partial(fixed_fleet_queue, StaticFifo),
     options=frozenset({"gpu_type", "gpus_per_job", "nodes"}),
 )
 STATIC_SRSF = PolicyEntry(
     name="static-srsf",
     kind="fleet",
     summary="a fixed fleet, shortest remaining service first, the same limit on all widths",
-    build=partial(in_line, StaticSrsf.within),
+    build=partial(fixed_fleet_queue, StaticSrsf.within),
     options=frozenset({"gpu_type", "gpus_per_job", "nodes"}),
     reads_progress=True,
 )

@@ -31,7 +31,7 @@ from policies.answer import Allocation
 from policies.errors import InfeasibleBudget
 from policies.model import Job, JobClass, Money, Width
 from policies.rivals.ladder import Widths
-from policies.rivals.promise import planned_within, promise_of
+from policies.rivals.long_run_averages import long_run_of, planned_within
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 from policies.speedup import Floats, Ints, Table
 
@@ -73,7 +73,7 @@ class GluedWidths:
                 for block in _blocks(job_class, gpu_type, _lengths(job_class, rng, glue=number > 0))
             ]
             for plans in _lowered(blocks, classes, gpu_type, gpus):
-                promise = promise_of(plans, classes)
+                promise = long_run_of(plans, classes)
                 least = min(least, promise.gpus)
                 if promise.gpus <= gpus * (1.0 + SLACK):
                     if promise.mean_jct_hours < best_hours:

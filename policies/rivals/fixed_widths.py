@@ -31,7 +31,7 @@ import numpy as np
 from policies.model import Width
 from policies.rivals.baselines import StaticSrsf
 from policies.rivals.ladder import Widths, job_hours
-from policies.rivals.menu import WidthMenu, fleet_of, menu_of
+from policies.rivals.width_menu import WidthMenu, fleet_of, menu_of
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 TRIALS = 32

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from policies.answer import Allocation
 from policies.errors import InfeasibleBudget
 from policies.model import Job, JobClass, Money
-from policies.rivals.ladder import Ladder, Widths, phase_ladder, whole_job_ladder
-from policies.rivals.promise import planned_within
+from policies.rivals.ladder import WidthLadder, Widths, phase_ladder, whole_job_ladder
+from policies.rivals.long_run_averages import planned_within
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 SLACK = 1e-9
@@ -57,7 +57,7 @@ class GreedyMarginal:
         return Allocation(widths={job.id: self.plans[job.class_name][job.phase] for job in jobs})
 
 
-def _ladders(job_class: JobClass, gpu_type: str) -> Iterator[Ladder]:
+def _ladders(job_class: JobClass, gpu_type: str) -> Iterator[WidthLadder]:
     """Yield what moves on its own: each phase, or the whole job where changes of width cost a rescale."""
     if job_class.is_coupled:
         yield whole_job_ladder(job_class, gpu_type)
@@ -66,7 +66,7 @@ def _ladders(job_class: JobClass, gpu_type: str) -> Iterator[Ladder]:
             yield phase_ladder(job_class, number, gpu_type)
 
 
-def _climb(ladders: Sequence[Ladder], classes: Mapping[str, JobClass], gpus: float) -> list[int]:
+def _climb(ladders: Sequence[WidthLadder], classes: Mapping[str, JobClass], gpus: float) -> list[int]:
     """Return the rung of each ladder after the last step that fits."""
     rungs = [0] * len(ladders)
     rates = [classes[ladder.class_name].arrivals_per_hour for ladder in ladders]

@@ -27,7 +27,7 @@ Widths: TypeAlias = tuple[Width, ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Ladder:
+class WidthLadder:
     """The rungs of phases ``first``, ``first + 1``, ... of a class; arrays have shape (rungs,)."""
 
     class_name: str
@@ -54,7 +54,7 @@ class Ladder:
         return rung + 1 + int(faster[0]) if len(faster) else None
 
 
-def whole_job_ladder(job_class: JobClass, gpu_type: str) -> Ladder:
+def whole_job_ladder(job_class: JobClass, gpu_type: str) -> WidthLadder:
     """Return the ladder of all phases together: one width for life where the phases share any."""
     curves = [phase.speedups[gpu_type] for phase in job_class.phases]
     shared = reduce(np.intersect1d, [curve.whole_widths() for curve in curves])
@@ -69,7 +69,7 @@ def whole_job_ladder(job_class: JobClass, gpu_type: str) -> Ladder:
         )
     totals = np.array([job_hours(job_class, plan) for plan in plans])
     work = [_work_gpu_hours(job_class.phases, plan) for plan in plans]
-    return Ladder(
+    return WidthLadder(
         class_name=job_class.name,
         first=0,
         widths=tuple(plans),
@@ -79,14 +79,14 @@ def whole_job_ladder(job_class: JobClass, gpu_type: str) -> Ladder:
     )
 
 
-def phase_ladder(job_class: JobClass, number: int, gpu_type: str) -> Ladder:
+def phase_ladder(job_class: JobClass, number: int, gpu_type: str) -> WidthLadder:
     """Return the ladder of one phase by itself; the first one pays the start-up."""
     phase = job_class.phases[number]
     curve = phase.speedups[gpu_type]
     gpus = curve.whole_widths()
     work = phase.size_gpu_hours / curve.speed_at(gpus)
     hours = work + (job_class.startup_hours if number == 0 else 0.0)
-    return Ladder(
+    return WidthLadder(
         class_name=job_class.name,
         first=number,
         widths=tuple((Width(gpu_type, int(k)),) for k in gpus),

@@ -38,12 +38,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 from policies.answer import Allocation
 from policies.errors import InvalidProblem
 from policies.model import InstanceType, Job, JobId, Money, Width
-from policies.rivals.menu import WidthMenu, fleet_of, menu_of
 from policies.rivals.rounds import ROUND_SECONDS, is_due, nodes_of_last_round, widths_held
+from policies.rivals.width_menu import WidthMenu, fleet_of, menu_of
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 from policies.speedup import Floats, Ints, SpeedupCurve
 
-NOTHING = 4e-3
+SPEEDUP_FLOOR = 4e-3
 """Added to every speed-up, so that a job without GPUs costs much and not infinitely much."""
 UTILITY = 0.5
 """The middle of the band that Pollux's authors give as an example."""
@@ -197,7 +197,7 @@ class GoodputShares:
         held = np.array([-1 if job.width is None else job.width.gpus for job in jobs])
         moves = options.gpus[rows] != held[:, None]
         relative = np.where(moves, relative * kept[:, None], relative)
-        return np.asarray(np.array([job.weight for job in jobs])[:, None] / (relative + NOTHING))
+        return np.asarray(np.array([job.weight for job in jobs])[:, None] / (relative + SPEEDUP_FLOOR))
 
     def _kept(self, job: Job, now: float) -> float:
         """Return the part of its speed that a job is believed to keep where it is started again."""

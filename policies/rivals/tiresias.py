@@ -25,10 +25,10 @@ from policies.answer import Allocation
 from policies.errors import InvalidProblem
 from policies.memo import Memo
 from policies.model import Job, JobId, Money, Width
-from policies.rivals.asked import AskedWidths
 from policies.rivals.ladder import Widths
-from policies.rivals.menu import FixedFleet, fleet_of, menu_of
+from policies.rivals.requested_widths import RequestedWidths
 from policies.rivals.rounds import ROUND_SECONDS, is_due, widths_held
+from policies.rivals.width_menu import FixedFleet, fleet_of, menu_of
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 from policies.speedup import Floats
 
@@ -39,7 +39,7 @@ THRESHOLD_GPU_HOURS = 16.0
 class Tiresias:
     """Hold a fixed fleet; in rounds, jobs below the threshold first, then the others, oldest first."""
 
-    asked: AskedWidths
+    asked: RequestedWidths
     fleet: FixedFleet
     threshold_gpu_hours: float = THRESHOLD_GPU_HOURS
     round_seconds: float = ROUND_SECONDS
@@ -99,7 +99,7 @@ def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
     """Return Tiresias on the fleet that the budget pays for, with the widths that users ask for."""
     menu = menu_of(site, options)
     return BuiltPolicy(
-        allocator=Tiresias(asked=AskedWidths(menu=menu), fleet=fleet_of(site, options, menu.gpu_type)),
+        allocator=Tiresias(asked=RequestedWidths(menu=menu), fleet=fleet_of(site, options, menu.gpu_type)),
         round_seconds=ROUND_SECONDS,
     )
 

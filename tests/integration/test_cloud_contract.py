@@ -25,7 +25,7 @@ from boa_daemon.sim.world_settings import WorldSettings
 from boa_daemon.testing import an_instance_type
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.ledger import bill
-from boa_daemon.tick.lives import next_life
+from boa_daemon.tick.node_lives import next_life
 from boa_daemon.tick.ports import Accepted, Cloud, Launched, Provider, Refused
 
 BOOT_SECONDS = 90.0

@@ -10,7 +10,7 @@ import pytest
 from boa_daemon.testing import a_job
 from policies.answer import Allocation, NodePrices, Reasons
 from policies.model import Job
-from policies.online.node_prices import WholeNodes
+from policies.online.node_prices import WholeNodePrices
 
 
 def test_reasons_are_made_for_those_that_are_asked_about() -> None:
@@ -72,5 +72,5 @@ def test_prices_of_nodes_are_asked_for_as_their_protocol_says() -> None:
     for name, each in said.items():
         if not isinstance(each, property):
             mine = [(one.name, one.kind) for one in signature(each).parameters.values()]
-            theirs = signature(getattr(WholeNodes, name)).parameters.values()
+            theirs = signature(getattr(WholeNodePrices, name)).parameters.values()
             assert mine == [(one.name, one.kind) for one in theirs]

@@ -11,7 +11,7 @@ from policies.builders import BOA, BOA_PACED, best_effort, boa, paced_optimum, s
 from policies.model import Budget
 from policies.online.best_effort import Account
 from policies.online.node_prices import with_boots_at_changes
-from policies.online.paced import PacedBudgetOptimal
+from policies.online.paced_optimum import PacedBudgetOptimal
 from policies.online.pacing import MONTH_HOURS
 from policies.optimum.boa import BudgetOptimal, solve
 from policies.registry import POLICIES

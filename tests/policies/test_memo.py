@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.memo import Latest, Memo
+from policies.memo import LatestMemo, Memo
 
 
 def test_an_answer_is_reckoned_once_and_forgotten_beyond_the_limit() -> None:
@@ -30,6 +30,6 @@ def test_the_latest_answer_is_for_the_very_same_question() -> None:
         asked.append(numbers)
         return sum(numbers)
 
-    latest, first = Latest(reckon), [1, 2]
+    latest, first = LatestMemo(reckon), [1, 2]
     assert [latest(first), latest(first), latest([1, 2]), latest(first)] == [3, 3, 3, 3]
     assert len(asked) == 3

@@ -16,7 +16,7 @@ from boa_daemon.tick.ledger import Ledger, money_of
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import Allocation
 from policies.model import Job, Money, Phase, Problem
-from policies.online.paced import PacedBudgetOptimal
+from policies.online.paced_optimum import PacedBudgetOptimal
 from policies.registry import PolicyOptions
 
 HOURS, WINDOW_HOURS = 24.0, 12.0

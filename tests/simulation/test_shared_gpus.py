@@ -11,7 +11,7 @@ from boa_daemon.sim.wiring import SimulationSettings, simulate
 from boa_daemon.sim.world_settings import Faults, WorldSettings
 from boa_daemon.tick.decision import Decision
 from boa_daemon.traces.reader import Trace, TraceJob
-from policies.links.machines import on_machines
+from policies.links.gpu_kinds import on_machines
 from policies.model import AllReduce, Budget, GpuType, InstanceType, JobClass, Phase, Problem
 from policies.registry import PolicyOptions
 from policies.speedup import Table

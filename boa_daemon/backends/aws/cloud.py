@@ -39,7 +39,7 @@ from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.errors import MissingPrice
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes, TerminateNode
-from boa_daemon.tick.lives import instance_of, life_named, life_of
+from boa_daemon.tick.node_lives import instance_of, life_named, life_of
 from boa_daemon.tick.offers import Extras, Offer
 from boa_daemon.tick.ports import Accepted, Clock, Launched, Provider, Refused, Unknown
 from boa_daemon.tick.state import NodeState

@@ -23,7 +23,7 @@ from boa_daemon.backends.aws.termination_schedule import AFTER_SECONDS, most_usd
 from boa_daemon.errors import BoaError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.lives import instance_of
+from boa_daemon.tick.node_lives import instance_of
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Clock
 

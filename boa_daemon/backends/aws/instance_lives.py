@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from boa_daemon.backends.aws.node_from_instance import ended_at, node_of, tags_of_instance
-from boa_daemon.tick.lives import life_named, life_of
+from boa_daemon.tick.node_lives import life_named, life_of
 from boa_daemon.tick.state import DISK_USD_PER_HOUR, NodeState
 from boa_daemon.tick.warm_pool import disk_extras
 from policies.model import InstanceType

@@ -17,7 +17,7 @@ from boa_daemon.backends.aws.instance_lives import LIFE_TAG, STOPPED_TAG
 from boa_daemon.backends.aws.launch_request import GENERATION_TAG, INTENT_TAG, JOB_TAG, LEASE_TAG, LONGEST_TAG
 from boa_daemon.backends.aws.termination_schedule import schedule_termination
 from boa_daemon.tick.actions import LaunchNodes
-from boa_daemon.tick.lives import instance_of, life_of, next_life
+from boa_daemon.tick.node_lives import instance_of, life_of, next_life
 from boa_daemon.tick.ports import Accepted, Clock, Launched, Refused, Unknown
 from policies.model import NodeId
 

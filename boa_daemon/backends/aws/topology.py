@@ -17,7 +17,7 @@ from typing import Any
 
 from boa_daemon.backends.aws.calls import AwsCalls
 from boa_daemon.backends.aws.errors import CallFailed
-from boa_daemon.tick.lives import instance_of
+from boa_daemon.tick.node_lives import instance_of
 from boa_daemon.tick.ports import Clock
 from boa_daemon.tick.state import NodeState
 from policies.model import NodeId

@@ -19,8 +19,8 @@ from boa_daemon.tick.offers import most_usd_per_hour
 from boa_daemon.tick.spending import SLACK, live_nodes, price_of_next
 from boa_daemon.tick.state import ClusterState, NodeState, Rules, WaitReason
 from policies.answer import Allocation
+from policies.fast_dataclasses import replace
 from policies.model import InstanceType, JobId, NodeId, Width
-from policies.quick import replace
 
 _ANY: tuple[float, WaitReason] = (inf, "cap-instances")
 """No cap on machines that the settings no longer name: jobs on them keep what they hold."""

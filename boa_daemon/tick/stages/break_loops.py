@@ -7,11 +7,11 @@ that is noted. Cost: O(jobs + recent acts), where there are rules against flappi
 from __future__ import annotations
 
 from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.history import History
-from boa_daemon.tick.launches import cut
+from boa_daemon.tick.launches import cut_launches
 from boa_daemon.tick.limits import Held, Steady
+from boa_daemon.tick.recent_acts import RecentActs
 from boa_daemon.tick.state import ClusterState, Plan, WaitReason
-from policies.quick import replace
+from policies.fast_dataclasses import replace
 
 
 def break_loops(state: ClusterState, draft: Draft) -> Draft:
@@ -19,7 +19,7 @@ def break_loops(state: ClusterState, draft: Draft) -> Draft:
     plan, steady, now = draft.plan, draft.rules.steady, state.now
     if steady is None:
         return draft
-    history = History.of(state.acts)
+    history = RecentActs.of(state.acts)
     looping = {
         name: launches
         for name, launches in history.launches_without_start.items()
@@ -44,7 +44,7 @@ def break_loops(state: ClusterState, draft: Draft) -> Draft:
     loop: WaitReason = "loop"
     stuck = [job for job in plan.waiting if job in plan.widths and plan.widths[job].gpu_type in gpu_types]
     plan = replace(
-        cut(plan, dict.fromkeys(looping, 0)),
+        cut_launches(plan, dict.fromkeys(looping, 0)),
         waiting={**plan.waiting, **dict.fromkeys(stuck, loop)},
         held=(*plan.held, *held),
     )
@@ -52,7 +52,7 @@ def break_loops(state: ClusterState, draft: Draft) -> Draft:
     return replace(draft, plan=plan.looked_at_by(*again))
 
 
-def _ends_over_and_over(state: ClusterState, plan: Plan, steady: Steady, history: History) -> list[Held]:
+def _ends_over_and_over(state: ClusterState, plan: Plan, steady: Steady, history: RecentActs) -> list[Held]:
     """Return a note for each node that was given back again and again and is still there."""
     since = state.now - steady.loop_seconds
     counts = {node: len(history.since("terminate", node, since)) for node in plan.releases}

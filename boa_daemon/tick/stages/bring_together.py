@@ -17,8 +17,8 @@ from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import job_hours_left
 from boa_daemon.tick.state import ClusterState, JobState, NodeState
 from policies.answer import NodePrices
+from policies.fast_dataclasses import replace
 from policies.model import GpuSlot, JobId
-from policies.quick import replace
 
 LEAST_RETURN = 2.0
 """A move must save so many times what it costs, as for `empty_nodes`."""

@@ -17,14 +17,14 @@ from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.launches import is_coming
 from boa_daemon.tick.offers import closes_wide_orders, room_to_rent
 from boa_daemon.tick.state import ClusterState, JobState, Rules
-from policies.links.machines import siblings
-from policies.memo import Latest
+from policies.fast_dataclasses import replace
+from policies.links.gpu_kinds import siblings
+from policies.memo import LatestMemo
 from policies.model import JobId, Width
-from policies.online.next_best import next_best
-from policies.online.node_prices import WholeNodes
-from policies.quick import replace
+from policies.online.fallback_width import fallback_width
+from policies.online.node_prices import WholeNodePrices
 
-_families = Latest(siblings)
+_families = LatestMemo(siblings)
 
 
 def change_machine(state: ClusterState, draft: Draft) -> Draft:
@@ -33,9 +33,9 @@ def change_machine(state: ClusterState, draft: Draft) -> Draft:
     family = _families(draft.rules.instance_types)
     if closes_wide_orders(state.cooldowns):
         family = {kind: (kind,) for kind in draft.rules.instance_types} | family
-    if not family or draft.has_fixed_fleet or not isinstance(prices, WholeNodes):
+    if not family or draft.has_fixed_fleet or not isinstance(prices, WholeNodePrices):
         return draft
-    room = _Room(state, draft.rules)
+    room = _RentableGpus(state, draft.rules)
     changed: dict[JobId, Width] = {}
     notes: dict[JobId, str] = {}
     for name, job in state.jobs.items():
@@ -67,7 +67,7 @@ def _width_for(
     width: Width,
     holds: Width | None,
     *,
-    prices: WholeNodes,
+    prices: WholeNodePrices,
     room: Mapping[str, float],
     kinds: Collection[str],
 ) -> Width:
@@ -79,7 +79,7 @@ def _width_for(
         return width
     if holds is not None and not has_room:
         return holds
-    best = next_best(
+    best = fallback_width(
         job.job,
         prices.columns[job.job.class_name],
         multiplier=prices.multiplier,
@@ -92,7 +92,7 @@ def _width_for(
     return best or width
 
 
-class _Room:
+class _RentableGpus:
     """How many more GPUs there are by GPU type: to be rented, in all and in one order, and in each zone.
 
     In a zone are those that are free, and those that come. A job is inside one zone, and nodes that nobody

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from math import isfinite
 
 from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.launches import cut, without_gangs
+from boa_daemon.tick.launches import cut_launches, without_gangs
 from boa_daemon.tick.offers import Cooldown, RefusalKind, closed_until
 from boa_daemon.tick.state import ClusterState, WaitReason
+from policies.fast_dataclasses import replace
 from policies.model import JobId
-from policies.quick import replace
 
 _WAITS: Mapping[RefusalKind, WaitReason] = {
     "no-capacity": "out-of-stock",
@@ -37,7 +37,7 @@ def check_stock(state: ClusterState, draft: Draft) -> Draft:
     closed = {one: rest for one in sorted(wanted) if (rest := _closed(state, *one)) is not None}
     if closed:
         again = (rest.until for rest in closed.values() if isfinite(rest.until))
-        plan = cut(plan, {name: 0 for name, size in closed if size == 1})
+        plan = cut_launches(plan, {name: 0 for name, size in closed if size == 1})
         plan = without_gangs(plan, closed).looked_at_by(*again)
     if plan.waiting and not draft.has_fixed_fleet:
         why = _reasons(state, draft, closed)

@@ -20,8 +20,8 @@ from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import job_hours_left
 from boa_daemon.tick.state import ClusterState, NodeState
 from policies.answer import NodePrices
+from policies.fast_dataclasses import replace
 from policies.model import GpuSlot, Job, JobId, NodeId, Width
-from policies.quick import replace
 
 LEAST_RETURN = 2.0
 """A move must save so many times what it costs: forecasts are no better than that."""

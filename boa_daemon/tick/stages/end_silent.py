@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from boa_daemon.tick.caps import hold_back
 from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.hanging import hanging
+from boa_daemon.tick.hung_jobs import hung_jobs
 from boa_daemon.tick.state import ClusterState
-from policies.quick import replace
+from policies.fast_dataclasses import replace
 
 
 def end_silent(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft in which jobs that hang end, and start nowhere now."""
-    ends, wakes = hanging(state)
+    ends, wakes = hung_jobs(state)
     if not ends and not wakes:
         return draft
     plan = draft.plan.looked_at_by(*wakes)

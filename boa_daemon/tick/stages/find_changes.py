@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from boa_daemon.tick.draft import Changes, Draft, shrinks
-from boa_daemon.tick.room import Room
+from boa_daemon.tick.placeable_nodes import PlaceableNodes
 from boa_daemon.tick.state import ClusterState, Plan
+from policies.fast_dataclasses import field_replacer, replace
 from policies.model import JobId, Width
-from policies.quick import changing, replace
 
 LEAVE_SECONDS = 120.0
 """A job lets go of a node that ends within this time, wherever it goes: its progress is then safe."""
-_to_change = changing(Plan, "widths", "stops", "instance_types")
-_with_changes = changing(Draft, "changes", "lent", "room", "plan")
+_to_change = field_replacer(Plan, "widths", "stops", "instance_types")
+_with_changes = field_replacer(Draft, "changes", "lent", "room", "plan")
 
 
 def find_changes(state: ClusterState, draft: Draft) -> Draft:
@@ -73,11 +73,11 @@ def _changes(state: ClusterState, draft: Draft) -> Changes:
     return Changes(wishes=shrinking | wishes, stops=tuple(stops), leaving=leaving)
 
 
-def _room(state: ClusterState, draft: Draft, changes: Changes, lent: Iterable[JobId]) -> Room:
+def _room(state: ClusterState, draft: Draft, changes: Changes, lent: Iterable[JobId]) -> PlaceableNodes:
     """Return where jobs may be placed: free GPUs, and those of jobs that may move."""
     stops = frozenset(changes.stops).union(changes.leaving)
     left = {slot.node for job in draft.other_market for slot in state.jobs[job].slots}
-    return Room(
+    return PlaceableNodes(
         state,
         leaving=[*changes.wishes, *stops, *lent],
         stopped=stops,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from boa_daemon.tick.draft import SOON_SECONDS, Draft
 from boa_daemon.tick.retries import GivenUp, GiveUp
 from boa_daemon.tick.state import ClusterState, JobTerms, WaitReason
+from policies.fast_dataclasses import replace
 from policies.model import JobId
-from policies.quick import replace
 
 
 def give_up(state: ClusterState, draft: Draft) -> Draft:

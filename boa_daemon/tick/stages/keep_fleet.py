@@ -10,8 +10,8 @@ from collections import Counter
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.launches import count_by_type
 from boa_daemon.tick.state import ClusterState
+from policies.fast_dataclasses import replace
 from policies.model import NodeId
-from policies.quick import replace
 
 
 def keep_fleet(state: ClusterState, draft: Draft) -> Draft:

@@ -11,8 +11,8 @@ from boa_daemon.tick.caps import hold_back
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Held, HeldCode
 from boa_daemon.tick.state import ClusterState
+from policies.fast_dataclasses import replace
 from policies.model import JobId
-from policies.quick import replace
 
 _NEVER: tuple[float, HeldCode] = (inf, "max-hours")
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from boa_daemon.tick.draft import Draft, shrinks
-from boa_daemon.tick.launches import blank_nodes, coming_nodes, cut, gangs_of, within_node_limit
-from boa_daemon.tick.room import Room
+from boa_daemon.tick.launches import blank_nodes, coming_nodes, cut_launches, gangs_of, within_node_limit
+from boa_daemon.tick.placeable_nodes import PlaceableNodes
 from boa_daemon.tick.stages.place import place
 from boa_daemon.tick.stages.rent import rent
 from boa_daemon.tick.state import ClusterState, Rules
+from policies.fast_dataclasses import replace
 from policies.model import JobId, Node, NodeId, Width
-from policies.quick import replace
 
 
 def keep_node_limit(state: ClusterState, draft: Draft) -> Draft:
@@ -30,7 +30,7 @@ def keep_node_limit(state: ClusterState, draft: Draft) -> Draft:
         return draft
     if draft.room is None or draft.has_fixed_fleet:
         none = dict.fromkeys(launches, 0)
-        return replace(draft, plan=cut(draft.plan, {**none, **allowed}))
+        return replace(draft, plan=cut_launches(draft.plan, {**none, **allowed}))
     kept = {job: planned for job, planned in draft.lent.items() if job not in draft.changes.wishes}
     if kept:
         again = replace(
@@ -43,7 +43,7 @@ def keep_node_limit(state: ClusterState, draft: Draft) -> Draft:
     return _admitted(state, draft, draft.room, allowed)
 
 
-def _admitted(state: ClusterState, draft: Draft, room: Room, allowed: Mapping[str, int]) -> Draft:
+def _admitted(state: ClusterState, draft: Draft, room: PlaceableNodes, allowed: Mapping[str, int]) -> Draft:
     """Return the draft with GPUs and nodes for those who are admitted; all others wait."""
     changes = draft.changes
     blank = {
@@ -76,7 +76,7 @@ def _admitted(state: ClusterState, draft: Draft, room: Room, allowed: Mapping[st
 
 
 def _who(
-    state: ClusterState, wishes: Mapping[JobId, Width], room: Room, extra: list[Node], rules: Rules
+    state: ClusterState, wishes: Mapping[JobId, Width], room: PlaceableNodes, extra: list[Node], rules: Rules
 ) -> tuple[dict[JobId, Width], Width | None]:
     """Return the wishes to try, and the first that has to wait for room."""
     future = room.place(wishes, extra=extra)

@@ -16,11 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.history import History
 from boa_daemon.tick.limits import Held, HeldCode, Steady
+from boa_daemon.tick.recent_acts import RecentActs
 from boa_daemon.tick.state import ClusterState, JobState
+from policies.fast_dataclasses import replace
 from policies.model import JobId, Width
-from policies.quick import replace
 
 _HOUR = 3600.0
 
@@ -31,7 +31,7 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
     steady, wanted, now = draft.rules.steady, draft.allocation, state.now
     if steady is None:
         return draft
-    limits = StillLimits.of(state, steady)
+    limits = MoveLimits.of(state, steady)
     moves, started = limits.moves, limits.history.started
     kept: dict[JobId, Width | None] = {}
     notes: list[tuple[Held, float]] = []
@@ -101,18 +101,18 @@ def _is_ordered(job: JobState) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StillLimits:
+class MoveLimits:
     """The rules against flapping, and what was done so far: `moves` of all jobs within the last hour."""
 
     steady: Steady
-    history: History
+    history: RecentActs
     now: float
     moves: int
 
     @classmethod
-    def of(cls, state: ClusterState, steady: Steady) -> StillLimits:
+    def of(cls, state: ClusterState, steady: Steady) -> MoveLimits:
         """Return the rules over the acts that the state knows."""
-        history = History.of(state.acts)
+        history = RecentActs.of(state.acts)
         moves = sum(at > state.now - _HOUR for at in history.stops)
         return cls(steady=steady, history=history, now=state.now, moves=moves)
 

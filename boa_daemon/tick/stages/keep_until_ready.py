@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from boa_daemon.tick.draft import SOON_SECONDS, Draft
 from boa_daemon.tick.limits import Held
 from boa_daemon.tick.state import ClusterState
+from policies.fast_dataclasses import replace
 from policies.model import GpuSlot, JobId
-from policies.quick import replace
 
 
 def keep_until_ready(state: ClusterState, draft: Draft) -> Draft:

@@ -13,9 +13,9 @@ from boa_daemon.tick.cap_projection import CapProjection
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.offers import most_usd_per_hour
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
-from boa_daemon.tick.warm_pool import PoolWorth, disk_extras, judged, may_stop, stopped_nodes
+from boa_daemon.tick.warm_pool import PoolWorth, disk_extras, may_stop, stopped_node_expiries, stopped_nodes
+from policies.fast_dataclasses import replace
 from policies.model import NodeId
-from policies.quick import replace
 
 
 def keep_warm(state: ClusterState, draft: Draft) -> Draft:
@@ -29,7 +29,7 @@ def keep_warm(state: ClusterState, draft: Draft) -> Draft:
     rest = [node for node in stopped if node not in wanted]
     kept = Counter(node.instance_type.name for node in wanted)
     ending, wakes = [], []
-    for node, until in judged(rest, worth, now=state.now, kept=kept):
+    for node, until in stopped_node_expiries(rest, worth, now=state.now, kept=kept):
         if until <= state.now:
             ending.append(node.id)
         else:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.state import ClusterState
 from policies.answer import Allocation
+from policies.fast_dataclasses import replace
 from policies.model import JobId, NodeId, Width
-from policies.quick import replace
 
 
 def leave_lent(state: ClusterState, draft: Draft) -> Draft:

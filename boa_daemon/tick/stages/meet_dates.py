@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, inf
 
-from boa_daemon.tick.dates import (
-    HOPELESS,
+from boa_daemon.tick.deadline_advice import (
+    LEAST_PROBABILITY,
     advice_of,
     base_width,
     boot_hours_of,
@@ -29,12 +29,12 @@ from boa_daemon.tick.dates import (
 )
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.spending import price_of_next
-from boa_daemon.tick.stages.keep_still import StillLimits
+from boa_daemon.tick.stages.keep_still import MoveLimits
 from boa_daemon.tick.state import ClusterState, DateNote, JobState, Rules
 from boa_daemon.units import SECONDS_PER_HOUR
-from policies.links.machines import off_market, spot_kind
+from policies.fast_dataclasses import replace
+from policies.links.gpu_kinds import spot_kind, without_market
 from policies.model import JobId, Width
-from policies.quick import replace
 
 LOOK_AGAIN_PART = 0.005
 """The next look comes after this part of the time left, as long as a step of a programme."""
@@ -47,7 +47,7 @@ def meet_dates(state: ClusterState, draft: Draft) -> Draft:
         return draft
     allocation, rules = draft.allocation, draft.rules
     notes = {job: note for job, note in found.items() if note.waits or note.width is not None}
-    still = None if rules.steady is None else StillLimits.of(state, rules.steady)
+    still = None if rules.steady is None else MoveLimits.of(state, rules.steady)
     asked = {job: _width(state, state.jobs[job], note, rules, still) for job, note in notes.items()}
     widths = {job: width for job, width in asked.items() if width is not None}
     waits = asked.keys() - widths.keys()
@@ -99,7 +99,7 @@ def _notes(state: ClusterState, draft: Draft) -> Iterator[tuple[JobId, DateNote]
         may_change = (
             not job.is_stopping and job.terms.ordered_gpus is None and not (job.is_rigid and job.slots)
         )
-        is_asked = may_change and advice.kept >= HOPELESS
+        is_asked = may_change and advice.kept >= LEAST_PROBABILITY
         yield (
             name,
             DateNote(
@@ -114,7 +114,7 @@ def _notes(state: ClusterState, draft: Draft) -> Iterator[tuple[JobId, DateNote]
 
 
 def _width(
-    state: ClusterState, job: JobState, note: DateNote, rules: Rules, still: StillLimits | None
+    state: ClusterState, job: JobState, note: DateNote, rules: Rules, still: MoveLimits | None
 ) -> Width | None:
     """Return what a job is to have as its date asks; None to wait."""
     held = job.job.width if job.slots else None
@@ -126,7 +126,7 @@ def _width(
     return held if _is_held(job, note, still) else asked
 
 
-def _is_held(job: JobState, note: DateNote, still: StillLimits | None) -> bool:
+def _is_held(job: JobState, note: DateNote, still: MoveLimits | None) -> bool:
     """Return whether the rules against flapping keep a job as it is: not where more speed is asked for."""
     is_faster = job.terms.due is not None and _hours(job, note.width) < _hours(job, job.job.width)
     return not is_faster and still is not None and still.why_held(job, still.moves) is not None
@@ -146,7 +146,7 @@ def _is_to_leave(state: ClusterState, job: JobState, note: DateNote, width: Widt
     """
     leaves = "spot" if note.is_firm else "on-demand"
     is_new = width != job.job.width or not note.is_firm
-    is_apart = spot_kind(off_market(width.gpu_type)) in rules.instance_types
+    is_apart = spot_kind(without_market(width.gpu_type)) in rules.instance_types
     if not job.slots or not is_new or is_apart or markets_of(state, job) != {leaves}:
         return False
     mine = {slot.node for slot in job.slots}

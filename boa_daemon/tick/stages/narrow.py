@@ -8,7 +8,7 @@ from __future__ import annotations
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.narrowing import within_room
 from boa_daemon.tick.state import ClusterState
-from policies.quick import replace
+from policies.fast_dataclasses import replace
 
 
 def narrow(state: ClusterState, draft: Draft) -> Draft:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.link_order import link_order
 from boa_daemon.tick.state import ClusterState
-from policies.quick import replace
+from policies.fast_dataclasses import replace
 
 
 def order_links(state: ClusterState, draft: Draft) -> Draft:

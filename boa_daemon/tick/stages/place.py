@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from boa_daemon.tick.draft import Draft, with_plan
 from boa_daemon.tick.state import ClusterState, Plan
-from policies.quick import changing
+from policies.fast_dataclasses import field_replacer
 
-_placed = changing(Plan, "widths", "slots", "stops")
+_placed = field_replacer(Plan, "widths", "slots", "stops")
 
 
 def place(_state: ClusterState, draft: Draft) -> Draft:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from boa_daemon.tick.draft import SOON_SECONDS, Draft, with_plan
 from boa_daemon.tick.state import ClusterState, NodeState, Plan
+from policies.fast_dataclasses import field_replacer
 from policies.model import NodeId
-from policies.quick import changing
 
-_releasing = changing(Plan, "releases")
+_releasing = field_replacer(Plan, "releases")
 
 
 def release(state: ClusterState, draft: Draft) -> Draft:

@@ -17,13 +17,13 @@ from boa_daemon.errors import BoaError
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import about_to_end
 from boa_daemon.tick.launches import blank_nodes, coming_nodes, gangs_of, within_node_limit
-from boa_daemon.tick.room import Room
+from boa_daemon.tick.placeable_nodes import PlaceableNodes
 from boa_daemon.tick.state import ClusterState, Plan, Rules, WaitReason
+from policies.fast_dataclasses import field_replacer
 from policies.model import JobId, Node, NodeId, Width
-from policies.quick import changing
 
-_renting = changing(Plan, "launches", "gangs", "waiting")
-_counting_on = changing(Draft, "plan", "claimed")
+_renting = field_replacer(Plan, "launches", "gangs", "waiting")
+_counting_on = field_replacer(Draft, "plan", "claimed")
 
 
 def rent(state: ClusterState, draft: Draft) -> Draft:
@@ -53,7 +53,7 @@ class _Demand:
 def _demand(
     state: ClusterState,
     rest: Mapping[JobId, Width],
-    after: Room,
+    after: PlaceableNodes,
     rules: Rules,
     booting: Sequence[Node],
 ) -> _Demand:

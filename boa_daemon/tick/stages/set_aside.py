@@ -12,8 +12,8 @@ from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Held, day_of
 from boa_daemon.tick.state import ClusterState, WaitReason
 from boa_daemon.tick.team_turns import TEAM_CODES, behind_their_turn, closed_teams, held_team
+from policies.fast_dataclasses import replace
 from policies.model import JobId
-from policies.quick import replace
 
 
 def set_aside(state: ClusterState, draft: Draft) -> Draft:

@@ -11,8 +11,8 @@ from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.state import ClusterState, Plan
 from boa_daemon.units import SECONDS_PER_HOUR
 from policies.answer import NodePrices
+from policies.fast_dataclasses import replace
 from policies.model import JobId, Width
-from policies.quick import replace
 
 
 def start_early(state: ClusterState, draft: Draft) -> Draft:

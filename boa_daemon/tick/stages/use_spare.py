@@ -17,9 +17,9 @@ from collections.abc import Set as AbstractSet
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.forecasts import job_hours_left
 from boa_daemon.tick.state import ClusterState, Plan
-from policies.answer import Allocation, NodePrices, Stretch
+from policies.answer import Allocation, LentWidth, NodePrices
+from policies.fast_dataclasses import replace
 from policies.model import GpuSlot, JobId, NodeId, Width
-from policies.quick import replace
 
 
 def use_spare(state: ClusterState, draft: Draft) -> Draft:
@@ -68,7 +68,7 @@ def _best_on(
     node_prices: NodePrices,
 ) -> tuple[JobId, Width] | None:
     """Return who saves most with so many more GPUs on a node, and its new width."""
-    best: tuple[JobId, Stretch] | None = None
+    best: tuple[JobId, LentWidth] | None = None
     for job_id in _jobs_on(state, plan, node):
         if job_id in allocation.exact:
             continue

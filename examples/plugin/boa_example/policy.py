@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from policies.answer import Allocation
 from policies.model import Job, Money
-from policies.rivals.menu import WidthMenu, menu_of
+from policies.rivals.width_menu import WidthMenu, menu_of
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
-from boa_daemon.learning.beliefs import Planned
-from policies.online.paced import PacedBudgetOptimal
+from boa_daemon.learning.beliefs import PlannedFigures
+from policies.online.paced_optimum import PacedBudgetOptimal
 
 
 def test_a_monthly_budget_is_spread_over_a_mean_month() -> None:
@@ -39,7 +39,7 @@ def test_what_was_learnt_of_the_load_does_not_move_where_pacing_starts(tmp_path:
     )
     words = {"workload": {"classes": str(file)}, "cloud": {"instance_types": ["gpu"]}}
     planner = Planner(Settings.model_validate(words))
-    planner.take_back({"a": Planned(per_hour=6.0)})
+    planner.take_back({"a": PlannedFigures(per_hour=6.0)})
     record = planner.record(())
     allocator, _, _ = record.build()
 

@@ -13,7 +13,7 @@ from boa_daemon.daemon.costs import CostBy
 from boa_daemon.daemon.fallback_tick import FallbackTick
 from boa_daemon.daemon.minute_history import current_figures
 from boa_daemon.daemon.warm_pool import start_seconds_of, warm_pool_of
-from boa_daemon.learning.boots import Boots
+from boa_daemon.learning.boot_times import BootTimes
 from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.actions import TerminateNode
@@ -183,7 +183,7 @@ def test_starts_take_what_is_set_else_what_was_seen_else_a_third_of_a_boot() -> 
     """Once three starts were seen their mean counts, in steps; without a pool there is none."""
     settings = Settings.model_validate({"cloud": {"warm_pool_nodes": 3}})
     assert warm_pool_of(settings, 180.0, None) == WarmPool(nodes=3, start_seconds=60.0)
-    boots = Boots()
+    boots = BootTimes()
     for number in range(3):
         boots.take(f"i-{number}~3", "g5.xlarge", launched_at=0.0, ready_at=20.0)
         boots.take(f"i-{number}", "g5.xlarge", launched_at=0.0, ready_at=200.0)

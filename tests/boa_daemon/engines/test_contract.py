@@ -22,12 +22,12 @@ from boa_daemon.job.gate.token import issue_token
 from boa_daemon.testing import a_node
 from boa_daemon.tick.ports import (
     Accepted,
-    BringsCode,
-    BringsData,
-    DropsCode,
-    KeepsArtifacts,
-    KeepsJobs,
-    LetsIn,
+    AccessibleRunner,
+    ArtifactStore,
+    CodePruner,
+    CodeStager,
+    DataStager,
+    JobFolderStore,
     Refused,
     Runner,
     SaidInside,
@@ -106,8 +106,8 @@ def test_code_is_brought_set_up_once_and_artifacts_are_kept(bench: Bench, tmp_pa
     (folder / "sub" / "note").write_text("kept")
     packed = pack(folder)
     engine = bench.engine
-    assert isinstance(engine, BringsCode)
-    assert isinstance(engine, KeepsArtifacts)
+    assert isinstance(engine, CodeStager)
+    assert isinstance(engine, ArtifactStore)
     assert not engine.has_code(packed.digest)
     engine.take_code(packed.digest, packed.archive)
     assert engine.has_code(packed.digest)
@@ -132,7 +132,7 @@ def test_code_is_brought_set_up_once_and_artifacts_are_kept(bench: Bench, tmp_pa
         assert sum(text.count("setting up") for text in texts) <= (2 if number == 1 else 0), number
         assert all("boa: no file matches the artifacts 'no*thing'" in text for text in texts)
 
-    assert isinstance(engine, KeepsJobs)
+    assert isinstance(engine, JobFolderStore)
     assert Layout(root=tmp_path).job(bench.job).name in engine.job_folders()
     found = engine.artifacts(bench.job)
     assert set(found) == {"out/deep/rank", "note", "node1/out/deep/rank", "node1/note"}
@@ -148,7 +148,7 @@ def test_code_is_brought_set_up_once_and_artifacts_are_kept(bench: Bench, tmp_pa
 def test_data_is_brought_once_and_read_only(bench: Bench, tmp_path: Path) -> None:
     """A second start finds it there; what has changed is brought anew; what is not there starts nothing."""
     engine = bench.engine
-    assert isinstance(engine, BringsData)
+    assert isinstance(engine, DataStager)
     put = getattr(engine, "s3", None)
     folder = tmp_path / "set"
     source = str(folder) if put is None else "s3://boa/sets/one"
@@ -191,7 +191,7 @@ def test_data_is_brought_once_and_read_only(bench: Bench, tmp_path: Path) -> Non
 def test_a_command_runs_beside_a_job_and_ends_with_it(bench: Bench) -> None:
     """In its folder with its environment; with its exit code, or why it has none; then none."""
     engine = bench.engine
-    assert isinstance(engine, LetsIn)
+    assert isinstance(engine, AccessibleRunner)
     bench.admit("echo ready; sleep 60", environment={"LR": "0.1"})
     bench.start(2, nodes=2)
     until(lambda: "ready" in engine.logs(bench.job, node=1).text)
@@ -249,8 +249,8 @@ def test_code_that_nobody_needs_is_dropped(bench: Bench, tmp_path: Path) -> None
     """Of those that came before an instant all that are not to be kept; what goes can come again."""
     (tmp_path / "project").mkdir()
     engine, digests = bench.engine, []
-    assert isinstance(engine, BringsCode)
-    assert isinstance(engine, DropsCode)
+    assert isinstance(engine, CodeStager)
+    assert isinstance(engine, CodePruner)
     for text in ("one", "two"):
         (tmp_path / "project" / "a").write_text(text)
         packed = pack(tmp_path / "project")
@@ -270,7 +270,7 @@ def test_code_that_is_not_what_its_digest_says_starts_nothing(bench: Bench, tmp_
     (tmp_path / "project" / "a").write_text("one")
     packed = pack(tmp_path / "project")
     engine = bench.engine
-    assert isinstance(engine, BringsCode)
+    assert isinstance(engine, CodeStager)
     engine.take_code("0" * 64, packed.archive)
     for digest, said in (("0" * 64, "has the digest"), ("1" * 64, "")):
         end = bench.run_to_end("echo started", code=digest, workdir=".")

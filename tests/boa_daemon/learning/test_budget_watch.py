@@ -265,7 +265,7 @@ def test_figures_that_make_no_problem_are_not_followed(
         def refuses(*_: object, **__: object) -> None:
             raise InvalidProblem("a size that no job can have")
 
-        monkeypatch.setattr("boa_daemon.learning.step.measured_class", refuses)
+        monkeypatch.setattr("boa_daemon.learning.learning_step.measured_class", refuses)
         stage.hours(3)
         assert stage.failed == 0
         assert stage.ended() == 2

@@ -14,9 +14,9 @@ from memory_samples import MemorySamples
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.planner import Planner
 from boa_daemon.errors import InputError
-from boa_daemon.learning.beliefs import Beliefs, ClassBelief, Weights, estimate_class
+from boa_daemon.learning.beliefs import Beliefs, ClassBelief, EvidenceWeights, estimate_class
 from boa_daemon.learning.learner import Learner
-from boa_daemon.learning.samples import Sample, SampleStore, compacted
+from boa_daemon.learning.samples import Sample, SampleStore, compact_samples
 from boa_daemon.learning.speedups import SpeedSample
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import migrate, open_engine, sqlite_url
@@ -157,7 +157,7 @@ def test_a_year_of_samples_stays_small_and_says_the_same() -> None:
         stored.rows_of("c"),
         [],
         now=365 * day,
-        weights=Weights(),
+        weights=EvidenceWeights(),
     )
     assert belief.rate.low < 1.0 / 24.0 < belief.rate.high
     assert belief.size.mean == pytest.approx(2.0, rel=0.1)
@@ -181,9 +181,9 @@ def test_taking_rows_together_is_the_same_in_one_go_or_in_many(ages: list[tuple[
         )
         for number, (kind, age) in enumerate(ages)
     }
-    merged, gone = compacted(rows, now=now)
+    merged, gone = compact_samples(rows, now=now)
     kept = {key: row for key, row in rows.items() if key not in gone} | {row.key: row for row in merged}
-    again, more = compacted(kept, now=now)
+    again, more = compact_samples(kept, now=now)
 
     assert (again, more) == ([], [])
     for kind in ("speed", "size"):

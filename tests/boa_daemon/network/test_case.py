@@ -6,7 +6,7 @@ import pytest
 
 from boa_daemon.errors import InputError
 from boa_daemon.network.case import LinkPolicyName, read_case
-from policies.links.ada_srsf import DEFAULT_LINK_POLICY, NAMES
+from policies.links.ada_srsf import DEFAULT_LINK_POLICY, LINK_POLICIES
 
 
 def a_case(**change: Any) -> dict[str, Any]:
@@ -73,8 +73,8 @@ def test_what_may_be_left_out_has_a_default(tmp_path: Path) -> None:
 
 
 def test_every_link_policy_has_its_name_in_the_format() -> None:
-    assert set(get_args(LinkPolicyName)) == set(NAMES)
-    assert DEFAULT_LINK_POLICY in NAMES
+    assert set(get_args(LinkPolicyName)) == set(LINK_POLICIES)
+    assert DEFAULT_LINK_POLICY in LINK_POLICIES
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from boa_daemon.network.model import Cluster, Experiment, NetworkJob, NetworkOut
 from boa_daemon.network.simulate import rules_of, simulate
 from boa_daemon.network.state import FRESH, SENDING, TOUCHED, WAITING, LinkRules, State, rank_of
 from policies.errors import InvalidProblem
-from policies.links.ada_srsf import NAMES, Message, link_policy
+from policies.links.ada_srsf import LINK_POLICIES, Message, link_policy
 from policies.links.contention import ETHERNET_10G, Link
 
 LINK = Link(latency_seconds=0.0, seconds_per_byte=1.0, contention_seconds_per_byte=0.5)
@@ -160,7 +160,7 @@ def test_what_rounding_sets_apart_is_still_one_instant() -> None:
 
 
 @st.composite
-def experiments(draw: st.DrawFn, *, names: tuple[str, ...] = tuple(sorted(NAMES))) -> Experiment:
+def experiments(draw: st.DrawFn, *, names: tuple[str, ...] = tuple(sorted(LINK_POLICIES))) -> Experiment:
     """Small clusters with up to seven jobs, any placer and link policy."""
     servers, per_server = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     seconds = st.sampled_from([0.0, 0.1, 0.25, 1.0, 1.7])
@@ -305,7 +305,7 @@ def test_the_kernel_admits_what_the_policy_says(experiment: Experiment) -> None:
 
 
 @pytest.mark.exhaustive  # The first of them compiles the simulator, for half a minute.
-@pytest.mark.parametrize("name", sorted(NAMES))
+@pytest.mark.parametrize("name", sorted(LINK_POLICIES))
 def test_compiled_and_plain_runs_agree_to_the_bit(name: str) -> None:
     """The paper's workload at a hundredth of its length."""
     experiment = Experiment(

@@ -9,7 +9,7 @@ from boa_daemon.inputs.commitments_file import CommitmentTerms
 from boa_daemon.planning.commitments import LoadInterval, advise, backtests, choices
 from boa_daemon.traces.reader import Trace, TraceJob
 from policies.model import InstanceType, JobClass, Phase
-from policies.optimum.commitments import Load
+from policies.optimum.commitments import LoadDistribution
 from policies.speedup import Table
 
 A = InstanceType(name="p4d.24xlarge", gpu_type="a100", gpus=8, usd_per_hour=16.0)
@@ -23,9 +23,11 @@ def terms(
     return CommitmentTerms(name=name, kind=kind, discounts={scope: discount}, term_years=years)  # type: ignore[arg-type]
 
 
-def steady(*gpus: float) -> Load:
+def steady(*gpus: float) -> LoadDistribution:
     """Return a load of equally long hours of one type."""
-    return Load(gpu_types=("a100",), gpus=np.array(gpus)[:, None], share=np.full(len(gpus), 1.0 / len(gpus)))
+    return LoadDistribution(
+        gpu_types=("a100",), gpus=np.array(gpus)[:, None], share=np.full(len(gpus), 1.0 / len(gpus))
+    )
 
 
 def test_the_cheapest_offer_of_each_scope_is_kept() -> None:

@@ -12,7 +12,7 @@ from boa_daemon.inputs.problem_file import ProblemFile, load_problem
 from boa_daemon.planning.calendar_plan import CalendarBudget, CalendarPlan, calendar_plan
 from boa_daemon.planning.spot_list import at_most, quota_of_both
 from boa_daemon.sim.world_settings import Checkpoints, Spot, WorldSettings
-from policies.optimum.calendar_search import Change
+from policies.optimum.calendar_search import DeadlineFix
 from policies.optimum.job_list import ListedJob
 
 CLASSES = """
@@ -79,10 +79,10 @@ def test_a_change_off_the_spot_market_is_said(file: ProblemFile) -> None:
     found = plan(file, None)
 
     assert (
-        found.said(Change(kind="on-demand", extra_usd=14.0))
+        found.said(DeadlineFix(kind="on-demand", extra_usd=14.0))
         == "on demand, and first ($14.00 more is spent); nobody else is late then"
     )
-    assert found.said(Change(kind="on-demand", misses=("b",))) == "on demand, and first; then late: b"
+    assert found.said(DeadlineFix(kind="on-demand", misses=("b",))) == "on demand, and first; then late: b"
 
 
 def test_low_and_high_are_played_with_the_spread_of_the_file(file: ProblemFile) -> None:

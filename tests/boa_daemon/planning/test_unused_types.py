@@ -10,7 +10,7 @@ from boa_daemon.inputs.problem_file import load_problem
 from boa_daemon.planning.budget_plan import budget_plan
 from boa_daemon.planning.unused_types import UnusedType, unused_by_calendar
 from policies.model import Budget, InstanceType
-from policies.optimum.calendar import CalendarJob, Option, calendar_jobs
+from policies.optimum.calendar import CalendarJob, InstanceOption, calendar_jobs
 from policies.optimum.job_list import ListedJob
 
 FILE = """
@@ -73,7 +73,9 @@ def test_where_nothing_runs_nothing_is_said() -> None:
 
 def test_types_that_are_alike_are_said_to_be() -> None:
     """Neither cheaper nor faster."""
-    options = tuple(Option(gpu_type=name, instances=1, gpus=1, hours=1.0, usd=1.0) for name in ("a", "b"))
+    options = tuple(
+        InstanceOption(gpu_type=name, instances=1, gpus=1, hours=1.0, usd=1.0) for name in ("a", "b")
+    )
     job = CalendarJob(job=ListedJob(id="j", class_name="c"), options=options)
     machine = InstanceType(name="m", gpu_type="a", gpus=1, usd_per_hour=1.0)
     (found,) = unused_by_calendar({"a": machine, "b": machine}, [job], {"a"})

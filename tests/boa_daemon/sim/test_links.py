@@ -13,7 +13,7 @@ from boa_daemon.sim.wiring import SimulationSettings, settings_for, simulate
 from boa_daemon.sim.world_settings import Tier, WorldSettings
 from boa_daemon.testing import a_class, a_problem, a_trace, an_instance_type, some_slots
 from policies.links.contention import Link
-from policies.links.gpu_share import seconds_together
+from policies.links.gpu_share import shared_iteration_seconds
 from policies.links.link_share import network_share
 from policies.model import AllReduce, Budget
 from policies.registry import PolicyOptions
@@ -184,7 +184,7 @@ def test_who_has_a_shared_gpu_alone_works_as_on_a_whole_one() -> None:
     In order the second sends when the first does not, so their mean is within a tenth of the plan's.
     """
     kinds = dict.fromkeys(("n1", "n2"), TWO_PLACES)
-    links, together = SharedLinks(), seconds_together(2, (1.0, SHARE)) / (1.0 + SHARE)
+    links, together = SharedLinks(), shared_iteration_seconds(2, (1.0, SHARE)) / (1.0 + SHARE)
     assert links.join("a", NEED, some_slots("n1", 0, 1) + some_slots("n2", 0, 1), kinds)
     assert links.paces()["a"] == pytest.approx(together, rel=1e-3)
     links.join("b", NEED, some_slots("n1", 2, 3) + some_slots("n2", 2, 3), kinds)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from boa_daemon.errors import BoaError
 from boa_daemon.testing import a_job, a_state, states
-from boa_daemon.tick.codec import Scribe, UnreadableRecord, digest, dumps, encode, loads, pack, unpack
+from boa_daemon.tick.codec import CachingEncoder, UnreadableRecord, digest, dumps, encode, loads, pack, unpack
 from boa_daemon.tick.offers import Cooldown
 from boa_daemon.tick.state import ClusterState
 
@@ -31,7 +31,7 @@ def noted(draw: st.DrawFn) -> ClusterState:
 @given(found=st.lists(noted(), min_size=1, max_size=3), again=st.booleans())
 def test_a_scribe_writes_what_dumps_writes(found: list[ClusterState], again: bool) -> None:
     """Every state in turn, and the same objects twice: the text is that of `dumps`, and reads back."""
-    scribe = Scribe()
+    scribe = CachingEncoder()
     for state in [*found, *found] if again else found:
         assert scribe.text_of(state) == dumps(state)
         assert loads(scribe.text_of(state)) == state
@@ -39,7 +39,7 @@ def test_a_scribe_writes_what_dumps_writes(found: list[ClusterState], again: boo
 
 def test_a_changed_job_is_written_anew() -> None:
     """A scribe remembers objects, not names: a job that moved on is another object."""
-    scribe, state = Scribe(), a_state(a_job("a"))
+    scribe, state = CachingEncoder(), a_state(a_job("a"))
     scribe.text_of(state)
     job = state.jobs["a"]
     moved = replace(state, jobs={"a": replace(job, generation=3)})
@@ -85,5 +85,5 @@ def test_what_cannot_be_recorded_or_read_is_named() -> None:
 def test_a_scribe_writes_fields_that_are_no_text_keyed_mappings_as_dumps_does() -> None:
     """A key that is a dollar sign would look like a class."""
     state = replace(a_state(a_job("$")), cooldowns={"$": Cooldown(until=1.0)})
-    assert Scribe().text_of(state) == dumps(state)
+    assert CachingEncoder().text_of(state) == dumps(state)
     assert loads(dumps(state)) == state

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, rules, some_slots, states
-from boa_daemon.tick import cap_projection, caps, decision, diff, explain, launches, room, stages
+from boa_daemon.tick import cap_projection, caps, decision, diff, explain, launches, placeable_nodes, stages
 from boa_daemon.tick.decision import STAGES, Stage, decide
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.state import ClusterState
@@ -71,7 +71,7 @@ def test_a_stage_that_has_nothing_to_do_hands_the_plan_on(case: tuple[ClusterSta
         "start_early",
         "empty_nodes",
         "use_spare",
-        "pay",
+        "keep_spend_ceiling",
         "break_loops",
         "keep_caps",
         "order_links",
@@ -87,7 +87,7 @@ def test_a_stage_that_has_nothing_to_do_hands_the_plan_on(case: tuple[ClusterSta
         diff,
         explain,
         launches,
-        room,
+        placeable_nodes,
         *(inspect.getmodule(stage) for stage in STAGES),
     ],
 )

@@ -25,7 +25,7 @@ from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.diff import diff
 from boa_daemon.tick.limits import Held
 from boa_daemon.tick.offers import Cooldown, Offer
-from boa_daemon.tick.reasons import WAITING
+from boa_daemon.tick.reasons import WAIT_REASON_TEXTS
 from boa_daemon.tick.retries import GivenUp
 from boa_daemon.tick.state import ClusterState, DateNote, Plan
 from policies.model import Width
@@ -266,6 +266,6 @@ def test_a_job_that_stops_says_what_it_waits_for() -> None:
         ("t1-give-up-e", "it failed 4 times"),
         ("t1-end-d", "hangs"),
         ("t1-stop-a", held.sentence),
-        ("t1-stop-b", WAITING["budget"]),
+        ("t1-stop-b", WAIT_REASON_TEXTS["budget"]),
         ("t1-stop-c", "the plan gives it no GPUs now"),
     ]

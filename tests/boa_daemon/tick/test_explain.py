@@ -15,7 +15,7 @@ from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.limits import Held
 from boa_daemon.tick.offers import NO_PRICE_SECONDS, Cooldown, RefusalKind
-from boa_daemon.tick.reasons import WAITING
+from boa_daemon.tick.reasons import WAIT_REASON_TEXTS
 from boa_daemon.tick.retries import GivenUp
 from boa_daemon.tick.state import (
     ClusterState,
@@ -65,7 +65,7 @@ def test_a_waiting_job_says_how_many_gpus_are_free_booting_and_asked_for() -> No
         held={"b": some_slots("n1", 0, 1)},
     )
     assert explained(state, Wishes(widths={"a": 10, "b": 2})).endswith(
-        f"It waits: {WAITING['nodes-to-come']}. "
+        f"It waits: {WAIT_REASON_TEXTS['nodes-to-come']}. "
         "Of its 10 GPUs 2 are free; nodes booting: 1, asked for now: 1."
     )
 
@@ -77,10 +77,10 @@ def test_a_waiting_job_says_how_many_gpus_are_free_booting_and_asked_for() -> No
             Wishes(widths={"a": 4}),
             {"cooldowns": {"gpu-x4": Cooldown(until=60.0)}},
             rules(),
-            f"{WAITING['out-of-stock']}; it is asked again in 60 s",
+            f"{WAIT_REASON_TEXTS['out-of-stock']}; it is asked again in 60 s",
         ),
-        (Wishes(widths={"a": 4}), {}, rules(max_nodes=0), f"{WAITING['node-limit']} (0 held)"),
-        (Wishes(widths={"a": 4}, nodes={"gpu-x4": 1}), {}, rules(), WAITING["fleet-full"]),
+        (Wishes(widths={"a": 4}), {}, rules(max_nodes=0), f"{WAIT_REASON_TEXTS['node-limit']} (0 held)"),
+        (Wishes(widths={"a": 4}, nodes={"gpu-x4": 1}), {}, rules(), WAIT_REASON_TEXTS["fleet-full"]),
         (Wishes(widths={}, nodes={"gpu-x4": 1}), {}, rules(), "earlier jobs have them all"),
     ],
 )
@@ -203,7 +203,7 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
         for_a("nodes-to-come", gpus=4),
         "nodes-to-come",
         "It works on where it is, and waits for that width: "
-        f"{WAITING['nodes-to-come']}. Of its 4 GPUs it holds 2, and 2 more are free",
+        f"{WAIT_REASON_TEXTS['nodes-to-come']}. Of its 4 GPUs it holds 2, and 2 more are free",
     ),
     "runs, moves now": (
         seen(holds=True),
@@ -215,7 +215,7 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
         seen(holds=True),
         for_a("budget", stops=("a",)),
         "budget",
-        f"It is to wait: {WAITING['budget']}.",
+        f"It is to wait: {WAIT_REASON_TEXTS['budget']}.",
     ),
     "runs, told to stop for a team's cap": (
         seen(holds=True),
@@ -263,7 +263,8 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
         "after",
         "It waits for job b, which waits itself (after).",
     ),
-    "left out": (seen(holds=False), for_a("cap-hour"), "cap-hour", f"It waits: {WAITING['cap-hour']}."),
+    "left out": (seen(holds=False), for_a("cap-hour"), "cap-hour", f"It waits:
+    {WAIT_REASON_TEXTS['cap-hour']}."),
 }  # fmt: skip
 
 
@@ -321,7 +322,7 @@ PRESENT = "Job a of class c arrived 10.0 min ago and is in phase 1; it holds no 
 @pytest.mark.parametrize(
     ("reason", "terms", "says"),
     [
-        ("given-up", {}, f"It is given up: {WAITING['given-up']}."),
+        ("given-up", {}, f"It is given up: {WAIT_REASON_TEXTS['given-up']}."),
         ("resting", {}, "It rests for 0 s more before it is tried again."),
         (
             "not-before",
@@ -337,7 +338,7 @@ PRESENT = "Job a of class c arrived 10.0 min ago and is in phase 1; it holds no 
             "It is held back: what the jobs of user eve may cost today is spent. It may start after midnight "
             "UTC.",
         ),
-        ("team-day-cap", {"team": "red"}, f"It is held back: {WAITING['team-day-cap']}."),
+        ("team-day-cap", {"team": "red"}, f"It is held back: {WAIT_REASON_TEXTS['team-day-cap']}."),
     ],
 )
 def test_a_job_without_a_part_in_the_decision_says_why_and_no_more(
@@ -374,7 +375,7 @@ def test_a_job_without_a_part_quotes_the_numbers_that_are_known() -> None:
 def test_a_job_that_a_ceiling_leaves_out_says_what_that_means(reason: str) -> None:
     """With a width of its own it is no such job."""
     state, plan = waiting(reason)
-    assert explain_job(state, plan, "a").startswith(f"{PRESENT} It waits: {WAITING[reason]}. ")  # type: ignore[index]
+    assert explain_job(state, plan, "a").startswith(f"{PRESENT} It waits: {WAIT_REASON_TEXTS[reason]}. ")  # type: ignore[index]
     planned = explain_job(state, replace(plan, widths=gpus(a=2)), "a")
     assert planned.startswith(f"{PRESENT} Planned are 2 x gpu: the policy's width for its class and phase.")
     assert explain_job(state, a_plan(), "a") == (
@@ -410,8 +411,8 @@ def test_a_job_that_waits_for_nodes_says_how_many_there_are(reason: Any, says: s
         held=(Held(what="2 gpu-x4", code="cap-day"),),
     )
     assert explain_job(state, plan, "a").endswith(
-        f"It waits: {WAITING[reason]}{says}. Of its 4 GPUs 2 are free; nodes booting: 1, asked for now: 1, "
-        "stopped and started first: 1 of 2."
+        f"It waits: {WAIT_REASON_TEXTS[reason]}{says}. Of its 4 GPUs 2 are free; nodes booting: 1, asked for
+        now: 1, " "stopped and started first: 1 of 2."
     )
     noted = explain_job(state, replace(plan, waiting={"a": "cap-day"}), "a")
     assert f"It waits: {plan.held[0].sentence}. Of its" in noted

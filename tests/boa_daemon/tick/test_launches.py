@@ -14,9 +14,9 @@ from boa_daemon.tick.launches import (
     blank_nodes,
     coming_nodes,
     count_by_type,
-    cut,
+    cut_launches,
     gangs_of,
-    left_of,
+    launches_left,
     within_node_limit,
     without_gangs,
 )
@@ -34,7 +34,9 @@ def test_gangs_are_cut_as_a_whole_and_the_rest_by_the_node(
     """In order, each gang that fits, then single nodes; types that nobody named stay."""
     count = sum(gangs) + loose
     plan = Plan(widths={}, slots={}, launches={"m": count, "other": 3}, gangs={"m": gangs, "other": (2,)})
-    found = cut(replace(plan, launches={"other": 3} if count == 0 else plan.launches), {"m": allowed})
+    found = cut_launches(
+        replace(plan, launches={"other": 3} if count == 0 else plan.launches), {"m": allowed}
+    )
     left, kept = found.launches.get("m", 0), found.gangs.get("m", ())
     assert found.launches["other"] == 3
     assert found.gangs["other"] == (2,)
@@ -49,7 +51,7 @@ def test_gangs_are_cut_as_a_whole_and_the_rest_by_the_node(
     assert kept == tuple(expected)
     assert left == sum(expected) + min(loose, rest)
     if count:
-        assert left_of(plan, "m", allowed) == left
+        assert launches_left(plan, "m", allowed) == left
 
 
 def test_a_limit_on_nodes_counts_those_that_are_there_or_come() -> None:

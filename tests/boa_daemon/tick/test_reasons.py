@@ -14,13 +14,17 @@ from boa_daemon.testing import ManualClock, a_job, a_state
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.limits import SENTENCES, CapCode, HeldCode
-from boa_daemon.tick.reasons import JOBS, WAITING, JobReason
+from boa_daemon.tick.reasons import JOB_REASON_TEXTS, WAIT_REASON_TEXTS, JobReason
 from boa_daemon.tick.state import Plan, WaitReason
 from policies.model import Width
 
 PACKAGE = Path(boa_daemon.__file__).parent
 DOCS = PACKAGE.parent / "docs" / "reference" / "reason-codes.md"
-REASONS = {str(code): said for table in (JOBS, WAITING, SENTENCES) for code, said in table.items()}
+REASONS = {
+    str(code): said
+    for table in (JOB_REASON_TEXTS, WAIT_REASON_TEXTS, SENTENCES)
+    for code, said in table.items()
+}
 """Every code and what it says."""
 LISTS = {"reasons.py", "explain.py"}
 """Where codes are explained; a code that stands nowhere else is said by nobody."""
@@ -58,10 +62,10 @@ def said_in_the_code() -> set[str]:
 
 def test_every_code_that_has_a_type_is_in_the_list() -> None:
     """And the other way round: the three tables are the three types, to the word."""
-    assert set(WAITING) == set(literals(WaitReason))
-    assert set(JOBS) == set(literals(JobReason))
+    assert set(WAIT_REASON_TEXTS) == set(literals(WaitReason))
+    assert set(JOB_REASON_TEXTS) == set(literals(JobReason))
     assert set(SENTENCES) == set(literals(HeldCode)) >= set(literals(CapCode))
-    assert set(REASONS) == {*WAITING, *JOBS, *SENTENCES}
+    assert set(REASONS) == {*WAIT_REASON_TEXTS, *JOB_REASON_TEXTS, *SENTENCES}
 
 
 def test_every_code_in_the_list_is_said_somewhere() -> None:
@@ -72,11 +76,11 @@ def test_every_code_in_the_list_is_said_somewhere() -> None:
 def test_the_reference_lists_the_codes_with_what_they_say() -> None:
     """A row for each, in the same words."""
     rows = {line for line in DOCS.read_text().splitlines() if line.startswith("| `")}
-    tables = (WAITING, JOBS, SENTENCES)
+    tables = (WAIT_REASON_TEXTS, JOB_REASON_TEXTS, SENTENCES)
     assert rows == {f"| `{code}` | {said} |" for table in tables for code, said in table.items()}
 
 
-@pytest.mark.parametrize("reason", sorted(WAITING))
+@pytest.mark.parametrize("reason", sorted(WAIT_REASON_TEXTS))
 def test_explain_has_a_sentence_for_what_a_job_waits_for(reason: WaitReason) -> None:
     """Each code gives a sentence of its own kind: none falls through to another's."""
     plan = Plan(widths={"a": Width("gpu", 4)}, slots={}, waiting={"a": reason})

@@ -17,8 +17,8 @@ from boa_daemon.tick.limits import DAY_SECONDS, Caps
 from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.stages.keep_warm import keep_warm
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, WarmPool
-from boa_daemon.tick.warm_pool import PoolStarts, PoolWorth, disk_extras, judged, may_stop
-from policies.answer import Hold
+from boa_daemon.tick.warm_pool import PoolStarts, PoolWorth, disk_extras, may_stop, stopped_node_expiries
+from policies.answer import NodeRetention
 from policies.placement.first_fit import FirstFit
 
 NOON = 12 * 3600.0
@@ -148,10 +148,10 @@ def test_what_is_stopped_goes_back_before_a_cap_breaks() -> None:
 class Priced(Known):
     """A policy that says what a stopped node is worth."""
 
-    def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> Hold:
+    def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> NodeRetention:
         """Return one node, for as many seconds as its disk is cheap."""
         assert saved_hours == pytest.approx(120.0 / 3600.0)
-        return Hold(nodes=1, seconds=10.0 / share)
+        return NodeRetention(nodes=1, seconds=10.0 / share)
 
 
 def test_the_policys_price_says_how_many_and_how_long() -> None:
@@ -202,21 +202,21 @@ WORTH = PoolWorth.of(rules(warm_pool=WarmPool(nodes=2)), None)
 @pytest.mark.parametrize(
     ("pool", "gpu_type", "disk", "hold"),
     [
-        (2, "gpu", 0.02, Hold(nodes=2, seconds=60.0 * 4.0 / 0.02)),
-        (2, "gpu", 0.0, Hold(nodes=2, seconds=DAY_SECONDS)),
-        (2, "gpu", 1e-6, Hold(nodes=2, seconds=DAY_SECONDS)),
-        (2, "new", 0.02, Hold(nodes=0, seconds=0.0)),
-        (0, "gpu", 0.02, Hold(nodes=0, seconds=0.0)),
+        (2, "gpu", 0.02, NodeRetention(nodes=2, seconds=60.0 * 4.0 / 0.02)),
+        (2, "gpu", 0.0, NodeRetention(nodes=2, seconds=DAY_SECONDS)),
+        (2, "gpu", 1e-6, NodeRetention(nodes=2, seconds=DAY_SECONDS)),
+        (2, "new", 0.02, NodeRetention(nodes=0, seconds=0.0)),
+        (0, "gpu", 0.02, NodeRetention(nodes=0, seconds=0.0)),
     ],
 )
 def test_a_stopped_node_is_kept_for_the_money_of_an_idle_one_a_day_at_the_most(
-    pool: int, gpu_type: str, disk: float, hold: Hold
+    pool: int, gpu_type: str, disk: float, hold: NodeRetention
 ) -> None:
     """60 s at four dollars an hour; types that the settings do not name are not kept."""
     worth = PoolWorth.of(rules(warm_pool=WarmPool(nodes=pool)), None)
     assert worth.hold(an_instance_type(gpu_type=gpu_type), disk) == hold
     nothing = PoolWorth.of(rules(warm_pool=WarmPool(nodes=2), idle_hold_seconds=0.0), None)
-    assert nothing.hold(an_instance_type(), 0.02) == Hold(nodes=0, seconds=0.0)
+    assert nothing.hold(an_instance_type(), 0.02) == NodeRetention(nodes=0, seconds=0.0)
 
 
 def test_stopped_nodes_are_judged_in_their_order_by_type_and_in_all() -> None:
@@ -224,11 +224,19 @@ def test_stopped_nodes_are_judged_in_their_order_by_type_and_in_all() -> None:
     hold = 60.0 * 4.0 / DISK
     nodes = [asleep("a"), asleep("b"), asleep("c")]
     until = NOON - 600.0 + hold
-    assert [at for _, at in judged(nodes, WORTH, now=NOON)] == [until, until, NOON]
-    assert [at for _, at in judged(nodes, WORTH, now=NOON, kept={"gpu-x4": 1})] == [until, NOON, NOON]
-    assert [at for _, at in judged(nodes, WORTH, now=NOON, kept={"new-x4": 1})] == [until, NOON, NOON]
+    assert [at for _, at in stopped_node_expiries(nodes, WORTH, now=NOON)] == [until, until, NOON]
+    assert [at for _, at in stopped_node_expiries(nodes, WORTH, now=NOON, kept={"gpu-x4": 1})] == [
+        until,
+        NOON,
+        NOON,
+    ]
+    assert [at for _, at in stopped_node_expiries(nodes, WORTH, now=NOON, kept={"new-x4": 1})] == [
+        until,
+        NOON,
+        NOON,
+    ]
     old = [asleep("o", since=NOON - hold), *nodes]
-    assert [at for _, at in judged(old, WORTH, now=NOON)] == [NOON, until, until, NOON]
+    assert [at for _, at in stopped_node_expiries(old, WORTH, now=NOON)] == [NOON, until, until, NOON]
 
 
 def test_stopped_nodes_are_started_where_an_offer_is_the_youngest_first_and_each_once() -> None:

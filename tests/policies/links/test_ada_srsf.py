@@ -9,7 +9,7 @@ import policies.links
 from policies.errors import InvalidProblem, UnknownPolicy
 from policies.links.ada_srsf import (
     DEFAULT_LINK_POLICY,
-    NAMES,
+    LINK_POLICIES,
     LinkPolicy,
     Message,
     default_bucket_bytes,
@@ -156,7 +156,7 @@ def test_a_large_job_starves_without_ageing_and_does_not_with_it() -> None:
     assert wait_of_the_large(10.0) <= 10.0 + 1.0 + 0.5
 
 
-@given(ready(), st.sampled_from(sorted(NAMES)))
+@given(ready(), st.sampled_from(sorted(LINK_POLICIES)))
 def test_no_server_carries_more_than_the_policy_allows(waiting: list[Message], name: str) -> None:
     policy = link_policy(name, LINK)
     started = [message for message in waiting if message.job in policy.admit(waiting, []).start]
@@ -174,7 +174,7 @@ def test_threshold_zero_is_srsf_1_and_infinity_is_srsf_2(
     assert always == link_policy("srsf-2", LINK).admit(waiting, [])
 
 
-@given(ready(), st.sampled_from(sorted(NAMES)))
+@given(ready(), st.sampled_from(sorted(LINK_POLICIES)))
 def test_nobody_who_could_send_alone_is_left_waiting(waiting: list[Message], name: str) -> None:
     """Without ageing, a message that waits meets somebody on one of its servers."""
     decision = link_policy(name, LINK).admit(waiting, [])
@@ -185,7 +185,7 @@ def test_nobody_who_could_send_alone_is_left_waiting(waiting: list[Message], nam
 
 def test_the_default_is_one_of_the_family() -> None:
     """The paper's plain rule is one setting away."""
-    assert DEFAULT_LINK_POLICY in NAMES
+    assert DEFAULT_LINK_POLICY in LINK_POLICIES
     assert link_policy("ada-srsf", LINK).threshold == pytest.approx(1 / 3)
     assert link_policy(DEFAULT_LINK_POLICY, LINK).bucket_bytes == 25_000_000
 

@@ -8,26 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import floats, integers
 
-from policies.links.gpu_share import seconds_together, stretches
+from policies.links.gpu_share import gpu_slowdowns, shared_iteration_seconds
 
 
 def test_two_that_never_send_take_turns_and_two_that_send_half_of_the_time_lose_half() -> None:
     """T_2 = t (1 + t/T) + c (1 + c/T): 2 t without messages, and (1 + 1) (1 + 1/2) where t = c = 1."""
-    assert seconds_together(2, (1.0, 0.0)) == 2.0
-    assert seconds_together(2, (1.0, 1.0)) == 3.0
-    assert seconds_together(3, (1.0, 0.0)) == pytest.approx(3.0)
+    assert shared_iteration_seconds(2, (1.0, 0.0)) == 2.0
+    assert shared_iteration_seconds(2, (1.0, 1.0)) == 3.0
+    assert shared_iteration_seconds(3, (1.0, 0.0)) == pytest.approx(3.0)
 
 
 @given(jobs=integers(1, 8), share=floats(0.0, 100.0))
 def test_sharing_is_never_worse_than_turns_nor_better_than_being_alone(jobs: int, share: float) -> None:
     """Between one iteration alone, what the busier of the two must do, and one iteration after another."""
-    alone, found = 1.0 + share, seconds_together(jobs, (1.0, share))
+    alone, found = 1.0 + share, shared_iteration_seconds(jobs, (1.0, share))
     assert max(alone, jobs * max(1.0, share)) * (1 - 1e-12) <= found <= jobs * alone * (1 + 1e-12)
 
 
 def test_a_job_waits_for_the_gpu_that_is_shared_the_most_and_alone_for_none() -> None:
     """a and b meet on GPU 1: each has the other there for the part of its time that it computes."""
-    found = stretches({"a": ["0", "1"], "b": ["1"], "c": ["2"]}, {"a": 1.0, "b": 3.0, "c": 0.0})
+    found = gpu_slowdowns({"a": ["0", "1"], "b": ["1"], "c": ["2"]}, {"a": 1.0, "b": 3.0, "c": 0.0})
     assert found == {"a": 1.0 + 1.0 / (1.0 + 3.0), "b": 1.0 + 1.0 / (1.0 + 1.0), "c": 1.0}
 
 
@@ -35,7 +35,7 @@ def test_a_job_waits_for_the_gpu_that_is_shared_the_most_and_alone_for_none() ->
 def test_two_unlike_jobs_event_by_event(sending: tuple[float, float]) -> None:
     """Computing on a GPU in equal parts, then sending undisturbed, drawn anew each time: within 3 %."""
     seconds = _events(sending, rounds=40_000)
-    found = stretches({"a": [0], "b": [0]}, {"a": sending[0], "b": sending[1]})
+    found = gpu_slowdowns({"a": [0], "b": [0]}, {"a": sending[0], "b": sending[1]})
     for job, share, took in zip("ab", sending, seconds, strict=True):
         assert took == pytest.approx(found[job] + share, rel=0.03)
 
@@ -64,5 +64,5 @@ def test_who_is_alone_on_its_gpus_is_not_stretched() -> None:
     """Names are compared by what they say: those of one job may be read twice."""
     first, again = "job-one", "job-" + "one"[:3]
     gpus = {first: ["g0", "g1"], "job-two": ["g1", "g2"], "job-three": ["g3"]}
-    found = stretches(gpus, {again: 0.0, "job-two": 0.0, "job-three": 0.0})
+    found = gpu_slowdowns(gpus, {again: 0.0, "job-two": 0.0, "job-three": 0.0})
     assert found == {"job-one": pytest.approx(2.0), "job-two": pytest.approx(2.0), "job-three": 1.0}

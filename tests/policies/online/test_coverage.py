@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from policies.online.estimates import Counts, Sizes, estimate_rate, estimate_size
+from policies.online.estimates import ArrivalCounts, SizeSums, estimate_rate, estimate_size
 
 LEAST = 0.93
 NEVER = 1e12
@@ -23,7 +23,7 @@ def test_rates_under_bursts_and_class_files_that_are_off(hours: int, burst: floa
         minutes = np.zeros(hours * 60)
         np.add.at(minutes, rng.integers(0, hours * 60, len(sizes)), sizes)
         by_hour = minutes.reshape(hours, 60)
-        counts = Counts(
+        counts = ArrivalCounts(
             jobs=by_hour.sum(axis=1),
             squares=(by_hour**2).sum(axis=1),
             ages=np.arange(hours)[::-1] + 0.5,
@@ -45,7 +45,7 @@ def test_sizes_of_classes_whose_stated_size_is_off(jobs: int, spread: float, off
         sizes = np.maximum(rng.gamma(spread**-2.0, off * spread**2.0, jobs), 1e-9)
         limits = off * rng.lognormal(0.2, 0.5, jobs)
         is_cut = sizes > limits
-        found = estimate_size(Sizes.of(sizes[~is_cut]), limits[is_cut], prior_jobs=2.0)
+        found = estimate_size(SizeSums.of(sizes[~is_cut]), limits[is_cut], prior_jobs=2.0)
         inside += found.low <= off <= found.high
 
     assert inside >= 0.91 * 150, "150 draws: one standard deviation is 0.02"

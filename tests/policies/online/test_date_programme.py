@@ -11,21 +11,21 @@ import pytest
 from policies.errors import InvalidProblem
 from policies.model import Width
 from policies.online.date_programme import KEPT, _solved, date_plan
-from policies.online.deadlines import MISS, NOTHING, Rung, SpotMarket
+from policies.online.deadlines import MISS_WEIGHT, NO_WIDTH, DateOption, SpotMarket
 
 HOURS = 0.5
 """A step."""
 FAILS = 30.0
 MARKET = SpotMarket(up_hours=3.0, down_hours=1.5)
-FAST = Rung(width=Width("gpu", 2), speed=1.0, usd_per_hour=3.0, spot_usd_per_hour=1.1)
-SLOW = Rung(width=Width("gpu", 1), speed=0.5, usd_per_hour=1.0)
+FAST = DateOption(width=Width("gpu", 2), speed=1.0, usd_per_hour=3.0, spot_usd_per_hour=1.1)
+SLOW = DateOption(width=Width("gpu", 1), speed=0.5, usd_per_hour=1.0)
 WIDTHS = (SLOW, FAST)
 
 
 def by_recursion(steps: int, work: float, *, boot: int) -> tuple[float, float]:
     """Return dollars and probability from nothing with spot there, over all courses; half cells are mixed."""
     stays, returns = math.exp(-HOURS / MARKET.up_hours), 1.0 - math.exp(-HOURS / MARKET.down_hours)
-    miss = MISS * 3.0 * steps * HOURS
+    miss = MISS_WEIGHT * 3.0 * steps * HOURS
 
     def odds(up: bool, after: int) -> float:
         found = float(up)
@@ -99,7 +99,7 @@ def test_no_course_of_two_widths_is_better(boot: int, work: int) -> None:
 )
 def test_a_boot_takes_whole_steps_and_is_paid(boot_hours: float, usd: float) -> None:
     """Steps of half an hour at 4 USD; an hour and a half of work. Nothing fails, and there is no spot."""
-    alone = Rung(width=Width("gpu", 1), speed=1.0, usd_per_hour=4.0)
+    alone = DateOption(width=Width("gpu", 1), speed=1.0, usd_per_hour=4.0)
     plan = date_plan([alone], horizon_hours=5.0, boot_hours=boot_hours, failure_hours=1e15, steps=10)
     assert plan.advise(5.0, 1.5).usd == pytest.approx(usd)
     least = 1.5 + math.ceil(boot_hours / 0.5) * 0.5
@@ -131,7 +131,7 @@ def test_a_horizon_is_positive(hours: float) -> None:
 def test_with_nothing_left_to_do_nothing_is_held_and_without_time_nothing_is_kept() -> None:
     """At every time, whatever is held."""
     plan = date_plan(WIDTHS, horizon_hours=4.0, boot_hours=0.5, market=MARKET, steps=8)
-    assert (plan.best[..., 0] == NOTHING).all()
+    assert (plan.best[..., 0] == NO_WIDTH).all()
     assert (plan.usd[..., 0] == 0.0).all()
     assert (plan.kept[..., 0] == 1.0).all()
     assert (plan.kept[0, ..., 1:] == 0.0).all()
@@ -151,7 +151,7 @@ def test_no_spot_is_started_or_kept_where_there_is_none() -> None:
 
 def test_what_is_as_good_now_as_later_is_done_now() -> None:
     """With time to spare on demand alone nothing is gained by waiting: it starts at once."""
-    alone = Rung(width=Width("gpu", 1), speed=1.0, usd_per_hour=4.0)
+    alone = DateOption(width=Width("gpu", 1), speed=1.0, usd_per_hour=4.0)
     plan = date_plan([alone], horizon_hours=10.0, boot_hours=0.5, failure_hours=1e15, steps=20)
     for work in (0.5, 3.0, 9.0):
         assert plan.advise(10.0, work).width == alone.width

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from policies.errors import InvalidProblem
 from policies.model import Width
 from policies.online.date_programme import date_plan
-from policies.online.deadlines import MISS, DatePlan, Rung, SpotMarket
+from policies.online.deadlines import MISS_WEIGHT, DateOption, DatePlan, SpotMarket
 
-NO_SPOT = Rung(width=Width("gpu", 1), speed=1.0, usd_per_hour=2.0)
-ONE = Rung(width=Width("gpu", 1), speed=1.0, usd_per_hour=2.0, spot_usd_per_hour=0.6)
+NO_SPOT = DateOption(width=Width("gpu", 1), speed=1.0, usd_per_hour=2.0)
+ONE = DateOption(width=Width("gpu", 1), speed=1.0, usd_per_hour=2.0, spot_usd_per_hour=0.6)
 WIDTHS = (
-    Rung(width=Width("gpu", 1), speed=1.0, usd_per_hour=1.0, spot_usd_per_hour=0.3),
-    Rung(width=Width("gpu", 2), speed=1.9, usd_per_hour=2.0, spot_usd_per_hour=0.6),
-    Rung(width=Width("gpu", 4), speed=3.4, usd_per_hour=4.0, spot_usd_per_hour=1.2),
+    DateOption(width=Width("gpu", 1), speed=1.0, usd_per_hour=1.0, spot_usd_per_hour=0.3),
+    DateOption(width=Width("gpu", 2), speed=1.9, usd_per_hour=2.0, spot_usd_per_hour=0.6),
+    DateOption(width=Width("gpu", 4), speed=3.4, usd_per_hour=4.0, spot_usd_per_hour=1.2),
 )
 
 
@@ -38,7 +38,7 @@ def brute_force(
 ) -> tuple[float, float]:
     """Return dollars and probability for one width and hours as steps, by plain recursion."""
     stays, returns = math.exp(-1.0 / market.up_hours), 1.0 - math.exp(-1.0 / market.down_hours)
-    safe, miss = math.exp(-1.0 / failure_hours), MISS * ONE.usd_per_hour * steps
+    safe, miss = math.exp(-1.0 / failure_hours), MISS_WEIGHT * ONE.usd_per_hour * steps
     spot_price = ONE.spot_usd_per_hour or 0.0
 
     def odds(up: bool, after: int) -> float:
@@ -136,7 +136,7 @@ def test_less_time_costs_more_and_more_widths_cost_less() -> None:
     """The value of time is never negative, and so is that of a choice."""
     plan = date_plan(WIDTHS, horizon_hours=40.0, boot_hours=0.1, steps=200)
     at = [plan.advise(hours, 8.0) for hours in (8.4, 9.0, 10.0, 12.0, 20.0, 40.0)]
-    weighed = [one.usd + MISS * 160.0 * (1.0 - one.kept) for one in at]
+    weighed = [one.usd + MISS_WEIGHT * 160.0 * (1.0 - one.kept) for one in at]
     alone = date_plan(WIDTHS[2:], horizon_hours=40.0, boot_hours=0.1, steps=200).advise(40.0, 8.0)
 
     assert all(more <= less + 1e-6 for less, more in pairwise(weighed))
@@ -315,7 +315,7 @@ def test_speeds_prices_and_markets_are_positive(value: float) -> None:
     """Halves are welcome."""
     for field in ("speed", "usd_per_hour"):
         with pytest.raises(InvalidProblem, match=field):
-            Rung(**{"width": Width("gpu", 1), "speed": 0.5, "usd_per_hour": 0.5} | {field: value})  # type: ignore[arg-type]
+            DateOption(**{"width": Width("gpu", 1), "speed": 0.5, "usd_per_hour": 0.5} | {field: value})  # type: ignore[arg-type]
     for field in ("up_hours", "down_hours"):
         with pytest.raises(InvalidProblem, match=field):
             SpotMarket(**{field: value})

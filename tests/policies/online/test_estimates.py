@@ -18,9 +18,9 @@ from policies.online.estimates import (
     DOUBT,
     SPREAD,
     WIDE_PRIOR,
+    ArrivalCounts,
     Belief,
-    Counts,
-    Sizes,
+    SizeSums,
     dispersion,
     estimate_rate,
     estimate_size,
@@ -34,9 +34,9 @@ NO_BOUNDS: Floats = np.array([])
 _sizes = st.lists(st.floats(0.1, 8.0), min_size=0, max_size=12)
 
 
-def an_hour_each(jobs: list[float], squares: list[float] | None = None) -> Counts:
+def an_hour_each(jobs: list[float], squares: list[float] | None = None) -> ArrivalCounts:
     """Return counts of hours of which the last is the newest; jobs come in minutes of their own."""
-    return Counts(
+    return ArrivalCounts(
         jobs=np.array(jobs),
         squares=np.array(jobs if squares is None else squares),
         ages=np.arange(len(jobs))[::-1] + 0.5,
@@ -71,7 +71,7 @@ def test_a_class_that_was_never_seen_keeps_what_was_stated() -> None:
 
 def test_an_hour_counts_half_after_a_half_life() -> None:
     """Hours of one and of two half-lives ago weigh 1/2 and 1/4; the prior does not age."""
-    counts = Counts(
+    counts = ArrivalCounts(
         jobs=np.array([4.0, 4.0]), squares=np.array([4.0, 4.0]), ages=np.array([20.0, 10.0]), hours=np.ones(2)
     )
     found = estimate_rate(1.0, counts, prior_jobs=2.0, half_life_hours=10.0)
@@ -91,7 +91,7 @@ def test_a_batch_counts_as_one_event() -> None:
     assert spread.mean == pytest.approx((2.0 + 50.0) / (20.0 + 50.0))
     assert batch.mean < 0.16
     assert batch.high / batch.low > 3.0 * spread.high / spread.low
-    first = Counts(
+    first = ArrivalCounts(
         jobs=np.array([50.0]), squares=np.array([2500.0]), ages=np.array([0.0]), hours=np.array([0.001])
     )
     only = estimate_rate(0.1, first, prior_jobs=2.0, half_life_hours=NEVER)
@@ -139,7 +139,7 @@ def test_intervals_of_rates_hold_the_truth_as_often_as_they_say() -> None:
 
 def test_sizes_without_data_are_as_stated() -> None:
     """Mean 1, the interval of a log-normal of WIDE_PRIOR: a class file may be off by far."""
-    found = estimate_size(Sizes(), NO_BOUNDS, prior_jobs=2.0)
+    found = estimate_size(SizeSums(), NO_BOUNDS, prior_jobs=2.0)
 
     assert found.mean == pytest.approx(1.0, abs=1e-6)
     assert found.high == pytest.approx(math.exp(1.96 * WIDE_PRIOR), rel=0.03)
@@ -149,7 +149,7 @@ def test_sizes_without_data_are_as_stated() -> None:
 def test_many_jobs_speak_louder_than_the_class_file() -> None:
     """1000 jobs of half the stated size on average: a half within 5 %, the interval no wider than 10 %."""
     rng = np.random.default_rng(1)
-    found = estimate_size(Sizes.of(0.5 * rng.lognormal(-0.125, 0.5, 1000)), NO_BOUNDS, prior_jobs=2.0)
+    found = estimate_size(SizeSums.of(0.5 * rng.lognormal(-0.125, 0.5, 1000)), NO_BOUNDS, prior_jobs=2.0)
 
     assert found.mean == pytest.approx(0.5, rel=0.05)
     assert 1.0 < found.high / found.low < 1.1
@@ -158,8 +158,8 @@ def test_many_jobs_speak_louder_than_the_class_file() -> None:
 @given(left=_sizes, right=_sizes)
 def test_sums_of_sizes_add_up(left: list[float], right: list[float]) -> None:
     """What ended may be kept as sums by the day: merged they are the sums of all."""
-    merged = Sizes.of(np.array(left)).plus(Sizes.of(np.array(right)))
-    whole = Sizes.of(np.array(left + right))
+    merged = SizeSums.of(np.array(left)).plus(SizeSums.of(np.array(right)))
+    whole = SizeSums.of(np.array(left + right))
 
     assert (merged.weight, merged.mean, merged.log_mean) == pytest.approx(
         (whole.weight, whole.mean, whole.log_mean), abs=1e-9
@@ -170,7 +170,7 @@ def test_sums_of_sizes_add_up(left: list[float], right: list[float]) -> None:
 @given(ended=_sizes, bounds=_sizes)
 def test_running_jobs_never_make_the_mean_smaller(ended: list[float], bounds: list[float]) -> None:
     """A job that did so much and runs on is no reason to believe in smaller jobs than without it."""
-    sums = Sizes.of(np.array(ended))
+    sums = SizeSums.of(np.array(ended))
     without = estimate_size(sums, NO_BOUNDS, prior_jobs=2.0)
     found = estimate_size(sums, np.array(bounds), prior_jobs=2.0)
 
@@ -182,8 +182,8 @@ def test_running_jobs_never_make_the_mean_smaller(ended: list[float], bounds: li
 @given(ended=_sizes, bound=st.floats(0.1, 8.0))
 def test_a_running_job_counts_for_more_than_one_that_ended_there(ended: list[float], bound: float) -> None:
     """What a job has done is a lower bound of its size, so it says more than the same size would."""
-    running = estimate_size(Sizes.of(np.array(ended)), np.array([bound]), prior_jobs=2.0)
-    over = estimate_size(Sizes.of(np.array([*ended, bound])), NO_BOUNDS, prior_jobs=2.0)
+    running = estimate_size(SizeSums.of(np.array(ended)), np.array([bound]), prior_jobs=2.0)
+    over = estimate_size(SizeSums.of(np.array([*ended, bound])), NO_BOUNDS, prior_jobs=2.0)
 
     assert running.mean >= over.mean * (1.0 - 1e-3)
 
@@ -192,7 +192,7 @@ def test_a_running_job_counts_for_more_than_one_that_ended_there(ended: list[flo
 @given(logs=st.lists(st.floats(0.3, 3.0), min_size=2, max_size=10))
 def test_seeing_the_same_again_narrows_the_interval(logs: list[float]) -> None:
     """Ten times the data never widens it."""
-    once, often = Sizes.of(np.array(logs)), Sizes.of(np.array(logs * 10))
+    once, often = SizeSums.of(np.array(logs)), SizeSums.of(np.array(logs * 10))
     narrow = estimate_size(often, NO_BOUNDS, prior_jobs=2.0)
     wide = estimate_size(once, NO_BOUNDS, prior_jobs=2.0)
 
@@ -207,7 +207,7 @@ def coverage(draw: Callable[[np.random.Generator], tuple[float, Floats]], *, cla
         mean, sizes = draw(rng)
         limits = mean * rng.lognormal(0.2, 0.5, len(sizes))
         is_cut = sizes > limits
-        found = estimate_size(Sizes.of(sizes[~is_cut]), limits[is_cut], prior_jobs=2.0)
+        found = estimate_size(SizeSums.of(sizes[~is_cut]), limits[is_cut], prior_jobs=2.0)
         inside += found.low <= mean <= found.high
     return inside / classes
 
@@ -235,7 +235,7 @@ def test_intervals_hold_for_log_normal_sizes_and_a_class_file_that_is_off() -> N
 
 def test_a_job_that_ended_at_once_is_one_small_job() -> None:
     """Nine jobs as stated and one of a thousandth: the mean goes down a little, not up."""
-    found = estimate_size(Sizes.of(np.array([1.0] * 9 + [0.001])), NO_BOUNDS, prior_jobs=2.0)
+    found = estimate_size(SizeSums.of(np.array([1.0] * 9 + [0.001])), NO_BOUNDS, prior_jobs=2.0)
 
     assert 0.8 < found.mean < 1.0
 
@@ -244,8 +244,8 @@ def test_a_job_that_ended_at_once_is_one_small_job() -> None:
 @settings(max_examples=sampled(30), deadline=None)
 def test_sizes_are_the_same_in_any_unit(sizes: list[float], unit: float) -> None:
     """Work in other units over a stated size in those units gives the same belief."""
-    found = estimate_size(Sizes.of(np.array(sizes)), NO_BOUNDS, prior_jobs=2.0)
-    other = estimate_size(Sizes.of(np.array(sizes) * unit).over(unit), NO_BOUNDS, prior_jobs=2.0)
+    found = estimate_size(SizeSums.of(np.array(sizes)), NO_BOUNDS, prior_jobs=2.0)
+    other = estimate_size(SizeSums.of(np.array(sizes) * unit).over(unit), NO_BOUNDS, prior_jobs=2.0)
 
     assert (other.mean, other.low, other.high) == pytest.approx((found.mean, found.low, found.high), rel=1e-6)
 
@@ -253,7 +253,7 @@ def test_sizes_are_the_same_in_any_unit(sizes: list[float], unit: float) -> None
 def test_hundreds_of_running_jobs_are_taken_in_groups() -> None:
     """500 bounds give what 50 groups of them give: the same within 3 %."""
     rng = np.random.default_rng(2)
-    sums, bounds = Sizes.of(rng.lognormal(0.3, 0.4, 200)), rng.lognormal(-0.5, 0.5, 500)
+    sums, bounds = SizeSums.of(rng.lognormal(0.3, 0.4, 200)), rng.lognormal(-0.5, 0.5, 500)
     found = estimate_size(sums, bounds, prior_jobs=2.0)
     edges = np.array_split(np.sort(bounds), 50)
     grouped = estimate_size(
@@ -265,7 +265,7 @@ def test_hundreds_of_running_jobs_are_taken_in_groups() -> None:
     assert found.mean == pytest.approx(grouped.mean, rel=0.03)
 
 
-def one_at_a_time(ended: Sizes, bounds: Floats, weights: Floats, scale: float) -> Floats:
+def one_at_a_time(ended: SizeSums, bounds: Floats, weights: Floats, scale: float) -> Floats:
     """Return mean, low, high and spread, the posterior written as it stands at the top of the module."""
     points = np.log([1.0, *bounds, *([ended.mean] if ended.weight else [])])
     ends = np.array(
@@ -305,7 +305,7 @@ def test_grids_beside_each_other_say_what_each_says_alone(
     ended: list[float], bounds: list[float], bound_weight: float
 ) -> None:
     """With the prior and nearly without it; with bounds, without and as ends: the same but for rounding."""
-    sums, least = Sizes.of(np.array(ended)), np.array(bounds)
+    sums, least = SizeSums.of(np.array(ended)), np.array(bounds)
     weights = np.full(len(bounds), bound_weight)
     found = estimate_size(sums, least, weights, prior_jobs=2.0)
 
@@ -313,7 +313,7 @@ def test_grids_beside_each_other_say_what_each_says_alone(
     for scale in (SPREAD / math.sqrt(2.0), WIDE_PRIOR):
         ways = [one_at_a_time(sums, least, weights, scale)]
         if bounds:
-            together = sums.plus(Sizes.of(least, weights))
+            together = sums.plus(SizeSums.of(least, weights))
             ways += [one_at_a_time(each, NO_BOUNDS, NO_BOUNDS, scale) for each in (sums, together)]
         cases.append(np.max(ways, axis=0)[:3])
         if scale < WIDE_PRIOR:
@@ -333,7 +333,7 @@ def test_nonsense_is_refused() -> None:
         with pytest.raises(InvalidProblem):
             estimate_rate(stated, None, prior_jobs=jobs, half_life_hours=1.0)
     with pytest.raises(InvalidProblem):
-        estimate_size(Sizes(), NO_BOUNDS, prior_jobs=0.0)
+        estimate_size(SizeSums(), NO_BOUNDS, prior_jobs=0.0)
     with pytest.raises(InvalidProblem):
         Belief(mean=math.inf, low=1.0, high=2.0)
 
@@ -407,7 +407,7 @@ def test_the_spread_of_the_next_job_is_found_and_includes_doubt() -> None:
     rng = np.random.default_rng(4)
     for spread in (0.2, 1.0, 2.0):
         sizes = rng.gamma(spread**-2.0, spread**2.0, 400)
-        many = estimate_size(Sizes.of(sizes), NO_BOUNDS, prior_jobs=2.0)
+        many = estimate_size(SizeSums.of(sizes), NO_BOUNDS, prior_jobs=2.0)
         assert many.spread == pytest.approx(spread, rel=0.15)
-    few = estimate_size(Sizes.of(np.array([0.95, 1.0, 1.05])), NO_BOUNDS, prior_jobs=2.0)
+    few = estimate_size(SizeSums.of(np.array([0.95, 1.0, 1.05])), NO_BOUNDS, prior_jobs=2.0)
     assert few.spread > 0.2

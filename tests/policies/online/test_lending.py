@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_class, a_job, a_problem
-from policies.answer import Stretch
+from policies.answer import LentWidth
 from policies.model import Job, Width
 from policies.online.cost_to_go import WidthColumns
-from policies.online.lending import hours_lost, stretch
+from policies.online.lending import hours_lost, lent_width
 from policies.speedup import Table
 
 CURVE = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 3.0, 2.5))
@@ -25,9 +25,9 @@ RUNNING = a_job(remaining_gpu_hours=3.0, width=Width("gpu", 1))
 
 def stretched(
     *, most_gpus: int, hours_left: float | None, lent_hours: float = math.inf, job: Job = RUNNING
-) -> Stretch | None:
+) -> LentWidth | None:
     """Return the stretch of a job on one GPU, with restarts of 0.1 hours."""
-    return stretch(
+    return lent_width(
         COLUMNS,
         job,
         Width("gpu", 1),
@@ -53,7 +53,7 @@ def test_a_running_job_grows_to_the_fastest_width_that_there_is_room_for() -> No
 def test_a_width_that_a_class_has_no_more_is_not_stretched() -> None:
     """The class was edited under a running job: every tick would fail on a width that nobody knows."""
     gone = Width("gpu", 3)
-    found = stretch(
+    found = lent_width(
         COLUMNS, RUNNING, gone, most_gpus=8, hours_left=3.0, lent_hours=math.inf, rescale_hours=0.1
     )
     assert found is None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boa_daemon.testing import a_class, a_job, a_problem, an_instance_type
-from policies.answer import Hold
+from policies.answer import NodeRetention
 from policies.links.contention import Link
 from policies.links.link_share import network_share
 from policies.model import AllReduce, Width
@@ -21,11 +21,11 @@ from policies.online.node_prices import (
     LENT_NODES,
     LONGEST_HOLD_HOURS,
     MOST_PATIENCE,
-    Demand,
-    WholeNodes,
+    NodeDemand,
+    WholeNodePrices,
     demands_of,
-    hold_at,
-    warm_at,
+    idle_retention,
+    stopped_retention,
     with_boots_at_changes,
 )
 from policies.optimum.boa import solve
@@ -36,13 +36,13 @@ prices = st.floats(min_value=1e-3, max_value=1e3)
 rates = st.floats(min_value=0.0, max_value=1e3)
 
 
-def some_nodes(*, startup: float = 0.01, rescale: float = 0.01, boot: float = BOOT) -> WholeNodes:
+def some_nodes(*, startup: float = 0.01, rescale: float = 0.01, boot: float = BOOT) -> WholeNodePrices:
     """Return a class of two phases with speeds 1, 1.8, 3, 5 on 1, 2, 4, 8 GPUs, boots in its start-up."""
     curve = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 3.0, 5.0))
     problem = a_problem(
         a_class(sizes=(1.0, 2.0), curve=curve, startup_hours=startup + boot, rescale_hours=rescale)
     )
-    return WholeNodes.of(problem, solve(problem, 6.0), {"gpu": an_instance_type()}, boot_hours=boot)
+    return WholeNodePrices.of(problem, solve(problem, 6.0), {"gpu": an_instance_type()}, boot_hours=boot)
 
 
 @given(price=prices, jobs=rates, nodes=rates, gpus=st.sampled_from([1, 2, 8]))
@@ -58,9 +58,9 @@ def test_the_number_of_idle_nodes_is_the_best_whole_number(
     def cost(n: float) -> float:
         return price * n / 2.0 + BOOT * (jobs + price * nodes) / (n + 1.0)
 
-    n = hold_at(
+    n = idle_retention(
         price,
-        Demand(weighted_jobs_per_hour=jobs, nodes_per_hour=nodes),
+        NodeDemand(weighted_jobs_per_hour=jobs, nodes_per_hour=nodes),
         boot_hours=BOOT,
         weight=1.0,
         gpus_of_node=gpus,
@@ -75,11 +75,12 @@ def test_the_number_of_idle_nodes_is_the_best_whole_number(
 @pytest.mark.parametrize("gpus", [1, 4])
 def test_who_boots_at_once_is_not_held_and_an_hour_is_like_any_other(gpus: int) -> None:
     """Idle nodes spare boots: without those nothing is spared, and the longer they take the more is held."""
-    demand = Demand(weighted_jobs_per_hour=50.0, nodes_per_hour=50.0)
+    demand = NodeDemand(weighted_jobs_per_hour=50.0, nodes_per_hour=50.0)
     holds = [
-        hold_at(0.1, demand, boot_hours=boot, weight=1.0, gpus_of_node=gpus) for boot in (0.0, 0.9, 1.0, 1.1)
+        idle_retention(0.1, demand, boot_hours=boot, weight=1.0, gpus_of_node=gpus)
+        for boot in (0.0, 0.9, 1.0, 1.1)
     ]
-    assert holds[0] == Hold(nodes=0, seconds=0.0)
+    assert holds[0] == NodeRetention(nodes=0, seconds=0.0)
     assert 0 < holds[1].nodes <= holds[2].nodes <= holds[3].nodes
     assert 0.0 < holds[1].seconds <= holds[2].seconds <= holds[3].seconds
 
@@ -90,7 +91,9 @@ def test_an_idle_node_costs_no_more_than_the_boot_and_the_wait_that_it_may_save(
 ) -> None:
     """The ski-rental bound: price x hold is at most boot x (price + weight), and within the limit."""
     held = (
-        hold_at(price, Demand(nodes_per_hour=50.0), boot_hours=BOOT, weight=weight, gpus_of_node=4).seconds
+        idle_retention(
+            price, NodeDemand(nodes_per_hour=50.0), boot_hours=BOOT, weight=weight, gpus_of_node=4
+        ).seconds
         / 3600.0
     )
 
@@ -103,9 +106,10 @@ def test_an_idle_node_costs_no_more_than_the_boot_and_the_wait_that_it_may_save(
 @given(cheap=prices, factor=st.floats(min_value=1.0, max_value=100.0))
 def test_dearer_money_holds_fewer_nodes_for_less_long(cheap: float, factor: float) -> None:
     """Both parts of the hold fall as the multiplier rises."""
-    demand = Demand(weighted_jobs_per_hour=20.0, nodes_per_hour=40.0)
+    demand = NodeDemand(weighted_jobs_per_hour=20.0, nodes_per_hour=40.0)
     low, high = (
-        hold_at(p, demand, boot_hours=BOOT, weight=1.0, gpus_of_node=4) for p in (cheap, cheap * factor)
+        idle_retention(p, demand, boot_hours=BOOT, weight=1.0, gpus_of_node=4)
+        for p in (cheap, cheap * factor)
     )
 
     assert high.nodes <= low.nodes
@@ -116,7 +120,7 @@ def test_without_boots_nothing_is_held_and_nobody_waits() -> None:
     """A node that comes at once is never worth keeping."""
     nodes = some_nodes(boot=0.0)
 
-    assert nodes.hold("gpu") == Hold(nodes=0, seconds=0.0)
+    assert nodes.hold("gpu") == NodeRetention(nodes=0, seconds=0.0)
     assert nodes.patience_hours("gpu") == 0.0
 
 
@@ -179,7 +183,7 @@ def test_changes_of_width_are_charged_half_a_boot_in_the_plan() -> None:
 
 def test_one_gpu_nodes_hold_one_idle_node_more() -> None:
     """The same plan at the same node price: with one GPU a node, nothing lent stands in for an idle one."""
-    busy = {"gpu": Demand(weighted_jobs_per_hour=20.0, nodes_per_hour=40.0)}
+    busy = {"gpu": NodeDemand(weighted_jobs_per_hour=20.0, nodes_per_hour=40.0)}
     several = replace(some_nodes().priced(0.01), demands=busy)
     single = replace(several, node_gpus={"gpu": 1})
 
@@ -199,8 +203,8 @@ def test_the_number_of_stopped_nodes_or_the_next_is_the_best(
     def cost(n: float) -> float:
         return price * share * n / 2.0 + saved * (jobs + price * nodes) / (n + 1.0)
 
-    demand = Demand(weighted_jobs_per_hour=jobs, nodes_per_hour=nodes)
-    n = warm_at(price, demand, saved_hours=saved, share=share, weight=1.0, idle_nodes=idle).nodes
+    demand = NodeDemand(weighted_jobs_per_hour=jobs, nodes_per_hour=nodes)
+    n = stopped_retention(price, demand, saved_hours=saved, share=share, weight=1.0, idle_nodes=idle).nodes
     if n > 0:
         beside = n + idle
         assert cost(beside) <= cost(beside - 1) * (1.0 + 1e-9)
@@ -209,13 +213,13 @@ def test_the_number_of_stopped_nodes_or_the_next_is_the_best(
 
 def test_a_stopped_node_stays_until_its_disk_has_cost_what_it_may_save() -> None:
     """Half a boot saved is 0.025 h of waiting and of renting; and nothing is kept that saves nothing."""
-    demand = Demand(weighted_jobs_per_hour=10.0, nodes_per_hour=10.0)
-    hold = warm_at(2.0, demand, saved_hours=0.025, share=0.01, weight=1.0, idle_nodes=0)
+    demand = NodeDemand(weighted_jobs_per_hour=10.0, nodes_per_hour=10.0)
+    hold = stopped_retention(2.0, demand, saved_hours=0.025, share=0.01, weight=1.0, idle_nodes=0)
     assert hold.seconds == pytest.approx(3600.0 * 0.025 * (1.0 + 2.0) / (2.0 * 0.01))
     assert hold.nodes == math.floor(math.sqrt(2.0 * 0.025 * 30.0 / 0.02) - 1.0)
 
-    nothing = warm_at(2.0, demand, saved_hours=0.0, share=0.01, weight=1.0, idle_nodes=0)
-    assert nothing == Hold(nodes=0, seconds=0.0)
+    nothing = stopped_retention(2.0, demand, saved_hours=0.0, share=0.01, weight=1.0, idle_nodes=0)
+    assert nothing == NodeRetention(nodes=0, seconds=0.0)
 
 
 def test_more_is_kept_stopped_than_idle_as_a_disk_is_cheaper() -> None:
@@ -239,13 +243,13 @@ def test_hours_of_sending_are_the_share_that_waits_times_their_worth() -> None:
     need = AllReduce(message_bytes=1e7, compute_seconds=0.1)
     problems = [a_problem(a_class(curve=curve, network=network)) for network in (None, need)]
     plain, sends = (
-        WholeNodes.of(problem, solve(problem, 6.0), {"gpu": an_instance_type()}, boot_hours=BOOT)
+        WholeNodePrices.of(problem, solve(problem, 6.0), {"gpu": an_instance_type()}, boot_hours=BOOT)
         for problem in problems
     )
     job = a_job(width=Width("gpu", 2))
     worth = 1.0 + plain.multiplier * 2.0
 
-    def sending(of: WholeNodes, share: float | None) -> float:
+    def sending(of: WholeNodePrices, share: float | None) -> float:
         return of.hours_sending(job, share=share, gigabits=10.0, hours_left=3.0)
 
     assert sending(plain, 0.25) == pytest.approx(3.0 * 0.25 * worth)
@@ -261,7 +265,7 @@ def test_a_width_that_is_no_faster_than_a_narrower_one_is_on_no_menu() -> None:
     """Speeds 1, 3 and 2 on 1, 2 and 4 GPUs."""
     curve = Table(gpus=(1, 2, 4), speeds=(1.0, 3.0, 2.0))
     problem = a_problem(a_class(curve=curve))
-    nodes = WholeNodes.of(problem, solve(problem, 6.0), {"gpu": an_instance_type()}, boot_hours=BOOT)
+    nodes = WholeNodePrices.of(problem, solve(problem, 6.0), {"gpu": an_instance_type()}, boot_hours=BOOT)
     claims = nodes.claims([a_job()], [Width("gpu", 4)], size_per_gpu={"gpu": 1.0}, now=0.0)
     assert [width.gpus for width in claims.menus[0].widths] == [1, 2]
 
@@ -272,7 +276,7 @@ def test_spare_gpus_are_taken_and_room_is_made_for_as_long_as_few_jobs_come(
 ) -> None:
     """Where nobody comes, what is lent stays for ever; where a job comes every instant, no restart pays."""
     nodes = some_nodes(rescale=0.05)
-    demand = Demand(weighted_jobs_per_hour=per_hour, nodes_per_hour=1.0)
+    demand = NodeDemand(weighted_jobs_per_hour=per_hour, nodes_per_hour=1.0)
     nodes = replace(nodes, demands={"gpu": demand})
     job = a_job(width=Width("gpu", 1), remaining_gpu_hours=3.0)
     found = nodes.stretch(job, Width("gpu", 1), most_gpus=4, hours_left=3.0)
@@ -298,18 +302,18 @@ def test_spare_gpus_are_taken_and_room_is_made_for_as_long_as_few_jobs_come(
 )
 def test_what_is_held_at_a_price(price: float, weight: float, gpus: int, nodes: int, seconds: float) -> None:
     """A square root of what is saved over what it costs, for a boot and the waits of whoever comes."""
-    demand = Demand(weighted_jobs_per_hour=10.0, nodes_per_hour=10.0)
-    found = hold_at(price, demand, boot_hours=0.05, weight=weight, gpus_of_node=gpus)
+    demand = NodeDemand(weighted_jobs_per_hour=10.0, nodes_per_hour=10.0)
+    found = idle_retention(price, demand, boot_hours=0.05, weight=weight, gpus_of_node=gpus)
     assert found.nodes == nodes
     assert found.seconds == pytest.approx(3600.0 * seconds)
 
 
 def test_a_disk_costs_something_where_money_is_no_object() -> None:
     """A hundredth of an hour for a node-hour, and a ten-thousandth of that for its disk at the least."""
-    demand = Demand(weighted_jobs_per_hour=10.0, nodes_per_hour=10.0)
+    demand = NodeDemand(weighted_jobs_per_hour=10.0, nodes_per_hour=10.0)
     for price, share, disk in ((0.0, 0.0, 1e-6), (0.0, 0.5, 5e-3), (4.0, 1e-7, 1e-6), (4.0, 0.5, 2.0)):
         at_least = max(price, 0.01)
-        found = warm_at(price, demand, saved_hours=0.02, share=share, weight=1.5, idle_nodes=1)
+        found = stopped_retention(price, demand, saved_hours=0.02, share=share, weight=1.5, idle_nodes=1)
         expected = math.floor(math.sqrt(2.0 * 0.02 * (10.0 + 10.0 * at_least) / disk) - 1.0 - 1)
         assert found.nodes == max(expected, 0)
         assert found.seconds == pytest.approx(3600.0 * 0.02 * (1.5 + at_least) / disk)
@@ -382,7 +386,7 @@ def test_nodes_are_priced_in_the_unit_of_the_budget_or_at_a_part() -> None:
     kinds = {"gpu": replace(an_instance_type(), usd_per_hour=7.0)}
     for unit, price in (("usd_per_hour", 7.0), ("gpus", 4.0)):
         problem = replace(a_problem(*classes), budget_unit=unit)
-        nodes = WholeNodes.of(problem, solve(problem, 12.0), kinds, boot_hours=BOOT).priced(2.0)
+        nodes = WholeNodePrices.of(problem, solve(problem, 12.0), kinds, boot_hours=BOOT).priced(2.0)
         assert nodes.weight == (3.0 * 1.0 + 1.0 * 5.0) / 4.0
         assert nodes.node_worth("gpu") == 2.0 * price
         assert nodes.at_part({"gpu": 0.5}).node_worth("gpu") == price

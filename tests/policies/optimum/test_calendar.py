@@ -14,15 +14,15 @@ from policies.errors import InvalidProblem
 from policies.model import GpuType, InstanceType, JobClass, Phase, Problem
 from policies.optimum.calendar import (
     Calendar,
+    CalendarEntry,
     CalendarJob,
-    Entry,
-    Limits,
-    Option,
+    CalendarLimits,
+    InstanceOption,
     Timeline,
     _beats,
     calendar_jobs,
+    calendar_of_order,
     per_period,
-    placed,
 )
 from policies.optimum.job_list import ListedJob
 from policies.speedup import Amdahl, Table
@@ -51,7 +51,9 @@ def job_lists(draw: st.DrawFn, most: int = 8) -> list[CalendarJob]:
             hours = draw(st.floats(0.1, 12.0))
             usd = MACHINES[name].usd_per_hour * instances * hours
             gpus = instances * MACHINES[name].gpus
-            options.append(Option(gpu_type=name, instances=instances, gpus=gpus, hours=hours, usd=usd))
+            options.append(
+                InstanceOption(gpu_type=name, instances=instances, gpus=gpus, hours=hours, usd=usd)
+            )
         listed = ListedJob(
             id=str(number),
             class_name="c",
@@ -64,11 +66,11 @@ def job_lists(draw: st.DrawFn, most: int = 8) -> list[CalendarJob]:
 
 
 @st.composite
-def limits(draw: st.DrawFn) -> Limits:
+def limits(draw: st.DrawFn) -> CalendarLimits:
     """Draw any mixture of limits."""
     has_period = draw(st.booleans())
     quota = st.dictionaries(st.sampled_from(["big", "one"]), st.integers(0, 5))
-    return Limits(
+    return CalendarLimits(
         usd_per_hour=draw(st.one_of(st.just(np.inf), st.floats(1.0, 100.0))),
         usd_per_period=draw(st.floats(10.0, 400.0)) if has_period else np.inf,
         period_hours=draw(st.sampled_from([3.0, 24.0])) if has_period else np.inf,
@@ -77,7 +79,7 @@ def limits(draw: st.DrawFn) -> Limits:
     )
 
 
-def check_limits(calendar: Calendar, most: Limits) -> None:
+def check_limits(calendar: Calendar, most: CalendarLimits) -> None:
     """Assert, moment by moment and without the timeline, that nothing is exceeded."""
     assert calendar.spend <= most.usd_in_all * (1.0 + 1e-6)
     for moment in {entry.starts for entry in calendar.entries}:
@@ -94,27 +96,27 @@ def check_limits(calendar: Calendar, most: Limits) -> None:
 
 
 @given(jobs=job_lists(), most=limits(), price=st.sampled_from([0.0, 0.1, 1e9]))
-def test_no_limit_is_ever_exceeded(jobs: list[CalendarJob], most: Limits, price: float) -> None:
+def test_no_limit_is_ever_exceeded(jobs: list[CalendarJob], most: CalendarLimits, price: float) -> None:
     """Machines and dollars per hour at every start, dollars of every period, dollars in all."""
-    check_limits(placed(jobs, most, price), most)
+    check_limits(calendar_of_order(jobs, most, price), most)
 
 
 @given(jobs=job_lists(), most=limits())
-def test_each_job_has_one_place_after_its_submission(jobs: list[CalendarJob], most: Limits) -> None:
+def test_each_job_has_one_place_after_its_submission(jobs: list[CalendarJob], most: CalendarLimits) -> None:
     """Placed once or left out, never both; and left out only where some limit can refuse it."""
-    found = placed(jobs, most, 0.0)
+    found = calendar_of_order(jobs, most, 0.0)
 
     named = [e.job.job.id for e in found.entries] + [job.job.id for job in found.left_out]
     assert sorted(named) == sorted(job.job.id for job in jobs)
     assert all(e.starts >= e.job.job.submit_hours for e in found.entries)
-    if most == Limits():
+    if most == CalendarLimits():
         assert not found.left_out
 
 
 @given(jobs=job_lists())
 def test_without_limits_every_job_starts_at_once_at_its_fastest(jobs: list[CalendarJob]) -> None:
     """Rented machines have no queue."""
-    found = placed(jobs, Limits(), 0.0)
+    found = calendar_of_order(jobs, CalendarLimits(), 0.0)
 
     for entry in found.entries:
         assert entry.starts == entry.job.job.submit_hours
@@ -123,10 +125,10 @@ def test_without_limits_every_job_starts_at_once_at_its_fastest(jobs: list[Calen
 
 def test_a_short_job_goes_into_the_hole_before_a_long_one() -> None:
     """Jobs placed later may run earlier where they fit: one machine, busy from 4 to 8."""
-    most = Limits(instances={"one": 1})
+    most = CalendarLimits(instances={"one": 1})
     timeline = Timeline(most)
-    four = Option(gpu_type="one", instances=1, gpus=1, hours=4.0, usd=6.0)
-    five = Option(gpu_type="one", instances=1, gpus=1, hours=5.0, usd=7.5)
+    four = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=4.0, usd=6.0)
+    five = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=5.0, usd=7.5)
     timeline.take(four, 4.0)
 
     assert timeline.earliest(four, 0.0) == 0.0
@@ -136,8 +138,8 @@ def test_a_short_job_goes_into_the_hole_before_a_long_one() -> None:
 
 def test_a_job_that_crosses_the_end_of_a_month_pays_in_both() -> None:
     """3 dollars per period of 10 hours: 1 dollar per hour for 4 hours may start at 7, not at 0 or 8."""
-    most = Limits(usd_per_period=3.0, period_hours=10.0)
-    option = Option(gpu_type="one", instances=1, gpus=1, hours=4.0, usd=4.0)
+    most = CalendarLimits(usd_per_period=3.0, period_hours=10.0)
+    option = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=4.0, usd=4.0)
     timeline = Timeline(most)
 
     assert timeline.earliest(option, 0.0) == 7.0
@@ -148,11 +150,11 @@ def test_a_job_that_crosses_the_end_of_a_month_pays_in_both() -> None:
 
 def test_what_never_fits_is_left_out() -> None:
     """No machine of the type, a rate above the limit, or two periods that cannot pay for it."""
-    option = Option(gpu_type="big", instances=1, gpus=8, hours=5.0, usd=80.0)
+    option = InstanceOption(gpu_type="big", instances=1, gpus=8, hours=5.0, usd=80.0)
     for most in (
-        Limits(instances={"big": 0}),
-        Limits(usd_per_hour=15.0),
-        Limits(usd_per_period=39.0, period_hours=1000.0),
+        CalendarLimits(instances={"big": 0}),
+        CalendarLimits(usd_per_hour=15.0),
+        CalendarLimits(usd_per_period=39.0, period_hours=1000.0),
     ):
         assert Timeline(most).earliest(option, 0.0) == np.inf
 
@@ -205,12 +207,14 @@ def test_phases_without_a_width_in_common_are_refused() -> None:
         )
 
 
-def an_option(hours: float, usd: float = 1.0, **others: Any) -> Option:
+def an_option(hours: float, usd: float = 1.0, **others: Any) -> InstanceOption:
     """Return an option of one machine of one GPU."""
-    return Option(**({"gpu_type": "one", "instances": 1, "gpus": 1, "hours": hours, "usd": usd} | others))
+    return InstanceOption(
+        **({"gpu_type": "one", "instances": 1, "gpus": 1, "hours": hours, "usd": usd} | others)
+    )
 
 
-def a_calendar_job(*options: Option, **others: Any) -> CalendarJob:
+def a_calendar_job(*options: InstanceOption, **others: Any) -> CalendarJob:
     """Return a job with some options."""
     return CalendarJob(job=ListedJob(**({"id": "a", "class_name": "c"} | others)), options=options)
 
@@ -248,10 +252,10 @@ def test_limits_allow_what_keeps_tighter_ones(
     limits: dict[str, Any], tighter: dict[str, Any], looser: dict[str, Any]
 ) -> None:
     """The same and tighter ones; not those that are looser in one thing."""
-    most = Limits(**limits)
-    assert most.allows(Limits(**limits))
-    assert most.allows(Limits(**tighter))
-    assert not most.allows(Limits(**looser))
+    most = CalendarLimits(**limits)
+    assert most.allows(CalendarLimits(**limits))
+    assert most.allows(CalendarLimits(**tighter))
+    assert not most.allows(CalendarLimits(**looser))
 
 
 def test_a_job_is_late_after_its_deadline_and_not_at_it() -> None:
@@ -266,7 +270,7 @@ def test_a_job_is_late_after_its_deadline_and_not_at_it() -> None:
         (2.0, 1.0, 3.0, False),
         (2.0, 1.0, 3.1, True),
     ):
-        entry = Entry(job=job, option=an_option(hours, sure_hours=sure), starts=starts)
+        entry = CalendarEntry(job=job, option=an_option(hours, sure_hours=sure), starts=starts)
         assert entry.ends == starts + hours
         assert entry.is_late == is_late, (starts, hours, sure)
 
@@ -277,7 +281,7 @@ def test_a_calendar_adds_up_what_is_done_late_and_left_out() -> None:
     early = a_calendar_job(an_option(4.0, 6.0), id="early", weight=2.0, **dated)
     late = a_calendar_job(an_option(5.0, 7.0), id="late", weight=3.0, **dated)
     out, free = a_calendar_job(id="out", weight=5.0, **dated), a_calendar_job(id="free", weight=11.0)
-    entries = tuple(Entry(job=job, option=job.options[0], starts=1.0) for job in (early, late))
+    entries = tuple(CalendarEntry(job=job, option=job.options[0], starts=1.0) for job in (early, late))
     found = Calendar(entries=entries, left_out=(out, free))
 
     assert [job.job.id for job in found.missed] == ["late", "out"]
@@ -303,7 +307,7 @@ def test_a_calendar_adds_up_what_is_done_late_and_left_out() -> None:
     ],
 )
 def test_an_option_is_beaten_by_one_that_is_as_good_in_all_and_better_in_something(
-    other: Option, is_beaten: bool
+    other: InstanceOption, is_beaten: bool
 ) -> None:
     """By two hours for 6 dollars on one instance and one GPU."""
     one = an_option(2.0, 6.0)
@@ -347,12 +351,16 @@ def test_the_earliest_start_at_each_limit_just_kept_and_just_not(
     limits: dict[str, Any], hours: float, start: float
 ) -> None:
     """One machine at a dollar an hour, from the beginning on."""
-    assert Timeline(Limits(**limits)).earliest(an_option(hours, hours), 0.0) == pytest.approx(start)
+    assert Timeline(CalendarLimits(**limits)).earliest(an_option(hours, hours), 0.0) == pytest.approx(start)
 
 
 def test_what_is_taken_blocks_as_long_as_it_runs_and_no_longer() -> None:
     """Two machines, 3 dollars an hour: from 2 to 4 one is taken, from 3 to 6 another one."""
-    for limits in (Limits(instances={"one": 2}), Limits(usd_per_hour=3.0), Limits(usd_per_hour=2.0)):
+    for limits in (
+        CalendarLimits(instances={"one": 2}),
+        CalendarLimits(usd_per_hour=3.0),
+        CalendarLimits(usd_per_hour=2.0),
+    ):
         timeline, option = Timeline(limits), an_option(1.0)
         timeline.take(an_option(2.0, 2.0), 2.0)
         timeline.take(an_option(3.0, 3.0), 3.0)
@@ -385,7 +393,7 @@ def test_an_option_is_taken_by_its_date_and_then_by_the_price_of_a_dollar(
 ) -> None:
     """Less of weight x end + price x dollars."""
     job = a_calendar_job(an_option(4.0, 4.0), an_option(2.0, 6.0), weight=weight, deadline_hours=deadline)
-    (entry,) = placed([job], Limits(), price, own).entries
+    (entry,) = calendar_of_order([job], CalendarLimits(), price, own).entries
     assert entry.option.hours == hours
 
 
@@ -408,6 +416,6 @@ def test_of_a_sum_in_all_enough_is_set_aside_for_those_that_follow(
 ) -> None:
     """Where it is enough for the cheapest options of all; else the first ones take what they like."""
     jobs = [a_calendar_job(an_option(4.0, 4.0), an_option(2.0, 6.0), id=name) for name in "ab"]
-    found = placed(jobs, Limits(usd_in_all=usd), 0.0)
+    found = calendar_of_order(jobs, CalendarLimits(usd_in_all=usd), 0.0)
     assert [entry.option.hours for entry in found.entries] == hours
     assert len(found.left_out) == left_out

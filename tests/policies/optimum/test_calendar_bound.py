@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.optimum.calendar import CalendarJob, Limits, Option
+from policies.optimum.calendar import CalendarJob, CalendarLimits, InstanceOption
 from policies.optimum.calendar_bound import (
     _hull,
     bound_weighted_hours,
@@ -26,7 +26,7 @@ POINTS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1,
 def test_the_hull_is_convex_and_no_option_is_below_it(points: list[tuple[int, int]]) -> None:
     """From the cheapest option to the fastest, each step saving less per dollar than the one before."""
     options = tuple(
-        Option(gpu_type="g", instances=1, gpus=1, hours=float(h), usd=float(usd)) for usd, h in points
+        InstanceOption(gpu_type="g", instances=1, gpus=1, hours=float(h), usd=float(usd)) for usd, h in points
     )
     listed = ListedJob(id="a", class_name="c", submit_hours=0.0, deadline_hours=None)
     hull = _hull(CalendarJob(job=listed, options=options))
@@ -48,13 +48,13 @@ def a_listed(
     """Return a job with options of (dollars, hours); `due` counts from the calendar's beginning."""
     deadline = None if due is None else due - submit
     job = ListedJob(id="a", class_name="c", submit_hours=submit, deadline_hours=deadline, weight=weight)
-    made = (Option(gpu_type="g", instances=1, gpus=1, usd=usd, hours=hours) for usd, hours in options)
+    made = (InstanceOption(gpu_type="g", instances=1, gpus=1, usd=usd, hours=hours) for usd, hours in options)
     return CalendarJob(job=job, options=tuple(made))
 
 
 def bound(*jobs: CalendarJob, **limits: float) -> float:
     """Return the bound under limits of money."""
-    return bound_weighted_hours(jobs, Limits(**limits), PRICES)  # type: ignore[arg-type]
+    return bound_weighted_hours(jobs, CalendarLimits(**limits), PRICES)  # type: ignore[arg-type]
 
 
 def test_the_rate_of_money_is_that_of_the_budget_or_of_the_quotas_that_jobs_use() -> None:
@@ -66,14 +66,14 @@ def test_the_rate_of_money_is_that_of_the_budget_or_of_the_quotas_that_jobs_use(
         (10.0, {"other": 1}, 10.0),
         (np.inf, {}, np.inf),
     ):
-        assert machine_rate(jobs, Limits(usd_per_hour=usd, instances=instances), PRICES) == rate
+        assert machine_rate(jobs, CalendarLimits(usd_per_hour=usd, instances=instances), PRICES) == rate
 
 
 def test_without_limits_each_job_runs_at_its_fastest() -> None:
     """Weights times hours; a quota of no nodes leaves nothing else to say."""
     jobs = (a_listed((1.0, 9.0), (4.0, 3.0), weight=2.0), a_listed((1.0, 4.0)))
     assert bound(*jobs) == 2.0 * 3.0 + 4.0
-    none = Limits(usd_per_period=3.0, period_hours=10.0, instances={"g": 0})
+    none = CalendarLimits(usd_per_period=3.0, period_hours=10.0, instances={"g": 0})
     assert bound_weighted_hours(jobs, none, PRICES) == 10.0
 
 
@@ -128,17 +128,17 @@ def test_one_sum_goes_where_a_dollar_saves_most(usd: float, hours: float) -> Non
 @pytest.mark.parametrize(
     ("until", "rate", "limits", "usd"),
     [
-        (3.0, 2.0, Limits(), 6.0),
-        (3.0, 2.0, Limits(usd_in_all=5.0), 5.0),
-        (25.0, 1.0, Limits(usd_per_period=4.0, period_hours=10.0), 12.0),
-        (22.0, 1.0, Limits(usd_per_period=4.0, period_hours=10.0), 10.0),
-        (20.0, 1.0, Limits(usd_per_period=4.0, period_hours=10.0), 8.0),
-        (20.0, np.inf, Limits(usd_per_period=4.0, period_hours=10.0), 8.0),
-        (25.0, 0.2, Limits(usd_per_period=4.0, period_hours=10.0), 5.0),
-        (25.0, 1.0, Limits(usd_per_period=4.0, period_hours=10.0, usd_in_all=9.0), 9.0),
+        (3.0, 2.0, CalendarLimits(), 6.0),
+        (3.0, 2.0, CalendarLimits(usd_in_all=5.0), 5.0),
+        (25.0, 1.0, CalendarLimits(usd_per_period=4.0, period_hours=10.0), 12.0),
+        (22.0, 1.0, CalendarLimits(usd_per_period=4.0, period_hours=10.0), 10.0),
+        (20.0, 1.0, CalendarLimits(usd_per_period=4.0, period_hours=10.0), 8.0),
+        (20.0, np.inf, CalendarLimits(usd_per_period=4.0, period_hours=10.0), 8.0),
+        (25.0, 0.2, CalendarLimits(usd_per_period=4.0, period_hours=10.0), 5.0),
+        (25.0, 1.0, CalendarLimits(usd_per_period=4.0, period_hours=10.0, usd_in_all=9.0), 9.0),
     ],
 )
-def test_what_can_be_spent_by_an_hour(until: float, rate: float, limits: Limits, usd: float) -> None:
+def test_what_can_be_spent_by_an_hour(until: float, rate: float, limits: CalendarLimits, usd: float) -> None:
     """Whole periods, a part of the next one, and no more than there is."""
     assert spendable(until, rate, limits) == pytest.approx(usd)
 
@@ -163,4 +163,4 @@ def test_dates_are_missed_for_which_no_width_or_no_money_is_in_time(
     jobs: list[CalendarJob], missed: int
 ) -> None:
     """At a dollar an hour: the dearest go, of the widths that are fast enough the cheapest."""
-    assert least_missed(jobs, Limits(usd_per_hour=1.0), PRICES) == missed
+    assert least_missed(jobs, CalendarLimits(usd_per_hour=1.0), PRICES) == missed

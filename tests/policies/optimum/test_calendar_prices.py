@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.optimum.calendar import Calendar, CalendarJob, Limits, Option, placed
+from policies.optimum.calendar import Calendar, CalendarJob, CalendarLimits, InstanceOption, calendar_of_order
 from policies.optimum.calendar_prices import bound_at_prices
 from policies.optimum.calendar_search import search
 from policies.optimum.job_list import ListedJob
@@ -19,23 +19,25 @@ from tests.policies.optimum.test_calendar import MACHINES, job_lists, limits
 PRICES = {name: machine.usd_per_hour for name, machine in MACHINES.items()}
 
 
-def every_calendar(jobs: list[CalendarJob], most: Limits) -> list[Calendar]:
+def every_calendar(jobs: list[CalendarJob], most: CalendarLimits) -> list[Calendar]:
     """Return the calendars of all orders and all options that have a place for every job."""
     found = []
     for order in itertools.permutations(jobs):
         for options in itertools.product(*(job.options for job in order)):
             pinned = [CalendarJob(job=j.job, options=(o,)) for j, o in zip(order, options, strict=True)]
-            found.append(placed(pinned, most, 0.0))
+            found.append(calendar_of_order(pinned, most, 0.0))
     return [one for one in found if not one.left_out]
 
 
 @given(jobs=job_lists(most=3), most=limits(), off=st.booleans())
-def test_no_calendar_is_below_the_bound(jobs: list[CalendarJob], most: Limits, off: bool) -> None:
+def test_no_calendar_is_below_the_bound(jobs: list[CalendarJob], most: CalendarLimits, off: bool) -> None:
     """None at all, and none that keeps the dates which are kept, also where some hours are off."""
     if off:
         windows = [(24.0 * day + 8.0, 24.0 * day + 20.0) for day in range(400)]
         fields = ("usd_per_hour", "usd_per_period", "period_hours", "usd_in_all", "instances")
-        most = Limits(**{name: getattr(most, name) for name in fields}, working=WorkingTime.without(windows))
+        most = CalendarLimits(
+            **{name: getattr(most, name) for name in fields}, working=WorkingTime.without(windows)
+        )
     calendars = every_calendar(jobs, most)
     for known in calendars[:1]:
         kept = {entry.job.job.id for entry in known.entries if not entry.is_late}
@@ -49,7 +51,7 @@ def test_no_calendar_is_below_the_bound(jobs: list[CalendarJob], most: Limits, o
 
 def a_backlog(jobs: int, hours: float) -> list[CalendarJob]:
     """Return jobs that wait from the beginning, alike, for one machine at one dollar per hour."""
-    option = Option(gpu_type="one", instances=1, gpus=1, hours=hours, usd=hours)
+    option = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=hours, usd=hours)
     return [
         CalendarJob(job=ListedJob(id=str(number), class_name="c"), options=(option,))
         for number in range(jobs)
@@ -59,12 +61,12 @@ def a_backlog(jobs: int, hours: float) -> list[CalendarJob]:
 @pytest.mark.parametrize(
     "most",
     [
-        Limits(instances={"one": 1}),
-        Limits(usd_per_hour=1.0),
-        Limits(usd_per_period=10.0, period_hours=10.0, instances={"one": 1}),
+        CalendarLimits(instances={"one": 1}),
+        CalendarLimits(usd_per_hour=1.0),
+        CalendarLimits(usd_per_period=10.0, period_hours=10.0, instances={"one": 1}),
     ],
 )
-def test_a_backlog_on_one_machine_is_known_within_a_cell(most: Limits) -> None:
+def test_a_backlog_on_one_machine_is_known_within_a_cell(most: CalendarLimits) -> None:
     """Ends are 1, 2, 3, ... times the hours; the grid has 48 cells."""
     found = search(a_backlog(40, 5.0), most, {"one": 1.0}, tries=24)
 
@@ -75,7 +77,7 @@ def test_a_backlog_on_one_machine_is_known_within_a_cell(most: Limits) -> None:
 
 def test_a_month_that_a_backlog_outruns_has_a_small_gap() -> None:
     """Money for two jobs in each period: pairs end in one period after the other."""
-    most = Limits(usd_per_period=10.0, period_hours=100.0)
+    most = CalendarLimits(usd_per_period=10.0, period_hours=100.0)
     found = search(a_backlog(40, 5.0), most, {"one": 1.0}, tries=24)
 
     assert found.calendar.weighted_hours == pytest.approx(2.0 * (100.0 * np.arange(20)).sum() + 40 * 5.0)
@@ -84,13 +86,13 @@ def test_a_month_that_a_backlog_outruns_has_a_small_gap() -> None:
 
 def test_a_list_that_keeps_its_dates_is_compared_with_those_that_do() -> None:
     """A long job with a date goes first, though the short one would wait less before it."""
-    long = Option(gpu_type="one", instances=1, gpus=1, hours=10.0, usd=10.0)
-    short = Option(gpu_type="one", instances=1, gpus=1, hours=1.0, usd=1.0)
+    long = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=10.0, usd=10.0)
+    short = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=1.0, usd=1.0)
     jobs = [
         CalendarJob(job=ListedJob(id="long", class_name="c", deadline_hours=10.0), options=(long,)),
         CalendarJob(job=ListedJob(id="short", class_name="c"), options=(short,)),
     ]
-    found = search(jobs, Limits(instances={"one": 1}), {"one": 1.0})
+    found = search(jobs, CalendarLimits(instances={"one": 1}), {"one": 1.0})
 
     assert not found.calendar.missed
     assert found.gap == pytest.approx(1.0 - 12.0 / 21.0, abs=0.02)

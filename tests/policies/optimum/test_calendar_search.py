@@ -11,8 +11,15 @@ from hypothesis import given, settings
 from hypothesis.strategies import floats, integers
 from sampling import sampled
 
-from policies.optimum.calendar import Calendar, CalendarJob, Limits, Option, placed
-from policies.optimum.calendar_search import CHEAPEST, RULES, Found, by_rule, search, what_saves
+from policies.optimum.calendar import Calendar, CalendarJob, CalendarLimits, InstanceOption, calendar_of_order
+from policies.optimum.calendar_search import (
+    CHEAPEST,
+    RULES,
+    CalendarSearchResult,
+    calendar_by_rule,
+    deadline_fixes,
+    search,
+)
 from policies.optimum.job_list import ListedJob
 from tests.policies.optimum.test_calendar import MACHINES, check_limits, job_lists, limits
 
@@ -21,36 +28,36 @@ PRICES = {name: machine.usd_per_hour for name, machine in MACHINES.items()}
 
 def a_job(name: str, hours: float, *, due: float | None = None, submit: float = 0.0) -> CalendarJob:
     """Return a job for one machine at one dollar per hour."""
-    option = Option(gpu_type="one", instances=1, gpus=1, hours=hours, usd=hours)
+    option = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=hours, usd=hours)
     deadline = None if due is None else due - submit
     listed = ListedJob(id=name, class_name="c", submit_hours=submit, deadline_hours=deadline)
     return CalendarJob(job=listed, options=(option,))
 
 
-def every_list(jobs: list[CalendarJob], most: Limits) -> Calendar:
+def every_list(jobs: list[CalendarJob], most: CalendarLimits) -> Calendar:
     """Return the best calendar over all orders and all options, each job as early as can be."""
     found = []
     for order in itertools.permutations(jobs):
         for options in itertools.product(*(job.options for job in order)):
             pinned = [CalendarJob(job=j.job, options=(o,)) for j, o in zip(order, options, strict=True)]
-            found.append(placed(pinned, most, 0.0))
+            found.append(calendar_of_order(pinned, most, 0.0))
     return min(found, key=lambda calendar: calendar.key)
 
 
 @given(jobs=job_lists(), most=limits())
-def test_never_worse_than_a_list_by_hand(jobs: list[CalendarJob], most: Limits) -> None:
+def test_never_worse_than_a_list_by_hand(jobs: list[CalendarJob], most: CalendarLimits) -> None:
     """By date, by submission, by size, fastest end or cheapest width; and every limit is kept."""
     found = search(jobs, most, PRICES, tries=30)
 
     check_limits(found.calendar, most)
     for rule, price in itertools.product(RULES, (0.0, CHEAPEST)):
-        assert found.calendar.key <= by_rule(jobs, rule, most, price).key
+        assert found.calendar.key <= calendar_by_rule(jobs, rule, most, price).key
 
 
 @settings(max_examples=sampled(30))
 @given(jobs=job_lists(), most=limits(), factor=floats(1.0, 3.0), more=integers(0, 2))
 def test_more_money_and_machines_are_never_worse(
-    jobs: list[CalendarJob], most: Limits, factor: float, more: int
+    jobs: list[CalendarJob], most: CalendarLimits, factor: float, more: int
 ) -> None:
     """In the order of what counts: places, dates, waiting. A later end is no promise: dates come first."""
     looser = replace(
@@ -70,7 +77,7 @@ def test_more_money_and_machines_are_never_worse(
 
 
 @given(jobs=job_lists(most=3), most=limits())
-def test_bounds_hold_for_the_best_calendar_of_all(jobs: list[CalendarJob], most: Limits) -> None:
+def test_bounds_hold_for_the_best_calendar_of_all(jobs: list[CalendarJob], most: CalendarLimits) -> None:
     """Listing every order and every option gives no calendar below the bounds."""
     found = search(jobs, most, PRICES, tries=40)
     best = every_list(jobs, most)
@@ -84,14 +91,14 @@ def test_bounds_hold_for_the_best_calendar_of_all(jobs: list[CalendarJob], most:
 def test_small_lists_are_nearly_always_solved_to_the_optimum() -> None:
     """Of 15 random lists of four jobs, of which any run tries four, at most one misses the optimum."""
     rng = np.random.default_rng(5)
-    most = Limits(usd_per_hour=34.0, instances={"one": 2, "big": 2})
+    most = CalendarLimits(usd_per_hour=34.0, instances={"one": 2, "big": 2})
     worse = []
     for _ in range(sampled(15)):
         jobs = []
         for number in range(4):
             hours = float(rng.uniform(1.0, 9.0))
             options = tuple(
-                Option(
+                InstanceOption(
                     gpu_type=name,
                     instances=1,
                     gpus=MACHINES[name].gpus,
@@ -118,7 +125,7 @@ def test_small_lists_are_nearly_always_solved_to_the_optimum() -> None:
 def test_three_jobs_on_one_machine_miss_one_date_and_the_bound_knows_it() -> None:
     """Four hours each, all due at hour nine: two fit, and no calendar saves the third."""
     jobs = [a_job(name, 4.0, due=9.0) for name in "abc"]
-    found = search(jobs, Limits(instances={"one": 1}), {"one": 1.0})
+    found = search(jobs, CalendarLimits(instances={"one": 1}), {"one": 1.0})
 
     assert len(found.calendar.missed) == 1
     assert found.least_missed == 1
@@ -131,21 +138,21 @@ def test_three_jobs_on_one_machine_miss_one_date_and_the_bound_knows_it() -> Non
 def test_the_cheapest_change_is_named_for_each_date() -> None:
     """A second machine saves the third job, at no dollar more."""
     jobs = [a_job(name, 4.0, due=9.0) for name in "abc"]
-    most = Limits(instances={"one": 1})
+    most = CalendarLimits(instances={"one": 1})
     found = search(jobs, most, {"one": 1.0})
-    (change,) = what_saves(found, most).values()
+    (change,) = deadline_fixes(found, most).values()
 
     assert (change.kind, change.gpu_type, change.instances, change.extra_usd) == ("quota", "one", 2, 0.0)
-    wider = Limits(instances={"one": change.instances})
+    wider = CalendarLimits(instances={"one": change.instances})
     assert not search(jobs, wider, {"one": 1.0}).calendar.missed
 
 
 def test_more_money_saves_where_money_is_what_lacks() -> None:
     """Ten dollars a period of 24 hours; two jobs of eight dollars due within the first."""
     jobs = [a_job("a", 8.0, due=20.0), a_job("b", 8.0, due=20.0)]
-    most = Limits(usd_per_period=10.0, period_hours=24.0)
+    most = CalendarLimits(usd_per_period=10.0, period_hours=24.0)
     found = search(jobs, most, {"one": 1.0})
-    (change,) = what_saves(found, most).values()
+    (change,) = deadline_fixes(found, most).values()
 
     assert change.kind == "budget"
     assert 10.0 * change.factor >= 16.0
@@ -155,9 +162,9 @@ def test_more_money_saves_where_money_is_what_lacks() -> None:
 def test_a_date_before_the_fastest_end_can_only_be_moved() -> None:
     """Nothing but another date helps; the answer says which."""
     job = a_job("a", 5.0, due=3.0)
-    most = Limits(usd_per_hour=10.0, instances={"one": 3})
+    most = CalendarLimits(usd_per_hour=10.0, instances={"one": 3})
     found = search([job], most, {"one": 1.0})
-    (change,) = what_saves(found, most).values()
+    (change,) = deadline_fixes(found, most).values()
 
     assert (change.kind, change.ends) == ("date", 5.0)
     assert found.least_missed == 1
@@ -169,16 +176,16 @@ def test_a_job_off_the_spot_market_saves_its_date_and_no_other_is_late_for_it() 
     On demand it is over after eight hours for 24 dollars, and the other has eight hours left; on spot it
     costs ten, and the other begins two hours later. Money is dear here, so the list took spot.
     """
-    spot = Option(gpu_type="one@spot", instances=1, gpus=1, hours=10.0, usd=10.0, sure_hours=13.0)
-    firm = Option(gpu_type="one", instances=1, gpus=1, hours=8.0, usd=24.0)
+    spot = InstanceOption(gpu_type="one@spot", instances=1, gpus=1, hours=10.0, usd=10.0, sure_hours=13.0)
+    firm = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=8.0, usd=24.0)
     either = CalendarJob(
         job=ListedJob(id="either", class_name="c", deadline_hours=14.0), options=(spot, firm)
     )
     other = CalendarJob(job=ListedJob(id="other", class_name="c", deadline_hours=17.0), options=(firm,))
-    most = Limits(usd_per_hour=3.0)
+    most = CalendarLimits(usd_per_hour=3.0)
     order = (other, either)
-    found = Found(
-        calendar=placed(order, most, CHEAPEST),
+    found = CalendarSearchResult(
+        calendar=calendar_of_order(order, most, CHEAPEST),
         order=order,
         hours_per_usd=CHEAPEST,
         own={},
@@ -187,41 +194,41 @@ def test_a_job_off_the_spot_market_saves_its_date_and_no_other_is_late_for_it() 
     )
     assert [job.job.id for job in found.calendar.missed] == ["either"]
 
-    (change,) = what_saves(found, most).values()
+    (change,) = deadline_fixes(found, most).values()
 
     assert (change.kind, change.misses) == ("on-demand", ())
     assert change.extra_usd == pytest.approx(24.0 - 10.0)
-    first = placed((either, other), most, CHEAPEST)
+    first = calendar_of_order((either, other), most, CHEAPEST)
     assert [job.job.id for job in first.missed] == ["other"]
-    saved = placed((replace(either, options=(firm,)), other), most, CHEAPEST)
+    saved = calendar_of_order((replace(either, options=(firm,)), other), most, CHEAPEST)
     assert saved.missed == ()
 
 
 @given(jobs=job_lists(), most=limits())
-def test_a_change_that_is_named_saves_the_date(jobs: list[CalendarJob], most: Limits) -> None:
+def test_a_change_that_is_named_saves_the_date(jobs: list[CalendarJob], most: CalendarLimits) -> None:
     """Every missed deadline has an answer, and a first place in the line ends in time."""
     found = search(jobs, most, PRICES, tries=20)
-    changes = what_saves(found, most)
+    changes = deadline_fixes(found, most)
 
     assert set(changes) == {job.job.id for job in found.calendar.missed}
     for name, change in changes.items():
         if change.kind == "first":
             order = sorted(found.order, key=lambda job: job.job.id != name)
-            again = placed(order, most, found.hours_per_usd)
+            again = calendar_of_order(order, most, found.hours_per_usd)
             assert name not in {job.job.id for job in again.missed}
 
 
 def test_the_same_list_gives_the_same_calendar() -> None:
     """Moves are drawn from the list's own count of steps."""
     jobs = [a_job(str(n), 1.0 + n % 3, due=10.0, submit=n % 2) for n in range(12)]
-    most = Limits(instances={"one": 2})
+    most = CalendarLimits(instances={"one": 2})
 
     assert search(jobs, most, {"one": 1.0}) == search(jobs, most, {"one": 1.0})
 
 
 def test_a_calendar_that_leaves_jobs_out_has_no_gap() -> None:
     """Nothing says what a job that never runs would have waited; else it is a part of what was waited."""
-    found = search([a_job("a", 2.0), a_job("b", 1.0)], Limits(usd_per_hour=1.0), PRICES, tries=5)
+    found = search([a_job("a", 2.0), a_job("b", 1.0)], CalendarLimits(usd_per_hour=1.0), PRICES, tries=5)
     some = replace(found, bound_weighted_hours=0.75 * found.calendar.weighted_hours)
     assert some.gap == pytest.approx(0.25)
     assert replace(some, bound_weighted_hours=2.0 * found.calendar.weighted_hours).gap == 0.0
@@ -239,17 +246,17 @@ def test_lists_by_hand_are_by_date_or_by_submission(rule: str, order: list[str])
         a_job("long", 3.0, submit=0.0),
         a_job("late", 2.0, submit=0.1, due=9.0),
     ]
-    found = by_rule(jobs, rule, Limits(instances={"one": 1}), 0.0)
+    found = calendar_by_rule(jobs, rule, CalendarLimits(instances={"one": 1}), 0.0)
     assert [entry.job.job.id for entry in found.entries] == order
-    short_first = by_rule(jobs, "srpt", Limits(instances={"one": 1}), 0.0)
+    short_first = calendar_by_rule(jobs, "srpt", CalendarLimits(instances={"one": 1}), 0.0)
     assert [entry.job.job.id for entry in short_first.entries] == ["short", "late", "long"]
 
 
 def test_a_gap_is_what_is_above_the_larger_bound() -> None:
     """Ten hours against bounds of eight and nine; none below nothing, and none where a job has no place."""
     job = a_job("a", 10.0)
-    calendar = by_rule([job], "edf", Limits(), 0.0)
-    found = Found(
+    calendar = calendar_by_rule([job], "edf", CalendarLimits(), 0.0)
+    found = CalendarSearchResult(
         calendar=calendar,
         order=(job,),
         hours_per_usd=0.0,
@@ -261,7 +268,7 @@ def test_a_gap_is_what_is_above_the_larger_bound() -> None:
     assert (found.gap, found.gap_with_dates) == pytest.approx((0.2, 0.1))
     assert replace(found, bound_with_dates=7.0).gap_with_dates == pytest.approx(0.2)
     assert replace(found, bound_weighted_hours=11.0).gap == 0.0
-    nowhere = by_rule([job], "edf", Limits(instances={"one": 0}), 0.0)
+    nowhere = calendar_by_rule([job], "edf", CalendarLimits(instances={"one": 0}), 0.0)
     assert (replace(found, calendar=nowhere).gap, replace(found, calendar=nowhere).gap_with_dates) == (
         None,
         None,

@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 from policies.errors import InvalidProblem
 from policies.optimum.commitments import (
     Commitment,
-    Load,
+    LoadDistribution,
     _in_steps,
     _thinned,
     best_levels,
@@ -24,17 +24,21 @@ from policies.optimum.commitments import (
 from policies.optimum.swing import _swing
 
 
-def a_load(*counts: tuple[float, ...]) -> Load:
+def a_load(*counts: tuple[float, ...]) -> LoadDistribution:
     """Return a load of equally long hours."""
     gpus = np.array(counts, dtype=float)
-    return Load(gpu_types=tuple("ab"[: gpus.shape[1]]), gpus=gpus, share=np.full(len(gpus), 1.0 / len(gpus)))
+    return LoadDistribution(
+        gpu_types=tuple("ab"[: gpus.shape[1]]), gpus=gpus, share=np.full(len(gpus), 1.0 / len(gpus))
+    )
 
 
 COUNTS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=12)
 DISCOUNTS = st.floats(0.05, 0.7)
 
 
-def least_by_linear_programme(load: Load, prices: list[float], commitments: list[Commitment]) -> float:
+def least_by_linear_programme(
+    load: LoadDistribution, prices: list[float], commitments: list[Commitment]
+) -> float:
     """Return the least bill where every hour may use the commitments as it likes."""
     hours, types = load.gpus.shape
     pairs = [(n, g) for n, c in enumerate(commitments) for g in range(types) if c.rates[g] is not None]
@@ -184,7 +188,7 @@ def test_nothing_to_choose_from_is_the_bill_on_demand() -> None:
 def test_a_load_that_cannot_be_is_refused(values: dict[str, np.ndarray], says: str) -> None:
     """Shapes, signs and shares."""
     with pytest.raises(InvalidProblem, match=says):
-        Load(gpu_types=("a",), **values)
+        LoadDistribution(gpu_types=("a",), **values)
 
 
 def test_a_commitment_covers_something_at_a_rate() -> None:

@@ -25,7 +25,7 @@ from policies.errors import InfeasibleBudget
 from policies.model import GpuType, JobClass, Phase, Problem
 from policies.optimum.continuous import ContinuousFrontier, solve_continuous
 from policies.optimum.frontier import MixedFrontier
-from policies.optimum.real_widths import Chosen, RealWidths
+from policies.optimum.real_widths import BestTerms, RealWidths
 from policies.optimum.solution import Solution
 from policies.speedup import Amdahl, Floats, PowerLaw, Table
 
@@ -325,7 +325,7 @@ def test_a_search_takes_few_steps_to_two_neighbouring_multipliers(
     terms, asked = frontier.terms, []
     best = type(terms).best
 
-    def counted(self: RealWidths, multipliers: Floats) -> Chosen:
+    def counted(self: RealWidths, multipliers: Floats) -> BestTerms:
         asked.append(len(multipliers))
         return best(self, multipliers)
 

@@ -11,15 +11,19 @@ from hypothesis import strategies as st
 
 from policies.errors import InvalidProblem
 from policies.optimum.interruptions import (
+    CheckpointSchedule,
     Interruptions,
-    Saves,
     best_interval,
     hours_with_interruptions,
 )
 
 
 def played(
-    hours: float, rates: tuple[float, float], saves: Saves, waits: tuple[float, float], rng: Random
+    hours: float,
+    rates: tuple[float, float],
+    saves: CheckpointSchedule,
+    waits: tuple[float, float],
+    rng: Random,
 ) -> float:
     """Play one job event by event; `rates` are (announced, lost), `waits` are (restart, boot)."""
     announced, lost = rates
@@ -42,9 +46,11 @@ def played(
         to_restart, until = waits[0], rng.expovariate(announced + lost)
 
 
-@pytest.mark.parametrize("saves", [Saves(), Saves(every_hours=0.7, cost_hours=0.05)])
+@pytest.mark.parametrize(
+    "saves", [CheckpointSchedule(), CheckpointSchedule(every_hours=0.7, cost_hours=0.05)]
+)
 @pytest.mark.parametrize("unannounced", [1.0, 0.3])
-def test_it_is_the_mean_of_what_happens(saves: Saves, unannounced: float) -> None:
+def test_it_is_the_mean_of_what_happens(saves: CheckpointSchedule, unannounced: float) -> None:
     """Against 4000 jobs played event by event, within three standard errors or so."""
     terms = Interruptions(
         per_node_hour=0.25,
@@ -65,7 +71,7 @@ def test_it_is_the_mean_of_what_happens(saves: Saves, unannounced: float) -> Non
 def test_announced_ones_lose_no_work() -> None:
     """Only restarts and the wait for the new node, less what the notice is longer than the leave."""
     terms = Interruptions(per_node_hour=0.2, notice_hours=0.1, leave_hours=0.04, boot_hours=0.08)
-    found = hours_with_interruptions(5.0, 1, terms, Saves(), restart_hours=0.1)
+    found = hours_with_interruptions(5.0, 1, terms, CheckpointSchedule(), restart_hours=0.1)
 
     assert found == pytest.approx(5.0 * math.exp(0.2 * 0.1) * (1.0 + 0.2 * 0.02))
 
@@ -103,7 +109,7 @@ def test_the_ends() -> None:
     assert best_interval(1.0, 0.0, 0.1) == math.inf
     assert best_interval(0.0, 1.0, 0.0) == 0.0
     doomed = Interruptions(per_node_hour=100.0, unannounced_fraction=1.0)
-    assert hours_with_interruptions(50.0, 4, doomed, Saves(), restart_hours=0.0) == math.inf
+    assert hours_with_interruptions(50.0, 4, doomed, CheckpointSchedule(), restart_hours=0.0) == math.inf
     with pytest.raises(InvalidProblem, match="per_node_hour"):
         Interruptions(per_node_hour=-1.0)
 
@@ -111,9 +117,11 @@ def test_the_ends() -> None:
 def test_a_job_works_between_two_saves_and_never_ends_where_restarts_outrun_it() -> None:
     """An interval of nothing is refused; a restart that is surely interrupted never ends."""
     with pytest.raises(ValueError, match="works for a while between two saves"):
-        hours_with_interruptions(0.0, 1, Interruptions(per_node_hour=0.1), Saves(), restart_hours=0.1)
+        hours_with_interruptions(
+            0.0, 1, Interruptions(per_node_hour=0.1), CheckpointSchedule(), restart_hours=0.1
+        )
     often = Interruptions(per_node_hour=1e3, notice_hours=1.0)
-    assert hours_with_interruptions(1.0, 8, often, Saves(), restart_hours=1.0) == math.inf
+    assert hours_with_interruptions(1.0, 8, often, CheckpointSchedule(), restart_hours=1.0) == math.inf
 
 
 def test_a_save_as_long_as_the_notice_is_in_time() -> None:
@@ -122,13 +130,13 @@ def test_a_save_as_long_as_the_notice_is_in_time() -> None:
 
     assert terms.rates(1, cost_hours=0.03) == (0.2, 0.0)
     found = hours_with_interruptions(
-        5.0, 1, terms, Saves(every_hours=2.0, cost_hours=0.03), restart_hours=0.0
+        5.0, 1, terms, CheckpointSchedule(every_hours=2.0, cost_hours=0.03), restart_hours=0.0
     )
     # Two saves in five hours of work, and a boot in each of the interruptions.
     assert found == pytest.approx((5.0 + 2 * 0.03) * (1.0 + 0.2 * 0.5))
     exactly = hours_with_interruptions(
-        4.0, 1, terms, Saves(every_hours=2.0, cost_hours=0.03), restart_hours=0.0
+        4.0, 1, terms, CheckpointSchedule(every_hours=2.0, cost_hours=0.03), restart_hours=0.0
     )
     assert exactly == pytest.approx((4.0 + 0.03) * (1.0 + 0.2 * 0.5))
     with pytest.raises(InvalidProblem, match="cost_hours of a save"):
-        Saves(cost_hours=-0.1)
+        CheckpointSchedule(cost_hours=-0.1)

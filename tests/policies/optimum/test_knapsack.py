@@ -23,7 +23,7 @@ from strategies_planner import (
 
 from policies.errors import InfeasibleBudget
 from policies.model import Problem
-from policies.optimum.coupled import CoupledClass
+from policies.optimum.coupled_plans import CoupledClass
 from policies.optimum.frontier import MixedFrontier
 from policies.optimum.knapsack import TooManyStatesError, _rounded_down, near_plans, solve_pure
 from policies.optimum.solution import ProblemTooLarge, Solution

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import floats, lists, tuples
 
-from policies.optimum.calendar import CalendarJob, Limits, Option, per_period, placed
+from policies.optimum.calendar import (
+    CalendarJob,
+    CalendarLimits,
+    InstanceOption,
+    calendar_of_order,
+    per_period,
+)
 from policies.optimum.job_list import ListedJob
 from policies.optimum.working_time import ALWAYS, WorkingTime
 
@@ -33,15 +39,17 @@ def test_the_clock_runs_where_nothing_is_off(off: list[tuple[float, float]], at:
 
 def a_job(name: str, hours: float, usd: float, *, submit: float = 0.0) -> CalendarJob:
     """Return a job with one option, of one instance."""
-    option = Option(gpu_type="gpu", instances=1, gpus=1, hours=hours, usd=usd)
+    option = InstanceOption(gpu_type="gpu", instances=1, gpus=1, hours=hours, usd=usd)
     return CalendarJob(job=ListedJob(id=name, class_name="c", submit_hours=submit), options=(option,))
 
 
 def test_jobs_pause_at_night_and_go_on() -> None:
     """12 hours from hour 4 on, with hours 8 to 20 of each day off: 4 today, 8 and 4 on days after."""
     nights = WorkingTime.without((24.0 * day + 8.0, 24.0 * day + 20.0) for day in range(9))
-    limits = Limits(instances={"gpu": 1}, working=nights)
-    first, second = placed([a_job("a", 12.0, 12.0, submit=4.0), a_job("b", 3.0, 3.0)], limits, 0.0).entries
+    limits = CalendarLimits(instances={"gpu": 1}, working=nights)
+    first, second = calendar_of_order(
+        [a_job("a", 12.0, 12.0, submit=4.0), a_job("b", 3.0, 3.0)], limits, 0.0
+    ).entries
 
     assert (first.starts, first.ends) == (4.0, 28.0)
     assert (second.starts, second.ends) == (0.0, 3.0)
@@ -50,7 +58,9 @@ def test_jobs_pause_at_night_and_go_on() -> None:
 def test_nothing_starts_in_hours_that_are_off() -> None:
     """Submitted at 10, the job begins at 20."""
     nights = WorkingTime.without([(8.0, 20.0)])
-    (entry,) = placed([a_job("a", 2.0, 2.0, submit=10.0)], Limits(working=nights), 0.0).entries
+    (entry,) = calendar_of_order(
+        [a_job("a", 2.0, 2.0, submit=10.0)], CalendarLimits(working=nights), 0.0
+    ).entries
 
     assert (entry.starts, entry.ends) == (20.0, 22.0)
 
@@ -58,9 +68,9 @@ def test_nothing_starts_in_hours_that_are_off() -> None:
 def test_money_by_the_period_is_kept_with_hours_off() -> None:
     """10 dollars a day, half of each day off: each day holds what it pays for, and no more."""
     nights = WorkingTime.without((24.0 * day + 12.0, 24.0 * day + 24.0) for day in range(99))
-    limits = Limits(usd_per_period=10.0, period_hours=24.0, working=nights)
+    limits = CalendarLimits(usd_per_period=10.0, period_hours=24.0, working=nights)
     jobs = [a_job(str(number), 4.0, 6.0) for number in range(8)]
-    found = placed(jobs, limits, 0.0)
+    found = calendar_of_order(jobs, limits, 0.0)
     spent = per_period(found, 24.0)
 
     assert not found.left_out
@@ -71,9 +81,9 @@ def test_money_by_the_period_is_kept_with_hours_off() -> None:
 def test_a_job_that_no_day_pays_for_is_left_out() -> None:
     """12 working hours a day at 1 dollar an hour; 40 hours need 12 dollars on some day."""
     nights = WorkingTime.without((24.0 * day + 12.0, 24.0 * day + 24.0) for day in range(99))
-    limits = Limits(usd_per_period=8.0, period_hours=24.0, working=nights)
+    limits = CalendarLimits(usd_per_period=8.0, period_hours=24.0, working=nights)
 
-    assert placed([a_job("a", 40.0, 40.0)], limits, 0.0).left_out
+    assert calendar_of_order([a_job("a", 40.0, 40.0)], limits, 0.0).left_out
 
 
 @pytest.mark.parametrize(

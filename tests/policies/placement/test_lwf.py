@@ -17,7 +17,7 @@ from policies.placement.lwf import (
     RandomChoice,
     senders,
 )
-from policies.placement.packing import Packing
+from policies.placement.packing import ClusterPacking
 
 SERVER_OF = np.array([0, 0, 1, 1, 2, 2])
 ALL_FIT = np.ones(6, dtype=bool)
@@ -196,7 +196,7 @@ def test_one_more_job_takes_as_few_nodes_as_any_choice_would(
     gpus: list[int], asked: list[int], new: int
 ) -> None:
     """Checked against every set of nodes."""
-    packing = Packing([node(str(number), count) for number, count in enumerate(gpus)])
+    packing = ClusterPacking([node(str(number), count) for number, count in enumerate(gpus)])
     for number, count in enumerate(asked):
         packing.add(f"j{number}", width(count))
     free = [
@@ -215,7 +215,7 @@ def test_adding_and_removing_leaves_the_books_straight(
     gpus: list[int], asked: list[int], random: object
 ) -> None:
     """After everything is removed, all GPUs are free and nobody sends."""
-    packing = Packing([node(str(number), count) for number, count in enumerate(gpus)])
+    packing = ClusterPacking([node(str(number), count) for number, count in enumerate(gpus)])
     placed = [name for number, count in enumerate(asked) if packing.add(name := f"j{number}", width(count))]
     random.shuffle(placed)
     for name in placed:

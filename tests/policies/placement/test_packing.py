@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from boa_daemon.testing import a_policy_node, some_slots
 from policies.model import GpuSlot, Node, Width
-from policies.placement.packing import Packing
+from policies.placement.packing import ClusterPacking
 
 STEPS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["a", "b"]), st.integers(1, 9)), max_size=30)
 
@@ -21,7 +21,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["a", "b"]), st.in
 def test_books_are_those_of_plain_sets(steps: list[tuple[int, str, int]], kappa: int) -> None:
     """A job that is there leaves; else it comes if there is room, to the lowest GPUs of each node."""
     nodes = [a_policy_node(f"{kind}{n}", gpus=4, gpu_type=kind) for kind in "ab" for n in range(3)]
-    packing = Packing(nodes)
+    packing = ClusterPacking(nodes)
     free = {node.id: set(range(4)) for node in nodes}
     for number, kind, gpus in steps:
         job, width = str(number), Width(kind, gpus)
@@ -68,7 +68,7 @@ def test_jobs_of_one_width_together_get_what_they_get_one_after_another(
         for kind in "ab"
         for n in range(5)
     ]
-    together, one_by_one = Packing(nodes), Packing(nodes)
+    together, one_by_one = ClusterPacking(nodes), ClusterPacking(nodes)
     for number, (kind, gpus, count) in enumerate(runs):
         jobs, width = [f"{number}-{one}" for one in range(count)], Width(kind, gpus)
         together.add_alike(jobs, width, kappa=kappa)
@@ -90,7 +90,7 @@ def test_a_job_holds_one_place_on_a_gpu_and_a_gpu_no_more_jobs_than_places(
         for kind in "ab"
         for n in range(3)
     ]
-    packing = Packing(nodes)
+    packing = ClusterPacking(nodes)
     on: dict[tuple[str, int], set[str]] = {(node.id, gpu): set() for node in nodes for gpu in range(4)}
     for number, kind, gpus in steps:
         job, width = str(number), Width(kind, gpus)
@@ -117,7 +117,7 @@ def _shared_node(name: str, kind: str, places: int) -> Node:
 
 def test_a_second_job_is_on_the_gpus_that_the_first_left_alone() -> None:
     """Two of four GPUs are taken: the next two go beside them, and the two after that where room is left."""
-    packing = Packing([_shared_node("n", "gpu", 2)])
+    packing = ClusterPacking([_shared_node("n", "gpu", 2)])
     for job in "abc":
         assert packing.add(job, Width("gpu", 2))
     gpus = {job: sorted(slot.index % 4 for slot in slots) for job, slots in packing.slots.items()}
@@ -129,7 +129,7 @@ def test_a_second_job_is_on_the_gpus_that_the_first_left_alone() -> None:
 
 def test_a_wide_job_goes_where_nobody_sends_if_that_takes_no_more_nodes() -> None:
     """Three GPUs are free on a node whose link is used, two on each of two whose links are not."""
-    packing = Packing([a_policy_node(name, gpus=4) for name in ("n1", "n2", "n3", "n4")])
+    packing = ClusterPacking([a_policy_node(name, gpus=4) for name in ("n1", "n2", "n3", "n4")])
     packing.hold("far", some_slots("n1", 0) + some_slots("n2", 0, 1, 2, 3))
     packing.hold("c", some_slots("n3", 0, 1))
     packing.hold("d", some_slots("n4", 0, 1))
@@ -151,7 +151,7 @@ def near(name: str, *tiers: str) -> Node:
 
 def test_a_wide_job_takes_nodes_in_one_rack_before_nodes_in_several() -> None:
     """By the order of the list it would get n1 and n2; n2 and n4 are in one rack, n1 and n3 in one spine."""
-    packing = Packing(
+    packing = ClusterPacking(
         [near("n1", "s1", "r1"), near("n2", "s2", "r2"), near("n3", "s1", "r3"), near("n4", "s2", "r2")]
     )
 
@@ -164,7 +164,7 @@ def test_a_wide_job_takes_nodes_in_one_rack_before_nodes_in_several() -> None:
 
 def test_fewer_nodes_come_before_near_ones() -> None:
     """Two GPUs are free on each of three nodes of a rack, four on each of two nodes far apart."""
-    packing = Packing(
+    packing = ClusterPacking(
         [near("n1", "r1"), near("n2", "r1"), near("n3", "r1"), near("n4", "r2"), near("n5", "r3")]
     )
     for name in ("n1", "n2", "n3"):
@@ -177,7 +177,9 @@ def test_fewer_nodes_come_before_near_ones() -> None:
 
 def test_the_rack_with_least_to_spare_is_taken() -> None:
     """The next wide job finds the rack with three nodes whole."""
-    packing = Packing([near(f"a{n}", "r1") for n in range(3)] + [near(f"b{n}", "r2") for n in range(2)])
+    packing = ClusterPacking(
+        [near(f"a{n}", "r1") for n in range(3)] + [near(f"b{n}", "r2") for n in range(2)]
+    )
 
     packing.add("wide", Width("gpu", 8))
 
@@ -191,7 +193,7 @@ TIERS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), min_size=2, ma
 def test_no_set_of_as_few_nodes_is_nearer(tiers: list[tuple[int, int]], taken: list[int], gpus: int) -> None:
     """By brute force over all sets of nodes: as few as without tiers, and as deep a part as there is."""
     nodes = [near(f"n{n}", f"s{s}", f"s{s}r{r}") for n, (s, r) in enumerate(tiers)]
-    packing = Packing(nodes)
+    packing = ClusterPacking(nodes)
     free = {}
     for node, used in zip(nodes, taken, strict=False):
         free[node.id] = 4 - used
@@ -214,7 +216,7 @@ def test_no_set_of_as_few_nodes_is_nearer(tiers: list[tuple[int, int]], taken: l
 
 def test_gpus_of_another_type_are_not_kept_and_of_another_count_neither() -> None:
     """Whatever the names; nor GPUs that are no more there, or taken."""
-    packing = Packing([a_policy_node("n", gpus=4), a_policy_node("m", gpus=4, gpu_type="m")])
+    packing = ClusterPacking([a_policy_node("n", gpus=4), a_policy_node("m", gpus=4, gpu_type="m")])
     slots = some_slots("n", 0, 1)
     for kind in ("a", "m", "z"):
         assert not packing.keep("e", slots, Width(kind, 2))
@@ -231,7 +233,7 @@ def test_gpus_of_another_type_are_not_kept_and_of_another_count_neither() -> Non
 @pytest.mark.parametrize("kappa", [1, 2])
 def test_only_a_job_on_several_nodes_uses_their_links(places: int, kappa: int) -> None:
     """Jobs of one GPU on a node of four leave its link quiet; one of six does not, until it leaves."""
-    packing = Packing([_shared_node(name, "gpu", places) for name in ("n", "m")])
+    packing = ClusterPacking([_shared_node(name, "gpu", places) for name in ("n", "m")])
     senders = []
     for job, gpus in (("a", 1), ("b", 1), ("c", 6)):
         packing.add(job, Width("gpu", gpus), kappa=kappa)
@@ -245,7 +247,7 @@ def test_only_a_job_on_several_nodes_uses_their_links(places: int, kappa: int) -
 
 def test_a_node_in_use_comes_before_an_empty_one_that_would_be_fuller() -> None:
     """Four GPUs: of five that are free beside three in use, not a whole node of four."""
-    packing = Packing([a_policy_node("empty", gpus=4), a_policy_node("used", gpus=8)])
+    packing = ClusterPacking([a_policy_node("empty", gpus=4), a_policy_node("used", gpus=8)])
     packing.hold("a", some_slots("used", 0, 1, 2))
     assert packing.add("b", Width("gpu", 4))
     assert packing.slots_of("b") == some_slots("used", 3, 4, 5, 6)

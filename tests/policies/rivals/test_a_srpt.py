@@ -10,7 +10,7 @@ from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.model import Width
 from policies.rivals.a_srpt import VirtualMachine, VirtualOrder
 from policies.rivals.baselines import StaticSrsf
-from policies.rivals.menu import FixedFleet, WidthMenu
+from policies.rivals.width_menu import FixedFleet, WidthMenu
 from policies.speedup import Table
 
 

@@ -20,9 +20,9 @@ from policies.rivals.baselines import (
     EqualWidth,
     StaticFifo,
     StaticSrsf,
-    equal_width_promise,
+    equal_width_averages,
 )
-from policies.rivals.menu import FixedFleet, WidthMenu
+from policies.rivals.width_menu import FixedFleet, WidthMenu
 from policies.speedup import Table
 
 JOBS = st.lists(st.floats(0, 100), max_size=12).map(
@@ -135,7 +135,7 @@ def test_the_promise_of_a_limit_is_littles_law() -> None:
     """GPUs held are arrivals per hour x hours x width; here 2 x (3.6 / 1.8 + 0.5) x 2."""
     menu = a_menu(a_class(sizes=[3.6], arrivals_per_hour=2.0, startup_hours=0.5))
 
-    promise = equal_width_promise(menu, gpus_per_job=2)
+    promise = equal_width_averages(menu, gpus_per_job=2)
 
     assert promise.mean_jct_hours == pytest.approx(3.6 / 1.8 + 0.5)
     assert promise.gpus == pytest.approx(2.0 * (3.6 / 1.8 + 0.5) * 2)
@@ -149,7 +149,7 @@ def test_a_change_of_width_between_phases_costs_a_rescale() -> None:
         name="c", phases=(job_class.phases[0], second), arrivals_per_hour=1.0, rescale_hours=0.25
     )
 
-    promise = equal_width_promise(a_menu(mixed), gpus_per_job=2)
+    promise = equal_width_averages(a_menu(mixed), gpus_per_job=2)
 
     assert promise.mean_jct_hours == pytest.approx(1.0 + 0.25 + 1.0)
     assert promise.gpus == pytest.approx(1.0 * 2 + 1.25 * 1)

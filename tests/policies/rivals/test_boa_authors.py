@@ -16,7 +16,7 @@ from policies.errors import InfeasibleBudget
 from policies.model import JobClass, Width
 from policies.optimum.boa import solve
 from policies.rivals.boa_authors import GluedWidths
-from policies.rivals.promise import promise_of
+from policies.rivals.long_run_averages import long_run_of
 from policies.speedup import Table
 
 TABLES = st.lists(st.floats(0.5, 2.0), min_size=2, max_size=5).map(
@@ -46,7 +46,7 @@ def test_it_stays_within_the_budget_and_never_beats_the_optimum(
         0.5 * len(c.phases) / float(p.speed_at(1))
         for c, (p, _, _) in zip(classes.values(), drawn, strict=True)
     )
-    promise = promise_of(glued(classes, gpus).plans, classes)
+    promise = long_run_of(glued(classes, gpus).plans, classes)
     best = solve(a_problem(*classes.values()), promise.gpus * (1.0 + 1e-9))
     assert promise.gpus <= gpus * (1.0 + 1e-6)
     assert promise.mean_jct_hours >= best.mean_jct_hours * (1.0 - 1e-6)

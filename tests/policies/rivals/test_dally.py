@@ -10,7 +10,7 @@ from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.model import AllReduce, Job, Money, Width
 from policies.rivals.baselines import StaticSrsf
 from policies.rivals.dally import Dally
-from policies.rivals.menu import FixedFleet, WidthMenu
+from policies.rivals.width_menu import FixedFleet, WidthMenu
 
 NEED = AllReduce(message_bytes=5e8, compute_seconds=0.5)
 

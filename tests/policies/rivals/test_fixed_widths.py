@@ -19,7 +19,7 @@ from policies.rivals.fixed_widths import (
     best_fixed_widths,
     mean_response_hours,
 )
-from policies.rivals.menu import WidthMenu
+from policies.rivals.width_menu import WidthMenu
 from policies.speedup import Table
 
 CURVE = Table(gpus=(1, 2, 4), speeds=(1.0, 1.8, 3.0))

@@ -13,7 +13,7 @@ from policies.errors import InfeasibleBudget
 from policies.model import JobClass, Width
 from policies.optimum.boa import solve
 from policies.rivals.greedy import GreedyMarginal
-from policies.rivals.promise import promise_of
+from policies.rivals.long_run_averages import long_run_of
 from policies.speedup import Table
 
 SPEEDS = st.lists(st.floats(0.3, 9.0), min_size=1, max_size=5)
@@ -48,7 +48,7 @@ def test_it_stays_within_the_budget_and_never_beats_the_optimum(
         for c in classes.values()
         for p in c.phases
     )
-    promise = promise_of(GreedyMarginal.within(classes, "gpu", gpus=gpus).plans, classes)
+    promise = long_run_of(GreedyMarginal.within(classes, "gpu", gpus=gpus).plans, classes)
     best = solve(a_problem(*classes.values()), promise.gpus * (1.0 + 1e-9))
 
     assert promise.gpus <= gpus * (1.0 + 1e-6)
@@ -98,7 +98,7 @@ def test_a_poor_next_step_hides_a_good_one_which_is_what_hulls_are_for() -> None
     plain = a_class("plain", curve=Table(gpus=(1, 2), speeds=(1.0, 1.4)))
     classes = {"hidden": hidden, "plain": plain}
     policy = GreedyMarginal.within(classes, "gpu", gpus=2.5)
-    promise = promise_of(policy.plans, classes)
+    promise = long_run_of(policy.plans, classes)
 
     assert policy.plans["hidden"] == (Width("gpu", 1),)
     assert promise.mean_jct_hours > 1.5 * solve(a_problem(hidden, plain), promise.gpus).mean_jct_hours

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.errors import InvalidProblem
 from policies.model import Job, Money, Width
-from policies.rivals.menu import WidthMenu
-from policies.rivals.pollux import HALF_BAND, NOTHING, GoodputShares
+from policies.rivals.pollux import HALF_BAND, SPEEDUP_FLOOR, GoodputShares
+from policies.rivals.width_menu import WidthMenu
 from policies.speedup import Amdahl, Table
 
 STEEP = Table(gpus=(1, 2, 4), speeds=(1.0, 1.9, 3.6))
@@ -64,7 +64,7 @@ def badness(jobs: list[Job], gpus: tuple[int, ...], fleet: int) -> float:
         age = -job.arrived_at
         if k != (job.width.gpus if job.width else -1):
             speedup *= max(age - 30.0 * job.restarts, 0.0) / (age + 30.0)
-        total += 1.0 / (speedup + NOTHING)
+        total += 1.0 / (speedup + SPEEDUP_FLOOR)
     return total
 
 

@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 from boa_daemon.testing import a_class, a_job, an_instance_type
 from policies.errors import InvalidProblem
 from policies.model import Money, Width
-from policies.rivals.asked import HALF_BAND, AskedWidths, RentAsAsked
-from policies.rivals.menu import FixedFleet, WidthMenu
-from policies.rivals.promise import promise_of
+from policies.rivals.long_run_averages import long_run_of
+from policies.rivals.requested_widths import HALF_BAND, RentAsRequested, RequestedWidths
 from policies.rivals.tiresias import Tiresias
+from policies.rivals.width_menu import FixedFleet, WidthMenu
 from policies.speedup import Amdahl, Table
 
 # Efficiencies: 1, 0.9, 0.75, 0.55, 0.4.
 CURVE = Table(gpus=(1, 2, 4, 8, 16), speeds=(1.0, 1.8, 3.0, 4.4, 6.4))
 
 
-def asked(efficiency: float = 0.65, **changes: object) -> AskedWidths:
+def asked(efficiency: float = 0.65, **changes: object) -> RequestedWidths:
     """Return what users ask for, of one class of two phases of 4 GPU-hours."""
     job_class = a_class(sizes=[4.0, 4.0], curve=CURVE, arrivals_per_hour=2.0)
-    return AskedWidths(menu=WidthMenu(classes={"c": job_class}, gpu_type="gpu"), efficiency=efficiency)
+    return RequestedWidths(menu=WidthMenu(classes={"c": job_class}, gpu_type="gpu"), efficiency=efficiency)
 
 
 @given(draw=st.floats(0.0, 0.999))
@@ -42,7 +42,7 @@ def test_where_no_width_is_in_the_band_users_ask_for_the_next_narrower() -> None
 def test_the_promise_is_the_mean_over_the_users() -> None:
     """Half of the jobs run at 4 GPUs and half at 8."""
     crowd = asked()
-    ends = [promise_of({"c": (Width("gpu", gpus),) * 2}, crowd.menu.classes) for gpus in (4, 8)]
+    ends = [long_run_of({"c": (Width("gpu", gpus),) * 2}, crowd.menu.classes) for gpus in (4, 8)]
 
     assert crowd.promise().gpus == pytest.approx(0.5 * (ends[0].gpus + ends[1].gpus))
     assert crowd.promise().mean_jct_hours == pytest.approx(
@@ -52,7 +52,7 @@ def test_the_promise_is_the_mean_over_the_users() -> None:
 
 def test_renting_as_asked_leaves_the_nodes_open() -> None:
     """Each job gets its own width, whoever else is there."""
-    allocation = RentAsAsked(asked=asked()).allocate([a_job("a"), a_job("b", draw=0.7)], now=0.0)
+    allocation = RentAsRequested(asked=asked()).allocate([a_job("a"), a_job("b", draw=0.7)], now=0.0)
 
     assert allocation.widths == {"a": Width("gpu", 4), "b": Width("gpu", 8)}
     assert allocation.nodes is None
@@ -116,7 +116,7 @@ def test_numbers_that_cannot_be_are_refused() -> None:
 def test_formulas_have_bands_too() -> None:
     """Amdahl's law at 0.95: widths from 6 to 21 have efficiencies between 0.5 and 0.8."""
     curve = Amdahl(parallel_fraction=0.95, max_gpus=64)
-    crowd = AskedWidths(menu=WidthMenu(classes={"c": a_class(curve=curve)}, gpu_type="gpu"))
+    crowd = RequestedWidths(menu=WidthMenu(classes={"c": a_class(curve=curve)}, gpu_type="gpu"))
 
     gpus = {crowd.widths_of(a_job(draw=d / 100.0))[0].gpus for d in range(100)}
     assert gpus == set(range(6, 22))

@@ -340,6 +340,7 @@ def test_the_shipped_files_are_what_the_code_prints(name: str) -> None:
     import yaml
 
     from boa_daemon.backends.settings import load_aws_settings
+    from boa_daemon.cli.aws_options import used_resources
 
     folder = CODE.parent / "infra" / "iam"
     settings, uses = load_aws_settings(folder / "boa.toml"), used_resources(folder / "boa.toml")

@@ -9,7 +9,7 @@ from drafts import asking, gpus
 
 from boa_daemon.testing import a_job, a_node, a_state, some_slots
 from boa_daemon.tick.draft import Draft
-from boa_daemon.tick.room import Room
+from boa_daemon.tick.placeable_nodes import PlaceableNodes
 from boa_daemon.tick.stages.call_back import _givers, call_back
 from boa_daemon.tick.state import ClusterState
 from policies.answer import Allocation
@@ -69,7 +69,7 @@ def test_among_equals_the_first_is_asked() -> None:
 def a_wish(**changes: Any) -> Draft:
     """Return a draft in which x wishes for two GPUs, and a, b may be asked for theirs."""
     state = lending()
-    room = Room(state, leaving=LENT.keys() | {"x"}, stopped=frozenset(), placer=FirstFit())
+    room = PlaceableNodes(state, leaving=LENT.keys() | {"x"}, stopped=frozenset(), placer=FirstFit())
     return asking(state, gpus(x=2), **({"lent": LENT, "room": room} | changes))
 
 

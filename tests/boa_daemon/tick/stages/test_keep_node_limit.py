@@ -10,7 +10,7 @@ from drafts import PRICES, a_draft, asking, gpus
 
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
 from boa_daemon.tick.draft import Changes, Draft
-from boa_daemon.tick.room import Room
+from boa_daemon.tick.placeable_nodes import PlaceableNodes
 from boa_daemon.tick.stages.keep_node_limit import keep_node_limit
 from boa_daemon.tick.stages.place import place
 from boa_daemon.tick.stages.rent import rent
@@ -94,7 +94,7 @@ def test_who_was_lent_gpus_goes_back_before_anybody_is_turned_down() -> None:
     """d holds four and is planned on one: a of three fits on the one node, and nobody waits."""
     state = there(a_node("n1"), d=some_slots("n1", 0, 1, 2, 3))
     wishes = gpus(a=3)
-    room = Room(state, leaving={"a", "d"}, stopped=frozenset(), placer=FirstFit())
+    room = PlaceableNodes(state, leaving={"a", "d"}, stopped=frozenset(), placer=FirstFit())
     allocation = Allocation(widths={**wishes, **gpus(d=4)}, node_prices=PRICES)
     found = limited(state, 1, wishes, room=room, lent=gpus(d=1), allocation=allocation)
     assert {job: len(slots) for job, slots in found.plan.slots.items()} == {"a": 3, "d": 1}

@@ -34,7 +34,7 @@ from boa_daemon.tick.decision import Decision, decide
 from boa_daemon.tick.draft import Draft
 from boa_daemon.tick.limits import Act, ActKind, Caps, HeldCode, Steady
 from boa_daemon.tick.ports import Refused
-from boa_daemon.tick.stages.keep_still import StillLimits, _has_enough, keep_still
+from boa_daemon.tick.stages.keep_still import MoveLimits, _has_enough, keep_still
 from boa_daemon.tick.state import ClusterState, JobState, JobTerms
 from policies.errors import InvalidProblem
 from policies.model import Budget, Width
@@ -374,7 +374,7 @@ def test_a_hold_ends_when_the_oldest_act_that_counts_has_gone() -> None:
         (acts("stop", "x", 900.0, 700.0, 500.0, 400.0), "moves-of-all", NOW - 700.0 + 3600.0),
     ):
         state = five_running(*past)
-        still = StillLimits.of(state, limits)
+        still = MoveLimits.of(state, limits)
         found = still.why_held(state.jobs["a"], still.moves)
         assert found is not None
         assert (found[0].code, found[1]) == (code, until)

@@ -17,7 +17,7 @@ from boa_daemon.tick.offers import Cooldown, Offer
 from boa_daemon.tick.stages.meet_dates import _usd_per_hour, meet_dates
 from boa_daemon.tick.state import ClusterState, Due, JobTerms, Rules, WarmPool
 from policies.answer import Allocation
-from policies.links.machines import spot_kind
+from policies.links.gpu_kinds import spot_kind
 from policies.model import Width
 from policies.placement.first_fit import FirstFit
 

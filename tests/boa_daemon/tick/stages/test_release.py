@@ -13,7 +13,7 @@ from followers import Known
 from boa_daemon.testing import a_job, a_node, a_state, an_instance_type, rules, some_slots
 from boa_daemon.tick.stages.release import release
 from boa_daemon.tick.state import NodeState, Plan
-from policies.answer import Hold
+from policies.answer import NodeRetention
 
 NOW = 1000.0
 
@@ -22,9 +22,13 @@ NOW = 1000.0
 class Holding(Known):
     """Node prices that hold some nodes of type "gpu" for 100 s, and two others for 50 s."""
 
-    def hold(self, gpu_type: str) -> Hold:
+    def hold(self, gpu_type: str) -> NodeRetention:
         """Return what is worth holding of a type."""
-        return Hold(nodes=self.nodes, seconds=100.0) if gpu_type == "gpu" else Hold(nodes=2, seconds=50.0)
+        return (
+            NodeRetention(nodes=self.nodes, seconds=100.0)
+            if gpu_type == "gpu"
+            else NodeRetention(nodes=2, seconds=50.0)
+        )
 
 
 def idle(*ages: float) -> list[NodeState]:

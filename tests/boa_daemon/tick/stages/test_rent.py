@@ -15,7 +15,7 @@ from boa_daemon.errors import BoaError
 from boa_daemon.testing import Wishes, a_job, a_node, a_state, an_instance_type, rules, some_slots, states
 from boa_daemon.tick.decision import decide
 from boa_daemon.tick.offers import Cooldown, Offer
-from boa_daemon.tick.room import Room
+from boa_daemon.tick.placeable_nodes import PlaceableNodes
 from boa_daemon.tick.stages.rent import rent
 from boa_daemon.tick.state import ClusterState, NodeState, Plan, Rules
 from policies.answer import Allocation, Placement
@@ -315,7 +315,7 @@ def test_a_placer_is_asked_once_where_what_is_free_is_surely_too_little(
     nodes = [replace(a_node(f"n{zone}", gpus=1), zone=zone) for zone in zones[1:]]
     offers = tuple(Offer(instance_type="gpu-x4", zone=zone, usd_per_hour=4.0) for zone in zones if zone)
     state = a_state(*(a_job(name) for name in "ab"), nodes=nodes, offers=offers)
-    room = Room(state, leaving=set(), stopped=frozenset(), placer=(placer := Counting()))
+    room = PlaceableNodes(state, leaving=set(), stopped=frozenset(), placer=(placer := Counting()))
     site = rules(instance_types=kinds)
     draft = replace(asking(state, wishes, site=site), room=room, placer=placer)
     Counting.times = 0

@@ -29,7 +29,7 @@ from boa_daemon.tick.explain import explain_job
 from boa_daemon.tick.limits import Act, Steady
 from boa_daemon.tick.stages.use_spare import use_spare
 from boa_daemon.tick.state import ClusterState, JobTerms, Plan
-from policies.answer import Stretch
+from policies.answer import LentWidth
 from policies.model import Job, Width
 from policies.placement.first_fit import FirstFit
 
@@ -402,10 +402,10 @@ class UpTo(Known):
 
     most: int = 4
 
-    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> Stretch | None:
+    def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> LentWidth | None:
         """Return as much as there is."""
         gpus = min(most_gpus, self.most)
-        return Stretch(width=Width("gpu", gpus), saved_hours=now.gpus) if gpus > now.gpus else None
+        return LentWidth(width=Width("gpu", gpus), saved_hours=now.gpus) if gpus > now.gpus else None
 
 
 def spared(state: ClusterState, prices: Known | None = None, **changes: Any) -> Plan:

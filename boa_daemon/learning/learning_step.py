@@ -1,0 +1,188 @@
+"""The learning step: what jobs reported becomes figures of their classes, and the plan follows those.
+
+The daemon takes it before each tick, the simulator after one: so what is measured in the
+simulator is what the daemon learns with. A figure of the plan stays until the data contradict it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from boa_daemon.learning.beliefs import (
+    CHANGE_THRESHOLD,
+    MOST_HALF_LIVES,
+    Beliefs,
+    ClassBelief,
+    PlannedFigures,
+    classes_differ,
+)
+from boa_daemon.learning.exploration_value import Exploration
+from boa_daemon.learning.learner import Learner
+from boa_daemon.learning.observed_rhythm import rhythm_of
+from boa_daemon.learning.samples import DAY, HOUR, KEPT_SECONDS, Sample
+from boa_daemon.learning.speedups import CurveEstimate, measured_class
+from boa_daemon.learning.width_trials import GpuHourWorth, WidthTrials
+from boa_daemon.tick.state import JobState
+from policies.errors import PolicyError
+from policies.model import JobClass, JobId
+from policies.online.rhythm import Rhythm
+
+
+class LearntClasses:
+    """Classes as they are stated, and as they are planned by; a variant, `vision[2-8]`, follows its class.
+
+    `rates` and `sizes` say whether the plan follows those; speeds are always followed. The rates of
+    `unstated` classes nobody stated.
+    """
+
+    def __init__(
+        self,
+        stated: Mapping[str, JobClass],
+        *,
+        unstated: frozenset[str] = frozenset(),
+        rates: bool = True,
+        sizes: bool = True,
+    ) -> None:
+        self.stated, self.unstated = dict(stated), unstated
+        self.classes, self.planned = dict(stated), dict(stated)
+        self.curves: Mapping[tuple[str, str], CurveEstimate] = {}
+        self.figures: dict[str, PlannedFigures] = {}
+        self.rhythm: Rhythm | None = None
+        self._rates, self._sizes = rates, sizes
+        self._all_stated = dict(stated)
+
+    def adopt(self, names: Iterable[str]) -> None:
+        """Take in classes that jobs came of, where the class file need not name each."""
+        del names
+
+    def learn(
+        self,
+        curves: Mapping[tuple[str, str], CurveEstimate],
+        beliefs: Mapping[str, ClassBelief] | None = None,
+    ) -> bool:
+        """Take what was measured and seen; return whether it differs enough from the plan to plan anew.
+
+        Without `beliefs` rates and sizes stay as they are planned by.
+
+        Raises:
+            PolicyError: when no problem has such figures; the plan keeps to those that it had.
+        """
+        before, old_curves = dict(self.figures), self.curves
+        self.curves = curves
+        for name, belief in (beliefs or {}).items():
+            if name in self.stated:
+                known = self.figures.get(name) or PlannedFigures(per_hour=belief.stated_per_hour)
+                self.figures[name] = known.followed(belief, rates=self._rates, sizes=self._sizes)
+        try:
+            found = {name: self.measured(stated) for name, stated in list(self._all_stated.items())}
+        except PolicyError:
+            self.figures, self.curves = before, old_curves
+            raise
+        if not any(classes_differ(found[name], known) for name, known in self.planned.items()):
+            # New variants of a class are planned by the figures of the others.
+            self.figures = before
+            return False
+        self._plan_by(found)
+        return True
+
+    def learn_rhythm(self, rows: Iterable[Sample], *, now: float) -> bool:
+        """Take the rhythm of what came, where rates are followed; return whether it is another one.
+
+        It is new where a day of the week, or an hour of the day, differs by more than a plan may be off.
+        """
+        if not self._rates:
+            return False
+        work = {name: found.size_gpu_hours for name, found in self.classes.items()}
+        found, known = rhythm_of(rows, work, now=now), self.rhythm
+        is_new = known is not None if found is None else found.differs(known, by=CHANGE_THRESHOLD)
+        if is_new:
+            self.rhythm = found
+        return is_new
+
+    def take_back(self, figures: Mapping[str, PlannedFigures]) -> None:
+        """Plan by earlier rates and sizes once more."""
+        self.figures = dict(figures)
+        self._plan_by({name: self.measured(stated) for name, stated in list(self._all_stated.items())})
+
+    def measured(self, stated: JobClass) -> JobClass:
+        """Return a class or a variant with what was measured of its class."""
+        base = self.stated[stated.name.partition("[")[0]]
+        found = measured_class(stated, list(self.curves.values()), base=base)
+        figures = self.figures.get(base.name)
+        return found if figures is None else figures.of(found)
+
+    def _plan_by(self, found: dict[str, JobClass]) -> None:
+        """Plan by classes and variants."""
+        self.planned = found
+        self.classes = {name: found[name] for name in self.stated}
+
+
+@dataclass(slots=True)
+class LearningStep:
+    """What is remembered of jobs, what is believed of classes, and who tries a width.
+
+    Without `at_once` new speeds wait for the next estimate of a rate, unless a job tries a width or nothing
+    was measured before: that is quicker where a second lasts no second.
+    """
+
+    learner: Learner = field(default_factory=Learner)
+    beliefs: Beliefs = field(default_factory=Beliefs)
+    tries: WidthTrials = field(default_factory=WidthTrials)
+    at_once: bool = True
+    _rhythm_day: int | None = None
+
+    def follow(
+        self,
+        classes: LearntClasses,
+        done_by_class: Callable[[], Mapping[str, Collection[float]]],
+        *,
+        now: float,
+    ) -> bool:
+        """Write down what was seen and estimate what is due; return whether the classes are planned anew.
+
+        `done_by_class` gives the work, over their scales, that jobs which are not over have done.
+
+        Raises:
+            PolicyError: when no problem has such figures; the classes keep to those that they had.
+        """
+        learner, life = self.learner, self.beliefs.weights.half_life_hours
+        learner.save(now, kept_seconds=max(KEPT_SECONDS, MOST_HALF_LIVES * HOUR * life))
+        classes.adopt(list(learner.seen))
+        due = self.beliefs.due(list(classes.stated), learner.seen, now=now)
+        running = done_by_class() if due else {}
+        for name in due:
+            self.beliefs.refresh(
+                classes.stated[name],
+                learner.rows_of(name),
+                running.get(name, ()),
+                is_rate_stated=name not in classes.unstated,
+                now=now,
+            )
+        is_first = not classes.curves and bool(learner.samples)
+        has_rhythm = False
+        if (day := int(now // DAY)) != self._rhythm_day:
+            self._rhythm_day = day
+            has_rhythm = classes.learn_rhythm(learner.rows.values(), now=now)
+        if not (due or is_first or (learner.has_news and (self.at_once or self.tries.explorations))):
+            return has_rhythm
+        curves = classes.curves
+        if learner.has_news or is_first:
+            curves = learner.curves(list(classes.stated.values()), now=now)
+        return classes.learn(curves, self.beliefs.known) or has_rhythm
+
+    def explore(
+        self,
+        classes: LearntClasses,
+        jobs: Callable[[], Mapping[JobId, JobState]],
+        *,
+        worth: GpuHourWorth | None,
+        now: float,
+    ) -> Mapping[JobId, Exploration]:
+        """Let a few jobs try widths whose speed is worth more than the try costs; return the new tries."""
+        if worth is None or self.tries.fraction <= 0.0 or not classes.curves:
+            return {}
+        before = self.tries.explorations
+        curves = list(classes.curves.values())
+        self.tries.update(jobs(), curves, classes.planned, self.learner.samples, worth=worth, now=now)
+        return {job: found for job, found in self.tries.explorations.items() if job not in before}

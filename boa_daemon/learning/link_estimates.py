@@ -1,0 +1,144 @@
+"""What a class sends between nodes, learnt from speeds: for machines on which it was not measured.
+
+A class says how many bytes it sends in each iteration and for how long it computes, so c / t seconds of
+sending per second of computing on a link (`policies.links.link_share`). How far that is off shows in how
+much slower the class is across nodes than within one, against what its curve says:
+
+    log s(k) / s(j)  measured - stated  =  log (1 + c/t) - log (1 + f c/t)       j on one node, k on several
+
+    symbol   here      meaning
+    f        factor    what sending takes over what the class says; a priori log f ~ N(0, 0.7^2)
+    s        curves    speed at a width, as estimated (`learning.speedups`)
+
+Each machine whose speeds were measured on one node and across nodes speaks once, by the two widths that were
+measured the longest. The posterior is summed over a grid. With it the speeds on a sibling machine are those
+of the machine that was measured, with f c/t in place of c/t; what was measured there itself stands.
+
+Cost: O(machines x widths) for each class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from boa_daemon.learning.speedups import CurveEstimate
+from policies.links.contention import Link
+from policies.links.gpu_kinds import card_of, speedup_on
+from policies.links.link_share import network_share
+from policies.model import AllReduce, InstanceType, JobClass, Phase
+from policies.speedup import SpeedupCurve, Table
+
+PRIOR = 0.7
+"""Spread of the logarithm of the factor, as of other figures that somebody stated and that may be wrong."""
+LEAST_SPREAD = 0.03
+"""A speed ratio is known no better than that: nodes differ, and neighbours send too."""
+_GRID = np.linspace(-5.0 * PRIOR, 5.0 * PRIOR, 701)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkEstimate:
+    """What sending takes a class over what it says: the median, the ends of 95 %, and the machines behind it.
+
+    `stated_share` are seconds of sending per second of computing on the first machine, as the class says.
+    """
+
+    stated_share: float
+    factor: float
+    low: float
+    high: float
+    machines: tuple[str, ...]
+
+    def of(self, need: AllReduce) -> AllReduce:
+        """Return what a class sends with as many seconds of computing as make up for the factor."""
+        return replace(need, compute_seconds=need.compute_seconds / self.factor)
+
+
+def link_estimate(
+    job_class: JobClass, curves: Collection[CurveEstimate], machines: Mapping[str, InstanceType]
+) -> LinkEstimate | None:
+    """Return what was learnt of the sending of a class as stated; None where nothing speaks of it."""
+    need, density = job_class.network, -0.5 * (_GRID / PRIOR) ** 2
+    seen: dict[str, float] = {}
+    if need is None:
+        return None
+    for curve in curves:
+        machine = machines.get(curve.gpu_type)
+        stated = job_class.phases[0].speedups.get(curve.gpu_type)
+        if curve.class_name != job_class.name or machine is None or stated is None:
+            continue
+        inside, across = (_longest(curve, stated, machine.gpus, is_across=over) for over in (False, True))
+        if inside is None or across is None:
+            continue
+        mean, spread = curve.ratio(across, inside)
+        off = mean - math.log(float(stated.speed_at(across)) / float(stated.speed_at(inside)))
+        share = network_share(Link.of_gigabits(machine.link_gigabits_per_second), need)
+        expected = math.log1p(share) - np.log1p(share * np.exp(_GRID))
+        density = density - 0.5 * ((off - expected) / max(spread, LEAST_SPREAD)) ** 2
+        seen[machine.name] = share
+    if not seen:
+        return None
+    sums = np.cumsum(np.exp(density - density.max()))
+    low, middle, high = np.exp(np.interp(np.array([0.025, 0.5, 0.975]) * sums[-1], sums, _GRID)).tolist()
+    first = next(iter(seen.values()))
+    return LinkEstimate(stated_share=first, factor=middle, low=low, high=high, machines=tuple(seen))
+
+
+def _longest(curve: CurveEstimate, stated: SpeedupCurve, gpus: int, *, is_across: bool) -> int | None:
+    """Return the width on one node, or across nodes, that was measured the longest; None where none was."""
+    known = set(stated.whole_widths().tolist())
+    widths = [
+        width
+        for width in curve.widths
+        if width.measurements and (width.gpus > gpus) is is_across and width.gpus in known
+    ]
+    return max(widths, key=lambda width: width.measured_seconds).gpus if widths else None
+
+
+def derived_kinds(job_class: JobClass, machines: Mapping[str, InstanceType]) -> frozenset[str]:
+    """Return the kinds of which a class has the speeds that follow from those of another machine."""
+    found = set()
+    for kind in machines:
+        card = card_of(kind)
+        phase = job_class.phases[0]
+        if kind == card or card not in machines or not {kind, card} <= phase.speedups.keys():
+            continue
+        follows = speedup_on(
+            phase.speedups[card], measured=machines[card], machine=machines[kind], need=job_class.network
+        )
+        if phase.speedups[kind] == follows:
+            found.add(kind)
+    return frozenset(found)
+
+
+def with_link(
+    job_class: JobClass,
+    estimate: LinkEstimate | None,
+    kinds: Collection[str],
+    machines: Mapping[str, InstanceType],
+) -> JobClass:
+    """Return a class with the speeds on `kinds` that follow from those of their siblings, as learnt."""
+    need = job_class.network
+    if estimate is None or need is None or not kinds:
+        return job_class
+
+    def follows(phase: Phase) -> Phase:
+        speedups = dict(phase.speedups)
+        for kind in kinds & speedups.keys():
+            card = card_of(kind)
+            if card not in speedups:
+                continue
+            curve = speedup_on(
+                speedups[card], measured=machines[card], machine=machines[kind], need=estimate.of(need)
+            )
+            widths = set(speedups[kind].whole_widths().tolist())
+            pairs = () if curve is None else zip(curve.gpus, curve.speeds, strict=True)
+            kept = {gpus: speed for gpus, speed in pairs if gpus in widths}
+            if kept:
+                speedups[kind] = Table(gpus=tuple(kept), speeds=tuple(kept.values()))
+        return replace(phase, speedups=speedups)
+
+    return replace(job_class, phases=tuple(map(follows, job_class.phases)))

@@ -1,0 +1,241 @@
+"""Jobs that try a width whose speed nobody knows yet, for a while, so that the plan knows it from then on.
+
+One job of a class at a time tries one width beside its planned one, the one most worth knowing
+(`boa_daemon.learning.speedups`), as soon as the class has been measured at any width.
+
+What the tries of a class may waste, restarts and boots of whole nodes included, stays below a fraction of the
+GPU time that the class has worked, and one job's: so the first job may try, and whoever sends three jobs does
+not pay for a week of tries. As to how much is to come, a class is trusted to go on for as long as it has
+worked, and for ten jobs; a measurement counts for a week. A width that was tried and could not be measured is
+tried again when the class has worked twice as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from boa_daemon.learning.exploration_value import Exploration, ExplorationStakes, worth_exploring
+from boa_daemon.learning.speedups import HALF_LIFE_SECONDS, CurveEstimate, SpeedSample
+from boa_daemon.tick.state import JobState
+from boa_daemon.units import SECONDS_PER_HOUR
+from policies.answer import Allocation, NodePrices
+from policies.model import InstanceType, Job, JobClass, JobId, Money, Width
+from policies.protocols import Allocator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploringAllocator:
+    """Follow another allocator, but for the jobs in `tries`; who tries what is decided elsewhere."""
+
+    base: Allocator
+    tries: Mapping[JobId, Exploration] = field(default_factory=lambda: MappingProxyType({}))
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return the base's allocation with the widths that are tried; a job that waits tries nothing."""
+        found = self.base.allocate(jobs, now=now, money=money)
+        tried = {job: self.tries[job] for job in found.widths if job in self.tries}
+        if not tried:
+            return found
+        widths = {
+            job: Width(width.gpu_type, tried[job].gpus) if job in tried else width
+            for job, width in found.widths.items()
+        }
+        reasons = {job: tried[job].reason if job in tried else found.reasons.get(job, "") for job in widths}
+        return replace(found, widths=widths, reasons=reasons, exact=found.exact | tried.keys())
+
+
+TRY_SECONDS, LEAST_TRY_SECONDS = 120.0, 30.0
+"""A try works for so long: two minutes tell a speed to 7 %. Short jobs try for less."""
+LATEST_SECONDS = 900.0
+"""A try that has not been measured by then is given up: its nodes did not come, or its job cannot start."""
+PART_OF_A_JOB = 1.0 / 3.0
+ADVANCE_JOBS = 1.0
+"""Of a job's GPU time, which the tries of a class may waste before it has worked at all."""
+TRUSTED_JOBS = 10.0
+"""A class is trusted to send so many more jobs, however little was seen of it."""
+HALF_LIFE_HOURS = HALF_LIFE_SECONDS / SECONDS_PER_HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidthTrial:
+    """A job that tries a width since an instant."""
+
+    class_name: str
+    gpu_type: str
+    found: Exploration
+    began_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHourWorth:
+    """What the last decision says of money, by GPU type: the hours that a GPU-hour's money saves.
+
+    A node has `node_gpus` and takes `boot_seconds` until it is ready.
+    """
+
+    gpu_hour: Mapping[str, float]
+    node_gpus: Mapping[str, int]
+    boot_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, node_prices: NodePrices | None, machines: Mapping[str, InstanceType]) -> GpuHourWorth | None:
+        """Return what a policy that knows the worth of nodes says; None where it does not."""
+        if node_prices is None:
+            return None
+        return cls(
+            gpu_hour={name: node_prices.node_worth(name) / kind.gpus for name, kind in machines.items()},
+            node_gpus={name: kind.gpus for name, kind in machines.items()},
+            boot_seconds=node_prices.boot_hours * SECONDS_PER_HOUR,
+        )
+
+
+@dataclass(slots=True)
+class WidthTrials:
+    """Who tries what now. `fraction` is the part of its GPU time that the tries of a class may waste."""
+
+    fraction: float = 0.02
+    _now: dict[JobId, WidthTrial] = field(default_factory=dict)
+    _wasted: dict[str, float] = field(default_factory=dict)
+    # By class, type and width: the GPU-seconds that the class has to have worked before it is tried again.
+    _not_before: dict[tuple[str, str, int], float] = field(default_factory=dict)
+
+    @property
+    def explorations(self) -> Mapping[JobId, Exploration]:
+        """The width that each job tries."""
+        return {job: one.found for job, one in self._now.items()}
+
+    @property
+    def wasted_gpu_seconds(self) -> float:
+        """What all tries so far may have wasted."""
+        return sum(self._wasted.values())
+
+    def update(
+        self,
+        jobs: Mapping[JobId, JobState],
+        curves: Collection[CurveEstimate],
+        classes: Mapping[str, JobClass],
+        samples: Sequence[SpeedSample],
+        *,
+        worth: GpuHourWorth,
+        now: float,
+    ) -> None:
+        """End the tries that have said what they can, and let at most one job of each class begin one.
+
+        `classes` are those that jobs are planned by, by name, their limits on width included.
+        """
+        worked = _worked(samples)
+        for job, one in list(self._now.items()):
+            if job not in jobs or _is_over(one, samples, now):
+                del self._now[job]
+                self._not_before[one.class_name, one.gpu_type, one.found.gpus] = (
+                    2.0 * worked.get(one.class_name, _Worked()).gpu_seconds
+                )
+        busy = {one.class_name for one in self._now.values()}
+        for curve in curves:
+            if curve.class_name in busy:
+                continue
+            began = self._best(jobs, curve, classes, worth, worked=worked.get(curve.class_name, _Worked()))
+            if began is not None:
+                job, found = began
+                busy.add(curve.class_name)
+                self._wasted[curve.class_name] = self._wasted.get(curve.class_name, 0.0) + found.gpu_seconds
+                self._now[job] = WidthTrial(
+                    class_name=curve.class_name, gpu_type=curve.gpu_type, found=found, began_at=now
+                )
+
+    def _best(
+        self,
+        jobs: Mapping[JobId, JobState],
+        curve: CurveEstimate,
+        classes: Mapping[str, JobClass],
+        worth: GpuHourWorth,
+        *,
+        worked: _Worked,
+    ) -> tuple[JobId, Exploration] | None:
+        """Return what the running job of a class that has most left should try; None where nothing pays."""
+        mine = [
+            job.job
+            for job in jobs.values()
+            if job.slots
+            and not job.is_stopping
+            and job.job.class_name.partition("[")[0] == curve.class_name
+            and job.job.width is not None
+            and job.job.width.gpu_type == curve.gpu_type
+            and job.job.class_name in classes
+        ]
+        if not mine:
+            return None
+        chosen = max(mine, key=lambda job: (job.remaining_gpu_hours, job.id))
+        job_class, width = classes[chosen.class_name], chosen.width
+        assert width is not None
+        speedup = job_class.phases[chosen.phase].speedups[curve.gpu_type]
+        allowed = {*map(int, speedup.whole_widths())} & {known.gpus for known in curve.widths}
+        if width.gpus not in allowed:
+            return None
+        allowed -= {
+            gpus
+            for gpus in allowed
+            if self._not_before.get((curve.class_name, curve.gpu_type, gpus), 0.0) > worked.gpu_seconds
+        }
+        speed = float(speedup.speed_at(width.gpus))
+        seconds = PART_OF_A_JOB * chosen.remaining_gpu_hours / speed * SECONDS_PER_HOUR
+        if seconds < LEAST_TRY_SECONDS:
+            return None
+        job_hours = job_class.size_gpu_hours / speed
+        to_come = min(
+            job_class.arrivals_per_hour * job_hours * HALF_LIFE_HOURS,
+            worked.seconds / SECONDS_PER_HOUR + TRUSTED_JOBS * job_hours,
+        )
+        advance = ADVANCE_JOBS * job_hours * SECONDS_PER_HOUR * width.gpus
+        found = worth_exploring(
+            curve,
+            planned_gpus=width.gpus,
+            stakes=ExplorationStakes(
+                gpu_hour_worth=worth.gpu_hour[curve.gpu_type],
+                hours_to_come=to_come,
+                weight=chosen.weight,
+                restart_seconds=job_class.rescale_hours * SECONDS_PER_HOUR,
+                boot_seconds=worth.boot_seconds,
+                node_gpus=worth.node_gpus[curve.gpu_type],
+                most_gpu_seconds=self.fraction * worked.gpu_seconds
+                + advance
+                - self._wasted.get(curve.class_name, 0.0),
+            ),
+            seconds=min(seconds, TRY_SECONDS),
+            allowed=allowed,
+        )
+        return None if found is None else (chosen.id, found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Worked:
+    """How long jobs of a class have worked while they were measured, and the same times their GPUs."""
+
+    seconds: float = 0.0
+    gpu_seconds: float = 0.0
+
+
+def _worked(samples: Sequence[SpeedSample]) -> Mapping[str, _Worked]:
+    """Return how long each class has worked."""
+    found: dict[str, _Worked] = {}
+    for one in samples:
+        before = found.get(one.class_name, _Worked())
+        found[one.class_name] = _Worked(
+            before.seconds + one.seconds, before.gpu_seconds + one.seconds * one.gpus
+        )
+    return found
+
+
+def _is_over(one: WidthTrial, samples: Sequence[SpeedSample], now: float) -> bool:
+    """Return whether a try has taken its time, or its width was measured for long enough."""
+    if now - one.began_at > LATEST_SECONDS:
+        return True
+    known = sum(
+        sample.seconds
+        for sample in samples
+        if (sample.class_name, sample.gpu_type, sample.gpus) == (one.class_name, one.gpu_type, one.found.gpus)
+        and sample.at >= one.began_at
+    )
+    return known >= one.found.seconds

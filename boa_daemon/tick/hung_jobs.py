@@ -1,0 +1,22 @@
+"""Which running jobs hang: asked by the stage `end_silent`, and where no tick can be done."""
+
+from __future__ import annotations
+
+from boa_daemon.tick.draft import SOON_SECONDS
+from boa_daemon.tick.state import ClusterState
+from policies.model import JobId
+
+
+def hung_jobs(state: ClusterState) -> tuple[dict[JobId, str], list[float]]:
+    """Return the jobs whose time without a step is over, with why, and when others are to be looked at."""
+    ends: dict[JobId, str] = {}
+    wakes: list[float] = []
+    for name, job in state.judged_jobs.items():
+        for silence in job.terms.silences:
+            if silence.ends_at > state.now:
+                wakes.append(silence.ends_at)
+            elif silence.looks_left:
+                wakes.append(state.now + SOON_SECONDS)
+            else:
+                ends.setdefault(name, silence.sentence(state.now))
+    return ends, wakes

@@ -1,0 +1,319 @@
+"""The part of the cluster that has room: what a placer is asked about.
+
+Most nodes are full of jobs that stay. Only nodes with a free GPU, or with a job that may move, matter to a
+placement; the placer sees those, and of each staying job the GPUs that it holds there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from operator import eq
+from typing import TypeAlias
+
+from boa_daemon.tick.state import ClusterState, NodeState
+from policies.model import GpuSlot, JobId, Node, NodeId, Width
+from policies.placement.packing import slots_of_node
+from policies.protocols import Placer
+
+Slots: TypeAlias = Mapping[JobId, tuple[GpuSlot, ...]]
+_Holders: TypeAlias = dict[NodeId, list[JobId | None]]
+_Asked: TypeAlias = tuple[Mapping[JobId, Width], Sequence[Node], dict[JobId, tuple[GpuSlot, ...]]]
+"""What a room was asked last, wishes and more nodes, and what it said."""
+_Count: TypeAlias = dict[str, Counter[JobId | None]]
+"""By GPU type, on how many each job is; None: on how many no job is."""
+_a_width = lru_cache(maxsize=4096)(Width)
+_NEW = "(new)"
+"""The zone of nodes that nobody has asked for yet."""
+
+
+class PlaceableNodes:
+    """Who is on which GPU of the nodes with room, and a placer to ask."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        leaving: Collection[JobId],
+        stopped: frozenset[JobId],
+        placer: Placer,
+        compact: frozenset[JobId] = frozenset(),
+        closed: AbstractSet[NodeId] = frozenset(),
+    ) -> None:
+        """Collect the ready nodes that have a free GPU or a job of `leaving`; `stopped` jobs free theirs.
+
+        Jobs in `compact` are placed on as few nodes as their width needs, or not at all. Nobody is placed on
+        nodes that are `closed`.
+        """
+        self._placer, self._compact = placer, compact
+        self._asked: _Asked | None = None
+        self._counted: _Count | None = None
+        jobs = state.jobs
+        running = [job for job in leaving if jobs[job].slots]
+        self._movers = {job for job in running if job not in stopped}
+        moving = {slot.node for job in running for slot in jobs[job].slots}
+        self._nodes: dict[NodeId, Node] = {}
+        self._holders: _Holders = {}
+        zones = {node.zone for node in state.nodes.values()}
+        zones.update(offer.zone for offer in state.offers)
+        self._zones: Mapping[NodeId, str] | None = None
+        if len(zones) > 1:
+            self._zones = {node.id: node.zone for node in state.nodes.values()}
+        for node in state.with_gaps_or(moving).values():
+            if node.phase != "ready" or node.ends_by is not None or node.id in closed:
+                continue
+            if node.id in moving or None in node.gpus:
+                self._nodes[node.id] = _as_placed(node)
+                self._holders[node.id] = [None if job in stopped else job for job in node.gpus]
+
+    @property
+    def has_zones(self) -> bool:
+        """Whether nodes may be in several zones: a job is then inside one."""
+        return self._zones is not None
+
+    def place(
+        self, wishes: Mapping[JobId, Width], *, extra: Sequence[Node] = (), keep_movers: bool = True
+    ) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return the slots of the wishes that fit, in their order.
+
+        With `keep_movers` a running job whose new width does not fit keeps its GPUs, and nobody else gets
+        them.
+        """
+        wishes = dict(wishes)
+        while True:
+            placed = self._in_zones(self._ask(wishes, extra), wishes, extra)
+            stuck = (wishes.keys() & self._movers) - placed.keys() if keep_movers else ()
+            if not stuck:
+                return placed
+            for job in stuck:
+                del wishes[job]
+
+    def shortfall(
+        self,
+        wishes: Mapping[JobId, Width],
+        placed: Slots,
+        *,
+        extra: Sequence[Node] = (),
+        across_zones: bool = False,
+    ) -> dict[str, int]:
+        """Return by GPU type how many GPUs more than the free ones the wishes that were not placed need.
+
+        Types of which every wish was placed are left out; zero or less says that only the placer's rules,
+        not the number of GPUs, kept a wish out. `across_zones`, free GPUs count wherever they are.
+        """
+        need: dict[str, int] = {}
+        for job, width in wishes.items():
+            if job not in placed:
+                need[width.gpu_type] = need.get(width.gpu_type, 0) + width.gpus
+        if self._zones is not None and not across_zones:
+            return self._short_of_new(need, placed, extra)
+        free = self._free_for(wishes)
+        for kind in need:
+            need[kind] -= free.get(kind, 0)
+        for extra_node in extra:
+            if (kind := extra_node.instance_type.gpu_type) in need:
+                need[kind] -= extra_node.instance_type.gpus
+        for job in placed:
+            if (kind := wishes[job].gpu_type) in need:
+                need[kind] += wishes[job].gpus
+        return need
+
+    def _short_of_new(self, need: dict[str, int], placed: Slots, extra: Sequence[Node]) -> dict[str, int]:
+        """Return what new nodes lack: free GPUs elsewhere are in other zones than where they are needed."""
+        taken = Counter(slot.node for slots in placed.values() for slot in slots)
+        for node in extra:
+            if (kind := node.instance_type.gpu_type) in need and node.id not in (self._zones or {}):
+                need[kind] -= node.instance_type.gpus - taken[node.id]
+        return need
+
+    def after(self, placed: Slots) -> PlaceableNodes:
+        """Return the room that is left once the placed jobs sit on their slots."""
+        if not placed:
+            same = self._on(self._holders)
+            same._counted = self._counted
+            return same
+        left = self._copy()
+        holders, gone = left._holders, placed.keys()
+        left._movers = self._movers - gone
+        taken = {slot.node for slots in placed.values() for slot in slots}
+        for node, jobs in self._holders.items():
+            if node in taken or not gone.isdisjoint(jobs):
+                holders[node] = [None if job in gone else job for job in jobs]
+        for job, slots in placed.items():
+            for slot in slots:
+                holders[slot.node][slot.index] = job
+        return left
+
+    def _copy(self) -> PlaceableNodes:
+        """Return the same room, which was asked nothing yet, to change who is where."""
+        return self._on(dict(self._holders))
+
+    def _on(self, holders: _Holders) -> PlaceableNodes:
+        """Return the same room, which was asked nothing yet, with others on its GPUs."""
+        room = object.__new__(PlaceableNodes)
+        room._placer, room._nodes, room._movers = self._placer, self._nodes, self._movers
+        room._zones, room._compact, room._holders = self._zones, self._compact, holders
+        room._asked = room._counted = None
+        return room
+
+    def without(self, ending: frozenset[JobId], state: ClusterState) -> PlaceableNodes:
+        """Return the room that there is once some of the running jobs have ended."""
+        if not ending:
+            return self
+        later = self._copy()
+        later._nodes = dict(self._nodes)
+        freed = {slot.node for job in ending for slot in state.jobs[job].slots}
+        for name in sorted(freed):  # a set's own order differs from one process to the next
+            node = state.nodes[name]
+            if node.phase == "ready" and node.ends_by is None:
+                later._nodes[name] = _as_placed(node)
+                holders = self._holders.get(name, list(node.gpus))
+                later._holders[name] = [None if job in ending else job for job in holders]
+        return later
+
+    def free_gpus(self) -> dict[str, int]:
+        """Return by GPU type how many GPUs no job is on."""
+        return {kind: count[None] for kind, count in self._count.items()}
+
+    @property
+    def _count(self) -> _Count:
+        """Who is on how many GPUs: counted once, for several stages ask."""
+        if self._counted is None:
+            on: dict[str, list[JobId | None]] = {}
+            for node, jobs in self._holders.items():
+                on.setdefault(self._nodes[node].instance_type.gpu_type, []).extend(jobs)
+            self._counted = {kind: Counter(jobs) for kind, jobs in on.items()}
+        return self._counted
+
+    def _free_for(self, wishes: Mapping[JobId, Width]) -> dict[str, int]:
+        """Return by GPU type how many GPUs no job is on, but for those who wish."""
+        return {
+            kind: sum(map(count.__getitem__, wishes.keys() & count.keys())) + count[None]
+            for kind, count in self._count.items()
+        }
+
+    def _in_zones(
+        self, placed: dict[JobId, tuple[GpuSlot, ...]], wishes: Mapping[JobId, Width], extra: Sequence[Node]
+    ) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return the placement with every job inside one zone: what crosses zones is asked for again.
+
+        Nodes that nobody has asked for yet are a zone of their own: those of a job are rented as one gang.
+        """
+        zones = self._zones
+        if zones is None:
+            return placed
+        crossing = [job for job, slots in placed.items() if len({zones.get(s.node, _NEW) for s in slots}) > 1]
+        if not crossing:
+            return placed
+        kept = {job: slots for job, slots in placed.items() if job not in crossing}
+        room = self._with(extra)
+        for zone in dict.fromkeys(zones.get(node, _NEW) for node in room._nodes):
+            rest = {job: wishes[job] for job in crossing if job not in kept}
+            kept |= room.after(kept)._only(zone)._ask(rest, ())
+        return kept
+
+    def _with(self, extra: Sequence[Node]) -> PlaceableNodes:
+        """Return the room with more nodes in it, empty ones."""
+        more = self._copy()
+        more._nodes = self._nodes | {node.id: node for node in extra}
+        more._holders |= {node.id: [None] * node.instance_type.gpus for node in extra}
+        return more
+
+    def _only(self, zone: str) -> PlaceableNodes:
+        """Return the part of the room that is in one zone."""
+        part, zones = self._copy(), self._zones or {}
+        part._nodes = {name: node for name, node in self._nodes.items() if zones.get(name, _NEW) == zone}
+        part._holders = {node: self._holders[node] for node in part._nodes}
+        return part
+
+    def _fitting(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> Mapping[JobId, Width]:
+        """Return the wishes that leave no more GPUs taken than there are, in their order."""
+        if not wishes:
+            return wishes
+        left = self._free_for(wishes)
+        for blank in extra:
+            kind = blank.instance_type.gpu_type
+            left[kind] = left.get(kind, 0) + blank.instance_type.gpus
+        fitting: dict[JobId, Width] = {}
+        rest = sum(left.values())
+        for job, width in wishes.items():
+            if not rest:
+                break
+            kind, gpus = width.gpu_type, width.gpus
+            if gpus <= left.get(kind, 0):
+                left[kind] -= gpus
+                rest -= gpus
+                fitting[job] = width
+        return fitting
+
+    def _ask(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return what the placer says to the wishes, with everyone else where they are.
+
+        Wishes for which too few GPUs are left, in their order, are not asked about: a queue behind a full
+        fleet costs the placer nothing.
+        """
+        wishes = self._fitting(wishes, extra)
+        if not wishes:
+            return {}
+        # At a cap on nodes several stages ask the very same.
+        if self._asked is not None and _is_same(self._asked, wishes, extra):
+            return dict(self._asked[2])
+        answer = self._answer(wishes, extra)
+        self._asked = wishes, tuple(extra), answer
+        return dict(answer)
+
+    def _answer(
+        self, wishes: Mapping[JobId, Width], extra: Sequence[Node]
+    ) -> dict[JobId, tuple[GpuSlot, ...]]:
+        """Return what the placer says to wishes of which none is surely too wide."""
+        held: dict[JobId, list[GpuSlot]] = {}
+        widths: dict[JobId, Width] = {}
+        for node, jobs in self._holders.items():
+            if jobs.count(None) == len(jobs):
+                continue
+            for slot, job in zip(slots_of_node(node, len(jobs)), jobs, strict=True):
+                if job is None:
+                    continue
+                if job in held:
+                    held[job].append(slot)
+                else:
+                    held[job] = [slot]
+        for job, slots in held.items():
+            if job not in wishes:
+                widths[job] = _a_width(self._nodes[slots[0].node].instance_type.gpu_type, len(slots))
+        nodes = list(self._nodes.values())
+        placement = self._placer.place(
+            widths | dict(wishes),
+            nodes=[*nodes, *extra],
+            held={job: tuple(slots) for job, slots in held.items()},
+        )
+        found = {job: placement.slots[job] for job in wishes if job in placement.slots}
+        if not self._compact:
+            return found
+        gpus = {node.id: node.instance_type.whole_gpus for node in (*nodes, *extra)}
+        return {
+            job: slots for job, slots in found.items() if job not in self._compact or _is_compact(slots, gpus)
+        }
+
+
+def _is_same(asked: _Asked, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> bool:
+    """Return whether the same is asked as before, in the same order."""
+    before, more, _ = asked
+    if len(before) != len(wishes) or len(more) != len(extra):
+        return False
+    if any(one.id != other.id for one, other in zip(more, extra, strict=True)):
+        return False
+    return all(map(eq, before.items(), wishes.items()))
+
+
+def _as_placed(node: NodeState) -> Node:
+    """Return a ready node as the placer sees it."""
+    return Node(id=node.id, instance_type=node.instance_type, is_ready=True, tiers=node.tiers)
+
+
+def _is_compact(slots: tuple[GpuSlot, ...], gpus: Mapping[NodeId, int]) -> bool:
+    """Return whether slots lie on as few nodes as they need."""
+    used = {slot.node for slot in slots}
+    return len(used) <= -(-len(slots) // min(gpus[node] for node in used))

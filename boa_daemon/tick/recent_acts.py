@@ -1,0 +1,43 @@
+"""What was done lately, and to whom: what the rules against flapping look at.  Cost: O(recent acts)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from boa_daemon.tick.limits import Act, ActKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentActs:
+    """Recent acts: instants in order, sorted by what was done to whom (`by_target`).
+
+    `started` are the jobs that were, `stops` those of all jobs. `launches_without_start` are by instance
+    type, since the last start of a job.
+    """
+
+    by_target: dict[tuple[ActKind, str], list[float]]
+    started: set[str]
+    stops: list[float]
+    launches_without_start: dict[str, list[float]]
+
+    @classmethod
+    def of(cls, acts: Sequence[Act]) -> RecentActs:
+        """Return the history of acts in order of time."""
+        by_target: dict[tuple[ActKind, str], list[float]] = {}
+        launches: dict[str, list[float]] = {}
+        started, stops = set[str](), list[float]()
+        for act in acts:
+            by_target.setdefault((act.kind, act.target), []).append(act.at)
+            if act.kind == "start":
+                started.add(act.target)
+                launches.clear()
+            elif act.kind == "launch":
+                launches.setdefault(act.target, []).append(act.at)
+            elif act.kind == "stop":
+                stops.append(act.at)
+        return cls(by_target=by_target, started=started, stops=stops, launches_without_start=launches)
+
+    def since(self, kind: ActKind, target: str, at: float) -> list[float]:
+        """Return when something was done to a target, from an instant on."""
+        return [instant for instant in self.by_target.get((kind, target), ()) if instant >= at]

@@ -1,0 +1,258 @@
+"""BOA under pacing: at each tick the multiplier that makes the money last, and each job's best width for it.
+
+The multiplier comes from `policies.online.pacing`; the width minimises weight x hours + multiplier x spend
+over the rest of the job (`policies.online.cost_to_go`), so a running job changes only where that pays for the
+rescale. Where the optimum lies between two neighbouring plans, the job's `draw` says on which side it is, as
+in `policies.optimum.boa`. A job's known scale counts: the start-up weighs more in a short job, which is given
+less.
+
+The same jobs and the same money give the same widths: nothing is kept here but tables.
+
+Cost: O(jobs + edges) per tick; a table of O(phases x columns) for each class and level, at a few scales, when
+first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import isfinite
+
+import numpy as np
+
+from policies.answer import Allocation, Reasons
+from policies.memo import Memo
+from policies.model import Job, Money, Problem, Width
+from policies.online.cost_to_go import CostsByScale, WidthColumns
+from policies.online.free_usage import (
+    PRICE_FRACTIONS,
+    FreeUsage,
+    price_fractions_at,
+    step_that_fills,
+    usage_to_pay,
+)
+from policies.online.multiplier_table import MultiplierTable, Position
+from policies.online.node_prices import WholeNodePrices
+from policies.online.pacing import Pace, Step, pace_step
+from policies.optimum.options import OptionSet
+from policies.speedup import Floats
+
+SWITCH_MARGIN = 1e-6
+"""What a change of width must save of the cost of the rest, so that no job flaps between equals."""
+MOST_LEVELS = 20_000
+"""Classes and levels whose tables are kept; beyond it they are made anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacedBudgetOptimal:
+    """Give every job the width that is best at the multiplier of the tick; never queue.
+
+    `sizes` are GPU-hours of a job of each class; `costs` are those of a class at a level of the table, with
+    usage that is `free` at a part of its price (`policies.online.free_usage`). `unit` is what the money of
+    the budget is counted in.
+    """
+
+    pace: Pace
+    table: MultiplierTable
+    columns: Mapping[str, WidthColumns]
+    sizes: Mapping[str, float]
+    margin: float = SWITCH_MARGIN
+    nodes: WholeNodePrices | None = None
+    free: FreeUsage = ()
+    unit: str = "USD"
+    costs: Memo[tuple[str, int, int], CostsByScale] = field(repr=False, compare=False)
+
+    @classmethod
+    def from_problem(
+        cls,
+        problem: Problem,
+        pace: Pace,
+        *,
+        nodes: WholeNodePrices | None = None,
+        load_over_stated: float = 1.0,
+        curvature: float | None = None,
+        options: OptionSet | None = None,
+        free: FreeUsage = (),
+    ) -> PacedBudgetOptimal:
+        """Sweep the hulls once. The pace starts from the stated load; what was learnt of rates is their mix.
+
+        `curvature` is that of the frontier at the budget (`policies.online.pacing`), None where there is
+        none. `options` are those of the problem, where somebody has laid them out already.
+        """
+        table = MultiplierTable.of(problem, options)
+        table = replace(table, rates=table.rates / load_over_stated)
+        columns = WidthColumns.by_class(problem)
+
+        def costs(question: tuple[str, int, int]) -> CostsByScale:
+            name, level, step = question
+            found = columns[name]
+            if step:
+                parts = price_fractions_at(free, step)
+                factors = [parts.get(width.gpu_type, 1.0) for width in found.widths]
+                found = replace(found, rate=found.rate * factors)
+            return CostsByScale(columns=found, multiplier=float(table.multipliers[level]))
+
+        return cls(
+            pace=replace(pace, grain_hours=table.grain_hours(pace.budget)).costed(curvature),
+            nodes=nodes,
+            table=table,
+            columns=columns,
+            sizes={c.name: c.size_gpu_hours for c in problem.classes},
+            free=free,
+            unit="GPU-hours" if problem.budget_unit == "gpus" else "USD",
+            costs=Memo(costs, most=MOST_LEVELS),
+        )
+
+    def step(self, jobs: Sequence[Job], money: Money) -> Step:
+        """Return what the law says for this tick."""
+        return pace_step(self.pace, self.table, self.present(jobs), money)
+
+    def present(self, jobs: Sequence[Job]) -> Floats:
+        """Return how many whole jobs of each class the work left amounts to, shape (classes,)."""
+        left = dict.fromkeys(self.sizes, 0.0)
+        for job in jobs:
+            left[job.class_name] += job.remaining_gpu_hours
+        return np.array([left[name] / size for name, size in self.sizes.items()])
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Return the width of each job for the money that is left."""
+        del now
+        step = None if money is None else self.step(jobs, money)
+        position = self.table.planned(self.pace.budget) if step is None else step.position
+        memory = None if step is None else step.memory
+        part = self._part(jobs, position) if self.free else 0
+        say = partial(_reason, self.unit, position, step)
+        if part:
+            say = partial(_free_reason, self.unit, self.free, part)
+        return self._answer(jobs, position, memory, say, part)
+
+    def alone(self, job: Job) -> Width:
+        """Return the width of one job at the planned money."""
+        position = self.table.planned(self.pace.budget)
+        return self._width_of(job, position, self._part((job,), position) if self.free else 0)
+
+    def keeps_until(self, job: Job) -> int:
+        """Return the first later phase in which `alone` may not give a job the width that it holds."""
+        if self.free:
+            return job.phase + 1
+        costs = self.costs[job.class_name, self.table.planned(self.pace.budget).level_for(job.draw), 0]
+        return costs.keeps_until(job.phase, scale=job.scale, holds=job.width, margin=self.margin)
+
+    def within(self, jobs: Sequence[Job], spend_per_hour: float, money: Money | None) -> Allocation:
+        """Return the best widths at which the jobs take no more than so much per hour together.
+
+        Where even the cheapest widths take more, it is those; where the money lasts at wider ones, those.
+        """
+        position, say = (
+            self._widest_within(jobs, spend_per_hour),
+            partial(_burn_reason, self.unit, spend_per_hour),
+        )
+        step = None if money is None else self.step(jobs, money)
+        if step is not None and step.position.multiplier < position.multiplier:
+            position, say = step.position, partial(_reason, self.unit, step.position, step)
+        return self._answer(jobs, position, None if step is None else step.memory, say)
+
+    def _widest_within(self, jobs: Sequence[Job], spend_per_hour: float) -> Position:
+        """Return the place with the widest widths at which the jobs take no more than so much together.
+
+        The first of the table where even the cheapest widths take more.
+        """
+        low, high = 0, len(self.table.multipliers)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if sum(self._taken(jobs, self.table.at(middle)).values()) <= spend_per_hour:
+                low = middle
+            else:
+                high = middle
+        return self.table.at(low)
+
+    def _part(self, jobs: Sequence[Job], position: Position) -> int:
+        """Return the step at which the jobs fill what is free at the least cost; 0 for the whole price."""
+        low = step_that_fills(self.free, lambda part: self._taken(jobs, position, part))
+        if low in (-1, len(PRICE_FRACTIONS) - 1):
+            return max(low, 0)
+        return min((low, low + 1), key=lambda part: self._cost(jobs, position, part))
+
+    def _cost(self, jobs: Sequence[Job], position: Position, part: int) -> float:
+        """Return the hours of the jobs' rest, and the money that is not free of it, as hours."""
+        taken = self._taken(jobs, position, part)
+        paid = {kind: left / taken[kind] for kind, left in usage_to_pay(self.free, taken).items()}
+        cost = 0.0
+        for job in jobs:
+            columns, width = self.columns[job.class_name], self._width_of(job, position, part)
+            number = columns.index[width]
+            after = columns.hours_after.item(job.phase, number)
+            left = columns.part_left(job) * columns.hours.item(job.phase, number)
+            rate = position.multiplier * columns.rate.item(number) * paid[width.gpu_type]
+            weight = columns.job_class.weight
+            cost += job.scale * (left + (after if isfinite(after) else 0.0)) * (weight + rate)
+        return cost
+
+    def _taken(self, jobs: Sequence[Job], position: Position, part: int = 0) -> dict[str, float]:
+        """Return what the jobs take per hour together at a place of the frontier, by GPU type."""
+        taken: dict[str, float] = {}
+        for job in jobs:
+            columns, width = self.columns[job.class_name], self._width_of(job, position, part)
+            rate = columns.rate.item(columns.index[width])
+            taken[width.gpu_type] = taken.get(width.gpu_type, 0.0) + rate
+        return taken
+
+    def _answer(
+        self,
+        jobs: Sequence[Job],
+        position: Position,
+        memory: tuple[float, ...] | None,
+        say: Callable[[Job], str],
+        part: int = 0,
+    ) -> Allocation:
+        """Return the widths at a place of the frontier, with free usage at a part of its price."""
+        nodes = None if self.nodes is None else self.nodes.priced(position.multiplier)
+        if nodes is not None and part:
+            nodes = nodes.at_part(price_fractions_at(self.free, part))
+        return Allocation(
+            widths={job.id: self._width_of(job, position, part) for job in jobs},
+            memory=memory,
+            node_prices=nodes,
+            reasons=Reasons(jobs=jobs, say=say),
+        )
+
+    def _width_of(self, job: Job, position: Position, part: int = 0) -> Width:
+        """Return the best width for the rest of one job."""
+        costs, holds = self.costs[job.class_name, position.level_for(job.draw), part], job.width
+        # Most jobs stay, which takes no look at what is left of their phase.
+        if holds is not None and costs.keeps(job.phase, scale=job.scale, holds=holds, margin=self.margin):
+            return holds
+        left = self.columns[job.class_name].part_left(job)
+        return costs.width_for(job.phase, scale=job.scale, left=left, holds=holds, margin=self.margin)
+
+
+def _reason(unit: str, position: Position, step: Step | None, job: Job) -> str:
+    """Return why the job has its width: what an hour of waiting counts, and how long money has to last."""
+    counted = "whatever it costs"
+    if position.multiplier > 0.0:
+        counted = f"an hour of waiting counted as {1.0 / position.multiplier:.3g} {unit}"
+    lasts = ""
+    if step is not None:
+        load = step.load_correction * step.load_hours / step.horizon_hours
+        lasts = f", so that the money lasts {step.horizon_hours:.0f} h at {load:.2f} times the stated load"
+    return f"the best width for the rest of a job of class {job.class_name}, {counted}{lasts}"
+
+
+def _free_reason(unit: str, free: FreeUsage, part: int, job: Job) -> str:
+    """Return why the job has its width where more is paid anyway than the jobs need."""
+    level = sum(level for _, level in free)
+    return (
+        f"the best width for the rest of a job of class {job.class_name} where what is committed to counts "
+        f"{PRICE_FRACTIONS[part]:.2g} of its price, so that the jobs use it: {level:.4g} {unit} per hour at
+        prices on " f"demand are paid whether used or not"
+    )
+
+
+def _burn_reason(unit: str, spend_per_hour: float, job: Job) -> str:
+    """Return why the job has its width where the budget is thin."""
+    return (
+        f"the best width for the rest of a job of class {job.class_name} at which all jobs together take "
+        f"no more than the budget of {spend_per_hour:.4g} {unit} per hour, or the cheapest where they take "
+        f"more"
+    )

@@ -1,0 +1,220 @@
+"""Plans of a class whose phases are coupled by a rescale cost: the hull, by shortest paths.
+
+Each change of type or width costs `rescale_hours` at the new width, so the phases of a job must be
+planned together. For one multiplier mu the best plan is a shortest path over (phase, column), where a
+column is a (type, width) pair:
+
+    f_p(o) = T_p(o) + mu C_p(o) + min( f_{p-1}(o),  min_o' f_{p-1}(o') + r (1 + mu c_o) )
+
+Every plan on the lower hull is the best one for some mu, so the hull is found by repeated shortest
+paths: two ends, then the plan that lies furthest below each chord, until none does.
+All open chords of all classes go through one vectorised pass together.
+
+    symbol   here             meaning
+    T_p(o)   phase_time       hours that phase p takes in column o, inf where not allowed
+    C_p(o)   phase_time*rate  what it costs
+    c_o      rate             cost per hour of holding column o
+    r, d     rescale, startup overheads of the class, hours
+
+Cost: O(phases x columns) per shortest path, about two paths per hull vertex; memory O(rows x phases x
+columns) with rows bounded by `ROW_CELLS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.fast_dataclasses import fast_init
+from policies.optimum.hull import TIE, lower_hulls
+from policies.speedup import Floats, Ints
+
+ROW_CELLS = 4_000_000
+"""Cells (rows x phases x columns) that one vectorised pass may hold."""
+SPREAD = 40
+"""Shortest paths that open the search, between the cheapest plan and the fastest."""
+
+
+@fast_init
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoupledClass:
+    """One coupled class in arrays: phase_time (phases, columns), rate (columns,), overheads in hours."""
+
+    phase_time: Floats
+    rate: Floats
+    startup_hours: float
+    rescale_hours: float
+
+
+@fast_init
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanHull:
+    """Hull vertices of a class by rising cost: cost and time (plans,), columns (plans, phases)."""
+
+    cost: Floats
+    time: Floats
+    columns: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stack:
+    """Classes padded to one shape; phases that do not exist take no time in any column that does."""
+
+    phase_time: Floats  # (classes, phases, columns)
+    rate: Floats  # (classes, columns)
+    startup: Floats  # (classes,)
+    rescale: Floats  # (classes,)
+    phases: Ints  # (classes,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plans:
+    """Plans found so far, of all classes: shapes (plans,) and columns (plans, phases)."""
+
+    owner: Ints
+    cost: Floats
+    time: Floats
+    columns: Ints
+
+    def some(self, which: Ints) -> _Plans:
+        """Return some of these plans."""
+        return _Plans(
+            owner=self.owner[which],
+            cost=self.cost[which],
+            time=self.time[which],
+            columns=self.columns[which],
+        )
+
+    def and_more(self, other: _Plans) -> _Plans:
+        """Return these plans and the others, in that order."""
+        return _Plans(
+            owner=np.concatenate([self.owner, other.owner]),
+            cost=np.concatenate([self.cost, other.cost]),
+            time=np.concatenate([self.time, other.time]),
+            columns=np.concatenate([self.columns, other.columns]),
+        )
+
+
+def plan_hulls(classes: Sequence[CoupledClass], *, tolerance: float = TIE) -> list[PlanHull]:
+    """Return the lower hull of all plans of each class, to the relative `tolerance`."""
+    stack = _stack(classes)
+    owner, multiplier = _first_multipliers(classes)
+    plans = _best_plans(stack, owner, multiplier)
+    numbers = np.arange(len(plans.owner))  # of the plans, in the order in which they were found
+    tested = np.zeros(0, dtype=np.int64)  # the two plans of a chord, in one number
+    while True:
+        chains = lower_hulls(plans.cost, plans.time, plans.owner, groups=len(classes))
+        # A plan above the hull never comes back: only those on it are looked at again.
+        plans, numbers = plans.some(chains.option), numbers[chains.option]
+        a = np.flatnonzero(chains.group[1:] == chains.group[:-1])
+        chords = (numbers[a] << 32) | numbers[a + 1]
+        is_new = ~np.isin(chords, tested)
+        a, chords = a[is_new], chords[is_new]
+        if not len(chords):
+            break
+        b = a + 1
+        multiplier = (plans.time[a] - plans.time[b]) / (plans.cost[b] - plans.cost[a])
+        found = _best_plans(stack, plans.owner[a], multiplier)
+        on_chord = plans.time[a] + multiplier * plans.cost[a]
+        is_below = found.time + multiplier * found.cost < on_chord * (1.0 - tolerance)
+        if not is_below.any():
+            break
+        # Every chord is tested once: where a plan below it changes nothing, rounding alone put it there.
+        tested = np.concatenate([tested, chords])
+        better = np.flatnonzero(is_below)
+        numbers = np.concatenate([numbers, numbers.max() + 1 + np.arange(len(better))])
+        plans = plans.and_more(found.some(better))
+    return [
+        PlanHull(
+            cost=chains.cost[start:end],
+            time=chains.time[start:end],
+            columns=plans.columns[start:end, : stack.phases[i]],
+        )
+        for i, (start, end) in enumerate(zip(chains.starts, chains.starts[1:], strict=False))
+    ]
+
+
+def best_costs(job_class: CoupledClass, multiplier: Floats) -> Floats:
+    """Return the least time + multiplier x cost of a plan for each multiplier, shape (multipliers,)."""
+    plans = _best_plans(_stack([job_class]), np.zeros(len(multiplier), dtype=np.int64), multiplier)
+    return plans.time + multiplier * plans.cost
+
+
+def _stack(classes: Sequence[CoupledClass]) -> _Stack:
+    """Pad all classes to the longest and widest."""
+    phases = max(c.phase_time.shape[0] for c in classes)
+    columns = max(c.phase_time.shape[1] for c in classes)
+    time = np.zeros((len(classes), phases, columns))
+    rate = np.zeros((len(classes), columns))
+    for i, c in enumerate(classes):
+        rows, wide = c.phase_time.shape
+        time[i, :rows, :wide] = c.phase_time
+        time[i, :, wide:] = np.inf
+        rate[i, :wide] = c.rate
+    return _Stack(
+        phase_time=time,
+        rate=rate,
+        startup=np.array([c.startup_hours for c in classes]),
+        rescale=np.array([c.rescale_hours for c in classes]),
+        phases=np.array([c.phase_time.shape[0] for c in classes]),
+    )
+
+
+def _first_multipliers(classes: Sequence[CoupledClass]) -> tuple[Ints, Floats]:
+    """Return (owner, multiplier) of the first paths: both ends, and a spread between them."""
+    # Two paths at each end: one sees nothing but time (or cost), one breaks its ties by the other.
+    spread = np.concatenate([[1e-18, 1e-9], np.geomspace(1e-3, 1e3, SPREAD), [1e9, 1e18]])
+    owner = np.repeat(np.arange(len(classes)), len(spread))
+    mean_rate = np.array([c.rate.sum() for c in classes]) / [len(c.rate) for c in classes]
+    return owner, (spread / mean_rate[:, None]).ravel()
+
+
+def _best_plans(stack: _Stack, owner: Ints, multiplier: Floats) -> _Plans:
+    """Return the plan of least time + multiplier x cost for each row, in passes of bounded memory."""
+    _, phases, columns = stack.phase_time.shape
+    rows = max(1, ROW_CELLS // (phases * columns))
+    parts = [
+        _one_pass(stack, owner[i : i + rows], multiplier[i : i + rows]) for i in range(0, len(owner), rows)
+    ]
+    plans = parts[0]
+    for part in parts[1:]:
+        plans = plans.and_more(part)
+    return plans
+
+
+def _one_pass(stack: _Stack, owner: Ints, multiplier: Floats) -> _Plans:
+    """Run all shortest paths of one pass forward, then read them backward."""
+    _, phases, columns = stack.phase_time.shape
+    rows = np.arange(len(owner))
+    price = 1.0 + multiplier[:, None] * stack.rate[owner]
+    switch_price = stack.rescale[owner][:, None] * price
+    least = (stack.phase_time[owner, 0] + stack.startup[owner][:, None]) * price
+    stays = np.empty((phases, len(owner), columns), dtype=bool)
+    best = np.empty((phases, len(owner)), dtype=np.int64)
+    for p in range(1, phases):
+        best[p] = least.argmin(axis=1)
+        switched = least[rows, best[p]][:, None] + switch_price
+        np.less_equal(least, switched, out=stays[p])
+        np.minimum(least, switched, out=least)
+        least += stack.phase_time[owner, p] * price
+    chosen = np.empty((len(owner), phases), dtype=np.int64)
+    column = least.argmin(axis=1)
+    for p in range(phases - 1, 0, -1):
+        chosen[:, p] = column
+        column = np.where(stays[p, rows, column], column, best[p])
+    chosen[:, 0] = column
+    cost, time = _cost_and_time(stack, owner, chosen)
+    return _Plans(owner=owner, cost=cost, time=time, columns=chosen)
+
+
+def _cost_and_time(stack: _Stack, owner: Ints, columns: Ints) -> tuple[Floats, Floats]:
+    """Return what each plan costs and takes, overheads included, shapes (plans,)."""
+    phases = columns.shape[1]
+    rate = stack.rate[owner[:, None], columns]
+    hours = stack.phase_time[owner[:, None], np.arange(phases), columns]
+    hours[:, 0] += stack.startup[owner]
+    changes = columns[:, 1:] != columns[:, :-1]
+    hours[:, 1:] += changes * stack.rescale[owner][:, None]
+    return (rate * hours).sum(axis=1), hours.sum(axis=1)

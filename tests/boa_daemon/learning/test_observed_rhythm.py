@@ -1,0 +1,96 @@
+"""That the daemon finds the rhythm of the week in the arrivals that it remembers, and plans by it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from memory_samples import MemorySamples
+
+from boa_daemon.daemon.config import Settings
+from boa_daemon.daemon.planner import Planner
+from boa_daemon.learning.learner import Learner
+from boa_daemon.learning.learning_step import LearningStep
+from boa_daemon.learning.observed_rhythm import rhythm_of
+from boa_daemon.learning.policy_record import PolicyRecord
+from boa_daemon.learning.samples import DAY, HOUR, Sample
+from boa_daemon.tick.codec import dumps, loads
+from policies.model import Money
+from policies.online.paced_optimum import PacedBudgetOptimal
+from policies.online.rhythm import MONDAY_HOUR
+
+CLASS = "default"
+MONDAY = (2900 * 168 + MONDAY_HOUR) * HOUR
+"""A Monday in 2025."""
+
+
+def a_learner(*, weeks: int, store: MemorySamples | None = None, weekends: bool = False) -> Learner:
+    """Return a learner that saw two jobs an hour on workdays from 8 to 20 h, and none beside them."""
+    learner = Learner(store)
+    for hour in range(weeks * 168):
+        if 8 <= hour % 24 < 20 and (weekends or hour // 24 % 7 < 5):
+            learner.arrived(CLASS, MONDAY + hour * HOUR + 60.0)
+            learner.arrived(CLASS, MONDAY + hour * HOUR + 1860.0)
+    return learner
+
+
+def a_planner(**learning: bool) -> Planner:
+    """Return a planner of one class."""
+    return Planner(Settings.model_validate({"budget": {"usd_per_month": 9000.0}, "learning": learning}))
+
+
+def test_after_two_whole_weeks_the_plan_knows_weekends_and_a_restart_forgets_nothing() -> None:
+    """The daemon's learning step sets it, its record holds it to the bit; a new process finds the same."""
+    store = MemorySamples()
+    learner, planner = a_learner(weeks=3, store=store), a_planner()
+    now = MONDAY + 21 * DAY + 60.0
+    assert LearningStep(learner=learner).follow(planner, dict, now=now)
+    again = a_planner()
+    LearningStep(learner=Learner(store)).follow(again, dict, now=now + HOUR)
+    record = planner.record(())
+
+    assert planner.rhythm is not None
+    assert planner.rhythm.by_day[:5] == pytest.approx([1.4] * 5, abs=0.05)
+    assert max(planner.rhythm.by_day[5:]) < 0.05
+    assert again.rhythm == planner.rhythm
+    assert PolicyRecord.of(loads(dumps(record.document))).site == record.site
+    allocator, _, rules = record.build()
+    assert isinstance(allocator, PacedBudgetOptimal)
+    assert rules.pace is not None
+    assert rules.pace.rhythm == planner.rhythm
+    # On a Friday at 20 h little comes until Monday; on a Monday at 8 h the week begins.
+    friday, monday = (
+        allocator.step((), Money(spent=0.0, elapsed_hours=0.0, month_left_hours=60.0, hour_of_week=hour))
+        for hour in (116.0, 8.0)
+    )
+    assert friday.load_hours < monday.load_hours
+
+
+def test_it_is_looked_for_once_a_day_and_stays_while_it_is_about_the_same() -> None:
+    """A fourth week like the others makes no new plan; weekends that are worked through make one."""
+    planner, learner = a_planner(), a_learner(weeks=4)
+    step = LearningStep(learner=learner)
+    step.follow(planner, dict, now=MONDAY + 21 * DAY)
+    before = planner.rhythm
+    assert before is not None
+    assert not planner.learn_rhythm(learner.rows.values(), now=MONDAY + 28 * DAY)
+    assert planner.rhythm is before
+    assert planner.learn_rhythm(a_learner(weeks=13, weekends=True).rows.values(), now=MONDAY + 91 * DAY)
+    assert np.allclose(planner.rhythm.by_day, 1.0, atol=0.05)
+
+
+def test_nobody_asked_for_it() -> None:
+    """With `[learning] rates = false` the plan keeps to what was stated."""
+    planner = a_planner(rates=False)
+    LearningStep(learner=a_learner(weeks=4)).follow(planner, dict, now=MONDAY + 28 * DAY)
+    assert planner.rhythm is None
+
+
+def test_classes_that_are_gone_and_hours_that_go_on_do_not_count() -> None:
+    """Rows of a class that nobody plans for stay in the store until they are old."""
+    rows, end = list(a_learner(weeks=3).rows.values()), MONDAY + 21 * DAY
+    assert rhythm_of(rows, {"other": 1.0}, now=end) is None
+    assert rhythm_of(rows, {CLASS: 1.0}, now=MONDAY + 15 * DAY - 1.0) is None, "13 whole days"
+    assert rhythm_of(rows, {CLASS: 1.0}, now=MONDAY + 15 * DAY) is not None
+    late = Sample(key="late", kind="arrivals", class_name=CLASS, at=end + DAY - HOUR, count=900.0)
+    now = late.at + 1800.0
+    assert rhythm_of([*rows, late], {CLASS: 1.0}, now=now) == rhythm_of(rows, {CLASS: 1.0}, now=now)

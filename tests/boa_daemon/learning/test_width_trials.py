@@ -1,0 +1,173 @@
+"""Tries of widths: on credit, within a part of the work, not in vain twice, with exactly the width tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from followers import Known
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sampling import sampled
+
+from boa_daemon.learning.exploration_value import Exploration
+from boa_daemon.learning.speedups import (
+    NOISE,
+    RIGHT,
+    WANDER,
+    CurveEstimate,
+    SpeedSample,
+    doubted,
+    estimate_all,
+    estimate_curve,
+)
+from boa_daemon.learning.width_trials import (
+    ADVANCE_JOBS,
+    LATEST_SECONDS,
+    ExploringAllocator,
+    GpuHourWorth,
+    WidthTrials,
+)
+from boa_daemon.testing import Wishes, a_class, a_job, a_node, a_state, rules, some_slots
+from boa_daemon.tick.decision import decide
+from policies.model import JobClass, Phase
+from policies.placement.first_fit import FirstFit
+from policies.speedup import Table
+
+NOW = 1000.0
+WIDTHS = (1, 2, 4, 8)
+STATED = Table(gpus=WIDTHS, speeds=(1.0, 1.1, 1.2, 1.3))
+WORTH = GpuHourWorth(gpu_hour={"gpu": 0.2}, node_gpus={"gpu": 4}, boot_seconds=60.0)
+
+
+def a_class_of(size_gpu_hours: float) -> JobClass:
+    """Return a class of which jobs of a size come every hour."""
+    phase = Phase(size_gpu_hours=size_gpu_hours, speedups={"gpu": STATED})
+    return replace(a_class("c"), phases=(phase,), arrivals_per_hour=1.0, rescale_hours=10.0 / 3600.0)
+
+
+def a_sample(gpus: int, speed: float, *, seconds: float = 600.0, name: str = "c") -> SpeedSample:
+    """Return a stretch of work at a speed."""
+    return SpeedSample(
+        class_name=name, gpu_type="gpu", gpus=gpus, samples=speed * seconds, seconds=seconds, at=0.0
+    )
+
+
+def a_curve(*samples: SpeedSample) -> CurveEstimate:
+    """Return the estimate of the class."""
+    curve = estimate_curve(samples, STATED, class_name="c", gpu_type="gpu", now=0.0)
+    assert curve is not None
+    return curve
+
+
+def tried(tries: WidthTrials, samples: list[SpeedSample], *, size: float, now: float) -> list[int]:
+    """Return the widths that the one running job of the class tries after an update."""
+    state = a_state(
+        a_job("j", class_name="c", remaining_gpu_hours=size),
+        nodes=[a_node("n1")],
+        held={"j": some_slots("n1", 0)},
+    )
+    curve = a_curve(*samples)
+    tries.update(state.jobs, [curve], {"c": a_class_of(size)}, samples, worth=WORTH, now=now)
+    return [found.gpus for found in tries.explorations.values()]
+
+
+@given(size=st.floats(0.1, 50.0), fraction=st.floats(0.001, 0.1), rounds=st.integers(1, 30))
+@settings(max_examples=sampled(40), deadline=None)
+def test_tries_waste_no_more_than_a_job_and_a_part_of_the_work(
+    size: float, fraction: float, rounds: int
+) -> None:
+    """Whatever is tried in vain, again and again, while the class works on."""
+    tries, samples = WidthTrials(fraction=fraction), [a_sample(1, 1.0)]
+    for number in range(rounds):
+        tried(tries, samples, size=size, now=number * (LATEST_SECONDS + 1.0))
+        worked = sum(one.seconds * one.gpus for one in samples)
+        assert tries.wasted_gpu_seconds <= (1.0 + 1e-9) * (fraction * worked + ADVANCE_JOBS * size * 3600.0)
+        samples.append(a_sample(1, 1.0, seconds=1200.0))
+
+
+def test_what_could_not_be_measured_is_tried_again_after_twice_the_work() -> None:
+    """Its nodes did not come: the same width waits, another one is tried."""
+    tries, samples = WidthTrials(fraction=1.0), [a_sample(1, 1.0)]
+    first = tried(tries, samples, size=5.0, now=0.0)
+    assert first
+    second = tried(tries, samples, size=5.0, now=LATEST_SECONDS + 1.0)
+    assert second
+    assert second != first
+
+    later = [*samples, a_sample(1, 1.0, seconds=2000.0)]
+    seen = [tried(tries, later, size=5.0, now=n * (LATEST_SECONDS + 1.0)) for n in range(2, 8)]
+    assert first in seen
+
+
+def test_a_right_file_is_soon_believed_and_a_wrong_one_doubted() -> None:
+    """Three widths at the stated speeds leave little doubt; one that is off by half leaves no belief."""
+    right = a_curve(*(a_sample(k, float(STATED.speed_at(k))) for k in (1, 2, 4)))
+    wrong = a_curve(a_sample(1, 1.0), a_sample(2, 1.8))
+
+    assert a_curve(a_sample(1, 1.0)).doubt == pytest.approx(0.5, abs=0.01)
+    assert right.doubt < 0.06
+    assert wrong.doubt > 0.99
+
+
+def test_curves_of_a_file_share_their_doubt() -> None:
+    """Five classes that run as they were stated: a sixth, of which one width is known, is doubted less."""
+    names = [f"c{n}" for n in range(6)]
+    classes = [replace(a_class_of(1.0), name=name) for name in names]
+    rows = [a_sample(k, float(STATED.speed_at(k)), name=name) for name in names[:5] for k in (1, 2, 4)]
+    off = [a_sample(k, float(k), name=name) for name in names[:5] for k in (1, 2, 4)]
+    alone = a_sample(1, 1.0, name="c5")
+
+    assert estimate_all([*rows, alone], classes, now=0.0)["c5", "gpu"].doubt < 0.2
+    assert estimate_all([*off, alone], classes, now=0.0)["c5", "gpu"].doubt > 0.8
+    assert doubted({}) == {}
+
+
+def test_doubt_is_what_it_says() -> None:
+    """Of files drawn right or wrong with even odds, those doubted by p are wrong in p of the cases."""
+    random = np.random.default_rng(5)
+    said, true = [], []
+    for _ in range(600):
+        is_wrong = bool(random.random() < 0.5)
+        wander = WANDER if is_wrong else RIGHT
+        off = np.concatenate([[0.0], np.cumsum(random.normal(0.0, wander, 2))])
+        noise = random.normal(0.0, NOISE / np.sqrt(10.0), 3)
+        speeds = np.asarray(STATED.speed_at([1, 2, 4])) * np.exp(off + noise)
+        curve = a_curve(*(a_sample(k, float(v)) for k, v in zip((1, 2, 4), speeds, strict=True)))
+        said.append(curve.doubt)
+        true.append(is_wrong)
+    doubts, wrong = np.array(said), np.array(true)
+    for low, high in ((0.0, 0.2), (0.2, 0.8), (0.8, 1.0)):
+        inside = (doubts >= low) & (doubts <= high)
+        assert wrong[inside].mean() == pytest.approx(doubts[inside].mean(), abs=0.12)
+
+
+def test_who_tries_a_width_holds_exactly_that() -> None:
+    """Two GPUs are tried where four are held, and where two more are free: nothing is lent meanwhile."""
+    holds = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1, 2, 3)}, now=NOW)
+    free = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0)}, now=NOW)
+    beside = a_state(
+        a_job("a"),
+        a_job("b"),
+        nodes=[a_node("n1")],
+        held={"a": some_slots("n1", 0, 1), "b": some_slots("n1", 2, 3)},
+        now=NOW,
+    )
+    tried = {"a": Exploration(gpus=2, gpu_seconds=1.0, reason="tried")}
+    for state, widths in ((holds, {"a": 4}), (free, {"a": 1}), (beside, {"a": 1, "b": 2})):
+        known = ExploringAllocator(base=Known(widths=widths, stretches=True), tries=tried)
+        plan = decide(state, allocator=known, placer=FirstFit(), rules=rules()).plan
+        assert len(plan.slots.get("a", state.jobs["a"].slots)) == 2
+
+
+def test_a_job_tries_a_width_and_the_others_do_not() -> None:
+    """Only jobs that hold something by plan try anything, and the reason says so."""
+    base = Wishes(widths={"a": 4, "b": 4})
+    tried = Exploration(gpus=2, gpu_seconds=1.0, reason="2 GPUs are tried")
+    jobs = [a_job("a"), a_job("b")]
+    found = ExploringAllocator(base=base, tries={"a": tried, "z": tried}).allocate(jobs, now=0.0)
+
+    assert {job: width.gpus for job, width in found.widths.items()} == {"a": 2, "b": 4}
+    assert found.reasons["a"] == "2 GPUs are tried"
+    assert ExploringAllocator(base=base).allocate(jobs, now=0.0) == base.allocate(jobs, now=0.0)

@@ -1,0 +1,85 @@
+"""The garbage collector rests while a tick runs, and not longer."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+
+import pytest
+
+from boa_daemon.store.memory import MemoryStore
+from boa_daemon.testing import Ideal, a_job, a_node, a_state
+from boa_daemon.tick.controller import Controller, Ports
+from boa_daemon.tick.decision import decide
+from boa_daemon.tick.gc_pause import without_gc
+from boa_daemon.tick.state import JobState, Rules
+from policies.answer import Allocation
+from policies.model import Job, JobId, Money
+from policies.registry import find_placer
+
+
+class Looks:
+    """A policy that notes whether the collector is on while it is asked."""
+
+    def __init__(self) -> None:
+        self.found: list[bool] = []
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Want nothing."""
+        del jobs, now, money
+        self.found.append(gc.isenabled())
+        return Allocation(widths={})
+
+
+class Broken(Looks):
+    """A policy that fails."""
+
+    def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
+        """Raise what a plug-in may raise."""
+        raise RuntimeError("broken")
+
+
+@pytest.fixture(autouse=True)
+def _collector() -> Iterator[None]:
+    """Leave the collector on, whatever a test finds."""
+    gc.enable()
+    yield
+    gc.enable()
+
+
+def test_a_decision_is_made_without_sweeps_and_leaves_the_collector_as_it_was() -> None:
+    """Off while the policy is asked; after that on, or off where somebody else had turned it off."""
+    policy = Looks()
+    state = a_state(a_job("j"), nodes=[a_node("n")])
+    decide(state, allocator=policy, placer=find_placer("lwf"), rules=Rules(instance_types={}))
+    assert gc.isenabled()
+    gc.disable()
+    decide(state, allocator=policy, placer=find_placer("lwf"), rules=Rules(instance_types={}))
+    assert not gc.isenabled()
+    assert policy.found == [False, False]
+
+
+def test_a_tick_reads_the_world_without_sweeps() -> None:
+    """Not only the decision: what is observed and recorded is as many values again."""
+    found: list[bool] = []
+
+    class Watched(Ideal):
+        def jobs(self) -> Mapping[JobId, JobState]:
+            found.append(gc.isenabled())
+            return super().jobs()
+
+    world = Watched(a_state(a_job("j"), nodes=[a_node("n")]))
+    ports = Ports(clock=world.clock, cloud=world, jobs=world, engine=world, store=MemoryStore())
+    Controller(
+        allocator=Looks(), placer=find_placer("lwf"), rules=Rules(instance_types={}), ports=ports
+    ).run_once()
+    assert found
+    assert not any(found)
+    assert gc.isenabled()
+
+
+def test_after_an_error_the_collector_is_on_again() -> None:
+    """A policy that fails stops the tick, not the collector for good."""
+    with pytest.raises(RuntimeError, match="broken"):
+        without_gc(Broken().allocate)([], now=0.0)
+    assert gc.isenabled()

@@ -1,0 +1,287 @@
+"""Who is on which GPU, what is free, and what a placer is asked about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from drafts import gpus
+from hypothesis import given
+
+from boa_daemon.testing import (
+    Wishes,
+    a_job,
+    a_node,
+    a_policy_node,
+    a_state,
+    an_instance_type,
+    some_slots,
+    states,
+)
+from boa_daemon.tick.offers import Offer
+from boa_daemon.tick.placeable_nodes import PlaceableNodes
+from boa_daemon.tick.state import ClusterState
+from policies.answer import Placement
+from policies.model import GpuSlot, JobId, Node, Width
+from policies.placement.first_fit import FirstFit
+
+
+@dataclass
+class Asked:
+    """First fit that notes what it is asked."""
+
+    seen: list[tuple[dict[JobId, Width], list[str], dict[JobId, tuple[GpuSlot, ...]]]] = field(
+        default_factory=list
+    )
+
+    def place(
+        self,
+        widths: Mapping[JobId, Width],
+        *,
+        nodes: Sequence[Node],
+        held: Mapping[JobId, tuple[GpuSlot, ...]],
+    ) -> Placement:
+        """Note the question, and answer it."""
+        self.seen.append((dict(widths), [node.id for node in nodes], dict(held)))
+        return FirstFit().place(widths, nodes=nodes, held=held)
+
+
+def a_room(state: ClusterState, leaving: str = "", **changes: Any) -> PlaceableNodes:
+    """Return the room of a state in which some jobs may move."""
+    values: dict[str, Any] = {"stopped": frozenset(), "placer": FirstFit()}
+    return PlaceableNodes(state, leaving=set(leaving), **(values | changes))
+
+
+def two(**changes: Any) -> ClusterState:
+    """Return a with three GPUs of n1, b with two of n2, c that waits, and a node that is full."""
+    held = {"a": some_slots("n1", 0, 1, 2), "b": some_slots("n2", 0, 1), "f": some_slots("n3", 0, 1, 2, 3)}
+    nodes = [a_node("n1"), a_node("n2"), a_node("n3")]
+    return a_state(*map(a_job, "abcdf"), nodes=nodes, held=held, **changes)
+
+
+def test_only_nodes_with_a_free_gpu_or_a_job_that_may_move_are_asked_about() -> None:
+    """n3 is full: it is in the room where its job may move. Those who stay hold what they hold."""
+    placer = Asked()
+    a_room(two(), placer=placer).place(gpus(c=1))
+    widths, nodes, held = placer.seen[0]
+    assert (widths, nodes) == (gpus(a=3, b=2, c=1), ["n1", "n2"])
+    assert held == {"a": some_slots("n1", 0, 1, 2), "b": some_slots("n2", 0, 1)}
+    a_room(two(), "f", placer=placer).place(gpus(c=1))
+    assert placer.seen[1][1] == ["n1", "n2", "n3"]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"phase": "requested"}, {"phase": "terminating"}, {"phase": "stopped"}, {"ends_by": 9.0}]
+)
+def test_nobody_is_placed_on_a_node_that_is_not_ready_or_is_to_end(changes: dict[str, Any]) -> None:
+    """Nor on one that is closed."""
+    state = two()
+    ends = replace(state, nodes={**state.nodes, "n2": replace(state.nodes["n2"], **changes)})
+    for room in (a_room(ends, "b"), a_room(state, "b", closed={"n2"})):
+        assert room.free_gpus() == {"gpu": 1}
+        assert room.place(gpus(c=2)) == {}
+
+
+def test_gpus_of_stopped_jobs_are_free_and_those_of_jobs_that_may_move_only_for_themselves() -> None:
+    """b may move: its two GPUs are its own until it does."""
+    assert a_room(two()).free_gpus() == {"gpu": 3}
+    assert a_room(two(), "b").free_gpus() == {"gpu": 3}
+    assert a_room(two(), "b", stopped=frozenset("b")).free_gpus() == {"gpu": 5}
+    room = a_room(two(), "b")
+    assert room.place(gpus(c=4)) == {}
+    assert room.place(gpus(b=4)) == {"b": some_slots("n2", 0, 1, 2, 3)}
+
+
+def test_a_running_job_that_does_not_fit_keeps_its_gpus_and_nobody_else_gets_them() -> None:
+    """b wants nine; c wants four and would fit only on what b holds; d of two has room beside b."""
+    room = a_room(two(), "b")
+    wishes = gpus(b=9, c=4, d=2)
+    assert room.place(wishes) == {"d": some_slots("n2", 2, 3)}
+    assert room.place(gpus(b=1, c=4)) == {
+        "b": some_slots("n2", 0),
+        "c": some_slots("n2", 1, 2, 3) + some_slots("n1", 3),
+    }
+    assert wishes == gpus(b=9, c=4, d=2)
+
+
+def test_wishes_are_met_in_their_order_and_none_is_asked_about_that_is_surely_too_wide() -> None:
+    """Three GPUs: c of four is passed over, d of two is asked about; where all are taken nobody is."""
+    placer = Asked()
+    room = a_room(two(), placer=placer)
+    assert set(room.place(gpus(c=4, d=2))) == {"d"}
+    assert "c" not in placer.seen[0][0]
+    full = room.after({"d": some_slots("n2", 2, 3), "c": some_slots("n1", 3)})
+    assert full.free_gpus() == {"gpu": 0}
+    assert full.place({"x": Width("gpu", 1)}) == {}
+    assert len(placer.seen) == 1
+    assert room.place({}) == {}
+
+
+def test_the_same_question_is_asked_once() -> None:
+    """In another order, of another width, or with one more node it is another question."""
+    placer = Asked()
+    room = a_room(two(), placer=placer)
+    extra = [a_policy_node("new")]
+    first = room.place(gpus(c=1, d=1))
+    assert room.place(gpus(c=1, d=1)) == first
+    assert len(placer.seen) == 1
+    for number, (wishes, more) in enumerate(
+        (
+            (gpus(d=1, c=1), []),
+            (gpus(d=1, c=2), []),
+            (gpus(d=1), []),
+            (gpus(d=1), extra),
+            (gpus(d=1), [a_policy_node("other")]),
+            (gpus(d=1), [*extra, a_policy_node("other")]),
+        )
+    ):
+        room.place(wishes, extra=more)
+        assert len(placer.seen) == 2 + number
+    room.place(gpus(d=1), extra=[*extra, a_policy_node("other")])
+    assert len(placer.seen) == 7
+    room.after({}).place(gpus(d=1))
+    assert len(placer.seen) == 8
+
+
+def test_an_answer_is_nobodys_to_change() -> None:
+    """The second answer is whole though the first was emptied."""
+    room = a_room(two())
+    room.place(gpus(c=1)).clear()
+    assert room.place(gpus(c=1)) == {"c": some_slots("n1", 3)}
+
+
+def test_after_a_placement_its_gpus_are_taken_and_those_that_were_left_are_free() -> None:
+    """b moves to n1's last GPU: two more are free on n2, one less on n1; the room before is as it was."""
+    room = a_room(two(), "b")
+    left = room.after({"b": some_slots("n1", 3)})
+    assert left.free_gpus() == {"gpu": 4}
+    assert left.place(gpus(c=4)) == {"c": some_slots("n2", 0, 1, 2, 3)}
+    assert room.free_gpus() == {"gpu": 3}
+    same = room.after({})
+    assert same is not room
+    assert same.free_gpus() == {"gpu": 3}
+
+
+def test_one_that_was_placed_moves_no_more() -> None:
+    """Before, b stood in the way of c as a mover that is stuck."""
+    left = a_room(two(), "b").after({"b": some_slots("n2", 0)})
+    assert left.place(gpus(b=9, c=3)) == {"c": some_slots("n2", 1, 2, 3)}
+
+
+def test_without_jobs_that_end_soon_their_nodes_are_free_again() -> None:
+    """f ends: its node was not in the room at all. a ends: n1 is empty. Not so on a node that is to end."""
+    room = a_room(two())
+    assert room.without(frozenset(), two()) is room
+    assert room.without(frozenset("f"), two()).free_gpus() == {"gpu": 7}
+    assert room.without(frozenset("fa"), two()).free_gpus() == {"gpu": 10}
+    assert room.free_gpus() == {"gpu": 3}
+    state = two()
+    for changes in ({"ends_by": 9.0}, {"phase": "terminating"}):
+        nodes = {**state.nodes, "n3": replace(state.nodes["n3"], **changes)}
+        ending = replace(state, nodes=nodes)
+        assert a_room(ending).without(frozenset("f"), ending).free_gpus() == {"gpu": 3}
+
+
+def test_what_is_short_is_what_the_wishes_need_beyond_what_is_free() -> None:
+    """Three GPUs are free. Those of whoever wishes, or was placed, count for that one alone."""
+    room = a_room(two(), "b")
+    assert room.shortfall(gpus(c=8), {}) == {"gpu": 5}
+    assert room.shortfall(gpus(c=3), {}) == {"gpu": 0}
+    assert room.shortfall(gpus(c=1, d=1), {}) == {"gpu": -1}
+    assert room.shortfall(gpus(c=8, b=2), {}) == {"gpu": 5}
+    assert room.shortfall(gpus(c=8), {}, extra=[a_policy_node("new")]) == {"gpu": 1}
+    assert room.shortfall(gpus(c=8, d=1), {"d": some_slots("n1", 3)}) == {"gpu": 6}
+    assert room.shortfall(gpus(d=1), {"d": some_slots("n1", 3)}) == {}
+    other = a_policy_node("new", gpu_type="other")
+    assert room.shortfall(gpus(c=8), {}, extra=[other]) == {"gpu": 5}
+    wishes = {"c": Width("other", 5), "d": Width("gpu", 1)}
+    assert room.shortfall(wishes, {"d": some_slots("n1", 3)}, extra=[other]) == {"other": 1}
+
+
+def zoned() -> ClusterState:
+    """Return a state in which n2 is in another zone."""
+    state = two()
+    nodes = {name: replace(node, zone="b" if name == "n2" else "a") for name, node in state.nodes.items()}
+    return replace(state, nodes=nodes)
+
+
+def test_a_job_is_inside_one_zone() -> None:
+    """Three GPUs are free, one in zone a and two in b: c of three waits, c of two is in b, d then in a."""
+    assert not a_room(two()).has_zones
+    room = a_room(zoned())
+    assert room.has_zones
+    assert a_room(two()).place(gpus(c=3)) != {}
+    assert room.place(gpus(c=3)) == {}
+    assert room.place(gpus(c=2, d=1)) == {"c": some_slots("n2", 2, 3), "d": some_slots("n1", 3)}
+
+
+def test_offers_in_several_zones_are_zones_too() -> None:
+    """Nodes are in none that is named."""
+    offers = tuple(Offer(instance_type="gpu-x4", zone=zone, usd_per_hour=4.0) for zone in ("a", "b"))
+    assert a_room(two(offers=offers)).has_zones
+    assert not a_room(two(offers=(Offer(instance_type="gpu-x4", usd_per_hour=4.0),))).has_zones
+
+
+def test_new_nodes_are_a_zone_of_their_own() -> None:
+    """c of six takes two new nodes rather than one and what is free; d fits beside what is there."""
+    extra = [a_policy_node("new-1"), a_policy_node("new-2")]
+    placed = a_room(zoned()).place(gpus(c=6, d=1), extra=extra)
+    assert {slot.node for slot in placed["c"]} == {"new-1", "new-2"}
+    assert {slot.node for slot in placed["d"]} == {"n1"}
+    assert a_room(zoned()).place(gpus(c=6), extra=extra[:1]) == {}
+
+
+def test_with_zones_only_new_nodes_count_as_coming() -> None:
+    """What is free elsewhere is in the wrong zone; across zones everything counts."""
+    room, extra = a_room(zoned()), [a_policy_node("new")]
+    assert room.shortfall(gpus(c=8), {}) == {"gpu": 8}
+    assert room.shortfall(gpus(c=8), {}, across_zones=True) == {"gpu": 5}
+    assert room.shortfall(gpus(c=8), {}, extra=extra) == {"gpu": 4}
+    assert room.shortfall(gpus(c=8, d=1), {"d": some_slots("new", 0)}, extra=extra) == {"gpu": 5}
+    booting = [a_policy_node("n2")]
+    assert room.shortfall(gpus(c=8), {}, extra=booting) == {"gpu": 8}
+    other = [a_policy_node("new", gpu_type="other")]
+    assert room.shortfall(gpus(c=8), {}, extra=other) == {"gpu": 8}
+
+
+def test_a_compact_job_is_on_as_few_nodes_as_it_needs_or_waits() -> None:
+    """c of three lies on n1 and n2 otherwise; of five it needs two nodes, and may lie on two."""
+    assert set(a_room(two()).place(gpus(c=3))) == {"c"}
+    assert a_room(two(), compact=frozenset("c")).place(gpus(c=3)) == {}
+    extra = [a_policy_node("new")]
+    room = a_room(two(), compact=frozenset("c"))
+    assert set(room.place(gpus(c=5), extra=extra)) == {"c"}
+    assert set(a_room(two(), compact=frozenset("d")).place(gpus(c=3))) == {"c"}
+    small = [a_policy_node("s1", gpus=2), a_policy_node("s2", gpus=2)]
+    four = a_state(a_job("c"), nodes=[])
+    assert set(a_room(four, compact=frozenset("c")).place(gpus(c=3), extra=small)) == {"c"}
+
+
+def test_types_are_counted_apart() -> None:
+    """A node of "other" has four free, and a job of that type is placed there alone."""
+    state = two()
+    other = a_node("o1", kind=an_instance_type(gpu_type="other"))
+    room = a_room(replace(state, nodes={**state.nodes, "o1": other}))
+    assert room.free_gpus() == {"gpu": 3, "other": 4}
+    assert room.place({"c": Width("other", 5)}) == {}
+    assert room.place({"c": Width("other", 4)}) == {"c": some_slots("o1", 0, 1, 2, 3)}
+    assert set(room.place({"c": Width("other", 4), "d": Width("gpu", 3)})) == {"c", "d"}
+
+
+@given(case=states())
+def test_nobody_gets_a_gpu_that_another_holds(case: tuple[ClusterState, Wishes]) -> None:
+    """Whoever is placed has all of its width on GPUs that are free or its own, and the room shrinks by it."""
+    state, wishes = case
+    widths = {job: Width("gpu", count) for job, count in wishes.widths.items()}
+    room = PlaceableNodes(state, leaving=set(state.jobs), stopped=frozenset(), placer=FirstFit())
+    placed = room.place(widths)
+    taken = [slot for slots in placed.values() for slot in slots]
+    stay = {slot for job, entry in state.jobs.items() if job not in placed for slot in entry.slots}
+
+    assert len(set(taken)) == len(taken)
+    assert stay.isdisjoint(taken)
+    assert {job: len(slots) for job, slots in placed.items()} == {job: widths[job].gpus for job in placed}
+    there = sum(len(node.gpus) for node in state.nodes.values() if node.phase == "ready")
+    assert sum(room.after(placed).free_gpus().values()) == there - len(stay) - len(taken)

@@ -1,0 +1,122 @@
+"""What rivals choose from: the type that does the work most cheaply, and the nodes that a budget pays for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boa_daemon.testing import an_instance_type
+from policies.errors import InfeasibleBudget, InvalidProblem
+from policies.model import Budget, GpuType, JobClass, Phase, Problem
+from policies.rivals.width_menu import FixedFleet, WidthMenu, fleet_of, menu_of
+from policies.site import PolicyOptions, Site
+from policies.speedup import Table
+
+FLAT = Table(gpus=(1, 2), speeds=(1.0, 1.5))
+TWICE = Table(gpus=(2, 4), speeds=(4.0, 6.0))
+KINDS = {
+    "old": an_instance_type(gpu_type="old", gpus=2),
+    "new": an_instance_type(gpu_type="new", usd_per_gpu_hour=3.0),
+}
+
+
+def a_class(name: str = "c", *, size: float = 6.0, arrivals: float = 1.0, **curves: Table) -> JobClass:
+    """Return a class of one phase, on both types unless said otherwise."""
+    curves = curves or {"old": FLAT, "new": TWICE}
+    phases = (Phase(size_gpu_hours=size, speedups=curves),)
+    return JobClass(name=name, phases=phases, arrivals_per_hour=arrivals)
+
+
+def a_site(*classes: JobClass, usd: float = 20.0, old: float = 1.0, new: float = 3.0, **changes: Any) -> Site:
+    """Return a site with GPUs of two types at prices per hour."""
+    gpu_types = (GpuType(name="old", usd_per_gpu_hour=old), GpuType(name="new", usd_per_gpu_hour=new))
+    values: dict[str, Any] = {
+        "problem": Problem(classes=classes or (a_class(),), gpu_types=gpu_types),
+        "budget": Budget(amount=usd),
+        "instance_types": KINDS,
+    }
+    return Site(**(values | changes))
+
+
+@pytest.mark.parametrize(("new", "chosen"), [(1.9, "new"), (2.0, "new"), (2.1, "old")])
+def test_the_type_that_does_all_work_most_cheaply_is_chosen(new: float, chosen: str) -> None:
+    """Two new GPUs do the work of four old ones: they may cost twice as much. Of equals the first by name."""
+    assert menu_of(a_site(new=new), PolicyOptions()).gpu_type == chosen
+
+
+def test_classes_count_by_the_work_that_they_bring() -> None:
+    """One of them is better off on old GPUs; which type wins depends on sizes and arrivals."""
+    slow = Table(gpus=(2,), speeds=(1.0,))
+    for size, arrivals, chosen in ((6.0, 1.0, "new"), (600.0, 1.0, "old"), (6.0, 100.0, "old")):
+        other = a_class("d", size=size, arrivals=arrivals, old=FLAT, new=slow)
+        assert menu_of(a_site(a_class(), other, new=0.7), PolicyOptions()).gpu_type == chosen
+
+
+def test_a_type_that_runs_everything_is_needed() -> None:
+    """A class that runs on old ones alone leaves those; with another on new ones alone nothing is left."""
+    on_old, on_new = a_class("d", old=FLAT), a_class("e", new=FLAT)
+    assert menu_of(a_site(a_class(), on_old, new=0.1), PolicyOptions()).gpu_type == "old"
+    with pytest.raises(InvalidProblem, match="no GPU type runs every phase"):
+        menu_of(a_site(on_old, on_new), PolicyOptions())
+
+
+def test_a_type_may_be_named_and_a_wrong_one_is_answered_with_the_closest() -> None:
+    """Whatever it costs."""
+    assert menu_of(a_site(), PolicyOptions(gpu_type="new")).gpu_type == "new"
+    with pytest.raises(InvalidProblem, match=r"no GPU type 'odl'. Did you mean 'old'\?"):
+        menu_of(a_site(), PolicyOptions(gpu_type="odl"))
+
+
+@pytest.mark.parametrize(("usd", "nodes"), [(2.0, 1), (3.9, 1), (4.0, 2), (9.0, 4)])
+def test_a_fleet_is_as_many_whole_nodes_as_the_budget_pays_for(usd: float, nodes: int) -> None:
+    """At 2 USD for a node of two; with GPUs counted a node takes two of them."""
+    fleet = fleet_of(a_site(usd=usd), PolicyOptions(), "old")
+    assert (fleet.nodes, fleet.gpus, fleet.count_by_type) == (nodes, 2 * nodes, {"old-x2": nodes})
+    assert fleet_of(a_site(budget=Budget(amount=usd, unit="gpus")), PolicyOptions(), "old").nodes == nodes
+
+
+def test_a_budget_below_one_node_is_refused_unless_the_nodes_are_named() -> None:
+    """12 USD for a node of four."""
+    with pytest.raises(InfeasibleBudget, match=r"11.90 USD/hour does not pay for one new-x4") as refused:
+        fleet_of(a_site(usd=11.9), PolicyOptions(), "new")
+    assert refused.value.least_spend == 12.0
+    assert fleet_of(a_site(usd=11.9), PolicyOptions(nodes=3), "new").nodes == 3
+
+
+@pytest.mark.parametrize(("most", "nodes"), [(None, 5), (6, 5), (5, 5), (4, 4)])
+def test_the_cap_on_nodes_holds_for_both(most: int | None, nodes: int) -> None:
+    """Five are paid for, or named."""
+    for usd, options in ((10.0, PolicyOptions()), (1.0, PolicyOptions(nodes=5))):
+        assert fleet_of(a_site(usd=usd, max_nodes=most), options, "old").nodes == nodes
+
+
+def test_a_fleet_of_one_is_a_fleet() -> None:
+    """One of none is not."""
+    assert FixedFleet(instance_type=KINDS["old"], nodes=1).gpus == 2
+    with pytest.raises(InvalidProblem, match="at least one node; got 0"):
+        FixedFleet(instance_type=KINDS["old"], nodes=0)
+
+
+def test_what_a_job_takes_phase_by_phase() -> None:
+    """6 GPU-hours at 2 of 1.5 and 3 at 1 of 1: after the first 3 hours of work, 3 GPU-hours, are left."""
+    phases = tuple(Phase(size_gpu_hours=size, speedups={"old": FLAT}) for size in (6.0, 3.0))
+    menu = WidthMenu(classes={"c": JobClass(name="c", phases=phases)}, gpu_type="old")
+    widths = (menu.fastest_within("c", 0, 2), menu.fastest_within("c", 1, 1))
+    first, last = menu.services("c", widths)
+    assert (first.gpu_hours_per_work_hour, first.later_work_hours, first.later_gpu_hours) == pytest.approx(
+        (2 / 1.5, 3.0, 3.0)
+    )
+    assert (last.gpu_hours_per_work_hour, last.later_work_hours, last.later_gpu_hours) == (1.0, 0.0, 0.0)
+    swapped = menu.services("c", widths[::-1])
+    assert swapped[0].later_gpu_hours == pytest.approx(3.0 * 2 / 1.5)
+    assert menu.widths_within("c", 1) == (widths[1], widths[1])
+
+
+def test_thresholds_and_limits_are_those_at_which_something_changes() -> None:
+    """Efficiencies of 0.75 for one class and 0.75 and 1 for the other; widths of 1, 2 and 4."""
+    other = a_class("d", old=Table(gpus=(1, 4), speeds=(1.0, 3.0)))
+    classes = {"c": a_class(old=FLAT), "d": other}
+    menu = WidthMenu(classes=classes, gpu_type="old")
+    assert menu.thresholds == pytest.approx((1.0, 0.75))
+    assert menu.limits == (1, 2, 4)
