@@ -185,8 +185,8 @@ class SpotHistory:
         ]
         known = "; ".join(seen) or "believed beforehand, none was rented yet"
         return (
-            f"Plans count on a spot {without_market(instance_type)} at {terms.price_fraction:.0%} of the price
-            " f"on demand, taken back every {1.0 / terms.per_node_hour:,.0f} hours, and on "
+            f"Plans count on a spot {without_market(instance_type)} at {terms.price_fraction:.0%} of the "
+            f"price on demand, taken back every {1.0 / terms.per_node_hour:,.0f} hours, and on "
             f"{terms.given_fraction:.0%} of those asked for; the rest is rented on demand ({known})."
         )
 

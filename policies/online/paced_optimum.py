@@ -244,8 +244,8 @@ def _free_reason(unit: str, free: FreeUsage, part: int, job: Job) -> str:
     level = sum(level for _, level in free)
     return (
         f"the best width for the rest of a job of class {job.class_name} where what is committed to counts "
-        f"{PRICE_FRACTIONS[part]:.2g} of its price, so that the jobs use it: {level:.4g} {unit} per hour at
-        prices on " f"demand are paid whether used or not"
+        f"{PRICE_FRACTIONS[part]:.2g} of its price, so that the jobs use it: {level:.4g} {unit} per hour at "
+        f"prices on demand are paid whether used or not"
     )
 
 

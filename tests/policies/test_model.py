@@ -125,8 +125,10 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
         "_Formula.min_gpus": 1,
         "_Formula.speed": 1.0,
     }
-    reckoned = dict.fromkeys(("Menu.gpus_array", "Menu.numbers", "Menu.speeds_array"), "init repr compare")
-    reckoned |= dict.fromkeys(("Menu.corners", "Menu.gpus", "Menu.steps"), "init repr")
+    reckoned = dict.fromkeys(
+        ("PhaseWidths.gpus_array", "PhaseWidths.numbers", "PhaseWidths.speeds_array"), "init repr compare"
+    )
+    reckoned |= dict.fromkeys(("PhaseWidths.corners", "PhaseWidths.gpus", "PhaseWidths.steps"), "init repr")
     assert hidden(policies, deep=False) == reckoned | {"Reasons._by_name": "init repr compare"}
     assert by_place(policies, deep=False) == ["replace"]
 

@@ -103,9 +103,9 @@ import sys
 sys.path.insert(0, {here!r})
 from some_tasks import a_square
 from boa_daemon.comparing.tasks import Tasks
-from boa_daemon.comparing.workers import Local
+from boa_daemon.comparing.workers import ProcessWorkers
 if __name__ == "__main__":
-    with Tasks(Local(2)) as tasks:
+    with Tasks(ProcessWorkers(2)) as tasks:
         print(tasks.run(a_square, 3).numbers)
 """
 
@@ -128,10 +128,10 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {here!r})
 from some_tasks import noted
-from boa_daemon.comparing.tasks import Kept, Tasks
-from boa_daemon.comparing.workers import Local
+from boa_daemon.comparing.tasks import AnswerCache, Tasks
+from boa_daemon.comparing.workers import ProcessWorkers
 if __name__ == "__main__":
-    with Tasks(Local(2), Kept(Path({folder!r}) / "kept")) as tasks:
+    with Tasks(ProcessWorkers(2), AnswerCache(Path({folder!r}) / "kept")) as tasks:
         asked = [tasks.submit(noted, {folder!r}, n) for n in range(2000)]
         print("begun", flush=True)
         for future in asked:

@@ -263,8 +263,8 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
         "after",
         "It waits for job b, which waits itself (after).",
     ),
-    "left out": (seen(holds=False), for_a("cap-hour"), "cap-hour", f"It waits:
-    {WAIT_REASON_TEXTS['cap-hour']}."),
+    "left out": (seen(holds=False), for_a("cap-hour"), "cap-hour",
+                 f"It waits: {WAIT_REASON_TEXTS['cap-hour']}."),
 }  # fmt: skip
 
 
@@ -411,8 +411,8 @@ def test_a_job_that_waits_for_nodes_says_how_many_there_are(reason: Any, says: s
         held=(Held(what="2 gpu-x4", code="cap-day"),),
     )
     assert explain_job(state, plan, "a").endswith(
-        f"It waits: {WAIT_REASON_TEXTS[reason]}{says}. Of its 4 GPUs 2 are free; nodes booting: 1, asked for
-        now: 1, " "stopped and started first: 1 of 2."
+        f"It waits: {WAIT_REASON_TEXTS[reason]}{says}. Of its 4 GPUs 2 are free; nodes booting: 1, asked for "
+        "now: 1, stopped and started first: 1 of 2."
     )
     noted = explain_job(state, replace(plan, waiting={"a": "cap-day"}), "a")
     assert f"It waits: {plan.held[0].sentence}. Of its" in noted

@@ -261,4 +261,4 @@ def test_the_weighted_threshold_is_that_of_the_weights(service: float, size: flo
 
 def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
     """In all of `policies.links`; what is kept by question has an end."""
-    assert hurried(policies.links) == {"seconds_together": 4096}
+    assert hurried(policies.links) == {"shared_iteration_seconds": 4096}

@@ -321,14 +321,19 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
         "Pace.window_hours": 730.0,
         "PacedBudgetOptimal.margin": 1e-6,
         "PacedBudgetOptimal.unit": "USD",
-        "Sizes.mean": 1.0,
+        "SizeSums.mean": 1.0,
         "SpotMarket.down_hours": 2.0,
         "SpotMarket.up_hours": 4.0,
     }
     reckoned = dict.fromkeys(
         ("MultiplierTable._planned", "MultiplierTable.costs_of_rates"), "init repr compare"
     )
-    kept = ("CostsByScale._tables", "PacedBudgetOptimal.costs", "WholeNodes.known_left", "WholeNodes.menus")
+    kept = (
+        "CostsByScale._tables",
+        "PacedBudgetOptimal.costs",
+        "WholeNodePrices.known_left",
+        "WholeNodePrices.menus",
+    )
     assert hidden(policies.online) == reckoned | dict.fromkeys(kept, "repr compare") | {
         "CostToGo._stay_between": "init repr compare",
         "CostToGo._stay_to": "init repr compare",

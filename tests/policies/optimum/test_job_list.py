@@ -286,8 +286,8 @@ def test_plans_in_time_are_the_same_in_any_unit(longer: float, cheaper: float) -
 def test_what_nobody_names_is_nothing_but_for_these() -> None:
     """In all of `policies.optimum`: no dates, no limits; a list and its changes count once."""
     found = unnamed(policies.optimum)
-    assert found.pop("Entry.working") is found.pop("Limits.working") is ALWAYS
-    assert found == {"Change.factor": 1.0, "ListedJob.scale": 1.0, "ListedJob.weight": 1.0}
+    assert found.pop("CalendarEntry.working") is found.pop("CalendarLimits.working") is ALWAYS
+    assert found == {"DeadlineFix.factor": 1.0, "ListedJob.scale": 1.0, "ListedJob.weight": 1.0}
     assert hidden(policies.optimum) == {}
     assert by_place(policies.optimum) == []
 

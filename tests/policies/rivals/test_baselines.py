@@ -278,7 +278,7 @@ def test_a_share_of_the_jobs_by_their_draws_follows_the_next_setting() -> None:
 def test_what_nobody_names_is_nothing_but_for_these() -> None:
     """In all of `policies.rivals`: the figures of their papers, or what was tuned for them."""
     assert unnamed(policies.rivals) == {
-        "AskedWidths.efficiency": 0.65,
+        "RequestedWidths.efficiency": 0.65,
         "Dally.round_seconds": 60.0,
         "EqualShare.min_gpus": 1,
         "GoodputShares.round_seconds": 60.0,
@@ -293,7 +293,7 @@ def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
     """In all of `policies.rivals`; what is kept by question has an end."""
     assert hurried(policies.rivals) == dict.fromkeys(
         [
-            "AskedWidths.rungs",
+            "RequestedWidths.rungs",
             "GoodputShares._options",
             "StaticSrsf.services",
             "Tiresias._prices",
