@@ -1,4 +1,4 @@
-"""What would be best?  The mathematics of renting and sharing GPUs.
+"""The mathematics of renting and sharing GPUs: which jobs get how many GPUs of which type.
 
-Pure functions and frozen values; needs numpy and scipy alone, so it runs in a notebook.
+Pure functions and frozen values. The package needs only numpy and scipy, so it runs in a notebook.
 """

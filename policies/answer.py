@@ -1,6 +1,6 @@
-"""What a policy answers: an `Allocation` says the width of each job, a `Placement` the GPUs.
+"""The answers of policies: an `Allocation` gives the width of each job, a `Placement` its GPUs.
 
-With its allocation a policy may hand on `NodePrices`: what whole nodes, spare GPUs and scarce room are worth.
+An allocation may carry `NodePrices`: what whole nodes, spare GPUs and scarce room are worth to the policy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from policies.model import GpuSlot, Job, JobId, Width
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasons(Mapping[JobId, str]):
-    """Sentences made when somebody asks, because a tick decides about thousands of jobs and explains few."""
+    """A reason for each job, written only when it is read: a tick decides about thousands, explains few."""
 
     jobs: Sequence[Job]
     say: Callable[[Job], str]
@@ -38,7 +38,7 @@ class Reasons(Mapping[JobId, str]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LentWidth:
-    """A wider width on spare GPUs, and the hours that it saves beyond its restarts."""
+    """A wider width on spare GPUs, and the hours that it saves after its restarts are paid for."""
 
     width: Width
     saved_hours: float
@@ -46,14 +46,14 @@ class LentWidth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRetention:
-    """How many idle nodes to keep, and for how many seconds at the most; the others go back at once."""
+    """How many idle nodes to keep, and for at most how many seconds. Other idle nodes go back at once."""
 
     nodes: int
     seconds: float
 
 
 class NodePrices(Protocol):
-    """What whole nodes are worth to a policy that knows sizes, speeds and the price of money."""
+    """What whole nodes are worth to a policy that knows job sizes, speeds and the price of money."""
 
     @property
     def boot_hours(self) -> float:
@@ -62,64 +62,67 @@ class NodePrices(Protocol):
 
     @property
     def knows_messages(self) -> bool:
-        """Whether any class says what its jobs send."""
+        """Whether any class states the network traffic of its jobs."""
         ...
 
     def hold(self, gpu_type: str) -> NodeRetention:
-        """Return how many idle nodes of a type are worth holding, and how long."""
+        """Return how many idle nodes of a type are worth keeping, and for how long."""
         ...
 
     def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> NodeRetention:
-        """Return how many stopped nodes of a type are worth keeping, and how long.
+        """Return how many stopped nodes of a type are worth keeping, and for how long.
 
-        Each saves `saved_hours` of a boot, and takes `share` of what a running one takes from the budget.
+        A stopped node saves `saved_hours` of a boot, and costs `share` of the price of a running node.
         """
         ...
 
     def patience_hours(self, gpu_type: str) -> float:
-        """Return how long a job had better wait for GPUs to fall free before a node is rented for it."""
+        """Return how long a job should wait for GPUs to become free before a node is rented for it."""
         ...
 
     def hours_left(self, job: Job) -> float:
-        """Return how long a job runs on at the width that it holds; infinite where it holds none."""
+        """Return the hours that a job has left at its current width; infinite for a job without GPUs."""
         ...
 
     def head_start(self, job: Job, then: Width, *, most_gpus: int, wait_hours: float) -> Width | None:
-        """Return the width to start at now where the planned one is to come later; None for not at all."""
+        """Return a narrower width to start at before the planned one is available; None if it does not pay.
+
+        The planned width `then` is available in `wait_hours`.
+        """
         ...
 
     def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> LentWidth | None:
-        """Return a wider width on GPUs that are rented anyway, if that pays for its restarts.
+        """Return a wider width on spare GPUs of rented nodes, if the time saved exceeds the restarts.
 
-        `hours_left` is what a running job has left at the width `now`; None for one that is about to start.
+        `hours_left` are those of a running job at the width `now`; None for a job that is about to start.
         """
         ...
 
     def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
-        """Return the weighted hours that a running job loses if it is started again at another width.
+        """Return the weighted hours that a running job loses if it restarts at another width.
 
-        Where that is narrower, it gets back what it lets go of in `back_in_hours`, if it is still there then.
+        At a narrower width the job may get its GPUs back after `back_in_hours`, if it still runs then.
         """
         ...
 
     def hours_sending(self, job: Job, *, share: float | None, gigabits: float, hours_left: float) -> float:
-        """Return the weighted hours that messages between nodes add to what is left of a running job.
+        """Return the weighted hours that messages between nodes add to the rest of a running job.
 
-        `share` is seconds of sending per second of computing as measured; without it, as its class says for
-        links of that speed, and none where the class says nothing.
+        `share` is the measured seconds of sending per second of computing. If it is None, it is computed from
+        the traffic that the class states and the link speed in `gigabits` per second; 0 without a statement.
         """
         ...
 
     def node_worth(self, gpu_type: str) -> float:
-        """Return the weighted hours that the money for an hour of a node would save elsewhere."""
+        """Return the weighted hours that the price of a node-hour would save if spent on other jobs."""
         ...
 
     def claims(
         self, jobs: Sequence[Job], planned: Sequence[Width], *, size_per_gpu: Mapping[str, float], now: float
     ) -> Claims:
-        """Return what jobs ask of scarce room: the widths of their types up to the planned ones.
+        """Return the claims of jobs on scarce room: the widths of their GPU types up to the planned ones.
 
-        `size_per_gpu` is what a GPU of each type takes of the room.
+        `size_per_gpu` is the room that one GPU of each type takes.
         """
         ...
 
@@ -130,15 +133,17 @@ class Allocation:
     """The width of each job, and the nodes to hold where the policy fixes them.
 
     A job that is absent from `widths` waits. `nodes` maps an instance type's name to a count; None means
-    "rent what the widths need". `memory` is what the store should keep for the next tick. `node_prices` says
-    what whole nodes are worth to the policy; None where it does not know, and the site's rules hold.
-    Jobs in `stay` keep the width that they hold, whatever falls free or is wanted; jobs in `exact` get just
-    the width that is named, even where more is free beside them. Jobs in `compact` start
-    only on as few nodes as their width needs, and wait where free GPUs lie on more. Where there is not room
-    for all, those in `order` are served in that order, before the others. `most_usd_per_hour` is a ceiling on
-    what may be rented at a time, in the unit of the budget; None for no ceiling. `above_ceiling` says what
-    may happen on nodes that are rented already and cost more than that: jobs may start on them, only finish
-    on them, or have to leave them.
+    "rent what the widths need". `memory` is stored for the next tick. `node_prices` is None for a policy that
+    does not price whole nodes; the site's rules then apply.
+
+    Jobs in `stay` keep their current width whatever else changes. Jobs in `exact` get exactly the named
+    width, even if spare GPUs are next to them. Jobs in `compact` start only on as few nodes as their width
+    needs; otherwise they wait. If there is not room for all jobs, those in `order` are served first, in that
+    order.
+
+    `most_usd_per_hour` limits what is rented at a time, in the unit of the budget; None for no limit.
+    `above_ceiling` rules nodes that are already rented above this limit: jobs may start on them ("use"), only
+    finish on them ("finish"), or must leave them ("leave").
     """
 
     widths: Mapping[JobId, Width]
@@ -156,6 +161,6 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """The GPUs of each job that could be placed; the others wait for nodes."""
+    """The GPUs of each job that could be placed; jobs that are absent wait for nodes."""
 
     slots: Mapping[JobId, tuple[GpuSlot, ...]]

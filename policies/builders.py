@@ -1,4 +1,4 @@
-"""How BOA's own policies are built for a site; rivals build themselves, beside their own code."""
+"""Builders of BOA's own policies for a site. The builder of a rival is in the rival's module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 
 def boa(site: Site, _options: PolicyOptions) -> BuiltPolicy:
-    """Return the optimum under the budget, followed with whole nodes."""
+    """Build the optimum for the budget, with prices for whole nodes."""
     solution = solve(with_boots_at_changes(site.problem, site.boot_hours), site.budget.amount)
     nodes = WholeNodePrices.of(site.problem, solution, site.instance_types, boot_hours=site.boot_hours)
     return BuiltPolicy(
@@ -24,13 +24,13 @@ def boa(site: Site, _options: PolicyOptions) -> BuiltPolicy:
 
 
 def boa_paced(site: Site, options: PolicyOptions) -> BuiltPolicy:
-    """Return the optimum at a multiplier that follows the spend."""
+    """Build the optimum whose multiplier follows the spend."""
     allocator = paced_optimum(site, options)
     return BuiltPolicy(allocator=allocator, pace=allocator.pace)
 
 
 def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
-    """Return the optimum at a multiplier that follows the spend, for a budget of any size."""
+    """Return the allocator whose multiplier follows the spend, for a budget of any size."""
     pace = Pace(
         budget=site.budget.amount,
         window_hours=options.window_hours or MONTH_HOURS,
@@ -42,7 +42,7 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
     problem = with_boots_at_changes(site.problem, site.boot_hours)
     frontier = MixedFrontier.of(problem)
     curvature = curvature_at(frontier.mean_jct_at, pace.budget, least=frontier.cheapest_feasible_spend)
-    # Beliefs may make the budget look too small; what nodes are wanted is then judged at the least plan.
+    # Learnt rates may make the budget look too small. Node demand then comes from the cheapest plan.
     plan = frontier.solution_at(max(pace.budget, frontier.cheapest_feasible_spend))
     nodes = WholeNodePrices.of(site.problem, plan, site.instance_types, boot_hours=site.boot_hours)
     return PacedBudgetOptimal.from_problem(
@@ -57,15 +57,15 @@ def paced_optimum(site: Site, options: PolicyOptions) -> PacedBudgetOptimal:
 
 
 def best_effort(site: Site, options: PolicyOptions, account: Account) -> BuiltPolicy:
-    """Return what BOA does of a budget below the least feasible spend."""
+    """Build the policy for a budget below the least feasible spend (`policies.online.best_effort`)."""
     paced = paced_optimum(site, options)
     allocator = BestEffort.of(paced, account=account, boot_hours=site.boot_hours)
-    # Without a pace the books forgo no credit: what a node takes may accrue for weeks.
+    # Without a pace no credit expires: the price of a node may accrue for weeks.
     return BuiltPolicy(allocator=allocator, planned_spend=site.budget.amount)
 
 
 def shortfall_of_site(site: Site) -> Shortfall:
-    """Return how far a site's budget goes beside the least feasible spend."""
+    """Return the site's budget compared with the least feasible spend, and which jobs it pays for."""
     frontier = MixedFrontier.of(with_boots_at_changes(site.problem, site.boot_hours))
     return shortfall_of(frontier, site.budget.amount)
 
@@ -84,7 +84,7 @@ BOA_PACED = PolicyEntry(
     summary="the same, steered by what was spent so that the budget holds",
     build=boa_paced,
     options=frozenset({"window_hours"}),
-    # One job asked about alone is judged at the planned multiplier; the next tick uses the real one.
+    # A question about a single job is answered at the planned multiplier; the next tick uses the actual one.
     is_job_by_job=True,
     reads_progress=True,
 )

@@ -1,4 +1,4 @@
-"""What jobs ask of scarce room: their widths, what is left of them, and how much they are overdue.
+"""Claims of jobs on scarce room: possible widths, work left, and how overdue each job is.
 
 `policies.online.scarce_room` weighs the claims of all jobs against each other.
 """
@@ -18,9 +18,9 @@ from policies.speedup import Floats, Ints
 class PhaseWidths:
     """The widths of a phase on one GPU type, ascending, each faster than the one before.
 
-    `corners` numbers the widths on the upper concave hull of speed against GPUs, from nothing on. The first
-    of them is the most efficient width. `steps` are the slope of the step up to each corner and the GPUs that
-    it adds. `numbers` says where a width stands.
+    `corners` are the indices of the widths on the upper concave hull of speed against GPUs, which starts at
+    (0, 0). The first corner is the most efficient width. `steps` are the slope of the step up to each corner
+    and the GPUs that it adds. `numbers` maps a width to its index.
     """
 
     widths: tuple[Width, ...]
@@ -53,19 +53,19 @@ class PhaseWidths:
         object.__setattr__(self, "steps", tuple(steps))
 
     def slope(self, low: int | None, high: int) -> float:
-        """Return the speed gained per GPU from one width to a wider one; None is no GPUs at all."""
+        """Return the speed gained per GPU from width `low` to `high`, both indices; None is zero GPUs."""
         gpus, speed = (0, 0.0) if low is None else (self.gpus[low], self.speeds[low])
         return (self.speeds[high] - speed) / (self.gpus[high] - gpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """What jobs ask of scarce room: arrays of shape (jobs,).
+    """Claims of jobs on scarce room, as arrays of shape (jobs,).
 
-    `menu` numbers each job's among the `menus`, `held` the width that it holds in its menu, -1 for none of
-    those. `work` is what is left of it, in phases of the menu's speeds. `size_per_gpu` is what a GPU takes of
-    the room. `lasts_hours` is for how long a change of width lasts, about. `overdue` is how many times as
-    long as promised the job has been there: above 1 it comes first, and its weight grows.
+    `menu` is the index of the job's menu in `menus`, `held` the index of its current width in that menu (-1
+    if it is not there). `work` is the work left, in phases of the menu's speeds. `size_per_gpu` is the room
+    that a GPU takes. `lasts_hours` estimates how long a change of width lasts. `overdue` is the job's time in
+    the system over the longest that is acceptable: above 1 the job comes first, and its weight grows.
     """
 
     jobs: Sequence[Job]
@@ -85,13 +85,13 @@ class Claims:
 
     @property
     def urgency(self) -> Floats:
-        """The weights, grown by how much a job is overdue."""
+        """The weights, multiplied by `overdue` where that is above 1."""
         grown: Floats = self.weight * np.maximum(1.0, self.overdue)
         return grown
 
     @property
     def room_hours_over_weight(self) -> Floats:
-        """The room-hours that the rest takes at the most efficient width, over the weight: Smith's order."""
+        """The room-hours of the work left at the most efficient width, over the urgency: Smith's order."""
         best = [menu.corners[0] for menu in self.menus]
         speeds = np.array([menu.speeds[at] for menu, at in zip(self.menus, best, strict=True)])
         gpus = np.array([menu.gpus[at] for menu, at in zip(self.menus, best, strict=True)])
@@ -101,12 +101,12 @@ class Claims:
 
     @property
     def restart_share(self) -> Floats:
-        """The share of its work that a running job loses to a restart, while the change lasts."""
+        """The share of its work that a running job loses to a restart while the new width lasts."""
         share = np.zeros(len(self.jobs))
         runs = np.flatnonzero((self.held >= 0) & (self.restart_hours > 0.0))
         if len(runs):
             left = self.work[runs] / self.held_speed[runs]
-            # What ends a change: others who come and go, or its own end.
+            # A change of width lasts until other jobs come or go, or until the job ends.
             with np.errstate(divide="ignore"):
                 rate = 1.0 / self.lasts_hours[runs] + 1.0 / left
             share[runs] = np.minimum(1.0, self.restart_hours[runs] * rate)
@@ -114,7 +114,7 @@ class Claims:
 
     @property
     def held_speed(self) -> Floats:
-        """The speed at the width that is held; 0 for none."""
+        """The speed at the current width; 0 for a job without one."""
         speed = np.zeros(len(self.jobs))
         for row in np.flatnonzero(self.held >= 0).tolist():
             speed[row] = self.menus[self.menu[row]].speeds[self.held[row]]

@@ -5,7 +5,8 @@ PolicyError
 ├── InfeasibleBudget       the budget is below the least that runs every job: raise it
 ├── InfeasibleDeadline     no width is fast enough: relax the deadline
 ├── ProblemTooLarge        exact search stopped at its limit: take the best found, or another version;
-│                          stands in `policies.optimum.solution`, because it carries that answer
+│                          defined in `policies.optimum.solution`, because it carries that answer
+├── BrokenPlugin           a plug-in cannot be imported: update or remove its package
 └── UnknownPolicy          no policy of that name: pick one from the list
 """
 
@@ -15,14 +16,14 @@ from typing import Any
 
 
 class PolicyError(Exception):
-    """Anything the mathematics refuses to answer; it travels between processes with all that it says."""
+    """Base of all errors of this package. It can be pickled with all its attributes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.args, vars(self))
 
 
 def _again(kind: type[PolicyError], args: tuple[Any, ...], values: dict[str, Any]) -> PolicyError:
-    """Return an error as it was, whatever it is made from."""
+    """Rebuild a pickled error without calling its `__init__`, whose arguments are not known here."""
     error = kind.__new__(kind, *args)
     vars(error).update(values)
     return error
@@ -49,7 +50,7 @@ class InfeasibleDeadline(PolicyError):
 
 
 class BrokenPlugin(PolicyError):
-    """A package that adds something to BOA cannot be imported."""
+    """A plug-in of BOA cannot be imported, or is not what its entry point promises."""
 
 
 class UnknownPolicy(PolicyError):

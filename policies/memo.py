@@ -1,4 +1,4 @@
-"""What was reckoned once and is kept: for each question, its answer, in one place that says so."""
+"""Caches of computed answers: one per question, or the latest only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _A = TypeVar("_A")
 
 
 class Memo(dict[_Q, _A]):
-    """Answers by question; a new question is reckoned. Beyond `most` of them all are forgotten.
+    """A dictionary that computes missing answers with `reckon`. It is emptied when it holds `most` answers.
 
-    The answer must follow from the question alone. Cost: that of a dictionary where the answer is known.
+    The answer must depend on the question alone. Cost: that of a dictionary look-up for a known answer.
     """
 
     def __init__(self, reckon: Callable[[_Q], _A], *, most: int | None = None) -> None:
@@ -28,14 +28,14 @@ class Memo(dict[_Q, _A]):
 
 
 class LatestMemo(Generic[_Q, _A]):
-    """The answer to the question that was asked last, kept for whoever asks about the very same object."""
+    """A cache of the latest answer only, used again for the identical question object."""
 
     def __init__(self, reckon: Callable[[_Q], _A]) -> None:
         self._reckon = reckon
         self._known: tuple[_Q, _A] | None = None
 
     def __call__(self, question: _Q) -> _A:
-        """Return the answer to a question, which nobody changes afterwards."""
+        """Return the answer to a question. The question object must not be changed afterwards."""
         known = self._known
         if known is None or known[0] is not question:
             known = self._known = question, self._reckon(question)

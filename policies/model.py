@@ -1,11 +1,11 @@
-"""The nouns of the planner and of the tick.
+"""The types that the planner and the tick share.
 
 Planner: a `Problem` is GPU types with prices and job classes with phases; a `Budget` is money (or GPUs)
 on average over time. Tick: a `Job` is what a policy may know of one job now, `Money` what it may know of
-the ledger. What a policy answers is in `policies.answer`.
+the ledger. The answers of policies are in `policies.answer`.
 
-Frozen, slotted, keyword-only: a value that exists is a value that is right. Wrong values raise
-`InvalidProblem`.
+All are frozen, slotted and keyword-only (a few small ones excepted), and check their values: wrong values
+raise `InvalidProblem`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class GpuType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A stretch of a job with one speed-up per GPU type (an epoch, say).
+    """A part of a job with one speed-up curve per GPU type, for example an epoch.
 
-    `size_gpu_hours` is work: hours on one GPU of the reference type. `speedups` are by GPU type; on a type
-    that has none it cannot run.
+    `size_gpu_hours` is work: hours on one GPU of the reference type. `speedups` are by GPU type; the phase
+    cannot run on a type without one.
     """
 
     size_gpu_hours: float
@@ -63,7 +63,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllReduce:
-    """What one training iteration sends, and what it computes before: bytes per message, seconds per GPU."""
+    """The network traffic of a training iteration: bytes per message, and seconds of computing before it."""
 
     message_bytes: float
     compute_seconds: float
@@ -78,10 +78,10 @@ class AllReduce:
 class JobClass:
     """Jobs that scale alike: an arrival rate, a weight, overheads and phases in order.
 
-    `weight` is what an hour of a job's time is worth beside those of other classes. A job holds its GPUs for
+    `weight` is the value of an hour of a job's time relative to other classes. A job holds its GPUs for
     `startup_hours` before its first work, and for `rescale_hours` more at each change of width or type.
-    `network` says what an iteration sends between nodes, where that is known. Only where it `may_share`
-    GPUs with other jobs is it planned on machines that have several places on each.
+    `network` is the traffic of an iteration between nodes, if known. Only a class that `may_share` GPUs with
+    other jobs is planned on machines with several places per GPU.
     """
 
     name: str
@@ -105,7 +105,7 @@ class JobClass:
 
     @property
     def is_coupled(self) -> bool:
-        """Whether a width in one phase changes the price of the next: several phases and a rescale cost."""
+        """Whether the width in one phase affects the cost of the next: several phases and a rescale cost."""
         return len(self.phases) > 1 and self.rescale_hours > 0.0
 
     @property
@@ -118,7 +118,7 @@ class JobClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A time average: `amount` dollars per hour, or GPUs held, as `unit` says."""
+    """A time average: `amount` dollars per hour, or GPUs held, depending on `unit`."""
 
     amount: float
     unit: BudgetUnit = "usd_per_hour"
@@ -134,7 +134,7 @@ class Budget:
 class Problem:
     """GPU types with prices, and the classes to run on them.
 
-    With a budget in GPUs every GPU counts one, whatever its price.
+    With a budget in GPUs every GPU counts as one, whatever its price.
     """
 
     classes: tuple[JobClass, ...]
@@ -166,7 +166,6 @@ class Problem:
 
 
 def _check_distinct(what: str, names: list[str]) -> None:
-    """Raise `InvalidProblem` if a name occurs twice."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -176,11 +175,11 @@ def _check_distinct(what: str, names: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceType:
-    """A machine the cloud rents, at the price it asks.
+    """A machine that the cloud rents out, and its price.
 
-    `link_gigabits_per_second` is what its network card carries to other machines. Where several jobs may
-    share a GPU, each has `places_per_gpu`, and every place counts as one of `gpus`: place i is on GPU
-    i modulo `whole_gpus`, and no job holds two places on one GPU.
+    `link_gigabits_per_second` is the bandwidth of its network card. If several jobs may share a GPU, each GPU
+    has `places_per_gpu` places, and `gpus` counts places: place i is on GPU i modulo `whole_gpus`, and no job
+    holds two places on one GPU.
     """
 
     name: str
@@ -200,18 +199,18 @@ class InstanceType:
 
     @property
     def usd_per_gpu_hour(self) -> float:
-        """Planning price: whole instances are rented, so a GPU costs its share."""
+        """Planning price of a GPU: its share of the price of the whole instance."""
         return self.usd_per_hour / self.gpus
 
     @property
     def whole_gpus(self) -> int:
-        """GPUs that it has, however many share them: the most that one job can hold of it."""
+        """Physical GPUs, however many jobs share them: the most that one job can hold of this machine."""
         return self.gpus // self.places_per_gpu
 
     def one_per_gpu(self, places: Iterable[int], *, held: Iterable[int] = ()) -> list[int]:
-        """Return, of free places, one on each GPU, those first on whose GPU most are free.
+        """Return one free place of each GPU; GPUs with the most free places come first.
 
-        None is on the GPUs of places that the job has `held` there already.
+        GPUs on which the job already holds a place (`held`) are left out.
         """
         if self.places_per_gpu == 1:
             return list(places)
@@ -226,7 +225,7 @@ class InstanceType:
 @fast_init
 @dataclass(frozen=True, slots=True, order=True)
 class Width:
-    """GPUs of one type: what a job holds, or should."""
+    """A number of GPUs of one type: what a job holds or should hold."""
 
     gpu_type: str
     gpus: int
@@ -247,9 +246,9 @@ class GpuSlot:
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """An instance as a policy sees it; one that is not `is_ready` was asked for, or boots.
+    """An instance as a policy sees it; if it is not `is_ready`, it was requested or is booting.
 
-    `tiers` are the parts of the network above it within its zone, the widest first; empty where not known.
+    `tiers` are the network parts above it within its zone, the widest first; empty if not known.
     """
 
     id: NodeId
@@ -263,12 +262,11 @@ class Node:
 class Job:
     """What a policy may know of one job now.
 
-    `phase` counts from 0. Its work is `scale` times that of its class. `width` is what it holds; None while
-    it waits.
-    `draw` is uniform on [0, 1) and fixed at arrival: where the optimum mixes two plans, it picks the job's.
-    `remaining_gpu_hours` is the work left, hours on one reference GPU, of all phases. `restarts` counts the
-    starts after the first. `counted_at` is the instant that the work left is as of, in the future while the
-    job starts up; None for now.
+    `phase` counts from 0. The job's work is `scale` times that of its class. `width` is what it holds; None
+    while it waits. `draw` is uniform on [0, 1) and fixed at arrival; where the optimum mixes two plans, it
+    selects the plan of the job. `remaining_gpu_hours` is the work left in all phases, hours on one reference
+    GPU. `restarts` counts the starts after the first. `counted_at` is the instant at which the work left is
+    right; it is in the future while the job starts up, and None means now.
     """
 
     id: JobId
@@ -287,15 +285,14 @@ class Job:
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """What a policy may know of the books: hours since they opened, and what was spent since.
+    """What a policy may know of the ledger: hours of budget accrued since it opened, and the spend since.
 
-    `spent` is final bills, running meters and requested nodes together: dollars, or GPU-hours where GPUs are
-    counted.
-    `elapsed_hours` are hours of budget; `accrual` is how many of them an hour of this month brings, not
-    one where every month has the same money. `month_elapsed_hours` are the hours of budget that accrued in
-    this month, `month_left_hours` the hours until it ends. `is_refused` says that the cloud has no stock of
-    some type now. `memory` is what the policy remembered at its last tick, `memory_age_hours` ago.
-    `hour_of_week` are the hours since Monday, 0 h UTC.
+    `spent` is final bills, running meters and requested nodes together: dollars, or GPU-hours if the budget
+    is in GPUs. `elapsed_hours` are hours of budget. `accrual` is the hours of budget per hour of this month;
+    it differs from 1 if every month has the same money. `month_elapsed_hours` are the hours of budget that
+    accrued this month, `month_left_hours` the hours until the month ends. `is_refused` means that the cloud
+    has no stock of some type now. `memory` is the policy's memory from its last tick, `memory_age_hours` ago.
+    `hour_of_week` is the hours since Monday, 0 h UTC.
     """
 
     spent: float

@@ -1,4 +1,4 @@
-"""What other packages add, found by their entry points and loaded when it is named.
+"""Plug-ins of other packages, found by their entry points and loaded when they are named.
 
     group               an entry is
     boa.policies        a `policies.site.PolicyEntry`
@@ -8,7 +8,7 @@
     boa.engines         a function of settings, folder, door and cloud that returns a `Runner`
     boa.notifiers       a function of an address and a sentence
 
-What BOA itself has wins over an entry of the same name. Cost: one look through the installed packages.
+BOA's own parts win over an entry of the same name. Cost: one scan of the installed packages per group.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ PluginGroup: TypeAlias = Literal[
 
 @cache
 def _found(group: PluginGroup) -> dict[str, EntryPoint]:
-    """Return the entries of a group by name."""
     return {entry.name: entry for entry in entry_points(group=group)}
 
 
 def names(group: PluginGroup) -> tuple[str, ...]:
-    """Return what other packages add to a group."""
+    """Return the names of the plug-ins in a group, sorted."""
     return tuple(sorted(_found(group)))
 
 
 @cache
 def load(group: PluginGroup, name: str) -> Any:
-    """Return what an entry stands for; None where nobody adds one of that name.
+    """Load and return a plug-in; None if no package adds one of that name.
 
     Raises:
         BrokenPlugin: when the package that adds it cannot be imported.

@@ -1,4 +1,4 @@
-"""What a policy is: one method each."""
+"""Interfaces of policies: allocators choose widths, placers choose GPUs."""
 
 from __future__ import annotations
 
@@ -12,40 +12,41 @@ from policies.model import GpuSlot, Job, JobId, Money, Node, Width
 class Allocator(Protocol):
     """Decides how many GPUs of which type each job should hold.
 
-    One whose `reads_money` is False is not told what the books say, which costs a look at every node.
+    An allocator with the attribute `reads_money = False` gets no `money`; this saves a sum over all nodes.
     """
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return the width of each job at the instant `now` (seconds since the epoch); absent jobs wait.
 
-        `money` is what the books say; None where nobody keeps any, or where one job is asked about alone.
+        `money` is the state of the ledger; None without a ledger, or for a question about a single job.
         """
         ...
 
 
 class JobByJob(Allocator, Protocol):
-    """An allocator that says the width of one job, which no other changes, without a whole answer."""
+    """An allocator that computes the width of a job without looking at the other jobs."""
 
     def alone(self, job: Job) -> Width:
-        """Return what `allocate` gives this job where it is asked about alone, and nobody keeps books."""
+        """Return the width that `allocate` gives this job when called with it alone and without `money`."""
         ...
 
 
 class PhaseByPhase(JobByJob, Protocol):
-    """An allocator that knows all widths of a job beforehand, whatever else happens."""
+    """An allocator that knows the widths of a job in all its phases in advance."""
 
     def by_phase(self, job: Job) -> Sequence[Width]:
-        """Return what `alone` gives this job in each of its phases."""
+        """Return the width that `alone` gives this job in each of its phases."""
         ...
 
 
 class KeepsWidths(JobByJob, Protocol):
-    """An allocator that knows for how many phases a job surely keeps the width that it holds."""
+    """An allocator that knows for how many phases a job certainly keeps its current width."""
 
     def keeps_until(self, job: Job) -> int:
-        """Return the first later phase in which `alone` may not give a job the width that it holds.
+        """Return the first later phase in which `alone` may change the job's current width.
 
-        Before it `alone` gives that width, whatever is left of the phase; the number of phases for none.
+        In the phases before, `alone` gives the current width whatever work is left of the phase. The number
+        of phases means that it never changes.
         """
         ...
 
@@ -62,6 +63,6 @@ class Placer(Protocol):
     ) -> Placement:
         """Return the slots of each job that fits on ready nodes, in the order of `widths`.
 
-        `held` is what jobs hold now: a job whose held slots match its width keeps them.
+        `held` are the current slots of jobs: a job whose slots match its width keeps them.
         """
         ...

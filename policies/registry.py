@@ -1,4 +1,4 @@
-"""Policies by name: an explicit table, with the options that each understands."""
+"""The table of policies and placers by name, and the parsing of policy options."""
 
 from __future__ import annotations
 
@@ -70,25 +70,26 @@ POLICIES: Mapping[str, PolicyEntry] = {
         STATIC_EQUAL,
     )
 }
-"""Every policy that BOA brings, in the order in which tables show them."""
+"""Every built-in policy, in the order in which tables show them."""
 
 DEFAULT_KAPPA = 1.0
 DEFAULT_POLICY = BOA_PACED.name
-"""What a daemon runs, and a simulation where nobody says otherwise."""
+"""The default policy of daemons and simulations."""
 PLACERS: Mapping[str, Callable[[float], Placer]] = {
     "first-fit": lambda _kappa: FirstFit(),
     "list-scheduling": lambda _kappa: LeastWorkloadFirst(kappa=math.inf),
     "lwf": lambda kappa: LeastWorkloadFirst(kappa=kappa),
     "random": lambda _kappa: AnyFree(),
 }
-"""Each placer by name, made for a kappa, of which only `lwf` takes notice."""
+"""Constructors of placers by name; they take kappa, which only `lwf` uses."""
 
 
 def find_policy(name: str) -> PolicyEntry:
-    """Return the entry of a policy.
+    """Return the entry of a policy, built in or of a plug-in.
 
     Raises:
         UnknownPolicy: when there is none of that name.
+        BrokenPlugin: when the plug-in is not a `PolicyEntry` or cannot be loaded.
     """
     found = POLICIES.get(name) or plugins.load("boa.policies", name)
     if found is None:
@@ -100,7 +101,7 @@ def find_policy(name: str) -> PolicyEntry:
 
 
 def find_placer(name: str, *, kappa: float = DEFAULT_KAPPA) -> Placer:
-    """Return a placer by name; `kappa` is the widest job that `lwf` spreads.
+    """Return a placer by name; `kappa` is the widest job that `lwf` spreads over nodes.
 
     Raises:
         UnknownPolicy: when there is none of that name.
@@ -113,7 +114,7 @@ def find_placer(name: str, *, kappa: float = DEFAULT_KAPPA) -> Placer:
 
 
 def parse_options(entry: PolicyEntry, settings: Mapping[str, str]) -> PolicyOptions:
-    """Return the options that ``key=value`` settings name.
+    """Parse ``key=value`` settings into options of a policy.
 
     Raises:
         InvalidProblem: when the policy has no such option, or the value is not a number in its range.
@@ -129,9 +130,9 @@ def parse_options(entry: PolicyEntry, settings: Mapping[str, str]) -> PolicyOpti
 def build_policy(
     name: str, site: Site, options: PolicyOptions | None = None, *, account: Account | None = None
 ) -> BuiltPolicy:
-    """Return the policy of that name for a site; with an account, the best effort that it pays for instead.
+    """Build a policy by name for a site; with an `account`, build the best-effort policy instead.
 
-    A best effort stands in for any policy where the budget is below the least that it needs.
+    Best effort replaces any policy if the budget is below the least that runs every job.
 
     Raises:
         UnknownPolicy: when there is none of that name.
@@ -144,14 +145,12 @@ def build_policy(
 
 
 def _whole(key: str, text: str) -> int:
-    """Return the positive whole number that an option says."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise InvalidProblem(f"option {key} must be a positive whole number; got {text!r}")
     return int(text)
 
 
 def _fraction(key: str, text: str) -> float:
-    """Return the number from 0 to 1 that an option says."""
     try:
         value = float(text)
     except ValueError:
@@ -162,7 +161,6 @@ def _fraction(key: str, text: str) -> float:
 
 
 def _hours(key: str, text: str) -> float:
-    """Return the positive number of hours that an option says."""
     try:
         hours = float(text)
     except ValueError:
@@ -179,4 +177,4 @@ _READERS: Mapping[str, Callable[[str, str], str | int | float]] = {
     "utility": _fraction,
     "window_hours": _hours,
 }
-"""How to read options that are no counts."""
+"""Parsers of the options that are not counts."""

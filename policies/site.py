@@ -1,4 +1,4 @@
-"""What a policy is built for and of: a site, the options that were set, and the entry that names it.
+"""Inputs and outputs of building a policy: the site, the options, the registry entry, the built policy.
 
 A site is a problem (classes, prices), a budget, and the machine of each GPU type.
 """
@@ -17,20 +17,20 @@ from policies.online.rhythm import Rhythm
 from policies.protocols import Allocator
 
 PolicyKind: TypeAlias = Literal["optimum", "heuristic", "rule", "autoscaler", "fleet"]
-"""Exact; optimises step by step; one rule for all jobs, rented as needed; follows the load; fixed nodes."""
+"""Exact optimum; step-by-step optimisation; one rule for all jobs with nodes rented as needed; a fleet that
+follows the load; a fixed fleet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What a policy is built for; `instance_types` names the machine that carries each GPU type.
+    """What a policy is built for; `instance_types` maps each GPU type to the machine that carries it.
 
-    `boot_hours` is what a node takes from launch to ready; the problem's start-ups have it in them.
-    `max_nodes` is the most that will ever be held at once; None without a cap.
-    `is_monthly` says that the budget is that of each calendar month. `load_over_stated` is the work that the
-    problem brings per hour over what was stated, where it was learnt; `is_load_stated` whether anybody did.
-    `rhythm` is that of the load over the week, where the weeks before showed one. Where something is
-    committed to, the budget is one at prices on demand, `covered_per_hour` larger than what may be spent, and
-    usage that is `free` costs nothing more.
+    `boot_hours` is the time from launch to ready; the problem's start-up hours include it. `max_nodes` is the
+    most nodes held at once; None without a cap. `is_monthly` means that the budget is that of each calendar
+    month. `load_over_stated` is the learnt work per hour of the problem over the stated work per hour;
+    `is_load_stated` tells whether a load was stated. `rhythm` is the weekly pattern of the load, if the weeks
+    before showed one. With commitments, the budget is at on-demand prices and `covered_per_hour` larger than
+    what may be spent, and `free` usage costs nothing more.
     """
 
     problem: Problem
@@ -46,17 +46,17 @@ class Site:
     free: FreeUsage = ()
 
     def node_price(self, instance_type: InstanceType) -> float:
-        """Return what a node takes from the budget per hour: dollars, or its GPUs where GPUs are counted."""
+        """Return what a node takes from the budget per hour: dollars, or GPUs if the budget is in GPUs."""
         return float(instance_type.gpus) if self.budget.unit == "gpus" else instance_type.usd_per_hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOptions:
-    """What can be set on a policy; None means "choose for me".
+    """Options of policies; None lets the policy choose.
 
-    Fleets of one type: which `gpu_type`, how many `nodes`, and `gpus_per_job`. The paced policy: the
-    `window_hours` over which the spend is the budget. One parallel `efficiency` for all jobs; `share` is the
-    part of the jobs that get the next wider limit. Pollux: the `utility` at which it rents.
+    Fleets of one type: `gpu_type`, number of `nodes`, and `gpus_per_job`. The paced policy: `window_hours`
+    over which the average spend equals the budget. The efficiency rule: one parallel `efficiency` for all
+    jobs, and the `share` of jobs that get the next wider limit. Pollux: the `utility` at which it rents.
     """
 
     gpu_type: str | None = None
@@ -69,9 +69,9 @@ class PolicyOptions:
 
 
 def with_boots(problem: Problem, boot_hours: float) -> Problem:
-    """Return the problem with a boot in each job's start-up: a job waits for nodes that are billed meanwhile.
+    """Return the problem with a boot added to each job's start-up: booting nodes are billed while jobs wait.
 
-    Jobs that start on warm nodes are spared it, so plans err on the narrow side.
+    Jobs that start on running nodes need no boot, so plans err towards narrow widths.
     """
     classes = tuple(replace(one, startup_hours=one.startup_hours + boot_hours) for one in problem.classes)
     return replace(problem, classes=classes)
@@ -79,11 +79,11 @@ def with_boots(problem: Problem, boot_hours: float) -> Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltPolicy:
-    """An allocator, and what its plan promises in the long run where it has one.
+    """An allocator, and the long-run averages of its plan if it has one.
 
-    `planned_spend` is in the unit of the budget. What a policy brings along: the `pace` that it keeps, for
-    how many seconds it holds idle nodes where that is not the site's choice (`idle_hold_seconds`), and after
-    how many it wants to be asked again (`round_seconds`): in between it leaves every job what it holds.
+    `planned_spend` is in the unit of the budget. `pace` is the pacing that the policy keeps.
+    `idle_hold_seconds` is how long it keeps idle nodes; None leaves that to the site. `round_seconds` is the
+    time between its decisions; between them every job keeps its GPUs.
     """
 
     allocator: Allocator
@@ -96,12 +96,12 @@ class BuiltPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyEntry:
-    """A policy's name, what it does, the options that it understands, and how it is built.
+    """A policy's name, summary, options and builder.
 
-    `is_job_by_job` says that a job's width depends on that job alone, so that one job in a new phase need not
-    be a reason to look at all. `reads_progress` says that the policy looks at the work that is left, so that
-    work must be measured at every tick. `kind` says how it decides, so that a report can tell what renting by
-    the hour is worth from what optimising is.
+    `is_job_by_job`: a job's width depends on that job alone, so a job in a new phase does not require a new
+    decision about all jobs. `reads_progress`: the policy uses the work left, so progress is measured at every
+    tick. `kind` is how the policy decides; reports use it to separate the gain of renting by the hour from
+    the gain of optimising.
     """
 
     name: str
@@ -114,7 +114,7 @@ class PolicyEntry:
 
 
 def closest(word: str, known: Mapping[str, object] | frozenset[str]) -> str:
-    """Return a hint with the closest known word, or with all of them."""
+    """Return a hint that names the closest known word, or all known words."""
     close = get_close_matches(word, known, n=1)
     if close:
         return f"Did you mean {close[0]!r}?"

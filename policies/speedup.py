@@ -33,7 +33,7 @@ Ints: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 
 MAX_GPUS = 1_000_000
-"""No curve is wider than this: a typo should not ask for a terabyte of options."""
+"""The widest curve allowed: a typo should not allocate a terabyte of options."""
 
 
 class SpeedupCurve(Protocol):
@@ -81,7 +81,7 @@ def _check_range(min_gpus: int, max_gpus: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Measured speeds at the listed widths; no other whole width may be used."""
+    """Measured speeds at the listed widths; no other width may be used."""
 
     gpus: tuple[int, ...]
     speeds: tuple[float, ...]
@@ -120,14 +120,14 @@ class Table:
         return np.asarray(np.interp(np.asarray(gpus, dtype=float), self.gpus, self.speeds))
 
     def envelope(self) -> tuple[Floats, Floats]:
-        """Return (widths, speeds) of the concave envelope, as `corners` does, in arrays."""
+        """Return (widths, speeds) of the concave envelope as arrays (see `corners`)."""
         widths, speeds = self.corners()
         return np.array(widths, dtype=float), np.array(speeds)
 
     def corners(self) -> tuple[list[int], list[float]]:
         """Return (widths, speeds) of the concave envelope from the best speed per GPU to the top speed.
 
-        Real widths on a chord are what time-sharing its two ends achieves, so this is the curve of the
+        A point on a chord is reached by time-sharing the widths at its ends, so this is the curve of the
         continuous version (docs/explanation/model.md). Cost: O(widths).
         """
         per_gpu = [speed / width for width, speed in zip(self.gpus, self.speeds, strict=True)]
@@ -148,7 +148,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Formula:
-    """What the curves with a formula share: the speed of one GPU, and every whole width of a range."""
+    """Base of the curves with a formula: the speed of one GPU, and every whole width of a range."""
 
     speed: float = 1.0
     max_gpus: int = 64
@@ -197,7 +197,7 @@ class PowerLaw(_Formula):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniversalScalability(_Formula):
-    """Gunther's law, which may fall again: v k / (1 + sigma (k - 1) + kappa k (k - 1))."""
+    """Gunther's law; the speed may fall at large widths: v k / (1 + sigma (k - 1) + kappa k (k - 1))."""
 
     contention: float
     crosstalk: float
