@@ -1,12 +1,13 @@
-"""What do we do now?  Observe, decide, act, record.
+"""BOA plans and runs GPU training jobs on rented clouds: observe, decide, act, record.
 
-The names in `__all__` are public: they, their arguments and the fields of what they return change in a major
-version only. Each is imported when it is first used, because nodes import this package too, and need none.
+The names in `__all__` are public: the names, their arguments and the fields of their results change only in a
+major version. Each name is imported on first use, because nodes import this package too and need none of
+them.
 """
 
 from boa_daemon.version import __version__
 
-TYPE_CHECKING = False  # As typing's, without its import.
+TYPE_CHECKING = False  # Same as typing.TYPE_CHECKING, without importing typing.
 if TYPE_CHECKING:
     from boa_daemon.api.client import Client
     from boa_daemon.library.functions import commit, compare, frontier, plan, simulate, solve
@@ -16,7 +17,7 @@ __all__ = ["Client", "Problem", "__version__", "commit", "compare", "frontier", 
 
 
 def __getattr__(name: str) -> object:
-    """Return a public name."""
+    """Import a public name on first use."""
     if name == "Client":
         from boa_daemon.api.client import Client  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""``python -m boa_daemon`` is ``boa``."""
+"""Run the `boa` command line as ``python -m boa_daemon``."""
 
 from boa_daemon.cli import main
 

@@ -1,4 +1,4 @@
-"""Time: the system's, or one that moves when told."""
+"""Clocks: the machine's, one that ignores jumps of the machine's clock, and one that tests move."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from boa_daemon.errors import BoaError
 
 SMALL_SECONDS, AGREEING_SECONDS, WITNESSES = 30.0, 5.0, 3
-"""Steps that are no jump; how near two clocks agree; how often a cloud must say it before we believe it."""
+"""Largest forward step to follow; how close two clocks agree; cloud answers in a row that outvote us."""
 
 
 class SystemClock:
@@ -21,18 +21,20 @@ class SystemClock:
 
 
 def _passed() -> float:
-    """Return seconds that no setting of the clock changes, and that go on while the machine sleeps."""
+    """Return seconds since boot; setting the clock does not change them, and sleep counts."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class SteadyClock:
-    """The machine's clock as it was at the start, carried on by the time that passes since.
+    """The machine's clock at the start plus the time that passed since, so that jumps have no effect.
 
-    A jump of the machine's clock, in either direction, reaches no bill, no hold, no lease and no cap: steps
-    up to `SMALL_SECONDS` forward are followed, as when the time service corrects it; others are told of by
-    `jump_seconds` and not followed. What a cloud says (`hear`) is stronger than the machine: the first word
-    sets this clock, and a later one that disagrees does so once `WITNESSES` in a row say the same. Until then
-    it is in doubt, and nothing should be started, renewed or swept.
+    A jump of the machine's clock would corrupt bills, idle holds, leases and caps. This clock follows steps
+    forward of up to `SMALL_SECONDS`, as a time service makes them. It ignores other steps and reports them in
+    `jump_seconds`.
+
+    A cloud's time (`hear`) overrides the machine's. The first answer sets this clock. A later answer that
+    disagrees sets it once `WITNESSES` answers in a row agree with each other. Until then the clock is in
+    `doubt`, and nothing should be started, renewed or swept.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class SteadyClock:
             return now
 
     def hear(self, instant: float) -> None:
-        """Take what a cloud says that the time is, to the second."""
+        """Take the time that a cloud reports: whole seconds since the Unix epoch, rounded down."""
         with self._lock:
             offset = instant + 0.5 - self._passed()
             if abs(offset - self._offset) <= AGREEING_SECONDS:
@@ -76,7 +78,7 @@ class SteadyClock:
 
     @property
     def doubt(self) -> str:
-        """Why this clock is not to be believed now; empty where it is."""
+        """Why this clock cannot be trusted now; empty when it can."""
         with self._lock:
             if not self._others:
                 return ""
@@ -87,13 +89,13 @@ class SteadyClock:
 
     @property
     def jump_seconds(self) -> float:
-        """How far the machine's clock is ahead of this one: what it jumped by."""
+        """Seconds that the machine's clock is ahead of this one."""
         with self._lock:
             return self._wall() - self._passed() - self._offset
 
 
 class VirtualClock:
-    """A clock that stands still until it is moved, and never goes back."""
+    """A clock that only `advance_to` moves, and that never goes back."""
 
     __slots__ = ("_now",)
 
@@ -101,14 +103,14 @@ class VirtualClock:
         self._now = now
 
     def now(self) -> float:
-        """Return the instant that it was moved to."""
+        """Return the instant of the last `advance_to`."""
         return self._now
 
     def advance_to(self, instant: float) -> None:
         """Move to `instant`.
 
         Raises:
-            BoaError: when that would be a step back.
+            BoaError: when `instant` lies before the present one.
         """
         if instant < self._now:
             raise BoaError(

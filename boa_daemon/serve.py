@@ -1,4 +1,4 @@
-"""The program around the daemon: the clockwork, the socket, signals, and what systemd wants to hear."""
+"""The daemon's process: the scheduler, the API servers, signals, and notifications to systemd."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from boa_daemon.store.leader import RENEW_SECONDS, Leadership, LedElsewhere
 _LOG = logging.getLogger("boa")
 WATCH_SECONDS = 1.0
 SWITCH_SECONDS = 0.0005
-"""How long a tick may keep the interpreter from a request that waits."""
+"""Interpreter switch interval: how long a tick may delay a request that waits."""
 YOUNG, MIDDLE, OLD = 700, 10, 1_000_000
 TIDY_SECONDS = 3600.0
-"""All of memory is looked through for garbage so often: with 10,000 jobs nobody is answered for 0.1 s."""
+"""Seconds between full garbage collections; with 10,000 jobs one stops every thread for 0.1 s."""
 _FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
 def keep_answering() -> None:
-    """Have no thread keep the interpreter for long: short turns, and no unasked look through memory."""
+    """Keep API requests fast during ticks: short thread turns, few automatic full collections."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()
@@ -54,10 +54,10 @@ def keep_answering() -> None:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON document per line, for journald."""
+    """A log format for journald: one JSON document per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as a document."""
+        """Return a log record as a JSON document."""
         document: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -71,7 +71,7 @@ class JsonLines(logging.Formatter):
 
 
 def set_up_logs() -> None:
-    """Log lines for people on a terminal, JSON everywhere else."""
+    """Log readable lines to a terminal, and JSON to everything else."""
     handler = logging.StreamHandler(sys.stderr)
     if sys.stderr.isatty():
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
@@ -84,18 +84,18 @@ def set_up_logs() -> None:
 
 
 SWEEP_SECONDS, QUICK_SWEEPS = (10.0, 120.0), 30
-"""Between sweeps by tag: at first, and after so many of them."""
+"""Seconds between sweeps by tag: at first, and after `QUICK_SWEEPS` sweeps."""
 REFRESH_SECONDS, FIRST_PRICES_SECONDS = 60.0, 5.0
-"""Between looks at which prices and quotas are old; the first tick waits so long for the first of them."""
+"""Seconds between refreshes of prices and quotas; longest wait of the first tick for the first refresh."""
 STANDBY_SECONDS = 1.0
-"""Between two tries of a standby to take over."""
+"""Seconds between a standby's attempts to take over."""
 JUMP_SECONDS = 2.0
-"""The machine's clock jumped where it and the time that passed differ by more than before."""
+"""Change of the wall clock against the monotonic clock that counts as a jump."""
 _AT_ONCE = ("tick", "gate", "refresh")
 
 
 class Clockwork:
-    """Runs ticks at their interval and earlier when woken, one at a time, and the housekeeping."""
+    """A scheduler of ticks, one at a time and earlier when woken, and of periodic maintenance."""
 
     def __init__(self, daemon: Daemon, there: DaemonPaths) -> None:
         self._daemon, self._there = daemon, there
@@ -112,7 +112,7 @@ class Clockwork:
         daemon.wake = self.wake
 
     def start(self) -> None:
-        """Start; the first tick is due at once."""
+        """Start the scheduler; the first tick is due immediately."""
         settings = self._daemon.settings.daemon
         gate = () if self._daemon.gate is None else (("gate", self._daemon.gate.keep, WATCH_SECONDS),)
         for name, do, seconds in (
@@ -132,13 +132,13 @@ class Clockwork:
         self._scheduler.start()
 
     def after_a_jump(self) -> None:
-        """Set every alarm anew: the machine's clock jumped, and they ring by it."""
+        """Reschedule everything after a jump of the machine's clock, which the scheduler goes by."""
         for name, seconds in self._every.items():
             self._scheduler.reschedule_job(name, trigger="interval", seconds=seconds)
         self.wake(0.0)
 
     def wake(self, seconds: float) -> None:
-        """Tick within so many seconds."""
+        """Make the next tick start within `seconds`."""
         with self._guard:
             if self._is_ticking:
                 self._again = seconds if self._again is None else min(self._again, seconds)
@@ -146,14 +146,14 @@ class Clockwork:
         self._bring_forward(seconds)
 
     def _bring_forward(self, seconds: float) -> None:
-        """Have the next tick earlier, if it is later."""
+        """Move the next tick forward to `seconds` from now, unless it is due earlier."""
         job = self._scheduler.get_job("tick") if self._scheduler.running else None
         at = datetime.now(UTC) + timedelta(seconds=max(seconds, 0.05))
         if job is not None and (job.next_run_time is None or job.next_run_time > at):
             job.modify(next_run_time=at)
 
     def _tick(self) -> None:
-        """Tick, then have the next one as early as anybody wished meanwhile."""
+        """Run a tick, then apply the earliest wake-up that was requested during the tick."""
         self._has_prices.wait(FIRST_PRICES_SECONDS)
         self._has_prices.set()
         with self._guard:
@@ -161,8 +161,8 @@ class Clockwork:
         try:
             self._daemon.tick()
         except Exception:
-            # A bug must not end the clockwork: the next tick may do better.
-            _LOG.exception("a tick failed in a way that nobody expected")
+            # A bug must not stop the scheduler: the next tick may succeed.
+            _LOG.exception("a tick failed with an unexpected error")
         finally:
             self.first_tick.set()
             with self._guard:
@@ -171,16 +171,16 @@ class Clockwork:
                 self._bring_forward(again)
 
     def _refresh(self) -> None:
-        """Ask for prices and quotas that are getting old."""
+        """Refresh prices and quotas that are getting old."""
         try:
             self._daemon.world.cloud.refresh()
         except Exception:
-            _LOG.exception("prices and quotas could not be asked for")
+            _LOG.exception("prices and quotas could not be refreshed")
         finally:
             self._has_prices.set()
 
     def _lead(self) -> None:
-        """Stay the leader; where another took over, ticks say so."""
+        """Renew the leadership; when another daemon has taken over, the next tick reports it."""
         books = self._daemon.books
         if books is None or books.leadership is None:
             return
@@ -192,18 +192,18 @@ class Clockwork:
             _LOG.warning("the database does not confirm that this daemon leads: %s", error)
 
     def _sweep(self) -> None:
-        """Sweep: often at first, when a crash may have left something, then every two minutes."""
+        """Sweep: every 10 s at first, when a crash may have left something, then every two minutes."""
         self._sweeps += 1
         try:
             self._daemon.sweep()
         except Exception:
-            _LOG.exception("the sweep failed in a way that nobody expected")
+            _LOG.exception("the sweep failed with an unexpected error")
         if self._sweeps == QUICK_SWEEPS:
             self._every["sweep"] = SWEEP_SECONDS[1]
             self._scheduler.reschedule_job("sweep", trigger="interval", seconds=SWEEP_SECONDS[1])
 
     def _backup(self) -> None:
-        """Copy the database and drop what is too old."""
+        """Back up the database and delete old rows and jobs."""
         books = self._daemon.books
         if books is None:
             return
@@ -218,7 +218,7 @@ class Clockwork:
             _LOG.exception("the backup failed")
 
     def reschedule(self) -> None:
-        """Take a new interval."""
+        """Apply a changed tick interval, and tick now."""
         self._every["tick"] = self._daemon.settings.daemon.tick_seconds
         self._scheduler.reschedule_job(
             "tick", trigger="interval", seconds=self._daemon.settings.daemon.tick_seconds
@@ -226,7 +226,7 @@ class Clockwork:
         self.wake(0.0)
 
     def stop(self) -> None:
-        """Finish what is in flight and stop."""
+        """Stop the scheduler once running work has finished."""
         self._scheduler.shutdown(wait=True)
 
 
@@ -236,12 +236,12 @@ def serve(
     announce: Callable[[str], None] = lambda _line: None,
     standby: bool = False,
 ) -> None:
-    """Run the daemon until SIGTERM or SIGINT; `load` reads the settings, once more on SIGHUP.
+    """Run the daemon until SIGTERM or SIGINT; `load` reads the settings at the start and on SIGHUP.
 
-    A `standby` waits until no other daemon acts for the database, and takes over then.
+    A `standby` waits until no other daemon leads on the database, then takes over.
 
     Raises:
-        AlreadyRunning: when another daemon has the state folder.
+        AlreadyRunning: when another daemon uses the state folder.
         InputError: when the settings are wrong.
     """
     settings = load()
@@ -278,7 +278,7 @@ def _serve_alone(
     """Run the daemon whose lock this process holds.
 
     Raises:
-        _Stopped: when a standby was told to stop while it waited.
+        _Stopped: when a standby is stopped while it waits.
         InputError: when the settings are wrong.
     """
     keep_answering()
@@ -292,7 +292,7 @@ def _serve_alone(
         daemon.close()
         raise
     if standby:
-        # It waited for months, perhaps: the caps of its own start may be old ones.
+        # The standby may have waited for months: its settings, caps included, may be out of date.
         _read_again(daemon, load)
     clockwork = Clockwork(daemon, there)
     _on_signals(stop, reload)
@@ -313,7 +313,7 @@ def _serve_alone(
 
 
 def _servers(settings: Settings, there: DaemonPaths, app: Any) -> list[ApiServer]:
-    """Return what serves the socket of this machine, and TCP where that is asked for.
+    """Return the API servers: one on the unix socket, and one on TCP when `[api] listen` is set.
 
     Raises:
         InputError: when TCP would reach other machines without TLS.
@@ -329,11 +329,11 @@ def _servers(settings: Settings, there: DaemonPaths, app: Any) -> list[ApiServer
 
 
 class _Stopped(BoaError):
-    """A standby was told to stop while it waited."""
+    """A standby was stopped while it waited."""
 
 
 def _waiting(stop: threading.Event) -> Callable[[Engine], Leadership]:
-    """Return what waits until this process leads a database."""
+    """Return a function that waits until this process leads on a database."""
 
     def lead(engine: Engine) -> Leadership:
         found: list[Leadership] = []
@@ -348,7 +348,7 @@ def _waiting(stop: threading.Event) -> Callable[[Engine], Leadership]:
 def _until_free(
     take: Callable[[], None], held: type[Exception] | tuple[type[Exception], ...], stop: threading.Event
 ) -> bool:
-    """Try again each second until it is free; False where the process is told to stop first."""
+    """Call `take` each second until it no longer raises `held`; return False when told to stop first."""
     said = ""
     while not stop.is_set():
         try:
@@ -366,7 +366,7 @@ def _until_free(
 
 
 def _on_signals(stop: threading.Event, reload: threading.Event) -> None:
-    """Let signals set events: SIGTERM and SIGINT stop, SIGHUP reads the settings again."""
+    """Turn signals into events: SIGTERM and SIGINT stop, SIGHUP reloads the settings."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     signal.signal(signal.SIGHUP, lambda *_: reload.set())
@@ -379,16 +379,16 @@ def _until_stopped(
     reload: threading.Event,
     load: Callable[[], Settings],
 ) -> None:
-    """Wait for signals; say READY after the first full reconcile."""
+    """Wait for signals; tell systemd READY after the first full reconcile."""
     is_announced, ahead = False, time.time() - time.monotonic()
     while not stop.wait(0.2 if not daemon.awaited_url else STANDBY_SECONDS):
         if daemon.awaited_url and _answers(daemon.awaited_url):
             raise StoreUnreachable(
-                "the database answers again: this daemon only observed; it ends, to be started anew"
+                "the database answers again: this daemon only observed, and exits to be restarted"
             )
         if daemon.books is not None and daemon.books.is_deposed:
-            # What memory holds is the past of a cluster that another one leads: begin anew, or stand by.
-            raise LedElsewhere("another daemon took over; this one ends, and its service may start it again")
+            # The state in memory is out of date, because another daemon leads now: restart, or stand by.
+            raise LedElsewhere("another daemon took over; this one exits, and its service may restart it")
         if abs(time.time() - time.monotonic() - ahead) > JUMP_SECONDS:
             ahead = time.time() - time.monotonic()
             clockwork.after_a_jump()
@@ -406,7 +406,6 @@ def _until_stopped(
 
 
 def _answers(url: str) -> bool:
-    """Whether a database answers by now."""
     try:
         check_reachable(url)
     except StoreUnreachable:
@@ -415,7 +414,7 @@ def _answers(url: str) -> bool:
 
 
 def _read_again(daemon: Daemon, load: Callable[[], Settings]) -> bool:
-    """Have the daemon take its settings as they are now; where they are wrong, it keeps what it has."""
+    """Reload the settings; return False, and keep the present ones, when the new ones are wrong."""
     try:
         settings = load()
         systemd.check_tick(settings.daemon.tick_seconds)
@@ -427,5 +426,5 @@ def _read_again(daemon: Daemon, load: Callable[[], Settings]) -> bool:
         return False
     _LOG.info("settings read again")
     if later:
-        _LOG.warning("these count from the next start of the daemon only: %s", ", ".join(later))
+        _LOG.warning("these settings take effect only when the daemon restarts: %s", ", ".join(later))
     return True

@@ -1,4 +1,4 @@
-"""Conversions, in one place: budgets as people write them, dollars and micro-dollars, hours and seconds."""
+"""Conversions of units: budgets as people write them, dollars and micro-dollars, hours and seconds."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _BUDGET_HINT = "Write dollars per time, such as 60/h, 900/day or 25000/month, or
 
 
 def parse_budget(text: str, *, name: str = "--budget") -> Budget:
-    """Return the budget that `text` says: ``60/h``, ``900/day``, ``25000/month`` or ``gpus:48``.
+    """Return the budget in `text`: ``60/h``, ``900/day``, ``25000/month`` or ``gpus:48``.
 
-    `name` is what the person typed it for.
+    `name` is the option or key that the text was given for; errors quote it.
 
     Raises:
         InputError: when the text is none of these, or the amount is not a positive finite number.
     """
-    from policies.model import Budget  # noqa: PLC0415 - numpy comes with it, which most verbs do without
+    from policies.model import Budget  # noqa: PLC0415 - it imports numpy, which most commands do without
 
     cleaned = text.strip()
     if cleaned.lower().startswith("gpus:"):
@@ -58,10 +58,10 @@ def parse_budget(text: str, *, name: str = "--budget") -> Budget:
 
 
 def parse_dollars(text: str) -> float:
-    """Return dollars in all from ``$1,500`` or ``1500``.
+    """Return a total amount in dollars from ``$1,500`` or ``1500``.
 
     Raises:
-        InputError: when that is not a positive finite number.
+        InputError: when the text is not a positive finite number.
     """
     return _amount(text.strip().removeprefix("$"), text, "--budget")
 
@@ -88,11 +88,11 @@ def dollars(micro: int) -> float:
 
 
 GPU_MEMORY_FOR_JOBS_FRACTION = 0.94
-"""The part of a GPU's memory that jobs which share it divide; the rest is for the context of each process."""
+"""Fraction of a shared GPU's memory that its jobs divide; each process's context needs the rest."""
 
 
 def format_hours(hours: float) -> str:
-    """Return a duration as a person says it: ``42 s``, ``12.5 min``, ``3.20 h`` or ``2.1 days``."""
+    """Return a duration for people: ``42 s``, ``12.5 min``, ``3.20 h`` or ``2.1 days``."""
     if not math.isfinite(hours):
         return "unknown"
     if hours < 1.0 / 60.0:
@@ -110,5 +110,5 @@ def format_instant(at: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things as a person says it: ``1 node``, ``2 nodes``."""
+    """Return a number with its noun: ``1 node``, ``2 nodes``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

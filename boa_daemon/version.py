@@ -1,3 +1,3 @@
-"""Which version this is; `pyproject.toml` says the same."""
+"""The version of BOA; `pyproject.toml` must name the same one."""
 
 __version__ = "0.1.0"

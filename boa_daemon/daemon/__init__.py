@@ -1,1 +1,1 @@
-"""What surrounds the tick for months: the loop, the service, the planner, views of jobs and nodes."""
+"""The long-running daemon around the tick: loop, planner, API service, views of jobs and nodes."""

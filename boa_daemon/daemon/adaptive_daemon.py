@@ -1,7 +1,7 @@
-"""How the plan follows what is seen: arrivals, sizes, speeds, boots, spot, and how far the budget goes.
+"""Update the plan from measurements: arrivals, sizes, speeds, boots, spot, and how far the budget goes.
 
-A policy is built once for the classes in use, and written down. Where what was seen makes no plan, the last
-one goes on.
+A policy is built and recorded once for each set of classes in use. When the measurements allow no plan, the
+daemon keeps the last plan.
 """
 
 from __future__ import annotations
@@ -34,10 +34,17 @@ _LOG = logging.getLogger("boa.daemon")
 
 
 class AdaptiveDaemon(DaemonComponents):
-    """Plans by what it has seen."""
+    """A daemon that plans by what it has measured."""
 
     def controller(self) -> Controller:
-        """Return the controller for the classes in use; a policy is built once and written down."""
+        """Return the controller for the classes in use; build and record its policy when it is new.
+
+        When no new plan is possible, return the last controller.
+
+        Raises:
+            BoaError: when there is no database.
+            PolicyError: when no plan is possible and there is no last one.
+        """
         if self.books is None:
             raise BoaError("there is no database to work with")
         try:
@@ -55,7 +62,7 @@ class AdaptiveDaemon(DaemonComponents):
         return found
 
     def _record(self, books: Storage) -> PolicyRecord:
-        """Return the policy for the classes in use, as a best effort where the budget does not pay for it.
+        """Return the policy for the classes in use; a best effort when the budget does not cover the load.
 
         Raises:
             PolicyError: when nothing can be planned.
@@ -75,7 +82,7 @@ class AdaptiveDaemon(DaemonComponents):
         if account is None:
             record = replace(record, site=site, best_effort=None)
         else:
-            # It spends what the books have: commitments are in them, and nothing is expected of them.
+            # The recorded spending includes the commitments, so a best effort uses the full budget.
             record = replace(record, best_effort=replace(account, budget=record.site.budget.amount))
         if self.watched.account != before:
             self._say_how_far_the_budget_goes(books, before)
@@ -86,10 +93,10 @@ class AdaptiveDaemon(DaemonComponents):
         return _all_down(record) if self.standing.is_down else record
 
     def _built(self, record: PolicyRecord, books: Storage) -> Controller:
-        """Return the controller of a record.
+        """Return the controller of a policy record.
 
         Raises:
-            PolicyError: when it cannot be planned.
+            PolicyError: when the policy finds no plan.
         """
         classes = frozenset(one.name for one in record.site.problem.classes)
         ports = Ports(
@@ -104,13 +111,13 @@ class AdaptiveDaemon(DaemonComponents):
         return replace(record.controller(ports), classes=classes)
 
     def _keep_the_last_plan(self, error: PolicyError) -> None:
-        """Say that no new plan can be made; the last one goes on, and starts no jobs of other classes."""
+        """Alert that the last plan continues, without jobs of other classes, as no new plan is possible."""
         said = f"the last plan goes on, as no new one can be made: {type(error).__name__}: {error}"
         self.standing.plan_fault = said
         self._alert(f"plan:{int(self.world.clock.now() // DAY)}:{type(error).__name__}", said)
 
     def _say_how_far_the_budget_goes(self, books: Storage, before: Account | None) -> None:
-        """Write down that a best effort begins or ends, and tell whoever is to be told."""
+        """Store and alert that a best effort begins or ends."""
         short, now = self.watched.shortfall, int(self.world.clock.now())
         write_best_effort(books.store.database, self.watched.account)
         if short is not None:
@@ -119,7 +126,7 @@ class AdaptiveDaemon(DaemonComponents):
             self._alert(f"best-effort-over:{now}", "the budget pays for the load again")
 
     def _learn(self) -> None:
-        """Take in who has come, write down what was seen, and plan by it where that has changed."""
+        """Learn from new arrivals and nodes; when the figures changed, store them and plan by them."""
         if self.books is None:
             return
         learner, planner = self.learning.learner, self.planner
@@ -147,7 +154,7 @@ class AdaptiveDaemon(DaemonComponents):
                     _LOG.info("planning by what was seen: %s", explain_belief(belief))
 
     def _look_at_spot(self) -> None:
-        """Count what spot nodes did since the last look, and what the market asks."""
+        """Record the spot nodes' interruptions since the last look, and the market's prices."""
         if self.books is None or ("spot" not in self.settings.cloud.market and not self.planner.is_on_both):
             return
         prices = {machine.name: machine.usd_per_hour for machine in self.planner.machines.values()}
@@ -155,7 +162,7 @@ class AdaptiveDaemon(DaemonComponents):
         self.spot.look(nodes, self.fleet.offers(), prices, now=self.world.clock.now())
 
     def _can_be_planned(self, figures: Mapping[str, PlannedFigures]) -> bool:
-        """Whether what was seen makes a plan, be it a best effort; where not, take earlier figures back."""
+        """Whether the new figures allow a plan, if only a best effort; if not, restore `figures`."""
         active = [] if self.books is None else list(self.books.queue.active.values())
         try:
             self.planner.record({job.class_name for job in active}).build()
@@ -168,12 +175,12 @@ class AdaptiveDaemon(DaemonComponents):
         return True
 
     def _say_not_followed(self, error: PolicyError) -> None:
-        """Say that what was seen makes no plan."""
+        """Alert, once a day, that the measured figures allow no plan."""
         day = int(self.world.clock.now() // DAY)
-        self._alert(f"unplannable:{day}", f"the plan keeps to old rates and sizes. With those seen: {error}")
+        self._alert(f"unplannable:{day}", f"the plan keeps earlier rates and sizes; measured: {error}")
 
     def _explore(self) -> None:
-        """Let a few jobs try widths whose speed is worth more to know than the try costs."""
+        """Let a few jobs try a new width when learning its speed is worth more than the trial costs."""
         last = self.standing.decision
         if last is None or not self.planner.explores:
             return
@@ -183,6 +190,6 @@ class AdaptiveDaemon(DaemonComponents):
 
 
 def _all_down(record: PolicyRecord) -> PolicyRecord:
-    """Return the record under which nothing is held: no width for any job, no hold, no idle node."""
+    """Return the record that releases everything: no width for any job, no idle node."""
     rules = replace(record.rules, steady=None, idle_hold_seconds=0.0, warm_pool=None)
     return replace(record, name=DOWN_POLICY, rules=rules)

@@ -1,9 +1,11 @@
-"""Messages about money and trouble, each said once: to the log, a webhook, SNS, apprise, or a command.
+"""Alerts about money and faults, each sent once, to the log, a webhook, SNS, apprise or a command.
 
-What is due is a pure question about a state and its caps: a share of the day's or the month's cap is used up,
-or the forecast to the end of the day or month at the present burn rate crosses it. Each has a key with its
-period in it, so it is said once per period, also after a restart. Sending happens in a thread of its own with
-time limits; a channel that fails is logged without its address, which may be a secret, and stops nobody.
+`due_alerts` is a pure function of a cluster state and its caps. It reports when a fraction of the day's or
+month's cap is used up, or when the forecast to the end of the day or month at the present burn rate exceeds
+the cap. Each alert's key contains its period, so it is sent once per period, also after a restart.
+
+A separate thread sends, with time limits. A channel that fails is logged without its address, which may be a
+secret, and does not affect the others.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ SEND_SECONDS = 10.0
 
 
 def spent_in(state: ClusterState, window: Window, settled: int) -> float:
-    """Return dollars spent in a window so far."""
+    """Return dollars spent in a window so far: `settled` micro-dollars plus the running nodes' bills."""
     running = sum(bill_within(node, window, until=state.now) for node in state.nodes.values())
     return dollars(settled + running)
 
 
 def budget_figures(state: ClusterState, caps: Caps | None) -> dict[str, dict[str, float | None]]:
-    """Return for the day and the month what was spent, the cap, and the forecast at the present burn rate."""
+    """Return dollars spent, the cap and the forecast at the present burn rate, by day and by month."""
     found: dict[str, dict[str, float | None]] = {}
     limits = caps or Caps()
     for name, window, settled, cap in (
@@ -75,9 +77,9 @@ def due_alerts(
     *,
     figures: Mapping[str, Mapping[str, float | None]] | None = None,
 ) -> Iterator[tuple[str, str]]:
-    """Yield (key, sentence) for every threshold that is crossed now; the key tells each day's apart.
+    """Yield (key, sentence) for every threshold that is crossed now; the key contains the day or month.
 
-    `figures` are the books of the state where they are added up already.
+    `figures` are the state's `budget_figures`, when the caller has them already.
     """
     today = datetime.fromtimestamp(state.now, UTC)
     labels = {"day": today.strftime("%Y-%m-%d"), "month": today.strftime("%Y-%m")}
@@ -101,7 +103,7 @@ def due_alerts(
 
 
 class Alerts:
-    """Says each thing once, also after a restart; sending never keeps a tick waiting."""
+    """Sends each alert once, also after a restart, without delaying a tick."""
 
     def __init__(self, database: Database | None, settings: AlertSettings) -> None:
         self._database, self.settings = database, settings
@@ -112,14 +114,14 @@ class Alerts:
         self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="boa-alerts")
 
     def say(self, key: str, sentence: str, *, at: float) -> bool:
-        """Say something unless it was said before; return whether it was said."""
+        """Send an alert unless it was sent before; return whether it was sent."""
         if not self.once(key, sentence, at=at):
             return False
         self.shout(sentence, key=key)
         return True
 
     def once(self, key: str, sentence: str, *, at: float) -> bool:
-        """Write down that something is said; false where it was said before."""
+        """Record that an alert is sent; return False when it was recorded before."""
         if key in self._said:
             return False
         self._said.add(key)
@@ -128,12 +130,12 @@ class Alerts:
                 with self._database.write() as connection:
                     put(connection, ALERTS, key=key, at=at, sentence=sentence)
             except (SQLAlchemyError, OSError) as error:
-                # Said anyway: who is told twice after a restart is told at least once.
+                # Send it anyway: twice after a restart is better than never.
                 _LOG.error("an alert could not be written down: %s", type(error).__name__)
         return True
 
     def shout(self, sentence: str, *, key: str = "") -> None:
-        """Say something, be it the second time, without the database, which may be what is wrong."""
+        """Send an alert even if it was sent before, without using the database, which may be the fault."""
         _LOG.warning(sentence, extra={"alert": key})
         settings = self.settings
         channels = _channels(
@@ -143,14 +145,14 @@ class Alerts:
             self._sender.submit(_send, channels, sentence)
 
     def tell(self, user: UserSettings, sentence: str) -> None:
-        """Tell one user something about their jobs, over the channels that the settings give them."""
+        """Send one user a message about their jobs, over the channels in the user's settings."""
         _LOG.info(sentence)
         channels = _channels(user.webhook, None, None, user.apprise)
         if channels:
             self._sender.submit(_send, channels, sentence)
 
     def latest(self, limit: int) -> list[dict[str, Any]]:
-        """Return the newest messages."""
+        """Return the newest alerts: key, instant and sentence."""
         if self._database is None:
             return []
         with self._database.read() as connection:
@@ -158,12 +160,12 @@ class Alerts:
             return [{"key": row.key, "at": row.at, "sentence": row.sentence} for row in rows]
 
     def close(self) -> None:
-        """Send what is waiting, and stop."""
+        """Send the waiting alerts, and stop."""
         self._sender.shutdown(wait=True)
 
 
 _Channel: TypeAlias = tuple[str, str, Callable[[str, str], None]]
-"""What a channel is called, its address, and what sends a sentence there."""
+"""A channel's name, its address, and the function that sends a sentence there."""
 
 
 def _channels(
@@ -184,7 +186,7 @@ def _channels(
 
 
 def _send(channels: Sequence[_Channel], sentence: str) -> None:
-    """Send a sentence over channels; a failure is logged and keeps no other channel from it."""
+    """Send a sentence over channels; a failed channel is logged and does not stop the others."""
     for name, address, do in channels:
         try:
             do(address, sentence)
@@ -194,11 +196,11 @@ def _send(channels: Sequence[_Channel], sentence: str) -> None:
 
 
 def check_channels(settings: Settings) -> None:
-    """Refuse addresses that apprise does not know or cannot use here; they are secrets, and are not said.
+    """Refuse apprise URLs that apprise cannot use; the error does not quote them, as they are secrets.
 
     Raises:
-        InputError: naming the setting.
-        MissingExtra: without apprise.
+        InputError: when apprise cannot use a URL; the error names the setting.
+        MissingExtra: when the library apprise is not installed.
     """
     named = {"[alerts]": settings.alerts.apprise} | {
         f"[users.{name}]": user.apprise for name, user in settings.users.items()
@@ -218,7 +220,6 @@ def check_channels(settings: Settings) -> None:
 
 
 def _to_apprise(url: str, sentence: str) -> None:
-    """Send a sentence to one of the services of apprise."""
     from apprise import Apprise  # noqa: PLC0415 - optional, and slow to import
 
     service = Apprise()
@@ -227,20 +228,20 @@ def _to_apprise(url: str, sentence: str) -> None:
 
 
 def subject_of(sentence: str) -> str:
-    """Return what a mail about a sentence is called: its beginning, so that an inbox tells them apart."""
+    """Return a mail subject for a sentence: its beginning, so that an inbox tells alerts apart."""
     beginning = re.split(r"[:;] |\n", sentence)[0]
     return f"BOA: {beginning[:SUBJECT_LETTERS]}"
 
 
 def _to_webhook(url: str, sentence: str) -> None:
-    """Post a sentence as Slack reads it."""
+    """Post a sentence as Slack-compatible JSON."""
     import httpx  # noqa: PLC0415 - slow to import, and no daemon but one with a webhook needs it
 
     httpx.post(url, json={"text": f"BOA: {sentence}"}, timeout=SEND_SECONDS).raise_for_status()
 
 
 def _to_topic(arn: str, sentence: str) -> None:
-    """Publish a sentence to SNS, in the region that the topic is in."""
+    """Publish a sentence to SNS, in the topic's region."""
     settings = AwsSettings(region=arn.split(":")[3])
     AwsCalls(settings, connect_timeout_seconds=SEND_SECONDS, read_timeout_seconds=SEND_SECONDS).call(
         "sns:Publish", TopicArn=arn, Subject="BOA", Message=sentence
@@ -248,7 +249,7 @@ def _to_topic(arn: str, sentence: str) -> None:
 
 
 def _to_command(command: str, sentence: str) -> None:
-    """Run the site's command, without a shell, with the sentence in BOA_ALERT."""
+    """Run the configured command, without a shell, with the sentence in BOA_ALERT."""
     subprocess.run(
         shlex.split(command),
         env={**os.environ, "BOA_ALERT": sentence},
@@ -261,7 +262,7 @@ def _to_command(command: str, sentence: str) -> None:
 
 
 def _to_plugin(name: str, address: str, sentence: str) -> None:
-    """Have a plug-in tell an address."""
+    """Send a sentence to an address through a plug-in."""
     tell = plugins.load("boa.notifiers", name)
     if tell is None:
         known = ", ".join(plugins.names("boa.notifiers")) or "none is installed"
@@ -270,7 +271,7 @@ def _to_plugin(name: str, address: str, sentence: str) -> None:
 
 
 def _said(error: Exception) -> str:
-    """Return what went wrong, without any address."""
+    """Describe a failure without quoting any address."""
     if (answer := getattr(error, "response", None)) is not None and hasattr(answer, "status_code"):
         return f"answer {answer.status_code}"
     if isinstance(error, subprocess.CalledProcessError):

@@ -1,7 +1,7 @@
-"""Where the parts of the daemon meet: settings become a cloud, an engine, books, and a `Daemon`.
+"""Assemble the daemon: open the cloud, the engine and the storage that the settings name.
 
-Here alone the daemon opens clouds and engines by name. What each is, for who plans without opening it, stands
-in `boa_daemon.backends.cloud_kinds` and `boa_daemon.engines.engine_kinds`.
+Only this module opens clouds and engines by name. `boa_daemon.backends.cloud_kinds` and
+`boa_daemon.engines.engine_kinds` describe them for planning without opening them.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ from policies.model import NodeId
 
 _LOG = logging.getLogger("boa.cloud")
 RECOVERED = "is_recovered"
-"""The flag of a database that `boa recover` made: that it is empty is no surprise."""
+"""Flag of a database that `boa recover` made, which may be empty."""
 _Part = TypeVar("_Part")
 
 
 def gate_endpoint_of(settings: Settings) -> GateEndpoint:
-    """Return where the daemon's gate is.
+    """Return the address of the daemon's gate.
 
     Raises:
-        InputError: when it is to listen where nobody can.
+        InputError: when the gate's address cannot be listened on.
     """
     try:
         machines = machines_of(settings, Catalog.load())
     except InputError as error:
-        # What is given back or listed needs no plan; who plans says what is wrong.
+        # Listing and releasing nodes needs no machines; planning reports this error.
         return GateEndpoint(why_off=str(error))
     return gate_endpoint(settings, daemon_paths(settings).socket, machines)
 
@@ -83,10 +83,10 @@ def gate_endpoint_of(settings: Settings) -> GateEndpoint:
 def open_world(
     settings: Settings, state: Path, clock: Clock, *, books: str = "", site: GateEndpoint | None = None
 ) -> World:
-    """Return the cloud and the engine that the settings name; `books` names the database to the cloud.
+    """Open the configured cloud and engine; `books` is the database's name, which the cloud stores.
 
     Raises:
-        InputError: when the two do not go together, or an extra is missing.
+        InputError: when cloud and engine do not go together, or an extra is missing.
     """
     cloud = _named("boa.clouds", CLOUDS, settings.cloud.provider, "[cloud] provider")(
         settings, state, clock, books
@@ -104,7 +104,6 @@ def open_world(
 
 
 def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
-    """Return the cloud that rents from EC2."""
     del state
     given = aws_settings(settings.cloud)
     calls = AwsCalls(given)
@@ -134,7 +133,7 @@ def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
 
 
 def _simulated(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
-    """Return the cloud in a file."""
+    """Return the simulated cloud, which keeps its state in a file."""
     del books
     cloud = settings.cloud
     limits = SimulatedLimits(
@@ -157,17 +156,16 @@ CLOUDS: Mapping[str, Callable[[Settings, Path, Clock, str], Provider]] = {
     "simulated": _simulated,
     "local": _this_machine,
 }
-"""How each `[cloud] provider` is opened."""
+"""Functions that open each `[cloud] provider`."""
 CLOUD_CLASSES: Mapping[str, type[Provider]] = {"aws": AwsCloud, "simulated": FileCloud, "local": LocalCloud}
 
 
 def cloud_class(settings: Settings) -> type[Provider]:
-    """Return the class of the cloud of the settings, for who plans without opening it."""
+    """Return the class of the configured cloud, without opening the cloud."""
     return CLOUD_CLASSES.get(settings.cloud.provider, Provider)
 
 
 def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
-    """Return the engine that runs jobs as processes of this machine."""
     del cloud
     if cloud_kind(settings.cloud.provider).on_aws:
         raise InputError("the local engine runs jobs here, not on AWS", hint='Set [engine] name = "ssm"')
@@ -180,7 +178,7 @@ def _processes(settings: Settings, state: Path, door: JobDoor | None, cloud: Pro
 
 
 def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
-    """Return the engine that runs jobs over SSM, through the door of the cloud."""
+    """Return the engine that runs jobs over SSM; it uses the AWS clients of the cloud."""
     engine = settings.engine
     if not isinstance(cloud, AwsCloud):
         raise InputError(
@@ -194,7 +192,7 @@ def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
         )
     if engine.queue_url == cloud.settings.queue_url:
         raise InputError(
-            "[engine] queue_url and [cloud] queue_url are one queue: each would eat the other's messages",
+            "[engine] queue_url and [cloud] queue_url are one queue: each would take the other's messages",
             hint="Make two; `boa up` does",
         )
     if not cloud.settings.instance_profile:
@@ -223,14 +221,13 @@ def _ssm(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider)
 
 
 def _ray(settings: Settings, state: Path, door: JobDoor | None, cloud: Provider) -> Runner:
-    """Return the engine that runs jobs on a Ray cluster."""
     del state, cloud
     engine = settings.engine
     if not engine.shared_dir:
         raise InputError("the ray engine needs [engine] shared_dir, a folder that all nodes share")
     if settings.cloud.gpu_places:
         raise InputError(
-            "[cloud] gpu_places does not go with the ray engine: Ray's books count whole GPUs of a job",
+            "[cloud] gpu_places does not go with the ray engine: Ray gives a job whole GPUs only",
             hint='Leave it out, or use "local" or "ssm"',
         )
     return RayEngine(
@@ -243,11 +240,11 @@ ENGINES: Mapping[str, Callable[[Settings, Path, JobDoor | None, Provider], Runne
     "ssm": _ssm,
     "ray": _ray,
 }
-"""How each `[engine] name` is opened."""
+"""Functions that open each `[engine] name`."""
 
 
 def _named(group: plugins.PluginGroup, table: Mapping[str, _Part], name: str, key: str) -> _Part:
-    """Return the part of a name, ours or of a plug-in.
+    """Return the built-in part of this name, or a plug-in's.
 
     Raises:
         InputError: when there is no such part.
@@ -262,10 +259,10 @@ def _named(group: plugins.PluginGroup, table: Mapping[str, _Part], name: str, ke
 def open_books(
     url: str, *, durable: bool = True, lead: Callable[[Engine], Leadership] | None = None
 ) -> Storage:
-    """Return the books of a database, its schema up to date; `lead` makes this process its one writer.
+    """Open a database as `Storage` and migrate its schema; `lead` makes this process its only writer.
 
     Raises:
-        StoreUnusable: when it cannot be read.
+        StoreUnusable: when the database cannot be read.
         LedElsewhere: when another process is the writer.
     """
     engine, leadership = open_engine(url, durable=durable), None
@@ -275,7 +272,7 @@ def open_books(
         migrate(engine)
         database = Database(engine)
         if lead is not None:
-            # Before anything is read into memory: what another one writes meanwhile would be missing there.
+            # Lead first: rows that another writer adds after they are read would be missing in memory.
             leadership = lead(engine)
             database.fence = leadership.fence
         queue = JobQueue(database)
@@ -292,20 +289,20 @@ def open_books(
 
 
 def _is_new(url: str) -> bool:
-    """Whether a SQLite database is not there yet."""
+    """Whether the SQLite file does not exist yet."""
     return not Path(url.removeprefix("sqlite:///")).exists()
 
 
 def database_url(settings: Settings) -> str:
-    """Return where the books are."""
+    """Return the URL of the database."""
     return settings.daemon.database or sqlite_url(daemon_paths(settings).database)
 
 
 def take_lead(engine: Engine) -> Leadership:
-    """Return this process's claim to act for a database.
+    """Make this process the leader on a database.
 
     Raises:
-        LedElsewhere: when another process has it.
+        LedElsewhere: when another process leads.
     """
     leadership = Leadership(engine)
     other = leadership.take()
@@ -317,7 +314,7 @@ def take_lead(engine: Engine) -> Leadership:
 def open_daemon(
     settings: Settings, *, clock: Clock | None = None, lead: Callable[[Engine], Leadership] = take_lead
 ) -> Daemon:
-    """Return the daemon of the settings; one that only observes where the database is not its to write."""
+    """Open the daemon that the settings describe; it only observes when it may not write the database."""
     there = daemon_paths(settings)
     make_folder(there.state)
     engine = engine_kind(settings.engine.name)
@@ -336,7 +333,7 @@ def open_daemon(
     except LedElsewhere as error:
         books, fault = None, f"{error}. This daemon only observes; `boa daemon --standby` takes over"
     except StoreUnreachable as error:
-        books, fault, awaited_url = None, f"{error}. The daemon only observes, until it does", url
+        books, fault, awaited_url = None, f"{error}. The daemon only observes until the database answers", url
     except StoreTooNew as error:
         books, fault = None, f"{error}. The daemon only observes"
     except StoreUnusable as error:

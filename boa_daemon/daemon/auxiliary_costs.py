@@ -1,6 +1,6 @@
-"""What is rented beside the daemon, under the caps that it keeps: room for it, and its bill in the books.
+"""Costs of instances rented outside the daemon, such as image builds: cap checks and bills.
 
-While a daemon runs it lists such an instance itself and bills it; where none does, the bill is entered here.
+A running daemon lists and bills such an instance itself. When no daemon runs, `enter_bill` bills it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from boa_daemon.units import dollars
 
 
 class NoRoom(BoaError):
-    """A cap could be broken by what is to be rented."""
+    """Renting the instance could exceed a cap."""
 
     exit_code = INFEASIBLE
 
@@ -44,12 +44,13 @@ def check_cap_room(
     standing_usd_per_hour: float = 0.0,
     now: float | None = None,
 ) -> None:
-    """Refuse to rent one instance more where it could break a cap: as dear as it can get, at once.
+    """Refuse to rent one more instance if its highest possible cost, charged at once, could exceed a cap.
 
-    `standing_usd_per_hour` is what will be billed without a node beside what the settings say, as images are.
+    `usd` is that cost. `standing_usd_per_hour` are standing costs, such as those of images, beyond the ones
+    in the settings.
 
     Raises:
-        NoRoom: when there is no room, with the cap and what is left of it.
+        NoRoom: when a cap leaves no room; the error names the cap and the rest.
     """
     now, budget = time.time() if now is None else now, settings.budget
     standing = budget.standing_usd_per_hour + standing_usd_per_hour
@@ -81,7 +82,7 @@ def check_cap_room(
 
 
 def enter_bill(settings: Settings, node: NodeState) -> bool:
-    """Write the bill of an instance that has ended into the books; return whether a daemon does so."""
+    """Store the bill of an instance that has ended; return whether a running daemon does so instead."""
 
     def write(books: Storage) -> None:
         books.queue.save_instance(InstanceRecord(node=node, last_seen_at=node.ended_at or 0.0))
@@ -91,7 +92,7 @@ def enter_bill(settings: Settings, node: NodeState) -> bool:
 
 
 def billed_usd(settings: Settings, *, now: float | None = None) -> dict[str, float] | None:
-    """Return what the books hold by kind, in dollars; None where there are none that can be read."""
+    """Return billed dollars by kind of cost; None when there is no readable database."""
     if settings.daemon.database is None and not daemon_paths(settings).database.exists():
         return None
     try:
@@ -103,7 +104,7 @@ def billed_usd(settings: Settings, *, now: float | None = None) -> dict[str, flo
 
 
 def close_standing(settings: Settings, *, now: float | None = None) -> None:
-    """Write down, where there are books, that nothing stands any more: later hours are not made up for."""
+    """Charge standing costs up to now, and record that later hours are not charged."""
     standing = standing_of(settings.budget)
 
     def write(books: Storage) -> None:
@@ -116,7 +117,7 @@ def close_standing(settings: Settings, *, now: float | None = None) -> None:
 
 
 def _does_a_daemon(settings: Settings, write: Callable[[Storage], None]) -> bool:
-    """Write into the books; return whether a daemon is there, which does so itself."""
+    """Call `write` with the storage, unless a running daemon does the job; return whether one runs."""
     there = daemon_paths(settings)
     make_folder(there.state)
     lock = Lock(there.state)

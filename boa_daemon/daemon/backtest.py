@@ -1,13 +1,9 @@
-"""A site's own past as a run of the simulator: the jobs of the last days, and what was planned by.
+"""Replay the site's own jobs of the last days in the simulator.
 
-A job arrives when it could have started: submitted, not before its date, after the jobs that it waits for.
-Its work is what it did: the hours of its generations at the speeds that are believed of its class now, less
-what was lost and what starts take. Jobs that are not over, never started or are of a class that is gone are
-left out, and counted. Not in the replay: hard caps, limits of users and teams, dates, and jobs from before.
-
-    symbol   here             meaning
-    s        scale            work of a job over that of its class
-    h, w     Stretch          hours that a generation worked, and its width
+A job arrives when it could have started: submitted, its date reached, and the jobs that it waits for ended.
+Its work is the hours of its generations at the speeds now believed of its class, minus lost work and
+start-ups. Jobs that are not over, never started, or whose class is gone are left out and counted. The replay
+has no hard caps, no limits of users and teams, no dates, and no jobs from before.
 """
 
 from __future__ import annotations
@@ -40,15 +36,15 @@ from policies.model import JobClass, Phase, Width
 
 Stretch: TypeAlias = tuple[float, Width]
 MOST_JOBS = 50_000
-"""So many jobs are looked at, the newest."""
+"""Largest number of jobs to replay; the newest ones count."""
 _PAGE = 5000
 _HALVINGS = 50
 _LEAST, _MOST = 1e-6, 1e6
-"""Between these scales a job of several phases is looked for."""
+"""Search range for the scale of a job."""
 
 
 def past_document(daemon: Daemon, queue: JobQueue, *, days: float) -> dict[str, Any]:
-    """Return the jobs that came in the last days and are over, the policy, and what happened."""
+    """Return the jobs that arrived in the last `days` and are over, the policy, and the cost."""
     now = daemon.world.clock.now()
     since = now - days * DAY_SECONDS
     records = list(_arrived(queue, since))
@@ -85,7 +81,7 @@ def past_document(daemon: Daemon, queue: JobQueue, *, days: float) -> dict[str, 
 
 
 def past_simulation(document: Mapping[str, Any]) -> SimulationSettings:
-    """Return the run that a document of the past stands for.
+    """Return the simulation that replays a `past_document`.
 
     Raises:
         InputError: when it has no jobs.
@@ -98,7 +94,7 @@ def past_simulation(document: Mapping[str, Any]) -> SimulationSettings:
     record = PolicyRecord.of(decode(document["policy"]))
     site, rules, market = record.site, record.rules, document["market"]
     trace = Trace(tuple(TraceJob(*job[:4]) for job in document["jobs"]))
-    # Boots are the cloud's in a run, and no part of a start-up.
+    # In a simulation the cloud simulates boots, so a class's start-up excludes them.
     classes = tuple(
         replace(one, startup_hours=max(one.startup_hours - site.boot_hours, 0.0))
         for one in site.problem.classes
@@ -140,9 +136,10 @@ def past_simulation(document: Mapping[str, Any]) -> SimulationSettings:
 
 
 def past_workload(document: Mapping[str, Any]) -> Workload:
-    """Return the jobs of a document of the past and what was planned by, as files can hold them.
+    """Return the jobs, classes and machines of a `past_document` as a workload that files can hold.
 
-    Prices are those on demand. What a machine is called, and what a class sends between nodes, stay behind.
+    Prices are on-demand prices. Market names are removed from machines, and a class's traffic between nodes
+    is left out.
 
     Raises:
         InputError: when it has no jobs.
@@ -153,7 +150,7 @@ def past_workload(document: Mapping[str, Any]) -> Workload:
         machines = {without_market(kind): one for kind, one in run.instance_types.items()}
 
     def off_markets(phase: Phase) -> Phase:
-        # Where plans name markets, a class has the same speeds on both.
+        # A class has the same speed on both markets of a machine.
         speedups = {without_market(kind): curve for kind, curve in phase.speedups.items()}
         return replace(phase, speedups={kind: curve for kind, curve in speedups.items() if kind in machines})
 
@@ -177,7 +174,7 @@ def past_workload(document: Mapping[str, Any]) -> Workload:
 
 
 def compare_with_past(document: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was seen of the same jobs, and how well the replayed base meets it."""
+    """Return the recorded results of the same jobs, and the ratio of the replayed base to them."""
     hours = float(np.mean([(ended - at) / SECONDS_PER_HOUR for _, at, _, _, ended in document["jobs"]]))
     usd = float(document["usd"])
     return {
@@ -191,7 +188,7 @@ def compare_with_past(document: Mapping[str, Any], base: Mapping[str, Any]) -> d
 
 
 def scale_of(stretches: Sequence[Stretch], job_class: JobClass) -> float:
-    """Return the scale at which a job of the class is done exactly at the end of its stretches."""
+    """Return the scale at which a job of the class ends exactly at the end of its stretches."""
     if len(job_class.phases) == 1:
         work = sum(hours * _speed(job_class, 0, width) for hours, width in stretches)
         return min(max(work / job_class.size_gpu_hours, _LEAST), _MOST)
@@ -203,7 +200,7 @@ def scale_of(stretches: Sequence[Stretch], job_class: JobClass) -> float:
 
 
 def _is_done(scale: float, stretches: Sequence[Stretch], job_class: JobClass) -> bool:
-    """Return whether a job of a scale is done within its stretches."""
+    """Whether a job of this scale ends within its stretches."""
     phase, left = 0, scale * job_class.phases[0].size_gpu_hours
     for worked, width in stretches:
         hours = worked
@@ -221,7 +218,7 @@ def _is_done(scale: float, stretches: Sequence[Stretch], job_class: JobClass) ->
 
 
 def _speed(job_class: JobClass, phase: int, width: Width) -> float:
-    """Return how fast a class works in a phase at a width; at one that it cannot have now, at the next."""
+    """Return the speed of a class in a phase at a width, clamped to the widths now allowed."""
     curve = job_class.phases[phase].speedups.get(without_market(width.gpu_type))
     if curve is None:
         return float(width.gpus)
@@ -229,7 +226,7 @@ def _speed(job_class: JobClass, phase: int, width: Width) -> float:
 
 
 def _stretches(record: JobRecord, usages: Sequence[GenerationRecord], job_class: JobClass) -> list[Stretch]:
-    """Return what the generations of a job worked, in order, without starts and without what was lost."""
+    """Return a job's generations in order as worked hours and width, without start-ups and lost work."""
     held = sum(_hours(usage) * usage.width.gpus for usage in usages)
     kept = 1.0 - min(record.lost_gpu_hours / held, 1.0) if held > 0.0 else 1.0
     found = []
@@ -240,19 +237,19 @@ def _stretches(record: JobRecord, usages: Sequence[GenerationRecord], job_class:
 
 
 def _hours(usage: GenerationRecord) -> float:
-    """Return how long a generation that is over held its GPUs."""
+    """Return the hours that a generation held its GPUs."""
     return max((usage.ended_at or usage.started_at) - usage.started_at, 0.0) / SECONDS_PER_HOUR
 
 
 def _could_start(record: JobRecord, ends: Mapping[str, float]) -> float:
-    """Return when a job could have started at the earliest."""
+    """Return the earliest instant at which a job could have started."""
     before = (ends.get(str(other).partition(":")[0], 0.0) for other in record.content.get("after") or ())
     latest = record.first_started_at if record.first_started_at is not None else record.arrived_at
     return min(max(record.arrived_at, record.not_before, *before), max(latest, record.arrived_at))
 
 
 def _class_of(daemon: Daemon, record: JobRecord) -> JobClass | None:
-    """Return the class that a job was planned by; None where it is gone."""
+    """Return the class that a job was planned by; None when the class is gone."""
     known = daemon.planner.class_of(record.class_name)
     if known is not None:
         return known
@@ -263,7 +260,7 @@ def _class_of(daemon: Daemon, record: JobRecord) -> JobClass | None:
 
 
 def _arrived(queue: JobQueue, since: float) -> Iterator[JobRecord]:
-    """Yield the jobs that came after an instant, the newest first."""
+    """Yield the jobs that arrived since an instant, newest first."""
     before: int | None = None
     for _ in range(MOST_JOBS // _PAGE):
         page = queue.jobs(limit=_PAGE, before=before)
@@ -277,12 +274,12 @@ def _arrived(queue: JobQueue, since: float) -> Iterator[JobRecord]:
 
 
 def _spot_price_fraction(queue: JobQueue, since: float) -> float | None:
-    """Return the mean price of spot nodes over that on demand; None where there was none."""
+    """Return the mean ratio of spot price to on-demand price; None without spot nodes."""
     nodes = [one.node for one in queue.past_instances(since) if one.node.market == "spot"]
     parts = [node.usd_per_hour / node.instance_type.usd_per_hour for node in nodes]
     return float(np.mean(parts)) if parts else None
 
 
 def _ratio(replayed: float | None, seen: float) -> float | None:
-    """Return how many times the replayed figure is what was seen."""
+    """Return the replayed figure over the recorded one."""
     return None if replayed is None or seen <= 0.0 else replayed / seen

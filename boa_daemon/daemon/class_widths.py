@@ -1,4 +1,4 @@
-"""The widths of a class that a job may have: those within its limits that divide its batch."""
+"""The widths of a class that a job may use: those within the job's limits that divide its batch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from policies.model import JobClass, Phase
 def phases_within(
     base: JobClass, least: int | None, most: int | None, batch: int | None
 ) -> tuple[Phase, ...]:
-    """Return the phases of a class at the widths that a job may have.
+    """Return the phases of a class, restricted to the widths that a job may use.
 
     Raises:
-        InputError: when a phase has none.
+        InputError: when a phase has no such width.
     """
     phases = []
     for phase in base.phases:
@@ -31,7 +31,7 @@ def phases_within(
 
 
 def narrowest(base: JobClass, least: int | None, batch: int | None) -> int | None:
-    """Return the narrowest width of all phases, at least so wide; None where they have none in common."""
+    """Return the narrowest width, at least `least`, that all phases share; None when they share none."""
     widths: set[int] | None = None
     for phase in base.phases:
         curves = limited(phase.speedups, min_gpus=least, max_gpus=None, batch=batch).values()

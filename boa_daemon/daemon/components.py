@@ -1,6 +1,6 @@
-"""The parts of a daemon, held together: the world outside, the books, and what is known of each.
+"""The components of a daemon: clock, cloud, engine, storage, planner, and what was measured.
 
-Here they are put together and looked up; `adaptive_daemon.py` plans by what is seen, `loop.py` ticks.
+This module constructs and looks up components. `adaptive_daemon.py` plans from measurements, `loop.py` ticks.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from policies.links.gpu_kinds import without_market
 from policies.model import JobClass, Width
 
 BOOTS_SECONDS = 14 * 86_400.0
-"""Boots of so long ago are read back at a start."""
+"""Age limit of boot times that a start reads back from the database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Everything outside: time, machines, what runs jobs on them."""
+    """Everything outside the daemon: the clock, the cloud, and the engine that runs jobs."""
 
     clock: Clock
     cloud: Provider
@@ -56,7 +56,7 @@ class World:
 
 
 class DaemonComponents:
-    """`books` is None where the database cannot be read."""
+    """The components of a daemon; `books` is None when the daemon has no database that it may write."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class DaemonComponents:
     ) -> None:
         self.world, self.books, self.gate, self.why_no_gate = world, books, gate, why_no_gate
         self.awaited_url = ""
-        """The database that did not answer at the start, where that is why this daemon only observes."""
+        """URL of a database that did not answer at the start, which is why this daemon only observes."""
         self.metrics = Metrics()
         self.site_metrics = SiteMetrics(self.metrics.registry)
         self.standing = DaemonHealth(fault=fault, started_at=world.clock.now())
@@ -129,7 +129,7 @@ class DaemonComponents:
             )
 
     def use(self, settings: Settings) -> None:
-        """Take settings; nothing changes where they are wrong.
+        """Apply settings; an error leaves the present ones in force.
 
         Raises:
             InputError: when classes or machines are wrong.
@@ -144,7 +144,7 @@ class DaemonComponents:
             }
         check_channels(settings)
         if self.world.cloud.boot_seconds is not None:
-            # What a real cloud takes nobody knows beforehand; a simulated one does what the settings say.
+            # A real cloud's boot time must be measured; a simulated one boots as the settings say.
             planner.boots = self.boots
         planner.spot = self.spot
         planner.standing_of_cloud = self.world.cloud.standing
@@ -159,7 +159,7 @@ class DaemonComponents:
         self._controllers: dict[str, Controller] = {}
 
     def _note_boot(self, record: InstanceRecord) -> None:
-        """Note how long a node took to be ready."""
+        """Record how long a node took to become ready."""
         node = record.node
         self.boots.take(
             node.id,
@@ -169,7 +169,7 @@ class DaemonComponents:
         )
 
     def _look(self) -> None:
-        """Bring the books up to the engine, at the beginning of a listing."""
+        """Update the jobs from the engine, at the beginning of a listing of nodes."""
         self.work.look()
 
     def _elastic_class(self, content: Mapping[str, Any]) -> str:
@@ -183,16 +183,16 @@ class DaemonComponents:
         return self.planner.class_of(name)
 
     def _spread_of(self, name: str) -> float:
-        """Return how much the sizes of the jobs of a class differ."""
+        """Return how much the job sizes of a class vary."""
         return self.learning.beliefs.spread_of(name)
 
     def _user_caps(self) -> Mapping[str, float]:
-        """Return the dollars per day (UTC) of users who have a cap."""
+        """Return the cap in dollars per day (UTC) of each user who has one."""
         users = self.settings.users.items()
         return {name: user.usd_per_day_cap for name, user in users if user.usd_per_day_cap is not None}
 
     def _teams(self, purses: Purses, now: float) -> Mapping[str, TeamMoney]:
-        """Return the purses of teams; their shares are of the budget."""
+        """Return the money of each team; shares are parts of the budget."""
         budget = self.settings.budget
         return purses.money(
             {
@@ -209,9 +209,9 @@ class DaemonComponents:
         )
 
     def _speed(self, name: str, phase: int, width: Width) -> float:
-        """Return how fast a class works; 0 where nobody knows."""
+        """Return the speed of a class; 0 when unknown."""
         return self.planner.speed(name, phase, width)
 
     def _alert(self, key: str, sentence: str) -> None:
-        """Tell whoever is to be told, once."""
+        """Send an alert once."""
         self.alerts.say(key, sentence, at=self.world.clock.now())

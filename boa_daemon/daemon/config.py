@@ -1,6 +1,6 @@
 """The settings of the daemon, section by section; `setting_layers.py` reads them.
 
-Every key has its meaning and its unit in its description, which `docs/reference/settings.md` lists.
+Each key's description gives its meaning and unit; `docs/reference/settings.md` lists them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from policies.online.pacing import MONTH_HOURS
 from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY
 
 CAP_DAYS = 2.0
-"""Mean days' money that a day may cost where the budget is a month's and nobody set a cap."""
+"""Default daily cap, in mean days of the budget, when the budget is monthly and no cap is set."""
 
 
 class BudgetSettings(Strict):
@@ -59,7 +59,7 @@ class BudgetSettings(Strict):
     @model_validator(mode="before")
     @classmethod
     def _is_one_budget(cls, value: object) -> object:
-        """Refuse two budgets; a monthly one brings a daily cap that fits it."""
+        """Refuse two budgets; derive a daily cap from a monthly budget when none is set."""
         if not isinstance(value, Mapping) or value.get("usd_per_month") is None:
             return value
         if value.get("usd_per_hour") is not None:
@@ -129,7 +129,7 @@ if TYPE_CHECKING:
     CloudSettings = _CloudSettings
 else:
     CloudSettings = create_model("CloudSettings", __base__=_CloudSettings, **_AWS_ONLY)
-"""The settings of all clouds; those of AWS alone are checked by `AwsSettings` where AWS is the provider."""
+"""Settings that only AWS has; `AwsSettings` checks them when AWS is the provider."""
 
 
 def aws_settings(cloud: _CloudSettings) -> AwsSettings:
@@ -200,7 +200,7 @@ class WorkloadSettings(Strict):
 
 
 class LearningSettings(Strict):
-    """What is learnt from the jobs that come, beside their speed."""
+    """What is learned from jobs, apart from their speed."""
 
     rates: bool = Field(default=True, description="plan by the arrival rates that were seen")
     sizes: bool = Field(default=True, description="plan by the sizes that jobs turned out to have")
@@ -251,7 +251,7 @@ class DaemonSettings(Strict):
 
 
 class SteadySettings(Strict):
-    """Against flapping."""
+    """Limits on how often jobs move, against flapping."""
 
     minimum_hold_seconds: NotNegative = Field(default=300.0, description="seconds before a job may move")
     moves_per_hour_of_a_job: int = Field(default=4, ge=1, description="moves and stops per hour and job")
@@ -264,7 +264,7 @@ class SteadySettings(Strict):
 
 
 class AlertSettings(Strict):
-    """Who is told."""
+    """Who receives alerts, and when."""
 
     apprise: list[Name] = Field(
         default_factory=list, description="URLs of apprise (mail, chat and others; needs the extra apprise)"
@@ -287,7 +287,7 @@ class AlertSettings(Strict):
 
 
 class ApiSettings(Strict):
-    """Who may ask."""
+    """Who may use the API."""
 
     listen: str | None = Field(default=None, description="host:port for HTTP over TCP; off if unset")
     tokens: str | None = Field(default=None, description="file of 'TOKEN USER' lines, mode 0600, for TCP")
@@ -305,7 +305,7 @@ class ApiSettings(Strict):
 
 
 class GateSection(Strict):
-    """Who sends first on shared network cards. Read when the daemon starts."""
+    """Who sends first on shared network cards; read when the daemon starts."""
 
     enabled: bool = Field(
         default=True, description="run the gate where two jobs can share a link, and let jobs find it"
@@ -346,7 +346,7 @@ class UserSettings(Strict):
 
 
 class TeamSettings(Strict):
-    """A purse, and who draws on it."""
+    """A team's members, caps and share of the budget."""
 
     members: list[Name] = Field(default_factory=list, description="users whose jobs draw on it")
     usd_per_day_cap: Positive | None = Field(

@@ -1,9 +1,9 @@
-"""Who spent what: the GPUs that a job held, at their share of the node's price, and what nobody held.
+"""Attribute costs to jobs, classes, users, teams, days or kinds.
 
-What a node costs before any job is on it (its boot, the first minute that is billed in any case) belongs to
-the jobs that came onto it first. Money that no job's GPUs cost (idle nodes, free GPUs, nodes that no job came
-to) stands in a row of its own, and so does what the site costs without nodes (a NAT gateway, images), so the
-rows always add up to the bills.
+A job pays its GPUs' share of the node's price. A node's cost before its first job (its boot, the minimum
+charge of one minute) belongs to the jobs that start on it first. Two rows of their own hold the rest:
+`UNUSED_ROW` the cost of idle nodes, free GPUs and nodes that never ran a job, `STANDING_ROW` the costs
+without nodes (a NAT gateway, images). The rows therefore always add up to the bills.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from policies.model import JobId
 CostBy: TypeAlias = Literal["job", "class", "user", "team", "day", "kind"]
 _Standing: TypeAlias = Sequence[tuple[str, int, int]]
 JOBS_PER_QUERY = 500
-"""Jobs that one question names."""
+"""Largest number of jobs in one query."""
 NO_TEAM = "(no team)"
 UNUSED_ROW = "(idle, unused, free GPUs)"
 STANDING_ROW = "(gateway, images)"
 UNOWNED_ROWS = frozenset({UNUSED_ROW, STANDING_ROW})
-"""Rows that are no job's, user's, team's or class's."""
+"""Rows that belong to no job, user, team or class."""
 FIXED_ROW = "(commitments and blocks)"
 
 
 def spent_usd(books: Storage, *, now: float) -> float:
-    """Return dollars of all final bills and running meters."""
+    """Return dollars of all final bills and of the running nodes so far."""
     present = (record.node for record in list(books.queue.instances.values()))
     running = sum(bill(node, until=now) for node in present if node.ended_at is None)
     return dollars(books.store.settled_micro_dollars() + running)
 
 
 def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[dict[str, Any]]:
-    """Return rows of a name, dollars and GPU-hours, the dearest first; days in order."""
+    """Return rows of name, dollars and GPU-hours, most expensive first; days in order."""
     nodes = {record.node.id: record.node for record in queue.past_instances(since)}
     nodes |= {name: record.node for name, record in queue.instances.items()}
     window = Window(begins_at=since, ends_at=max(now, since) + 1.0)
@@ -100,9 +100,9 @@ def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[
 
 
 def _standing(database: Database, since: float) -> list[tuple[str, int, int]]:
-    """Return (kind, day since the epoch, micro-dollars) of what stood without nodes, hour by hour."""
+    """Return (kind, day since the epoch, micro-dollars) of hourly standing costs."""
     columns = (CHARGES.c.instance_type, CHARGES.c.started_at, CHARGES.c.micro_dollars)
-    # By their days, which are indexed: bills of nodes are many, and each hour of what stands is of one day.
+    # Select by day, which is indexed: node bills are many, and each hourly charge lies within one day.
     query = (
         select(*columns)
         .join(CHARGE_DAYS, CHARGE_DAYS.c.node == CHARGES.c.node)
@@ -117,7 +117,7 @@ def _standing(database: Database, since: float) -> list[tuple[str, int, int]]:
 def with_fixed_costs(
     rows: list[dict[str, Any]], fixed: Sequence[FixedCost], *, by: CostBy, since: float, now: float
 ) -> list[dict[str, Any]]:
-    """Return rows of costs with what is paid whether used or not: a row of its own, or a part of each day."""
+    """Add commitments and blocks, which are paid whether used or not, as a row or a part of each day."""
     usd = fixed_usd(fixed, since, now)
     if not usd:
         return rows
@@ -136,16 +136,16 @@ def with_fixed_costs(
 
 
 def _day_name(day: int) -> str:
-    """Return a day since the epoch as people write it."""
+    """Format a day since the epoch as YYYY-MM-DD."""
     return datetime.fromtimestamp(day * DAY_SECONDS, UTC).strftime("%Y-%m-%d")
 
 
 def _boots(
     usages: Sequence[GenerationRecord], nodes: Mapping[str, NodeState], since: float
 ) -> Iterator[tuple[str, float]]:
-    """Yield (job, micro-dollars) of what nodes cost before their first jobs, by the GPUs that these got.
+    """Yield (job, micro-dollars): a node's cost before its first jobs, divided by the GPUs of these jobs.
 
-    Of a node that was there before `since` nobody can say here who came first.
+    Nodes launched before `since` are left out: their first jobs are unknown here.
     """
     first: dict[str, float] = {}
     for usage in usages:
@@ -170,16 +170,16 @@ def _boots(
 
 
 def spent_today(queue: JobQueue, *, now: float) -> Mapping[str, float]:
-    """Return the dollars that the GPUs of each user's jobs cost today (UTC)."""
+    """Return the dollars that each user's jobs cost today (UTC)."""
     rows = cost_rows(queue, by="user", since=day_of(now).begins_at, now=now)
     return {row["name"]: float(row["usd"]) for row in rows if row["name"] not in UNOWNED_ROWS}
 
 
 def _labels(database: Database, by: CostBy, jobs: Sequence[JobId]) -> Mapping[str, str]:
-    """Return the labels of jobs."""
+    """Return each job's user, team or class; nothing when rows are jobs."""
     if by == "job":
         return {}
-    # Neither days nor kinds have jobs.
+    # `by` is never day or kind here.
     found: dict[str, str] = {}
     column = {"user": JOBS.c.user_name, "team": JOBS.c.team_name}.get(by, JOBS.c.class_name)
     with database.read() as connection:
@@ -192,7 +192,7 @@ def _labels(database: Database, by: CostBy, jobs: Sequence[JobId]) -> Mapping[st
 def _by_kind(
     nodes: Iterable[NodeState], stands: _Standing, window: Window, now: float
 ) -> list[dict[str, Any]]:
-    """Return a row for each kind of what was billed: compute, disk, address, requests, gateway, images."""
+    """Return a row for each billed kind: compute, disk, address, requests, gateway, images."""
     total: Counter[str] = Counter({COMPUTE: 0})
     for node in nodes:
         total.update(bill_by_kind_within(node, window, until=now if node.ended_at is None else node.ended_at))
@@ -204,7 +204,7 @@ def _by_kind(
 def _kinds_by_day(
     nodes: Iterable[NodeState], stands: _Standing, since: float, now: float
 ) -> dict[int, Counter[str]]:
-    """Return what was billed by day since the epoch and kind."""
+    """Return billed micro-dollars by day since the epoch and kind."""
     days: dict[int, Counter[str]] = defaultdict(Counter)
     for kind, day, amount in stands:
         days[day][kind] += amount
@@ -220,7 +220,7 @@ def _kinds_by_day(
 def _by_day(
     database: Database, nodes: Mapping[str, NodeState], stands: _Standing, since: float, now: float
 ) -> list[dict[str, Any]]:
-    """Return a row per day: final bills, and what runs."""
+    """Return a row per day: final bills, and the cost of running nodes so far."""
     first = int(since // DAY_SECONDS)
     days: dict[int, int] = defaultdict(int)
     with database.read() as connection:

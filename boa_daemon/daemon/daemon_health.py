@@ -1,4 +1,4 @@
-"""How the daemon is: its last decision, what is wrong, what it was told, and what to say of that."""
+"""The health of the daemon: its last decision, its faults, orders such as going down, and messages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from boa_daemon.units import counted
 from policies.online.pacing import Pace
 
 LATE_TICKS, LATE_SECONDS = 3, 60.0
-"""After so many intervals and so long without a tick that was done, the daemon is not ready."""
+"""The daemon is not ready after this many tick intervals plus this many seconds without a complete tick."""
 
 
 @dataclass(slots=True)
 class DaemonHealth:
-    """How the daemon is: the last decision, what is wrong, and what it was told."""
+    """The daemon's state: its last decision, its faults, and orders such as going down."""
 
     decision: Decision | None = None
     picture: DecisionSummary | None = None
@@ -38,15 +38,15 @@ class DaemonHealth:
     clock_note: str = ""
 
     def trouble(self, tick_seconds: float | None) -> str:
-        """Return why the daemon is not ready: ticks fail, or do not come to their end; empty where it is.
+        """Return why the daemon is not ready: ticks fail or do not complete; empty when it is ready.
 
-        Without `tick_seconds` none is waited for: there is no database to tick with.
+        Without `tick_seconds` no tick is expected, because there is no database.
         """
         if self.fault:
             return self.fault
         silent = time.monotonic() - self.done_at
         if tick_seconds is not None and silent > LATE_TICKS * tick_seconds + LATE_SECONDS:
-            return f"no tick came to its end for {silent:.0f} s, and one is due every {tick_seconds:.0f} s"
+            return f"no tick completed for {silent:.0f} s, and one is due every {tick_seconds:.0f} s"
         return "" if self.is_ready else "the first tick is not done"
 
     @property
@@ -65,7 +65,7 @@ class DaemonHealth:
 
 
 def fault_of(error: Exception) -> str:
-    """Return what keeps a tick from being done, and what that means."""
+    """Return why a tick failed, and what that means."""
     if isinstance(error, SQLAlchemyError):
         said = str(getattr(error, "orig", None) or error).splitlines()[0][:200]
         what = "Free some space on its disk" if "full" in said else "See to its disk or its server"
@@ -74,7 +74,7 @@ def fault_of(error: Exception) -> str:
 
 
 def clock_note(jump_seconds: float) -> str:
-    """Return that the machine's clock jumped, and what to do; nothing where it is right."""
+    """Return a note that the machine's clock jumped, with the remedy; empty without a jump."""
     if abs(jump_seconds) <= SMALL_SECONDS:
         return ""
     off = f"{abs(jump_seconds):.0f} s {'ahead' if jump_seconds > 0 else 'behind'}"

@@ -1,4 +1,4 @@
-"""Where the daemon keeps things and listens: what its clients have to know, who need nothing else of it."""
+"""Paths of the daemon's state and socket, in a small module because clients need nothing else."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from boa_daemon.errors import InputError
 
 SYSTEM_SOCKET = Path("/run/boa/boa.sock")
 LONGEST_SOCKET = 107
-"""Bytes that the kernel takes as the path of a socket."""
+"""Longest path of a unix socket that the kernel accepts, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonPaths:
-    """Where the daemon keeps things."""
+    """The daemon's state folder and socket."""
 
     state: Path
     socket: Path
@@ -31,20 +31,20 @@ class DaemonPaths:
 
     @property
     def backups(self) -> Path:
-        """The folder of the hourly copies."""
+        """The folder of database backups."""
         return self.state / "backups"
 
     @property
     def next_job(self) -> Path:
-        """The file of the number of the next job, which outlives a lost database."""
+        """The file with the number of the next job, kept apart because it must outlive a lost database."""
         return self.state / "next_job"
 
 
 def daemon_paths(settings: Settings, environment: Mapping[str, str] | None = None) -> DaemonPaths:
-    """Return where things are: as set, else where systemd says, else in the user's state folder.
+    """Return the paths from the settings, else from systemd, else in the user's state folder.
 
     Raises:
-        InputError: when the path of the socket is too long for the kernel.
+        InputError: when the socket's path is too long for the kernel.
     """
     environment = os.environ if environment is None else environment
     given = settings.daemon.state_dir or environment.get("STATE_DIRECTORY", "").partition(":")[0]
@@ -61,10 +61,10 @@ def daemon_paths(settings: Settings, environment: Mapping[str, str] | None = Non
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder of the state where it is not there, for its owner alone.
+    """Create the state folder if needed, accessible to its owner only.
 
     Raises:
-        InputError: when it cannot be, or nothing can be written there.
+        InputError: when the folder cannot be created or written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -79,9 +79,9 @@ def make_folder(folder: Path) -> None:
 
 
 def let_jobs_through(state: Path) -> None:
-    """Let jobs that run as other users reach their own folders in the state of a daemon that is root.
+    """Let jobs of other users reach their own folders in the state folder of a daemon that runs as root.
 
-    Nothing else there is theirs to read: what is made from now on is for its owner alone.
+    Everything else in the state folder, files created later included, is for its owner only.
     """
     os.umask(0o077)
     for path in state.iterdir() if state.is_dir() else ():
@@ -94,6 +94,6 @@ def let_jobs_through(state: Path) -> None:
 
 
 def socket_of(settings: Settings) -> Path:
-    """Return the socket to talk to: the daemon's by these settings, else that of the system's service."""
+    """Return the socket to talk to: the one of these settings if it exists, else the system service's."""
     own = daemon_paths(settings).socket
     return SYSTEM_SOCKET if not own.exists() and SYSTEM_SOCKET.exists() else own

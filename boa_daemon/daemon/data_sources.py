@@ -1,4 +1,4 @@
-"""Which data a job may name: refused where it is submitted, not where it starts."""
+"""Check a job's data sources when it is submitted, not when it starts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from boa_daemon.tick.ports import DataStager, Runner
 
 
 def check_data(content: Mapping[str, Any], engine: EngineSettings, runner: Runner) -> None:
-    """Refuse a job whose data its nodes could not have, or may not.
+    """Refuse a job whose nodes cannot or may not read its data.
 
     Raises:
-        InputError: naming the source.
+        InputError: when a source is refused; the error names it.
     """
     for source in (content.get("data") or {}).values():
         why, hint = _refusal(source, engine, runner)
@@ -26,7 +26,7 @@ def check_data(content: Mapping[str, Any], engine: EngineSettings, runner: Runne
 
 
 def _refusal(source: str, engine: EngineSettings, runner: Runner) -> tuple[str, str]:
-    """Return why a source is of no use here, and what to do; empty where it is."""
+    """Return why a source is refused, and a hint; both empty when it is accepted."""
     if not isinstance(runner, DataStager):
         return "this engine brings no data", "Read it where it is"
     if not source.startswith("s3://"):

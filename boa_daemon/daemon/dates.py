@@ -1,8 +1,8 @@
-"""Dates of jobs: what a job's file asks for, and whether that can be met.
+"""Due dates of jobs: whether a date in a job file can be met, and at what cost.
 
-A date is asked about as if the job had to itself what the dates of other jobs leave of the site's nodes, so
-that an answer stands whatever else is submitted later. Work left is not known for sure; every probability is
-over the sizes that are believed of the job's class.
+A date is checked against the nodes that the dates of other jobs leave free, so jobs submitted later do not
+invalidate the answer. The remaining work is uncertain; every probability is over the sizes that are believed
+of the job's class.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ SIZE_LEVELS = (
     (0.1, 0.2), (0.3, 0.2), (0.5, 0.2), (0.7, 0.2), (0.85, 0.1), (0.925, 0.05), (0.97, 0.04), (0.995, 0.0095),
     (0.9999, 0.0005),
 )  # fmt: skip
-"""The sizes that a date is weighed for, by the probability below them, each with what it stands for."""
+"""Sizes to check a date for: the quantile of each size, and the probability that it stands for."""
 SURE = 0.999
-"""A date with this probability is met for sure."""
+"""Probability from which a date counts as sure."""
 FAR = 8.0
-"""The cheapest date is looked for up to so many times the fastest."""
+"""Search limit for the cheapest date, in multiples of the fastest completion."""
 NEARLY = 1.01
-"""A date is as cheap as the cheapest where it costs no more than this times as much."""
+"""A date counts as the cheapest if it costs at most this many times the least cost."""
 Verdict: TypeAlias = Literal["sure", "likely", "infeasible"]
 
 
 def hours_at(job_class: JobClass, left: float, size: float) -> dict[Width, float]:
-    """Return for how long a job works until its end at each width that all phases left can have.
+    """Return the hours of work left at each width that all remaining phases allow.
 
-    Markets make no difference to that: widths are those on demand.
+    Widths are on demand; the market does not change the hours.
     """
     phase, _ = phase_at(job_class, left, size)
     widths: list[set[Width]] = [
@@ -63,7 +63,7 @@ def hours_at(job_class: JobClass, left: float, size: float) -> dict[Width, float
 
 
 def hours_on(job_class: JobClass, left: float, size: float, width: Width) -> float:
-    """Return for how long a job works until its end at a width; infinite where some phase cannot have it."""
+    """Return the hours of work left at a width; infinite when a remaining phase does not allow the width."""
     phase, scale = phase_at(job_class, left, size)
     hours = 0.0
     for one in reversed(job_class.phases[phase:]):
@@ -77,7 +77,7 @@ def hours_on(job_class: JobClass, left: float, size: float, width: Width) -> flo
 
 
 def due_of(job: JobRecord, job_class: JobClass, rest: RemainingWork, *, spread: float) -> Due | None:
-    """Return the date of a job; None where its file names none."""
+    """Return the due date of a job; None when its file has none."""
     at = due_at(job.content, arrived_at=job.arrived_at)
     if at is None:
         return None
@@ -95,9 +95,10 @@ def due_of(job: JobRecord, job_class: JobClass, rest: RemainingWork, *, spread: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateAnswer:
-    """Whether a date can be met, with what probability and for how many dollars.
+    """Whether a date can be met, with what probability, and for how many dollars.
 
-    Where it cannot, the earliest date that is met for sure, and the earliest of those that cost the least.
+    When it cannot be met: `earliest` is the first date that is sure, `cheapest` the first of those that cost
+    least, each with its dollars. `kept` is the probability.
     """
 
     verdict: Verdict
@@ -124,16 +125,16 @@ class DateAnswer:
 
     @property
     def is_tried(self) -> bool:
-        """Whether anything is paid for the date."""
+        """Whether the daemon spends money on the date."""
         return self.kept >= LEAST_PROBABILITY
 
     @property
     def what_is_done(self) -> str:
-        """What the daemon does about a date that cannot be relied on."""
+        """What the daemon does about a date that is unlikely to be met."""
         if self.is_tried:
-            return "The job is taken, and the date is tried while it has one chance in ten"
+            return "The job is accepted, and the date is tried while its probability is at least 10 %"
         return (
-            "The job is taken, and runs as cheaply as if it had no date: none is paid for that cannot be met"
+            "The job is accepted, and runs as cheaply as if it had no date, because the date is too unlikely"
         )
 
     @property
@@ -158,7 +159,7 @@ class DateAnswer:
 def date_answer(
     state: ClusterState, rules: Rules, job: JobState, others: Mapping[str, JobState], *, boot_hours: float
 ) -> DateAnswer | None:
-    """Return whether the date of a job can be met beside those of others; None where it has none."""
+    """Return whether a job's date can be met along with those of `others`; None when it has no date."""
     due = job.terms.due
     if due is None:
         return None
@@ -184,7 +185,7 @@ def date_answer(
 def _other_dates(
     state: ClusterState, rules: Rules, due: Due, boot_hours: float
 ) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
-    """Return the earliest date that is met for sure at the largest size, and the cheapest, with dollars."""
+    """Return the earliest sure date at the largest size, and the cheapest date, each with dollars."""
     largest = _large(due) * min(took for _, took in due.hours)
     reach = FAR * (largest + boot_hours + due.startup_hours)
     plan, _ = programme(state, rules, due, hours=reach, boot_hours=boot_hours)
@@ -202,7 +203,7 @@ def _other_dates(
 def _room(
     state: ClusterState, rules: Rules, others: Mapping[str, JobState], boot_hours: float
 ) -> dict[str, float]:
-    """Return the GPUs of each type that the caps allow beside what the dates of others take at the least."""
+    """Return the GPUs of each type that the caps allow, minus the least that the dates of others need."""
     taken = [_least(state, job.terms.due, boot_hours) for job in others.values() if job.terms.due is not None]
     nodes = rules.max_nodes if rules.max_nodes is not None else inf
     usd = inf if rules.caps is None or rules.caps.usd_per_hour is None else rules.caps.usd_per_hour
@@ -220,14 +221,14 @@ def _room(
 
 
 def _large(due: Due) -> float:
-    """Return the factor on the hours that all sizes but the rarest are within."""
+    """Return the largest size factor on the hours, ignoring the rarest sizes."""
     return max(
         (size for size, weight in due.sizes if weight >= LEAST_SIZE_PROBABILITY), default=due.sizes[-1][0]
     )
 
 
 def _least(state: ClusterState, due: Due, boot_hours: float) -> Width | None:
-    """Return the narrowest width that meets a date from now on; None where none does or it is past."""
+    """Return the narrowest width that still meets a date; None when none does."""
     left = (due.at - state.now) / SECONDS_PER_HOUR - boot_hours - due.startup_hours
     fits = [width for width, took in due.hours if took * _large(due) <= left]
     return min(fits, key=lambda width: width.gpus, default=None)

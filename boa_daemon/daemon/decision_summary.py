@@ -1,6 +1,6 @@
-"""A decision at a glance: the figures that people and scrapers ask for, added up once when it is made.
+"""A summary of a decision: the figures for status requests and metrics, computed once per decision.
 
-Whoever asks for the status is answered from this, whatever a tick is doing meanwhile.
+Requests are answered from the summary, so they never wait for a tick.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _LISTED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionSummary:
-    """The figures of a decision; `figures` are the books of the day and the month in dollars.
+    """The figures of a decision; `figures` are the day's and the month's money in dollars.
 
-    `nodes` are those that run, or are to; `stopped` are the others, of the warm pool.
+    `nodes` counts nodes that run or are being launched; `stopped` counts the stopped nodes of the warm pool.
     """
 
     decision: Decision
@@ -35,7 +35,7 @@ class DecisionSummary:
 
     @classmethod
     def of(cls, decision: Decision, caps: Caps | None) -> DecisionSummary:
-        """Return the figures of a decision; O(jobs + nodes)."""
+        """Return the summary of a decision, in O(jobs + nodes)."""
         state = decision.state
         running = sum(1 for job in state.jobs.values() if job.slots)
         stopped = sum(node.phase == "stopped" for node in state.nodes.values())

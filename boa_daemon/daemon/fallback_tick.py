@@ -1,9 +1,8 @@
-"""What is done where a tick cannot be: caps are kept, orders are obeyed, what hangs is ended.
+"""The fallback when a tick fails: keep the caps, obey orders to cancel or go down, end hung jobs.
 
-Orders are those to cancel and to go down.
-Nothing here needs a plan, and nothing is believed to work: each question has an answer from memory where its
-port raises, and each act is tried by itself. Nodes that carry jobs live on; leases of others are not renewed,
-so what a daemon that is in trouble for long does not need ends by itself.
+This code needs no plan and trusts no port. When a port raises, the answer comes from memory, and each action
+is tried separately. Nodes with jobs keep running. The leases of other nodes are not renewed, so these nodes
+end by themselves while the trouble lasts.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from boa_daemon.tick.state import ClusterState, JobState, NodeState, Plan, Rules
 from policies.model import JobId, NodeId
 
 _Value = TypeVar("_Value")
-CAP, DOWN = "a cap would be broken", "everything is to be let go"
+CAP, DOWN = "a cap would be exceeded", "everything is to be released"
 
 
 @dataclass(slots=True, kw_only=True)
 class FallbackTick:
-    """The ports, by themselves. `troubles` are what they raised the last time, for the log."""
+    """Acts on the ports without a plan; `troubles` lists the errors of the last `act`, for the log."""
 
     cloud: Provider
     fleet: Cloud
@@ -44,7 +43,7 @@ class FallbackTick:
     _last_nodes: dict[NodeId, NodeState] = field(default_factory=dict)
 
     def act(self, rules: Rules, last: ClusterState | None, *, now: float, is_down: bool) -> None:
-        """Give back what would break a cap, or all where that is ordered; stop what is cancelled or hangs."""
+        """Release nodes that would exceed a cap, or all when going down; stop cancelled and hung jobs."""
         self.troubles.clear()
         state = self._state(last, now)
         plan = self._try(lambda: within_caps(state, _NOTHING, rules), _NOTHING, "the caps")
@@ -70,7 +69,7 @@ class FallbackTick:
         self._try(lambda: self.cloud.renew(carrying), None, "leases")
 
     def _going_down(self, state: ClusterState, now: float) -> list[NodeId]:
-        """Stop all jobs; return the nodes that can go: those without jobs, and all when the grace is over."""
+        """Stop all jobs; return the nodes without jobs, and all nodes once the grace period is over."""
         self._down_since = now if self._down_since is None else self._down_since
         for name, job in state.jobs.items():
             if job.slots and not job.is_stopping:
@@ -80,12 +79,12 @@ class FallbackTick:
         return [node.id for node in live if is_late or not any(node.gpus)]
 
     def _stop(self, name: JobId, job: JobState, order: str, reason: str) -> None:
-        """Ask one job for a checkpoint and an end."""
+        """Ask one job to write a checkpoint and end."""
         stop = StopJob(id=order, job=name, generation=job.generation, reason=reason)
         self._try(lambda: self.runner.stop(stop), None, f"job {name}")
 
     def _end(self, names: Sequence[NodeId], reason: str) -> None:
-        """Give nodes back; those of a call that fails, one by one."""
+        """Release nodes in one call; if it fails, one by one."""
         orders = [TerminateNode(id=f"last-{name}", node=name, reason=reason) for name in names]
         if not orders or self._try(lambda: bool(self.fleet.terminate(orders)), False, "nodes to give back"):
             return
@@ -93,7 +92,7 @@ class FallbackTick:
             self._try(partial(self.cloud.terminate, [order]), None, f"node {order.node}")
 
     def _state(self, last: ClusterState | None, now: float) -> ClusterState:
-        """Return what is there: as the ports say, and as memory has it where they do not answer."""
+        """Return the cluster state from the ports, and from memory for ports that do not answer."""
         store, queue = self.books.store, self.books.queue
         known = {name: record.node for name, record in queue.instances.items()}
         listed = self._try(lambda: {node.id: node for node in self.cloud.nodes()}, None, "the cloud's list")
@@ -125,7 +124,7 @@ class FallbackTick:
         )
 
     def _is_charged(self, node: NodeState) -> bool:
-        """Write down the final bill of a node that ended; return whether that could be."""
+        """Record the final bill of a node that ended; return whether that succeeded."""
 
         def charge() -> bool:
             self.books.store.record_charge(charge_for(node))
@@ -134,7 +133,7 @@ class FallbackTick:
         return self._try(charge, False, "a final bill")
 
     def _try(self, do: Callable[[], _Value], otherwise: _Value, what: str) -> _Value:
-        """Return what comes of it; something else, with a word, where it raises."""
+        """Return the result of `do`; on an error, record the trouble and return `otherwise`."""
         try:
             return do()
         except Exception as error:
@@ -146,7 +145,7 @@ _NOTHING = Plan(widths={}, slots={})
 
 
 def _with_jobs(node: NodeState, held: Mapping[int, JobId], jobs: Mapping[JobId, JobState]) -> NodeState:
-    """Return a node with the jobs on it; what holds a GPU and is no job that is known is left out."""
+    """Return a node with its jobs; unknown jobs are left out."""
     if node.phase == "stopped":
         return node
     gpus = (held.get(index) for index in range(node.instance_type.gpus))

@@ -1,9 +1,8 @@
-"""When each job ends, and what it costs until then, as intervals.
+"""Forecast when each job ends and what it costs until then, with intervals.
 
-Running jobs go on at the width that they hold; the others start in the order of the plan, each as soon as so
-many GPUs of its type have fallen free or booted. That is played through three times: with the work that is
-expected, and with the little and the much that nine of ten jobs of the class lie between. Jobs that come
-later, and changes of width, are not foreseen.
+Running jobs continue at their present width. Waiting jobs start in the order of the plan, as soon as enough
+GPUs of their type are free or booted. Three simulations run: with the expected remaining work, and with the 5
+% and 95 % quantiles of the class's sizes. Later arrivals and changes of width are not modelled.
 
 Cost: O(jobs log jobs), half a second for 11,000 (benchmarks/tick.py).
 """
@@ -24,12 +23,12 @@ from policies.online.work_left import work_left_at
 
 LEVELS = (0.05, 0.95)
 MOST_JOBS = 20_000
-"""Ends are worked out for so many jobs, those that run first."""
+"""Largest number of jobs to forecast; running jobs come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEstimate:
-    """What is believed of a job: its class, its size before it began, and how much such sizes differ."""
+    """What is known of a job: its class, its expected size before it began, and how much sizes vary."""
 
     job_class: JobClass
     size_gpu_hours: float
@@ -38,7 +37,7 @@ class JobEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishForecast:
-    """When a job ends, within an interval for nine of ten cases, and what it costs until then."""
+    """When a job ends and what it costs until then, with 90 % intervals: epoch seconds and dollars."""
 
     at: float
     low: float
@@ -49,7 +48,7 @@ class FinishForecast:
 
     @property
     def document(self) -> dict[str, float]:
-        """The figures for programs."""
+        """The forecast for programs."""
         return {
             "at": self.at,
             "low": self.low,
@@ -60,7 +59,7 @@ class FinishForecast:
         }
 
     def sentence(self, now: float) -> str:
-        """Return the figures for people."""
+        """Return the forecast as a sentence."""
         low, at, high = (
             format_hours(max(end - now, 0.0) / SECONDS_PER_HOUR) for end in (self.low, self.at, self.high)
         )
@@ -72,7 +71,7 @@ class FinishForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Course:
-    """A job as it is played through: its width, hours of work (low, expected, high), and dollars per hour."""
+    """A job in the simulation: its width, hours of work (low, expected, high), and dollars per hour."""
 
     width: Width
     hours: tuple[float, float, float]
@@ -84,7 +83,7 @@ class _Course:
 def forecast_finishes(
     state: ClusterState, plan: Plan, known: Mapping[JobId, JobEstimate], *, boot_hours: float
 ) -> dict[JobId, FinishForecast]:
-    """Return when jobs end; one whose width or start nobody knows is left out."""
+    """Return when jobs end; a job whose width or start is unknown is left out."""
     courses = _courses(state, plan, known)
     ends = [_played(state, plan, courses, at, boot_hours) for at in range(3)]
     found: dict[JobId, FinishForecast] = {}
@@ -100,7 +99,7 @@ def forecast_finishes(
 
 
 def _courses(state: ClusterState, plan: Plan, known: Mapping[JobId, JobEstimate]) -> dict[JobId, _Course]:
-    """Return the jobs that have a width and a class, those that run first."""
+    """Return the jobs that have a width and a class, running jobs first."""
     jobs = sorted(state.jobs.items(), key=lambda item: not item[1].slots)[:MOST_JOBS]
     machines = {kind.gpu_type: kind for kind in plan.instance_types.values()}
     machines |= {node.instance_type.gpu_type: node.instance_type for node in state.nodes.values()}
@@ -117,7 +116,7 @@ def _courses(state: ClusterState, plan: Plan, known: Mapping[JobId, JobEstimate]
 def _course(
     state: ClusterState, machines: Mapping[str, InstanceType], job: JobState, width: Width, about: JobEstimate
 ) -> _Course | None:
-    """Return how a job goes on at a width; None where a phase of it cannot have that."""
+    """Return how a job continues at a width; None when one of its phases does not allow the width."""
     left, whole = job.job.remaining_gpu_hours, job.job.scale * about.job_class.size_gpu_hours
     took = hours_on(about.job_class, left, whole, width)
     if not isfinite(took) or left <= 0.0:
@@ -133,7 +132,7 @@ def _course(
 
 
 def _interval(about: JobEstimate, done: float) -> tuple[float, float]:
-    """Return the little and the much that a job may have left, having done so much."""
+    """Return the low and high quantiles of a job's remaining GPU-hours after `done` GPU-hours."""
     if done <= 0.0:
         low, high = _of_one(about.spread)
         return low * about.size_gpu_hours, high * about.size_gpu_hours
@@ -143,7 +142,7 @@ def _interval(about: JobEstimate, done: float) -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def _of_one(spread: float) -> tuple[float, float]:
-    """Return the little and the much that a job may be, as parts of its mean size."""
+    """Return the low and high quantiles of a job's size over the mean size."""
     low, high = work_left_at(1.0, 0.0, spread=spread, levels=LEVELS)
     return low, high
 
@@ -151,7 +150,7 @@ def _of_one(spread: float) -> tuple[float, float]:
 def _usd_per_hour(
     state: ClusterState, machines: Mapping[str, InstanceType], job: JobState, width: Width
 ) -> float:
-    """Return what the GPUs of a job cost: their part of their nodes."""
+    """Return the dollars per hour of a job's GPUs: their share of their nodes."""
     nodes = [state.nodes[slot.node] for slot in job.slots if slot.node in state.nodes]
     if nodes:
         return sum(node.usd_per_hour / node.instance_type.gpus for node in nodes)
@@ -162,7 +161,7 @@ def _usd_per_hour(
 def _played(
     state: ClusterState, plan: Plan, courses: Mapping[JobId, _Course], at: int, boot_hours: float
 ) -> dict[JobId, float]:
-    """Return the hours until each job ends, with its hours of work of one kind."""
+    """Simulate once; `at` selects low, expected or high work. Return the hours until each job ends."""
     free: dict[str, list[tuple[float, int]]] = {}
     for node in state.nodes.values():
         if node.phase == "requested":
@@ -194,7 +193,7 @@ def _played(
 
 
 def _taken(pool: list[tuple[float, int]], gpus: int) -> float:
-    """Take GPUs out of a pool, which has enough, as they fall free; return when there are enough."""
+    """Take GPUs from a pool, which has enough, earliest first; return when the last one becomes free."""
     start = 0.0
     while gpus > 0:
         start, count = heapq.heappop(pool)

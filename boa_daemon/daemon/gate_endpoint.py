@@ -1,8 +1,8 @@
-"""Whether the daemon runs a gate, and where: by default wherever two jobs can share a link.
+"""Whether the daemon runs a gate, and at which address.
 
-Jobs share a link where a node has GPUs for several of them and jobs may span nodes, or where an uplink is
-named. Where nodes are other machines the gate listens on this one's private address. Where it cannot be had,
-the daemon works as well: jobs send without asking, and the status says why.
+By default it runs one when two jobs can share a link: nodes have several GPUs and jobs may span nodes, or an
+uplink is named. When nodes are other machines, the gate listens on this machine's private address. Without a
+gate the daemon works as well: jobs send without asking, and the status says why.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from policies.model import InstanceType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateEndpoint:
-    """Where the gate listens, and where jobs find it; or why there is none."""
+    """The addresses where the gate listens, or the reason why there is none."""
 
     addresses: tuple[GateAddress, ...] = ()
     why_off: str = ""
 
     @property
     def door(self) -> GateAddress | None:
-        """What jobs are told: the address that reaches furthest, which is the last."""
+        """The address that jobs use: the last, which most machines can reach."""
         return address_for_nodes(self.addresses[-1]) if self.addresses else None
 
 
 def gate_endpoint(settings: Settings, socket: Path, machines: Mapping[str, InstanceType]) -> GateEndpoint:
-    """Return where the gate is, beside the daemon's socket.
+    """Return the gate's addresses; its unix socket is in the folder of the daemon's socket.
 
     Raises:
-        InputError: when it is to listen where nobody can.
+        InputError: when `[gate] listen` is not a valid address.
     """
     why_off = _why_off(settings, machines)
     if why_off:
@@ -65,7 +65,7 @@ def gate_endpoint(settings: Settings, socket: Path, machines: Mapping[str, Insta
 
 
 def _why_off(settings: Settings, machines: Mapping[str, InstanceType]) -> str:
-    """Return why no gate is wanted; nothing where one is."""
+    """Return why no gate is needed; empty when one is."""
     if not settings.gate.enabled:
         return "[gate] enabled is false"
     if settings.daemon.observe:
@@ -81,7 +81,7 @@ def _why_off(settings: Settings, machines: Mapping[str, InstanceType]) -> str:
 
 
 def open_gate(settings: Settings, site: GateEndpoint, state: Path) -> GateSupervisor | None:
-    """Return the gate of a site; it is started by `keep`."""
+    """Return the gate's supervisor, whose `keep` starts the gate; None without addresses."""
     if not site.addresses:
         return None
     gate = GateSettings(
@@ -93,6 +93,6 @@ def open_gate(settings: Settings, site: GateEndpoint, state: Path) -> GateSuperv
 
 
 def job_door(settings: Settings, site: GateEndpoint, state: Path) -> JobDoor | None:
-    """Return how engines make the gate known to their jobs."""
+    """Return the object through which engines tell jobs about the gate; None without a gate."""
     door = site.door
     return None if door is None else JobDoor(state, door, uplinks=settings.gate.uplinks)

@@ -1,6 +1,6 @@
-"""A dashboard for Grafana and rules for Prometheus, made of the metrics that the daemon has.
+"""A Grafana dashboard and Prometheus alert rules for the daemon's metrics.
 
-A test parses every expression and holds that each name in it is a metric of the registry.
+A test parses every expression and checks that each name is a registered metric.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
         "time() - boa_last_tick_timestamp_seconds > 600",
         "1m",
         "critical",
-        "no tick came to its end for ten minutes: what runs goes on and costs money",
+        "no tick completed for ten minutes: running nodes continue to cost money",
     ),
     ("BoaFault", "boa_fault == 1", "2m", "critical", "the daemon cannot do its work: see `boa status`"),
     (
@@ -167,7 +167,7 @@ _RULES: tuple[tuple[str, str, str, str, str], ...] = (
 
 
 def dashboard() -> dict[str, Any]:
-    """Return the dashboard as Grafana imports it; the data source is asked for then."""
+    """Return the dashboard as Grafana imports it; Grafana asks for the data source on import."""
     panels = [
         {
             "id": number + 1,

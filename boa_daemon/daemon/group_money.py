@@ -1,4 +1,4 @@
-"""What groups of jobs have cost, beside the one `max_usd` that all their jobs share."""
+"""Costs of job groups, whose jobs share one `max_usd`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from boa_daemon.units import SECONDS_PER_HOUR, dollars
 
 @dataclass(slots=True)
 class _Running:
-    """What the members of a group that hold GPUs have cost in this start, and cost an hour."""
+    """Cost of a group's running members: micro-dollars in their present generations, and dollars per hour."""
 
     micro_dollars: int = 0
     usd_per_hour: float = 0.0
@@ -21,9 +21,9 @@ class _Running:
 
 @dataclass(slots=True)
 class GroupMoney:
-    """Adds up groups; what has ended is asked of the database once after each end.
+    """Adds up the costs of groups, keyed by the number of the first job.
 
-    A group is known by the number of its first job.
+    The cost of ended generations is read from the database once after each end.
     """
 
     queue: JobQueue
@@ -32,33 +32,33 @@ class GroupMoney:
     _as_of: float = 0.0
 
     def ended(self, job: JobRecord) -> None:
-        """Hear that a generation has ended and is written down."""
+        """Forget cached costs after a generation has ended and been recorded."""
         first = _first(job)
         if first is not None:
             self._settled.pop(first, None)
             self._running = None
 
     def is_spent(self, job: JobRecord, now: float) -> bool:
-        """Return whether the money of a job's group is spent; false for a job of none, or without a limit."""
+        """Return whether a job's group has spent its `max_usd`; false without a group or a limit."""
         most = job.content.get("max_usd")
         if most is None or _first(job) is None:
             return False
         return self.spent_usd(job, now) >= float(most)
 
     def ends_at(self, job: JobRecord, now: float) -> float | None:
-        """Return when the money of a job's group is spent, if its jobs run on; None where they cost none."""
+        """Return when a job's group will have spent its `max_usd` at the present rate; None if never."""
         most = job.content.get("max_usd")
         if most is None:
             return None
         left = float(most) - self.spent_usd(job, now)
         rate = self._of(job, now).usd_per_hour
         if left <= 0.0:
-            # An instant in the past: the tick read its clock before this was asked.
+            # Any instant in the past: `now` may be slightly later than the tick's own clock reading.
             return job.arrived_at
         return now + left / rate * SECONDS_PER_HOUR if rate else None
 
     def spent_usd(self, job: JobRecord, now: float) -> float:
-        """Return what a job's group has cost until now, dollars."""
+        """Return the dollars that a job's group has cost until now."""
         first = _first(job)
         assert first is not None
         if first not in self._settled:
@@ -66,13 +66,13 @@ class GroupMoney:
         return dollars(self._settled[first] + self._of(job, now).micro_dollars)
 
     def _of(self, job: JobRecord, now: float) -> _Running:
-        """Return what the members of a job's group cost that hold GPUs."""
+        """Return the cost of the running members of a job's group."""
         if self._running is None or self._as_of != now:
             self._running, self._as_of = self._look(now), now
         return self._running.get(_first(job) or 0, _Running())
 
     def _look(self, now: float) -> dict[int, _Running]:
-        """Add up what holds GPUs, by group."""
+        """Add up the running jobs by group."""
         found: dict[int, _Running] = {}
         instances = self.queue.instances
         for job in list(self.queue.active.values()):
@@ -86,12 +86,12 @@ class GroupMoney:
 
 
 def usd_per_hour_of(job: JobRecord, queue: JobQueue) -> float:
-    """Return what the GPUs of a job cost an hour: their share of each node."""
+    """Return the dollars per hour of a job's GPUs: their share of each node."""
     nodes = (queue.instances.get(slot.node) for slot in job.slots)
     return sum(record.node.usd_per_hour / record.node.instance_type.gpus for record in nodes if record)
 
 
 def _first(job: JobRecord) -> int | None:
-    """Return the number of the first job of a group; None for a job of none."""
+    """Return the number of the first job of a job's group; None without a group."""
     place = job.content.get("group")
     return None if place is None else job.seq - int(place["index"])

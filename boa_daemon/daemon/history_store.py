@@ -1,4 +1,4 @@
-"""What a daemon keeps for the page and for its next process: figures by the minute, how jobs got on, spot."""
+"""Persist data for the dashboard and the next process: figures per minute, job progress, spot history."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG = logging.getLogger("boa.daemon")
 
 
 class HistoryStore:
-    """Writes it down; a page that lacks some of it is no reason to fail a tick."""
+    """Stores history; a failed write is logged and never fails a tick."""
 
     def __init__(self, database: Database) -> None:
         self.history = MinuteHistory(database)
@@ -28,11 +28,11 @@ class HistoryStore:
         self._trails_at = -inf
 
     def restore(self, progress: Progress) -> None:
-        """Read back how jobs got on."""
+        """Restore the progress of jobs."""
         progress.restore(self._trails.read())
 
     def take(self, rates: Mapping[str, float], progress: Progress, spot: SpotHistory, *, now: float) -> None:
-        """Write down this minute, and how jobs got on where that is due."""
+        """Store this minute's figures and, when due, the progress of jobs and the spot history."""
         try:
             self.history.take(rates, now=now)
         except (SQLAlchemyError, OSError, ValueError) as error:
@@ -42,9 +42,9 @@ class HistoryStore:
             self._trails_at = now
 
     def keep(self, progress: Progress, spot: SpotHistory) -> None:
-        """Write down how jobs got on."""
+        """Store the progress of jobs and the spot history."""
         try:
             self._trails.write(progress.documents())
             self.spot.write(spot.documents())
         except (SQLAlchemyError, OSError, LedElsewhere) as error:
-            _LOG.warning("how jobs got on was not written down: %s", type(error).__name__)
+            _LOG.warning("the progress of jobs was not stored: %s", type(error).__name__)

@@ -1,4 +1,4 @@
-"""Who may go into a job that runs, and how: a command, a shell, a port. Only its user, and administrators."""
+"""Access to a running job: a command, a shell or a port, for its user and administrators only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TERMINAL = re.compile(r"/dev/pts/[0-9]{1,9}")
 
 
 class JobAccess:
-    """Answers for one daemon who wants to be let into a job."""
+    """Checks and answers requests for access to the jobs of one daemon."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -29,12 +29,12 @@ class JobAccess:
         self._lock = threading.Lock()
 
     def way(self, name: JobId, *, node: int, user: str, is_admin: bool) -> dict[str, Any]:
-        """Return where a job runs, and what opens a shell there.
+        """Return where a job runs, and the command that opens a shell there.
 
         Raises:
-            InputError: when there is no such job or node, or nobody is let in here.
+            InputError: when there is no such job or node, or the engine has no access to jobs.
             NotAllowed: when it is somebody else's.
-            NotReady: when it does not run now.
+            NotReady: when the job does not run now.
         """
         way = self._inside(name, user, is_admin).way(name, node)
         if isinstance(way, Refused):
@@ -45,7 +45,7 @@ class JobAccess:
     def begin(
         self, name: JobId, command: str, *, node: int, seconds: float, user: str, is_admin: bool
     ) -> dict[str, Any]:
-        """Start a command beside a job, as its user; as `way` otherwise."""
+        """Start a command beside a job, as the job's user; raises as `way` does."""
         inside = self._inside(name, user, is_admin)
         if "\0" in command:
             raise InputError("a command holds no null character")
@@ -58,7 +58,11 @@ class JobAccess:
         return {"job": name, "command": word}
 
     def end(self, name: JobId, word: str, *, user: str, is_admin: bool) -> dict[str, Any]:
-        """Return how a command ended, once it has; as `way` otherwise."""
+        """Return whether and how a command ended; raises as `way` does.
+
+        Raises:
+            UnknownJob: when the command is not known for this job.
+        """
         inside = self._inside(name, user, is_admin)
         with self._lock:
             is_its_own = self._words.get(word) == name
@@ -88,7 +92,7 @@ class JobAccess:
         is_admin: bool,
         may_use: Callable[[int], bool],
     ) -> dict[str, Any]:
-        """Open a shell beside a job on a terminal of this machine; as `way` otherwise."""
+        """Open a shell beside a job on a terminal of this machine; raises as `way` does."""
         inside = self._inside(name, user, is_admin)
         if not TERMINAL.fullmatch(terminal):
             raise InputError(f"{terminal!r} is no terminal")
@@ -99,12 +103,12 @@ class JobAccess:
         return {"job": name, "is_open": True}
 
     def _inside(self, name: JobId, user: str, is_admin: bool) -> JobAccessPort:
-        """Return what lets a caller into a job that is theirs.
+        """Return the engine's access port for a job that the caller may enter.
 
         Raises:
-            InputError: when there is no such job, or this engine lets nobody in.
+            InputError: when there is no such job, or this engine has no access to jobs.
             NotAllowed: when it is somebody else's, or runs as a user that the caller may not be.
-            NotReady: when it is over, or holds no GPUs.
+            NotReady: when the job is over, or holds no GPUs.
         """
         record: JobRecord = self._service.owned(name, user, is_admin)
         self._service.check_may_submit(user, is_admin=is_admin)

@@ -1,4 +1,4 @@
-"""Jobs that are to run after others: how those are."""
+"""Dependencies between jobs: the state of the jobs that a job has to wait for."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from policies.model import JobId
 
 
 class JobDependencies:
-    """Looks the jobs up that `after` of a job file names; one that is over stays as it is."""
+    """Looks up the jobs in `after` of a job file; the status of a job that is over is cached."""
 
     def __init__(self, queue: JobQueue) -> None:
         self._queue = queue
         self._ended_as: dict[JobId, JobStatus] = {}
 
     def by(self, job: JobRecord) -> tuple[JobId, JobStatus] | None:
-        """Return the first job that has to end before this one may start, and how it is; None for none.
+        """Return the first job, with its status, that keeps this one from starting; None when none does.
 
-        One that is over and did not end as it should is returned as well.
+        That is a job that is not over, or one that ended badly while this one requires success.
         """
         for text in job.content.get("after", ()):
             name, _, how = str(text).partition(":")
@@ -31,7 +31,7 @@ class JobDependencies:
         return None
 
     def _status_of(self, name: str) -> JobStatus:
-        """Return how a job is, or a group: as its first member that is not over, or has not ended well."""
+        """Return the status of a job, or of a group's first member that is active or else unsuccessful."""
         job = self._queue.active.get(name) or self._queue.job(name)
         group = None if job is not None else find_group(self._queue, name)
         if group is None:

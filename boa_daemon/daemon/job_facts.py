@@ -1,6 +1,6 @@
-"""What a tick may know of each job: the work left, what it holds, its limits, failures and silences.
+"""Facts about each job for a tick: work left, GPUs held, limits, failures and silences.
 
-Nothing is judged here: the stages of the tick say what follows from it.
+This module makes no decisions; the stages of the tick do.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from policies.model import Job, JobClass, JobId, Width
 from policies.online.estimates import SPREAD, mean_left
 
 LEAST_DONE = 0.01
-"""What did less than this part of its size says nothing about it."""
+"""Fraction of its size that a job must have done before it says something about sizes."""
 LEAST_SECONDS_LEFT = 1e-3
-"""A sum of hours in floating point is no finer: a job with less time left than this has used it up."""
+"""Time left below which a job has used up its hours; floating-point sums of hours are no finer."""
 
 
 class JobFacts:
-    """Reads the queue. `class_of` and `spread_of` are as `JobView` has them.
+    """Reads job facts from the queue; `class_of` and `spread_of` are those of `JobView`.
 
-    `stopping` are the jobs that were told to stop, `silences` what the generations that run do not do,
-    `refused` the jobs that their nodes did not take; who takes reports in keeps all three up.
+    `stopping` holds the jobs that were told to stop, `silences` the silences of running generations,
+    `refused` the jobs that their nodes did not accept. `JobView` updates all three from reports.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class JobFacts:
         self._seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
 
     def jobs(self, now: float) -> Mapping[JobId, JobState]:
-        """Return the jobs that wait or run, in order of arrival."""
+        """Return the states of waiting and running jobs, in order of arrival."""
         states: dict[JobId, JobState] = {}
         seen: dict[JobId, tuple[JobRecord, JobClass | None, JobState]] = {}
         for job in list(self._queue.active.values()):
             if job.slots:
                 states[job.id] = self._state(job, now)
             elif not job.is_cancelled:
-                # One that waits is as it was: of ten thousand only those are looked at that are new, wait for
-                # another job, or share the money of others.
+                # A waiting job rarely changes: reuse its state unless it is new, waits for another job, or
+                # its money is used up. With ten thousand jobs this saves most of the work.
                 job_class, known = self._class_of(job.class_name), self._seen.get(job.id)
                 is_as_it_was = known is not None and known[0] is job and known[1] is job_class
                 if known is None or not is_as_it_was or job.content.get("after") or self._is_broke(job, now):
@@ -71,7 +71,8 @@ class JobFacts:
         return states
 
     def done(self, job: JobRecord, hours: float) -> float:
-        """Return what a job has done once its generation has worked for so long, by the class's curve."""
+        """Return the GPU-hours that a job has done once its generation worked `hours`, by the class's curve.
+        """
         before = job.size_gpu_hours - job.remaining_gpu_hours
         job_class = self._class_of(job.class_name)
         if job_class is None or job.width is None or job.started_at is None:
@@ -82,9 +83,9 @@ class JobFacts:
         return before + (0.0 if curve is None else float(curve.speed_at(job.width.gpus)) * hours)
 
     def left_after(self, job: JobRecord, report: RunReport, now: float, kept: float) -> float:
-        """Return the work left of the size that a job came with; below nothing where it did more.
+        """Return the GPU-hours left of a job's original size; negative when the job did more.
 
-        A generation worked for as long as it reports. What is not kept of it is left again.
+        A generation worked for as long as it reports. `kept` is the fraction of its work that is not lost.
         """
         hours = generation_hours(job, now)
         if report.seconds is not None:
@@ -93,7 +94,7 @@ class JobFacts:
         return job.remaining_gpu_hours - kept * did
 
     def done_by_class(self, now: float) -> Mapping[str, list[float]]:
-        """Return by class what jobs that are not over have done, over their scales: bounds of sizes."""
+        """Return by class the work of unfinished jobs over their scales: lower bounds of the class's size."""
         found: dict[str, list[float]] = {}
         for job in list(self._queue.active.values()):
             done = self.done(job, generation_hours(job, now)) if job.slots or job.generation else 0.0
@@ -102,14 +103,14 @@ class JobFacts:
         return found
 
     def rest(self, job: JobRecord, job_class: JobClass, now: float) -> RemainingWork:
-        """Return what is believed to be left of a job of a known class."""
+        """Return the expected remaining work of a job of a known class."""
         done = self.done(job, generation_hours(job, now))
         return remaining_work_of(
             job_class, scale=_scale(job), done=done, spread=self._spread_of(job.class_name)
         )
 
     def rests_until(self, job: JobRecord) -> float | None:
-        """Return until when a job is not started, whatever there is: its file's instant, or a rest."""
+        """Return until when a job may not start, by its file or after failures; None when it may."""
         waits = not job.slots and job.is_active
         if not waits or (not job.failed and self.refused.of(job.id) is None):
             return job.not_before or None
@@ -119,7 +120,7 @@ class JobFacts:
         return max(job.not_before, rests or 0.0) or None
 
     def _is_broke(self, job: JobRecord, now: float) -> bool:
-        """Return whether a job waits that may cost no more, alone or with its group."""
+        """Return whether a waiting job, or its group, has used up its `max_usd`."""
         most = job.content.get("max_usd")
         if most is None:
             return False
@@ -128,12 +129,12 @@ class JobFacts:
         return dollars(job.micro_dollars) >= float(most)
 
     def _money_ends_at(self, job: JobRecord, now: float) -> float | None:
-        """Return when a job has cost what its file allows, if it holds its GPUs until then."""
+        """Return when a job will have used up its `max_usd`, if it keeps its GPUs."""
         most = job.content.get("max_usd")
         if most is None:
             return None
         if not job.slots:
-            # An instant in the past where it is used up: the tick read its clock before this was asked.
+            # Any instant in the past: `now` may be slightly later than the tick's own clock reading.
             return job.arrived_at if self._is_broke(job, now) else None
         if job.group:
             return self.group_money.ends_at(job, now)
@@ -144,7 +145,7 @@ class JobFacts:
         return None if left > 0.0 else job.started_at
 
     def _hours_end_at(self, job: JobRecord, now: float) -> float | None:
-        """Return when a job has run for as long as its file allows, if it runs until then."""
+        """Return when a job will have run for its `max_hours`, if it keeps running."""
         most = job.content.get("max_hours")
         if most is None:
             return None
@@ -156,7 +157,7 @@ class JobFacts:
         return job.arrived_at if left < LEAST_SECONDS_LEFT else None
 
     def _held_width(self, job: JobRecord) -> Width | None:
-        """Return the width of a job, on the market that its nodes are planned on by now."""
+        """Return the width of a job, with the market that its nodes are now planned on."""
         known = self._queue.instances.get(job.slots[0].node) if job.slots else None
         if job.width is None or known is None:
             return job.width
@@ -165,7 +166,7 @@ class JobFacts:
         return Width(kind, job.width.gpus) if is_same else job.width
 
     def _state(self, job: JobRecord, now: float) -> JobState:
-        """Return what a tick may see of a job."""
+        """Return the state of a job for a tick."""
         job_class, due = self._class_of(job.class_name), None
         if job_class is None:
             done = self.done(job, generation_hours(job, now))
@@ -215,7 +216,7 @@ class JobFacts:
 
 
 def generation_hours(job: JobRecord, now: float) -> float:
-    """Return how long the generation of a job has been there."""
+    """Return the hours since the job's present generation started."""
     return 0.0 if job.started_at is None else max(now - job.started_at, 0.0) / SECONDS_PER_HOUR
 
 
@@ -225,5 +226,4 @@ def _scale(job: JobRecord) -> float:
 
 
 def _failures(job: JobRecord) -> tuple[Failure, ...]:
-    """Return what failed of a job."""
     return tuple(Failure(at=at, step=step, cause=cause) for at, step, cause in job.failed)

@@ -1,4 +1,4 @@
-"""What a daemon says of the future of its jobs: when each ends, and whether a date can be met."""
+"""Forecasts for the jobs of a daemon: when each ends, and whether its due date can be met."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from boa_daemon.units import format_instant
 from policies.model import JobId
 
 MOST_ANSWERS = 100
-"""So many dates of one submission are answered, the first ones."""
+"""Largest number of dates to check in one submission; the first ones count."""
 
 
 class JobForecasts:
-    """Ends and dates of the jobs of one daemon; ends are worked out once for each decision."""
+    """Ends and dates of the jobs of one daemon; ends are computed once per decision."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._last: tuple[Decision | None, dict[JobId, FinishForecast]] = (None, {})
 
     def finishes(self) -> dict[JobId, FinishForecast]:
-        """Return when the jobs that the last decision saw should end."""
+        """Return when the jobs of the last decision should end."""
         decision = self._daemon.standing.decision
         if decision is None or self._daemon.books is None:
             return {}
@@ -47,7 +47,7 @@ class JobForecasts:
         return self._last[1]
 
     def _known(self, job: JobRecord) -> JobEstimate | None:
-        """Return what is believed of a job."""
+        """Return the class and size of a job; None when its class is unknown."""
         job_class = self._daemon.planner.class_of(job.class_name)
         if job_class is None:
             return None
@@ -59,7 +59,7 @@ class JobForecasts:
         )
 
     def dates(self, jobs: Sequence[JobRecord]) -> dict[JobId, dict[str, Any]]:
-        """Return for jobs whose file names a date whether it can be met, beside what others were promised."""
+        """Return for each job with a due date whether it can be met, along with the dates of other jobs."""
         dated = [job for job in jobs if due_at(job.content, arrived_at=job.arrived_at) is not None]
         if not dated:
             return {}
@@ -81,7 +81,7 @@ class JobForecasts:
         return found
 
     def sentences(self, name: JobId) -> list[str]:
-        """Return when a job should end, and how its date stands."""
+        """Return sentences on when a job should end and how likely its due date is."""
         decision, found = self._daemon.standing.decision, self.finishes().get(name)
         if decision is None:
             return []
@@ -102,7 +102,7 @@ class JobForecasts:
 
     @property
     def document(self) -> dict[str, Any]:
-        """When the jobs end, and the dates, for a status."""
+        """The forecast ends and due dates, for the status."""
         decision = self._daemon.standing.decision
         notes = {} if decision is None else decision.plan.dates
         return {

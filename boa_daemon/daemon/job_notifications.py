@@ -1,8 +1,8 @@
-"""What users are told of their own jobs: starts, ends, failures, moves and long waits, as their files ask.
+"""Notify users about their own jobs: starts, ends, failures, moves and long waits, as their files ask.
 
-Each look compares the jobs with those of the look before, so nothing else needs to know of it. Users are told
-over the channels that the settings give them, `[users.NAME]`: an address in a job file would let a user have
-the daemon talk to any machine. Of a group one start, one wait, one failure and the end of all is told.
+Each look compares the jobs with the previous look, so no other code has to report events. Messages go over
+the channels in `[users.NAME]`; an address in a job file would let a user make the daemon contact any machine.
+A group gets one message per event: one start, one wait, one failure, and the end of all its jobs.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _NOBODY = UserSettings()
 
 
 class JobNotifier:
-    """Tells users of their jobs; a job that nobody asked about costs one look at its file."""
+    """Notifies users about their jobs; a job without notifications costs one lookup in its file."""
 
     def __init__(self, queue: JobQueue, alerts: Alerts, settings: Callable[[], Settings]) -> None:
         self._queue, self._alerts, self._settings = queue, alerts, settings
-        # What happened before this process began was told then.
+        # The previous process reported earlier events.
         self._seen: dict[JobId, JobRecord] = {job.id: job for job in self._asked_for()}
 
     def look(self, now: float) -> None:
-        """Tell what has changed since the look before."""
+        """Notify users of changes since the previous look."""
         active = set()
         for job in self._asked_for():
             active.add(job.id)
@@ -46,16 +46,16 @@ class JobNotifier:
                 self._tell_end(ended, now)
 
     def _asked_for(self) -> Iterator[JobRecord]:
-        """Yield the active jobs that somebody is to be told of."""
+        """Yield the active jobs that have notifications."""
         return (job for job in list(self._queue.active.values()) if self._events(job))
 
     def _events(self, job: JobRecord) -> list[Event]:
-        """Return what a job's user is told of."""
+        """Return the events that a job's user wants to hear of: the job's file, else the user's settings."""
         said: list[Event] | None = job.content.get("notify")
         return self._settings().users.get(job.user, _NOBODY).notify if said is None else said
 
     def _changes(self, before: JobRecord | None, job: JobRecord, now: float) -> Iterator[tuple[Event, str]]:
-        """Yield what has happened to a job that is not over."""
+        """Yield the events of a job that is not over, as (event, sentence)."""
         began, failed = (0, 0) if before is None else (before.generation, before.failures)
         if job.failures > failed:
             yield "failure", f"job {job.id} failed and is tried again: {job.cause}"
@@ -90,7 +90,7 @@ class JobNotifier:
             self._tell(job, "end", f"group {group.id} is over: {counts}", now)
 
     def _tell(self, job: JobRecord, event: Event, sentence: str, now: float) -> None:
-        """Tell a job's user of an event, if they want to hear it; of a group once."""
+        """Notify a job's user of an event, if the user asked for it; once per group."""
         if event not in self._events(job) or (job.group and event == "move"):
             return
         of_group = job.group and event != "waiting"

@@ -14,7 +14,7 @@ def test_the_first_trouble_is_said() -> None:
     late = time.monotonic() - LATE_TICKS * 30.0 - LATE_SECONDS - 1.0
     assert DaemonHealth(fault="disk is full", done_at=late).trouble(30.0) == "disk is full"
     assert (
-        DaemonHealth(done_at=late, is_ready=True).trouble(30.0).startswith("no tick came to its end for 15")
+        DaemonHealth(done_at=late, is_ready=True).trouble(30.0).startswith("no tick completed for 15")
     )
     assert DaemonHealth(done_at=late, is_ready=True).trouble(None) == ""
     assert DaemonHealth().trouble(30.0) == "the first tick is not done"

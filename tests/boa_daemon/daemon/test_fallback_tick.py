@@ -256,7 +256,7 @@ def test_a_tick_that_never_ends_is_said(stage: Stage, monkeypatch: pytest.Monkey
     time.sleep(0.4)
     stage.daemon.watch()
     stage.daemon.watch()
-    assert stage.daemon.trouble.startswith("no tick came to its end for")
+    assert stage.daemon.trouble.startswith("no tick completed for")
     assert len(said) == 1
     go.set()
     ticking.join()
