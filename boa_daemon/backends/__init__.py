@@ -1,1 +1,1 @@
-"""Where nodes come from: one module or package per cloud."""
+"""Clouds that rent nodes: one module or package per cloud."""

@@ -1,6 +1,6 @@
-"""What each cloud is, by its name in the settings, for whoever asks without opening it.
+"""Properties of each cloud by its name in the settings, for callers that do not open the cloud.
 
-How each is opened, and its class, stand in `boa_daemon.daemon.assembly`. Of plug-ins nothing is known.
+`boa_daemon.daemon.assembly` has the classes and opens them. Clouds of plug-ins have no properties here.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudKind:
-    """Where a cloud's nodes can be found, and what they cost, without the daemon.
+    """Where a cloud's nodes and costs can be read without the daemon.
 
-    One that is `on_aws` has an account, whose bill, rights and tags can be asked. One that is `in_a_file`
-    keeps its nodes in the state folder.
+    `on_aws`: the cloud has an AWS account, whose bill, rights and tags can be queried. `in_a_file`: the cloud
+    keeps its nodes in a file in the state folder.
     """
 
     on_aws: bool = False
@@ -28,5 +28,5 @@ CLOUD_KINDS: Mapping[str, CloudKind] = MappingProxyType(
 
 
 def cloud_kind(name: str) -> CloudKind:
-    """Return what a cloud is."""
+    """Return the properties of a cloud; both are false for a name that is not listed."""
     return CLOUD_KINDS.get(name, CloudKind())

@@ -1,7 +1,7 @@
-"""The `local` cloud: this machine, cut into nodes that are rented at a pretended price.
+"""The `local` cloud: this machine, divided into nodes that are rented at a pretended price.
 
-A workstation has a fixed room for nodes; renting one takes a place in it at once. With a file to remember
-them in, nodes and their bills outlive the daemon.
+The machine has a fixed number of places for nodes, and renting a node takes a place at once. With a file,
+nodes and their bills outlive the daemon.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from boa_daemon.tick.state import NodeState
 from policies.model import InstanceType, NodeId
 
 RETRY_SECONDS = 30.0
-"""When a full machine is asked again."""
+"""Seconds until a full machine is asked again."""
 
 
 class LocalCloud(Provider):
-    """Implements `Provider` with `most_nodes` places on this machine, each ready `boot_seconds` after."""
+    """A `Provider` with `most_nodes` places on this machine; nodes are ready `boot_seconds` after launch."""
 
     rents_spot = False
     is_this_machine = True
@@ -41,7 +41,7 @@ class LocalCloud(Provider):
             self._ended = [_node(row) for row in document["ended"]]
 
     def nodes(self) -> Sequence[NodeState]:
-        """Return the nodes, and those that ended since the last call."""
+        """Return the live nodes, and the nodes that ended since the last call."""
         now = self._clock.now()
         for node in list(self._live.values()):
             ready_at = node.launched_at + self._boot_seconds
@@ -56,11 +56,11 @@ class LocalCloud(Provider):
         return listed
 
     def offers(self) -> Sequence[Offer]:
-        """Return nothing: there is one place, and types have their own prices."""
+        """Return no offers: there is one zone, and each type has its own price."""
         return ()
 
     def launch(self, action: LaunchNodes) -> Launched | Refused:
-        """Take places on this machine; the same action takes them once. A gang gets all or none."""
+        """Take places on this machine. A repeated action takes no more places; a gang gets all or none."""
         known = tuple(node.id for node in self._live.values() if node.launched_by == action.id)
         if known:
             return Launched(nodes=known)
@@ -73,12 +73,10 @@ class LocalCloud(Provider):
         return Launched(nodes=names, short=None if count == action.count else self._full())
 
     def _full(self) -> Refused:
-        """Return that the machine has no place left."""
         reason = f"all {self._most} places of this machine are taken"
         return Refused(reason=reason, kind="no-capacity", retry_after_seconds=RETRY_SECONDS)
 
     def _take(self, action: LaunchNodes) -> NodeId:
-        """Take one place."""
         self._launches += 1
         name = f"local-{self._launches}"
         self._live[name] = NodeState(
@@ -92,7 +90,7 @@ class LocalCloud(Provider):
         return name
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
-        """Give places back; their bills are final."""
+        """End nodes and free their places; the bills of the nodes are then final."""
         now = self._clock.now()
         for action in actions:
             self._end(action.node, now)
@@ -100,13 +98,12 @@ class LocalCloud(Provider):
         return {action.node: Accepted() for action in actions}
 
     def _end(self, name: NodeId, at: float) -> None:
-        """Take a node from its place; its bill is final."""
         node = self._live.pop(name, None)
         if node is not None:
             self._ended.append(replace(node, phase="terminated", ended_at=at, idle_since=None))
 
     def rehearse_end(self, node: NodeId) -> float | None:
-        """Announce that a place is taken back; two minutes later it is."""
+        """Announce that a node ends two minutes from now, and return that instant; None if it is not live."""
         if node not in self._live:
             return None
         found = self._live[node]
@@ -116,7 +113,6 @@ class LocalCloud(Provider):
         return at
 
     def _save(self) -> None:
-        """Write everything down."""
         if self._file is not None:
             nodes, ended = ([asdict(node) for node in group] for group in (self._live.values(), self._ended))
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +120,7 @@ class LocalCloud(Provider):
 
 
 def _node(row: Mapping[str, Any]) -> NodeState:
-    """Return a node as it was written down."""
+    """Return a node from its row in the file."""
     values = {
         **row,
         "instance_type": InstanceType(**row["instance_type"]),

@@ -1,4 +1,4 @@
-"""Settings of the AWS backend: the `[cloud]` part of `boa.toml`, with a default for all but the types."""
+"""Settings of the AWS backend: the `[cloud]` table of `boa.toml`. Every key has a default."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ CLOSED_DRIVER = DRIVER_IMAGE.format("base-proprietary-nvidia-driver-gpu-amazon-l
 """NVIDIA's open driver begins with Turing, so one image does not fit P3 and P4."""
 
 BUILT = "built"
-"""The image that `boa image build` made last."""
+"""A value of `[cloud] image`: the newest image that `boa image build` made."""
 
 MarketChoice = Literal["on-demand", "spot", "spot-then-on-demand", "planned"]
 
 
 class SidePrices(BaseModel):
-    """What a region asks beside instances, in list prices of the first tier."""
+    """Prices of what a region bills besides instances: list prices of the first tier."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     gp3_usd_per_gib_month: float = Field(gt=0.0, le=10.0)
-    """Dollars per GiB of a node's disk and month."""
+    """Dollars per GiB of a node's disk per month."""
     gp3_usd_per_mb_month: float = Field(gt=0.0, le=10.0)
-    """Dollars per MB/s of a disk above 125, and month."""
+    """Dollars per MB/s of a disk above 125 MB/s per month."""
     snapshot_usd_per_gb_month: float = Field(gt=0.0, le=10.0)
-    """Dollars per GB of an image and month."""
+    """Dollars per GB of an image per month."""
     address_usd_per_hour: float = Field(gt=0.0, le=10.0)
-    """Dollars per public IPv4 address and hour."""
+    """Dollars per public IPv4 address per hour."""
     nat_usd_per_hour: float = Field(gt=0.0, le=10.0)
-    """Dollars per NAT gateway and hour."""
+    """Dollars per NAT gateway per hour."""
     nat_usd_per_gb: float = Field(gt=0.0, le=10.0)
     """Dollars per GB through a NAT gateway."""
     s3_usd_per_gb_month: float = Field(gt=0.0, le=10.0)
-    """Dollars per GB in the bucket and month."""
+    """Dollars per GB in the bucket per month."""
     s3_usd_per_1000_writes: float = Field(gt=0.0, le=10.0)
     """Dollars per 1,000 writes or listings."""
     sqs_usd_per_million: float = Field(gt=0.0, le=100.0)
     """Dollars per million requests to a queue."""
     as_of: str = Field(pattern=r"^\d{4}-\d\d-\d\d$")
-    """The day of the prices."""
+    """The day that the prices are of."""
     source: str = "set by hand"
-    """Where they come from."""
+    """Where the prices come from."""
 
 
 class AwsSettings(BaseModel):
-    """What to rent where, and how what is rented looks."""
+    """What to rent, where, and how the nodes are set up."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     cluster: str = Field(default="boa", pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    """Name of the cluster, in the tags of all that is rented."""
+    """Name of the cluster, in the tags of everything that is rented."""
     region: str = Field(default="us-east-1", pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")
     instance_types: tuple[str, ...] = ()
     market: MarketChoice = "on-demand"
@@ -86,19 +86,19 @@ class AwsSettings(BaseModel):
     volume_gib: int = Field(default=200, ge=8, le=16384)
     """GiB of the root volume of a node."""
     volume_mb_per_second: int = Field(default=125, ge=125, le=750)
-    """MB/s of the root volume; what is above 125 is paid, and 750 is what its 3,000 IOPS carry."""
+    """MB/s of the root volume; MB/s above 125 cost extra, and 750 is the most that its 3,000 IOPS carry."""
     nat_gb_per_hour: float = Field(default=0.0, ge=0.0, le=1e5)
-    """GB per hour that a node gets through a NAT gateway, as an estimate for ledger and caps; S3 is free."""
+    """GB per hour that a node receives through a NAT gateway: an estimate for ledger and caps; S3 is free."""
     spot_max_usd_per_hour: Mapping[str, float] = Field(default_factory=dict)
-    """Instance type to the most dollars per hour for spot; unset: the on-demand price."""
+    """Instance type to the highest spot price in dollars per hour; unset: the on-demand price."""
     lease_minutes: float = Field(default=90.0, ge=2.0, le=1440.0)
-    """A node that hears nothing from the daemon for so long powers itself off; 90 outlast an hour apart."""
+    """A node without contact to the daemon for this long powers off; 90 survives an hour's outage."""
     warm_pool_nodes: int = Field(default=0, ge=0)
     """Idle nodes kept stopped, at the cost of their disks."""
     pool_end_role: str = Field(default="", pattern=r"^(arn:[^\s]+:role/[^\s]+)?$")
-    """Role (IAM) that ends what stays stopped without a daemon; `boa up` makes it. Empty: nothing does."""
+    """Role (IAM) that ends stopped nodes whose daemon is gone; `boa up` makes it. Empty: none does."""
     side_prices: SidePrices | None = None
-    """What the region asks beside instances; unset: the catalogue's, which knows us-east-1."""
+    """Prices of the region besides instances; unset: the catalogue's, which has us-east-1 only."""
     queue_url: str = ""
     """The SQS queue that EventBridge fills with spot warnings and state changes; empty: none."""
     endpoint: str = ""
@@ -107,19 +107,18 @@ class AwsSettings(BaseModel):
     @field_validator("images", "reservations", "placement_groups", mode="after")
     @classmethod
     def _none_is_empty(cls, value: Mapping[str, str]) -> Mapping[str, str]:
-        """Refuse names without a value."""
         for name, text in value.items():
             if not text:
                 raise ValueError(f"{name} has no value")
         return value
 
     def image_of(self, instance_type: str) -> str:
-        """Return what names the image of a type: `ami-...` or `ssm:PARAMETER`."""
+        """Return the setting that names the image of a type: `ami-...`, `ssm:PARAMETER` or `built`."""
         family = instance_type.partition(".")[0]
         return self.images.get(family) or self.image or default_image(family)
 
     def base_of(self, instance_type: str) -> str:
-        """Return what names the image that one of our own begins with."""
+        """Return the name of the base image from which `boa image build` builds for a type."""
         family = instance_type.partition(".")[0]
         named = self.image_of(instance_type)
         return default_image(family) if named == BUILT else named
@@ -133,14 +132,14 @@ class AwsSettings(BaseModel):
 
 
 def default_image(family: str) -> str:
-    """Return the image of a family where none is named: AWS's own with NVIDIA's driver."""
+    """Return the image of a family when the settings name none: AWS's own with NVIDIA's driver."""
     return CLOSED_DRIVER if family in ("p3", "p3dn") else OPEN_DRIVER
 
 
 def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
-    """Return the `[cloud]` table of a settings file, flags that are not None on top.
+    """Return the `[cloud]` table of a settings file, overridden by the flags that are not None.
 
-    A file that is not there means defaults.
+    A missing file means defaults.
 
     Raises:
         InputError: when the file cannot be read, or a setting is unknown or wrong.
@@ -153,7 +152,7 @@ def load_aws_settings(path: Path, **flags: Any) -> AwsSettings:
         problem = f'[cloud] provider is {provider!r}, and this verb is about "aws"'
         at = ("cloud", "provider")
         raise document.error(problem, at=at, hint='Set provider = "aws" under [cloud]')
-    # The daemon's own keys of the section, which say nothing about AWS.
+    # Keys of the section that the daemon reads itself and that say nothing about AWS.
     for name in ("blocks", "boot_seconds", "commitments", "gpu_places", "start_seconds", "stock"):
         table.pop(name, None)
     table.update({name: value for name, value in flags.items() if value is not None})

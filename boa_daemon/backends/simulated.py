@@ -1,9 +1,9 @@
-"""A cloud in a file: nodes that boot on the wall clock, cost money on paper, and outlive the daemon.
+"""A simulated cloud in a SQLite file: nodes boot in real time, cost no real money, and outlive the daemon.
 
-It stands for another party: what it was asked for it keeps, whatever becomes of the process that asked. The
-same token asks for the same nodes, a listing shows ended nodes for an hour, and the meter of a node runs from
-launch to termination. A stopped node is a row of its own, as is its next run: lives of one instance. What
-runs on its nodes runs on this machine, by the `local` engine.
+The cloud keeps its nodes whatever happens to the process that launched them. The same token returns the
+same nodes, a listing shows ended nodes for an hour, and a node is billed from launch to termination. A
+stopped node has a row of its own, and so has its next run: they are lives of one instance. Jobs on these
+nodes run on this machine, by the `local` engine.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from policies.model import NodeId
 
 SHOWN_SECONDS = 3600.0
 RENEW_SECONDS, LEASE_SECONDS = 30.0, 180.0
-"""A node that is wanted is noted as such so often; one that is not for so long is a leak."""
+"""Seconds between renewals of a wanted node, and seconds without a renewal after which it is a leak."""
 _Row: TypeAlias = tuple[str, float, float | None, float | None, float | None]
 _SCHEMA = """CREATE TABLE IF NOT EXISTS nodes (
     id TEXT PRIMARY KEY, token TEXT NOT NULL, node TEXT NOT NULL, ready_at REAL NOT NULL, ended_at REAL)"""
 _NOTES = """CREATE TABLE IF NOT EXISTS notes (id TEXT PRIMARY KEY, ends_by REAL, renewed_at REAL)"""
-"""Beside the nodes, so that a file of an earlier version is read as it is."""
+"""A table apart from `nodes`, so that files of earlier versions can be read unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedLimits:
-    """What the simulated cloud allows: seconds to boot and to start, and nodes in all (None: no limit)."""
+    """Limits of the simulated cloud: seconds to boot and to start, and nodes in all (None: no limit)."""
 
     boot_seconds: float = 5.0
     start_seconds: float = 1.0
@@ -45,7 +45,7 @@ class SimulatedLimits:
 
 
 class FileCloud(Provider):
-    """Implements `Provider` on a SQLite file of its own."""
+    """A `Provider` on a SQLite file of its own."""
 
     rents_spot = False
 
@@ -66,13 +66,13 @@ class FileCloud(Provider):
         self._file.close()
 
     def nodes(self) -> Sequence[NodeState]:
-        """Return the nodes that live, and those that ended within the hour."""
+        """Return the live nodes, and the nodes that ended within the last hour."""
         now = self._clock.now()
         self._take_back(now)
         return [self._as_of(now, row) for row in self._rows(now - SHOWN_SECONDS)]
 
     def _rows(self, since: float) -> list[_Row]:
-        """Return the rows of nodes that live, and of those that ended after an instant."""
+        """Return the rows of the live nodes, and of the nodes that ended after an instant."""
         query = (
             "SELECT nodes.node, ready_at, ended_at, ends_by, renewed_at FROM nodes "
             "LEFT JOIN notes USING (id) WHERE ended_at IS NULL OR ended_at > ?"
@@ -81,7 +81,7 @@ class FileCloud(Provider):
             return cursor.fetchall()
 
     def _take_back(self, now: float) -> None:
-        """End the nodes whose announced end has come."""
+        """End the nodes whose announced end has passed."""
         due = "SELECT id, ends_by FROM notes JOIN nodes USING (id) WHERE ended_at IS NULL AND ends_by <= ?"
         with self._lock, self._file:
             rows = self._file.execute(due, (now,)).fetchall()
@@ -91,7 +91,6 @@ class FileCloud(Provider):
                 ).close()
 
     def _as_of(self, now: float, row: _Row) -> NodeState:
-        """Return a node as it is now."""
         text, ready_at, ended_at, ends_by, _renewed_at = row
         node: NodeState = loads(text)
         phase: NodePhase = "ready" if now >= ready_at else "requested"
@@ -112,11 +111,11 @@ class FileCloud(Provider):
         )
 
     def offers(self) -> Sequence[Offer]:
-        """Return nothing: one zone, and types have their own prices."""
+        """Return no offers: there is one zone, and each type has its own price."""
         return ()
 
     def launch(self, action: LaunchNodes) -> Launched | Refused:
-        """Rent nodes; the same action id gives the same nodes."""
+        """Rent nodes; a repeated action id returns the same nodes."""
         with self._lock, self._file:
             known = [
                 row[0]
@@ -126,7 +125,7 @@ class FileCloud(Provider):
             ]
             if known:
                 return Launched(nodes=tuple(known))
-            # What is stopped has no token, and holds no stock.
+            # A stopped node has no token and does not count against the stock.
             living = "SELECT count(*) FROM nodes WHERE ended_at IS NULL AND token <> ''"
             (live,) = self._file.execute(living).fetchone()
             count = action.count if self._limits.stock is None else self._limits.stock - live
@@ -154,12 +153,11 @@ class FileCloud(Provider):
         return self._clock.now() + (limits.boot_seconds if is_new else limits.start_seconds)
 
     def _is_stopped(self, name: NodeId) -> bool:
-        """Whether a node is stopped now."""
         stopped = "SELECT 1 FROM nodes WHERE id = ? AND ended_at IS NULL AND token = ''"
         return self._file.execute(stopped, (name,)).fetchone() is not None
 
     def _end(self, names: Sequence[NodeId]) -> list[NodeId]:
-        """End nodes that live, in the transaction that is open; return those that did."""
+        """End live nodes within the open transaction; return the nodes that it ended."""
         now, ended = self._clock.now(), []
         for name in names:
             found = self._file.execute(
@@ -170,7 +168,7 @@ class FileCloud(Provider):
         return ended
 
     def _stop(self, name: NodeId) -> None:
-        """Begin the life of a node whose run was just ended, on its disk alone."""
+        """Begin the stopped life of a node whose run just ended; only its disk costs money."""
         (text,) = self._file.execute("SELECT node FROM nodes WHERE id = ?", (name,)).fetchone()
         node, now = loads(text), self._clock.now()
         stopped = replace(
@@ -187,7 +185,7 @@ class FileCloud(Provider):
         ).close()
 
     def _described(self, name: NodeId, action: LaunchNodes) -> str:
-        """Return a new node as text."""
+        """Return a new node as JSON text."""
         return dumps(
             NodeState(
                 id=name,
@@ -200,7 +198,7 @@ class FileCloud(Provider):
         )
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused]:
-        """Give nodes back at once, and keep those stopped that are to be; what is stopped already ends."""
+        """End nodes at once; an action with `stops` keeps a running node stopped. A stopped node ends."""
         with self._lock, self._file:
             for action in actions:
                 stops = action.stops and not self._is_stopped(action.node)
@@ -209,11 +207,11 @@ class FileCloud(Provider):
         return {action.node: Accepted() for action in actions}
 
     def interrupt(self, node: NodeId) -> None:
-        """End a node as the cloud does: for tests and rehearsals."""
+        """End a node as the cloud would, for tests and rehearsals."""
         self.terminate([TerminateNode(id="interrupted", node=node, reason="the cloud took it back")])
 
     def rehearse_end(self, node: NodeId) -> float | None:
-        """Announce that a node is taken back; two minutes later it is, whether anybody looks or not."""
+        """Announce that a node ends two minutes from now, and return that instant; None if it is not live."""
         at = self._clock.now() + WARNING_SECONDS
         with self._lock, self._file:
             lives = "SELECT 1 FROM nodes WHERE id = ? AND ended_at IS NULL"
@@ -228,7 +226,7 @@ class FileCloud(Provider):
         return float(found)
 
     def renew(self, nodes: Collection[NodeId]) -> None:
-        """Note which nodes somebody wants: `boa gc` takes the others for leaks after a while."""
+        """Note which nodes the daemon wants; `boa gc` ends a node without a note for `LEASE_SECONDS`."""
         now = self._clock.now()
         due = [name for name in nodes if now - self._renewed.get(name, 0.0) >= RENEW_SECONDS]
         if not due:
@@ -242,7 +240,7 @@ class FileCloud(Provider):
         self._renewed = {name: now if name in due else self._renewed[name] for name in nodes}
 
     def unwanted(self) -> Mapping[NodeId, float]:
-        """Return the nodes that live and that nobody has wanted for so many seconds, by their ids."""
+        """Return the live nodes not renewed for `LEASE_SECONDS`, as id to seconds since the last renewal."""
         now = self._clock.now()
         found = {}
         for text, _ready_at, ended_at, _ends_by, renewed_at in self._rows(now):
@@ -253,13 +251,13 @@ class FileCloud(Provider):
         return found
 
     def everything(self) -> list[NodeState]:
-        """Return every node that there ever was, however long ago it ended."""
+        """Return every node since the file was made, live or ended."""
         now = self._clock.now()
         self._take_back(now)
         return [self._as_of(now, row) for row in self._rows(-1.0)]
 
     def bill_micro_dollars(self) -> int:
-        """Return what the cloud will bill for every node so far, from its own records."""
+        """Return the bill of all nodes so far in micro-dollars, from the cloud's own records."""
         now = self._clock.now()
         self._take_back(now)
         with self._lock:

@@ -1,1 +1,1 @@
-"""AWS as a cloud: one package, whose front door is `cloud` and whose every call goes through `calls`."""
+"""AWS as a cloud: the entry point is `cloud`, and every call to AWS goes through `calls`."""

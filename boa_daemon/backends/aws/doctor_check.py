@@ -1,4 +1,4 @@
-"""What a check of the doctor found."""
+"""The result of one check of `boa doctor`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Status: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorCheck:
-    """What a check found; `fix` says what to do where it is not ok."""
+    """The result of a check; `fix` says what to do if the status is not ok."""
 
     name: str
     status: Status

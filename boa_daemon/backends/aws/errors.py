@@ -1,7 +1,7 @@
-"""What EC2's error codes mean, and what follows: a closed table.
+"""What EC2's error codes mean, and what to do about them: a closed table.
 
-EC2 has some two hundred codes; these are those that its launching, listing and ending calls are known to
-answer. A code that is not here is a bad request where the answer was an HTTP 4xx, and else unknown.
+EC2 has some two hundred codes; the table has those that its launch, list and end calls are known to return.
+A code that is not in it is a bad request if the answer was an HTTP 4xx, and else unknown.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
 
 
 class CallFailed(CloudFailed):
-    """A call to AWS failed. `meaning` says what follows; `operation` is `service:Operation`."""
+    """A call to AWS failed. `meaning` is the class of the error; `operation` is `service:Operation`."""
 
     def __init__(self, operation: str, code: str, message: str, *, http_status: int = 0) -> None:
         self.operation, self.http_status = operation, http_status
@@ -105,26 +105,26 @@ class CallFailed(CloudFailed):
 
     @property
     def vcpu_limit(self) -> int | None:
-        """The quota that the message names, in vCPUs; None where it names none."""
+        """The quota that the message names, in vCPUs; None if it names none."""
         found = _LIMIT.search(self.message)
         return int(found[1]) if found else None
 
     @property
     def denied(self) -> tuple[str, str] | None:
-        """The action and the resource that a refusal names; None where it names none."""
+        """The action and the resource that a denied call names; None if it names none."""
         found = _DENIED.search(self.message)
         return (found[1], found[2].rstrip(".")) if found else None
 
 
 def meaning_of(code: str, http_status: int) -> Meaning:
-    """Return what a code means; unlisted ones by their HTTP status."""
+    """Return what a code means; for a code that is not listed the HTTP status decides."""
     if code in MEANINGS:
         return MEANINGS[code]
     return "bad-request" if 400 <= http_status < 500 else "unknown"
 
 
 def _fix_of(code: str) -> str:
-    """Return what to try after a code that says where to look."""
+    """Return what to try after a code that points at a setting."""
     if code == "ConnectionLost":
         return "Check the network, and AWS_ENDPOINT_URL where it is set; `boa doctor` tries each service"
     if code.startswith("InvalidAMIID"):

@@ -1,7 +1,7 @@
-"""What is done to a node before its disk becomes an image, as one script for SSM.
+"""The script that prepares a node before its disk becomes an image, sent through SSM.
 
-It may be sent any number of times: it runs once at a time, and once to its end for each build. The keys to
-registries that it may have used are not left on the disk.
+The script may be sent any number of times: one copy runs at a time, and each build completes it once. It
+deletes registry credentials from the disk.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ if [ -z "$tool" ]; then echo "nothing here runs images: @TOOLS@" >&2; exit 3; fi
 
 
 def check(*, pip: Sequence[str], containers: Sequence[str]) -> None:
-    """Refuse what is no requirement or no image, before anything is rented.
+    """Refuse a pip requirement or a container image that is malformed, before anything is rented.
 
     Raises:
-        InputError: for the first that is none.
+        InputError: for the first malformed one.
     """
     for each in pip:
         if not _REQUIREMENT.match(each):
@@ -61,7 +61,7 @@ def check(*, pip: Sequence[str], containers: Sequence[str]) -> None:
 
 
 def prepare_script(build: str, *, pip: Sequence[str], containers: Sequence[str], script: str) -> str:
-    """Return the script of a build. Its last line begins with `DONE`, and says what the disk holds then."""
+    """Return the script of a build. Its last line of output begins with `DONE` and lists the contents."""
     steps = []
     if pip:
         steps.append(f"python3 -m pip install --no-cache-dir {shlex.join(pip)}")
@@ -72,7 +72,7 @@ def prepare_script(build: str, *, pip: Sequence[str], containers: Sequence[str],
         steps += [f'"$tool" pull {shlex.quote(image)}' for image in plain]
         steps.append(f"holds+={shlex.quote('images ' + ' '.join(containers) + '; ')}")
     if script:
-        # Handed over whole: what its author left open ends with it, and not with ours.
+        # A shell of its own: an unclosed quote or block in the user's script does not break ours.
         steps.append(f"/bin/bash -eu -c {shlex.quote(script)}")
         steps.append("holds+='own steps; '")
     return (
@@ -84,9 +84,9 @@ def prepare_script(build: str, *, pip: Sequence[str], containers: Sequence[str],
 
 
 def image_contents(output: str) -> str | None:
-    """Return what a prepared disk holds, by the output of the script; None where it did not come to its end.
+    """Return the contents of a prepared disk, from the script's output; None if the script did not finish.
 
-    Tags take letters, digits, spaces and a few signs: what else there is becomes a dash.
+    Tags allow letters, digits, spaces and a few signs: every other character becomes a dash.
     """
     lines = [line for line in output.splitlines() if line.startswith(DONE)]
     if not lines:

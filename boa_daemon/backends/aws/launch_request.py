@@ -1,6 +1,6 @@
-"""A launch as EC2 is asked for it: everything is in the one call, tags above all.
+"""The RunInstances request of a launch. Everything is in this one call, above all the tags.
 
-Whatever is added after the call is lost by a crash between the two, so nothing is.
+A second call that adds something would be lost in a crash between the two, so there is none.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ CLUSTER_TAG, INTENT_TAG, LEASE_TAG = "boa:cluster", "boa:intent", "boa:lease"
 PRICE_TAG, MARKET_TAG, BOOKS_TAG = "boa:usd-per-hour", "boa:market", "boa:books"
 EXTRAS_TAG = "boa:extra-usd-per-hour"
 CARDS_TAG = "boa:efa-cards"
-"""How many network cards with EFA an instance was launched with; what admits the node looks for so many."""
+"""Number of network cards with EFA that an instance was launched with; a node must show as many."""
 JOB_TAG, GENERATION_TAG = "boa:job", "boa:generation"
 BUILD_TAG = "boa:image-build"
-"""What builds an image bears it: no job runs there, and nothing prolongs its lease."""
+"""Tag of an instance that builds an image: no job runs there, and the daemon does not renew its lease."""
 
 
 LONGEST_TAG = 256
-"""Characters in the value of a tag, at most."""
+"""Most characters in the value of a tag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTarget:
-    """What the region's facts add to the settings for one launch."""
+    """Facts of the region that one launch needs besides the settings."""
 
     image: str
     root_device: str
@@ -45,10 +45,10 @@ class LaunchTarget:
 
 
 def client_token(action_id: str, *, books: str, attempt: int, place: str) -> str:
-    """Return the idempotency token: at most 64 ASCII characters, the same for the same question.
+    """Return the idempotency token of a launch: at most 64 ASCII characters, equal for equal arguments.
 
-    EC2's tokens count per zone, so the place is part of it. So are the books: an empty database counts its
-    ticks from one again, and must not be answered with the nodes of the old one.
+    EC2's tokens count per zone, so `place` is part of the token. `books`, the id of the database, is too:
+    an empty database numbers its ticks from one again, and must not get the nodes of the old database.
     """
     digest = sha256("\n".join((books, action_id, str(attempt), place)).encode()).digest()
     return f"boa-{b32encode(digest).decode().rstrip('=').lower()}"
@@ -57,7 +57,7 @@ def client_token(action_id: str, *, books: str, attempt: int, place: str) -> str
 def launch_tags(
     action: LaunchNodes, offer: Offer, settings: AwsSettings, *, books: str, lease: float, extras: Extras = ()
 ) -> dict[str, str]:
-    """Return the tags that a node is born with: from them alone its record can be rebuilt."""
+    """Return the tags of a launch; the node's record can be rebuilt from them alone."""
     price = offer.compute_usd_per_hour or action.instance_type.usd_per_hour
     rented_for = {}
     if action.for_jobs:
@@ -85,7 +85,7 @@ def run_request(
     lease: float,
     attempt: int = 0,
 ) -> dict[str, Any]:
-    """Return the arguments of RunInstances. A gang comes whole or not at all: MinCount = MaxCount."""
+    """Return the arguments of RunInstances. A gang is launched whole or not at all: MinCount = MaxCount."""
     extras = extras_of(settings, has_address=site.has_address)
     tags = launch_tags(action, offer, settings, books=books, lease=lease, extras=extras)
     if cards := _cards(site, settings):
@@ -121,7 +121,7 @@ def run_request(
 
 
 def _root_volume(site: LaunchTarget, settings: AwsSettings) -> dict[str, Any]:
-    """Return the root volume: encrypted, and gone with its instance."""
+    """Return the root volume: encrypted, and deleted with its instance."""
     disk: dict[str, Any] = {"VolumeSize": settings.volume_gib, "VolumeType": "gp3"}
     if settings.volume_mb_per_second > FREE_MB_PER_SECOND:
         disk["Throughput"] = settings.volume_mb_per_second
@@ -129,7 +129,7 @@ def _root_volume(site: LaunchTarget, settings: AwsSettings) -> dict[str, Any]:
 
 
 def _tagged(tags: Mapping[str, str], offer: Offer) -> list[dict[str, Any]]:
-    """Return the tags for everything that the call makes."""
+    """Return the tags for every resource that the call creates."""
     kinds = ["instance", "volume", "network-interface"]
     if offer.market == "spot":
         kinds.append("spot-instances-request")
@@ -138,12 +138,12 @@ def _tagged(tags: Mapping[str, str], offer: Offer) -> list[dict[str, Any]]:
 
 
 def _cards(site: LaunchTarget, settings: AwsSettings) -> int:
-    """Return how many cards with EFA are asked for: they need a subnet, named or the default one."""
+    """Return how many EFA cards to request: none without a subnet, named or the default one."""
     return site.efa_interfaces if settings.efa and site.subnet else 0
 
 
 def _network(site: LaunchTarget, settings: AwsSettings) -> dict[str, Any]:
-    """Return subnet and security groups; with EFA they belong to each of the interfaces."""
+    """Return subnet and security groups; with EFA each interface carries them."""
     groups = list(settings.security_groups)
     if not _cards(site, settings):
         found: dict[str, Any] = {"SubnetId": site.subnet} if site.subnet else {}
@@ -152,7 +152,6 @@ def _network(site: LaunchTarget, settings: AwsSettings) -> dict[str, Any]:
 
 
 def _efa_interfaces(site: LaunchTarget, groups: Sequence[str]) -> list[dict[str, Any]]:
-    """Return one interface per network card; only the first has an address of the subnet."""
     return [
         {
             "NetworkCardIndex": card,
@@ -167,7 +166,7 @@ def _efa_interfaces(site: LaunchTarget, groups: Sequence[str]) -> list[dict[str,
 
 
 def _market(offer: Offer, site: LaunchTarget, settings: AwsSettings) -> dict[str, Any]:
-    """Return what a market adds. Spot is one-time, so that nothing comes back by itself."""
+    """Return the arguments of a market. Spot requests are one-time, so that EC2 does not relaunch them."""
     if offer.market == "reserved":
         target = {"CapacityReservationId": site.reservation}
         found: dict[str, Any] = {"CapacityReservationSpecification": {"CapacityReservationTarget": target}}
@@ -184,7 +183,7 @@ def _market(offer: Offer, site: LaunchTarget, settings: AwsSettings) -> dict[str
 def _placement(
     action: LaunchNodes, offer: Offer, site: LaunchTarget, settings: AwsSettings
 ) -> dict[str, str]:
-    """Return the zone, where no subnet implies it, and the placement group of a gang with EFA."""
+    """Return the zone if no subnet implies it, and the placement group of a gang with EFA."""
     place = {} if site.subnet or not offer.zone else {"AvailabilityZone": offer.zone}
     group = settings.placement_groups.get(offer.zone, "")
     if action.is_gang and site.efa_interfaces and group:

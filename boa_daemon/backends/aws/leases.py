@@ -1,4 +1,4 @@
-"""How long nodes may live: a lease in a tag, which the daemon renews and the node itself obeys."""
+"""Leases of nodes: a tag that the daemon renews; a node powers off when its lease ends."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from boa_daemon.backends.aws.launch_request import LEASE_TAG
 from boa_daemon.backends.aws.node_from_instance import lease_of
 
 RENEWED_AFTER = 0.25
-"""A lease is renewed when this part of it is over: what is left outlasts an hour without AWS."""
+"""A lease is renewed once this fraction has passed: the rest outlasts an hour without AWS."""
 OVERLONG_SECONDS = 60.0
-"""A lease that is longer than a new one by so much was written by a clock that was wrong: it is shortened."""
+"""A lease this much longer than a new one was written by a wrong clock: it is shortened."""
 _TAG_BATCH = 500
 
 
@@ -26,7 +26,7 @@ def renew_leases(
     seconds: float,
     say: Callable[[str], None],
 ) -> None:
-    """Renew the leases of which more than a quarter is over, in one call; shorten those too long."""
+    """Renew leases of which more than a quarter has passed, in batches; shorten leases that are too long."""
     due = [
         instance["InstanceId"]
         for instance in instances

@@ -1,6 +1,7 @@
-"""What the region rents where, at which price, and how many more the quotas allow: live, cached, dated.
+"""Zones, prices and quotas of a region's instance types: asked of AWS, cached and dated.
 
-What cannot be found out is unknown, never zero: a price falls back to the dated catalogue, a quota to none.
+A fact that cannot be found out is unknown, never zero: a price falls back to the dated catalogue, an
+unknown quota sets no limit.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ SPOT_USELESS_SECONDS = 6 * 3600.0
 _SPOT_HISTORY_SECONDS = 3600.0
 _RESERVATION_SECONDS = 60.0
 LEAVE_BLOCK_SECONDS = 300.0
-"""Jobs leave the nodes of a block so long before EC2 ends them."""
+"""Jobs leave the nodes of a Capacity Block this long before EC2 ends them."""
 LAST_LAUNCH_SECONDS = 1800.0
-"""So long before that no node is asked for in a block: it would hardly boot and work."""
+"""No node is launched in a block this long before EC2 ends it: it would hardly boot and work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Capacity that is ours: how many more nodes it has; of a block, when EC2 begins to end its nodes."""
+    """A capacity reservation: `left` more nodes fit; a block's nodes end from `taken_back_at` on."""
 
     id: str
     zone: str
@@ -43,7 +44,7 @@ class Reservation:
 
 
 class AwsMarket:
-    """The offers of a region. `vcpus_in_use` of a call is what our own nodes take of each quota."""
+    """The offers of a region. `vcpus_in_use` is how much of each quota our own nodes use."""
 
     def __init__(self, settings: AwsSettings, calls: AwsCalls, catalog: Catalog, clock: Clock) -> None:
         self.settings = settings
@@ -59,9 +60,9 @@ class AwsMarket:
         self._asks = True
 
     def refresh(self) -> None:
-        """Ask for what is getting old. From the first call on nothing else asks for prices and quotas.
+        """Refresh facts that are getting old. After the first call nothing else asks for prices and quotas.
 
-        For a thread of its own: whoever plans uses what is known, and never waits for an answer.
+        A thread of its own calls this: the planner uses the known facts and never waits for an answer.
         """
         self._asks = False
         now, settings = self._clock.now(), self.settings
@@ -79,15 +80,13 @@ class AwsMarket:
             self._quota_of(code).refresh(partial(self._ask_quota, code), now=now)
 
     def _price_of(self, name: str) -> CachedValue[float]:
-        """Return the cache of the list price of a type."""
         return self._prices.setdefault(name, CachedValue(PRICE_SECONDS, retry_seconds=600.0))
 
     def _quota_of(self, code: str) -> CachedValue[float]:
-        """Return the cache of a quota."""
         return self._quotas.setdefault(code, CachedValue(QUOTA_SECONDS, retry_seconds=600.0))
 
     def offers(self, vcpus_in_use: Mapping[str, int]) -> list[Offer]:
-        """Return what may be rented; retired types, and types that no zone rents, are left out."""
+        """Return what can be rented; types that no zone rents, such as retired ones, are left out."""
         zones = self.zones()
         return [
             *self._reserved_offers(),
@@ -100,10 +99,10 @@ class AwsMarket:
         ]
 
     def zones(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the zones that rent each type, within the settings.
+        """Return the zones that rent each type, limited to the zones of the settings.
 
         Raises:
-            CallFailed: when that could never be found out.
+            CallFailed: when the zones were never known and cannot be asked for.
         """
         found = self._zones.get(self._ask_zones, now=self._clock.now(), may_ask=self._asks)
         if found is None:
@@ -116,7 +115,7 @@ class AwsMarket:
         }
 
     def price(self, name: str, zone: str, market: Market) -> float | None:
-        """Return USD per hour; None where it is not known."""
+        """Return the price in USD per hour; None if it is not known."""
         now = self._clock.now()
         if market == "spot":
             history = self.spot_prices(name, zone)
@@ -125,33 +124,33 @@ class AwsMarket:
         return live or self._catalog.entry(name).usd_per_hour
 
     def spot_prices(self, name: str, zone: str) -> Sequence[tuple[float, float]]:
-        """Return (instant, USD per hour) in order of time; empty where nothing is known."""
+        """Return (instant, USD per hour) in order of time; empty if no price is known."""
         found = self._spot.get(self._ask_spot, now=self._clock.now(), may_ask=self._asks)
         return (found or {}).get((name, zone), ())
 
     def remember_spot_since(self, instant: float) -> None:
-        """Ask for prices from an instant on: a node has lived since."""
+        """Ask for spot prices from an instant on, because a spot node has run since then."""
         if self._spot_from is None or instant < self._spot_from:
             self._spot_from = instant
             if self._spot.as_of is not None:
                 self._spot.forget()
 
     def quota_code(self, name: str, market: Market) -> str:
-        """Return the code of the quota that a type counts against; empty where none is known."""
+        """Return the code of the quota that a type counts against; empty if none is known."""
         entry = self._catalog.entries.get(name)
         if entry is None or market == "reserved":
             return ""
         return entry.vcpu_quota_spot if market == "spot" else entry.vcpu_quota_on_demand
 
     def quota(self, code: str) -> float | None:
-        """Return a quota in vCPUs; None where it is not known."""
+        """Return a quota in vCPUs; None if it is not known."""
         if not code:
             return None
         ask = partial(self._ask_quota, code)
         return self._quota_of(code).get(ask, now=self._clock.now(), may_ask=self._asks)
 
     def learn_quota(self, code: str, vcpus: int | None) -> None:
-        """Note a quota that a refusal named; ask again later where it named none."""
+        """Note the quota that a refusal named; if it named none, the next use asks AWS."""
         cached = self._quota_of(code)
         if vcpus is None:
             cached.forget()
@@ -159,18 +158,18 @@ class AwsMarket:
             cached.value, cached.as_of = float(vcpus), self._clock.now()
 
     def reservation(self, name: str) -> Reservation | None:
-        """Return the capacity reservation of a type."""
+        """Return the capacity reservation of a type; None if there is none."""
         found = self._reserved.get(self._ask_reservations, now=self._clock.now(), may_ask=self._asks)
         return (found or {}).get(name)
 
     def taken_back_at(self, name: str) -> float | None:
-        """Return when EC2 ends the nodes of a block, once that is so near that their jobs had better go."""
+        """Return when EC2 ends a block's nodes, once that is so near that jobs should leave; else None."""
         found = self.reservation(name)
         at = None if found is None else found.taken_back_at
         return at if at is not None and self._clock.now() >= at - LEAVE_BLOCK_SECONDS else None
 
     def ages(self) -> dict[str, float | None]:
-        """Return how old each cached fact is, in seconds; None for what is not known."""
+        """Return the age of each cached fact in seconds; None for a fact that is not known."""
         now = self._clock.now()
         found = {"zones": self._zones.age_seconds(now)}
         if "spot" in self.settings.markets:
@@ -184,7 +183,7 @@ class AwsMarket:
         return found
 
     def _reserved_offers(self) -> list[Offer]:
-        """Return the offers of capacity reservations: paid for anyway, so they cost the least."""
+        """Return the offers of capacity reservations, which are paid for whether used or not."""
         found: list[Offer] = []
         for name in self.settings.reservations:
             entry = self.reservation(name)
@@ -194,13 +193,13 @@ class AwsMarket:
             if back is None:
                 found.append(offer)
             elif self._clock.now() < back - LAST_LAUNCH_SECONDS:
-                # The fee is paid: what a node in a block costs is what comes on top.
+                # The block's fee is paid in advance: a node in it costs only its extras.
                 price = LEAST_PRICE + offer.extra_usd_per_hour
                 found.append(replace(offer, usd_per_hour=price))
         return found
 
     def _offer(self, name: str, zone: str, market: Market, nodes_left: int | None) -> Offer:
-        """Return an offer at all that a node of it costs; a reservation costs what is asked on demand."""
+        """Return an offer at the price of a node with its extras; a reservation costs the on-demand price."""
         price = self.price(name, zone, "on-demand" if market == "reserved" else market)
         extras = extras_of(self.settings)
         return Offer(
@@ -213,7 +212,7 @@ class AwsMarket:
         )
 
     def _nodes_left(self, name: str, market: Market, vcpus_in_use: Mapping[str, int]) -> int | None:
-        """Return how many more nodes the quota allows; None where it is not known."""
+        """Return how many more nodes the quota allows; None if it is not known."""
         code = self.quota_code(name, market)
         vcpus = self._catalog.entry(name).vcpus
         quota = self.quota(code)
@@ -222,7 +221,6 @@ class AwsMarket:
         return max(int((quota - vcpus_in_use.get(code, 0)) // vcpus), 0)
 
     def _ask_zones(self) -> dict[str, tuple[str, ...]]:
-        """Ask which zones rent our types."""
         if not self.settings.instance_types:
             return {}
         found: dict[str, list[str]] = {}
@@ -237,7 +235,7 @@ class AwsMarket:
         return {name: tuple(sorted(zones)) for name, zones in found.items()}
 
     def _ask_spot(self) -> dict[tuple[str, str], list[tuple[float, float]]]:
-        """Ask what the spot market asked since an hour ago, or since our oldest spot node was launched."""
+        """Ask for spot prices of the last hour, or since the launch of our oldest spot node."""
         now = self._clock.now()
         since = min(now - _SPOT_HISTORY_SECONDS, now if self._spot_from is None else self._spot_from)
         found: dict[tuple[str, str], list[tuple[float, float]]] = {}
@@ -255,11 +253,9 @@ class AwsMarket:
         return {key: sorted(prices) for key, prices in found.items()}
 
     def _ask_price(self, name: str) -> float:
-        """Ask for the list price of a type: Linux, shared, nothing installed, on demand."""
         return ask_price(self._calls, self.settings.region, name)
 
     def _ask_quota(self, code: str) -> float:
-        """Ask for a quota, in vCPUs."""
         answer = self._calls.call("servicequotas:GetServiceQuota", ServiceCode="ec2", QuotaCode=code)
         return float(answer["Quota"]["Value"])
 

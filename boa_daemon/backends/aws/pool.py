@@ -1,8 +1,8 @@
-"""Stopping instances and starting them again: the warm pool, on EC2.
+"""The warm pool on EC2: stopping instances and starting them again.
 
-Nothing is stopped or started that the listing did not show as ours. The tag that says which life comes next
-is written first: whatever a crash cuts off, the next listing shows what was wanted. What cannot be stopped is
-ended, and for what cannot be started a new instance is rented.
+Only instances that the listing showed as ours are stopped or started. The tag of the next life is written
+before the call: after a crash the next listing shows what was wanted. An instance that cannot be stopped
+is ended, and for an instance that cannot be started a new one is rented.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from policies.model import NodeId
 
 Said: TypeAlias = Accepted | Refused | Unknown
 AGAIN_SECONDS, GIVE_UP_SECONDS = 60.0, 300.0
-"""An order to stop is repeated so often; what runs on so long after the first one is ended instead."""
+"""Seconds between orders to stop, and seconds after the first order when a running instance is ended."""
 
 
 class AwsWarmPool:
-    """Stops and starts instances; `lease_seconds` is what a node lives on without the daemon."""
+    """Stops and starts instances; a started node gets a lease of `lease_seconds`."""
 
     def __init__(
         self, calls: AwsCalls, clock: Clock, *, lease_seconds: float, say: Callable[[str], None]
@@ -38,15 +38,15 @@ class AwsWarmPool:
 
     @property
     def asked(self) -> Collection[NodeId]:
-        """The nodes that were told to stop and are not seen stopped yet."""
+        """The nodes that were told to stop and that the listing does not show as stopped yet."""
         return self._asked
 
     def stop(self, nodes: Sequence[NodeId]) -> dict[NodeId, Said]:
-        """Stop instances and say of each what became of it; a refusal changed nothing that costs money."""
+        """Stop instances and return the outcome of each; a refusal leaves an instance's cost as it was."""
         return {node: self._stop(node) for node in nodes}
 
     def _stop(self, node: NodeId) -> Said:
-        """Stop one: first the tag, then its end should we be gone, then the call."""
+        """Stop one instance: write the tag, schedule its end in case the daemon never returns, then call."""
         instance, now = instance_of(node), self._clock.now()
         try:
             self._tag(instance, {LIFE_TAG: str(life_of(node) + 1), STOPPED_TAG: str(int(now))})
@@ -62,7 +62,7 @@ class AwsWarmPool:
         return Accepted()
 
     def follow_up(self, unstopped: Sequence[NodeId]) -> list[NodeId]:
-        """Ask again for what was told to stop and runs on; return what had better end."""
+        """Repeat orders to stop that had no effect; return the nodes that should be ended instead."""
         now = self._clock.now()
         self._asked = {node: at for node, at in self._asked.items() if node in unstopped}
         late = []
@@ -81,7 +81,7 @@ class AwsWarmPool:
         stopped: Sequence[NodeId],
         rent: Callable[[LaunchNodes], Launched | Refused | Unknown],
     ) -> Launched | Refused | Unknown:
-        """Start what is stopped of an order, and rent the rest anew; the same order starts the same ones."""
+        """Start the stopped nodes of an order and rent the rest; a repeated order starts no others."""
         said = {node: self._start(node, action) for node in action.starts if node in stopped}
         started = self._started.get(action.id, ())
         started += tuple(next_life(node) for node, each in said.items() if isinstance(each, Accepted))
@@ -101,7 +101,7 @@ class AwsWarmPool:
         return replace(outcome, nodes=(*started, *outcome.nodes))
 
     def _start(self, node: NodeId, action: LaunchNodes) -> Said:
-        """Start one: first the tags of its next life, then the call."""
+        """Start one instance: write the tags of its next life, then call."""
         instance = instance_of(node)
         tags = {
             LIFE_TAG: str(life_of(node) + 1),
@@ -124,10 +124,5 @@ class AwsWarmPool:
         return Accepted()
 
     def _tag(self, instance: str, tags: Mapping[str, str]) -> None:
-        """Write tags on an instance.
-
-        Raises:
-            CallFailed: when EC2 does not.
-        """
         listed = [{"Key": key, "Value": value} for key, value in tags.items()]
         self._calls.call("ec2:CreateTags", Resources=[instance], Tags=listed)

@@ -1,6 +1,6 @@
-"""What a node runs at its first boot: the dead man's lease as a service, and what a spot warning starts.
+"""User data that a node runs at its first boot: the lease as a service, and the handler of spot warnings.
 
-User data can be read by whoever may describe the instance, so there is no secret in it.
+Everybody who may describe the instance can read its user data, so it holds no secret.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ cat > /opt/boa/lease.sh <<'BOA_LEASE_SCRIPT'
 @SCRIPT@BOA_LEASE_SCRIPT
 cat > /opt/boa/on-warning <<'BOA_ON_WARNING_SCRIPT'
 #!/bin/bash
-# The fast path of a spot warning: each unit of a job writes its checkpoint and ends, unasked by the daemon.
+# Spot warning: each unit of a job writes its checkpoint and ends, without waiting for the daemon.
 systemctl stop --no-block 'boa-*-g*-n*.service'
 BOA_ON_WARNING_SCRIPT
 chmod 755 /opt/boa/lease.sh /opt/boa/on-warning
@@ -35,15 +35,14 @@ systemctl enable --now boa-lease.service
 
 @cache
 def _script() -> str:
-    """Return the script as it lies in the package."""
     return (resources.files("boa_daemon.backends.aws") / "node" / "lease.sh").read_text(encoding="utf-8")
 
 
 def lease_script(lease_ends_at: float) -> str:
-    """Return the script that watches the lease; until the tag is read, the lease ends at this instant."""
+    """Return the script that watches the lease; until the tag was read, the lease ends at this instant."""
     return _script().replace("@LEASE@", str(int(lease_ends_at)))
 
 
 def user_data(lease_ends_at: float) -> str:
-    """Return the user data of a node: it installs the script as a service that restarts."""
+    """Return the user data of a node, which installs the script as a service that restarts."""
     return _BOOT.replace("@SCRIPT@", lease_script(lease_ends_at))
