@@ -631,7 +631,7 @@ def test_a_forged_word_is_counted_logged_once_and_dropped(
     """Whoever may write to the queue, or print on a node, cannot end a job that is not his."""
     refused = DroppedMessages()
     monkeypatch.setattr(message_validation, "DROPPED_MESSAGES", refused)
-    monkeypatch.setattr(ssm, "REFUSED", refused)
+    monkeypatch.setattr(ssm, "DROPPED_MESSAGES", refused)
     bench = stage.started_on_two()
     stage.say(), stage.say(rank=1)
     assert bench.report().phase == "running"

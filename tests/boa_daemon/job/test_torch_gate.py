@@ -94,7 +94,7 @@ def test_ddp_sends_what_was_made_when_it_may_and_hands_back_what_came(
     gated._free_iterations, gated._granted_bytes, gated._world_size = 0, 0.0, 2
     gated._sequence, gated._lease, gated._sent_bytes, gated._lease_began = 0, 0, 0, 0.0
     gated._is_leader, gated._leader, gated._control, gated._group = True, 0, None, None
-    gated._measured = torch_gate.Measured(COUNT * 4)
+    gated._measured = torch_gate.IterationTiming(COUNT * 4)
     gated._stream, gated._client, gated.iterations_left = Stream(), Asked(wire), None
     gradients = Tensor(gpu, [0.0] * COUNT)
     gradients.change(lambda _: 6.0)

@@ -145,9 +145,9 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
         "LogChunk.nodes": 1,
         "NodeState.is_listed": True,
         "NodeState.market": "on-demand",
-        "LeastWorkCosts.market": "on-demand",
+        "Offer.market": "on-demand",
         "Refused.kind": "busy",
-        "RemainingWork.factor": 1.0,
+        "Rest.factor": 1.0,
         "Retries.most_failures": 4,
         "Retries.window_seconds": 30 * 86400.0,
         "Rules.idle_hold_seconds": 60.0,
@@ -159,8 +159,8 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
         "Steady.moves_per_hour": 200,
         "Steady.moves_per_hour_of_a_job": 4,
         "TeamMoney.half_life_seconds": 86400.0,
-        "AwsWarmPool.disk_usd_per_hour": 0.0219,
-        "AwsWarmPool.start_seconds": 60.0,
+        "WarmPool.disk_usd_per_hour": 0.0219,
+        "WarmPool.start_seconds": 60.0,
     }
 
 

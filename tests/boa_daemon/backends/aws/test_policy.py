@@ -39,7 +39,7 @@ USES = UsedResources(
 CODE = AWS.parents[1]
 TABLES = (
     "calls.py", "image_policy.py", "policy.py", "resource_policies.py", "stack.py", "stack_network.py",
-    "statements.py", "buckets.py",
+    "policy_statements.py", "rate_limits.py",
 )  # fmt: skip
 """These name calls without making them."""
 SEPARATE = {"stack", "free", "bake", "unbake", "baked"}
