@@ -1,14 +1,14 @@
-"""What a training script needs to be resized without losing a step.  Standard library only.
+"""Functions for a training script that BOA stops, resizes and resumes without losing a step.
 
     from boa_daemon import job
 
-    for step in job.steps(total, load=take_in, save=write_out, every=100):
-        ...                                           # resumed, saved, stopped and finished as it should be
+    for step in job.steps(total, load=load_state, save=save_state, every=100):
+        ...                                           # `steps` resumes, saves, stops and finishes
         job.report(step + 1, samples=batch, loss=loss)
 
 or, by hand:
 
-    found = job.resume()                              # the newest whole checkpoint, or None
+    found = job.resume()                              # the newest complete checkpoint, or None
     for step in range(found.step if found else 0, steps):
         ...
         job.report(step + 1, samples=batch, loss=loss)
@@ -18,10 +18,11 @@ or, by hand:
                 raise SystemExit(0)
     job.finish()
 
-Outside BOA every function works: checkpoints go to `./checkpoints`, reports go nowhere, and SIGTERM asks for
-a stop just the same. Under torchrun the ranks agree through `torch.distributed`; a script that talks to its
-ranks in another way hands that in as `agree`. One that has no way of its own starts them with `ranks()`,
-and one for Ray Train with `ray_workers()`.
+Every function also works outside BOA: checkpoints go to `./checkpoints`, reports are dropped, and SIGTERM
+asks for a stop. Ranks have to agree when to save. With `torch.distributed` they do so by themselves; a script
+with another communication library passes `agree`. A script without a communication library starts its ranks
+with `ranks()`; a Ray Train script uses `ray_workers()`. This package imports only the standard library, and
+PyTorch, JAX or Ray where the script uses them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Accelerate under BOA: what `job.steps` needs to save and load all that an `Accelerator` has prepared.
+"""Hugging Face Accelerate under BOA: checkpoints of everything that an `Accelerator` has prepared.
 
     for step in job.steps(total, every=500, **accelerator_state(accelerator)):
         ...
 
-Let the loader begin at `job.resume()`'s step with a `SampleStream`, and do not have it prepared: the stream
-gives each rank its own part already.
+Start the data loader at the step of `job.resume()` with a `SampleStream`. Do not pass that loader to
+`prepare`: the stream already gives each rank its own part.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def accelerator_state(accelerator: Any) -> dict[str, Any]:
-    """Return `load`, `save` and `folder` for `steps`, of all that was prepared or registered."""
+    """Return `load`, `save` and `folder` for `job.steps`, for all prepared or registered objects."""
 
     def load(path: Path) -> None:
         accelerator.load_state(str(path))

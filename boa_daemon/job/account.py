@@ -1,8 +1,8 @@
-"""The user that a job runs as, where its keeper is root: what it gets, and how we touch what is its own.
+"""The user that a job runs as when its keeper is root, and the ownership of the job's folders.
 
-A job's folders belong to root and let the job through, by a group that only it has; inside, `own`, `home` and
-`checkpoint` are the job's. What it may write there may be a link to anywhere, so whatever we read or write in
-them is read and written as the job's user.
+The outer folders belong to root; a group that only this job has lets the job pass through them. Inside, the
+folders `own`, `home` and `checkpoint` belong to the job. The job may put a link to anywhere into them, so BOA
+reads and writes there with the rights of the job's user.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ TOKEN_FILE = "gate.token"
 
 
 def drops(unit: Unit) -> bool:
-    """Whether a unit's command runs as another user than its keeper."""
+    """Return whether a unit's command runs as another user than its keeper."""
     return unit.uid is not None and os.geteuid() == 0
 
 
 def popen_as(unit: Unit) -> dict[str, Any]:
-    """Return what `Popen` needs to start something of a unit as its user; nothing where that is ours."""
+    """Return the `Popen` options that start a process as the unit's user; empty if that is our own user."""
     if not drops(unit):
         return {}
     groups = [unit.door_gid, *unit.groups]
@@ -31,10 +31,10 @@ def popen_as(unit: Unit) -> dict[str, Any]:
 
 
 def hand_over(unit: Unit) -> None:
-    """Give a unit's user what is its own, and a way to it; nobody else has one.
+    """Give a unit's folders to the unit's user, and let only that user reach them.
 
     Raises:
-        OSError: when that cannot be done.
+        OSError: when an owner or a mode cannot be changed.
     """
     if unit.uid is None or not drops(unit):
         return
@@ -54,7 +54,7 @@ def hand_over(unit: Unit) -> None:
 
 
 def _give(folder: Path, uid: int, gid: int) -> None:
-    """Give a folder to a user, with what another one left in it; links are not followed."""
+    """Give a folder and everything in it to a user, without following links."""
     os.lchown(folder, uid, gid)
     for path, folders, files in os.walk(folder):
         for name in (*folders, *files):

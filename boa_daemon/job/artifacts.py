@@ -1,4 +1,4 @@
-"""Files that a job leaves at its end, kept where they outlive its node.  Standard library only."""
+"""Copies of the files that a job produced, in a place that outlives its node.  Standard library only."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from boa_daemon.job.unit import Unit
 
 
 def collect(unit: Unit) -> list[str]:
-    """Copy what matches the unit's patterns below its working folder; return sentences on what could not be.
+    """Copy the files below the working folder that match the unit's patterns; return a sentence per failure.
 
-    Files of nodes other than the first stand below `nodeN`. What leads out of the folder is left out.
+    Files of node N, other than the first, go below `nodeN`. Links that lead out of the folder are left out.
     """
     top, target = Path(unit.workdir).resolve(), Path(unit.artifacts_dir)
     if unit.rank:
@@ -22,7 +22,7 @@ def collect(unit: Unit) -> list[str]:
     faults: list[str] = []
     seen: set[Path] = set()
     for pattern in unit.artifacts:
-        # What the job wrote is read as its user: a link to what it may not read leads nowhere.
+        # Read as the job's user: the job may have linked a file that its user may not read.
         try:
             with unit.as_user():
                 found = [file for file in sorted(top.glob(pattern)) if file not in seen]
@@ -48,7 +48,7 @@ def collect(unit: Unit) -> list[str]:
 
 
 def _copy(source: BinaryIO, target: Path) -> None:
-    """Copy a file, whole or not at all."""
+    """Copy a file atomically."""
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     try:

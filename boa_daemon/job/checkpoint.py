@@ -1,15 +1,15 @@
-"""Checkpoints with a manifest: whole, or not there.
+"""Atomic checkpoints: a checkpoint exists once its manifest is written.
 
-A folder holds the files, `manifest.json` (`generation, step, sha256, path`) and, one before it,
-`manifest.previous.json`. The file is written aside, brought to the disk, and renamed; then the manifest is.
-Whoever dies in between leaves the manifest before, which is still right.
+The folder holds the checkpoints, `manifest.json` (`generation, step, sha256, path`) of the newest one, and
+`manifest.previous.json` of the one before. A checkpoint is written under a temporary name, synced to disk and
+renamed; then the manifest is. A process that dies in between leaves the old manifest, which is still valid.
 
-A checkpoint may be a folder of many files, written by many ranks. Its manifest names each file with its size
-and digest (`files`), is written when all ranks have written theirs, and says nothing of the width: whoever
-resumes has the same files at any.
+A checkpoint may also be a folder of many files, written by many ranks. Its manifest lists each file with size
+and digest (`files`) and is written once all ranks have written theirs. It does not depend on the number of
+ranks, so a job can resume at any width.
 
-`generation` in the folder is the fence: it names the newest generation that was started, and an older one
-may not write any more. The lock makes the look at the fence and the rename one act.
+The file `generation` is the fence: it names the newest generation that was started, and older generations may
+not write any more. A lock makes the check of the fence and the rename of the manifest one atomic step.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from boa_daemon.job.regular_files import open_regular, read_regular
 
 MOST_KEPT = 100
 NODE_MARK = ".node-"
-"""Begins the name of a file in the folder of a checkpoint that says which node sees that folder."""
+"""Prefix of the marker files in a checkpoint's folder; each names a node that shares this folder."""
 MANIFEST, PREVIOUS, FENCE, LOCK = "manifest.json", "manifest.previous.json", "generation", ".lock"
 
 
 class CheckpointFailed(RuntimeError):
-    """The checkpoint could not be written; the one before is untouched."""
+    """The checkpoint could not be written; the previous checkpoint is untouched."""
 
 
 class StaleGeneration(CheckpointFailed):
-    """A newer generation of this job was started: this one may not write any more, and should end."""
+    """A newer generation of this job was started: this process may not write any more and should exit."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A whole checkpoint: who wrote it, after which step, its digest, and where it is.
+    """A complete checkpoint: the generation that wrote it, the step, the digest and the path.
 
-    `path` is a file or a folder; of a folder `files` are the size and the digest of each file in it, and
-    `sha256` is the digest of that list.
+    `path` is a file or a folder. For a folder, `files` maps each file name in it to its size in bytes and its
+    digest, and `sha256` is the digest of that list.
     """
 
     generation: int
@@ -61,7 +61,7 @@ def digest_of(file: Path) -> str:
     """Return the SHA-256 of a file, as hexadecimal digits.
 
     Raises:
-        OSError: when it cannot be read.
+        OSError: when the file cannot be read.
     """
     digest = hashlib.sha256()
     with open_regular(file) as stream:
@@ -71,7 +71,7 @@ def digest_of(file: Path) -> str:
 
 
 def read_manifest(folder: Path, name: str = MANIFEST) -> Checkpoint | str | None:
-    """Return the checkpoint that a manifest names, None without a manifest, or what is wrong with it."""
+    """Return the checkpoint that a manifest names, None without a manifest, or a sentence: what is wrong."""
     try:
         text = read_regular(folder / name).decode()
     except FileNotFoundError:
@@ -105,7 +105,7 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> Checkpoint | str | None
 
 
 def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, str]:
-    """Return the newest whole checkpoint, and what was wrong with a newer one; empty where nothing was."""
+    """Return the newest complete checkpoint, and what is wrong with a newer one (empty if nothing is)."""
     found = read_manifest(folder)
     if isinstance(found, Checkpoint):
         return found, ""
@@ -120,13 +120,13 @@ def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, str]:
 
 
 def digest_of_list(files: Mapping[str, tuple[int, str]]) -> str:
-    """Return the digest of a list of files with their sizes and digests, whatever its order."""
+    """Return the digest of a list of files with sizes and digests; the order does not matter."""
     rows = [[name, *files[name]] for name in sorted(files)]
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
 
 
 def wrong_file(folder: Path, files: Mapping[str, tuple[int, str]]) -> str:
-    """Return what is wrong with the files of a folder, against a list of them; empty where all are right."""
+    """Return the first difference between a folder and a list of its files; empty if there is none."""
     for name, (size, digest) in files.items():
         try:
             file = (folder / name).resolve()
@@ -142,11 +142,11 @@ def wrong_file(folder: Path, files: Mapping[str, tuple[int, str]]) -> str:
 
 
 def begin_folder(folder: Path, *, generation: int, step: int) -> Path:
-    """Return the folder into which all ranks write a checkpoint, made where it is not there.
+    """Create the folder into which all ranks write a checkpoint, and return it.
 
     Raises:
         StaleGeneration: when a newer generation was started.
-        CheckpointFailed: when it cannot be made.
+        CheckpointFailed: when the folder cannot be created.
     """
     _check_fence(folder, generation)
     path = folder / f"g{generation}-step{step}.ckpt"
@@ -158,16 +158,16 @@ def begin_folder(folder: Path, *, generation: int, step: int) -> Path:
 
 
 def files_of(path: Path) -> list[str]:
-    """Return the files in the folder of a checkpoint, without the marks of nodes."""
+    """Return the names of the files in a checkpoint's folder, without the node markers."""
     files = (file for file in path.rglob("*") if file.is_file() and not file.name.startswith(NODE_MARK))
     return sorted(str(file.relative_to(path)) for file in files)
 
 
 def described(path: Path, names: Iterable[str]) -> dict[str, tuple[int, str]]:
-    """Return size and digest of files of a checkpoint, once they are on the disk.
+    """Sync files of a checkpoint to disk; return the size and the digest of each.
 
     Raises:
-        OSError: when one cannot be read.
+        OSError: when a file cannot be read.
     """
     found = {}
     for name in names:
@@ -180,11 +180,11 @@ def described(path: Path, names: Iterable[str]) -> dict[str, tuple[int, str]]:
 def commit_folder(
     folder: Path, *, generation: int, step: int, files: Mapping[str, tuple[int, str]], keep: int = 2
 ) -> Checkpoint:
-    """Write the manifest of a folder that all ranks have written; keep the ones before, `keep` in all.
+    """Write the manifest of a folder that all ranks have written; keep `keep` checkpoints in total.
 
     Raises:
         StaleGeneration: when a newer generation was started.
-        CheckpointFailed: when it cannot be written.
+        CheckpointFailed: when the manifest cannot be written.
     """
     path = folder / f"g{generation}-step{step}.ckpt"
     if not files:
@@ -209,11 +209,11 @@ def commit_folder(
 def write_checkpoint(
     folder: Path, *, generation: int, step: int, write: Callable[[BinaryIO], Any], keep: int = 2
 ) -> Checkpoint:
-    """Write a checkpoint and its manifest, whole or not at all; keep the one before.
+    """Write a checkpoint and its manifest atomically; keep `keep` checkpoints in total.
 
     Raises:
         StaleGeneration: when a newer generation was started.
-        CheckpointFailed: when it cannot be written, a full disk for instance.
+        CheckpointFailed: when it cannot be written, for instance because the disk is full.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"g{generation}-step{step}.ckpt"
@@ -228,10 +228,10 @@ def write_checkpoint(
 
 
 def set_fence(folder: Path, generation: int) -> None:
-    """Let no generation before this one write from now on.
+    """Forbid older generations to write checkpoints from now on.
 
     Raises:
-        OSError: when it cannot be written.
+        OSError: when the fence cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
@@ -240,7 +240,7 @@ def set_fence(folder: Path, generation: int) -> None:
 
 
 def read_fence(folder: Path) -> int:
-    """Return the newest generation that was started; 0 where nobody wrote one."""
+    """Return the newest generation that was started; 0 without a fence."""
     try:
         return int(read_regular(folder / FENCE))
     except (OSError, ValueError):
@@ -248,19 +248,17 @@ def read_fence(folder: Path) -> int:
 
 
 def _check_fence(folder: Path, generation: int) -> None:
-    """Raise `StaleGeneration` where a newer generation was started."""
     newest = read_fence(folder)
     if newest > generation:
         raise StaleGeneration(f"generation {generation} is over: generation {newest} was started")
 
 
 def _write_bytes(file: Path, content: bytes) -> None:
-    """Write a file whole, or not at all."""
     _write_whole(file, lambda stream: stream.write(content))
 
 
 def _write_whole(file: Path, write: Callable[[BinaryIO], Any]) -> str:
-    """Write a file aside, bring it to the disk and rename it; return its digest."""
+    """Write a file under a temporary name, sync it to disk and rename it; return its digest."""
     aside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with aside.open("wb") as stream:
@@ -276,10 +274,10 @@ def _write_whole(file: Path, write: Callable[[BinaryIO], Any]) -> str:
 
 
 def put_manifest(folder: Path, text: bytes) -> None:
-    """Let a manifest that was brought here stand, alone: what lay here before is of another history.
+    """Replace all manifests by one that was fetched: the old ones belong to another history of the job.
 
     Raises:
-        OSError: when it cannot be written.
+        OSError: when the manifest cannot be written.
     """
     with _locked(folder):
         forget_manifests(folder)
@@ -287,13 +285,13 @@ def put_manifest(folder: Path, text: bytes) -> None:
 
 
 def forget_manifests(folder: Path) -> None:
-    """Remove the manifests that stand here; their checkpoints count for nothing then."""
+    """Remove all manifests; without a manifest, a checkpoint no longer counts."""
     for name in (MANIFEST, *_previous_names(MOST_KEPT)):
         (folder / name).unlink(missing_ok=True)
 
 
 def _put_manifest(folder: Path, manifest: Mapping[str, Any], *, keep: int) -> None:
-    """Write a manifest behind the fence, remember the ones before, and remove what none of them names."""
+    """Check the fence, write a manifest, keep the previous ones, and remove checkpoints that none names."""
     with _locked(folder):
         _check_fence(folder, int(manifest["generation"]))
         kept = _remember_previous(folder, keep)
@@ -302,12 +300,12 @@ def _put_manifest(folder: Path, manifest: Mapping[str, Any], *, keep: int) -> No
 
 
 def _previous_names(keep: int) -> list[str]:
-    """Return the names of the manifests before the newest, the youngest first."""
+    """Return the names of the previous manifests, the newest first."""
     return [PREVIOUS, *(f"manifest.previous-{number}.json" for number in range(2, keep))][: max(keep - 1, 1)]
 
 
 def _remember_previous(folder: Path, keep: int) -> set[str]:
-    """Move each manifest one back, the oldest out; return the names of what they keep."""
+    """Rename each manifest to the next older name, drop the oldest; return the checkpoints they name."""
     kept: set[str] = set()
     names = [MANIFEST, *_previous_names(keep)]
     for number in range(len(names) - 1, 0, -1):
@@ -322,7 +320,7 @@ def _remember_previous(folder: Path, keep: int) -> set[str]:
 
 
 def _clean(folder: Path, *, keep: set[str], newest: tuple[int, int]) -> None:
-    """Remove checkpoints that no manifest names, but for those that are being written after the newest."""
+    """Remove checkpoints that no manifest names, except newer ones, which are still being written."""
     for file in folder.glob("g*-step*.ckpt"):
         found = re.fullmatch(r"g(\d+)-step(\d+)\.ckpt", file.name)
         if file.name in keep or found is None or (int(found[1]), int(found[2])) > newest:
@@ -336,7 +334,6 @@ def _clean(folder: Path, *, keep: set[str], newest: tuple[int, int]) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock."""
     with (folder / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

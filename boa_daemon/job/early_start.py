@@ -1,8 +1,9 @@
-"""A generation's processes before their turn: their imports are done while the generation before still works.
+"""Early start of a job's next generation: its processes do their imports while the old generation still runs.
 
-`import boa_daemon.job` is where such a process waits, and nothing of its script has run by then but imports:
-no checkpoint is read, no GPU is touched, no file is written. Whether that is so is noted by each process of a
-generation that runs, for the next: see `is_early`. Standard library only.
+A process that was started early waits inside `import boa_daemon.job`. This is safe only if the script has
+done nothing but imports by then: read no checkpoint, touched no GPU, written no file. Each running process
+notes whether that is so (`is_early`), and the next generation is started early only if all agree.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from typing import Any
 from boa_daemon.job.regular_files import read_regular
 
 GO_FILE = "BOA_GO_FILE"
-"""Names the file whose being there is the word to go on; only a process that is started early has it."""
+"""Variable with the path of the file that lets a process go on; only processes started early have it."""
 NOTE = "early-"
-"""Begins the names of the notes of a unit's processes, beside its progress."""
+"""Prefix of the note files that a unit's processes write beside its progress."""
 PAUSE_SECONDS = 0.01
 _HARMLESS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Pass)
 _PREPARING = ("os.environ", "sys.path", "warnings")
-"""What is often told before other things are imported, and stays within the process."""
+"""Calls that scripts often make before their imports and that change nothing outside the process."""
 
 
 def wait_for_turn() -> None:
-    """Note how early this is, and wait until this process may go on, where it is to wait."""
+    """Write this process's note; if it was started early, wait until it may go on."""
     if "BOA_PROGRESS_FILE" not in os.environ or _is_a_helper():
         return
     with suppress(OSError, ValueError):
@@ -42,17 +43,17 @@ def wait_for_turn() -> None:
 
 
 def _is_a_helper() -> bool:
-    """Whether this process was started by `multiprocessing` to help one that has gone on already."""
+    """Return whether `multiprocessing` started this process, as a helper of one that no longer waits."""
     multiprocessing = sys.modules.get("multiprocessing")
     return multiprocessing is not None and multiprocessing.parent_process() is not None
 
 
 def _note() -> None:
-    """Write down, for the start after this one, what had been done before this import and what it took."""
+    """Note for the next start whether this import comes early enough, and the memory used so far in bytes."""
     own = Path(os.environ["BOA_PROGRESS_FILE"]).parent / f"n{os.environ.get('BOA_NODE_RANK', '0')}"
     file = own / f"{NOTE}{int(os.environ.get('LOCAL_RANK') or 0)}.json"
     aside = file.with_name(f".{file.name}.{os.getpid()}")
-    # Linux says it in KiB.
+    # Linux reports KiB.
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     local_world = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
     aside.write_text(json.dumps({"is_early": is_early(), "bytes": memory, "processes": local_world}))
@@ -60,7 +61,7 @@ def _note() -> None:
 
 
 def is_early() -> bool:
-    """Whether this is an import at the top of the script, with nothing but imports before it."""
+    """Return whether this is an import at the top of the script, with nothing but imports before it."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return False
@@ -83,16 +84,16 @@ def is_early() -> bool:
 
 
 def does_nothing_before(source: str, line: int) -> bool:
-    """Whether a script has only imported things, and defined some, when it is at a line.
+    """Return whether the statements of a script before a line only import or define things.
 
     Raises:
-        SyntaxError: when it is none.
+        SyntaxError: when the source is not valid Python.
     """
     return _are_harmless(each for each in ast.parse(source).body if each.lineno < line)
 
 
 def _is_harmless(statement: ast.stmt) -> bool:
-    """Whether a statement changes nothing outside its process, and runs at once."""
+    """Return whether a statement changes nothing outside its process and does not take long."""
     if isinstance(statement, _HARMLESS):
         return not getattr(statement, "decorator_list", [])
     if isinstance(statement, ast.If):
@@ -107,17 +108,15 @@ def _is_harmless(statement: ast.stmt) -> bool:
 
 
 def _are_harmless(statements: Iterable[ast.stmt]) -> bool:
-    """Whether all of them are."""
     return all(_is_harmless(each) for each in statements)
 
 
 def _has_no_call(node: ast.AST) -> bool:
-    """Whether nothing is called in an expression."""
     return not any(isinstance(each, (ast.Call, ast.Await, ast.NamedExpr)) for each in ast.walk(node))
 
 
 def read_start_notes(own: Path) -> list[dict[str, Any]]:
-    """Return the notes of a unit's processes; what else the job may have written there is left out."""
+    """Return the valid notes of a unit's processes; the job may have written anything else there."""
     found = []
     for file in sorted(own.glob(f"{NOTE}*.json")):
         with suppress(OSError, ValueError):
@@ -134,13 +133,13 @@ def read_start_notes(own: Path) -> list[dict[str, Any]]:
 
 
 def are_all_there(notes: Iterable[Any]) -> bool:
-    """Whether as many processes have noted themselves as each says there are."""
+    """Return whether all processes of the unit have written notes; each note states how many there are."""
     known = list(notes)
     return bool(known) and all(note["processes"] <= len(known) for note in known)
 
 
 def has_room_for(bytes_needed: float) -> bool:
-    """Whether this machine has so much memory to spare, and as much again."""
+    """Return whether this machine has twice that much memory available."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))

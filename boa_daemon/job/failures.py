@@ -1,9 +1,8 @@
-"""Which exception ended a script, as a fact in a file and not as words in a log.
+"""The exception that ended a script, recorded in a file, so that nobody has to guess it from a log.
 
-The file has the form of torchrun's error file, and is named by the same variable: torchrun gives each worker
-one of its own and hands the first that was written on to its caller. So one file in the folder of a unit says
-why its command failed, with or without torchrun, if the script imports `boa_daemon.job` or is decorated with
-torch's `record`.
+The file has the format of torchrun's error file and is named by the same variable. torchrun gives each worker
+its own file and passes the first one written on to its caller. So one file in a unit's folder tells why its
+command failed, with or without torchrun, if the script imports `boa_daemon.job` or uses torch's `record`.
 """
 
 from __future__ import annotations
@@ -23,16 +22,17 @@ from boa_daemon.job.regular_files import read_regular
 
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 FILE_NAME = "error.json"
-"""Where a unit's folder has it."""
+"""Name of the error file in a unit's folder."""
 MOST_TEXT = 500
 PEER_LOST = "PeerLost"
-"""A failure that only follows from another process's."""
+"""Class name of an exception that is only a consequence of another process's failure."""
 
 
 def record_exceptions() -> None:
-    """Within a job, write the exception that ends this process where a file is named, and print it whole.
+    """Within a job, print the exception that ends this process, and write it to the error file.
 
-    A lost peer is a consequence: what ended that peer is written over it. The hook before stays.
+    The first exception of the unit is kept, except that any other exception replaces a `PeerLost`. An
+    exception hook that the script has set is called as well.
     """
     file, before = os.environ.get(ERROR_FILE, ""), sys.excepthook
     if "BOA_JOB_ID" not in os.environ:
@@ -45,7 +45,7 @@ def record_exceptions() -> None:
         if before is not sys.__excepthook__:
             before(kind, error, trace)
             return
-        # In one piece: several processes of a job share one log.
+        # One write: several processes of a job share the log.
         sys.stderr.write("".join(traceback.format_exception(kind, error, trace)))
         sys.stderr.flush()
 
@@ -53,7 +53,7 @@ def record_exceptions() -> None:
 
 
 def _write(file: Path, document: Mapping[str, Any]) -> None:
-    """Write the first failure of a job's processes, whole; only a lost peer is written over."""
+    """Write the error file atomically if it is the first, or if the first is only a lost peer."""
     part = file.with_name(f"{file.name}.{os.getpid()}")
     part.write_text(json.dumps(document))
     try:
@@ -67,7 +67,7 @@ def _write(file: Path, document: Mapping[str, Any]) -> None:
 
 
 def _kinds(file: Path) -> list[str]:
-    """Return the classes of the exception in a file of this form."""
+    """Return the class names of the exception in an error file."""
     failure = read_failure(file.parent, file.name)
     return failure["kinds"] if failure else []
 
@@ -75,7 +75,7 @@ def _kinds(file: Path) -> list[str]:
 def _document(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> Mapping[str, Any]:
-    """Return an exception in the form of torchrun's error file, with its classes and its errno."""
+    """Return an exception in the format of torchrun's error file, with its class names and its errno."""
     extra = {
         "py_callstack": "".join(traceback.format_exception(kind, error, trace))[-10_000:],
         "timestamp": str(int(time.time())),
@@ -89,7 +89,8 @@ def _document(
 def read_failure(folder: Path, name: str = FILE_NAME) -> dict[str, Any] | None:
     """Return the exception that ended a unit's command (`kinds`, `errno`, `said`, `at`); None without one.
 
-    `at` is when it was raised, in seconds since 1970, and None where nobody said.
+    `kinds` are the names of its classes, `said` is its message, and `at` is when it was raised, in seconds
+    since the Unix epoch (None if unknown).
     """
     try:
         message = json.loads(read_regular(folder / name))["message"]
@@ -109,7 +110,7 @@ def read_failure(folder: Path, name: str = FILE_NAME) -> dict[str, Any] | None:
 
 
 def full_disk(*folders: str) -> bool:
-    """Return whether the file system of one of these folders has no room left for a user's files."""
+    """Return whether the file system of one of these folders has no space left for ordinary users."""
     for folder in folders:
         with suppress(OSError):
             if os.statvfs(folder).f_bavail == 0:

@@ -1,8 +1,8 @@
-"""The processes of a job that has no communication library of its own: one per GPU, on all its nodes.
+"""A process group for jobs without a communication library: one process per GPU, on all nodes of the job.
 
-The command starts once per node. `ranks()` forks the rest there, and all meet at the first one, at
-`MASTER_ADDR` and `MASTER_PORT`. What they exchange are bytes and never pickles: a stranger who finds the port
-runs nothing. Who brings another job or generation is sent away.
+The command starts once per node. `ranks()` forks the other processes of the node, and all processes connect
+to the first one at `MASTER_ADDR` and `MASTER_PORT`. They exchange bytes and never pickles, so a stranger who
+finds the port cannot run code. A connection that names another job or generation is closed.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 MEET_SECONDS = 60.0
-"""Who has not come by then does not come."""
+"""A process that has not connected after this time counts as lost."""
 LAST_WORDS_SECONDS = 15.0
-"""After a failure the other processes of this node have so long to print why."""
+"""Time for the other processes of this node to print their errors after a failure; then they are killed."""
 _HELLO_BYTES = 4096
 
 
 class PeerLost(RuntimeError):
-    """Another process of the job is gone: end, and the next generation resumes."""
+    """Another process of the job is gone: exit, and the next generation resumes."""
 
 
 class Ranks:
-    """This process among its peers: `rank` of `width`, as under MPI or torch."""
+    """This process among its peers: `rank` out of `width`, as in MPI or torch."""
 
     def __init__(self, rank: int, width: int, peers: list[Connection]) -> None:
         self.rank, self.width = rank, width
-        self._peers = peers  # Of the first rank: all others, in order; of the others: the first rank.
+        self._peers = peers  # On rank 0: all other ranks, in order. On the others: rank 0 only.
 
     def gather(self, part: bytes) -> list[bytes]:
-        """Return what every rank handed in, in the order of ranks; all ranks ask, and get the same.
+        """Return the bytes of all ranks, in the order of ranks. All ranks must call this; all get the same.
 
         Raises:
             PeerLost: when another rank is gone.
@@ -53,7 +53,7 @@ class Ranks:
             raise PeerLost(f"rank {self.rank} lost a peer: {str(error) or type(error).__name__}") from error
 
     def _gather(self, part: bytes) -> list[bytes]:
-        """Collect on the first rank, and pass all on in one message: lengths first."""
+        """Collect the parts on rank 0 and send them to all in one message that begins with the lengths."""
         if self.rank == 0:
             parts = [part, *(peer.recv_bytes() for peer in self._peers)]
             message = struct.pack(f"!{self.width}Q", *map(len, parts)) + b"".join(parts)
@@ -69,29 +69,29 @@ class Ranks:
         return parts
 
     def agree(self, wish: bool) -> bool:
-        """Return whether any rank wishes it: what `should_checkpoint` and `steps` take as `agree`."""
+        """Return whether `wish` is true on any rank; pass it as `agree` to `should_checkpoint` or `steps`."""
         return any(answer == b"1" for answer in self.gather(b"1" if wish else b"0"))
 
     def close(self) -> None:
-        """Leave the others."""
+        """Close the connections to the other ranks."""
         for peer in self._peers:
             peer.close()
 
 
 @contextmanager
 def ranks() -> Iterator[Ranks]:
-    """Fork one process per GPU of this node and meet those of the others; wait for one's own at the end.
+    """Fork one process per GPU of this node, connect all processes of the job, and yield this one's `Ranks`.
 
-    Outside BOA it is one process that meets nobody. From here on every process runs the script; only the
-    first rank saves and reports.
+    Every process runs the script from here on; only rank 0 saves and reports. At the end, the first process
+    of each node waits for the others. Outside BOA there is a single process.
 
     Raises:
-        PeerLost: when not all have come within a minute, or one failed.
+        PeerLost: when not all processes have connected within 60 seconds, or a process of this node failed.
     """
     run = current()  # Made before the fork, so that every process catches SIGTERM.
     node, width = int(os.environ.get("BOA_NODE_RANK", "0")), int(os.environ.get("BOA_GPUS", "1"))
     local, children = _fork(int(os.environ.get("BOA_GPUS_PER_NODE", "1")))
-    # Until all have met, only the place in the generation says who leads; every other rank is told then.
+    # Ranks are assigned when all processes have connected. Until then only the leader's rank is known.
     run.rank = 0 if (node, local) == (0, 0) else 1
     has_failed = True
     try:
@@ -109,7 +109,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 def _fork(processes: int) -> tuple[int, list[int]]:
-    """Return this process's number on its node, and the processes that it started: none but for the first."""
+    """Fork the other processes of this node; return this process's number on the node, and its children."""
     sys.stdout.flush()
     sys.stderr.flush()
     children: list[int] = []
@@ -122,7 +122,7 @@ def _fork(processes: int) -> tuple[int, list[int]]:
 
 
 def _see_off(children: list[int], seconds: float | None) -> list[int]:
-    """Wait for children, those that are left after so many seconds are killed; return how they ended."""
+    """Wait for children, kill those left after `seconds` (None: never), and return their exit codes."""
     deadline = None if seconds is None else time.monotonic() + seconds
     codes = []
     for child in children:
@@ -137,17 +137,16 @@ def _see_off(children: list[int], seconds: float | None) -> list[int]:
 
 
 def _address() -> tuple[str, int]:
-    """Return where the ranks meet."""
     return os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29400"))
 
 
 def _key() -> list[str]:
-    """Return what only processes of this generation say."""
+    """Return the job and the generation, which every process of a group must name."""
     return [os.environ.get("BOA_JOB_ID", ""), os.environ.get("BOA_GENERATION", "0")]
 
 
 def _lead(width: int) -> Ranks:
-    """Wait for all others, and tell each its rank: by node, then by number on the node."""
+    """Wait for all other processes and send each its rank: ordered by node, then by number on the node."""
     if width == 1:
         return Ranks(0, 1, [])
     came: dict[tuple[int, int], Connection] = {}
@@ -172,7 +171,7 @@ def _lead(width: int) -> Ranks:
 
 
 def _seat_of(peer: Connection) -> tuple[int, int] | None:
-    """Return who came, or None for somebody who does not belong here."""
+    """Return (node, number on the node) of a peer, or None if it does not belong to this generation."""
     try:
         if not peer.poll(LAST_WORDS_SECONDS):
             return None
@@ -183,7 +182,7 @@ def _seat_of(peer: Connection) -> tuple[int, int] | None:
 
 
 def _follow(node: int, local: int, width: int) -> Ranks:
-    """Find the first rank, and hear one's own."""
+    """Connect to rank 0 and receive this process's rank."""
     deadline = time.monotonic() + MEET_SECONDS
     while time.monotonic() < deadline:
         with suppress(OSError, EOFError):
@@ -195,8 +194,8 @@ def _follow(node: int, local: int, width: int) -> Ranks:
 
 
 def _connection(end: socket.socket) -> Connection:
-    """Return a connection that sends at once and waits as long as it takes."""
-    from multiprocessing.connection import Connection  # noqa: PLC0415  heavy for who does not use it
+    """Return a connection without send delay (TCP_NODELAY) and without a timeout."""
+    from multiprocessing.connection import Connection  # noqa: PLC0415  a slow import that few scripts need
 
     end.settimeout(None)
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""Processes as the kernel lists them in /proc: who is alive, who descends from whom, who carries a name."""
+"""Processes in /proc: which are alive, which descend from which, and which have a variable set."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PROC = Path("/proc")
 
 
 def started_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None where it is gone or a zombie.
+    """Return when a process started, in clock ticks since boot; None if it is gone or a zombie.
 
-    A process id is used again after a while; together with its start it is not.
+    The kernel reuses process ids; a process id together with its start time is unique.
     """
     try:
         fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
@@ -25,12 +25,12 @@ def started_ticks(pid: int) -> int | None:
 
 
 def is_alive(pid: int, ticks: int) -> bool:
-    """Return whether the very process that started then still runs."""
+    """Return whether the process with this id and this start time still runs."""
     return started_ticks(pid) == ticks
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the processes below one, nearest first, zombies included."""
+    """Return the descendants of a process, children first, zombies included."""
     found: list[int] = []
     queue = [pid]
     while queue:
@@ -48,7 +48,7 @@ def _children(pid: int) -> Iterator[int]:
 
 
 def carrying(variable: str) -> list[int]:
-    """Return the processes of ours whose environment says `variable` ("NAME=value"), but not this one."""
+    """Return the other processes that we may read and whose environment has `variable` ("NAME=value")."""
     wanted, found = variable.encode(), []
     for folder in PROC.iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
@@ -59,7 +59,7 @@ def carrying(variable: str) -> list[int]:
 
 
 def kill_all_carrying(variable: str, *, rounds: int = 5) -> int:
-    """Kill all processes whose environment says `variable`, and what they fork meanwhile; return how many."""
+    """Kill all processes whose environment has `variable`, and those they fork meanwhile; return how many."""
     killed: set[int] = set()
     for _ in range(rounds):
         alive = [pid for pid in carrying(variable) if started_ticks(pid) is not None]
@@ -72,14 +72,14 @@ def kill_all_carrying(variable: str, *, rounds: int = 5) -> int:
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
-    """Send a signal to processes; those that are gone are as good as told."""
+    """Send a signal to processes; ignore those that are gone or belong to somebody else."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def memory_kills(root: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return how many processes the kernel killed for memory in our control group; 0 where nobody says."""
+    """Return how many processes of our control group the OOM killer has killed; 0 if that is not known."""
     with suppress(OSError, ValueError, KeyError):
         for line in (PROC / "self" / "cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)

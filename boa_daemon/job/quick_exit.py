@@ -1,8 +1,8 @@
-"""A quick end of a process that was stopped: the GPUs that it holds are waited for.
+"""A quick exit for a process that was stopped, because other jobs wait for its GPUs.
 
-Python takes a process of a large framework apart object by object, which takes seconds, and nobody needs it:
-the last checkpoint is whole. What others registered for the end is done, Python's and C's, and files are
-flushed; the taking apart is left out.
+At exit, Python destroys the objects of a large framework one by one, which takes seconds and is useless: the
+last checkpoint is complete. This module skips that step. It still runs the exit handlers of Python and C, and
+flushes open files.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _FLUSHED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
 
 def exit_quickly() -> None:
-    """Have this process end quickly once its script is over."""
-    # Called when the script is over, so that ours is the last handler that is registered: the first to run.
+    """Make this process exit quickly once its script is over."""
+    # The handler is registered only when the script is over: the last one registered runs first.
     at_the_end = getattr(threading, "_register_atexit", None)
     if at_the_end is not None:
         at_the_end(atexit.register, _leave)
 
 
 def _leave() -> None:
-    """Do what is registered for the end, flush all files, and end."""
+    """Run the exit handlers, flush all files, and exit."""
     atexit.unregister(_leave)
     atexit._run_exitfuncs()
-    # A file that the script left open is flushed when Python takes it apart; text lies above bytes.
+    # Normally, destroying a file object flushes it. Text files go first: they write into byte buffers.
     files = [one for one in gc.get_objects() if type(one) in _FLUSHED]
     for file in sorted(files, key=lambda one: _FLUSHED.index(type(one))):
         with suppress(OSError, ValueError):

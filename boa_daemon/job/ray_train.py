@@ -1,11 +1,11 @@
-"""A job written for Ray Train, under the `ray` engine: its workers get the GPUs that the plan gives the job.
+"""Ray Train under the `ray` engine: the trainer's workers get the GPUs that BOA has planned for the job.
 
     with job.ray_workers() as scaling:
         TorchTrainer(loop, scaling_config=ScalingConfig(**scaling)).fit()
 
-In `loop`, which runs on every worker, `job.steps` does what it does elsewhere. The engine has reserved the
-job's GPUs in Ray's books; here they are handed over to the trainer. SIGTERM reaches this process and not
-Ray's workers: they see a file on the folder that all nodes share.
+In `loop`, which runs on every worker, `job.steps` works as elsewhere. The engine has reserved the job's GPUs
+in a Ray placement group; this module releases them, so that the trainer can take them. SIGTERM reaches only
+this process, so it tells the workers to stop through a file in the folder that all nodes share.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ from typing import Any
 from boa_daemon.job.run import STOP_FILE
 
 RESERVED_SECONDS = 60.0
-"""Ray grants what the engine asked for soon, or something else has the GPUs."""
+"""Longest wait for Ray to grant the engine's reservation; after that, something else has the GPUs."""
 NODE_LABEL = "ray.io/node-id"
 
 
 @contextmanager
 def ray_workers() -> Iterator[dict[str, Any]]:
-    """Yield what Ray's `ScalingConfig` needs: one worker per GPU of this generation, on its nodes.
+    """Yield the arguments of Ray's `ScalingConfig`: one worker per GPU of this generation, on its nodes.
 
-    Connects this process to the cluster. On all nodes but the first there is nothing to do, and the script
-    ends here.
+    Connects this process to the Ray cluster. On all nodes but the first, the script exits here.
 
     Raises:
-        RuntimeError: outside the `ray` engine, or when the GPUs are not ours in time.
+        RuntimeError: outside the `ray` engine, or when Ray does not grant the GPUs within 60 seconds.
     """
     if os.environ.get("BOA_NODE_RANK", "0") != "0":
         raise SystemExit(0)
@@ -61,7 +60,7 @@ def ray_workers() -> Iterator[dict[str, Any]]:
 
 
 def _handed_over(ray: Any, name: str) -> dict[str, Any]:
-    """Free the engine's reservation, and return the same as a wish of the trainer's own."""
+    """Release the engine's reservation; return a scaling configuration for the same GPUs and nodes."""
     try:
         group = ray.util.get_placement_group(name)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""Reading files that somebody else may have put there: a job can lay a pipe where a file is expected.
+"""Safe reading of files that a job may have replaced by a pipe or a device.  Standard library only.
 
-Whoever opens a pipe waits for a writer, for ever where none comes, and a device has no end: the daemon reads
-files of jobs within its tick, and the keeper between two beats.  Standard library only.
+Opening a pipe blocks until somebody writes, and a device has no end. The daemon reads files of jobs within
+its tick, and the keeper between two heartbeats, so neither may block.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 MOST_BYTES = 64 * 2**20
-"""A document that is longer is none of ours; the longest name each file of a checkpoint of many ranks."""
+"""Size limit of documents; the longest are manifests, which list each file of a checkpoint of many ranks."""
 
 
 def open_regular(file: str | Path) -> BinaryIO:
-    """Open a file for reading, without waiting for anything.
+    """Open a regular file for reading, without blocking.
 
     Raises:
         OSError: when it cannot be opened, or is a pipe, a device, a socket or a folder.
@@ -34,7 +34,7 @@ def _open_at_once(file: str, flags: int) -> int:
 
 
 def read_regular(file: str | Path, *, most_bytes: int = MOST_BYTES) -> bytes:
-    """Return what a file holds.
+    """Return the content of a regular file.
 
     Raises:
         OSError: when it cannot be read, is no regular file, or holds more than `most_bytes`.

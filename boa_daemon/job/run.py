@@ -1,6 +1,6 @@
-"""One run of a training script: what its environment says, its stop signal, its reports.
+"""One run of a training script: its environment, its stop signal, its reports and its checkpoints.
 
-A report overwrites one short record in place: no new file, no growth, and room on a full disk.
+Each report overwrites one short record in place, so reports also work on a full disk.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from boa_daemon.job.gpu_memory import keep_to_share
 from boa_daemon.job.quick_exit import exit_quickly
 
 RECORD_BYTES = 512
-"""A report is padded to this length, so that it always takes the same place."""
+"""Every report is padded to this length, so that it overwrites the one before completely."""
 
 
 STOP_FILE = "BOA_STOP_FILE"
-"""Names a file that asks for a stop by being there, for processes that no signal reaches."""
+"""Variable with the path of a file whose existence asks for a stop, for processes that get no signal."""
 
 
 Gather = Callable[[bytes], list[bytes]]
-"""Maps what this rank hands in to what all ranks handed in, in the order of ranks, on all ranks."""
+"""An all-gather: takes the bytes of this rank, and returns those of all ranks in the order of ranks."""
 
 
 @dataclass(frozen=True)
 class _Saving:
-    """A folder that is being written: `answer` is what its writer returned, perhaps a future."""
+    """A checkpoint folder that is being written; `answer` is the writer's return value, perhaps a future."""
 
     step: int
     path: Path
@@ -55,18 +55,17 @@ class _Saving:
 
     @property
     def is_written(self) -> bool:
-        """Whether this rank has written its part."""
         return all(future.done() for future in _futures(self.answer))
 
 
 class Run:
-    """What this process knows of the generation that it is part of."""
+    """This process's view of its generation: one rank of one run."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.folder = Path(environment.get("BOA_CHECKPOINT_DIR", "checkpoints"))
         self.generation = int(environment.get("BOA_GENERATION", "0"))
         self.rank: int | None = None
-        """This process's rank where the library of `ranks()` gave it one."""
+        """This process's rank if `ranks()` assigned one."""
         self._environment = environment
         self.stop_asked = False
         self.stop_agreed = False
@@ -86,15 +85,15 @@ class Run:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process reports and saves for the generation: exactly one does, wherever it runs.
+        """Whether this process reports and saves for the generation; exactly one process does.
 
-        That is rank 0 of whoever gave the ranks. torchrun may give rank 0 to any node, so the number of the
-        node says something only where nobody gave ranks: then there is one process per node.
+        This is rank 0 of the launcher. torchrun may place rank 0 on any node, so the node number counts only
+        where no launcher assigned ranks; there is one process per node then.
         """
         return (self.rank if self.rank is not None else _given_rank(self._environment)) == 0
 
     def catch_signal(self) -> None:
-        """Ask for a stop at SIGTERM, instead of dying; only the main thread of Python may."""
+        """Treat SIGTERM as a request to stop; only possible in the main thread, ignored elsewhere."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_signal)
 
@@ -102,7 +101,7 @@ class Run:
         self.stop_asked = True
 
     def resume(self) -> Checkpoint | None:
-        """Return the newest whole checkpoint."""
+        """Return the newest complete checkpoint, or None."""
         found, wrong = newest_checkpoint(self.folder)
         if wrong:
             print(f"boa: {wrong}", file=sys.stderr)  # noqa: T201  the script's own log is where this belongs
@@ -112,9 +111,9 @@ class Run:
         return found
 
     def report(self, step: int, samples: float, loss: float | None, gradient_noise: float | None) -> None:
-        """Write the record: `samples` add up, from the first report of this generation on."""
+        """Write the report; `samples` are summed from the second report of this generation on."""
         if self.step is None:
-            # The first step compiles, warms caches and meets the others: it says nothing about the speed.
+            # The first step compiles, warms caches and connects ranks: it does not show the speed.
             self._began = time.monotonic()
             keep_to_share(self._environment)
         else:
@@ -137,7 +136,7 @@ class Run:
             self._write(record)
 
     def _write(self, record: Mapping[str, float | int | str | None]) -> None:
-        """Overwrite the record in place; a report that cannot be written is not worth a training run."""
+        """Overwrite the record in place; ignore failures, because a lost report must not stop training."""
         try:
             if self._record is None:
                 self._record = os.open(self.progress, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -146,10 +145,10 @@ class Run:
             self._record = None
 
     def should_checkpoint(self, every: int | None, agree: Callable[[bool], bool] | None) -> bool:
-        """Return whether to save now: a stop was asked for on some rank, or `every` steps went by."""
+        """Return whether to save now: some rank was asked to stop, or `every` steps have passed."""
         if not self.stop_agreed and self._agreed(agree):
             self.stop_agreed = True
-            # A worker of Ray is Ray's process, and outlives the job.
+            # A Ray worker is a process of Ray and outlives the job.
             if self.progress and not self._stop_file:
                 exit_quickly()
         if self._saving is not None and (self.stop_agreed or self._all_have_written):
@@ -158,7 +157,7 @@ class Run:
         return self.stop_agreed or is_due
 
     def _agreed(self, agree: Callable[[bool], bool] | None) -> bool:
-        """Return what all ranks agree on."""
+        """Return whether any rank was asked to stop; remember whether all ranks have written their parts."""
         self.stop_asked = self.stop_asked or bool(self._stop_file and os.path.exists(self._stop_file))
         is_writing = self._saving is not None and not self._saving.is_written
         if agree is not None:
@@ -171,15 +170,16 @@ class Run:
         return self._agreed_by_torch(distributed, is_writing=is_writing)
 
     def _gloo(self, distributed: Any) -> Any:
-        """Return the group over which ranks agree: one that needs no GPU. All ranks ask at the same time."""
+        """Return the group over which ranks agree, which needs no GPU. All ranks call this together."""
         if self._group is None and distributed.get_backend() != "gloo":
             self._group = distributed.new_group(backend="gloo")
         return self._group
 
     def _agreed_by_torch(self, distributed: Any, *, is_writing: bool) -> bool:
-        """Return whether any rank was asked to stop one step ago; ask about now while the next step runs.
+        """Return whether any rank had been asked to stop one step ago; start the same question about now.
 
-        All ranks wait for the same sum, so they all see the same answer at the same step.
+        The all-reduce overlaps with the next step. All ranks get the same sum, so all of them see the same
+        answer at the same step.
         """
         import torch  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415  only where it is in use
 
@@ -198,7 +198,7 @@ class Run:
         return False
 
     def settle(self) -> None:
-        """Wait for the question that is still on its way."""
+        """Wait for a pending agreement and a pending save."""
         if self._pending is not None:
             self._pending[0].wait()
             self._pending = None
@@ -206,7 +206,7 @@ class Run:
             self.finish_save()
 
     def save(self, step: int, write: Callable[[BinaryIO], Any]) -> Checkpoint | None:
-        """Write a checkpoint from the first rank."""
+        """Write a checkpoint on the first rank; other ranks return None."""
         self._saved_at_step = step
         if not self.is_first:
             return None
@@ -220,7 +220,7 @@ class Run:
     def save_folder(
         self, step: int, write: Callable[[Path], Any], gather: Gather | None
     ) -> Checkpoint | None:
-        """Have all ranks write a folder; a future that `write` returns is waited for later, not here."""
+        """Write this rank's part of a folder; a later call waits for the future that `write` may return."""
         if self._saving is not None:
             self.finish_save()
         self._saved_at_step = step
@@ -233,18 +233,17 @@ class Run:
         return None
 
     def barrier(self) -> None:
-        """Wait until all ranks are here."""
+        """Wait until all ranks have called this."""
         self._gathered(b"", None)
 
     @property
     def _node(self) -> int:
-        """The number of this process's node."""
         return int(self._environment.get("BOA_NODE_RANK") or self._environment.get("GROUP_RANK") or 0)
 
     def finish_save(self) -> Checkpoint | None:
-        """Wait for all parts of a folder, and write its manifest: on each file system once, the same one.
+        """Wait for all parts of a folder, then write the same manifest once on each file system.
 
-        The ranks that see one folder share the work of reading it.
+        The ranks that share a folder split the work of reading its files.
         """
         saving, self._saving = self._saving, None
         assert saving is not None
@@ -273,7 +272,7 @@ class Run:
         return None
 
     def _gathered(self, part: bytes, gather: Gather | None) -> list[bytes]:
-        """Return what all ranks hand in."""
+        """Return the bytes of all ranks, in the order of ranks."""
         if gather is not None:
             return gather(part)
         distributed = sys.modules.get("torch.distributed")
@@ -285,7 +284,7 @@ class Run:
 
 
 def _given_rank(environment: Mapping[str, str]) -> int:
-    """Return this process's rank: torch's, the launcher's, or the number of its node."""
+    """Return this process's rank: from torch, from the launcher, or the number of its node."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank())
@@ -296,7 +295,7 @@ def _given_rank(environment: Mapping[str, str]) -> int:
 
 
 def _futures(answer: Any) -> list[Any]:
-    """Return the futures in what a writer returned: itself, or those of an asynchronous save of torch."""
+    """Return the futures in a writer's return value: itself, or those of an asynchronous save of torch."""
     found = [answer, getattr(answer, "upload_completion", None), getattr(answer, "staging_completion", None)]
     return [one for one in found if hasattr(one, "result") and hasattr(one, "done")]
 
@@ -305,7 +304,7 @@ _run: Run | None = None
 
 
 def current() -> Run:
-    """Return this process's run, made from the environment when first asked for."""
+    """Return this process's run; the first call makes it from the environment."""
     global _run  # noqa: PLW0603  a process is one rank of one run
     if _run is None:
         _run = Run(os.environ)
@@ -314,68 +313,74 @@ def current() -> Run:
 
 
 def checkpoint_dir() -> Path:
-    """Return the folder of the job's checkpoints, made if it is not there."""
+    """Return the folder of the job's checkpoints; create it if needed."""
     folder = current().folder
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def resume() -> Checkpoint | None:
-    """Return the newest whole checkpoint (its `step` and `path`), or None: begin at step 0."""
+    """Return the newest complete checkpoint (with `step` and `path`), or None: then begin at step 0."""
     return current().resume()
 
 
 def report(
     step: int, samples: float = 0.0, loss: float | None = None, gradient_noise: float | None = None
 ) -> None:
-    """Say that a step is done.
+    """Report that a step is done.
 
-    `step` counts over the whole job. `samples` is how many samples all ranks worked through in this step.
-    `gradient_noise` is the gradient noise scale in samples, where the script measures it.
+    `step` counts over the whole job, across restarts. `samples` is the number of samples that all ranks
+    together processed in this step. `gradient_noise` is the gradient noise scale in samples, if the script
+    measures it.
     """
     current().report(step, samples, loss, gradient_noise)
 
 
 def should_checkpoint(every: int | None = None, agree: Callable[[bool], bool] | None = None) -> bool:
-    """Return whether to save now; every rank must ask after every step, and all get the same answer.
+    """Return whether to save now; every rank must call this after every step, and all get the same answer.
 
-    `every` asks for a checkpoint after so many steps as well. `agree` maps this rank's wish to everyone's;
-    without it, ranks that use `torch.distributed` agree through it.
+    A save is due when any rank was asked to stop, and after each `every` steps. `agree` is an any-reduce: it
+    takes this rank's flag and returns whether any rank's flag is set. Without `agree`, ranks agree through
+    `torch.distributed` if the script has initialized it.
     """
     return current().should_checkpoint(every, agree)
 
 
 def should_stop() -> bool:
-    """Return whether the checkpoint that was just due is the last of this generation: save, then exit."""
+    """Return whether to exit after saving, because this generation was asked to stop.
+
+    Ask after `should_checkpoint` has returned true.
+    """
     return current().stop_agreed
 
 
 def save(step: int, write: Callable[[BinaryIO], Any]) -> Checkpoint | None:
-    """Write a checkpoint whole and its manifest; ranks other than the first write nothing and get None.
+    """Write a checkpoint atomically; `write` gets the open file. Only rank 0 writes, the others get None.
 
     Raises:
-        StaleGeneration: when a newer generation of the job was started: end now.
-        CheckpointFailed: when it cannot be written; the checkpoint before is untouched.
+        StaleGeneration: when a newer generation of the job was started: exit now.
+        CheckpointFailed: when it cannot be written; the previous checkpoint is untouched.
     """
     return current().save(step, write)
 
 
 def save_folder(step: int, write: Callable[[Path], Any], gather: Gather | None = None) -> Checkpoint | None:
-    """Have all ranks write their files into one folder, and its manifest when all have; every rank calls it.
+    """Write a checkpoint that is a folder with files from all ranks; every rank must call this.
 
-    `write` gets the folder. What it returns may be a future (`torch.distributed.checkpoint.async_save`): the
-    manifest is then written by a later `should_checkpoint`, `save_folder` or `finish`, when all ranks have
-    written. `gather` maps what a rank hands in to what all do; with `torch.distributed` nothing is needed.
+    `write` gets the folder. The manifest, which makes the checkpoint count, is written when all ranks have
+    written their files. If `write` returns a future (`torch.distributed.checkpoint.async_save`), a later
+    `should_checkpoint`, `save_folder` or `finish` writes the manifest. `gather` is an all-gather of bytes; it
+    is not needed with `torch.distributed`.
 
     Raises:
-        StaleGeneration: when a newer generation of the job was started: end now.
-        CheckpointFailed: when it cannot be written; the checkpoint before is untouched.
+        StaleGeneration: when a newer generation of the job was started: exit now.
+        CheckpointFailed: when it cannot be written; the previous checkpoint is untouched.
     """
     return current().save_folder(step, write, gather)
 
 
 def finish() -> None:
-    """Say that the job is done: a job that reports steps and exits without this has not finished."""
+    """Report that the job is done. A job that reports steps and exits without this call counts as failed."""
     run = current()
     run.settle()
     if run.is_first and run.progress:
@@ -392,16 +397,17 @@ def steps(
     folder: bool = False,
     gather: Gather | None = None,
 ) -> Iterator[int]:
-    """Yield the steps that are left, from the newest checkpoint on, and do around them what a job has to.
+    """Yield the remaining steps up to `total`: resume before the first, save on the way, finish at the end.
 
-    `load` takes a checkpoint in, `save` writes one: after `every` steps, and when a stop is asked for, which
-    ends the loop. After the last step the job is said to be done. A step that the loop has not reported is
-    reported, without samples. `agree` is as for `should_checkpoint`. With `folder` a checkpoint is a folder:
-    all ranks save into it, and `gather` is as for `save_folder`.
+    `load` gets the path of the newest checkpoint before the first step. `save` writes a checkpoint after each
+    `every` steps and when a stop is requested; a stop ends the loop after the save. A step that the loop body
+    does not report is reported here, without samples. `agree` is as in `should_checkpoint`. With `folder`, a
+    checkpoint is a folder into which all ranks save: `save` gets the folder instead of an open file, and
+    `gather` is as in `save_folder`.
 
     Raises:
-        StaleGeneration: when a newer generation of the job was started: end now.
-        CheckpointFailed: when a checkpoint cannot be written; the one before is untouched.
+        StaleGeneration: when a newer generation of the job was started: exit now.
+        CheckpointFailed: when a checkpoint cannot be written; the previous one is untouched.
     """
     run = current()
     found = run.resume()

@@ -1,7 +1,7 @@
-"""The place in the data, counted in samples: at another width no sample is seen twice and none is left out.
+"""Data order that survives a resize: at another width no sample is seen twice and none is left out.
 
-A global batch is the same samples at every width, and each rank takes its part of it. So the place after a
-step is the number of steps, and whoever resumes at another width goes on with the very next sample.
+A global batch holds the same samples at every width, and each rank takes its part of it. The position in the
+data depends only on the number of steps, so a job that resumes at another width goes on with the next sample.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 def split_batch(
     global_batch: int, *, most_per_rank: int | None = None, width: int | None = None
 ) -> tuple[int, int]:
-    """Return (samples of a rank at a time, how often it accumulates) for a global batch at this width.
+    """Return (batch size per rank, gradient accumulation steps) for a global batch at this width.
+
+    `most_per_rank` limits the batch size per rank. `width` is the number of ranks, by default `WORLD_SIZE`.
 
     Raises:
         ValueError: when the global batch cannot be split evenly over the ranks.
@@ -34,12 +36,12 @@ def split_batch(
 
 
 class SampleStream:
-    """A sampler: the indices of this rank's samples, epoch after epoch without end, from a step on.
+    """A sampler that yields the indices of this rank's samples from a step on, epoch after epoch.
 
-    Hand it to a `DataLoader` as `sampler`, with a `batch_size` that divides `share`. `size` is that
-    of the data set; each epoch is in an order of its own, drawn from `seed`, or in that of the data set for
-    None. A global batch may reach over the end of an epoch. `rank` and `width` are torchrun's where they are
-    left out.
+    Pass it to a `DataLoader` as `sampler`, with a `batch_size` that divides `share`. `size` is the number of
+    samples in the data set, `batch` the global batch. Each epoch is shuffled with `seed`; with None, every
+    epoch keeps the order of the data set. A global batch may span two epochs. The stream ends after step
+    `steps`, or never. `rank` and `width` default to torchrun's.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class SampleStream:
         self._epoch, self._order = -1, list[int]()
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the indices of this rank, from its step on; to step `steps`, where that is given."""
+        """Yield the indices of this rank, from `step` up to `steps` if that is given."""
         share, step = self.share, self.step
         while self.steps is None or step < self.steps:
             begin = step * self.batch + self.rank * share
@@ -73,13 +75,13 @@ class SampleStream:
             step += 1
 
     def __len__(self) -> int:
-        """Return how many indices of this rank all steps have, those before its own included.
+        """Return the number of this rank's indices in all steps, including those before `step`.
 
-        Lightning counts batches from the first step of the job on, and ends an epoch at this number: were it
-        what is left, samples would be seen again.
+        Lightning counts batches from the first step of the job and ends an epoch at this number. With the
+        number of remaining indices, samples would be seen twice.
 
         Raises:
-            TypeError: when it has no end.
+            TypeError: without `steps`, because the stream is endless.
         """
         if self.steps is None:
             raise TypeError("a stream of samples has no length: say `steps`")
@@ -87,11 +89,11 @@ class SampleStream:
 
     @property
     def share(self) -> int:
-        """How many samples of a global batch are this rank's."""
+        """This rank's number of samples in each global batch."""
         return self.batch // self.width
 
     def _sample(self, place: int) -> int:
-        """Return the sample at a place, counted from the first of the first epoch on."""
+        """Return the sample at a position, counted from the start of the first epoch."""
         epoch, within = divmod(place, self.size)
         if self.seed is None:
             return within
@@ -109,12 +111,13 @@ def check_each_seen_once(
     widths: Sequence[int] = (1, 2, 4, 1),
     steps_each: int = 3,
 ) -> None:
-    """For tests: resume a sampler at one width after the other, and see each sample of two epochs once.
+    """For tests: check that a sampler yields each sample of two epochs once while the width changes.
 
-    `make(rank, width, step)` returns what a rank draws from a step on, as your script makes it.
+    `make(rank, width, step)` returns the samples of a rank from a step on, as your script makes them. The
+    check resumes at each of `widths` in turn, for `steps_each` steps.
 
     Raises:
-        AssertionError: when a sample of an epoch is seen twice or never; it names some.
+        AssertionError: when a sample of an epoch is seen twice or never; the message names up to five.
     """
     seen: list[int] = []
     step, turn = 0, 0
