@@ -26,7 +26,6 @@ app = typer.Typer(
 
 
 def _print_version(wanted: bool) -> None:
-    """Print the version and leave, when asked."""
     if wanted:
         typer.echo(f"boa {__version__}")
         raise typer.Exit
@@ -38,11 +37,11 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Plan and run rented GPUs for training jobs: the least waiting that a budget can buy."""
+    """Plan and run training jobs on rented GPUs, with the least waiting that a budget can buy."""
 
 
 def main() -> None:
-    """Run the command line; turn known errors into one sentence and the exit code that they have."""
+    """Run the command line; print a known error as one sentence and exit with its code."""
     forget_printed()
     try:
         app()
@@ -51,19 +50,19 @@ def main() -> None:
         sys.exit(exit_code_of(error))
     except SystemExit as end:
         if end.code == USAGE and _wants_json() and not was_printed():
-            said = usage_errors[0] if usage_errors else "the command is wrong: add --help"
+            said = usage_errors[0] if usage_errors else "the command line is wrong: add --help"
             print_json({"error": "UsageError", "message": said, "exit_code": USAGE})
         raise
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:
-        # The reader went away (`boa ... | head`): nobody is left to tell.
+        # The reader closed the pipe (`boa ... | head`), so an error message would reach nobody.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 
 
 def _say(name: str, sentence: str, code: int) -> None:
-    """Say what is wrong on standard error; to a program, in the one document that it waits for as well."""
+    """Print an error on standard error, and with --json also as the one document on standard output."""
     console = stderr_console()
     console.print(f"[bold red]{name}[/]: ", end="")
     console.print(sentence, markup=False)
@@ -72,7 +71,7 @@ def _say(name: str, sentence: str, code: int) -> None:
 
 
 def _wants_json() -> bool:
-    """Whether the command line asks for JSON; what is wrong with it may be why nobody read that."""
+    """Return whether the arguments ask for JSON, read from `sys.argv` because parsing may have failed."""
     words = sys.argv[1:]
     return bool({"--json", "-ojson", "-o=json", "--output=json"} & set(words)) or any(
         first in ("-o", "--output") and second.lower() == "json" for first, second in pairwise(words)

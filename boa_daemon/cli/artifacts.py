@@ -1,4 +1,4 @@
-"""``boa artifacts``: the files that a job has left."""
+"""``boa artifacts``: list or download the files that a job wrote."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def artifacts(
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """List the files that a job has left, or copy them here."""
+    """List the files that a job wrote, or copy them to this machine."""
     with a_client(config, socket) as client:
         document = client.artifacts(job)
         if out is not None:
@@ -29,7 +29,7 @@ def artifacts(
             for row in document["files"]:
                 target = (top / row["name"]).resolve()
                 if not target.is_relative_to(top):
-                    raise InputError(f"the file {row['name']!r} would stand outside of {out}")
+                    raise InputError(f"the file {row['name']!r} would be written outside of {out}")
                 client.download(job, row["name"], target)
 
     def table() -> None:

@@ -1,4 +1,4 @@
-"""What the verbs about the cloud share: settings, and a cloud made from them."""
+"""Shared by the AWS verbs: options, settings, and a read-only AWS cloud."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 
 ConfigOption: TypeAlias = Annotated[
-    Path, typer.Option("--config", metavar="FILE", help="Settings; the [cloud] part is read.")
+    Path, typer.Option("--config", metavar="FILE", help="Settings file; its [cloud] section is read.")
 ]
 RegionOption: TypeAlias = Annotated[
-    str | None, typer.Option("--region", help="Instead of the region of the settings.")
+    str | None, typer.Option("--region", help="AWS region; overrides the settings.")
 ]
 ClusterOption: TypeAlias = Annotated[
-    str | None, typer.Option("--cluster", help="Instead of the cluster of the settings.")
+    str | None, typer.Option("--cluster", help="Cluster name; overrides the settings.")
 ]
 DEFAULT_CONFIG = Path("boa.toml")
 
 
 def settings_of(config: Path, *, region: str | None = None, cluster: str | None = None) -> AwsSettings:
-    """Return the settings; a file that was named must exist.
+    """Return the AWS settings; a file named by --config must exist.
 
     Raises:
-        InputError: when the file is missing or wrong, or there is no such region.
+        InputError: when the file is missing or wrong, or the region does not exist.
     """
     if config != DEFAULT_CONFIG and not config.exists():
         raise InputError("there is no such settings file", file=config)
@@ -43,10 +43,10 @@ def settings_of(config: Path, *, region: str | None = None, cluster: str | None 
 
 
 def regions_of(named: list[str] | None, settings: AwsSettings) -> list[str]:
-    """Return the regions that a flag names, each once, or that of the settings.
+    """Return the regions named by --region without duplicates, else the region of the settings.
 
     Raises:
-        InputError: when there is none of a name.
+        InputError: when a region does not exist.
     """
     for region in named or ():
         check_region(region)
@@ -54,7 +54,7 @@ def regions_of(named: list[str] | None, settings: AwsSettings) -> list[str]:
 
 
 def used_resources(config: Path) -> UsedResources:
-    """Return what the daemon uses beside `[cloud]`: the reports, the bucket, the topic of its alerts.
+    """Return what the daemon uses outside `[cloud]`: reports queue, bucket, alert topic, secrets, data.
 
     Raises:
         InputError: when the settings cannot be read.
@@ -71,5 +71,5 @@ def used_resources(config: Path) -> UsedResources:
 
 
 def an_aws_cloud(settings: AwsSettings) -> AwsCloud:
-    """Return a cloud that only looks: no lease is renewed by a verb."""
+    """Return a read-only AWS cloud: a verb renews no lease."""
     return AwsCloud(settings, catalog=Catalog.load(), clock=SystemClock(), touches=False)

@@ -1,8 +1,8 @@
-"""``boa bench -- COMMAND``: how long a step takes at each width, here or on rented nodes, as a class file.
+"""``boa bench -- COMMAND``: measure the step time at each width and write it as a class file.
 
-The command is started as a job's would be, at one width after the other, and stopped after its time. It says
-its steps through `boa_daemon.job.report`; the first step, which compiles and warms up, does not count. How
-machines are rented for it is in `bench_on`.
+The command runs as a job's command would, at one width after another, each for a fixed time. It reports its
+steps through `boa_daemon.job.report`; the first step, which compiles and warms up, does not count. `bench_on`
+measures on rented machines.
 """
 
 from __future__ import annotations
@@ -31,63 +31,69 @@ from boa_daemon.units import counted
 from policies.model import InstanceType
 
 LOOK_SECONDS, END_SECONDS = 0.1, 10.0
-"""How often a run is looked at, and how long it has to end when it is told to."""
+"""Seconds between two reads of the progress file, and seconds to end after a signal."""
 
 
 def bench(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="What a job would run.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="Command that the job would run.")
+    ],
     *,
     instance_type: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The machine that this is, as `boa catalog` names it."),
+        typer.Option(metavar="NAME", help="Instance type of this machine, as in `boa catalog`."),
     ] = None,
     on: Annotated[
-        str | None, typer.Option(metavar="TYPE,TYPE", help="Rent these machines, one after the other.")
+        str | None, typer.Option(metavar="TYPE,TYPE", help="Rent these instance types, one after another.")
     ] = None,
     max_usd: Annotated[
-        float | None, typer.Option(min=0.01, help="With --on: dollars that it may cost in all.")
+        float | None, typer.Option(min=0.01, help="With --on: most dollars to spend in total.")
     ] = None,
     gpus: Annotated[
-        str | None, typer.Option(metavar="1,2,4", help="Widths. Default: 1, 2, 4, ... of that machine.")
+        str | None,
+        typer.Option(
+            metavar="1,2,4", help="GPU counts to measure. Default: 1, 2, 4, ... up to the machine's."
+        ),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=1.0, help="How long each width is measured.")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Seconds to measure each width.")] = 60.0,
     first_step: Annotated[
-        float, typer.Option("--first-step", min=1.0, help="Seconds that the first step may take.")
+        float, typer.Option("--first-step", min=1.0, help="Most seconds until the first step is done.")
     ] = 600.0,
-    steps: Annotated[int, typer.Option(min=1, help="Steps of a whole job, for the file.")] = 100_000,
-    name: Annotated[str, typer.Option(help="Name of the class.")] = "measured",
+    steps: Annotated[
+        int, typer.Option(min=1, help="Steps of a whole job, written to the class file.")
+    ] = 100_000,
+    name: Annotated[str, typer.Option(help="Name of the job class.")] = "measured",
     write: Annotated[
-        Path | None, typer.Option(metavar="FILE.yaml", help="Write the class file there, not to the screen.")
+        Path | None,
+        typer.Option(metavar="FILE.yaml", help="Write the class file here instead of printing it."),
     ] = None,
     code: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="With --on: a folder to bring to the nodes.")
+        Path | None, typer.Option(metavar="DIR", help="With --on: folder of code to copy to the nodes.")
     ] = None,
-    image: Annotated[str | None, typer.Option(help="With --on: a container image to run in.")] = None,
+    image: Annotated[str | None, typer.Option(help="With --on: container image to run in.")] = None,
     config: ConfigOption = None,
     socket: SocketOption = None,
 ) -> None:
-    """Run a script for a short time at each width, and write the class file of its step times.
+    """Measure a command's step time at each GPU count, and write it as a class file.
 
-    It runs here, or with --on on machines that are rented for it under --max-usd and given back.
+    It runs on this machine, or with --on on machines rented for it within --max-usd and then returned.
     """
     if write is not None and write.exists():
         raise InputError(f"{write} is there already", hint="Name another file, or move it away")
     if (on is None) == (instance_type is None):
         raise InputError(
-            "name the machine that this is, or those to rent",
+            "name the type of this machine, or the types to rent",
             hint="--instance-type g5.xlarge runs it here, --on g5.xlarge --max-usd 2 --write FILE rents it",
         )
     catalog, ended = Catalog.load(), 0
     names = [word.strip() for word in (on or instance_type or "").split(",")]
     machines = {machine: _widths(gpus, machine) for machine in map(catalog.instance_type, names)}
     if len({machine.gpu_type for machine in machines}) < len(names):
-        raise InputError(
-            "two of the machines carry the same GPU", hint="Measure them into files of their own"
-        )
+        raise InputError("two of the machines have the same GPU type", hint="Measure each into its own file")
     if on is not None:
         if max_usd is None or write is None:
             raise InputError(
-                "--on takes --max-usd and --write: money, and the file that it is spent for",
+                "--on needs --max-usd and --write",
                 hint="Add --max-usd 5 --write classes.yaml",
             )
         one = BenchOptions(
@@ -108,7 +114,7 @@ def bench(
 
 
 def _write(text: str, file: Path | None) -> None:
-    """Write a class file, or print it.
+    """Write a class file, or print it when `file` is None.
 
     Raises:
         InputError: when it cannot be written.
@@ -126,7 +132,7 @@ def _write(text: str, file: Path | None) -> None:
 def _measured_here(
     command: Sequence[str], widths: Sequence[int], seconds: float, first_step: float
 ) -> dict[int, float]:
-    """Return the seconds of a step at each width on this machine, and say them."""
+    """Measure and print the seconds per step at each width on this machine."""
     found: dict[int, float] = {}
     for width in widths:
         found[width], done = measure(command, width, seconds=seconds, first_step_seconds=first_step)
@@ -139,7 +145,7 @@ def _widths(text: str | None, machine: InstanceType) -> list[int]:
     """Return the widths to measure on a machine.
 
     Raises:
-        InputError: when they are none, or more than the machine has.
+        InputError: when a width is not a number from 1 to the GPUs of the machine.
     """
     most = machine.gpus
     if text is None:
@@ -156,7 +162,7 @@ def _widths(text: str | None, machine: InstanceType) -> list[int]:
 def measure(
     command: Sequence[str], width: int, *, seconds: float, first_step_seconds: float
 ) -> tuple[float, int]:
-    """Return the seconds of a step at a width, and over how many steps that was measured.
+    """Return the seconds per step at a width, and the number of steps measured.
 
     Raises:
         InputError: when the command cannot be started, ends too early, or reports nothing.
@@ -181,7 +187,7 @@ def measure(
 
 
 def _environment(folder: Path, width: int) -> dict[str, str]:
-    """Return what a job of so many GPUs on one node finds."""
+    """Return the environment of a job on one node with `width` GPUs."""
     with socket.socket() as door:
         door.bind(("127.0.0.1", 0))
         port = str(door.getsockname()[1])
@@ -207,7 +213,7 @@ def _environment(folder: Path, width: int) -> dict[str, str]:
 def _watched(
     process: subprocess.Popen[bytes], record: Path, log: Path, *, seconds: float, first_step_seconds: float
 ) -> tuple[float, int]:
-    """Wait for the first step and then for the time; return what a step took, and how many were done."""
+    """Wait for the first step, measure for `seconds`, and return the seconds per step and the step count."""
     began, first = time.monotonic(), None
     while True:
         found, is_over = _read(record), process.poll() is not None
@@ -220,7 +226,11 @@ def _watched(
     last = _read(record)
     if first is None or last is None or last["step"] <= first["step"]:
         tail = " | ".join(log.read_text(errors="replace").splitlines()[-3:])
-        why = f"it ended with {process.returncode}" if process.poll() is not None else "it still ran"
+        why = (
+            f"it exited with code {process.returncode}"
+            if process.poll() is not None
+            else "it was still running"
+        )
         raise InputError(
             f"the command reported fewer than two steps: {why}{': ' + tail if tail else ''}",
             hint="Call boa_daemon.job.report(step + 1) after each step, or raise --seconds",
@@ -230,7 +240,7 @@ def _watched(
 
 
 def _read(record: Path) -> Mapping[str, float] | None:
-    """Return the newest record of the command's progress; None before the first."""
+    """Return the newest progress record; None before the first."""
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(record.read_bytes())
         return {"step": float(found["step"]), "seconds": float(found["seconds"])}
@@ -238,7 +248,7 @@ def _read(record: Path) -> Mapping[str, float] | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the command and all that it started."""
+    """End the command's process group: SIGTERM, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)

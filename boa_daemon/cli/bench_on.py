@@ -1,9 +1,9 @@
-"""``boa bench --on TYPE``: step times on machines that are rented for it, a job of the daemon for each width.
+"""``boa bench --on TYPE``: measure step times on rented machines, one job of the daemon per width.
 
-Each type has a daemon of its own for as long as it is measured (`boa_daemon.cli.own_daemon`), which may spend
-what is left of the money, rents that type alone, and gives it back. A width is a job, the widest first, with
-dollars and hours of its own and no second try: what rents, watches and ends is what does so for every job.
-Its command runs the user's for its time, and prints the first and the last record of the steps.
+Each instance type gets its own daemon (`boa_daemon.cli.own_daemon`), which rents only that type, may spend
+what is left of --max-usd, and gives everything back. Each width is one job, widest first, with its own limits
+in dollars and hours and no retries. The job runs the user's command for the measuring time and prints the
+first and the last progress record.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from policies.model import InstanceType
 
 MARK = "boa bench:"
 LATE_SECONDS = 120.0
-"""Beside its times a width may take so long to start and to end."""
+"""Extra seconds that the job of a width may take to start and to end."""
 _MEASURE = """{command} & it=$!
 trap 'kill $it; exit 1' TERM
 seen() {{ cat "$BOA_PROGRESS_FILE" 2>/dev/null; }}
 for (( ; ; )); do
   first=$(seen) && [ -n "$first" ] && break
-  kill -0 $it 2>/dev/null || {{ wait $it; echo "{mark} it ended with $? before its first step"; exit 1; }}
+  kill -0 $it 2>/dev/null || {{ wait $it; echo "{mark} it exited with code $? before its first step"; exit 1; }}
   [ $SECONDS -lt {first:.0f} ] || {{ kill $it; echo "{mark} no step in {first:.0f} s"; exit 1; }}
   sleep 0.2
 done
@@ -50,12 +50,12 @@ for (( i = 0; i < 50; i++ )); do kill -0 $it 2>/dev/null || exit 0; sleep 0.2; d
 kill -KILL $it
 exit 0
 """
-"""What the job of a width runs, in bash."""
+"""The bash script that the job of a width runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchOptions:
-    """What is measured: a command, its times in seconds, and what it needs on a node."""
+    """What to measure: the command, its times in seconds, and the code and image that it needs."""
 
     command: Sequence[str]
     seconds: float
@@ -65,10 +65,10 @@ class BenchOptions:
 
 
 def bench_job(one: BenchOptions, class_name: str, gpus: int) -> Mapping[str, Any]:
-    """Return the job file that measures a width, all but its dollars.
+    """Return the job file that measures one width, without `max_usd`.
 
     Raises:
-        InputError: when the folder or the image is none.
+        InputError: when the code folder or the image name is not valid.
     """
     script = _MEASURE.format(
         command=join(one.command), mark=MARK, seconds=one.seconds, first=one.first_step_seconds
@@ -91,10 +91,10 @@ def bench_job(one: BenchOptions, class_name: str, gpus: int) -> Mapping[str, Any
 
 
 def step_seconds(log: str) -> tuple[float, int]:
-    """Return the seconds of a step by what a job of `bench_job` printed, and over how many steps.
+    """Return the seconds per step and the number of steps, from the log of a `bench_job` job.
 
     Raises:
-        InputError: when it reported fewer than two.
+        InputError: when the job reported fewer than two steps.
     """
     lines = [line.partition(MARK)[2].strip() for line in log.splitlines() if MARK in line]
     try:
@@ -113,20 +113,20 @@ def step_seconds(log: str) -> tuple[float, int]:
 
 @dataclass(slots=True, kw_only=True)
 class WidthBench(JobRun):
-    """The widths of one machine, one job after the other on a daemon of their own."""
+    """The widths of one instance type, measured one job after another on a daemon of their own."""
 
     contents: Mapping[int, Mapping[str, Any]]
     found: dict[int, float] = field(default_factory=dict)
 
     def _jobs(self) -> None:
-        """Measure each width; the first that cannot be ends it.
+        """Measure each width; stop at the first that cannot be measured.
 
         Raises:
-            InputError: when a daemon listens that is not its own.
+            InputError: when another daemon already listens.
         """
         if self._revive is None:
             raise InputError(
-                "a daemon listens here, and it may rent other machines too",
+                "another daemon already listens here, and may rent other machine types",
                 hint="Stop it first, or give --config settings with a cluster and state_dir of their own",
             )
         for gpus, content in self.contents.items():
@@ -139,7 +139,6 @@ class WidthBench(JobRun):
             self.screen.note(said)
 
     def _printed(self, name: str) -> str:
-        """Return all that the last generation of a job printed."""
         text, offset = "", 0
         while True:
             chunk = self._ask(f"/jobs/{name}/logs", since=offset, generation=self._generation)
@@ -157,7 +156,7 @@ def bench_on(
     config: Path | None,
     socket: str | None,
 ) -> tuple[dict[str, dict[int, float]], int]:
-    """Return the seconds of a step by GPU type and width, and the exit code of the first that was not whole.
+    """Return the seconds per step by GPU type and width, and the first exit code that is not 0.
 
     Raises:
         InputError: when the command reports no steps.
@@ -183,7 +182,7 @@ def bench_on(
 
 @contextmanager
 def _rented(machine: InstanceType, name: str, widths: Sequence[int]) -> Iterator[None]:
-    """Have settings that are read meanwhile name one machine and one class, which may have those widths."""
+    """Set environment variables so that settings name only this machine and one class with these widths."""
     with TemporaryDirectory(prefix="boa-bench-") as folder:
         classes = Path(folder) / "classes.yaml"
         text = gpu_types_text({machine.gpu_type: machine})

@@ -1,4 +1,4 @@
-"""``boa blocks``: the Capacity Blocks that EC2 offers, beside the same hours on demand and in the plan."""
+"""``boa blocks``: EC2 Capacity Blocks, compared with the same hours on demand and in the plan."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ from policies.optimum.frontier import MixedFrontier
 
 
 def blocks(
-    instance_type: Annotated[str, typer.Argument(metavar="TYPE", help="Such as p5.48xlarge.")],
+    instance_type: Annotated[str, typer.Argument(metavar="TYPE", help="Instance type, such as p5.48xlarge.")],
     *,
     instances: Annotated[int, typer.Option(min=1, help="Instances in the block.")] = 1,
-    hours: Annotated[int, typer.Option(min=1, help="Hours that it lasts; EC2 has whole days.")] = 24,
-    begin: Annotated[str | None, typer.Option("--from", help="Not before this day or instant.")] = None,
-    end: Annotated[str | None, typer.Option("--until", help="Over by this day or instant.")] = None,
+    hours: Annotated[
+        int, typer.Option(min=1, help="Length of the block in hours; EC2 sells whole days.")
+    ] = 24,
+    begin: Annotated[str | None, typer.Option("--from", help="Earliest begin, a date or an instant.")] = None,
+    end: Annotated[str | None, typer.Option("--until", help="Latest end, a date or an instant.")] = None,
     classes: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A problem file: what its plan pays as well.")
+        Path | None, typer.Option(metavar="FILE", help="Problem file: also show what its plan pays.")
     ] = None,
-    budget: Annotated[str | None, typer.Option(help="The budget of that plan, such as 40/h.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Budget of that plan, such as 40/h.")] = None,
     bought: Annotated[
         str | None, typer.Option("--buy", metavar="ID", help="Buy this offering; needs --usd.")
     ] = None,
-    usd: Annotated[float | None, typer.Option(min=0.01, help="The exact price of what --buy names.")] = None,
+    usd: Annotated[float | None, typer.Option(min=0.01, help="Exact price of the offering to buy.")] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     region: RegionOption = None,
     prices: PricesOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """List the Capacity Blocks of a type beside the same hours on demand; buy one at a named price."""
+    """List EC2 Capacity Blocks and compare them with on-demand prices; with --buy buy one."""
     if (bought is None) != (usd is None):
         raise InputError("--buy ID and --usd PRICE go together", hint="`boa blocks` lists both")
     if hours % HOURS_PER_DAY:
@@ -66,13 +68,13 @@ def blocks(
         if bought is not None and usd is not None:
             chosen = next((one for one in found if one.id == bought), None)
             if chosen is None:
-                hint = "Offerings go: list them again with the same instances, hours and days"
+                hint = "Offerings expire: list them again with the same instances, hours and dates"
                 raise InputError(f"{bought!r} is not offered now: nothing was bought", hint=hint)
             _bought(chosen, buy(calls, settings, chosen, usd=usd), output)
             return
     except CallFailed as error:
         if error.operation == "ec2:PurchaseCapacityBlock" and not 400 <= error.http_status < 500:
-            said = "Nobody knows whether it was bought: look at the account's capacity reservations first"
+            said = "The block may have been bought: check the account's capacity reservations first"
             raise BoaError(f"{error}. {said}") from None
         raise
     held = None if classes is None else _held(classes, budget, prices, instance_type)
@@ -86,10 +88,10 @@ def blocks(
 
 
 def _instant(flag: str, text: str | None) -> datetime | None:
-    """Return the instant that a flag says.
+    """Return the instant given to a flag.
 
     Raises:
-        InputError: when it says none.
+        InputError: when the text is not a date.
     """
     try:
         return None if text is None else parse_instant(text, is_end=flag == "--until")
@@ -100,10 +102,10 @@ def _instant(flag: str, text: str | None) -> datetime | None:
 def _held(
     classes: Path, budget: str | None, prices: list[Path] | None, instance_type: str
 ) -> tuple[float, float]:
-    """Return how many instances of a type the plan holds on average, and what one costs there an hour.
+    """Return the mean number of instances of a type in the plan, and the price of one per hour.
 
     Raises:
-        InputError: when the plan does not know the type, or has no budget in dollars.
+        InputError: when the plan does not know the type, or its budget is not in dollars.
     """
     file, money = with_budget_flag(read_problem(classes, prices), budget)
     if money.unit != "usd_per_hour":
@@ -116,7 +118,6 @@ def _held(
 
 
 def _mean_gpus(problem: Problem, kind: str, money: Budget) -> float:
-    """Return the GPUs of a type that the plan holds on average."""
     found = MixedFrontier.of(problem).solution_at(money.amount)
     rates = {one.name: one.arrivals_per_hour for one in problem.classes}
     return sum(
@@ -129,9 +130,9 @@ def _mean_gpus(problem: Problem, kind: str, money: Budget) -> float:
 
 
 def _row(one: BlockOffering, on_demand: float | None, held: tuple[float, float] | None) -> dict[str, Any]:
-    """Return an offering beside the same hours elsewhere.
+    """Return a row: an offering with the price of the same hours on demand and in the plan.
 
-    `break_even_use` is the part of its hours that would cost as much on demand.
+    `break_even_use` is the fraction of the block's hours at which on demand would cost the same.
     """
     hours = one.usable_hours
     there = None if on_demand is None else on_demand * one.instances * hours
@@ -147,14 +148,14 @@ def _row(one: BlockOffering, on_demand: float | None, held: tuple[float, float] 
 
 
 def _bought(chosen: BlockOffering, reservation: str, form: OutputFormat) -> None:
-    """Say what was bought, and how the daemon takes it up."""
+    """Print what was bought, and the setting with which the daemon uses it."""
     row = {"reservation": reservation} | chosen.document()
 
     def printed() -> None:
         stdout_console().print(
             f"bought {chosen.instances} x {chosen.instance_type} for ${chosen.usd:,.2f}: {reservation}\n"
-            f'[cloud] reservations = {{"{chosen.instance_type}" = "{reservation}"}} has the daemon rent '
-            "there, from its begin to half an hour before its end",
+            f'Set [cloud] reservations = {{"{chosen.instance_type}" = "{reservation}"}}: the daemon then '
+            "uses the block, from its begin to half an hour before its end",
             markup=False,
         )
 
@@ -162,7 +163,6 @@ def _bought(chosen: BlockOffering, reservation: str, form: OutputFormat) -> None
 
 
 def _print(rows: list[dict[str, Any]], instance_type: str, region: str) -> None:
-    """Print the offerings for people."""
     console = stdout_console()
     if not rows:
         console.print(f"EC2 offers no block of {instance_type} in {region} for these days")
@@ -193,5 +193,4 @@ def _print(rows: list[dict[str, Any]], instance_type: str, region: str) -> None:
 
 
 def _money(usd: float | None) -> str:
-    """Return dollars, or nothing where they are not known."""
     return "" if usd is None else f"{usd:,.2f}"

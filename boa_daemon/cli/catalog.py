@@ -1,4 +1,4 @@
-"""``boa catalog``: the instance types BOA knows, with their GPUs, prices and the day of each price."""
+"""``boa catalog``: the instance types that BOA knows, with GPUs, prices and the date of each price."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ def list_types(
     *,
     family: Annotated[str | None, typer.Option(help="Only this family, such as p4d.")] = None,
     gpu_type: Annotated[str | None, typer.Option(help="Only types with this GPU, such as a100.")] = None,
-    with_retired: Annotated[bool, typer.Option("--all", help="Also types that cannot be rented.")] = False,
+    with_retired: Annotated[
+        bool, typer.Option("--all", help="Also list retired types, which cannot be rented.")
+    ] = False,
     prices: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="Your prices and discounts; may be repeated.")
     ] = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """List instance types: GPUs, price, price per GPU-hour, the day of the price, and whether it is sold."""
+    """List instance types with GPUs, network, price per hour and per GPU-hour, and price date."""
     catalog = Catalog.load(*(prices or []))
     _check("family", family, {entry.family for entry in catalog.entries.values()})
     _check("GPU type", gpu_type, {entry.gpu_type for entry in catalog.entries.values()})
@@ -45,14 +47,13 @@ def _check(what: str, wanted: str | None, known: set[str]) -> None:
 
 
 def _retired(catalog: Catalog, family: str | None, gpu_type: str | None) -> int:
-    """Return how many retired types match the filters."""
     return sum(
         entry.is_retired for entry in catalog.select(family=family, gpu_type=gpu_type, with_retired=True)
     )
 
 
 def _row(entry: CatalogEntry) -> dict[str, Any]:
-    """Return an entry as JSON and CSV show it; a price that is not known is null, never zero."""
+    """Return an entry for JSON and CSV; an unknown price is null, never zero."""
     return {
         "instance_type": entry.name,
         "family": entry.family,
@@ -76,7 +77,7 @@ def _row(entry: CatalogEntry) -> dict[str, Any]:
 
 
 def _print_table(entries: Sequence[CatalogEntry], *, hidden: int) -> None:
-    """Print the entries for a person; `hidden` types are retired and not shown."""
+    """Print the entries as a table; `hidden` is the number of retired types left out."""
     numbers = ("GPUs", "Gbit/s", "USD/h", "USD/GPU-h")
     table = a_table("Instance types", "type", "GPU", *numbers, "as of", "status", right=numbers)
     for column in table.columns:

@@ -1,4 +1,4 @@
-"""``boa classes``: what is believed of each class, beside what its file says."""
+"""``boa classes``: the daemon's estimates of each class, beside the figures of the class file."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from policies.model import InstanceType
 
 
 def classes(
-    name: Annotated[str | None, typer.Argument(help="One class, with all its widths.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show one class, with all its widths.")] = None,
     *,
     export: Annotated[
-        Path | None, typer.Option(metavar="FILE.yaml", help="Write what is believed as a class file.")
+        Path | None, typer.Option(metavar="FILE.yaml", help="Write the estimates as a class file.")
     ] = None,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Show rate, size and speed-up of each class, stated and estimated, with 95 % intervals."""
+    """Show each class's arrival rate, job size and speed-up: configured, and measured with 95 % intervals."""
     with a_client(config, socket) as client:
         document = client.get("/classes")
     rows = document["classes"]
@@ -49,7 +49,7 @@ def _export(document: dict[str, Any], path: Path) -> None:
     """Write the classes as a file that `boa plan` reads.
 
     Raises:
-        InputError: when the file is there, or cannot be written.
+        InputError: when the file exists already, or cannot be written.
     """
     if path.exists():
         raise InputError(f"{path} is there already", hint="Name another file, or move it away")
@@ -70,10 +70,10 @@ def _export(document: dict[str, Any], path: Path) -> None:
 
 
 def _print(document: dict[str, Any], *, with_widths: bool) -> None:
-    """Print three or four lines per class, and the widths of the first where they are asked for."""
+    """Print three or four lines per class; `with_widths` adds the widths of the first class."""
     rows = document["classes"]
     titles = ("class", "figure", "estimate", "stated", "from")
-    table = a_table("What is believed of the classes", *titles, right=("stated",))
+    table = a_table("Classes: estimated and stated figures", *titles, right=("stated",))
     for row in rows:
         widest = row["speedups"][-1]
         figures = (
@@ -95,17 +95,17 @@ def _print(document: dict[str, Any], *, with_widths: bool) -> None:
 
 
 def _with_interval(figure: dict[str, Any]) -> str:
-    """Return an estimate with its interval; a dash before the first."""
+    """Return an estimate with its interval; a dash where there is no estimate yet."""
     if figure["estimate"] is None:
         return "-"
     return f"{figure['estimate']:.3g} [dim]({figure['low']:.2g} to {figure['high']:.2g})[/]"
 
 
 def _behind(row: dict[str, Any]) -> tuple[str, ...]:
-    """Return what stands behind the estimates of a class: of its rate, its size, its speed-ups, its links."""
+    """Return the evidence for each estimate of a class: rate, size, speed-ups, links."""
     jobs, ended = row["arrivals_per_hour"]["jobs"], row["size_gpu_hours"]["ended"]
     seconds = sum(width["measured_seconds"] for width in row["speedups"])
-    came = f"{jobs} came" if jobs else "[dim]no jobs yet[/]"
+    came = f"{jobs} arrived" if jobs else "[dim]no jobs yet[/]"
     return (
         f"{came}, {age(0.0, row['age_seconds'])} ago" if jobs else came,
         f"{ended} ended" if ended else "[dim]none ended yet[/]",
@@ -115,7 +115,6 @@ def _behind(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _print_widths(row: dict[str, Any]) -> None:
-    """Print the speed-up of one class at each width."""
     titles = ("width", "speed-up", "stated", "samples/s", "measured")
     table = a_table(f"Speed-up of {row['name']} over its narrowest width", *titles, right=titles)
     for width in row["speedups"]:
@@ -131,7 +130,7 @@ def _print_widths(row: dict[str, Any]) -> None:
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a class as one row of figures, its widths left out."""
+    """Return a class as one CSV row, without its widths."""
     return {
         "name": row["name"],
         **{f"arrivals_per_hour_{key}": value for key, value in row["arrivals_per_hour"].items()},

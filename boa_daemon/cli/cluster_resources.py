@@ -1,7 +1,7 @@
-"""What is still there of a cluster, whatever its cloud: for receipts, for `boa gc` and `boa down --all`.
+"""Resources of a cluster that still exist, on any cloud: for receipts, `boa gc` and `boa down --all`.
 
-The simulated cloud and this machine keep their nodes in files of the state folder. What runs on their nodes
-are processes here, and ends with them.
+The simulated cloud and the local cloud keep their nodes in files of the state folder. Jobs on these nodes are
+processes on this machine.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from boa_daemon.tick.actions import TerminateNode
 from boa_daemon.units import format_hours
 
 SIMULATED = "simulated"
-"""The region that nodes of the simulated cloud are shown in."""
+"""Region shown for nodes of the simulated cloud."""
 
 
 class StillManaged(BoaError):
-    """A daemon listens, and would rent anew what is ended behind its back."""
+    """A daemon is running, and would rent again what is ended without it."""
 
 
 def simulated_settings(config: Path) -> Settings | None:
-    """Return the settings where they name the simulated cloud; None for verbs that then go to AWS.
+    """Return the settings if they name the simulated cloud; None if the verb is to use AWS.
 
     Raises:
-        InputError: when the settings are wrong, or a file that was named is not there.
+        InputError: when the settings are wrong, or the named file does not exist.
     """
     if config.name != str(config) and not config.exists():
         raise InputError("there is no such settings file", file=config)
@@ -48,7 +48,7 @@ def simulated_settings(config: Path) -> Settings | None:
 
 
 def count_resources(settings: Settings) -> Mapping[str, int]:
-    """Return how many things of each kind are there and cost money."""
+    """Return the number of existing resources by kind."""
     if cloud_kind(settings.cloud.provider).on_aws:
         given = aws_settings(settings.cloud)
         found = Sweeper(given, AwsCalls(given), SystemClock()).find()
@@ -63,7 +63,7 @@ def count_resources(settings: Settings) -> Mapping[str, int]:
 
 
 def find_simulated(settings: Settings) -> list[OwnedResource]:
-    """Return the nodes of the simulated cloud that live; leaks are those that no daemon wants."""
+    """Return the running nodes of the simulated cloud; a leak is a node that no daemon wants."""
     with _cloud(settings) as cloud:
         silent = cloud.unwanted()
         return [
@@ -81,10 +81,10 @@ def find_simulated(settings: Settings) -> list[OwnedResource]:
 
 
 def end_simulated(settings: Settings, which: Collection[str] | None = None) -> Receipt:
-    """End nodes of the simulated cloud, by default all and with them what runs here; return the receipt.
+    """End the nodes in `which`; None ends all nodes and all job processes. Return the receipt.
 
     Raises:
-        StillManaged: when all are to end and a daemon would rent anew.
+        StillManaged: when all nodes are to end while a daemon runs.
     """
     if which is None:
         _check_unmanaged(settings)
@@ -109,19 +109,19 @@ def end_simulated(settings: Settings, which: Collection[str] | None = None) -> R
 
 
 def _check_unmanaged(settings: Settings) -> None:
-    """Refuse while a daemon listens.
+    """Raise an error while a daemon listens.
 
     Raises:
-        StillManaged: when one does.
+        StillManaged: when a daemon answers.
     """
     with suppress(DaemonUnreachable), Client(socket_of(settings)):
         raise StillManaged(
-            "a daemon listens and would rent anew: stop it first, or type `boa down` without --all"
+            "a daemon is running and would rent again: stop it first, or run `boa down` without --all"
         )
 
 
 def _end_processes(settings: Settings) -> None:
-    """Kill what runs on this machine as jobs of the state folder."""
+    """Kill the job processes of the state folder on this machine."""
     engine = LocalEngine(daemon_paths(settings).state / "jobs")
     for report in engine.reattach().values():
         if not report.is_over:
@@ -130,7 +130,7 @@ def _end_processes(settings: Settings) -> None:
 
 @contextmanager
 def _cloud(settings: Settings) -> Iterator[FileCloud]:
-    """Lend the simulated cloud; none is made where there was none."""
+    """Open the simulated cloud; raise an error where it does not exist, instead of making one."""
     state = daemon_paths(settings).state
     if not state.is_dir():
         raise InputError(
@@ -145,7 +145,7 @@ def _cloud(settings: Settings) -> Iterator[FileCloud]:
 
 
 def _leak(silent_seconds: float | None) -> str:
-    """Return why a node should not be there; empty where it may."""
+    """Return why a node is a leak; empty if it is none."""
     if silent_seconds is None:
         return ""
     return f"no daemon has wanted it for {format_hours(silent_seconds / 3600.0)}"

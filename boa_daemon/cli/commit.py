@@ -1,4 +1,4 @@
-"""``boa commit``: which commitment pays, how sure that is, and what it would have saved."""
+"""``boa commit``: advise on commitments: which one pays off, how sure that is, what it would have saved."""
 
 from __future__ import annotations
 
@@ -34,32 +34,34 @@ _FROM = "Give --classes FILE, --trace FILE, or --usage FILE"
 
 def commit(
     *,
-    offers: Annotated[
-        Path, typer.Option(metavar="FILE", help="What may be committed to, at which discounts.")
-    ],
+    offers: Annotated[Path, typer.Option(metavar="FILE", help="Commitments on offer, with their discounts.")],
     classes: ClassesOrTraceOption = None,
     trace: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Arrivals, simulated; the advice proves itself on them."),
+        typer.Option(metavar="FILE", help="Arrivals to simulate; the advice is tested on their last part."),
     ] = None,
     usage: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What was rented: instance_type,launched_at,ended_at[,instances]."),
+        typer.Option(metavar="FILE", help="Past rentals: instance_type,launched_at,ended_at[,instances]."),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="40/h, 900/day or 25000/month, at prices on demand.")
+        str | None, typer.Option(help="40/h, 900/day or 25000/month, at on-demand prices.")
     ] = None,
     spread: Annotated[
-        float, typer.Option(min=0.0, max=0.95, help="How far the load may be off where no trace says.")
+        float,
+        typer.Option(min=0.0, max=0.95, help="Without a trace: how far the load may be off, as a fraction."),
     ] = 0.25,
     held_out: Annotated[
-        float, typer.Option("--held-out", min=0.05, max=0.95, help="Last part of the time, for the proof.")
+        float,
+        typer.Option(
+            "--held-out", min=0.05, max=0.95, help="Last fraction of the time, on which the advice is tested."
+        ),
     ] = 0.5,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of every draw of the simulation.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.")] = 0,
     policy: Annotated[
         str,
         typer.Option(
-            help="Who runs the trace: the site's, as `boa simulate` has them.",
+            help="Policy that runs the trace, as in `boa simulate`.",
             autocompletion=complete_policies,
         ),
     ] = DEFAULT_POLICY,
@@ -67,9 +69,11 @@ def commit(
     report: ReportOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Say which commitment pays: the level of least bill at the same waiting, and how sure that is."""
+    """Advise which commitment gives the smallest bill at the same waiting, and how sure that is."""
     if (usage is None) is (classes is None and trace is None):
-        raise InputError("nothing to look at" if usage is None else "--usage goes alone", hint=_FROM)
+        raise InputError(
+            "no load is given" if usage is None else "--usage excludes --classes and --trace", hint=_FROM
+        )
     check_report(report)
     name = find_policy(policy).name
     question = AdviceRequest(
@@ -110,7 +114,7 @@ def commit(
 
 
 def _classes(classes: Path | None, trace: Path | None, prices: list[Path] | None) -> ProblemFile:
-    """Return the classes, or those beside the trace."""
+    """Return the classes of the file, or of the class file beside the trace."""
     if classes is None:
         assert trace is not None
         classes = class_file_of(trace, None)
@@ -118,7 +122,7 @@ def _classes(classes: Path | None, trace: Path | None, prices: list[Path] | None
 
 
 def _lead(found: Sequence[TermAdvice]) -> str:
-    """Return the term that saves most, in a sentence."""
+    """Return a sentence about the term that saves most."""
     best = max(found, key=lambda one: one.likely.on_demand - one.likely.advised, default=None)
     if best is None or not best.lines:
         return "Commit to nothing: on demand is cheapest."
@@ -129,7 +133,6 @@ def _lead(found: Sequence[TermAdvice]) -> str:
 
 
 def _print(found: CommitmentAdvice) -> None:
-    """Print the answer for people."""
     console = stdout_console()
     numbers = ("$/h", "GPUs", "must be used", "is used")
     ran = "" if found.policy is None else f" under {found.policy}"

@@ -1,4 +1,4 @@
-"""``boa compare``: policies side by side, on the same jobs and for the same money."""
+"""``boa compare``: compare policies on the same jobs and for the same money."""
 
 from __future__ import annotations
 
@@ -61,18 +61,19 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"A rival of boa; may be repeated. Default: all of {', '.join(POLICIES)}.",
+            help=f"Policy to compare with boa; may be repeated. Default: {', '.join(POLICIES)}.",
             autocompletion=complete_policies,
         ),
     ] = None,
     max_nodes: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="N[,N...]", help="Caps on nodes: 12, or 8,12,16; may be repeated. Default: none."
+            metavar="N[,N...]",
+            help="Most nodes: 12, or 8,12,16 to try each; may be repeated. Default: no cap.",
         ),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, help="Traces to run: the trace itself, then its jobs in other orders.")
+        int, typer.Option(min=1, help="Number of traces: the trace itself, then its jobs in other orders.")
     ] = 1,
     world: WorldOption = None,
     spot: SpotOption = False,
@@ -81,16 +82,18 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
     idle_hold_seconds: IdleHoldOption = IDLE_HOLD_SECONDS,
     on: OnOption = None,
     out: OutOption = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw JCT against money: .svg, .png or .pdf.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Plot mean JCT against money: .svg, .png or .pdf.")
+    ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(help="Write everything into one .html file; what is done so far, every minute."),
+        typer.Option(help="Write an .html report; updated every minute while runs go on."),
     ] = None,
     opens: OpenOption = False,
     page: PageOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Run policies on the same jobs, each tuned to spend what BOA spends, and compare their waiting."""
+    """Compare policies on the same jobs, each tuned to spend what BOA spends."""
     if plot is not None:
         check_plot_path(plot)
     if report is not None:
@@ -152,7 +155,7 @@ def compare(  # noqa: PLR0917 - the parameters are the flags of the command
 def comparison_document(
     comparison: Comparison, rows: Sequence[CellResult], lines: Sequence[PolicyLine]
 ) -> dict[str, object]:
-    """Return what the page draws: a group of policies per budget and cap."""
+    """Return the data of the page: a group of policies per budget and cap."""
     groups, sentences = [], [about(comparison)]
     for budget in comparison.budgets:
         for cap in comparison.caps:
@@ -181,19 +184,19 @@ def comparison_document(
 
 
 def _rivals(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the policies to compare with the reference, each once.
+    """Return the policies to compare with the reference, without duplicates.
 
     Raises:
-        UnknownPolicy: when there is none of a name.
+        UnknownPolicy: when a name is no policy.
     """
     return tuple(dict.fromkeys(find_policy(name).name for name in names if name != REFERENCE))
 
 
 def _caps(texts: Sequence[str]) -> tuple[int | None, ...]:
-    """Return the caps on nodes; without any, one comparison without a cap.
+    """Return the caps on nodes; (None,), one comparison without a cap, when none is given.
 
     Raises:
-        InputError: when one is no positive whole number.
+        InputError: when a cap is not a positive whole number.
     """
     words = [word.strip() for text in texts for word in text.split(",")]
     for word in words:
@@ -205,14 +208,13 @@ def _caps(texts: Sequence[str]) -> tuple[int | None, ...]:
 
 
 def _title(comparison: Comparison) -> str:
-    """Return the heading of the picture and the page."""
     return f"Waiting against money, {len(comparison.shared.trace.jobs)} jobs"
 
 
 def _document(
     comparison: Comparison, rows: Sequence[CellResult], lines: Sequence[PolicyLine], floor: LowerBounds
 ) -> dict[str, object]:
-    """Return the answer as JSON says it."""
+    """Return the JSON document."""
     return {
         "budget_unit": comparison.budgets[0].unit,
         "reference": REFERENCE,
@@ -230,12 +232,11 @@ def _document(
 
 
 def _knob(knob: dict[str, float]) -> str:
-    """Return settings in one cell of a CSV file."""
+    """Return a policy's tuned settings as one CSV cell."""
     return " ".join(f"{name}={value:g}" for name, value in knob.items())
 
 
 def _print_tables(comparison: Comparison, rows: Sequence[CellResult], lines: Sequence[PolicyLine]) -> None:
-    """Print a table per budget and cap for people."""
     for budget in comparison.budgets:
         for cap in comparison.caps:
             own = [line for line in at_cap(lines, cap) if line.budget == budget.amount]
@@ -248,7 +249,7 @@ def _print_tables(comparison: Comparison, rows: Sequence[CellResult], lines: Seq
 
 
 def _print_table(title: str, lines: Sequence[PolicyLine], unit: str) -> None:
-    """Print the lines of one budget and cap; the tail of the waiting matters most at a cap."""
+    """Print the lines of one budget and cap; at a cap show p95, not the ratio: long waits matter there."""
     shown = [name != ("p95" if lines[0].max_nodes is None else "ratio") for name in HEADINGS]
     headings = tuple(compress(HEADINGS, shown))
     table = a_table(title, *headings, right=headings[2:])

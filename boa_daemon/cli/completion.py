@@ -1,4 +1,4 @@
-"""What a shell completes: ids of jobs that the daemon knows, policies and placers; it never fails."""
+"""Shell completion of job ids, policies and placers. Completion never raises an error."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MOST = 200
 
 
 def complete_jobs(incomplete: str) -> list[str]:
-    """Return the ids of active jobs that begin so; none where no daemon answers."""
+    """Return the ids of active jobs that begin with `incomplete`; an empty list where no daemon answers."""
     try:
         from boa_daemon.cli.daemon_client import a_client  # noqa: PLC0415 - completion of other words needs none of it
 
         with a_client(None, None) as client:
             rows = client.get("/jobs", ended=False, limit=MOST)["jobs"]
     except Exception:
-        # Whatever is wrong, a shell that completes is no place to say so.
+        # An error message would garble the command line that the user is typing.
         return []
     return [str(row["id"]) for row in rows if str(row["id"]).startswith(incomplete)]
 
@@ -30,16 +30,16 @@ JobArgument: TypeAlias = Annotated[
 
 
 def complete_policies(incomplete: str) -> list[tuple[str, str]]:
-    """Return the policies that begin so, with what they do."""
+    """Return the policies that begin with `incomplete`, with their summaries."""
     from policies.registry import POLICIES  # noqa: PLC0415 - slow to import
 
     own = [(entry.name, entry.summary) for entry in POLICIES.values()]
-    others = [(name, "of a plug-in") for name in plugins.names("boa.policies")]
+    others = [(name, "from a plug-in") for name in plugins.names("boa.policies")]
     return [one for one in (*own, *others) if one[0].startswith(incomplete)]
 
 
 def complete_placers(incomplete: str) -> list[str]:
-    """Return the placers that begin so."""
+    """Return the placers that begin with `incomplete`."""
     from policies.registry import PLACERS  # noqa: PLC0415 - slow to import
 
     names = (*PLACERS, *plugins.names("boa.placers"))

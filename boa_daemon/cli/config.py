@@ -1,4 +1,4 @@
-"""``boa config show``: the settings in force, and where each has its value from."""
+"""``boa config show``: the settings in force, and the origin of each value."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from boa_daemon.cli.daemon_client import ConfigOption
 from boa_daemon.cli.output import OutputFormat, OutputOption, a_table, show, stdout_console
 
 app = typer.Typer(
-    name="config", help="The settings in force, and where they come from.", no_args_is_help=True
+    name="config", help="Show the settings in force, and where they come from.", no_args_is_help=True
 )
 
 
 @app.callback()
 def _group() -> None:
-    """The settings in force, and where they come from."""
+    """Show the settings in force, and where they come from."""
 
 
 @app.command("show")
 def show_settings(
     *,
     config: ConfigOption = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that nobody set.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also show settings that have their defaults.")
+    ] = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """Show each setting with its value and its origin: a file, the environment, or the default."""
@@ -47,6 +49,8 @@ def show_settings(
             )
         stdout_console().print(table)
         if len(shown) < len(rows):
-            stdout_console().print(f"[dim]{len(rows) - len(shown)} others stand at their defaults: --all[/]")
+            stdout_console().print(
+                f"[dim]{len(rows) - len(shown)} other settings have their defaults; --all shows them[/]"
+            )
 
     show(output, {"settings": rows}, rows=lambda: rows, table=print_table)

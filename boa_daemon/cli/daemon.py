@@ -1,4 +1,4 @@
-"""``boa daemon``, ``schema``, ``recover``: running it."""
+"""``boa daemon``, ``boa schema`` and ``boa recover``."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from boa_daemon.units import counted
 
 def daemon(  # noqa: PLR0917 - each is an option of the command line
     config: ConfigOption = None,
-    observe: Annotated[bool, typer.Option("--observe", help="Decide and record, and touch nothing.")] = False,
+    observe: Annotated[
+        bool, typer.Option("--observe", help="Decide and record, but start and end nothing.")
+    ] = False,
     state_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the database.")] = None,
     socket: SocketOption = None,
     standby: Annotated[
-        bool, typer.Option("--standby", help="Wait until no other daemon leads, then take over.")
+        bool, typer.Option("--standby", help="Wait until no other daemon is the leader, then take over.")
     ] = False,
-    tick_seconds: Annotated[float | None, typer.Option(min=0.1, help="Seconds between looks.")] = None,
+    tick_seconds: Annotated[float | None, typer.Option(min=0.1, help="Seconds between two ticks.")] = None,
 ) -> None:
-    """Run the daemon until SIGTERM; SIGHUP reads the settings again."""
+    """Run the daemon until SIGTERM; SIGHUP reloads the settings."""
     from boa_daemon.daemon.setting_origins import locate_error  # noqa: PLC0415
     from boa_daemon.daemon.settings_reload import SettingsReader  # noqa: PLC0415
     from boa_daemon.serve import serve  # noqa: PLC0415 - slow to import, and most verbs need none of it
@@ -49,7 +51,7 @@ def daemon(  # noqa: PLR0917 - each is an option of the command line
 
 
 class SchemaName(StrEnum):
-    """What has a schema."""
+    """Kinds of files that have a JSON schema."""
 
     job = "job"
     settings = "settings"
@@ -82,9 +84,9 @@ _SCHEMAS = {
 
 
 def schema(
-    what: Annotated[SchemaName, typer.Argument(help="What is in the file.")] = SchemaName.job,
+    what: Annotated[SchemaName, typer.Argument(help="Kind of file.")] = SchemaName.job,
 ) -> None:
-    """Print the JSON schema of a file, for editors and for checks of your own."""
+    """Print the JSON schema of a kind of file, for editors and your own checks."""
     module, _, path = _SCHEMAS[what].partition(":")
     print_json(attrgetter(path)(import_module(f"boa_daemon.{module}"))())
 
@@ -94,7 +96,7 @@ def recover(
     state_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the database.")] = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Make a database again: from the newest backup that can be read, and from what the cloud lists."""
+    """Rebuild the database from the newest readable backup and the cloud's list of instances."""
     from boa_daemon.daemon.recovery import recover as make_again  # noqa: PLC0415
     from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
 

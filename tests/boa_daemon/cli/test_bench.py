@@ -46,8 +46,8 @@ def test_a_class_file_is_written_from_what_was_measured(
 @pytest.mark.parametrize(
     ("program", "patience", "said"),
     [
-        ("print('no data'); raise SystemExit(3)", 60.0, "fewer than two steps: it ended with 3: no data"),
-        ("import time; time.sleep(60)", 0.5, "fewer than two steps: it still ran"),
+        ("print('no data'); raise SystemExit(3)", 60.0, "fewer than two steps: it exited with code 3: no data"),
+        ("import time; time.sleep(60)", 0.5, "fewer than two steps: it was still running"),
     ],
 )
 def test_a_script_that_reports_no_steps_is_told_how(program: str, patience: float, said: str) -> None:

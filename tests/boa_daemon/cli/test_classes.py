@@ -96,7 +96,7 @@ def test_the_verb_prints_a_table_or_one_document(
     """Three lines per class, on 80 columns too, the widths of one on request; JSON and CSV alone."""
     monkeypatch.setenv("COLUMNS", "80")
     table = said(["classes"], capsys, monkeypatch)
-    (rate,) = [line for line in table.splitlines() if "20 came" in line]
+    (rate,) = [line for line in table.splitlines() if "20 arrived" in line]
     assert rate.startswith("default  jobs/h ")
     assert re.search(r"^ +GPU-hours a job +[\d.]+ \([\d.]+ to [\d.]+\) +1  \d+ ended *$", table, re.M)
     assert re.search(r"^ +speed-up at \d+ GPUs +[\d.]+ \(.*\) +[\d.]+  0\.3 h measured *$", table, re.M)

@@ -159,7 +159,7 @@ def test_a_simulation_counts_what_is_paid_anyway() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("commit", "--offers", "offers.toml"), "nothing to look at"),
+        (("commit", "--offers", "offers.toml"), "no load is given"),
         (("commit", "--offers", "none.toml", "--usage", "u.csv"), "there is no such file"),
         (("commit", "--offers", "offers.toml", "--classes", "classes.yaml"), "no budget"),
         (
