@@ -71,8 +71,7 @@ class JobFacts:
         return states
 
     def done(self, job: JobRecord, hours: float) -> float:
-        """Return the GPU-hours that a job has done once its generation worked `hours`, by the class's curve.
-        """
+        """Return the GPU-hours that a job has done after `hours` of its generation, by its class's curve."""
         before = job.size_gpu_hours - job.remaining_gpu_hours
         job_class = self._class_of(job.class_name)
         if job_class is None or job.width is None or job.started_at is None:

@@ -1,4 +1,4 @@
-"""What may be asked of jobs and groups, and ordered of them: rows, reasons, logs, files, cancels, widths."""
+"""API service for jobs and groups: rows, explanations, logs, files, cancels, and changes of width."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from policies.model import JobId
 
 HIDDEN = "(only for its user)"
 LEAST_LOST_GPU_HOURS = 0.001
-"""Less than that is not worth a sentence."""
+"""Least loss that an explanation mentions."""
 
 _OVER: Mapping[JobStatus, JobReason] = {
     "finished": "finished",
@@ -36,10 +36,10 @@ _OVER: Mapping[JobStatus, JobReason] = {
 
 
 class JobService(ServiceBase):
-    """Answers about the jobs of one daemon."""
+    """Answers requests about the jobs of one daemon."""
 
     def artifacts(self, name: JobId, *, may_read: Callable[[str], bool]) -> dict[str, Any]:
-        """Return the files that a job has left.
+        """Return the names and sizes of a job's output files.
 
         Raises:
             UnknownJob: when there is no such job.
@@ -50,7 +50,7 @@ class JobService(ServiceBase):
         return {"as_of": self._as_of(), "job": name, "files": files}
 
     def artifact(self, name: JobId, file: str, *, may_read: Callable[[str], bool]) -> Iterator[bytes]:
-        """Yield one of the files that a job has left; as `artifacts` otherwise."""
+        """Yield the content of one of a job's output files; raises as `artifacts` does."""
         runner = self._artifacts_of(name, may_read)
         if file not in runner.artifacts(name):
             hint = did_you_mean(file, runner.artifacts(name))
@@ -58,7 +58,7 @@ class JobService(ServiceBase):
         return runner.artifact(name, file)
 
     def _artifacts_of(self, name: JobId, may_read: Callable[[str], bool]) -> ArtifactStore:
-        """Return what keeps the files of a job, for who may read them."""
+        """Return the store of a job's output files, after checking that the caller may read them."""
         record, runner = self._find(name), self.daemon.world.runner
         if not may_read(record.user):
             raise NotAllowed(f"job {name} is of user {record.user}, and so are the files that it leaves")
@@ -77,9 +77,9 @@ class JobService(ServiceBase):
         before: int | None = None,
         may_read: Callable[[str], bool] = lambda _owner: True,
     ) -> dict[str, Any]:
-        """Return jobs, the newest first; what those printed that the caller may not read is left out.
+        """Return jobs, newest first, without the printed lines that the caller may not read.
 
-        `next` is where the next page begins, given as `before`; None where there is none.
+        `next` is the `before` of the next page; None on the last page.
         """
         found = None if group is None else self._find_group(group)
         within = None if found is None else (found.first, found.last)
@@ -91,7 +91,7 @@ class JobService(ServiceBase):
         return {"as_of": self._as_of(), "jobs": rows, "next": following}
 
     def job(self, name: JobId, *, may_read: Callable[[str], bool] = lambda _owner: True) -> dict[str, Any]:
-        """Return one job with its file; the values of its environment only to who may read them."""
+        """Return one job with its file; its command and environment only to callers who may read them."""
         record = self._find(name)
         file, is_readable = dict(record.content), may_read(record.user)
         if not is_readable:
@@ -201,7 +201,7 @@ class JobService(ServiceBase):
         }
 
     def _said(self, name: JobId, text: str, reason: JobReason) -> dict[str, Any]:
-        """Return an explanation that no plan has a part in."""
+        """Return an explanation that does not depend on a plan."""
         return {"as_of": self._as_of(), "job": name, "text": text, "reason": reason}
 
     def logs(
@@ -213,7 +213,7 @@ class JobService(ServiceBase):
         node: int | None = None,
         may_read: Callable[[str], bool] = lambda _owner: True,
     ) -> dict[str, Any]:
-        """Return what a job printed from a byte on, by default on the node of the process that reports.
+        """Return a job's output from byte `since` on, by default of the node whose process reports.
 
         Raises:
             InputError: when there is no such job or generation.
@@ -231,7 +231,7 @@ class JobService(ServiceBase):
             )
             raise UnknownJob(f"job {name} has no generation {generation}", hint=f"So far {had}")
         if generation is None and not record.is_active:
-            # An engine may have forgotten one that is over.
+            # Name the generation: an engine may have forgotten a job that is over.
             generation = record.generation or None
         chunk = self.daemon.world.runner.logs(name, since=since, generation=generation, node=node)
         if node is not None and node >= chunk.nodes:
@@ -248,7 +248,7 @@ class JobService(ServiceBase):
         }
 
     def cancel(self, name: JobId, *, user: str, is_admin: bool) -> dict[str, Any]:
-        """Cancel a job: one that runs may write its checkpoint first.
+        """Cancel a job; a running job may write its checkpoint first.
 
         Raises:
             InputError: when there is no such job.
@@ -262,7 +262,7 @@ class JobService(ServiceBase):
         return {"as_of": self._as_of(), "job": name, "status": status, "changed": True}
 
     def group(self, name: str) -> dict[str, Any]:
-        """Return how many jobs of a group are how, and what they have cost together.
+        """Return the number of a group's jobs by status, and their total cost.
 
         Raises:
             UnknownJob: when there is no such group.
@@ -286,7 +286,7 @@ class JobService(ServiceBase):
         }
 
     def cancel_group(self, name: str, *, user: str, is_admin: bool) -> dict[str, Any]:
-        """Cancel every job of a group that is not over, in one transaction.
+        """Cancel every active job of a group in one transaction.
 
         Raises:
             UnknownJob: when there is no such group.
@@ -310,10 +310,10 @@ class JobService(ServiceBase):
         }
 
     def resize(self, name: JobId, *, gpus: int | None, user: str, is_admin: bool) -> dict[str, Any]:
-        """Have a job run on so many GPUs, None for what its file allows.
+        """Make a job run on `gpus` GPUs; None returns the choice to the plan, within the job's file.
 
         Raises:
-            InputError: when there is no such job, its class has no such width, or it would begin anew.
+            InputError: when there is no such job, its class has no such width, or it would lose its work.
             NotAllowed: when it is somebody else's.
         """
         record = self.owned(name, user, is_admin)
@@ -327,7 +327,7 @@ class JobService(ServiceBase):
         }
 
     def interrupt(self, name: JobId, *, user: str, is_admin: bool) -> dict[str, Any]:
-        """Rehearse that the cloud takes back a node of a job.
+        """Rehearse a spot interruption of one of a job's nodes.
 
         Raises:
             InputError: when there is no such job.
@@ -345,17 +345,17 @@ class JobService(ServiceBase):
 
 
 def _readable_row(row: dict[str, Any], is_readable: bool) -> dict[str, Any]:
-    """Return a job's row, without what it printed where that is not for the caller."""
+    """Return a job's row, without the printed lines if the caller may not read them."""
     return row if is_readable else {**row, "last_lines": []}
 
 
 def _running_seconds(job: JobRecord, now: float) -> float:
-    """Return for how long the generation that runs has held its GPUs."""
+    """Return the seconds that the running generation has held its GPUs."""
     return max(now - job.started_at, 0.0) if job.is_active and job.started_at is not None else 0.0
 
 
 def _rigidity(job: JobRecord) -> list[str]:
-    """Return what a job that is not known to be elastic should hear, and what it has lost."""
+    """Return sentences on a rigid job, a job that has not reported, and lost work."""
     said = [f"{RIGID[0].upper()}{RIGID[1:]}"] if job.is_rigid else []
     limit = first_report_limit(job)
     if job.slots and not job.has_reported and limit is not None:

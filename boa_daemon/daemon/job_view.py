@@ -1,11 +1,13 @@
-"""The jobs as the tick sees them: the queue, with what the engine reports of the generations that run.
+"""The jobs as the tick sees them: the queue, updated from the engine's reports.
 
-Reports come first, then the tick: a generation that has ended lets its GPUs go before anything is planned. A
-start whose GPUs are claimed and that the engine does not know was lost with an earlier process; it is ordered
-once more, which starts it at most once. An engine that does not know how a generation does is believed:
-nothing happens to the job. One that runs and makes no step for long is stalled: it is said. Steps that an
-end lost are work that is left again. What follows for the job (it is tried again, given up, or ended because
-it hangs) is for the tick to say, from the facts in `job_facts.py`; its orders are carried out here.
+Reports are processed before the tick, so the GPUs of an ended generation are free before anything is planned.
+A start whose GPUs are claimed but that the engine does not know was lost with an earlier process. It is
+ordered again, which starts it at most once. When an engine does not know the state of a generation, the job
+stays unchanged. A running job that makes no step for long is reported as stalled. Steps that an end lost
+count as work left.
+
+The tick decides whether a job is retried, given up, or ended because it hangs, from the facts in
+`job_facts.py`. This module carries out the tick's orders.
 """
 
 from __future__ import annotations
@@ -37,16 +39,16 @@ from policies.model import JobClass, JobId, NodeId, Width
 from policies.online.estimates import SPREAD
 
 MOST_FAILURES = 101
-"""So many failures of a job are remembered: one more than any job file allows."""
+"""Largest number of a job's failures to remember: one more than any job file allows."""
 
 
 class JobView:
-    """Implements `JobSource` and `Engine` around the queue and a runner.
+    """Implements `JobSource` and `Engine` with the queue and a runner.
 
-    `class_of` names the class that a job is planned by, limits on its width included; `elastic_class` names
-    that of a job, by the content of its file, once it is known to be elastic. `spread_of` says how much the
-    sizes of its jobs differ. `alert` is told of jobs that failed for good. `user_caps` are the dollars per
-    day (UTC) of users who have a cap.
+    `class_of` returns the class that a job is planned by, including limits on its width. `elastic_class`
+    names the class of a job, from its file's content, once it is known to be elastic. `spread_of` says how
+    much the job sizes of a class vary. `alert` receives warnings and final failures. `user_caps` are the
+    dollars per day (UTC) of users who have a cap.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class JobView:
         self._readying = MovePreparation(runner, clock, alert)
 
     def reattach(self) -> int:
-        """Tell the engine what it may have to run, find what runs already; return how many jobs do."""
+        """Admit the claimed jobs to the engine and find those that run; return how many run."""
         for job in self._queue.active.values():
             if job.slots:
                 self._runner.admit(job.spec)
@@ -88,8 +90,8 @@ class JobView:
         return sum(not report.is_over for report in reports.values())
 
     def look(self) -> bool:
-        """Bring the queue up to what the engine reports; return whether a generation has ended."""
-        # Only now is it on disk that they are over: an engine that forgets earlier would start them again.
+        """Update the queue from the engine's reports; return whether a generation has ended."""
+        # Their ends are on disk only now. An engine that forgot a job earlier would start it again.
         for name in self._over:
             self._runner.forget(name)
         self._over.clear()
@@ -100,11 +102,11 @@ class JobView:
         return self.facts.jobs(self._clock.now())
 
     def done_by_class(self) -> Mapping[str, list[float]]:
-        """Return by class what jobs that are not over have done, over their scales: bounds of sizes."""
+        """Return by class the work of unfinished jobs over their scales: lower bounds of the class's size."""
         return self.facts.done_by_class(self._clock.now())
 
     def users(self) -> Mapping[str, UserMoney]:
-        """Return what users with a cap of their own have spent today (UTC)."""
+        """Return the cap and today's spending (UTC) of each user who has a cap."""
         caps = self._user_caps()
         if not caps:
             return {}
@@ -112,11 +114,11 @@ class JobView:
         return {name: UserMoney(cap_usd=cap, spent_usd=spent.get(name, 0.0)) for name, cap in caps.items()}
 
     def teams(self) -> Mapping[str, TeamMoney]:
-        """Return the purses of teams as of now."""
+        """Return the money of teams as of now."""
         return self._teams(self._purses, self._clock.now())
 
     def _take_in(self, reports: Mapping[JobId, RunReport]) -> bool:
-        """Bring the queue up to reports; return whether a generation has ended."""
+        """Update the queue from reports; return whether a generation has ended."""
         now = self._clock.now()
         self._end_strays(reports)
         before = self._held()
@@ -131,13 +133,13 @@ class JobView:
             except (SQLAlchemyError, OSError):
                 raise
             except Exception as error:
-                # One job that cannot be looked at keeps no other from it; it stays as it was.
+                # A job whose update fails stays as it was, and does not block the others.
                 what = f"job {job.id} could not be looked at: {type(error).__name__}: {error}"
                 self._alert(f"unseen:{job.id}:{job.generation}:{type(error).__name__}", what)
         return self._held() < before
 
     def _settle(self, job: JobRecord, report: RunReport | None, now: float) -> None:
-        """Take in how a generation ended whose GPUs were let go before that, because its node had ended."""
+        """Record the end of a generation whose GPUs were freed earlier because its node had ended."""
         if report is not None and report.is_over and job.settled_generation < report.generation:
             self._queue.save(self._ended(replace(job, cause=f"{job.cause}; {report.evidence}"), report, now))
 
@@ -146,7 +148,7 @@ class JobView:
         return sum(bool(job.slots) for job in list(self._queue.active.values()))
 
     def _end_strays(self, reports: Mapping[JobId, RunReport]) -> None:
-        """Stop what runs and is not in the queue, as after an old copy of the database came back."""
+        """Stop jobs that run but are not in the queue, for example after a restored backup."""
         for name, report in reports.items():
             if name in self._queue.active:
                 continue
@@ -160,9 +162,9 @@ class JobView:
                 )
 
     def _take_in_one(self, job: JobRecord, report: RunReport | None, now: float) -> None:
-        """Bring one job up to its report."""
+        """Update one job from its report."""
         if report is not None and report.generation > job.generation:
-            # An older copy of the database: never start a generation that was started already.
+            # The database is an older copy: never start a generation number again.
             self._runner.kill(job.id, report.generation)
             job = replace(job, generation=report.generation)
             self._let_go(job, now, end="fenced", status="queued")
@@ -178,13 +180,13 @@ class JobView:
             if report.phase == "stopping":
                 self._stopping.add(job.id)
             elif job.is_cancelled:
-                # The flag is written before the order: a process that died between the two left it to us.
+                # An earlier process wrote the flag and died before it gave the order.
                 self._order_stop(job)
             self._watch(job, report, now)
             self._warn(grace_warning(job, report))
 
     def _once_reported(self, job: JobRecord, report: RunReport) -> JobRecord:
-        """Return a job that its first step or checkpoint has shown to be elastic, and is planned as that."""
+        """Return a job, marked as reporting and planned as elastic after its first step or checkpoint."""
         if job.has_reported or (report.step is None and report.manifest is None):
             return job
         job = replace(job, has_reported=True)
@@ -194,7 +196,7 @@ class JobView:
         return job
 
     def _watch(self, job: JobRecord, report: RunReport, now: float) -> None:
-        """Note how far a job is, and whether it still gets on."""
+        """Record a job's progress, and warn if it is silent or stalled."""
         begun = job.begun_step if job.step is not None else None
         since = self.liveness.take(report, begun_step=begun, now=now)
         step = job.step if report.step is None else report.step
@@ -209,12 +211,11 @@ class JobView:
         self.facts.silences[job.id] = tuple(silence for silence in (first, stall) if silence is not None)
 
     def _warn(self, warning: tuple[str, str] | None) -> None:
-        """Tell whoever is to be told of a job, once for each key."""
         if warning is not None:
             self._alert(*warning)
 
     def _order_again(self, job: JobRecord, now: float) -> None:
-        """Order a start that was claimed and never reached the engine."""
+        """Order a start again that was claimed but never reached the engine."""
         width = job.width or Width("gpu", len(job.slots))
         start = StartJob(
             id=f"again-{job.id}-{job.generation}",
@@ -229,7 +230,7 @@ class JobView:
             self._let_go(job, now, end="never-started", status="queued")
 
     def _end(self, job: JobRecord, report: RunReport, now: float) -> None:
-        """A generation has ended: free its GPUs, and say what becomes of the job."""
+        """Process the end of a generation: free its GPUs and set the job's new status."""
         cause = report.evidence
         if report.was_refused:
             self.facts.refused.refused(job.id, report.evidence, now=now)
@@ -237,7 +238,7 @@ class JobView:
             self.facts.refused.forget(job.id)
         why = self._ended_for.pop(job.id, "")
         if not why and job.stalled_since is not None:
-            # Ordered by an earlier process.
+            # An earlier process ordered the end.
             why = f"made no step for {now - job.stalled_since:.0f} s"
         if why and report.cause == "killed":
             cause = f"{why}; {cause}"
@@ -252,7 +253,7 @@ class JobView:
             self._failed(job, report, now)
 
     def _ended(self, job: JobRecord, report: RunReport, now: float) -> JobRecord:
-        """Return a job with what the report of its generation's end says."""
+        """Return a job updated from the final report of its generation."""
         self.liveness.forget(job.id)
         self.facts.silences.pop(job.id, None)
         self._readying.forget(job.id)
@@ -274,9 +275,9 @@ class JobView:
         )
 
     def _failed(self, job: JobRecord, report: RunReport, now: float) -> None:
-        """A generation has failed: note it. The next tick says whether the job is tried again, and when.
+        """Record that a generation has failed; the next tick decides whether and when to retry.
 
-        A fault of its node is none of the job's: it is not counted, and the job goes on elsewhere at once.
+        A node fault does not count as a failure of the job: the job continues elsewhere at once.
         """
         if report.cause != "node-fault":
             step = report.manifest.step if report.manifest is not None else 0
@@ -285,7 +286,7 @@ class JobView:
         self._let_go(job, now, end=report.cause or "failed", status="queued")
 
     def _let_go(self, job: JobRecord, now: float, *, end: str, status: JobStatus) -> None:
-        """Free the GPUs of a job; one that is over says with it how large it was."""
+        """Free the GPUs of a job; a job that is over also reports its size to the learner."""
         spent = cost_of(job, self._queue.instances, until=now)
         with self._queue.database.write():
             if status not in ACTIVE:
@@ -300,7 +301,7 @@ class JobView:
         self.facts.group_money.ended(job)
 
     def _order_stop(self, job: JobRecord) -> Accepted | Refused:
-        """Ask the engine for a checkpoint and an end."""
+        """Ask the engine to checkpoint and stop a job."""
         stop = StopJob(
             id=f"stop-{job.id}-{job.generation}", job=job.id, generation=job.generation, reason="ordered"
         )
@@ -310,10 +311,7 @@ class JobView:
         return answer
 
     def cancel(self, names: Sequence[JobId]) -> list[JobRecord]:
-        """Write down that jobs are not wanted any more, all or none, and stop those that run.
-
-        Those that were not over are returned as they are then.
-        """
+        """Mark jobs as cancelled, all or none, and stop those that run; return those that were active."""
         found: list[JobRecord] = []
         with self._queue.database.write():
             now = self._clock.now()
@@ -332,14 +330,16 @@ class JobView:
         return found
 
     def _on_gpus(self, action: StartJob) -> StartJob:
-        """Return a start as an engine takes it: with GPUs for places."""
+        """Return a start with GPU indices in place of places on shared GPUs, as engines expect it."""
         return start_on_gpus(action, self._queue.instances)
 
     def start(self, action: StartJob) -> Accepted | Refused:
-        """Start a generation whose GPUs are claimed; let them go if the engine refuses."""
+        """Start a generation whose GPUs are claimed; free them if the engine refuses."""
         job = self._queue.active.get(action.job)
         if job is None or job.generation != action.generation or not job.slots:
-            return Refused(reason=f"job {action.job}, or who holds its GPUs, has yet to let go")
+            return Refused(
+                reason=f"job {action.job} has no GPUs yet: an earlier generation or job still holds them"
+            )
         answer = self._runner.admit(job.spec)
         if isinstance(answer, Accepted):
             answer = self._runner.start(self._on_gpus(action))
@@ -354,7 +354,7 @@ class JobView:
         return answer
 
     def is_ready_for(self, action: StartJob) -> bool:
-        """Return whether a job may be stopped for its next start; it goes on where it is until then."""
+        """Return whether the next start of a job is prepared; until then the job runs where it is."""
         job = self._queue.active.get(action.job)
         return (
             job is None
@@ -363,18 +363,18 @@ class JobView:
         )
 
     def awaited_nodes(self) -> frozenset[NodeId]:
-        """Return the nodes to which jobs are about to move: those are not idle."""
+        """Return the nodes to which jobs are about to move, which therefore do not count as idle."""
         return self._readying.nodes(self._stopping)
 
     def stop(self, action: StopJob) -> Accepted | Refused:
-        """Checkpoint and stop a job; its GPUs are free once the engine says so."""
+        """Checkpoint and stop a job; its GPUs become free when the engine reports the end."""
         job = self._queue.active.get(action.job)
         if job is None or not job.slots or job.generation != action.generation:
             return Accepted()
         return self._order_stop(job)
 
     def end(self, action: EndGeneration) -> Accepted | Refused:
-        """End a generation that hangs; asked again until the engine says that it is over."""
+        """Kill a hung generation; the tick repeats this until the engine reports the end."""
         job = self._queue.active.get(action.job)
         if job is None or not job.slots or job.generation != action.generation:
             return Accepted()
@@ -385,7 +385,7 @@ class JobView:
         return self._runner.kill(job.id, job.generation)
 
     def give_up(self, action: GiveUpJob) -> Accepted | Refused:
-        """Write down that a job that waits has failed, and say so."""
+        """Record that a waiting job has failed, and alert."""
         job, now = self._queue.active.get(action.job), self._clock.now()
         if job is None or job.slots or job.is_cancelled:
             return Accepted()

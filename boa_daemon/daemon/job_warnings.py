@@ -1,4 +1,4 @@
-"""What people should hear of a job that runs before it is too late: a key, said once, and a sentence."""
+"""Warnings about running jobs, sent while there is still time to act: a key for each, and a sentence."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from boa_daemon.tick.retries import Silence
 from boa_daemon.units import SECONDS_PER_HOUR, format_hours
 
 MOST_OF_GRACE = 0.7
-"""A save that takes more of the grace than this may miss its end: a stop is heard a step later."""
+"""Part of the stop grace that a save may take: a job notices a stop one step late, and may miss the end."""
 
 
 def grace_warning(job: JobRecord, report: RunReport) -> tuple[str, str] | None:
-    """Return that a save takes most of the grace, before a stop comes and it is too late."""
+    """Warn, before any stop, that a job's saves take most of its stop grace."""
     grace = float(job.content["stop_grace_seconds"])
     if report.save_seconds is None or report.save_seconds <= MOST_OF_GRACE * grace:
         return None
@@ -23,7 +23,7 @@ def grace_warning(job: JobRecord, report: RunReport) -> tuple[str, str] | None:
 
 
 def silence_warning(job: JobRecord, silence: Silence, now: float) -> tuple[str, str] | None:
-    """Return that half of the time for the first step is over without one, and without a printed line."""
+    """Warn when half of the time for the first step has passed without a step or a printed line."""
     is_half_over = silence.limit_seconds / 2.0 < now - silence.since <= silence.limit_seconds
     if silence.kind != "no-report-no-print" or not is_half_over:
         return None
@@ -35,6 +35,6 @@ def silence_warning(job: JobRecord, silence: Silence, now: float) -> tuple[str, 
 
 
 def stall_warning(job: JobRecord, stall: Silence, now: float, *, step: int | None) -> tuple[str, str]:
-    """Return that a job makes no step any more."""
+    """Warn that a job makes no more steps."""
     still = f"job {job.id} has made no step for {now - stall.since:.0f} s"
     return f"stalled:{job.id}:{job.generation}", f"{still}, after step {step}"

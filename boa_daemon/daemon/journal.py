@@ -1,4 +1,4 @@
-"""What was done, in the log: a sentence for people, and the id of the action for machines."""
+"""Log actions: a sentence for people, and the action's id for machines."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ _LOG = logging.getLogger("boa.actions")
 
 
 class Journal:
-    """Implements `Telemetry` by the log: a line for each action, with what became of it."""
+    """Implements `Telemetry` with the log: one line for each action and its result."""
 
     def say(self, sentence: str, **numbers: float | str) -> None:
-        """Log one sentence; the numbers are keys of the line where lines are JSON."""
+        """Log one sentence; in JSON logs the numbers are keys of the line."""
         _LOG.info("%s", sentence, extra=numbers)

@@ -1,4 +1,4 @@
-"""What jobs teach of their classes: how fast each is at its width, and how large it was in all."""
+"""Feed the learner from jobs: the speed of a class at a width, and the total work of each job."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from policies.model import JobClass
 
 
 class LearnerFeed:
-    """Tells the learner. `class_of` is as `JobView` has it."""
+    """Passes reports and ended jobs to the learner; `class_of` is that of `JobView`."""
 
     def __init__(self, learner: Learner, facts: JobFacts, class_of: Callable[[str], JobClass | None]) -> None:
         self._learner, self._facts, self._class_of = learner, facts, class_of
 
     def take(self, job: JobRecord, report: RunReport, now: float) -> None:
-        """Let a report say how fast the job's class is at its width."""
+        """Pass a report to the learner, for the speed of the job's class at its width."""
         if job.width is not None and report.phase != "unknown":
             job_class, factor = self._class_of(job.class_name), 1.0
             if job_class is not None and len(job_class.phases) > 1:
@@ -28,7 +28,7 @@ class LearnerFeed:
             self._learner.take(report, class_name=name, width=job.width, now=now, over_first_phase=factor)
 
     def ended(self, job: JobRecord, now: float, *, is_whole: bool) -> None:
-        """Note what a job did in all, where it was enough to say something."""
+        """Record a job's total work, unless it did too little to be informative."""
         done = job.size_gpu_hours - job.remaining_gpu_hours
         if done < LEAST_DONE * job.size_gpu_hours and not is_whole:
             return
@@ -42,9 +42,9 @@ class LearnerFeed:
 
 
 def kept_fraction(job: JobRecord, report: RunReport) -> float:
-    """Return how much of what a generation did is kept: all, or what its newest checkpoint holds.
+    """Return the fraction of a generation's work that is kept: all, or that in its newest checkpoint.
 
-    A rigid job that ended without a checkpoint begins anew.
+    A rigid job that ended without a checkpoint starts over, so it keeps nothing.
     """
     if report.phase == "finished":
         return 1.0

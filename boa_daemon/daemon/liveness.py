@@ -1,9 +1,8 @@
-"""Progress is liveness: a job that runs and makes no step for long is stalled, whatever its processes say.
+"""Detect stalled jobs: a job that runs and makes no step for long, whatever its processes report.
 
-How long is long follows from the job's own steps, many of them, and never less than a generous floor: a
-checkpoint, a data set that is read again or a compiler takes its time. A job that has never reported a step
-is not judged by its steps; it may have a time for the first one. What was seen before a restart of the daemon
-is not known, so the time begins anew.
+The threshold is a multiple of the job's own step time, and never less than a generous floor, because
+checkpoints, rereading data and compilers take time. A job that has never reported a step is not checked for
+stalls; it may have a limit for its first step. After a restart of the daemon the time starts again.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import JobId
 
 MANY_STEPS = 20.0
-"""So many of its own steps without one, and a job is stalled, if the floor is passed as well."""
+"""A job is stalled after the time of this many of its steps, and at least the floor, without a step."""
 STALL_END_FACTOR = 1.5
-"""So many times that long, and it is ended."""
+"""A stalled job is ended after this many times the threshold."""
 FEWEST_LOOKS = 3
-"""A job is never ended before so many looks in a row have found it stalled."""
+"""Looks in a row that must find a job stalled before it is ended."""
 SILENT_HOURS = 2.0
-"""A job that says that it reports is ended after so long without a step and without a printed line."""
+"""Hours without a step and a printed line after which a job that should report is ended."""
 
 
 def first_report_limit(job: JobRecord) -> tuple[float, str] | None:
-    """Return the hours that a job has for its first step, and what else it must not have done in them.
+    """Return the hours that a job has for its first step, and a second condition for ending it.
 
-    None where it has no limit: what never said that it reports may be silent.
+    None without a limit: a rigid job without `first_report_hours` may be silent.
     """
     said = job.content.get("first_report_hours")
     if said is not None:
@@ -38,7 +37,7 @@ def first_report_limit(job: JobRecord) -> tuple[float, str] | None:
 
 
 def first_report_silence(job: JobRecord, report: RunReport, *, now: float) -> Silence | None:
-    """Return since when a generation has not reported its first step, where it has a limit for that."""
+    """Return the silence of a generation before its first step; None without a limit for it."""
     limit = first_report_limit(job)
     if limit is None or report.step is not None or job.started_at is None:
         return None
@@ -53,7 +52,7 @@ def first_report_silence(job: JobRecord, report: RunReport, *, now: float) -> Si
 
 @dataclass(slots=True)
 class _Seen:
-    """The last step of a generation, since when it stands there, and how often it was found stalled."""
+    """The last step of a generation, the instant of that step, and how often it was found stalled."""
 
     generation: int
     step: int | None
@@ -64,15 +63,15 @@ class _Seen:
 
 @dataclass(slots=True)
 class Liveness:
-    """Watches the steps of jobs. `floor_seconds` is the least time without a step that counts as a stall."""
+    """Watches the steps of jobs; `floor_seconds` is the shortest time without a step that is a stall."""
 
     floor_seconds: float = 600.0
     _seen: dict[JobId, _Seen] = field(default_factory=dict)
 
     def take(self, report: RunReport, *, begun_step: int | None, now: float) -> float | None:
-        """Take a report in; return since when the job stands still, where that is a stall, else None.
+        """Process a report; return since when the job is stalled, or None.
 
-        `begun_step` is the step that its generation began after, None of a job that never reported one.
+        `begun_step` is the step after which the generation began, None for a job that never reported one.
         """
         seen = self._seen.get(report.job)
         if seen is None or (seen.generation, seen.step) != (report.generation, report.step):
@@ -88,7 +87,7 @@ class Liveness:
         return seen.since
 
     def silence(self, job: JobId) -> Silence:
-        """Return for how long a stalled job may be so, and at how many looks more it has to be seen so."""
+        """Return a stalled job's silence: its limit, and how many more looks must find it stalled."""
         seen = self._seen[job]
         return Silence(
             kind="no-step",
@@ -98,12 +97,12 @@ class Liveness:
         )
 
     def forget(self, job: JobId) -> None:
-        """Leave a generation that has ended out."""
+        """Forget a job whose generation has ended."""
         self._seen.pop(job, None)
 
 
 def _step_seconds(report: RunReport, begun_step: int) -> float:
-    """Return what a step of this generation takes on average; 0 where it made none."""
+    """Return the mean seconds per step of this generation; 0 without a step."""
     if report.step is None or report.seconds is None or report.step <= begun_step:
         return 0.0
     return report.seconds / (report.step - begun_step)

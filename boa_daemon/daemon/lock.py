@@ -1,4 +1,4 @@
-"""What a service on one machine needs: to be the only one."""
+"""A file lock that allows one daemon per state folder."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from boa_daemon.errors import BoaError
 
 
 class AlreadyRunning(BoaError):
-    """Another daemon has the state folder."""
+    """Another daemon uses the state folder."""
 
 
 class Lock:
-    """Holds a folder for one process; the kernel gives it back however the process ends."""
+    """Locks a folder for one process; the kernel releases the lock however the process ends."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "daemon.lock"
@@ -26,7 +26,7 @@ class Lock:
         """Take the lock.
 
         Raises:
-            AlreadyRunning: when another process has it.
+            AlreadyRunning: when another process has the lock.
         """
         file = self._path.open("a+", encoding="utf-8")
         try:
@@ -38,14 +38,14 @@ class Lock:
             raise AlreadyRunning(
                 f"another daemon (process {holder}) has {self._path.parent}. Stop it first, or set state_dir"
             ) from None
-        # On a full disk the lock holds all the same; only who has it is not written there.
+        # On a full disk the lock still holds; only the process id is missing from the file.
         with suppress(OSError):
             os.ftruncate(file.fileno(), 0)
             os.write(file.fileno(), str(os.getpid()).encode())
         self._file = file
 
     def give_back(self) -> None:
-        """Let the next daemon in."""
+        """Release the lock."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,9 +1,8 @@
-"""The daemon: one tick after the other for months, whatever happens to it or around it.
+"""The daemon's loop: one tick after another for months, through any failure.
 
-A tick that fails, by whatever is raised, is tried again at the next; what memory believes is read back from
-disk first. Meanwhile `fallback_tick.py` keeps the caps. While the database cannot be written nothing is
-started, because an intent that is not on disk is a leak in waiting. While it cannot be read at all, the
-daemon only looks.
+When a tick fails, the state in memory is read back from the database and the next tick tries again. Meanwhile
+`fallback_tick.py` keeps the caps. While the database cannot be written nothing is started, because a launch
+without a recorded intent could leak a node. While it cannot be read, the daemon only observes.
 """
 
 from __future__ import annotations
@@ -35,27 +34,27 @@ from policies.model import JobId, NodeId
 
 _LOG = logging.getLogger("boa.daemon")
 AWAITED_SECONDS = 3.0
-"""Between looks while nodes are on their way: what they wait when they are ready is lost to their jobs."""
+"""Seconds between ticks while nodes boot: a ready node that waits for a tick is lost time for its jobs."""
 
 SWEEP_PATIENCE_SECONDS = 5.0
-"""A sweep waits this long for a tick to end, then leaves it to the next sweep."""
+"""Longest time that a sweep waits for a running tick; after that it is skipped."""
 
 
 class ClockInDoubt(BoaError):
-    """The cloud says that the time is another than ours."""
+    """The cloud's clock and the daemon's disagree."""
 
 
 class NotOurs(BoaError):
-    """The cluster is another daemon's: this one only observes."""
+    """Another daemon owns the cluster; this one only observes."""
 
 
 class Daemon(AdaptiveDaemon):
-    """Ticks. `books` is None where the database cannot be read: then it only observes."""
+    """The daemon; it only observes when `books` is None, because it has no database that it may write."""
 
     def start(self) -> None:
-        """Find what an earlier process left: nodes of later ticks than ours, jobs that run.
+        """Find the nodes and running jobs that an earlier process left, and continue its tick numbers.
 
-        No tick is done before that, and where the cloud does not answer the next tick tries again.
+        No tick runs before this succeeds; when the cloud does not answer, the next tick tries again.
         """
         if self.books is None or self.standing.is_started:
             return
@@ -75,18 +74,18 @@ class Daemon(AdaptiveDaemon):
         _LOG.info("re-attached to %s and %s", counted(jobs, "job"), counted(count, "instance"))
 
     def _number_jobs(self, queue: JobQueue) -> None:
-        """Begin above the jobs that the engine still keeps files of, where the database has never had one."""
+        """In a database that never had jobs, number new jobs above those that the engine keeps files of."""
         runner = self.world.runner
         if queue.has_had_jobs or not isinstance(runner, JobFolderStore):
             return
         try:
             queue.begin_after(runner.job_folders())
         except Exception as error:
-            # Nodes that an earlier daemon left are looked after all the same.
-            _LOG.warning("whether the engine keeps files of earlier jobs could not be asked: %s", error)
+            # A failure here must not keep the daemon from managing nodes of an earlier process.
+            _LOG.warning("the engine did not say whether it keeps files of earlier jobs: %s", error)
 
     def tick(self) -> Decision | None:
-        """Do one tick; return what was decided, None where it could not be done."""
+        """Run one tick; return its decision, None when it failed or there is no database."""
         with self._lock:
             began = time.perf_counter()
             try:
@@ -95,7 +94,7 @@ class Daemon(AdaptiveDaemon):
                 self.start()
                 decision = self._observe_only() if self._is_observing else self._run_once()
             except Exception as error:
-                # Whatever it is, money goes on being spent: nothing that is raised ends the caps.
+                # Catch everything: nodes continue to cost money, so no error may stop the caps.
                 self._stumble(error)
                 decision = None
             self.standing.tick_seconds = time.perf_counter() - began
@@ -109,7 +108,7 @@ class Daemon(AdaptiveDaemon):
 
     @property
     def _is_observing(self) -> bool:
-        """Whether nothing may be touched."""
+        """Whether the daemon may change nothing."""
         return self.books is None or self.settings.daemon.observe
 
     def _run_once(self) -> Decision:
@@ -131,10 +130,10 @@ class Daemon(AdaptiveDaemon):
         return decision
 
     def _check_clock(self) -> None:
-        """Say that the machine's clock jumped; do nothing while nobody knows what the time is.
+        """Alert when the machine's clock jumped; refuse to act while the time is in doubt.
 
         Raises:
-            ClockInDoubt: when the cloud disagrees with our clock, until that is settled.
+            ClockInDoubt: while the cloud's clock and the daemon's disagree.
         """
         clock = self.world.clock
         if not isinstance(clock, SteadyClock):
@@ -148,7 +147,7 @@ class Daemon(AdaptiveDaemon):
             self._alert(f"clock:{int(clock.now() // DAY)}", self.standing.clock_note)
 
     def _observe_only(self) -> Decision | None:
-        """Observe and decide; record where there is a database, and touch nothing."""
+        """Observe and decide without acting; record the decision if there is a database."""
         if self.books is None:
             count = sum(node.ended_at is None for node in self.world.cloud.nodes())
             self.standing.notes = [f"{counted(count, 'instance')} listed; nothing is touched"]
@@ -164,7 +163,7 @@ class Daemon(AdaptiveDaemon):
         return decision
 
     def _succeed(self, decision: Decision) -> None:
-        """Take a decision in: figures, messages, and when to look again."""
+        """Process a decision: update figures, send messages, and schedule the next tick."""
         standing = self.standing
         if standing.fault:
             _LOG.info("working again after: %s", standing.fault)
@@ -199,7 +198,7 @@ class Daemon(AdaptiveDaemon):
             self.wake(AWAITED_SECONDS)
 
     def _stumble(self, error: Exception) -> None:
-        """A tick could not be done: say so, forget what memory believes, and keep the caps."""
+        """Handle a failed tick: report it, reload the state from the database, and keep the caps."""
         self.metrics.failed()
         is_deposed = isinstance(error, LedElsewhere)
         first = not self.standing.fault
@@ -208,7 +207,7 @@ class Daemon(AdaptiveDaemon):
         if isinstance(error, ActsFailed):
             self.standing.decision = error.decision
         if is_deposed:
-            # Another one acts, or may: what we would do for the caps it does.
+            # Another daemon leads, or may lead: it keeps the caps.
             return
         for do in (self._reload, lambda: self._say_fault(error), self._keep_caps):
             try:
@@ -217,19 +216,19 @@ class Daemon(AdaptiveDaemon):
                 _LOG.error("after a tick that failed: %s: %s", type(trouble).__name__, trouble)
 
     def _reload(self) -> None:
-        """Read back what memory believes from disk."""
+        """Reload the state in memory from the database."""
         if self.books is not None:
             self.books.store.reload()
             self.books.queue.reload()
             self.learning.learner.reload()
 
     def _say_fault(self, error: Exception) -> None:
-        """Tell whoever is to be told what keeps ticks from being done: once an hour of each kind."""
+        """Alert about a failed tick, once an hour for each type of error."""
         hour = int(self.world.clock.now() // 3600)
         self._alert(f"fault:{type(error).__name__}:{hour}", f"a tick failed: {self.standing.fault}")
 
     def _keep_caps(self) -> None:
-        """Do without a plan what cannot wait: keep caps, obey cancels and `boa down`."""
+        """Do what cannot wait, without a plan: keep caps, obey cancels and `boa down`."""
         if self.books is None or self._is_observing:
             return
         last = self.standing.decision
@@ -240,10 +239,10 @@ class Daemon(AdaptiveDaemon):
             is_down=self.standing.is_down,
         )
         for trouble in self.last_resort.troubles:
-            _LOG.error("in the last resort: %s", trouble)
+            _LOG.error("in the fallback tick: %s", trouble)
 
     def _watch_ticks(self) -> None:
-        """Say once, without the database or the lock that a tick may hold, that ticks do not end."""
+        """Alert once that ticks do not complete, without the database or the lock, which a tick may hold."""
         trouble = "" if self.standing.fault or not self.standing.is_ready else self.trouble
         if trouble and not self.standing.is_late:
             self.standing.is_late = True
@@ -251,26 +250,26 @@ class Daemon(AdaptiveDaemon):
             self.alerts.shout(trouble)
 
     def set_down(self, is_down: bool) -> None:
-        """Let everything go (jobs checkpoint and wait), or take work up again; it outlives a restart."""
-        # In memory first: where the disk is full, the order is obeyed all the same, until a restart.
+        """Release all nodes (jobs checkpoint and wait), or resume work; the order survives a restart."""
+        # Set it in memory first: on a full disk the order is still obeyed, until a restart.
         self.standing.is_down = is_down
         if self.books is not None:
             self.books.store.set_flag("is_down", is_down)
         self.wake(0.0)
 
     def cancel(self, name: JobId) -> JobRecord | None:
-        """Cancel a job; None where it is over."""
+        """Cancel a job; return None when it is over."""
         found = self.cancel_all([name])
         return found[0] if found else None
 
     def cancel_all(self, names: Sequence[JobId]) -> list[JobRecord]:
-        """Cancel jobs, all or none; those that were not over are returned."""
+        """Cancel jobs, all or none; return those that were active."""
         found = self.work.cancel(names)
         self.wake(0.0)
         return found
 
     def change(self, name: JobId, how: Callable[[JobRecord], JobRecord]) -> JobRecord | None:
-        """Change a job between two ticks, and tick soon; None where it is over."""
+        """Change a job between two ticks, and tick soon; return None when it is over."""
         if self.books is None:
             return None
         with self._lock:
@@ -282,14 +281,14 @@ class Daemon(AdaptiveDaemon):
         return job
 
     def rehearse_end(self, node: NodeId) -> float | None:
-        """Have the cloud announce that a node is taken back; return when, None where it cannot."""
+        """Rehearse a spot interruption of a node; return its instant, None when the cloud cannot."""
         with self._lock:
             at = self.world.cloud.rehearse_end(node)
         self.wake(0.0)
         return at
 
     def watch(self) -> None:
-        """Look whether a job has ended, and tick early if so; cheap, and done between ticks."""
+        """Look between ticks, cheaply, whether a job ended or a node gets interrupted; if so, tick early."""
         self._watch_ticks()
         if not self.standing.is_started or not self._lock.acquire(blocking=False):
             return
@@ -304,12 +303,12 @@ class Daemon(AdaptiveDaemon):
             self._lock.release()
 
     def sweep(self) -> int:
-        """Look for what bears our tag and nobody wants, end it and say so; return how much there was."""
+        """End tagged resources that nothing needs, and alert about each; return how many there were."""
         if not self._lock.acquire(timeout=SWEEP_PATIENCE_SECONDS):
             return 0
         try:
             if not self.standing.is_started:
-                # What lived under an earlier process is no leak, and not known yet.
+                # Resources of an earlier process are not known yet, and are no leak.
                 return 0
             self._check_clock()
             leaks = self.world.cloud.sweep()
@@ -323,7 +322,7 @@ class Daemon(AdaptiveDaemon):
         return len(leaks)
 
     def close(self) -> None:
-        """Wait for the tick in flight and let everything go; jobs and nodes stay as they are."""
+        """Wait for the running tick and close all components; jobs and nodes continue."""
         with self._lock:
             if self.gate is not None:
                 self.gate.close()
@@ -336,7 +335,7 @@ class Daemon(AdaptiveDaemon):
 
     @property
     def trouble(self) -> str:
-        """Why the daemon is not ready: ticks that fail, or do not come to their end; empty where it is."""
+        """Why the daemon is not ready: ticks fail or do not complete; empty when it is ready."""
         every = None if self.books is None else self.settings.daemon.tick_seconds
         return self.standing.trouble(every)
 
@@ -347,6 +346,6 @@ class Daemon(AdaptiveDaemon):
 
 
 def _tick_of(node: NodeState) -> int:
-    """Return the number of the tick that asked for a node, 0 where its name does not say."""
+    """Return the number of the tick that launched a node; 0 when the launch's name has none."""
     head = node.launched_by.partition("-")[0]
     return int(head[1:]) if head.startswith("t") and head[1:].isdigit() else 0

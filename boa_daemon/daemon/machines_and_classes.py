@@ -1,4 +1,4 @@
-"""What settings and files state: the machines that may be rented, and the classes that can run on them."""
+"""The machines and job classes that the settings and their files define."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from policies.model import InstanceType, JobClass, Phase
 from policies.speedup import Amdahl
 
 DEFAULT_CLASS = "default"
-"""The class of jobs where there is no class file: an hour on one GPU, 95 % of it parallel."""
+"""The class of all jobs without a class file: one GPU-hour of work, 95 % of it parallel."""
 
 
 def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]:
-    """Return the machines that may be rented, by kind: several of one GPU are GPU types of their own.
+    """Return the machines that may be rented, by kind; machines that share a GPU model get separate kinds.
 
     Raises:
         InputError: when a type is unknown or has no price.
@@ -48,10 +48,10 @@ def machines_of(settings: Settings, catalog: Catalog) -> dict[str, InstanceType]
 
 
 def check_prior_class(settings: Settings, stated: Mapping[str, JobClass]) -> None:
-    """Refuse a prior class that is none.
+    """Refuse a `prior_class` that is not a class.
 
     Raises:
-        InputError: when it is not among the classes.
+        InputError: when `prior_class` is not among the classes.
     """
     prior = settings.learning.prior_class
     if prior is not None and prior not in stated:
@@ -66,7 +66,7 @@ def disk_gb_of_nodes(
     machines: Mapping[str, InstanceType],
     catalog: Catalog,
 ) -> dict[str, float | None]:
-    """Return by GPU type the disk that jobs on a rented node share, 10^9 bytes; None where there is none."""
+    """Return by GPU type the disk that jobs on a rented node share, in 10^9 bytes; None if not known."""
     root_gb = None
     if cloud.root_volume_gib is not None:
         root_gb = (getattr(settings.cloud, "volume_gib", None) or cloud.root_volume_gib) * GB_PER_GIB
@@ -84,10 +84,10 @@ def configured_classes(
     *,
     disk_gb: Mapping[str, float | None],
 ) -> tuple[dict[str, JobClass], frozenset[str], Mapping[str, NeedsRow]]:
-    """Return the classes that can run on the machines, names of those whose rate nobody stated, and needs.
+    """Return the classes that can run on the machines, the names of those without a rate, and the needs.
 
     Raises:
-        InputError: when none can.
+        InputError: when no class can.
     """
     if settings.workload.classes is None:
         if all(machine.places_per_gpu > 1 for machine in machines.values()):

@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, in a registry of the daemon's own."""
+"""Prometheus metrics, in the daemon's own registry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 
 class Metrics:
-    """What a scrape reads; labels are of closed lists, so series never grow without end."""
+    """The daemon's metrics; labels come from closed lists, so that the number of series is bounded."""
 
     def __init__(self) -> None:
         registry = CollectorRegistry()
@@ -26,7 +26,7 @@ class Metrics:
             "boa_tick_duration_seconds", "How long a tick took.", buckets=TICK_BUCKETS, registry=registry
         )
         self.actions = Count("boa_actions", "Actions decided, by kind.", ["kind"], registry=registry)
-        self.held = Count("boa_held", "What was not allowed, by code.", ["code"], registry=registry)
+        self.held = Count("boa_held", "Actions that rules held back, by code.", ["code"], registry=registry)
         self.jobs = Gauge("boa_jobs", "Jobs that wait or run.", ["state"], registry=registry)
         self.waiting = Gauge("boa_jobs_waiting", "Jobs that wait, by reason.", ["reason"], registry=registry)
         self.nodes = Gauge("boa_nodes", "Nodes by phase.", ["phase"], registry=registry)
@@ -37,7 +37,9 @@ class Metrics:
             "boa_best_effort", "1 while the budget is below the load.", registry=registry
         )
         self.least_budget = Gauge(
-            "boa_least_budget_dollars_per_hour", "What would run every job.", registry=registry
+            "boa_least_budget_dollars_per_hour",
+            "The least budget that would run every job.",
+            registry=registry,
         )
         self.growth = Gauge(
             "boa_queue_growth_per_hour",
@@ -52,7 +54,7 @@ class Metrics:
         self.fault = Gauge("boa_fault", "1 while the daemon cannot do its work.", registry=registry)
 
     def ticked(self, picture: DecisionSummary, seconds: float) -> None:
-        """Take a tick in."""
+        """Record a completed tick."""
         decision = picture.decision
         state, plan = decision.state, decision.plan
         self.ticks.labels("done").inc()
@@ -78,19 +80,19 @@ class Metrics:
         self.fault.set(0)
 
     def goes_so_far(self, shortfall: Shortfall | None) -> None:
-        """Take in how far the budget goes; None where it pays for the load."""
+        """Record the shortfall of the budget; None when the budget pays for the load."""
         self.best_effort.set(shortfall is not None)
         self.least_budget.set(0.0 if shortfall is None else shortfall.least_spend)
         self.growth.labels("jobs").set(0.0 if shortfall is None else shortfall.jobs_per_hour)
         self.growth.labels("gpu_hours").set(0.0 if shortfall is None else shortfall.gpu_hours_per_hour)
 
     def failed(self) -> None:
-        """A tick could not be done."""
+        """Record a failed tick."""
         self.ticks.labels("failed").inc()
         self.fault.set(1)
 
     def text(self) -> bytes:
-        """Return what a scrape reads."""
+        """Return the metrics in the text format of Prometheus."""
         for source, count in DROPPED_MESSAGES.counts().items():
             self.refused.labels(source).set(count)
         return generate_latest(self.registry)

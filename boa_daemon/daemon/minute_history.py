@@ -1,7 +1,7 @@
-"""What was, minute by minute for 90 days: money by what it was for, GPUs, and jobs.
+"""History by the minute for 90 days: burn rates by purpose, GPUs, and jobs.
 
-An hour is one document of columns, compressed: about a kilobyte, so a season is a few megabytes. A minute
-says what held when its first tick was done; a minute without a tick has no figures.
+Each hour is one compressed document of columns, about a kilobyte, so 90 days take a few megabytes. A minute
+records the figures of its first tick; a minute without a tick has none.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ KIND = "history"
 KEPT_SECONDS = 90 * 86_400.0
 MINUTE_SECONDS = 60.0
 MOST_NAMES = 12
-"""So many classes and users of a minute are told apart, the dearest; the others are one."""
+"""Largest number of classes, users or teams per minute; the cheaper ones are combined."""
 OTHERS = "(others)"
 Series = dict[str, float]
 
 
 def current_figures(state: ClusterState, jobs: Mapping[JobId, JobRecord]) -> Series:
-    """Return what holds now; burn rates in dollars per hour, by state, market, class, user and team.
+    """Return the present figures; burn rates in dollars per hour, by state, market, class, user and team.
 
-    O(jobs + GPUs). The parts of each kind add up to the burn rate: what no job holds is in none by class.
+    O(jobs + GPUs). The parts by state and by market each add up to the burn rate. Those by class, user and
+    team leave out GPUs without a job.
     """
     found: Series = defaultdict(float)
     by: dict[str, Counter[str]] = {kind: Counter() for kind in ("class", "user", "team")}
@@ -78,7 +79,7 @@ def _starts_again(job: JobRecord) -> bool:
 
 
 class MinuteHistory:
-    """Takes a row a minute; what cannot be written is left out, because nothing hangs on it."""
+    """Stores one row per minute."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -88,7 +89,7 @@ class MinuteHistory:
         self._cleaned = -1
 
     def is_due(self, now: float) -> bool:
-        """Whether the minute of an instant has no row yet."""
+        """Whether the minute of `now` has no row yet."""
         hour, minute = divmod(int(now // MINUTE_SECONDS), 60)
         return hour != self._hour or not self._minutes or self._minutes[-1] < minute
 
@@ -117,7 +118,7 @@ class MinuteHistory:
                 self._cleaned = day
 
     def _open(self, hour: int) -> None:
-        """Go on with an hour that a process before this one began, or begin it."""
+        """Continue an hour that an earlier process began, or begin it."""
         query = select(DOCUMENTS.c.document).where(DOCUMENTS.c.kind == KIND, DOCUMENTS.c.key == _key(hour))
         with self._database.read() as connection:
             text = connection.scalar(query)
@@ -125,7 +126,7 @@ class MinuteHistory:
         self._minutes, self._columns = ([], {}) if text is None else unpack(text)
 
     def read(self, *, since: float, until: float, points: int) -> dict[str, Any]:
-        """Return averages over equal stretches, at most `points`; None where nothing was written down."""
+        """Return averages over at most `points` equal intervals; None for intervals without rows."""
         step = max(MINUTE_SECONDS, (until - since) / points)
         count = max(1, round((until - since) / step))
         sums: dict[str, list[float]] = {}
@@ -160,17 +161,17 @@ class MinuteHistory:
 
 
 def pack(minutes: Sequence[int], columns: Mapping[str, Sequence[float]]) -> str:
-    """Return an hour as text."""
+    """Return an hour's minutes and columns as compressed text."""
     text = json.dumps({"minutes": minutes, "columns": columns}, separators=(",", ":"))
     return base64.b85encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def unpack(text: str) -> tuple[list[int], dict[str, list[float]]]:
-    """Return the minutes and columns of an hour."""
+    """Return the minutes and columns of an hour from the text of `pack`."""
     found = json.loads(zlib.decompress(base64.b85decode(text)))
     return list(found["minutes"]), dict(found["columns"])
 
 
 def _key(hour: int) -> str:
-    """Return the key of an hour since the epoch; keys sort as hours do."""
+    """Return the key of an hour since the epoch, padded so that keys sort like hours."""
     return f"{hour:08d}"

@@ -1,4 +1,4 @@
-"""Moves that wait until the next start is ready: for how long, and which nodes are not idle meanwhile."""
+"""Prepare moves: a job keeps running until its next nodes are ready for it, within a time limit."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from boa_daemon.tick.ports import Clock, EarlyStarter, Runner
 from policies.model import JobId, NodeId
 
 MOST_SECONDS = 300.0
-"""A move waits no longer for its next nodes to have what the job needs."""
+"""Longest wait of a move for its next nodes to be prepared."""
 FORGOTTEN_SECONDS = 10.0
-"""A move that no tick wants any more in so long keeps no node."""
+"""After this time without a request from a tick, a move no longer keeps its nodes busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A start that is made ready: on which nodes, since when, and when it was wanted last."""
+    """A start in preparation: its nodes, since when, and when a tick last asked for it."""
 
     generation: int
     since: float
@@ -26,14 +26,14 @@ class _Move:
 
 
 class MovePreparation:
-    """Asks an engine that can to make starts ready; `alert` hears of what went wrong."""
+    """Asks engines that support it to prepare starts; `alert` receives failures."""
 
     def __init__(self, runner: Runner, clock: Clock, alert: Callable[[str, str], None]) -> None:
         self._runner, self._clock, self._alert = runner, clock, alert
         self._moves: dict[JobId, _Move] = {}
 
     def is_ready(self, action: StartJob) -> bool:
-        """Return whether a job may be stopped for its next start; it is asked again until it may."""
+        """Return whether a job may be stopped for its next start; call again until it may."""
         if not isinstance(self._runner, EarlyStarter):
             return True
         now, known = self._clock.now(), self._moves.get(action.job)
@@ -49,7 +49,7 @@ class MovePreparation:
             return True
 
     def nodes(self, stopping: Collection[JobId]) -> frozenset[NodeId]:
-        """Return the nodes to which jobs are about to move, those that are `stopping` among them."""
+        """Return the nodes to which jobs are about to move, including those of `stopping` jobs."""
         now = self._clock.now()
         wanted = (
             move.nodes
@@ -59,5 +59,5 @@ class MovePreparation:
         return frozenset[NodeId]().union(*wanted)
 
     def forget(self, job: JobId) -> None:
-        """Know nothing more of a job's move: its generation is over."""
+        """Forget a job's move, because its generation is over."""
         self._moves.pop(job, None)

@@ -1,12 +1,12 @@
-"""The nodes as the tick sees them: what the cloud lists, with the jobs that the books put on them.
+"""The nodes as the tick sees them: the cloud's list, with the jobs that the queue places on them.
 
-The cloud knows no jobs and the books know no machines; here they meet. A node that the cloud lists as ready
-is ready once the engine has prepared it, and goes back where that does not come to be: at once where the
-engine refuses it, because its GPUs are not fit for work, and once a look beside a job has found that.
+A node that the cloud lists as ready counts as ready once the engine has prepared it. A node that does not get
+prepared is released: at once when the engine refuses it because its GPUs are unfit, or when a check beside a
+job finds that.
 
-One that is missing from a listing is unknown, not gone: it is kept as it was last seen, and billed, for
-`missing_seconds`. A job on a node that has ended is taken off it and waits again. One that the cloud takes
-back, as the engine heard, ends by then.
+A node missing from a listing is unknown, not gone: for `missing_seconds` it is kept as last seen, and billed.
+The jobs on an ended node are removed from it and wait again. A node that the cloud interrupts, as the engine
+heard, has that instant as `ends_by`.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ from policies.model import InstanceType, NodeId
 
 MISSING_SECONDS = 300.0
 UNPREPARED_SECONDS = 1800.0
-"""A node that the engine has not prepared so long after its launch is of no use, and costs all the same."""
+"""Time after launch at which a node that the engine has not prepared is released."""
 REMEMBERED_SECONDS = 86_400.0
-"""So long it is known that a node ended, to say so should it come back."""
+"""How long an ended node is remembered, to alert if the cloud lists it again."""
 UNUSABLE_SECONDS = 30.0
-"""A node that the cloud says runs is expected to be usable by then; after that its reason is told."""
+"""Time that a running node may take to become usable before the reason is reported."""
 _LOG = logging.getLogger("boa.daemon")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusableNode:
-    """A node that runs and that the engine cannot use: since when, and why."""
+    """A running node that the engine cannot use: since when, and why."""
 
     since: float
     reason: str
 
 
 class Fleet:
-    """Implements `Cloud` around another one; `look` brings the books up to the engine before each listing.
+    """Implements `Cloud` around another one; `look` updates the queue from the engine before each listing.
 
-    `may_act` raises where another daemon acts for the cluster: it is asked before each order to the cloud.
-    `machines` are those that are planned with: a node is of the GPU type that its machine has there.
+    `may_act` is called before each order to the cloud and raises when another daemon leads. `machines` are
+    the machines of the plan, which give nodes their GPU types.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Fleet:
         self._as_planned: dict[InstanceType, InstanceType] = {}
 
     def nodes(self) -> Sequence[NodeState]:
-        """Return every node with its jobs; write down what is new about them."""
+        """Return every node with its jobs; store changes."""
         now = self._clock.now()
         listed = {node.id: self._planned_with(node) for node in self._cloud.nodes()}
         listed |= {name: self._planned_with(node) for name, node in self._missing(listed, now).items()}
@@ -107,7 +107,7 @@ class Fleet:
         self._note_unusable(prepared, now)
         ended = [self._ended(node, now) for node in listed.values() if node.ended_at is not None]
         self._note_returns(listed.values(), now)
-        # After the ended ones: a job that was on one of them lets its other nodes go as well.
+        # Read this after the ended nodes: their jobs release their other nodes as well.
         held = self._queue.holders()
         changed: list[InstanceRecord] = []
         awaited = self._awaited()
@@ -123,18 +123,18 @@ class Fleet:
             for node in self._with_warnings(listed.values())
             if node.ended_at is None
         ]
-        # Nobody who submits waits for the look at thousands of nodes, only for what is new about them.
+        # The transaction covers changes only, so submissions do not wait for a look at thousands of nodes.
         if changed:
             with self._queue.database.write():
                 for record in changed:
                     self._queue.save_instance(record)
-        # The same object as last time where nothing is new: whoever writes nodes down need not do it again.
+        # Unchanged nodes keep their object, so that writers can skip them.
         nodes = [before if before == node else node for node, before in self._with_last(nodes)]
         self._told = {node.id: node for node in nodes}
         return ended + nodes
 
     def _planned_with(self, node: NodeState) -> NodeState:
-        """Return a node as the type that its machine and market are in the plan."""
+        """Return a node with the machine type that the plan uses for its machine and market."""
         listed = node.instance_type
         name = planned_name(listed.name, node.market, self._names())
         planned = next((one for one in self._machines() if one.name == name), None)
@@ -144,7 +144,7 @@ class Fleet:
         found = planned_machine(listed, name=name, kind=kind, planned=planned, known=before)
         if found == listed:
             return node
-        # The same object each time: whoever compares nodes does so by their types, too.
+        # Return the same object each time, because comparisons of nodes compare their types too.
         return replace(node, instance_type=self._as_planned.setdefault(found, found))
 
     def _names(self) -> list[str]:
@@ -152,23 +152,23 @@ class Fleet:
         return [machine.name for machine in self._machines()]
 
     def _note_returns(self, nodes: Iterable[NodeState], now: float) -> None:
-        """Say of nodes that were taken for ended that the cloud lists them again: its word wins."""
+        """Alert when the cloud lists a node again that was believed ended; the cloud is right."""
         for node in nodes:
             if node.ended_at is not None:
                 self._over[node.id] = now
             elif self._over.pop(node.id, None) is not None:
-                said = f"node {node.id} was taken for ended and is listed again: it is billed on"
+                said = f"node {node.id} was taken for ended and is listed again: its billing continues"
                 self._alert(f"returned:{node.id}:{int(now)}", said)
         for name in [name for name, at in self._over.items() if now - at > REMEMBERED_SECONDS]:
             del self._over[name]
 
     def _with_last(self, nodes: Sequence[NodeState]) -> Iterator[tuple[NodeState, NodeState]]:
-        """Yield nodes, each beside what was told of it last; beside itself where that is nothing."""
+        """Yield each node with its previous state, or with itself when it is new."""
         for node in nodes:
             yield node, self._told.get(node.id, node)
 
     def unusable(self) -> Mapping[NodeId, str]:
-        """Return the nodes that have run for a while and cannot be used, and why."""
+        """Return the nodes that have been unusable for `UNUSABLE_SECONDS`, and why."""
         now = self._clock.now()
         return {
             name: f"{name} has run for {now - each.since:.0f} s and cannot be used yet: {each.reason}"
@@ -177,7 +177,7 @@ class Fleet:
         }
 
     def _note_unusable(self, prepared: Mapping[NodeId, Accepted | Refused | Unknown], now: float) -> None:
-        """Remember why nodes cannot be used, and log each reason once, when it lasts."""
+        """Record why nodes are unusable; log each lasting reason once."""
         reasons = {name: each.reason for name, each in prepared.items() if not isinstance(each, Accepted)}
         self._unusable = {
             name: UnusableNode(
@@ -192,13 +192,13 @@ class Fleet:
         self._logged = {name: said for name, said in self._logged.items() if name in reasons}
 
     def has_new_warnings(self) -> bool:
-        """Return whether the engine has newly heard of a node that the cloud takes back."""
+        """Return whether the engine has heard of a new interruption of a node."""
         new = _warnings(self._runner).keys() - self._warned
         self._warned |= new
         return bool(new)
 
     def _with_warnings(self, nodes: Iterable[NodeState]) -> Iterator[NodeState]:
-        """Yield nodes with the instant at which the cloud takes them back; one that is known stays known."""
+        """Yield nodes with the earliest known instant of their interruption; unfit nodes end now."""
         warned, now = _warnings(self._runner), self._clock.now()
         unfit = self._runner.unfit() if isinstance(self._runner, NodeFaultDetector) else {}
         for node in nodes:
@@ -211,14 +211,14 @@ class Fleet:
             yield replace(node, ends_by=min(told)) if told else node
 
     def _say_unfit(self, node: NodeState, why: str) -> None:
-        """Say that a node goes back because of its hardware, and where it was."""
+        """Alert that a node is released because of its hardware, and name its zone."""
         where = f" in {node.zone}" if node.zone else ""
         said = f"node {node.id} ({node.instance_type.name}{where}) is unfit and goes back: {why}"
         _LOG.warning("%s", said, extra={"node": node.id})
         self._alert(f"unfit:{node.id}", said)
 
     def _missing(self, listed: Mapping[NodeId, NodeState], now: float) -> dict[NodeId, NodeState]:
-        """Return known nodes that the listing lacks: as they were, or ended when that is too long ago."""
+        """Return known nodes missing from the listing: as last seen, or ended when missing for too long."""
         found = {}
         for name, record in self._queue.instances.items():
             if name in listed:
@@ -239,7 +239,7 @@ class Fleet:
         *,
         is_awaited: bool = False,
     ) -> NodeState:
-        """Return a node with its jobs; what is new about it joins `changed`."""
+        """Return a node with its jobs; append its record to `changed` if it changed."""
         is_ready = node.phase == "ready" and isinstance(prepared, Accepted)
         if node.phase == "ready" and not is_ready and not held:
             node = self._unprepared(node, prepared, now)
@@ -267,7 +267,7 @@ class Fleet:
         return replace(node, gpus=gpus, idle_since=idle)
 
     def _unprepared(self, node: NodeState, prepared: Accepted | Refused | Unknown, now: float) -> NodeState:
-        """Return a node that the engine cannot use: as one that still boots, or as one to give back."""
+        """Return an unprepared node: as still booting, or to be released when refused or too late."""
         if now - node.launched_at <= UNPREPARED_SECONDS and not isinstance(prepared, Refused):
             return replace(node, phase="requested")
         if node.ends_by is None:
@@ -279,7 +279,7 @@ class Fleet:
         return replace(node, ends_by=now if node.ends_by is None else node.ends_by)
 
     def _ended(self, node: NodeState, now: float) -> NodeState:
-        """Take the jobs off a node that is gone, and write its end down."""
+        """Remove the jobs from an ended node, and store its end."""
         for name in self._queue.jobs_on(node.id):
             job = self._queue.active[name]
             self._runner.kill(job.id, job.generation)
@@ -297,7 +297,7 @@ class Fleet:
         return node
 
     def offers(self) -> Sequence[Offer]:
-        """Return what the cloud offers."""
+        """Return the cloud's offers; log each that newly has no nodes left."""
         offers = self._cloud.offers()
         full = {offer.key for offer in offers if offer.nodes_left == 0}
         for key in sorted(full - self._full):
@@ -306,7 +306,7 @@ class Fleet:
         return offers_as_planned(offers, self._names())
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
-        """Ask the cloud for nodes."""
+        """Launch nodes, and note the market's answer for the spot history."""
         self.may_act()
         if is_spot(action.instance_type.name) and action.offer is None:
             return Refused(reason=f"{action.instance_type.name} is not offered", kind="no-price")
@@ -318,7 +318,7 @@ class Fleet:
         return answer
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
-        """Give nodes back; jobs that are still on one are killed first, so that none runs on unseen."""
+        """Release nodes; kill the jobs still on them first, so that none runs on unseen."""
         self.may_act()
         for action in actions:
             for name in self._queue.jobs_on(action.node):
@@ -328,12 +328,12 @@ class Fleet:
 
 
 def _warnings(runner: Runner) -> Mapping[NodeId, float]:
-    """Return which nodes are taken back and when, where the engine hears of that."""
+    """Return the announced interruptions by node, if the engine hears of them."""
     return runner.interruptions() if isinstance(runner, InterruptionSource) else {}
 
 
 def cost_of(job: JobRecord, instances: Mapping[NodeId, InstanceRecord], *, until: float) -> int:
-    """Return what the GPUs of a running job cost since its start: their share of each node, micro-dollars."""
+    """Return micro-dollars of a running job's GPUs since its start: their share of each node."""
     if job.started_at is None:
         return 0
     total = 0.0
