@@ -1,4 +1,4 @@
-"""`backends/aws/network.py`: who gets out of a subnet, and that nobody is rented who does not."""
+"""`backends/aws/subnet_egress.py`: who gets out of a subnet, and that nobody is rented who does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backends/aws/pool_end.py`: what stays stopped ends without a daemon, and nothing that runs ends by it."""
+"""`backends/aws/termination_schedule.py`: what stays stopped ends without a daemon, and nothing that runs ends by it."""
 
 from __future__ import annotations
 
