@@ -1,13 +1,13 @@
-"""What Cost Explorer says that our instances cost, a day at a time, and how the ledger compares.
+"""Compare the daily costs of our resources in Cost Explorer with the ledger.
 
-Cost Explorer lags: a day is complete about a day after it has ended, so today and yesterday (UTC) are never
-final. It knows our tag only once that has been activated as a cost allocation tag, and only from then on;
-before that it answers zeros, which say nothing. A day without an answer is unknown, never zero.
+Cost Explorer lags: a day is complete about a day after its end, so today and yesterday (UTC) are never final.
+It knows our tag only from the day on which the tag was activated as a cost allocation tag; before, it
+returns zeros, which mean nothing. A day without an answer is unknown, never zero.
 
-Asked for is what bears a tag of ours (the cluster's, the stack's, the images'), without credits, refunds and
-taxes, by service and type of usage. Compute is compared to the dollar. Disks, public addresses, requests,
-transfer, the gateway and images are estimates in the ledger, and the bucket is in Cost Explorer alone: they
-stand beside each other, and never count as drift. Each request costs 0.01 USD.
+The query selects resources with a tag of ours (the cluster's, the stack's, the images'), without credits,
+refunds and taxes, grouped by service and type of usage. Compute must agree to the dollar. Disks, public
+addresses, requests, transfer, the gateway and images are estimates in the ledger, and only Cost Explorer
+knows the bucket: both numbers are shown, and a difference is never drift. Each request costs 0.01 USD.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SERVICES = (
     "Amazon Simple Storage Service",
     "Amazon Simple Queue Service",
 )
-"""What Cost Explorer calls the services that we use."""
+"""Cost Explorer's names of the services that we use."""
 _USAGES = (
     ("NatGateway-Hours", "gateway"),
     ("NatGateway-Bytes", "transfer"),
@@ -44,24 +44,24 @@ _USAGES = (
     ("TimedStorage", "storage"),
     ("Requests", "requests"),
 )
-"""A part of a type of usage, and the kind that it is; the first that is found counts."""
+"""A part of a usage type's name, and its kind of cost; the first match counts."""
 BESIDE = ("gateway", "images", "storage", "other")
-"""Kinds that are billed, and that no node bears: of the stack, of images and of the bucket; the last two are
+"""Kinds of cost that belong to no node: those of the stack, the images and the bucket. The last two are
 in no ledger."""
 _TAGS = (CLUSTER_TAG, "boa:stack", IMAGE_TAG)
-"""What is ours on the bill: nodes with what is theirs, what `boa up` made, and images."""
+"""Tags of our resources on the bill: nodes and their parts, what `boa up` made, and images."""
 _NOT_COUNTED = ["Credit", "Refund", "Tax"]
 TOLERANCE_FRACTION, TOLERANCE_USD = 0.02, 0.05
-"""A difference is drift above this part of the ledger's day, and above so many dollars."""
+"""A difference is drift if it is above both this fraction of the ledger's day and this many dollars."""
 
 
 class NoCostData(BoaError):
-    """Cost Explorer has nothing that the ledger could be compared with."""
+    """Cost Explorer has no data to compare the ledger with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayCost:
-    """A day (UTC) in the ledger and in Cost Explorer, dollars; None where Cost Explorer does not know."""
+    """Dollars of a day (UTC) in the ledger and in Cost Explorer; None if Cost Explorer has no data."""
 
     day: date
     ledger_usd: float
@@ -71,18 +71,18 @@ class DayCost:
 
     @property
     def difference_usd(self) -> float | None:
-        """What Cost Explorer has more than the ledger."""
+        """Cost Explorer's dollars less the ledger's; None if Cost Explorer has no data."""
         return None if self.explorer_usd is None else self.explorer_usd - self.ledger_usd
 
     @property
     def is_drift(self) -> bool:
-        """Whether the two differ by more than the tolerance on a day that is final."""
+        """Whether a final day differs by more than the tolerance."""
         found = self.difference_usd
         return self.is_final and found is not None and abs(found) > self.tolerance_usd
 
     @property
     def note(self) -> str:
-        """What to know of the day."""
+        """The day's state: `not final`, `no data`, `drift` or empty."""
         if not self.is_final:
             return "not final"
         if self.explorer_usd is None:
@@ -91,11 +91,11 @@ class DayCost:
 
 
 def explorer_days(calls: AwsCalls, cluster: str, first: date, last: date) -> dict[date, dict[str, float]]:
-    """Return dollars per day and kind, the last day included; days that Cost Explorer lacks are absent.
+    """Return dollars per day and kind, including the last day; days without data are absent.
 
     Raises:
-        CallFailed: when it cannot be asked, or denies the answer.
-        NoCostData: when it answers in another currency.
+        CallFailed: when Cost Explorer cannot be reached, or refuses.
+        NoCostData: when Cost Explorer answers in another currency.
     """
     found: dict[date, dict[str, float]] = {}
     arguments: dict[str, Any] = {
@@ -126,7 +126,7 @@ def explorer_days(calls: AwsCalls, cluster: str, first: date, last: date) -> dic
 
 
 def kind_of(service: str, usage: str) -> str:
-    """Return which kind of cost a type of usage is; EC2's own is compute but for transfer."""
+    """Return the kind of cost of a usage type; what EC2 bills itself is compute, except for transfer."""
     kind = next((kind for part, kind in _USAGES if part in usage), "other")
     return COMPUTE if service == _EC2 and kind != "transfer" else kind
 
@@ -139,7 +139,7 @@ def compare_days(
     now: float,
     fraction: float = TOLERANCE_FRACTION,
 ) -> list[DayCost]:
-    """Return every day from the first to today, the ledger beside Cost Explorer."""
+    """Return every day from the first to today, with the costs of the ledger and of Cost Explorer."""
     today = datetime.fromtimestamp(now, UTC).date()
     return [
         DayCost(
@@ -154,7 +154,7 @@ def compare_days(
 
 
 def check_known(days: Sequence[DayCost], cluster: str) -> None:
-    """Refuse to compare with nothing: zeros on all days that cost something are a tag that is not known.
+    """Refuse a comparison with zeros on every day that cost something: the tag is not activated then.
 
     Raises:
         NoCostData: when no final day that cost something has anything in Cost Explorer.

@@ -1,7 +1,7 @@
-"""The doctor's look at what `boa up` made: the rules that fill the queue, and how the bucket is kept.
+"""Doctor checks of what `boa up` made: the rules that fill the queue, and the settings of the bucket.
 
-A queue without its rules stays empty and looks well; a bucket that is open, or keeps halves of uploads for
-ever, works. So each is asked for, and each that lacks is named with what mends it.
+A queue without its rules stays empty and looks healthy; a bucket that is public, or keeps unfinished uploads
+for ever, works. So each setting is checked, and each check that fails names its fix.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _NEVER_SET = (
 
 
 class StackDoctor:
-    """Looks at the rules of a queue and at a bucket."""
+    """Checks the rules of a queue and the settings of a bucket."""
 
     def __init__(self, calls: AwsCalls) -> None:
         self._calls = calls
 
     def rules(self, queue: str) -> Iterator[DoctorCheck]:
-        """Does EventBridge tell the queue of that ARN what it has to?
+        """Check that EventBridge sends the events we need to the queue of that ARN.
 
         Raises:
             CallFailed: when EventBridge cannot be asked.
@@ -69,7 +69,7 @@ class StackDoctor:
                 )
 
     def _a_rule(self, about: str, pattern: Mapping[str, Any], queue: str) -> str:
-        """Return what to type for a rule that lacks."""
+        """Return the command that makes a missing rule."""
         name = f"boa-{slug_of(self._calls.settings)}-{about}"
         return (
             f"Type `aws events put-rule --name {name} --event-pattern {shlex.quote(json.dumps(pattern))} && "
@@ -77,7 +77,7 @@ class StackDoctor:
         )
 
     def bucket(self, name: str) -> Iterator[DoctorCheck]:
-        """Is a bucket encrypted, closed to the public, and rid of uploads that never ended?
+        """Check that a bucket is encrypted, closed to the public, and deletes unfinished uploads.
 
         Raises:
             CallFailed: when S3 cannot be asked.
@@ -108,7 +108,7 @@ class StackDoctor:
             for rule in standing
             if rule.get("Status") == "Enabled" and "AbortIncompleteMultipartUpload" in rule
         ]
-        # What stands there stays: the call takes the place of all rules.
+        # Keep the existing rules: the call replaces all of them.
         document = json.dumps({"Rules": [*standing, UNFINISHED]}, default=str)
         yield _judged(
             "lifecycle",
@@ -119,7 +119,7 @@ class StackDoctor:
         )
 
     def _of_bucket(self, operation: str, name: str, key: str) -> Any:
-        """Return a part of how a bucket is set; nothing where it was never set.
+        """Return one setting of a bucket; empty if it was never set.
 
         Raises:
             CallFailed: when S3 cannot be asked.
@@ -133,7 +133,7 @@ class StackDoctor:
 
 
 def _judged(what: str, found: Sequence[str], lacks: str, fix: str) -> DoctorCheck:
-    """Return the check of one thing about the bucket."""
+    """Return a check that is ok if `found` is not empty."""
     if found:
         return DoctorCheck(name=f"bucket {what}", status="ok", said=", ".join(found))
     return DoctorCheck(name=f"bucket {what}", status="warning", said=lacks, fix=fix)

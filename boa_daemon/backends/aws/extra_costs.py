@@ -1,9 +1,9 @@
-"""What a node costs beside its compute: its disk, its public address, its requests to S3 and SQS.
+"""Hourly cost of a node besides its compute: disk, public address, requests to S3 and SQS, NAT transfer.
 
-Prices are those of the region (`side_prices`); the node is born with them in a tag, so its bill never
-changes with settings or price lists of later days. Transfer within a region to S3 is free. What jobs fetch
-through a NAT gateway is estimated by `[cloud] nat_gb_per_hour`, as nobody else knows it beforehand: `boa cost
---reconcile` shows what Cost Explorer says of it.
+Prices are the region's (`side_prices`). A tag records them at launch, so later settings and price lists do
+not change a node's bill. Transfer to S3 within a region is free. Transfer of jobs through a NAT gateway is
+an estimate (`[cloud] nat_gb_per_hour`), as nothing knows it beforehand: `boa cost --reconcile` shows what
+Cost Explorer says of it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from boa_daemon.tick.offers import EXTRAS, Extras
 FREE_MB_PER_SECOND = 125
 HOURS_OF_A_MONTH = 730.0
 BEATS_PER_HOUR = 240.0
-"""A unit lists its folder in S3 and sends a message every 15 s (`engines.ssm_scripts.errands_for`)."""
+"""A unit lists its folder in S3 and sends a message every 15 s (`engines.ssm_scripts.unit_scripts_for`)."""
 _MOST = 1000.0
-"""Dollars per hour; a tag that says more was written by somebody else."""
+"""Dollars per hour; a tag with a higher amount was not written by BOA."""
 
 
 def extras_of(settings: AwsSettings, *, has_address: bool = True) -> Extras:
-    """Return the dollars per hour of a node beside its compute, by kind.
+    """Return the dollars per hour of a node besides its compute, by kind.
 
-    One listing and one upload of a log that grew, and one message, for each beat: only of nodes that run jobs
-    through SSM, which those without an instance profile do not.
+    Requests count only for nodes with an instance profile, which run jobs through SSM: one listing, one
+    upload of a log that grew, and one message per beat.
 
     Raises:
         MissingPrice: when the prices of the region are not known.
@@ -51,7 +51,7 @@ def tag_of(extras: Extras) -> str:
 
 
 def extras_in(text: str) -> Extras | None:
-    """Return what such a tag says; None where it says nothing that can be believed."""
+    """Return the extras in the value of a tag; None if it cannot be parsed or an amount is implausible."""
     found: dict[str, float] = {}
     for part in text.split():
         kind, _, amount = part.partition("=")

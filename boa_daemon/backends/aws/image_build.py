@@ -1,13 +1,13 @@
-"""Building an image: a node is rented, prepared, stopped and its disk kept; then it ends.
+"""Build an image: rent a node, prepare it, stop it, keep its disk as an image, and end it.
 
-The intent, with the request as EC2 gets it, is on disk before EC2 is asked, and its token answers a second
-asking with the same instance. So a build that was cut off anywhere is gone on with by typing the same again,
-and asks for nothing twice: an instance by its token, the script by its own lock, an image by its name.
+The intent and the EC2 request are on disk before EC2 is called. An interrupted build continues when the same
+command is typed again, and duplicates nothing: the launch has an idempotency token, the script a lock, and
+the image a name.
 
-The builder bears the cluster's tag and a lease, as every node does: the daemon lists it, bills it and counts
-it in the caps until the lease ends, gives it no work, and sweeps it when the lease is over. It powers itself
-off, which ends it, at the same instant. While it is stopped it cannot, and costs its disk: EventBridge
-Scheduler ends it then, with the role of the warm pool's end, once no image can need it any more.
+The builder has the cluster's tag and a lease, as every node has: the daemon lists it, bills it, counts it in
+the caps and gives it no work until the lease ends, and then sweeps it. The builder powers itself off, which
+ends it, at the same instant. While it is stopped it cannot do so, and its disk costs money: EventBridge
+Scheduler then ends it, with the role `pool_end_role`, once no image can need it any more.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _GONE = ("shutting-down", "terminated")
 
 
 class ImageBuilder:
-    """Builds one image at a time; its state is in a folder."""
+    """Builds one image at a time; the state of the build is in a folder."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ImageBuilder:
         )  # fmt: skip
 
     def open_build(self) -> BuildIntent | None:
-        """Return the build that was cut off, if there is one.
+        """Return the interrupted build, if there is one.
 
         Raises:
             InputError: when its file cannot be read.
@@ -68,16 +68,16 @@ class ImageBuilder:
         return self._file.read()
 
     def build(self, recipe: Recipe, request_of: Callable[[str, float], Mapping[str, Any]]) -> BuildResult:
-        """Build an image, or go on with the build that was cut off. `request_of(build, lease)` is the launch.
+        """Build an image, or continue an interrupted build. `request_of(build, lease)` is the launch request.
 
         Raises:
-            CallFailed: when AWS refuses, or cannot be asked: then the same goes on from there.
+            CallFailed: when AWS refuses or cannot be reached; the next call continues the build.
             BuildFailed: when the node could not be prepared, or its image failed; the builder has ended.
         """
         begun = self._clock.now()
         intent = self.open_build()
         if intent is not None and begun >= intent.ends_at and not intent.holds:
-            # Its time was over before it was done: what is left of it ends, and it begins anew.
+            # The build ran out of time before the node was prepared: end what is left and begin anew.
             self._drop(intent)
             intent = None
         was_open = intent is not None
@@ -108,19 +108,19 @@ class ImageBuilder:
         )
 
     def _intent(self, recipe: Recipe, request_of: Callable[[str, float], Mapping[str, Any]]) -> BuildIntent:
-        """Return a new build's intent, on disk."""
+        """Write the intent of a new build to disk and return it."""
         build, ends_at = secrets.token_hex(6), self._clock.now() + 60.0 * recipe.minutes
         return self._file.write(
             BuildIntent(build=build, recipe=recipe, request=request_of(build, ends_at), ends_at=ends_at)
         )
 
     def _drop(self, intent: BuildIntent) -> None:
-        """End what a build has rented, and forget it."""
+        """End the instances of a build and delete its file."""
         self._end(intent.build)
         self._file.forget()
 
     def _kept(self, intent: BuildIntent) -> OwnImage:
-        """Return the image of a build once it can be launched from."""
+        """Return the image of a build once instances can be launched from it."""
         name = f"boa-{slug_of(self._calls.settings)}-{intent.build}"
         image = self._named(name)
         if image is None:
@@ -137,11 +137,10 @@ class ImageBuilder:
         return image
 
     def _named(self, name: str) -> OwnImage | None:
-        """Return the image of a name."""
         return next(iter(own_images(self._calls, name=name)), None)
 
     def _launched(self, intent: BuildIntent) -> BuildIntent:
-        """Return the intent with its instance: EC2 answers the same token with the same one."""
+        """Launch the builder and return the intent with its instance; a repeated token launches no second."""
         if intent.instance:
             return intent
         try:
@@ -155,7 +154,7 @@ class ImageBuilder:
         return self._file.write(replace(intent, instance=instance))
 
     def _prepared(self, intent: BuildIntent) -> BuildIntent:
-        """Return the intent once the script came to its end on the builder."""
+        """Run the script on the builder and return the intent with the contents of the disk."""
         if intent.holds:
             return intent
         self._until(
@@ -193,7 +192,7 @@ class ImageBuilder:
         return self._file.write(replace(intent, holds=holds))
 
     def _answer(self, command: str, instance: str) -> dict[str, Any]:
-        """Return what became of a command; SSM may not know one yet that it has just taken."""
+        """Return the result of a command; SSM may not list a command yet that it has just accepted."""
         try:
             return self._calls.call("ssm:GetCommandInvocation", CommandId=command, InstanceId=instance)
         except CallFailed as error:
@@ -202,7 +201,7 @@ class ImageBuilder:
             raise
 
     def _stopped(self, intent: BuildIntent) -> None:
-        """Stop the builder: what is written is on the disk then. Where a role may end it, it will."""
+        """Stop the builder, so that its disk is complete; schedule its end first if a role can end it."""
         if self._state(intent.instance) == "running":
             if self._calls.settings.pool_end_role:
                 schedule_builder_termination(self._calls, intent.instance, at=intent.ends_at + IMAGE_SECONDS)
@@ -210,7 +209,7 @@ class ImageBuilder:
         self._until(lambda: self._state(intent.instance) == "stopped", 600.0, intent, "did not stop")
 
     def _make(self, intent: BuildIntent, name: str) -> OwnImage:
-        """Ask for the image; one of that name that is there already is the one."""
+        """Create the image and return it; an image of that name from an earlier attempt is used."""
         recipe = intent.recipe
         tags = {
             IMAGE_TAG: self._calls.settings.cluster,
@@ -243,7 +242,7 @@ class ImageBuilder:
         return found[0]
 
     def _end(self, build: str) -> list[str]:
-        """End every instance of a build that lives, and look until none does."""
+        """End all live instances of a build, wait until none is left, and return their ids."""
         mine = [
             {"Name": f"tag:{BUILD_TAG}", "Values": [build]},
             {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]},
@@ -260,12 +259,11 @@ class ImageBuilder:
         return ended
 
     def _is_online(self, instance: str) -> bool:
-        """Whether SSM reaches the builder."""
         rows = self._calls.pages("ssm:DescribeInstanceInformation", "InstanceInformationList")
         return any(row["InstanceId"] == instance and row.get("PingStatus") == "Online" for row in rows)
 
     def _state(self, instance: str) -> str:
-        """Return the builder's state; a new one may not be listed yet."""
+        """Return the builder's state; a builder that is not listed yet is pending."""
         by_id = [{"Name": "instance-id", "Values": [instance]}]
         rows = self._calls.pages("ec2:DescribeInstances", "Reservations", Filters=by_id)
         states = [str(each["State"]["Name"]) for row in rows for each in row["Instances"]]
@@ -280,10 +278,10 @@ class ImageBuilder:
         *,
         needs_builder: bool = True,
     ) -> None:
-        """Look until something is so.
+        """Poll until `is_so` returns true; `what` completes the error's sentence.
 
         Raises:
-            BuildFailed: when it is not in time, or the builder is gone.
+            BuildFailed: when the time is up, or the builder has ended.
         """
         deadline = self._clock.now() + seconds
         while not is_so():
@@ -295,5 +293,4 @@ class ImageBuilder:
 
 
 def _clock(instant: float) -> str:
-    """Return an instant as the hour of the day."""
     return time.strftime("%H:%M UTC", time.gmtime(instant))

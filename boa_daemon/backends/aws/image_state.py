@@ -1,4 +1,4 @@
-"""The intent of a build on disk: there before EC2 is asked for anything, and gone when the build is over."""
+"""The file with the intent of an image build: written before EC2 is called, deleted when the build ends."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ STATE_FILE = "image-build.json"
 
 
 class BuildFile:
-    """The file of the one build that may be open in a folder."""
+    """The file of the one unfinished build that a folder can have."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / STATE_FILE
 
     def read(self) -> BuildIntent | None:
-        """Return the build that was cut off, if there is one.
+        """Return the interrupted build, if there is one.
 
         Raises:
-            InputError: when the file cannot be read: something may be rented that nothing else knows.
+            InputError: when the file cannot be read: an instance may be rented that only the file knows.
         """
         try:
             document = json.loads(self._file.read_text(encoding="utf-8"))
@@ -40,7 +40,7 @@ class BuildFile:
             ) from error  # fmt: skip
 
     def write(self, intent: BuildIntent) -> BuildIntent:
-        """Write an intent down, and return it once it is on disk."""
+        """Write an intent to disk, synced, and return it."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         new = self._file.with_suffix(".new")
         with new.open("w", encoding="utf-8") as file:
@@ -55,5 +55,5 @@ class BuildFile:
         return intent
 
     def forget(self) -> None:
-        """Take the file away: the build is over."""
+        """Delete the file: the build is over."""
         self._file.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Giving instances back: in one call, one by one where that fails, and again until EC2 shows the end.
+"""Terminate instances: in one call, one by one if that fails, and again until EC2 shows them ended.
 
-Nothing is ended that the listing did not show as ours. Nothing is stopped here: that is for the warm pool
-(`boa_daemon.backends.aws.pool`), and for instances on demand alone.
+Only instances that the listing showed as ours are terminated. Stopping instances is the task of the warm pool
+(`boa_daemon.backends.aws.pool`), for on-demand instances only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ AGAIN_SECONDS, ALARM_SECONDS = 60.0, 900.0
 
 
 class Releaser:
-    """Ends instances and remembers which it ended; `say` gets alarms, as sentences."""
+    """Ends instances and remembers which it ended; `say` receives alarms as sentences."""
 
     def __init__(self, calls: AwsCalls, clock: Clock, say: Callable[[str], None]) -> None:
         self._calls, self._clock, self._say = calls, clock, say
@@ -27,11 +27,11 @@ class Releaser:
 
     @property
     def asked(self) -> frozenset[NodeId]:
-        """The instances that were told to end and are not seen ended yet."""
+        """The instances that were told to end and that the listing does not show as ended yet."""
         return frozenset(self._asked)
 
     def terminate(self, ids: Sequence[NodeId]) -> dict[NodeId, Accepted | Refused | Unknown]:
-        """End instances and say of each what became of it."""
+        """End instances and return the outcome of each."""
         outcomes: dict[NodeId, Accepted | Refused | Unknown] = {}
         for batch in _batches(ids):
             outcomes.update(self._end(batch))
@@ -43,7 +43,10 @@ class Releaser:
         return outcomes
 
     def follow_up(self, states: Mapping[NodeId, str]) -> None:
-        """Ask again for what was told to end and runs on; cry when that lasts. `states` is the listing."""
+        """End instances again that run on after they were ended, and alarm after `ALARM_SECONDS`.
+
+        `states` is the listing: instance id to state.
+        """
         now = self._clock.now()
         for name in [name for name in self._asked if states.get(name, "terminated") == "terminated"]:
             del self._asked[name]
@@ -64,7 +67,7 @@ class Releaser:
                 )
 
     def _end(self, ids: Sequence[NodeId]) -> dict[NodeId, Accepted | Refused | Unknown]:
-        """End a batch; where EC2 refuses the batch for one of them, each by itself."""
+        """End a batch; if EC2 refuses the batch because of one instance, end each one by itself."""
         try:
             self._calls.call("ec2:TerminateInstances", InstanceIds=list(ids))
         except CallFailed as error:
@@ -81,7 +84,7 @@ class Releaser:
 
 
 def _outcome(error: CallFailed) -> Refused | Unknown:
-    """Return what a failed end means. An id that EC2 does not know is left to the listing."""
+    """Return the outcome of a failed call. An id that EC2 does not know is left to the next listing."""
     if error.meaning in ("unknown", "not-found"):
         return Unknown(reason=str(error))
     if error.meaning == "throttled":
@@ -91,6 +94,5 @@ def _outcome(error: CallFailed) -> Refused | Unknown:
 
 
 def _batches(ids: Sequence[NodeId]) -> Iterator[Sequence[NodeId]]:
-    """Yield the ids in batches that one call takes."""
     for begin in range(0, len(ids), BATCH):
         yield ids[begin : begin + BATCH]

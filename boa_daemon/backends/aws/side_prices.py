@@ -1,8 +1,8 @@
-"""What is billed beside instances, by region: disks, snapshots, addresses, NAT gateways, buckets, queues.
+"""Prices besides instances, by region: disks, snapshots, addresses, NAT gateways, buckets, queues.
 
-One catalogue, `data/side_prices.csv`, with a day and a source per region; `[cloud] side_prices`
-of the settings goes before it. A region that is in neither has no prices: what needs them is refused, and
-`boa prices --beside` asks the Pricing API. No region borrows another's.
+The catalogue `data/side_prices.csv` has a day and a source per region; `[cloud] side_prices` overrides it.
+A region in neither has no prices, and whatever needs them is refused; `boa prices --beside` asks the Pricing
+API. Prices of one region are never used for another.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ QUESTIONS: Mapping[str, tuple[str, _Filter, str, float]] = {
         "AWSQueueService", {"productFamily": "API Request", "queueType": "Standard"}, "Requests", 1e-6
     ),
 }  # fmt: skip
-"""Of each price: whose it is, what it is called there (`*` at the front: a region's prefix may stand before
-the rest), the unit that it is quoted in, and how many of that unit ours has less."""
+"""Of each price: its service, the filters that select it (`*` at the front: a region's prefix may precede
+the rest), the unit that AWS quotes it in, and the divisor from AWS's unit to ours."""
 
 
 def side_prices(settings: AwsSettings) -> SidePrices:
     """Return the prices of the region of the settings.
 
     Raises:
-        MissingPrice: when nobody knows them.
+        MissingPrice: when neither the settings nor the catalogue have them.
     """
     found = settings.side_prices or _shipped().get(settings.region)
     if found is None:
@@ -70,11 +70,11 @@ def side_prices(settings: AwsSettings) -> SidePrices:
 
 
 def ask_side_prices(calls: AwsCalls, region: str, *, as_of: str) -> SidePrices:
-    """Ask the Pricing API for every price of a region; the first tier where there are several, never nothing.
+    """Ask the Pricing API for every price of a region: of several tiers, the first that is not free.
 
     Raises:
-        CallFailed: when it cannot be asked.
-        InputError: when it has no answer, or several, to one of the questions: all or none are known.
+        CallFailed: when the Pricing API cannot be reached.
+        InputError: when it has no price or several for one name; prices are returned for all names or none.
     """
     values: dict[str, float] = {}
     for name, (service, wanted, unit, parts) in QUESTIONS.items():
@@ -94,7 +94,7 @@ def ask_side_prices(calls: AwsCalls, region: str, *, as_of: str) -> SidePrices:
 
 
 def _prices(calls: AwsCalls, service: str, region: str, wanted: _Filter, unit: str) -> Iterator[float]:
-    """Yield the price of the first tier that is not free, of each product that is as wanted."""
+    """Yield the price of the first tier that is not free, for each matching product."""
     terms = {"regionCode": region, **{key: value for key, value in wanted.items() if value[0] != "*"}}
     ends = {key: value[1:] for key, value in wanted.items() if value[0] == "*"}
     filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in terms.items()]
@@ -115,24 +115,24 @@ def _prices(calls: AwsCalls, service: str, region: str, wanted: _Filter, unit: s
 
 
 def _entry(item: object) -> Any:
-    """Return an entry of the price list, which comes as JSON in a string."""
+    """Return an entry of the price list, which is a string of JSON."""
     return json.loads(item) if isinstance(item, str) else item
 
 
 def _ends(usage: str, end: str) -> bool:
-    """Return whether it is this type of usage, or with a region before it: `EUW1-NatGateway-Hours`."""
+    """Return whether a usage type is `end`, perhaps after a region's prefix: `EUW1-NatGateway-Hours`."""
     return usage == end or usage.endswith(f"-{end}")
 
 
 def catalogue_of(region: str) -> dict[str, float]:
-    """Return the catalogue's prices of a region by name; none where it does not know it."""
+    """Return the catalogue's prices of a region by name; empty for a region that it lacks."""
     found = _shipped().get(region)
     return {} if found is None else {name: float(getattr(found, name)) for name in QUESTIONS}
 
 
 @cache
 def _shipped() -> Mapping[str, SidePrices]:
-    """Return the catalogue in the package."""
+    """Return the catalogue of the package, by region."""
     text = (resources.files("boa_daemon") / "data" / "side_prices.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return {row.pop("region"): SidePrices.model_validate(row) for row in rows}

@@ -1,7 +1,7 @@
-"""A site's stack: made, updated, looked at, and taken away again, with the bucket that outlives it.
+"""Create, update, inspect and delete a site's CloudFormation stack and its bucket, which outlives it.
 
-All of it is done with the rights of the administrator who types `boa up` or `boa down --stack`; the daemon
-has none of them.
+Every call uses the rights of the administrator who types `boa up` or `boa down --stack`; the daemon has none
+of these rights.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _DELETE_BATCH = 1000
 
 
 class StackFailed(CloudFailed):
-    """The stack could not be made, changed or taken away."""
+    """The stack could not be created, updated or deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedBucket:
-    """What is in a bucket that outlives its stack."""
+    """Contents of a bucket that outlives its stack."""
 
     bucket: str
     objects: int
@@ -49,7 +49,7 @@ class Stack:
         self.name = StackNames.of(calls.settings).stack
 
     def state(self) -> dict[str, Any] | None:
-        """Return the stack as CloudFormation describes it; None where there is none.
+        """Return the stack as CloudFormation describes it; None if there is none.
 
         Raises:
             CallFailed: when AWS cannot be asked.
@@ -64,7 +64,7 @@ class Stack:
         return stacks[0] if stacks else None
 
     def bucket(self) -> str:
-        """Return what the bucket is called, where no stack is left to say it.
+        """Return the name of the bucket, for when no stack is left that names it.
 
         Raises:
             CallFailed: when AWS cannot be asked.
@@ -74,22 +74,22 @@ class Stack:
         return stack_settings_of(settings, account=account).uses.uri.split("/")[2]
 
     def outputs(self) -> dict[str, str]:
-        """Return what the stack says of what it made."""
+        """Return the outputs of the stack; empty if there is no stack."""
         found = self.state() or {}
         return {row["OutputKey"]: row["OutputValue"] for row in found.get("Outputs", ())}
 
     def make(
         self, template: Mapping[str, Any], parameters: Mapping[str, str], *, wait_seconds: float = 900.0
     ) -> bool:
-        """Make the stack, or bring it up to the template; return whether anything changed.
+        """Create the stack, or update it to the template; return whether anything changed.
 
         Raises:
             CallFailed: when AWS refuses.
-            StackFailed: when it could not be made: with the first thing that failed, and why.
+            StackFailed: when creation or update failed; it names the first resource that failed, and why.
         """
         found = self.state()
         if found is not None and found["StackStatus"] == "ROLLBACK_COMPLETE":
-            # The ruin of a first try holds nothing, and cannot be updated.
+            # A stack whose creation was rolled back has no resources, and cannot be updated.
             self.remove(wait_seconds=wait_seconds)
             found = None
         arguments: dict[str, Any] = {
@@ -114,7 +114,7 @@ class Stack:
         return True
 
     def make_spot_role(self) -> None:
-        """Make the role that EC2 needs for spot instances, once per account.
+        """Create the role that EC2 needs for spot instances, unless the account has it.
 
         Raises:
             CallFailed: when AWS refuses.
@@ -126,11 +126,11 @@ class Stack:
                 raise
 
     def remove(self, *, wait_seconds: float = 900.0) -> bool:
-        """Take the stack away, but for its bucket; return whether there was one.
+        """Delete the stack, but not its bucket; return whether there was a stack.
 
         Raises:
             CallFailed: when AWS refuses.
-            StackFailed: when something of it could not be deleted.
+            StackFailed: when a resource could not be deleted in time.
         """
         if self.state() is None:
             return False
@@ -143,7 +143,7 @@ class Stack:
         return True
 
     def kept(self, bucket: str, *, delete: bool = False) -> RetainedBucket:
-        """Return what is in the bucket; with `delete` after all of it, and the bucket, were deleted.
+        """Return the contents of the bucket; with `delete`, delete them and the bucket.
 
         Raises:
             CallFailed: when AWS refuses.
@@ -167,7 +167,7 @@ class Stack:
         return RetainedBucket(bucket=bucket, objects=objects, size_bytes=size, is_gone=delete)
 
     def _pages(self, bucket: str) -> Iterator[list[dict[str, Any]]]:
-        """Yield what is in a bucket, page by page."""
+        """Yield the objects of a bucket, page by page."""
         arguments: dict[str, Any] = {"Bucket": bucket}
         while True:
             answer = self._calls.call("s3:ListObjectsV2", **arguments)
@@ -177,7 +177,7 @@ class Stack:
             arguments["ContinuationToken"] = answer["NextContinuationToken"]
 
     def _wait(self, wait_seconds: float) -> None:
-        """Wait until the stack is done.
+        """Wait until the stack is created or updated.
 
         Raises:
             StackFailed: when it failed, or the time is up.
@@ -193,7 +193,7 @@ class Stack:
             self._sleep(_LOOK_SECONDS)
 
     def _failed(self, found: Mapping[str, Any]) -> StackFailed:
-        """Return the error of a stack that failed: the first thing that did, and why."""
+        """Return the error of a failed stack: the first resource that failed, and why."""
         said = str(found.get("StackStatusReason", ""))
         try:
             events = self._calls.call("cloudformation:DescribeStackEvents", StackName=self.name)

@@ -1,4 +1,4 @@
-"""The part of a stack that is about the network: security groups, and a network of its own."""
+"""The network part of the stack: security groups, and optionally a network of its own."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from boa_daemon.job.gate.address import PORT as GATE_PORT
 
 
 def security_groups(site: StackSettings, vpc: object) -> dict[str, Any]:
-    """Return the group of the nodes, and that of the machine with the daemon.
+    """Return the security groups of the nodes and of the daemon's machine.
 
-    Nodes reach everything among themselves, which EFA needs, and out; nothing comes in. Where the daemon's
+    Nodes reach each other, which EFA needs, and the outside; nothing outside reaches them. If the daemon's
     machine is in its group, jobs on nodes reach its gate and nothing else.
     """
     itself = {"Fn::GetAtt": ["Nodes", "GroupId"]}
@@ -61,7 +61,7 @@ def security_groups(site: StackSettings, vpc: object) -> dict[str, Any]:
 
 
 def own_network(site: StackSettings, zones: Sequence[str]) -> dict[str, Any]:
-    """Return a network: a private subnet per zone behind one NAT gateway, S3 by a gateway endpoint."""
+    """Return a network: a private subnet per zone, one NAT gateway, and a gateway endpoint for S3."""
     vpc, tags = {"Ref": "Vpc"}, stack_tags(site)
     anywhere = "0.0.0.0/0"
     found: dict[str, Any] = {

@@ -1,12 +1,12 @@
 #!/bin/bash
-# The dead man's lease, and the fast path of a spot warning. Runs on every rented node from its first boot.
+# The lease of a node, and its reaction to a spot warning. Runs on every rented node from its first boot.
 #
-# The daemon writes until when the node may live in the tag boa:lease, and renews it as long as it lives. The node
-# reads the tag from its own metadata, without credentials. When the lease runs out the node powers itself
-# off; it was launched so that powering off ends it, and with it the bill. When the metadata cannot be read, the last
-# lease known holds: silence never prolongs it.
+# The daemon writes the end of the lease into the tag boa:lease and renews it. The node reads the tag from its
+# own metadata, without credentials. When the lease ends the node powers itself off; it was launched so that
+# powering off terminates it and ends its bill. While the metadata cannot be read, the last known lease holds:
+# silence never prolongs it.
 #
-# On a spot warning the notice is written to $BOA_RUN/interruption.json, and $BOA_ON_WARNING is run once.
+# On a spot warning the script writes the notice to $BOA_RUN/interruption.json and runs $BOA_ON_WARNING once.
 set -u
 BOA_LEASE="${BOA_LEASE:-@LEASE@}"
 BOA_IMDS="${BOA_IMDS:-http://169.254.169.254}"
