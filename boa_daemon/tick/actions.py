@@ -1,8 +1,8 @@
-"""What a tick may do: six small acts, each with an id and a reason.
+"""The six actions of a tick, each with an id and a reason.
 
-The id comes from the tick and the target, so that the same decision taken twice is the same request: it
-doubles as the cloud's idempotency token. Changing a job's width is a stop and then a start of the next
-generation, because the GPUs that one job leaves may be those that another one needs.
+The id comes from the tick and the target, so the same decision taken twice is the same request: the id is
+also the cloud's idempotency token. A change of a job's width is a stop followed by a start of the next
+generation, because another job may need the GPUs that the first one releases.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from policies.model import GpuSlot, InstanceType, JobId, NodeId, Width
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopJob:
-    """Checkpoint a job and free its GPUs; `generation` is the start that is to end."""
+    """Checkpoint a job and free its GPUs; `generation` is the start to be ended."""
 
     id: str
     job: JobId
@@ -32,7 +32,7 @@ class StopJob:
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndGeneration:
-    """End a generation that hangs, at once and without a checkpoint: it counts as a failure."""
+    """End a hung generation at once and without a checkpoint; this counts as a failure."""
 
     id: str
     job: JobId
@@ -43,7 +43,7 @@ class EndGeneration:
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpJob:
-    """Start a waiting job no more: it has failed. `code` says why, for programs."""
+    """Give up a waiting job: it has failed and is not started again. `code` says why, for programs."""
 
     id: str
     job: JobId
@@ -54,7 +54,7 @@ class GiveUpJob:
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminateNode:
-    """Give a node back; with `stops` its instance is kept, stopped, by a cloud that can do that."""
+    """Give a node back; with `stops` a cloud that can do so keeps the instance, stopped."""
 
     id: str
     node: NodeId
@@ -67,7 +67,7 @@ class TerminateNode:
 class StartJob:
     """Start a generation of a job on the given GPUs; generations count a job's starts from 1.
 
-    An engine is told how many jobs may share each of the GPUs, itself included.
+    `places_per_gpu` is how many jobs may share each of the GPUs, this one included.
     """
 
     id: str
@@ -84,10 +84,10 @@ class StartJob:
 class LaunchNodes:
     """Rent `count` instances of one type in one request.
 
-    A gang is all or nothing: jobs that span its nodes cannot use a part of it. `offer` says where and on
-    which market; None leaves that to the cloud. `for_jobs` are the first of the jobs that wait for nodes of
-    this type, each with the generation that would start: who a forgotten node was rented for. `starts` are
-    stopped nodes to start in place of as many new ones; for one that cannot be started a new one is rented.
+    A gang is all or nothing: jobs that span its nodes cannot use a part of it. `offer` is the zone and the
+    market; None leaves them to the cloud. `for_jobs` are the first jobs that wait for nodes of this type,
+    each with the generation that would start; they show whom a forgotten node was rented for. `starts` are
+    stopped nodes to start in place of as many new ones; if one cannot be started, a new node is rented.
     """
 
     id: str
@@ -105,12 +105,12 @@ class LaunchNodes:
 
     @property
     def offer_key(self) -> str:
-        """The key of its offer; that of the type alone where the cloud names no offers."""
+        """The key of the offer; that of the type alone if the cloud names no offers."""
         return (self.offer or Offer(instance_type=self.instance_type.name)).key
 
     @property
     def together(self) -> int:
-        """How many of its nodes come together or not at all."""
+        """How many of the nodes must come together or not at all."""
         return self.count if self.is_gang else 1
 
 
@@ -118,7 +118,7 @@ Action: TypeAlias = GiveUpJob | EndGeneration | StopJob | TerminateNode | StartJ
 
 
 def act_of(action: Action, *, at: float) -> Act:
-    """Return an action as history remembers it: a launch by its instance type."""
+    """Return an action as an entry of the history; a launch is recorded by its instance type."""
     if isinstance(action, GiveUpJob):
         return Act(kind="give-up", target=action.job, at=at)
     if isinstance(action, EndGeneration):

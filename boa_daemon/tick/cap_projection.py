@@ -1,8 +1,8 @@
-"""What the hard caps leave, while a plan decides until when each node may cost.
+"""What the hard caps leave while a plan decides how long each node may cost money.
 
-One purse for the day and one for the month (UTC), and those of the next day and month where a node that is
-launched now could run into them. Money is in micro-dollars; a projection is rounded up, so that no rounding
-of bills can break a cap.
+There is a purse for the day and one for the month (UTC), and for the next day and month if a node launched
+now could run into them. Money is in micro-dollars. A projection is rounded up, so that the rounding of bills
+cannot break a cap.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from boa_daemon.units import MICRO_DOLLARS_PER_DOLLAR, SECONDS_PER_HOUR, dollars
 from policies.model import NodeId
 
 _ROUNDING = 5.0
-"""Micro-dollars per node by which its bill, split at borders and by kind, may exceed price times time."""
+"""Micro-dollars by which a node's bill, split by window and kind, may exceed price times time."""
 
 
 _Row: TypeAlias = tuple[CapCode, float | None, Callable[[float], Window], int]
@@ -27,7 +27,7 @@ _Row: TypeAlias = tuple[CapCode, float | None, Callable[[float], Window], int]
 
 @dataclass(slots=True, kw_only=True)
 class _Purse:
-    """One stretch of the calendar with its cap, and what is left of it, in micro-dollars."""
+    """A cap in one calendar window, and what is left of it, in micro-dollars."""
 
     code: CapCode
     window: Window
@@ -36,13 +36,13 @@ class _Purse:
 
 
 class CapProjection:
-    """What each cap leaves for nodes that go on until given instants."""
+    """What each cap leaves while nodes run until given instants."""
 
     def __init__(self, state: ClusterState, caps: Caps, *, ending: Collection[NodeId] = ()) -> None:
-        """Count every node as kept, those of `ending` and those that end already as given back."""
+        """Count every node as kept, except those in `ending` and those already terminating."""
         self._now, self._caps = state.now, caps
         nodes = [node for node in state.nodes.values() if node.phase != "terminated"]
-        # What is stopped is no instance that runs: its disk counts as dollars alone.
+        # A stopped node is not a running instance: only the dollars of its disk count.
         self._stopped = {node.id for node in nodes if node.phase == "stopped"}
         self._present = len(nodes) - len(self._stopped)
         self._prices = {node.id: node.usd_per_hour for node in nodes}
@@ -60,11 +60,11 @@ class CapProjection:
             self.end(name)
         for node in nodes:
             if node.phase == "terminating" and node.ends_by is not None:
-                # Nobody ends it before: the cloud that takes it back, or a build of an image, has that long.
+                # The cloud that takes it back, or an image build, may keep it until then.
                 self._go_on(node.id, max(node.ends_by, self._until[node.id]))
 
     def _open(self, state: ClusterState, nodes: Sequence[NodeState]) -> Iterator[_Purse]:
-        """Yield a purse for every window that a node launched now could cost in."""
+        """Yield a purse for every window in which a node launched now could cost money."""
         caps, horizon = self._caps, state.now + self._caps.launch_seconds
         rows: tuple[_Row, ...] = (
             ("cap-day", caps.usd_per_day, day_of, state.settled_today_micro_dollars),
@@ -86,7 +86,7 @@ class CapProjection:
 
     @property
     def broken(self) -> CapCode | None:
-        """Which cap could break, if any."""
+        """The cap that could break, if any."""
         caps = self._caps
         if caps.instances is not None and len(self._staying - self._stopped) > caps.instances:
             return "cap-instances"
@@ -108,16 +108,16 @@ class CapProjection:
         self._leave(name, self._now + self._caps.stop_seconds)
 
     def wait(self, name: NodeId) -> None:
-        """Count a node as given back at the next look, whatever its jobs do."""
+        """Count a node as given back at the next tick, whatever its jobs do."""
         self._leave(name, self._now + self._caps.tick_seconds + self._caps.shutdown_seconds)
 
     def look_ahead(self) -> None:
-        """Count every node that stays as running for as long as a launch must be able to."""
+        """Count every staying node as running for as long as a launch must be affordable."""
         for name in self._staying:
             self._go_on(name, max(self._now + self._caps.launch_seconds, self._until[name]))
 
     def room_for(self, usd_per_hour: float) -> tuple[float, CapCode]:
-        """Return how many more nodes at a price every cap has room for, and the cap that says so.
+        """Return how many more nodes at a price every cap has room for, and the cap that limits them.
 
         Nodes that end take up room until they are gone.
         """
@@ -143,9 +143,9 @@ class CapProjection:
             purse.left -= count * (rate * self._ahead(purse.window) + _ROUNDING)
 
     def _ahead(self, window: Window) -> float:
-        """Return how long a node that is launched now may cost in a window.
+        """Return how long a node launched now may cost in a window.
 
-        The window in which it is launched bears the minimum billing, even if it ends before that does.
+        The window of the launch bears the minimum billing, even if the window ends before the minimum does.
         """
         seconds = window.overlap_seconds(self._now, self._now + self._caps.launch_seconds)
         return max(seconds, MINIMUM_BILLED_SECONDS) if window.begins_at <= self._now else seconds
@@ -165,7 +165,7 @@ class CapProjection:
 
     @property
     def dry_at(self) -> float | None:
-        """When keeping what stays could break a cap, today or after midnight; None where it never does."""
+        """When keeping the staying nodes could break a cap, today or after midnight; None if never."""
         rate, keep = sum(self._rates[name] for name in self._staying), self._caps.keep_seconds
         if rate <= 0.0:
             return None
@@ -178,14 +178,13 @@ class CapProjection:
         return max(min(wakes), self._now + 1.0) if wakes else None
 
     def opens_at(self, refused: Collection[HeldCode], *, is_moving: bool) -> float | None:
-        """Return when there may be room again: at the next look if nodes come or go, or in a new window."""
+        """Return when there may be room again: at the next tick if nodes come or go, or in a new window."""
         wakes = [purse.window.ends_at for purse in self._purses if purse.code in refused]
         if is_moving or len(self._staying) < len(self._rates):
             wakes.append(self._now + self._caps.tick_seconds)
         return min(wakes, default=None)
 
     def _leave(self, name: NodeId, until: float) -> None:
-        """Count a node as one that goes."""
         if name in self._staying:
             self._staying.remove(name)
             self._usd_per_hour -= self._prices[name]
@@ -203,9 +202,9 @@ class CapProjection:
 
 
 def _standing(window: Window, caps: Caps, *, since: float = 0.0) -> int:
-    """Return what the site costs in a window without any node, in micro-dollars.
+    """Return the site's cost in a window without any node, in micro-dollars.
 
-    What stands by the hour counts from `since` on, what is paid anyway always: no bill holds that.
+    Costs by the hour count from `since` on; fixed costs always count, because no bill holds them.
     """
     stands = caps.standing_usd_per_hour * window.overlap_seconds(since, inf) / SECONDS_PER_HOUR
     return micro_dollars(stands + fixed_usd(caps.fixed, window.begins_at, window.ends_at))

@@ -1,23 +1,23 @@
-"""Hard caps on a plan: nothing is launched, and nothing kept, that could break one.
+"""Hard caps on a plan: nothing is launched or kept that could break one.
 
-For the day and the month (UTC) the books are projected: final bills, and every node that may exist, be it
-running, booting, ending or only asked for, up to the instant until which it may cost at the most:
+For the day and the month (UTC) the ledger is projected: final bills, and every node that may exist, be it
+running, booting, ending or only requested, up to the latest instant at which it may cost:
 
     given back now     now + the shutdown (and the minimum billing in any case)
     jobs told to stop  now + checkpoint + one tick + shutdown
-    kept               one tick more: the next look can still stop it in time
-    not listed yet     what is kept, counted from when the listing shows it at the latest
+    kept               one tick more: the next tick can still stop it in time
+    not listed yet     as kept, counted from the latest instant at which a listing shows it
 
-A node that is kept costs what it costs now, and on the spot market up to its type's price, which is the most
-that a request without a limit pays. If that could break a cap, nodes are given back until it could not: idle
-ones, then booting ones, then those whose jobs lose least per dollar, which is where the most work is left per
-weight (Smith's rule: delay hurts the short and the heavy most). Their jobs are told to stop and the node ends
-when they have; where the time for that is over, it ends under them. New nodes are allowed only if everything
-could go on for `Caps.launch_seconds`.
+A kept node costs its current price; on the spot market up to its type's price, the most that a request
+without a limit pays. If that could break a cap, nodes are given back until none can break: first idle nodes,
+then booting ones, then those whose jobs lose least per dollar, which are the jobs with the most work left per
+weight (Smith's rule: delay hurts short and heavy jobs most). Their jobs are told to stop and the node ends
+once they have; if there is no time left for that, the node ends under them. New nodes are allowed only if
+everything could run for `Caps.launch_seconds`.
 
-A team's purse is held to first, job by job (`boa_daemon.tick.team_caps`).
+The purses of teams are checked first, job by job (`boa_daemon.tick.team_caps`).
 
-Cost: O(nodes), and O(nodes log nodes) where something is given back.
+Cost: O(nodes), and O(nodes log nodes) if something is given back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _IDLE, _EMPTYING, _BOOTING, _WORKING = range(4)
 
 
 def within_instances(rules: Rules) -> Rules:
-    """Return the rules with the planner's limit on nodes at or below the hard cap on instances."""
+    """Return the rules with the limit on nodes at or below the hard cap on instances."""
     most = None if rules.caps is None else rules.caps.instances
     if most is None or (rules.max_nodes is not None and rules.max_nodes <= most):
         return rules
@@ -48,7 +48,7 @@ def within_instances(rules: Rules) -> Rules:
 
 
 def within_caps(state: ClusterState, plan: Plan, rules: Rules) -> Plan:
-    """Return the plan with everything taken out that could break a cap, and with what must end for one."""
+    """Return the plan without anything that could break a cap, and with what must end to keep it."""
     if rules.caps is None:
         return plan
     if state.teams:
@@ -66,7 +66,7 @@ def within_caps(state: ClusterState, plan: Plan, rules: Rules) -> Plan:
 
 
 def _within_teams(state: ClusterState, plan: Plan, caps: Caps) -> Plan:
-    """Return the plan in which no job of a team starts, or goes on, that could break a cap of its purse."""
+    """Return the plan in which no job starts or runs on that could break a cap of its team."""
     verdict = judge_teams(state, plan, caps)
     if not (verdict.stops or verdict.waits or verdict.forced):
         return plan
@@ -77,10 +77,10 @@ def _within_teams(state: ClusterState, plan: Plan, caps: Caps) -> Plan:
 def hold_back(
     state: ClusterState, plan: Plan, jobs: set[JobId], *, letting_go: frozenset[JobId] = frozenset()
 ) -> Plan:
-    """Return the plan in which some jobs start nowhere now.
+    """Return the plan in which the given jobs start nowhere now.
 
-    A running one among them keeps its GPUs, unless it is `letting_go`; whoever was to have those is held
-    back too.
+    A running one keeps its GPUs, unless it is `letting_go`; jobs that were to get those GPUs are held back
+    too.
     """
     slots = dict(plan.slots)
     takers = {slot: job for job, taken in slots.items() for slot in taken}
@@ -94,7 +94,7 @@ def hold_back(
 
 
 def _wound_down(state: ClusterState, plan: Plan, books: CapProjection, code: CapCode) -> Plan:
-    """Return the plan with nodes given back until keeping the others breaks no cap; nothing is launched."""
+    """Return the plan with nodes given back until the others break no cap, and without launches."""
     ended, emptied, stopped = _give_back(state, plan, books)
     forced = _forced(emptied, books)
     gone = {*ended, *emptied}
@@ -158,7 +158,7 @@ def _give_back(
 
 
 def _rank(present: Mapping[JobId, JobState], node: NodeState, stopped: set[JobId]) -> _Rank:
-    """Return where a node stands in the order of giving back: what is lost, then the youngest first."""
+    """Return a node's place in the order of giving back: what is lost, then the youngest first."""
     jobs = {job for job in node.gpus if job is not None}
     if not jobs:
         return (_BOOTING if node.phase == "requested" else _IDLE, 0.0, -node.launched_at, node.id)
@@ -172,7 +172,7 @@ def _rank(present: Mapping[JobId, JobState], node: NodeState, stopped: set[JobId
 
 
 def _forced(emptied: list[NodeId], books: CapProjection) -> tuple[NodeId, ...]:
-    """Return the nodes that cannot wait for their jobs: at the next look it would be too late."""
+    """Return the nodes that cannot wait for their jobs, because the next tick would be too late."""
     for name in emptied:
         books.wait(name)
     forced: list[NodeId] = []
@@ -209,7 +209,7 @@ def _fewer_launches(state: ClusterState, plan: Plan, books: CapProjection) -> Pl
 
 
 def _waiting(plan: Plan, codes: Mapping[str, CapCode]) -> Mapping[JobId, WaitReason]:
-    """Return what jobs wait for, now that fewer nodes of some GPU types are launched."""
+    """Return what jobs wait for after launches of some GPU types were cut."""
     waiting = dict(plan.waiting)
     for job in plan.waiting:
         width = plan.widths.get(job)

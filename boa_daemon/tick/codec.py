@@ -1,9 +1,9 @@
-"""Nouns as JSON and back, exactly: what a tick saw and what it did must be readable a year later.
+"""Dataclasses as JSON and back, exactly, so that records of ticks stay readable for years.
 
-A dataclass becomes ``{"$": name, field: value}``, fields that have their default being left out; a mapping
-becomes an object, or a list of pairs where its keys are not text; tuples become lists and lists come back as
-tuples. Floats are written so that they come back to the bit. Classes are known by name, from an explicit
-table: a record cannot make the reader build anything else.
+A dataclass becomes ``{"$": name, field: value}`` without the fields that have their default. A mapping
+becomes an object, or a list of pairs if its keys are not text. Tuples become lists, and lists are read as
+tuples. Floats survive to the bit. Classes are looked up by name in an explicit table, so a record cannot make
+the reader build anything else.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _Encoder = Callable[[Any], Any]
 
 
 class UnreadableRecord(BoaError):
-    """A stored record names something that this version does not know."""
+    """A stored record names a class or field that this version does not know."""
 
 
 def encode(value: Any) -> Any:
-    """Return a value as what `json` can write."""
+    """Return a value in a form that `json` can write."""
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return value
@@ -62,7 +62,6 @@ def encode(value: Any) -> Any:
 
 
 def _encoder_of(kind: type[Any]) -> _Encoder:
-    """Return how values of a type are written."""
     if is_dataclass(kind):
         return _dataclass_encoder(kind)
     if issubclass(kind, Mapping):
@@ -82,7 +81,7 @@ _ENCODERS: Memo[type[Any], _Encoder] = Memo(_encoder_of)
 
 
 def _shown(kind: type[Any]) -> list[tuple[str, Any]]:
-    """Return the public fields of a dataclass, which are written, each with its default."""
+    """Return the public fields of a dataclass, each with its default; only these are written."""
     return [
         (
             field.name,
@@ -97,7 +96,7 @@ _SHOWN: Memo[type[Any], list[tuple[str, Any]]] = Memo(_shown)
 
 
 def _dataclass_encoder(kind: type[Any]) -> _Encoder:
-    """Return how values of a dataclass are written; private fields are caches and stay out."""
+    """Return the writer for a dataclass; private fields are caches and are left out."""
     shown, name = _SHOWN[kind], kind.__name__
 
     def write(value: Any) -> dict[str, Any]:
@@ -123,7 +122,7 @@ def decode(document: Any) -> Any:
     """Return the value that was encoded.
 
     Raises:
-        UnreadableRecord: when it names a class or a field that is not known here.
+        UnreadableRecord: when it names an unknown class or field.
     """
     if isinstance(document, list):
         return tuple(decode(item) for item in document)
@@ -150,18 +149,18 @@ def dumps(value: Any) -> str:
 
 
 class CachingEncoder:
-    """Writes nouns as `dumps` does, and writes what it wrote last time only once.
+    """Write dataclasses as `dumps` does, and write unchanged parts only once.
 
-    From one tick to the next most jobs and nodes are the very same objects. It also never writes the whole in
-    one call that nothing can interrupt: requests are answered in between.
+    From one tick to the next most jobs and nodes are the same objects. The work is also split into many short
+    calls, so that requests are answered in between.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, str]] = {}
 
     def text_of(self, value: Any) -> str:
-        """Return the text of a dataclass, to the letter that of `dumps`."""
-        # An entry holds its object: no other one can have its number meanwhile.
+        """Return the text of a dataclass, exactly that of `dumps`."""
+        # An entry holds its object, so no other object can have its id meanwhile.
         fresh: dict[int, tuple[Any, str]] = {}
         parts = [f'"{_KEY}":{_quoted(type(value).__name__)}']
         for key, default in _SHOWN[type(value)]:
@@ -173,7 +172,7 @@ class CachingEncoder:
         return f"{{{','.join(parts)}}}"
 
     def _text_of_field(self, item: Any, fresh: dict[int, tuple[Any, str]]) -> str:
-        """Return the text of a field; the values of a mapping are remembered one by one."""
+        """Return the text of a field; the values of a mapping are cached one by one."""
         if not isinstance(item, Mapping) or not all(type(key) is str and key != _KEY for key in item):
             return dumps(item)
         known, entries = self._known, []
@@ -203,5 +202,5 @@ def unpack(data: bytes) -> str:
 
 
 def digest(text: str) -> str:
-    """Return a short name of a text that no other text has."""
+    """Return a short hash that identifies a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,7 +1,7 @@
 """run_once(): the shell around decide().  Observe, decide, record the intent, act, record the outcome.
 
-It is the same program for the daemon and for the simulator; only the ports differ. A tick works from what is
-there, so a missed one heals itself on the next.
+The daemon and the simulator run the same program; only the ports differ. A tick starts from what it observes,
+so the next tick makes up for a missed one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _Jobs: TypeAlias = Mapping[JobId, JobState]
 
 
 class ActsFailed(BoaError):
-    """A tick did all that it could; some acts raised what no port should. Their outcomes are unknown."""
+    """A tick did all it could, but some acts raised unexpected errors. Their outcomes are unknown."""
 
     def __init__(self, failures: Sequence[str], decision: Decision) -> None:
         more = "" if len(failures) == 1 else f" (and {len(failures) - 1} more)"
@@ -63,7 +63,7 @@ class ActsFailed(BoaError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Everything outside."""
+    """Everything outside the controller."""
 
     clock: Clock
     cloud: Cloud
@@ -78,10 +78,10 @@ class Ports:
 class Controller:
     """A policy, the site's rules, and the ports to act through.
 
-    `is_job_by_job` says that the allocator gives each job a width that no other job changes, and
-    `is_round_by_round` that it leaves every job what it holds until its next round is due. A launch that
-    was accepted but does not show up in the cloud's list within `unseen_seconds` is given up: listings lag,
-    but not for that long. Jobs of other `classes` are not planned; None: it knows all.
+    `is_job_by_job`: no job changes the width that the allocator gives another. `is_round_by_round`: the
+    allocator leaves every job what it holds until its next round is due. An accepted launch that the cloud's
+    list does not show within `unseen_seconds` is given up: listings lag, but not that long. Jobs whose class
+    is not in `classes` are not planned; None: the policy knows all classes.
     """
 
     allocator: Allocator
@@ -95,7 +95,7 @@ class Controller:
 
     @without_gc
     def run_once(self) -> Decision:
-        """Do one tick and return what was decided."""
+        """Do one tick and return its decision."""
         decision = self._decide(self.observe())
         state = decision.state
         self.ports.store.record_decision(state, decision.actions, decision.plan)
@@ -103,7 +103,7 @@ class Controller:
             self.ports.store.record_memory(decision.plan.memory, at=state.now)
         orders = [action for action in decision.actions if not isinstance(action, LaunchNodes)]
         failures = self._carry_out(orders, at=state.now)
-        # A launch is written down only when it is sent: an intent counts as nodes that may exist.
+        # A launch is recorded only when it is sent: its intent counts as nodes that may exist.
         for action in decision.actions[len(orders) :]:
             failures += self._carry_out([action], at=state.now)
         failures += self._order_links(decision)
@@ -113,7 +113,7 @@ class Controller:
         return decision
 
     def _decide(self, state: ClusterState) -> Decision:
-        """Decide; where running jobs are to move, once more with the fact whose next start is not ready."""
+        """Decide; if the next starts of moving jobs are not ready, decide again with that fact."""
         decision = decide(state, allocator=self.allocator, placer=self.placer, rules=self.rules)
         starts = [action for action in decision.actions if isinstance(action, StartJob)]
         moves = [start for start in starts if state.jobs[start.job].slots]
@@ -127,7 +127,7 @@ class Controller:
         return decide(state, allocator=self.allocator, placer=self.placer, rules=self.rules)
 
     def _looked_at_again(self, decision: Decision) -> Decision:
-        """Return the decision, the next one at once where a refused launch may be for something else."""
+        """Return the decision, with another tick at once if a refused launch may become a different one."""
         state = decision.state
         if not decision.plan.launches:
             return decision
@@ -139,7 +139,7 @@ class Controller:
         return replace(decision, plan=decision.plan.looked_at_by(state.now + SOON_SECONDS))
 
     def _order_links(self, decision: Decision) -> list[str]:
-        """Tell whoever orders the links what is left of each job; return what failed."""
+        """Tell the gate the decision; return what failed."""
         if self.ports.links is None:
             return []
         try:
@@ -149,7 +149,7 @@ class Controller:
         return []
 
     def observe(self) -> ClusterState:
-        """Return everything known now; bills of nodes that have ended become final on the way."""
+        """Return everything known now; the bills of ended nodes become final on the way."""
         ports, now = self.ports, self.ports.clock.now()
         listed = ports.cloud.nodes()
         nodes: _Nodes = {node.id: node for node in listed if node.ended_at is None}
@@ -181,8 +181,9 @@ class Controller:
     def _by_class(self, jobs: _Jobs) -> tuple[_Jobs, _Jobs]:
         """Return the jobs that the policy can plan, and the others, both in order of arrival.
 
-        A job of a new width limit makes a class of its own. One that is submitted between the building of a
-        policy and the look at the jobs is left to the next tick, which its submission has called for already.
+        A job with a new width limit makes a class of its own. A job submitted between the building of a
+        policy and the reading of the jobs is left to the next tick, which its submission has requested
+        already.
         """
         known = self.classes
         if known is None or known.issuperset([state.job.class_name for state in jobs.values()]):
@@ -191,7 +192,7 @@ class Controller:
         return planned, {name: state for name, state in jobs.items() if name not in planned}
 
     def _with_history(self, state: ClusterState) -> ClusterState:
-        """Return the state with what the limits look at: the day's and the month's bills, recent acts."""
+        """Return the state with what limits need: the day's and the month's bills, and recent acts."""
         store, steady = self.ports.store, self.rules.steady
         if steady is not None:
             state = replace(state, acts=tuple(store.acts_since(state.now - steady.memory_seconds)))
@@ -205,7 +206,7 @@ class Controller:
         )
 
     def _with_books_in_time(self, state: ClusterState) -> ClusterState:
-        """Return the state with the books opened later where money was not spent for longer than a window."""
+        """Return the state with the budget starting later if money was unspent for longer than a window."""
         if self.rules.pace is None:
             return state
         opening = opening_of(state, self.rules.pace, self.rules.fixed)
@@ -215,10 +216,10 @@ class Controller:
         return replace(state, books_opened_at=opening)
 
     def needs_tick(self, job: Job, *, is_still: bool = False) -> bool:
-        """Return whether a job in a new phase is worth a tick: unless it surely keeps its width.
+        """Return whether a job in a new phase needs a tick: unless it surely keeps its width.
 
-        `is_still` says that the last tick did nothing, and that nothing but ends of phases happened since:
-        between two rounds the next one would do nothing either.
+        `is_still`: the last tick did nothing, and only ends of phases happened since. Between two rounds a
+        further tick would do nothing either.
         """
         now, every = self.ports.clock.now(), self.rules.round_seconds
         if is_still and self.is_round_by_round and every is not None:
@@ -229,14 +230,14 @@ class Controller:
         width = self._width_alone(job, now)
         if width == job.width or job.phase == 0:
             return width != job.width
-        # On more or less than planned, and the plan is as before: what kept it from that is no phase.
+        # The job holds another width than planned; the phase is not why if it did not change the plan.
         return width != self._width_alone(replace(job, phase=job.phase - 1), now)
 
     def next_phase_to_look_at(self, job: Job) -> int:
-        """Return the next phase of a job whose beginning may be worth a tick, if it keeps what it holds.
+        """Return the next phase of a job whose start may need a tick, if the job keeps what it holds.
 
-        `needs_tick` says no of those before it; the number of phases where there is none. Where the allocator
-        knows nothing of a job's widths beforehand, it is the very next phase.
+        `needs_tick` is False for the phases before it; the number of phases if there is none. If the
+        allocator does not know a job's widths in advance, it is the very next phase.
         """
         if not self.is_job_by_job or self.rules.round_seconds is not None:
             return job.phase + 1
@@ -251,14 +252,14 @@ class Controller:
         return len(widths)
 
     def _width_alone(self, job: Job, now: float) -> Width | None:
-        """Return the width that the allocator gives a job that is asked about alone."""
+        """Return the width that the allocator gives a job asked about by itself."""
         alone: Callable[[Job], Width] | None = getattr(self.allocator, "alone", None)
         if alone is not None:
             return alone(job)
         return self.allocator.allocate((job,), now=now).widths.get(job.id)
 
     def _add_unseen(self, nodes: _Nodes, listed: Sequence[NodeState], now: float) -> None:
-        """Count launched nodes that no listing shows yet as requested, so that nothing is rented twice."""
+        """Count launched nodes that no listing shows yet as requested, so that none is rented twice."""
         unsettled = self.ports.store.unsettled()
         if not unsettled:
             return
@@ -281,9 +282,9 @@ class Controller:
                 nodes[name] = requested_node(name, action, at=launch.at)
 
     def _carry_out(self, actions: Sequence[Action], *, at: float) -> list[str]:
-        """Write the intents down, act, write the outcomes down; return what a port raised.
+        """Record the intents, act, record the outcomes; return what the ports raised.
 
-        Whatever one act raises, the others are done: the outcome of that one is unknown, as after a crash.
+        If one act raises, the others are still done; the outcome of that act is unknown, as after a crash.
         """
         if not actions:
             return []
@@ -305,7 +306,7 @@ class Controller:
         return failures
 
     def _act(self, actions: Sequence[Action]) -> Sequence[Outcome]:
-        """Send actions to the port that does them: terminations together, everything else one at a time."""
+        """Send actions to their port: terminations together, everything else one at a time."""
         first = actions[0]
         if isinstance(first, StartJob):
             return [self.ports.engine.start(first)]
@@ -324,7 +325,7 @@ class Controller:
 
 
 def _requests(actions: Sequence[Action]) -> Iterator[list[Action]]:
-    """Yield what goes to the world in one request each: terminations in a row together."""
+    """Yield the actions that go into one request: consecutive terminations together."""
     for is_end, together in groupby(actions, key=lambda action: isinstance(action, TerminateNode)):
         if is_end:
             yield list(together)
@@ -333,7 +334,7 @@ def _requests(actions: Sequence[Action]) -> Iterator[list[Action]]:
 
 
 def requested_node(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState:
-    """Return a node that was asked for and is not listed yet."""
+    """Return a node that was requested and is not listed yet."""
     offer = launch.offer
     price = None if offer is None else offer.compute_usd_per_hour
     return NodeState(
@@ -352,7 +353,6 @@ def requested_node(name: NodeId, launch: LaunchNodes, *, at: float) -> NodeState
 
 
 def _said(action: Action, outcome: Outcome) -> str:
-    """Return what became of an action, for people."""
     if isinstance(outcome, Refused):
         return f"refused: {outcome.reason}"
     if isinstance(outcome, Unknown):

@@ -1,6 +1,6 @@
-"""What the date of a job asks for now: its programme, over the prices and markets of this moment.
+"""What the date of a job asks for now: its programme, over the current prices and markets.
 
-Cost: a look-up for each size, and a tenth of a second where a programme is new (`policies.online.deadlines`).
+Cost: a look-up per size, and a tenth of a second for a new programme (`policies.online.deadlines`).
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from policies.online.date_programme import date_plan
 from policies.online.deadlines import FAILURE_HOURS, STEPS, TINY, DateAdvice, DateOption, DatePlan, SpotMarket
 
 PLANNED_PROBABILITY = 0.5
-"""The size that a date is planned for is the largest with which it has this probability."""
+"""A date is planned for the largest size that meets it with this probability."""
 LEAST_PROBABILITY = 0.1
-"""A date with less probability than this asks for nothing: its job runs as if it had none."""
+"""A date with less probability than this asks for nothing: its job runs as if it had no date."""
 LEAST_SIZE_PROBABILITY = 0.01
-"""No date is planned for sizes with less probability than this."""
+"""Sizes with less probability than this are not planned for."""
 NEARLY_ALL = 0.97
-"""A size that would take this part of the time left is looked at as well."""
+"""A size that would take this part of the time left is considered as well."""
 SAFE_PROBABILITY = 0.99
-"""Where the programme promises less with its reserve left alone, the reserve may be used."""
+"""If the programme promises less without its reserve, the reserve may be used."""
 LOOKS = 2
-"""A plan ends so many looks and a start before the date: what is taken back is seen and started once more."""
+"""A plan ends this many ticks and a start before the date: time to notice an interruption and restart."""
 SPOT = SpotMarket()
-"""What is believed of every spot market."""
+"""The assumptions about every spot market."""
 MOST_RUNGS = 5
-"""So many widths are weighed, beside the cheapest and the one that is held."""
+"""How many widths are weighed, besides the cheapest and the one that is held."""
 BOOT_HOURS = 0.1
-"""A boot, where the policy knows none."""
+"""The boot time assumed if the policy knows none."""
 LEAST_HOURS = 0.25
-"""A programme is for so long at the least."""
+"""The shortest horizon of a programme."""
 Hours: TypeAlias = tuple[tuple[Width, float], ...]
 _FINE = 4
-"""Horizons are rounded up to a quarter of a doubling, so that jobs share programmes, and ticks do."""
+"""Horizons are rounded up to a quarter of a doubling, so that jobs and ticks share programmes."""
 
 
 def advice_of(state: ClusterState, rules: Rules, job: JobState, due: Due, *, boot_hours: float) -> DateAdvice:
-    """Return what the programme of a job says now, with the probability over all sizes that it may have.
+    """Return what a job's programme advises now, with the probability over all its possible sizes.
 
-    It is asked for the largest size that can still be met, all but the rarest being looked at; the dollars
-    are the mean over the sizes up to that. It plans to end a reserve before the date; what needs the reserve
-    itself goes the surest way.
+    The advice is for the largest size that can still be met, except the rarest sizes; the dollars are the
+    mean over the sizes up to that one. The plan ends a reserve before the date. If the reserve itself is
+    needed, the advice is the surest way.
     """
     hours_left, boot = (due.at - state.now) / SECONDS_PER_HOUR, boot_hours + due.startup_hours
     held = base_width(job.job.width)
@@ -59,7 +59,7 @@ def advice_of(state: ClusterState, rules: Rules, job: JobState, due: Due, *, boo
 
     reserve = boot + LOOKS * look_hours_of(rules)
     is_spot = markets_of(state, job) == {"spot"}
-    # What holds spot goes on with it, whether or not more of it can be had.
+    # A job on spot goes on there, whether or not more spot nodes are available.
     is_up = is_spot or _spot_price(state, rules, due.hours[0][0], is_open=True) is not None
 
     def advice(size: float) -> DateAdvice:
@@ -93,9 +93,9 @@ def _surest(
     boot: float,
     is_spot: bool,
 ) -> DateAdvice | None:
-    """Return how a job of a size ends in time most surely: as it is, or the fastest on demand; None: neither.
+    """Return the surest way for a job of a size to end in time: as now, or fastest on demand, or None.
 
-    Exact to the second, as no grid is. What is taken back once counts as lost.
+    Exact to the second, which a grid is not. A single interruption counts as failure.
     """
     fastest = min(rungs, key=lambda one: one[1])
     ways = [(fastest, boot, FAILURE_HOURS)]
@@ -125,10 +125,10 @@ def programme(
     hours: float,
     boot_hours: float,
 ) -> tuple[DatePlan, float]:
-    """Return the programme of a job for so many hours at the least, and its hours at the fastest width."""
+    """Return a job's programme for at least so many hours, and the job's hours at the fastest width."""
     rungs = rungs or _weighed(state, rules, due.hours)
     fastest = min(took for _, took in rungs)
-    # No step is shorter than a look: what is taken back is lost for as long, and seen no sooner.
+    # No step is shorter than a tick, because an interruption is noticed no sooner.
     horizon = 2.0 ** (ceil(log2(max(hours, LEAST_HOURS)) * _FINE) / _FINE)
     step = max(horizon / STEPS, look_hours_of(rules))
     steps = ceil(horizon / step - TINY)
@@ -143,7 +143,7 @@ def programme(
 
 
 def _weighed(state: ClusterState, rules: Rules, hours: Hours, *, held: Width | None = None) -> Hours:
-    """Return the widths to weigh: those that cost less the slower they are, and what is held."""
+    """Return the widths to weigh: widths that cost less the slower they are, and the held width."""
 
     def usd_per_hour(width: Width) -> float:
         rung = _rung(state, rules, width, 1.0)
@@ -154,10 +154,10 @@ def _weighed(state: ClusterState, rules: Rules, hours: Hours, *, held: Width | N
 
 
 def _thinned(hours: Hours, usd_per_hour: Mapping[Width, float], *, held: Width | None = None) -> Hours:
-    """Return the fastest width, others that halve its price again and again, the cheapest, and what is held.
+    """Return the fastest width, widths that each halve the price, the cheapest, and the held width.
 
-    Of those that cost the same per hour, or more than a faster one, none is weighed but the fastest. The
-    cheapest is the one at which all of the work costs the least.
+    Among widths with the same cost per hour, or a higher cost than a faster one, only the fastest is weighed.
+    The cheapest is the width at which all the work costs the least.
     """
     by_speed = sorted(hours, key=lambda one: (one[1], usd_per_hour[one[0]]))
     kept = by_speed[:1]
@@ -169,7 +169,7 @@ def _thinned(hours: Hours, usd_per_hour: Mapping[Width, float], *, held: Width |
 
 
 def _rung(state: ClusterState, rules: Rules, width: Width, speed: float) -> DateOption:
-    """Return a width with what its part of whole nodes costs."""
+    """Return a width with the cost of its part of whole nodes."""
     machine = rules.instance_types[width.gpu_type]
     spot = _spot_price(state, rules, width, is_open=False)
     return DateOption(
@@ -181,7 +181,7 @@ def _rung(state: ClusterState, rules: Rules, width: Width, speed: float) -> Date
 
 
 def _spot_price(state: ClusterState, rules: Rules, width: Width, *, is_open: bool) -> float | None:
-    """Return what a node of a type costs on spot; None where it is not rented there, or not open now."""
+    """Return the spot price of a node of a type; None if it is not rented there, or not open now."""
     name = rules.instance_types[width.gpu_type].name
     prices = (
         offer.usd_per_hour
@@ -195,21 +195,21 @@ def _spot_price(state: ClusterState, rules: Rules, width: Width, *, is_open: boo
 
 
 def base_width(width: Width | None) -> Width | None:
-    """Return a width whatever its market: dates choose the market themselves."""
+    """Return a width without its market: dates choose the market themselves."""
     return None if width is None else Width(without_market(width.gpu_type), width.gpus)
 
 
 def on_market(rules: Rules, width: Width, *, is_firm: bool) -> Width:
-    """Return a width on the market that a date asks for, where markets are planned apart."""
+    """Return a width on the market that a date asks for, if markets are planned apart."""
     kind = spot_kind(width.gpu_type)
     return width if is_firm or kind not in rules.instance_types else Width(kind, width.gpus)
 
 
 def look_hours_of(rules: Rules) -> float:
-    """Return the longest time between two looks."""
+    """Return the longest time between two ticks, in hours."""
     return (Caps() if rules.caps is None else rules.caps).tick_seconds / SECONDS_PER_HOUR
 
 
 def boot_hours_of(node_prices: NodePrices | None) -> float:
-    """Return how long a node boots, as the policy knows it."""
+    """Return the boot time that the policy knows, in hours, or the default."""
     return BOOT_HOURS if node_prices is None else node_prices.boot_hours

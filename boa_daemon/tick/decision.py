@@ -1,7 +1,7 @@
-"""decide(): the pure heart.  Facts come in, a plan and its actions come out.
+"""decide(): the pure core of a tick, from the observed state to a plan and its actions.
 
-No clock, no network, no randomness: the same state gives the same decision, so every recorded tick can be
-replayed.
+It reads no clock, no network and no random numbers. The same state gives the same decision, so every recorded
+tick can be replayed.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from policies.protocols import Allocator, Placer
 
 Stage: TypeAlias = Callable[[ClusterState, Draft], Draft]
 STAGES: tuple[Stage, ...] = (
-    # Which jobs have a part in it?
+    # Select the jobs that this tick plans for.
     give_up,
     set_aside,
-    # Which width should each job have?
+    # Choose the width of each job.
     ask_policy,
     keep_still,
     change_machine,
@@ -65,7 +65,7 @@ STAGES: tuple[Stage, ...] = (
     narrow,
     meet_dates,
     leave_lent,
-    # Which GPUs does it get, and which nodes does that take?
+    # Choose GPUs for each job, and the nodes to rent for them.
     find_changes,
     place,
     call_back,
@@ -73,32 +73,32 @@ STAGES: tuple[Stage, ...] = (
     keep_fleet,
     keep_node_limit,
     check_stock,
-    # What else is worth doing with the nodes that there are?
+    # Make better use of the rented nodes.
     start_early,
     bring_together,
     empty_nodes,
     use_spare,
     release,
-    # What is not allowed?
+    # Enforce the limits.
     keep_spend_ceiling,
     break_loops,
     keep_job_limits,
     end_silent,
     keep_caps,
     keep_until_ready,
-    # What goes back: for good, or into the warm pool?
+    # Choose which returned nodes go into the warm pool.
     keep_warm,
-    # Who sends first, and when is the next look?
+    # Order the messages on shared links, and set the time of the next tick.
     order_links,
     schedule_wake_up,
 )
-"""What makes a plan, in this order: each stage takes the plan so far and returns a better one."""
+"""The stages in the order in which they run: each takes the plan so far and returns a better one."""
 
 
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was seen (`state`), what is wanted (`plan`), and what to do about the difference, in order."""
+    """The state that a tick saw, the plan it made, and the ordered actions that carry the plan out."""
 
     state: ClusterState
     plan: Plan
@@ -106,15 +106,18 @@ class Decision:
 
     @property
     def wake_at(self) -> float | None:
-        """When to decide again even if nothing happens."""
+        """The instant of the next decision if nothing happens before."""
         return self.plan.wake_at
 
     def explain(self, job: JobId) -> str:
-        """Return why a job has its width and its nodes, or why it waits, in sentences with numbers."""
+        """Return why a job has its width and its nodes, or why it waits: sentences with numbers."""
         return explain_job(self.state, self.plan, job)
 
     def reason(self, job: JobId, *, holds_gpus: bool) -> WaitReason | JobReason:
-        """Return how a job is that is not over, which by now holds GPUs or does not, by this decision."""
+        """Return the reason code of an unfinished job.
+
+        `holds_gpus` says whether the job holds GPUs now, which may be later than this decision.
+        """
         seen, plan = self.state.all_jobs.get(job), self.plan
         if holds_gpus:
             return plan.waiting.get(job, "running")
@@ -129,7 +132,7 @@ class Decision:
         if seen.slots:
             return "new"
         if job in plan.widths:
-            # It was to start, and a job that is not ready to move holds its GPUs.
+            # The job was about to start, but its GPUs are held by a job that is not ready to move.
             return "gpus-to-fall-free"
         return "unplanned" if job in self.state.unplanned else "not-planned"
 

@@ -1,8 +1,7 @@
-"""What we have, what we want -> ordered actions.
+"""Turn the difference between the observed cluster and the plan into ordered actions.
 
-First jobs that are given up and generations that hang end, and jobs let go (stops), then nodes are given
-back, then jobs start, then nodes are rented: releases never
-wait for launches, and a GPU is free before its next job starts. Cost: O(what changes).
+The order is: give up jobs and end hung generations, stop jobs, give nodes back, start jobs, rent nodes. So
+releases never wait for launches, and a GPU is free before its next job starts. Cost: O(what changes).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from boa_daemon.units import counted, format_hours
 from policies.model import GpuSlot, InstanceType, JobId, Width
 
 NAMED_JOBS = 4
-"""So many of the jobs that a node is rented for are named with it."""
+"""How many of the jobs that a node is rented for are named in its launch."""
 
 
 def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
@@ -36,7 +35,7 @@ def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
     held = {held.what: held.sentence for held in plan.held} if plan.held else {}
     jobs = state.all_jobs
     orders: list[Action] = []
-    # Most plans have orders of one kind or two: the others take no time.
+    # Skipped when empty: most plans have orders of only one or two kinds.
     if plan.given_up or plan.ends:
         orders += _ends(state, plan)
     for job in plan.stops:
@@ -54,7 +53,7 @@ def diff(state: ClusterState, plan: Plan) -> tuple[Action, ...]:
 
 
 def _ends(state: ClusterState, plan: Plan) -> Iterator[Action]:
-    """Yield the orders to give up jobs, and to end generations that hang."""
+    """Yield the orders to give up jobs and to end hung generations."""
     jobs = state.all_jobs
     for job, why in plan.given_up.items():
         yield GiveUpJob(id=f"t{state.tick}-give-up-{job}", job=job, code=why.code, reason=why.reason)
@@ -64,19 +63,18 @@ def _ends(state: ClusterState, plan: Plan) -> Iterator[Action]:
 
 
 def _no_gpus(plan: Plan, job: JobId) -> str:
-    """Return why a job is to hold nothing."""
+    """Return why a job should hold nothing."""
     waits = plan.waiting.get(job)
     return "the plan gives it no GPUs now" if waits is None else WAIT_REASON_TEXTS[waits]
 
 
 def _stop(state: ClusterState, seen: JobState, reason: str) -> StopJob:
-    """Return the order to stop the generation that runs."""
     job = seen.job.id
     return StopJob(id=f"t{state.tick}-stop-{job}", job=job, generation=seen.generation, reason=reason)
 
 
 def _terminate(state: ClusterState, plan: Plan, node: str, held: str) -> TerminateNode:
-    """Return the order to give a node back; `held` says what else than idleness is the reason."""
+    """Return the order to give a node back; `held` is the reason if it is not idleness."""
     order, seen = f"t{state.tick}-terminate-{node}", state.nodes[node]
     stops = node in plan.stopping
     if held:
@@ -91,13 +89,12 @@ def _terminate(state: ClusterState, plan: Plan, node: str, held: str) -> Termina
 
 @lru_cache(maxsize=64)
 def _why_idle(seconds: float, *, stops: bool) -> str:
-    """Return the reason for giving an idle node back, which the nodes of one job share."""
+    """Return the reason for giving an idle node back; cached, because the nodes of a job share it."""
     reason = f"idle for {format_hours(seconds / 3600.0)}, and no job needs it"
     return f"{reason}: stopped, for the warm pool" if stops else reason
 
 
 def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ...]) -> StartJob:
-    """Return the order to start the next generation of a job."""
     width = plan.widths[job]
     return StartJob(
         id=f"t{state.tick}-start-{job}",
@@ -113,12 +110,12 @@ def _start(state: ClusterState, plan: Plan, job: JobId, slots: tuple[GpuSlot, ..
 
 @lru_cache(maxsize=4096)
 def _why_start(gpu_type: str, gpus: int, nodes: int) -> str:
-    """Return the reason for a start, which thousands of jobs share."""
+    """Return the reason for a start; cached, because thousands of jobs share it."""
     return f"{Width(gpu_type, gpus)} planned, free on {counted(nodes, 'node')}"
 
 
 def _launches(state: ClusterState, plan: Plan) -> list[Action]:
-    """Return the orders to rent: one per gang, and one for all the others of a type and an offer."""
+    """Return the orders to rent: one per gang, and one for all other nodes of a type and an offer."""
     orders: list[Action] = []
     pool = PoolStarts(state, plan)
     for name, count in plan.launches.items():
@@ -157,7 +154,7 @@ def _waiting_for(
 
 
 def _wants(plan: Plan, job: JobId, instance_type: InstanceType) -> bool:
-    """Return whether a job is planned on a type; one that a ceiling leaves out is planned on none."""
+    """Return whether a job is planned on a type; a job left out by a ceiling is planned on none."""
     width = plan.widths.get(job)
     return width is not None and width.gpu_type == instance_type.gpu_type
 
@@ -165,9 +162,9 @@ def _wants(plan: Plan, job: JobId, instance_type: InstanceType) -> bool:
 def _open_offers(
     state: ClusterState, plan: Plan, name: str, pool: PoolStarts, *, together: int
 ) -> list[Offer]:
-    """Return the open offers of a type, the cheapest first; on demand before all where a date needs it.
+    """Return the open offers of a type, cheapest first; on demand first if a date needs it.
 
-    Among equal prices those come first where a stopped node can be started.
+    Among equal prices, offers where a stopped node can be started come first.
     """
     found = pool.first(open_offers(name, state.offers, state.cooldowns, now=state.now, together=together))
     firm = (job for job, note in plan.dates.items() if note.is_firm and job in plan.waiting)
@@ -179,9 +176,9 @@ def _open_offers(
 def _shares(
     offers: Sequence[Offer], taken: dict[Market, int], size: int, *, is_gang: bool
 ) -> Iterator[tuple[Offer, int]]:
-    """Yield how many nodes to ask of which offer, cheapest first, and add them to what is `taken` of quotas.
+    """Yield how many nodes to request of each offer, cheapest first, and add them to `taken`.
 
-    A gang goes to one offer whole, or is not asked for. A market's quota is one for all its zones.
+    A gang goes to one offer whole, or is not requested. All zones share a market's quota.
     """
     for offer in offers:
         so_far = taken.get(offer.market, 0)

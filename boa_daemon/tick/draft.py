@@ -1,4 +1,4 @@
-"""The plan so far: what the stages of a tick hand on to each other."""
+"""The draft of a plan that the stages of a tick hand on to each other."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from policies.model import JobId, NodeId, Width
 from policies.protocols import Allocator, Placer
 
 SOON_SECONDS = 1.0
-"""Where this decision makes the next one necessary, that follows so soon."""
+"""Seconds until the next decision where this one makes it necessary."""
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """The widths of jobs that do not hold them, in the order of service, and the jobs to stop.
+    """Wanted widths of jobs that hold something else (`wishes`, in order of service), and jobs to stop.
 
-    Jobs in `leaving` must let go of their GPUs now, whether or not there is room for them elsewhere.
+    Jobs in `leaving` must release their GPUs now, whether or not there is room for them elsewhere.
     """
 
     wishes: Mapping[JobId, Width] = field(default_factory=lambda: _NOTHING)
@@ -39,14 +39,14 @@ _NO_PLAN = Plan(widths=_NOTHING, slots=_NOTHING)
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """The plan so far, and what later stages need to know of earlier ones.
+    """The plan so far, and what later stages need from earlier ones.
 
-    `rules`, `allocator` and `placer` are given and stay as they are. `set_aside` says why waiting jobs have
-    no part in the decision. `allocation` is the policy's answer, as far as money, caps and rest allow it.
-    `left_out` says why jobs that no longer have a width wait. `lent` are the planned widths of jobs that hold
-    more GPUs than that. `room` is where the wishes may be placed; None where there is no wish. `claimed` are
-    nodes that waiting jobs count on. `is_at_node_limit` says that jobs wait because no more nodes may be
-    held. Jobs in `other_market` are to hold nodes of another market than theirs, at whatever width.
+    No stage changes `rules`, `allocator` and `placer`. `set_aside` gives the reason for each waiting job that
+    this tick does not plan for. `allocation` is the policy's answer, reduced to what money, caps and rests
+    allow. `left_out` gives the reason for each job that lost its width. `lent` holds the planned widths of
+    jobs that hold more GPUs than planned. `room` is where wishes may be placed; None if there are no wishes.
+    `claimed` are nodes reserved for waiting jobs. `is_at_node_limit`: jobs wait because no more nodes may be
+    rented. Jobs in `other_market` must move to nodes of the other market, at any width.
     """
 
     rules: Rules
@@ -64,7 +64,7 @@ class Draft:
     other_market: frozenset[JobId] = frozenset()
 
     def giving_back(self, givers: Mapping[JobId, Width]) -> Draft:
-        """Return the draft in which some jobs are to go back to their planned widths, before others move."""
+        """Return the draft in which the given jobs shrink to their planned widths before other jobs move."""
         return replace(
             self,
             allocation=replace(self.allocation, widths={**self.allocation.widths, **givers}),
@@ -73,12 +73,12 @@ class Draft:
 
     @property
     def has_fixed_fleet(self) -> bool:
-        """Whether the policy says how many nodes to hold."""
+        """Whether the policy itself sets the number of nodes."""
         return self.allocation.nodes is not None
 
     @property
     def may_improve(self) -> bool:
-        """Whether jobs may get other GPUs than asked for where that pays: not where nodes are limited."""
+        """Whether later stages may move jobs where that pays: not at the node limit or in a fixed fleet."""
         return not self.is_at_node_limit and not self.has_fixed_fleet
 
     @property
@@ -89,9 +89,9 @@ class Draft:
 
 
 with_plan = field_replacer(Draft, "plan")
-"""The draft with another plan: what most stages change."""
+"""Return the draft with another plan."""
 
 
 def shrinks(holds: Width | None, width: Width) -> bool:
-    """Return whether a width is part of what is held."""
+    """Return whether a width fits within what the job holds: the same GPU type, and no more GPUs."""
     return holds is not None and holds.gpu_type == width.gpu_type and width.gpus <= holds.gpus

@@ -1,4 +1,4 @@
-"""Why this job has this width and this node, or why it waits: sentences with numbers."""
+"""Explain a job: why it has its width and its nodes, or why it waits, in sentences with numbers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from policies.model import JobId, Width
 _ASKED_AGAIN: frozenset[WaitReason] = frozenset(
     ("out-of-stock", "quota", "denied", "throttled", "bad-request", "no-price")
 )
-"""What the cloud said, or did not say: it is asked again after a while."""
+"""Reasons that come from the cloud, which is asked again after a while."""
 _NO_WIDTH: Mapping[WaitReason, str] = {
     "budget": "Jobs are served by weight per dollar of work left, the most first.",
     "cap-hour": "The nodes of its narrowest width cost more than that ceiling; other jobs go on.",
     "cap-instances": "Its narrowest width takes more nodes than that cap; other jobs go on.",
     "spot": "It starts on demand in time where spot does not come.",
 }
-"""Where a job has no width at all for a reason, what that means for it."""
+"""The consequence for a job that has no width at all for one of these reasons."""
 _UNPLANNED = "No new plan can be made, and the last one lacks its class"
 
 
@@ -78,7 +78,7 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
 
 
 def _presence(state: ClusterState, job: JobState) -> str:
-    """Return who the job is, what it holds and where."""
+    """Return the job's id, class, age and phase, and what it holds where."""
     since = format_hours((state.now - job.job.arrived_at) / 3600.0)
     phase = job.job.phase + 1
     who = f"Job {job.job.id} of class {job.job.class_name} arrived {since} ago and is in phase {phase}"
@@ -88,7 +88,7 @@ def _presence(state: ClusterState, job: JobState) -> str:
 
 
 def _losses(job: JobState) -> list[str]:
-    """Return what a job lost to ends without a checkpoint, and how often it failed."""
+    """Return the steps that a job lost without a checkpoint, and its failures."""
     found, lost = [], job.lost_steps
     if lost:
         steps = counted(lost, "step")
@@ -102,7 +102,7 @@ def _losses(job: JobState) -> list[str]:
 
 
 def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
-    """Return why a waiting job has no part in the decision; nothing where it has."""
+    """Return why this tick does not plan for a waiting job; empty if it does."""
     reason, why = plan.waiting.get(job.job.id), plan.given_up.get(job.job.id)
     if why is not None or reason == "given-up":
         return f"It is given up: {WAIT_REASON_TEXTS['given-up'] if why is None else why.reason}."
@@ -129,7 +129,7 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
 
 
 def _unplanned(plan: Plan, job: JobState) -> str:
-    """Return what becomes of a job whose class the plan does not know."""
+    """Return what happens to a job whose class the plan does not know."""
     if not job.slots:
         return f"{_UNPLANNED}: it waits until there is one that has it."
     if job.is_stopping or job.job.id in {*plan.stops, *plan.ends}:
@@ -138,7 +138,7 @@ def _unplanned(plan: Plan, job: JobState) -> str:
 
 
 def _leaving(plan: Plan, job: JobState) -> list[str]:
-    """Return that a running job lets go, or is told to, and of its nodes that end under it."""
+    """Return whether a running job is told to stop, and which of its nodes end under it."""
     said = []
     if job.is_stopping:
         said.append("It was told to stop, and holds its GPUs until it has.")
@@ -149,7 +149,7 @@ def _leaving(plan: Plan, job: JobState) -> list[str]:
 
 
 def _left_out(plan: Plan, job: JobState) -> str:
-    """Return why a ceiling leaves a job out; nothing where none does."""
+    """Return why a ceiling gives a job no width; empty if none does."""
     reason = plan.waiting.get(job.job.id)
     if job.job.id in plan.widths or reason is None or reason not in _NO_WIDTH:
         return ""
@@ -157,7 +157,6 @@ def _left_out(plan: Plan, job: JobState) -> str:
 
 
 def _width(plan: Plan, job: JobState, width: Width | None) -> str:
-    """Return which width is planned and why."""
     if width is None:
         why = plan.reasons.get(job.job.id, "earlier jobs have them all")
         return f"The policy gives it no GPUs now: {why}."
@@ -166,7 +165,7 @@ def _width(plan: Plan, job: JobState, width: Width | None) -> str:
 
 
 def _wait(state: ClusterState, plan: Plan, job: JobState, width: Width) -> str:
-    """Return what a job waits for: one that runs works on meanwhile, unless it lets go."""
+    """Return what a job waits for; a running job works on meanwhile, unless it is stopping."""
     reason = plan.waiting[job.job.id]
     of_type = [node for node in state.nodes.values() if node.instance_type.gpu_type == width.gpu_type]
     free = sum(node.free_gpus for node in of_type if node.phase == "ready")
@@ -188,7 +187,7 @@ def _wait(state: ClusterState, plan: Plan, job: JobState, width: Width) -> str:
     elif reason == "node-limit":
         more = f" ({sum(node.phase != 'stopped' for node in state.nodes.values())} held)"
     else:
-        # The note of what was not allowed has the numbers.
+        # The note on the limit has the numbers.
         said = next((held.sentence for held in plan.held if held.code == reason), said)
     who = "It waits" if not job.slots else "It works on where it is, and waits for that width"
     if job.slots and (job.is_stopping or job.job.id in {*plan.stops, *plan.ends}):
@@ -197,7 +196,7 @@ def _wait(state: ClusterState, plan: Plan, job: JobState, width: Width) -> str:
 
 
 def _asked_again_in(state: ClusterState, plan: Plan, width: Width) -> float:
-    """Return in how many seconds machines for a width are asked for again; infinite where nobody knows."""
+    """Return in how many seconds machines for a width are requested again; infinite if unknown."""
     for name, kind in plan.instance_types.items():
         if kind.gpu_type == width.gpu_type:
             for nodes in (1, -(-width.gpus // kind.gpus)):

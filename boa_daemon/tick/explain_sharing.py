@@ -1,4 +1,4 @@
-"""With whom a job shares nodes, GPUs and links, and who sends first there: sentences."""
+"""Explain which nodes, GPUs and links a job shares with others, and who sends first there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from policies.placement.lwf import senders
 
 
 def explain_span(state: ClusterState, slots: Sequence[GpuSlot], *, is_to_come: bool) -> str:
-    """Return why a job is on several nodes, or is to be; some of them may be gone by now."""
+    """Return why a job is, or will be, on several nodes; some of them may be gone by now."""
     names = dict.fromkeys(slot.node for slot in slots)
     present = [state.nodes[name] for name in names if name in state.nodes]
     largest = max((node.instance_type.whole_gpus for node in present), default=len(slots))
@@ -24,7 +24,7 @@ def explain_span(state: ClusterState, slots: Sequence[GpuSlot], *, is_to_come: b
 
 
 def explain_neighbours(state: ClusterState, plan: Plan, job_id: JobId, slots: Sequence[GpuSlot]) -> list[str]:
-    """Return with whom a job shares which GPUs, once the plan is carried out."""
+    """Return the jobs that share GPUs with a job once the plan is carried out, and which GPUs."""
     own = {_gpu_of(state, slot) for slot in slots} - {None}
     found: dict[JobId, list[str]] = {}
     for other, job in state.jobs.items() if own else ():
@@ -37,7 +37,7 @@ def explain_neighbours(state: ClusterState, plan: Plan, job_id: JobId, slots: Se
 
 
 def _gpu_of(state: ClusterState, slot: GpuSlot) -> GpuSlot | None:
-    """Return the GPU that a place is on; None where a GPU has one job."""
+    """Return the GPU of a slot; None if each GPU has only one job."""
     node = state.nodes.get(slot.node)
     if node is None or node.instance_type.places_per_gpu == 1:
         return None
@@ -45,7 +45,7 @@ def _gpu_of(state: ClusterState, slot: GpuSlot) -> GpuSlot | None:
 
 
 def _nearness(nodes: Iterable[NodeState]) -> str:
-    """Return what nodes share of the network above them, where that is known of all of them."""
+    """Return the network tiers that nodes share; empty unless known for all of them."""
     above = [node.tiers for node in nodes]
     if not all(above):
         return ""
@@ -56,7 +56,7 @@ def _nearness(nodes: Iterable[NodeState]) -> str:
 
 
 def explain_links(state: ClusterState, plan: Plan, job_id: JobId, nodes: Iterable[NodeId]) -> list[str]:
-    """Return with whom a job shares a link, and who sends first there, or why nobody does."""
+    """Return the jobs that share a link with a job, and who sends first there, or why there is no order."""
     sentences = _measured(state, job_id)
     found: dict[tuple[JobId, bool], list[str]] = {}
     for name, jobs in plan.link_order.items():
@@ -78,14 +78,14 @@ def explain_links(state: ClusterState, plan: Plan, job_id: JobId, nodes: Iterabl
 
 
 def _ranked_by(state: ClusterState, job_id: JobId) -> float:
-    """Return what decides who sends first: by the gate where one runs, which may know more jobs."""
+    """Return a job's rank on links: from the gate if one runs, which may know more jobs."""
     if state.gate is not None and job_id in state.gate.jobs:
         return state.gate.jobs[job_id].ranked_by_hours
     return rank(state.jobs[job_id].job)[0]
 
 
 def _measured(state: ClusterState, job_id: JobId) -> list[str]:
-    """Return what a job measured of its messages, where it has, and what ordering should save of its time."""
+    """Return the measured message wait of a job, if any, and the expected saving by ordering."""
     seen = None if state.gate is None else state.gate.jobs.get(job_id)
     if seen is None or seen.exposed_fraction is None:
         return []
@@ -96,7 +96,7 @@ def _measured(state: ClusterState, job_id: JobId) -> list[str]:
 
 
 def _unordered(state: ClusterState, plan: Plan, job_id: JobId, nodes: Iterable[NodeId]) -> list[str]:
-    """Return the links that a job shares with others though nobody puts their messages in order, and why."""
+    """Return the shared links whose messages are not ordered, and why."""
     held = {name: plan.slots.get(name, job.slots) for name, job in state.jobs.items()}
     sharing = senders(held)
     found: dict[tuple[JobId, str], list[NodeId]] = {}
@@ -112,7 +112,7 @@ def _unordered(state: ClusterState, plan: Plan, job_id: JobId, nodes: Iterable[N
 
 
 def _why_unordered(state: ClusterState, job_id: JobId, other: JobId, node: NodeId) -> str:
-    """Return why the messages of two jobs on a link have no order."""
+    """Return why the messages of two jobs on a link are not ordered."""
     if state.gate is None:
         return "no gate runs"
     silent = [job for job in (job_id, other) if job not in state.gate.jobs]

@@ -1,6 +1,6 @@
-"""Forecasts: how long jobs run on, and whose GPUs fall free so soon that it does not pay to rent others.
+"""Forecast how long jobs run on, and which GPUs are free so soon that renting others does not pay.
 
-What that is worth comes from the policy (`policies.online.node_prices`).  Cost: O(running jobs).
+The policy says what that is worth (`policies.online.node_prices`).  Cost: O(running jobs).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from policies.answer import NodePrices
 from policies.model import Job, JobId, Width
 
 OVERDUE = 2.0
-"""A job that has waited this many times as long as it should counts on nobody: the forecasts were wrong."""
+"""If a job has waited this multiple of the patience, no forecast is trusted: they were wrong."""
 
 
 def about_to_end(
     state: ClusterState, node_prices: NodePrices | None, waiting: Mapping[JobId, Width]
 ) -> frozenset[JobId]:
-    """Return the jobs whose GPUs fall free sooner than it pays to rent nodes for those who wait."""
+    """Return the jobs whose GPUs are free sooner than it pays to rent nodes for the waiting jobs."""
     if node_prices is None or not waiting:
         return frozenset()
     patience = {kind: node_prices.patience_hours(kind) for kind in {w.gpu_type for w in waiting.values()}}
@@ -40,6 +40,6 @@ def about_to_end(
 
 
 def job_hours_left(state: ClusterState, job: Job, node_prices: NodePrices) -> float:
-    """Return how long a job runs on from now, whenever its work was counted."""
+    """Return how many hours a job runs on from now, whenever its work was counted."""
     hours, counted_at = node_prices.hours_left(job), job.counted_at
     return hours if counted_at is None else hours + (counted_at - state.now) / SECONDS_PER_HOUR

@@ -1,8 +1,8 @@
-"""No sweeps of Python's garbage collector while a tick runs.
+"""Pause Python's garbage collector while a tick runs.
 
-The collector looks through all objects of the process for circles that nobody holds. A tick makes many values
-and no circles: on a large cluster a sweep in the middle of it costs a tenth of its time and finds nothing.
-What is no longer held is freed at once as ever; circles wait for the end of the tick.
+The collector searches all objects of the process for unreferenced cycles. A tick makes many values and no
+cycles: on a large cluster a collection takes a tenth of the tick's time and finds nothing. Reference counting
+still frees objects at once; cycles wait for the end of the tick.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def without_gc(run: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Return the function, run with the collector off; it is then as it was before."""
+    """Return the function, run with the collector off; the collector's state is restored afterwards."""
 
     @wraps(run)
     def unswept(*args: _P.args, **kwargs: _P.kwargs) -> _T:

@@ -1,4 +1,4 @@
-"""Which running jobs hang: asked by the stage `end_silent`, and where no tick can be done."""
+"""Find running jobs that hang; used by the stage `end_silent`, and when no tick can be done."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from policies.model import JobId
 
 
 def hung_jobs(state: ClusterState) -> tuple[dict[JobId, str], list[float]]:
-    """Return the jobs whose time without a step is over, with why, and when others are to be looked at."""
+    """Return the reasons of the hung jobs, and the instants at which to check others."""
     ends: dict[JobId, str] = {}
     wakes: list[float] = []
     for name, job in state.judged_jobs.items():

@@ -1,7 +1,7 @@
-"""Launches: how many nodes a limit leaves, the nodes to come as a placer sees them, and cutting launches.
+"""Launches: how many nodes a limit allows, coming nodes as a placer sees them, and cutting launches.
 
-`cut_launches` is the one function that takes launches out of a plan, whatever the reason: it keeps the nodes
-that a job needs together, or leaves out all of them. Cost: O(nodes).
+Only `cut_launches` takes launches out of a plan because of a count. It keeps all or none of the nodes that a
+job needs together. Cost: O(nodes).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from policies.model import InstanceType, Node, NodeId
 
 
 def launches_left(plan: Plan, name: str, allowed: int) -> int:
-    """Return how many launches of a type are left where so many are allowed: no gang is launched in part."""
+    """Return how many launches of a type remain within `allowed`; no gang is launched in part."""
     count, tied = plan.launches[name], plan.gangs.get(name, ())
     if allowed >= count:
         return count
@@ -25,7 +25,7 @@ def launches_left(plan: Plan, name: str, allowed: int) -> int:
 
 
 def cut_launches(plan: Plan, allowed: Mapping[str, int]) -> Plan:
-    """Return the plan with no more launches than allowed; types that are not named stay as they are."""
+    """Return the plan with no more launches than allowed; types that are not named stay unchanged."""
     launches: dict[str, int] = {}
     gangs: dict[str, tuple[int, ...]] = {}
     for name, count in plan.launches.items():
@@ -40,7 +40,7 @@ def cut_launches(plan: Plan, allowed: Mapping[str, int]) -> Plan:
 
 
 def without_gangs(plan: Plan, closed: Collection[tuple[str, int]]) -> Plan:
-    """Return the plan without the gangs of a type that have a size which is closed."""
+    """Return the plan without the gangs whose (type, size) is closed."""
     kept = {
         name: tuple(size for size in sizes if (name, size) not in closed)
         for name, sizes in plan.gangs.items()
@@ -59,7 +59,7 @@ def without_gangs(plan: Plan, closed: Collection[tuple[str, int]]) -> Plan:
 
 
 def within_node_limit(state: ClusterState, launches: Mapping[str, int], rules: Rules) -> dict[str, int]:
-    """Return as many of the launches as the limit on nodes leaves room for, in order."""
+    """Return as many of the launches, in order, as the limit on nodes allows."""
     if rules.max_nodes is None:
         return dict(launches)
     left = rules.max_nodes - sum(count_by_type(state.nodes.values()).values())
@@ -81,12 +81,12 @@ def count_by_type(nodes: Iterable[NodeState]) -> dict[str, int]:
 
 
 def is_coming(node: NodeState) -> bool:
-    """Return whether a node was asked for and is to stay."""
+    """Return whether a node is requested and is to stay."""
     return node.phase == "requested" and node.ends_by is None
 
 
 def coming_nodes(state: ClusterState) -> list[Node]:
-    """Return the nodes that were asked for, as if they were here."""
+    """Return the requested nodes as if they were ready."""
     return [
         Node(id=node.id, instance_type=node.instance_type, is_ready=True)
         for node in state.passing_nodes
@@ -95,7 +95,7 @@ def coming_nodes(state: ClusterState) -> list[Node]:
 
 
 def blank_nodes(instance_type: InstanceType, first: int, last: int) -> list[Node]:
-    """Return nodes that nobody has asked for yet."""
+    """Return placeholder nodes that are not requested yet."""
     return [
         Node(id=f"new-{instance_type.name}-{number}", instance_type=instance_type, is_ready=True)
         for number in range(first, last)
@@ -103,7 +103,7 @@ def blank_nodes(instance_type: InstanceType, first: int, last: int) -> list[Node
 
 
 def gangs_of(placed: Slots, blank: Mapping[NodeId, str]) -> dict[str, tuple[int, ...]]:
-    """Return by instance type the sizes of the groups of new nodes that jobs tie together."""
+    """Return the sizes of the groups of new nodes that jobs tie together, by instance type."""
     if not blank:
         return {}
     leaders = {name: name for name in blank}

@@ -1,8 +1,8 @@
-"""What was spent, and what is already promised.
+"""The ledger: what was spent, and what is already promised.
 
-Bills are whole micro-dollars: a million charges add up without drift. A node costs its price by the second
-from launch to termination, and at least the minimum (60 s). An intent whose outcome is unknown may have
-become a node, so until it is settled it counts as a requested node.
+Bills are whole micro-dollars, so a million charges add up without drift. A node costs its price by the second
+from launch to termination, and at least the minimum (60 s). An intent with an unknown outcome may have become
+a node, so it counts as a requested node until it is settled.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ MINIMUM_BILLED_SECONDS = 60.0
 
 
 def micro_dollars_for(instance_type: InstanceType, seconds: float) -> int:
-    """Return the price of running a node that long, at least the minimum, in whole micro-dollars."""
+    """Return the price of running a node for some seconds, at least the minimum, in whole micro-dollars."""
     billed = seconds if seconds > MINIMUM_BILLED_SECONDS else MINIMUM_BILLED_SECONDS
     return round(billed * instance_type.usd_per_hour * MICRO_DOLLARS_PER_DOLLAR / SECONDS_PER_HOUR)
 
 
 def bill(node: NodeState, *, until: float) -> int:
-    """Return what a node costs from its launch to an instant, each second at its price, in micro-dollars."""
+    """Return a node's cost from its launch to an instant, each second at its price, in micro-dollars."""
     return _compute(node, until) + (sum(_extras(node, until).values()) if node.extras else 0)
 
 
@@ -46,13 +46,13 @@ def bill_by_kind(node: NodeState, *, until: float) -> dict[str, int]:
 
 
 def _extras(node: NodeState, until: float) -> dict[str, int]:
-    """Return what a node costs beside its compute, by kind: billed by the second, a minute at the least."""
+    """Return a node's costs beside compute, by kind: billed by the second, at least a minute."""
     hours = max(until - node.launched_at, MINIMUM_BILLED_SECONDS) / SECONDS_PER_HOUR
     return {kind: round(usd * hours * MICRO_DOLLARS_PER_DOLLAR) for kind, usd in node.extras}
 
 
 def _compute(node: NodeState, until: float) -> int:
-    """Return what the compute of a node costs from its launch to an instant, in micro-dollars."""
+    """Return a node's compute cost from its launch to an instant, in micro-dollars."""
     if not node.prices:
         return micro_dollars_for(node.instance_type, until - node.launched_at)
     until = max(until, node.launched_at + MINIMUM_BILLED_SECONDS)
@@ -68,8 +68,8 @@ def _compute(node: NodeState, until: float) -> int:
 def bill_within(node: NodeState, window: Window, *, until: float) -> int:
     """Return the part of a node's bill up to an instant that falls into a window, in micro-dollars.
 
-    Differences of whole bills, so that the parts of adjacent windows add up to the bill. The minimum counts
-    where the node is launched.
+    It is a difference of whole bills, so that the parts of adjacent windows add up to the bill. The minimum
+    counts in the window of the launch.
     """
     whole, begin = _bill_to(node, min(until, window.ends_at)), min(until, window.begins_at)
     return whole - _bill_to(node, begin) if begin > node.launched_at else whole
@@ -83,7 +83,7 @@ def bill_by_kind_within(node: NodeState, window: Window, *, until: float) -> dic
 
 
 def _bill_to(node: NodeState, instant: float) -> int:
-    """Return what a node costs up to an instant; nothing before its launch."""
+    """Return a node's cost up to an instant; 0 before its launch."""
     return bill(node, until=instant) if instant > node.launched_at else 0
 
 
@@ -122,13 +122,13 @@ class Ledger:
 
     @classmethod
     def of(cls, state: ClusterState) -> Ledger:
-        """Return the books at one instant. Launches not yet seen stand among the state's requested nodes."""
+        """Return the ledger at one instant. Launches not listed yet are among the state's requested nodes."""
         promised = running = 0
         now, least = state.now, MINIMUM_BILLED_SECONDS
         for node in state.nodes.values():
             if node.prices or node.extras:
                 cost = bill(node, until=now)
-            else:  # `micro_dollars_for`, written out: it is asked of every node at each tick
+            else:  # `micro_dollars_for`, inlined for speed: it runs for every node at each tick
                 lived = now - node.launched_at
                 billed = lived if lived > least else least
                 price = node.instance_type.usd_per_hour
@@ -146,16 +146,16 @@ class Ledger:
 
     @property
     def committed_usd(self) -> float:
-        """Dollars spent, and what requested nodes cost so far and at the least."""
+        """Dollars spent, and the cost of requested nodes so far, at least their minimum."""
         return dollars(self.settled + self.running + self.promised)
 
 
 def money_of(state: ClusterState, pace: Pace | None = None, fixed: Iterable[FixedCost] = ()) -> Money | None:
-    """Return the books as a policy sees them; None where none were opened.
+    """Return the ledger as a policy sees it; None if no budget accrues.
 
-    With a pace that is monthly, every calendar month (UTC) accrues the same money, however long it is. What
-    is `fixed` was spent since the books were opened, used or not. A pace whose budget is at prices on demand,
-    commitments left out, has the difference to what may be spent added to both sides.
+    With a monthly pace every calendar month (UTC) accrues the same money, however long it is. The `fixed`
+    costs since the budget began are spent, used or not. If the budget of a pace is at on-demand prices,
+    without commitments, the difference to what may be spent is added to both sides.
     """
     opened_at, now = state.books_opened_at, state.now
     if opened_at is None:
@@ -182,29 +182,28 @@ def money_of(state: ClusterState, pace: Pace | None = None, fixed: Iterable[Fixe
 
 
 def _hours(begin: float, end: float) -> float:
-    """Return the hours from one instant to another."""
     return (end - begin) / SECONDS_PER_HOUR
 
 
 def _hours_of_mean_months(begin: float, end: float) -> float:
-    """Return the hours between two instants where every calendar month counts as a mean one."""
+    """Return the hours between two instants, counting every calendar month as a mean one."""
     return MONTH_HOURS * (_months(end) - _months(begin))
 
 
 def _months(at: float) -> float:
-    """Return the months from the year 0 to an instant, a part of one as its share of that month."""
+    """Return the months from the year 0 to an instant, the last one as a fraction."""
     month = month_of(at)
     date = datetime.fromtimestamp(month.begins_at, UTC)
     return 12 * date.year + date.month + (at - month.begins_at) / (month.ends_at - month.begins_at)
 
 
 def opening_of(state: ClusterState, pace: Pace, fixed: Iterable[FixedCost] = ()) -> float | None:
-    """Return when the books should open: later than they did, where more is unspent than is carried over."""
+    """Return when the budget should begin: later than it did if more is unspent than is carried over."""
     least = money_of(replace(state, nodes=_NO_NODES), pace, fixed)
     if least is None or state.books_opened_at is None:
         return None
     if pace.opening_hours(least) == 0.0:
-        # Final bills alone say that nothing is forgone: what runs can only add to them.
+        # With final bills alone nothing is forfeited, and running nodes only add to them.
         return state.books_opened_at
     money = money_of(state, pace, fixed)
     assert money is not None

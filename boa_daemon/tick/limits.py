@@ -1,6 +1,6 @@
-"""What holds a plan back: hard caps, the rules against flapping, and the closed list of codes.
+"""Limits on a plan: hard caps, the rules against flapping, and the closed list of codes.
 
-A cap is never exceeded, whatever happens. A day and a month are those of the calendar in UTC, as bills are.
+A cap is never exceeded. Days and months are calendar days and months in UTC, as on bills.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DAY_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Something that was wanted and is not done: what, which code, and the numbers behind it."""
+    """Something that was wanted and is not done: what, its code, and the numbers behind it."""
 
     what: str
     code: HeldCode
@@ -40,7 +40,7 @@ class Held:
 
     @property
     def sentence(self) -> str:
-        """The refusal for people."""
+        """The reason as a sentence for people."""
         said = ", ".join(f"{name} {value:,.6g}" for name, value in self.numbers.items())
         return f"{self.what}: {SENTENCES[self.code]}{f' ({said})' if said else ''}"
 
@@ -70,10 +70,10 @@ SENTENCES: Mapping[HeldCode, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedCost:
-    """Something that is paid whether used or not, a commitment or a Capacity Block: so much per hour.
+    """A cost that is paid whether used or not, such as a commitment or a Capacity Block.
 
-    From `begins_at` to `ends_at`, instants in seconds since the epoch; None is without a beginning or an end.
-    What is paid in advance is spread over the time that it is paid for.
+    It runs from `begins_at` to `ends_at`, in seconds since the epoch; None is open-ended. An advance payment
+    is spread over the time that it covers.
     """
 
     name: str
@@ -92,7 +92,7 @@ class FixedCost:
 
 
 def fixed_usd(fixed: Iterable[FixedCost], begin: float, end: float) -> float:
-    """Return the dollars of everything that is paid anyway between two instants."""
+    """Return the dollars of all fixed costs between two instants."""
     return fsum(one.usd_between(begin, end) for one in fixed)
 
 
@@ -100,14 +100,14 @@ def fixed_usd(fixed: Iterable[FixedCost], begin: float, end: float) -> float:
 class Caps:
     """Hard limits; None is no limit.  Money in dollars, time in seconds.
 
-    `usd_per_day` and `usd_per_month` are those of the calendar (UTC), `instances` counts all that may exist.
-    `usd_per_hour` is a ceiling on what all nodes cost together at any instant. The rest says how fast the
-    site is: `tick_seconds` is the longest time between two looks, `checkpoint_seconds` what a job is given
-    to stop, `shutdown_seconds` how long after the order to end it a node may still be billed, lost answers
-    included, and `unseen_seconds` how long a listing may lag behind a launch. A launch is allowed only if
-    everything could go on for `least_run_seconds` under every cap: a node that would be given back before it
-    did anything is not worth its boot. `standing_usd_per_hour` is what the site costs without a node, such as
-    a NAT gateway: every cap in dollars has room for it first, and so for what is `fixed`: paid anyway.
+    `usd_per_day` and `usd_per_month` are per calendar day and month (UTC), `usd_per_hour` limits the cost of
+    all nodes together at any instant, and `instances` counts all that may exist. The rest says how fast the
+    site reacts: `tick_seconds` is the longest time between two ticks, `checkpoint_seconds` what a job is
+    given to stop, `shutdown_seconds` how long a node may still be billed after the order to end it, lost
+    answers included, and `unseen_seconds` how long a listing may lag behind a launch. A launch is allowed
+    only if everything could run for `least_run_seconds` under every cap: a node given back sooner is not
+    worth its boot. `standing_usd_per_hour` is what the site costs without a node, such as a NAT gateway.
+    Every cap in dollars first sets aside this cost and the `fixed` ones, which are paid anyway.
     """
 
     usd_per_day: float | None = None
@@ -133,23 +133,23 @@ class Caps:
             check_positive(name, getattr(self, name), zero=True)
 
     def beside_usd_per_hour(self, now: float) -> float:
-        """Return what the site costs per hour without any node, with all that is paid in the next one."""
+        """Return the site's cost per hour without any node, fixed costs of the next hour included."""
         soon = (one.usd_per_hour for one in self.fixed if one.usd_between(now, now + 3600.0))
         return self.standing_usd_per_hour + fsum(soon)
 
     @property
     def stop_seconds(self) -> float:
-        """How long a node may cost after its jobs were told to stop: checkpoint, the next look, its end."""
+        """The longest time a node may cost after its jobs were told to stop: checkpoint, tick, shutdown."""
         return self.checkpoint_seconds + self.tick_seconds + self.shutdown_seconds
 
     @property
     def keep_seconds(self) -> float:
-        """How long a node that is kept now may cost: the next look can still stop its jobs in time."""
+        """The longest time a node kept now may cost: the next tick can still stop its jobs in time."""
         return self.tick_seconds + self.stop_seconds
 
     @property
     def launch_seconds(self) -> float:
-        """How long a node that is launched now may cost, if its answer is lost, and should be able to run."""
+        """How long a launch must be affordable: its useful run, or its bill if the cloud's answer is lost."""
         return max(self.least_run_seconds, self.unseen_seconds + self.keep_seconds)
 
 
@@ -157,10 +157,10 @@ class Caps:
 class Steady:
     """Rules against flapping.
 
-    A running job is left alone for `minimum_hold_seconds` after its start, and moved or stopped at most
-    `moves_per_hour_of_a_job` times within an hour, all jobs together `moves_per_hour` times. What was done
-    to the same target `loop_times` within `loop_seconds` is a loop; for launches it is `loop_times` in a row,
-    over at least `launch_seconds`, without a single job started since.
+    A running job is left alone for `minimum_hold_seconds` after its start. It is moved or stopped at most
+    `moves_per_hour_of_a_job` times within an hour, all jobs together at most `moves_per_hour` times. The same
+    order to the same target `loop_times` within `loop_seconds` is a loop. Launches loop if `loop_times` in a
+    row, over at least `launch_seconds`, let no job start.
     """
 
     minimum_hold_seconds: float = 300.0
@@ -183,7 +183,7 @@ class Steady:
 
     @property
     def memory_seconds(self) -> float:
-        """How far back acts matter."""
+        """How many seconds of recent acts these rules need."""
         return max(self.loop_seconds, 3600.0, self.minimum_hold_seconds)
 
 
@@ -193,7 +193,7 @@ ActKind: TypeAlias = Literal["give-up", "end", "stop", "start", "terminate", "la
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """Something that was ordered: what, to which job, node or instance type, and when."""
+    """An order that was given: its kind, the job, node or instance type, and the instant."""
 
     kind: ActKind
     target: str
@@ -202,13 +202,13 @@ class Act:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A stretch of the calendar, in seconds since the epoch; the end does not belong to it."""
+    """A period of the calendar, in seconds since the epoch; its end is excluded."""
 
     begins_at: float
     ends_at: float
 
     def overlap_seconds(self, begins_at: float, ends_at: float) -> float:
-        """Return how much of a stretch of time lies in the window."""
+        """Return the seconds of a period that lie in the window."""
         return max(min(ends_at, self.ends_at) - max(begins_at, self.begins_at), 0.0)
 
 
@@ -231,7 +231,7 @@ def month_of(now: float) -> Window:
 
 @lru_cache(maxsize=64)
 def _month_of_day(day: float) -> Window:
-    """Return the month of a day, counted from the epoch: it is asked for at every tick."""
+    """Return the month of a day counted from the epoch; cached because every tick asks for it."""
     begins = datetime.fromtimestamp(day * DAY_SECONDS, UTC).replace(day=1)
     ends = (begins + timedelta(days=32)).replace(day=1)
     return Window(begins_at=begins.timestamp(), ends_at=ends.timestamp())

@@ -1,9 +1,9 @@
-"""Who may send first: the order of the jobs that share a node's link, by the service that each has left.
+"""The order in which jobs send on a shared link of a node, by the service that each job has left.
 
 Shortest remaining service first (arXiv 2002.10105): a job that is nearly done sends before one that has long
-to go, because the first leaves the link to the others soon. Service is the work left, GPU-hours on one
-reference GPU, over the job's weight. Only jobs that span nodes send; a link with one of them needs no order.
-Cost: O(GPUs held).
+to go, because the first soon leaves the link to the others. Service is the remaining work, in GPU-hours on
+one reference GPU, over the job's weight. Only jobs that span nodes send; a link with one such job needs no
+order. Cost: O(GPUs held).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def rank(job: Job) -> tuple[float, float, JobId]:
 def link_order(
     state: ClusterState, starting: Mapping[JobId, Sequence[GpuSlot]]
 ) -> dict[NodeId, tuple[JobId, ...]]:
-    """Return the order on every link that two or more jobs send through, once the starting jobs sit."""
+    """Return the order on every link that two or more jobs use, once the starting jobs are placed."""
     slots = {
         job_id: starting.get(job_id, job.slots)
         for job_id, job in state.jobs.items()

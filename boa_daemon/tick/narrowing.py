@@ -1,12 +1,11 @@
-"""Less room than planned: at a cap the widths are those that wait least, and the rest wait in that order.
+"""Narrow jobs at a cap: choose the widths with the least waiting, and the order of service.
 
-Where the planned widths of all who are present take more than there may be, `policies.online.scarce_room`
-says who is narrow and who waits. A cap may be on nodes of any type, on dollars per hour, or on the nodes of
-one type, whose quota is used up or of which the cloud has none. Where several bind, they are kept one after
-the other. What running jobs hold beyond their new width is lent: they let go of it when somebody waits, not
-before.
+If the planned widths of all present jobs exceed a cap, `policies.online.scarce_room` decides which jobs are
+narrow and which wait. A cap may be on nodes of any type, on dollars per hour, or on the nodes of one type
+whose quota or stock is used up. If several caps bind, they are applied one after the other. A running job's
+GPUs beyond its new width become lent: the job releases them when another job waits, not before.
 
-Cost: O(jobs + nodes) per tick where there is a cap; O(widths log widths) where one binds.
+Cost: O(jobs + nodes) per tick if there is a cap; O(widths log widths) if one binds.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from policies.online.scarce_room import shares
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CapacityCap:
-    """A cap: what a node of each GPU type takes of it, and how much there is."""
+    """A cap: what a node of each GPU type uses of it, and its size."""
 
     node_sizes: Mapping[str, float]
     size: float
@@ -40,7 +39,7 @@ class _CapacityCap:
         return taken <= self.size * (1.0 + 1e-9)
 
     def of_gpus(self, used: frozenset[str], kinds: Mapping[str, InstanceType]) -> float:
-        """Return the room for GPUs: nodes are whole, the last one of each further type full in part only."""
+        """Return the room for GPUs in whole nodes; with several types, the last node of each is part full."""
         sizes = sorted(self.node_sizes[kind] for kind in used)
         if len(sizes) == 1:
             return sizes[0] * floor(self.size / sizes[0] * (1.0 + 1e-9))
@@ -50,7 +49,7 @@ class _CapacityCap:
 
 
 def within_room(state: ClusterState, allocation: Allocation, rules: Rules) -> Allocation:
-    """Return the allocation with widths that every cap has room for, and the order of service."""
+    """Return the allocation with widths that fit under every cap, and with the order of service."""
     node_prices, kinds = allocation.node_prices, rules.instance_types
     if node_prices is None or allocation.nodes is not None:
         return allocation
@@ -66,7 +65,7 @@ def within_room(state: ClusterState, allocation: Allocation, rules: Rules) -> Al
         )
         used = frozenset(width.gpu_type for menu in claims.menus for width in menu.widths)
         found = shares(claims, room.of_gpus(used, kinds))
-        # A job that waits asks for its most efficient width, behind the others.
+        # A waiting job asks for its most efficient width, after the others.
         narrow = [menu.widths[menu.corners[0]] for menu in claims.menus]
         least = {job: narrow[number] for job, number in zip(asked, claims.menu.tolist(), strict=True)}
         before = [job for job in allocation.order if job not in asked]
@@ -79,7 +78,7 @@ def within_room(state: ClusterState, allocation: Allocation, rules: Rules) -> Al
 
 
 def _rooms(state: ClusterState, rules: Rules) -> Iterator[_CapacityCap]:
-    """Yield the caps, those of single types first."""
+    """Yield the caps, first those on single types."""
     kinds = rules.instance_types
     for name, kind in kinds.items():
         most = _most_nodes(state, kind)
@@ -93,7 +92,7 @@ def _rooms(state: ClusterState, rules: Rules) -> Iterator[_CapacityCap]:
 
 
 def _most_nodes(state: ClusterState, kind: InstanceType) -> int | None:
-    """Return how many nodes of a type there can be by quota and stock; None where neither is known."""
+    """Return the most nodes of a type by quota and stock; None if neither is known."""
     if not state.offers and not state.cooldowns:
         return None
     more, _ = room_to_rent(kind.name, state.offers, state.cooldowns, now=state.now)

@@ -1,7 +1,7 @@
-"""Lives of an instance: a node is one life, from a launch or a start to a stop or the end.
+"""Lives of an instance: each node id is one life, from a launch or a start to a stop or the end.
 
-An instance that is stopped and started again is a new node each time, because its meter begins anew: `i-1` is
-its first run, `i-1~2` the stop after it, `i-1~3` the run after that. Odd lives run, even ones wait.
+An instance that is stopped and started again is a new node each time, because its meter starts anew: `i-1` is
+its first run, `i-1~2` the stop after it, `i-1~3` the run after that. Odd lives run, even ones are stopped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def instance_of(node: NodeId) -> str:
 
 
 def life_of(node: NodeId) -> int:
-    """Return which life of its instance a node is, from 1."""
+    """Return the number of a node's life, from 1."""
     number = node.partition(MARK)[2]
     return int(number) if number.isascii() and number.isdigit() else 1
 

@@ -1,9 +1,9 @@
-"""What the cloud offers, and which offers are left alone for a while because they were refused.
+"""The cloud's offers, and which of them are not asked for a while because they were refused.
 
-An offer is an instance type in a zone on a market, at a price. A refusal closes a *scope*: an offer's key, or
-a wider one with parts left out or written as `*`: `p4d.24xlarge`, `p4d.24xlarge/*/spot`, `*/us-east-1a`, `*`.
-With a number behind it a scope closes only orders of so many nodes that come together or not at all, and of
-more: `p4d.24xlarge/us-east-1a/spot/3`.
+An offer is an instance type in a zone on a market, at a price. A refusal closes a *scope*: the key of an
+offer, or a wider scope with parts left out or written as `*`: `p4d.24xlarge`, `p4d.24xlarge/*/spot`,
+`*/us-east-1a`, `*`. A number at the end closes only orders of at least that many nodes together (all or
+nothing): `p4d.24xlarge/us-east-1a/spot/3`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ Market: TypeAlias = Literal["on-demand", "spot", "reserved"]
 RefusalKind: TypeAlias = Literal[
     "no-capacity", "quota", "denied", "throttled", "bad-request", "no-price", "busy"
 ]
-"""Why something was not done; a closed list. `busy` is the only one that says nothing about the cloud."""
+"""Why something was not done; a closed list. Only `busy` says nothing about the cloud."""
 ExtraKind: TypeAlias = Literal["disk", "address", "requests", "transfer"]
 EXTRAS: tuple[ExtraKind, ...] = ("disk", "address", "requests", "transfer")
 Extras: TypeAlias = tuple[tuple[str, float], ...]
-"""Dollars per hour of a node beside its compute, by kind; each kind once, in the order of `EXTRAS`."""
+"""A node's costs beside compute, in USD/hour by kind; each kind once, in the order of `EXTRAS`."""
 NO_PRICE_SECONDS = 60.0
-"""What has no known price is looked at again after this long: prices are asked for once a minute."""
+"""How soon an offer without a known price is tried again: prices are refreshed once a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """An instance type that may be rented in a zone on a market.
 
-    `usd_per_hour` is None where the price is not known; it is never taken for zero. The `extras` are part of
-    it. `nodes_left` is how many more the quota of its market allows, in all zones together, None where nobody
-    knows.
+    `usd_per_hour` includes the `extras`; None if the price is unknown, which is never taken for zero.
+    `nodes_left` is how many more nodes the quota of the market allows, in all zones together; None if
+    unknown.
     """
 
     instance_type: str
@@ -54,12 +54,12 @@ class Offer:
 
     @property
     def extra_usd_per_hour(self) -> float:
-        """What a node costs beside its compute."""
+        """A node's cost per hour beside compute."""
         return sum(usd for _, usd in self.extras)
 
     @property
     def compute_usd_per_hour(self) -> float | None:
-        """What its compute alone costs; None where the price is not known."""
+        """A node's cost per hour for compute alone; None if the price is unknown."""
         return None if self.usd_per_hour is None else self.usd_per_hour - self.extra_usd_per_hour
 
     @property
@@ -85,9 +85,9 @@ def cooled(
     retry_after_seconds: float | None,
     scope: str = "",
 ) -> Cooldown:
-    """Return the cool-down after a refusal: as long as was said, else 3 minutes, doubling up to 30.
+    """Return the cool-down after a refusal: as long as the cloud said, else 3 minutes, doubling up to 30.
 
-    Of a scope that closes wide orders alone it is 10 minutes first.
+    For a scope that closes only wide orders it begins with 10 minutes.
     """
     times = 1 if previous is None or previous.kind != kind else previous.times + 1
     seconds = retry_after_seconds
@@ -98,7 +98,7 @@ def cooled(
 
 
 def covers(scope: str, key: str, *, together: int = 1) -> bool:
-    """Return whether a scope closes the offer of a key to an order of so many nodes together."""
+    """Return whether a scope closes the offer with this key to an order of `together` nodes."""
     parts = scope.split("/")
     return together >= _least_closed(parts) and all(
         mine in ("*", its) for mine, its in zip_longest(parts[:3], key.split("/", maxsplit=2), fillvalue="*")
@@ -106,23 +106,21 @@ def covers(scope: str, key: str, *, together: int = 1) -> bool:
 
 
 def _least_closed(parts: Sequence[str]) -> int:
-    """Return how many nodes together are too many by a scope's parts; 1 where it closes all orders."""
+    """Return the smallest order that a scope closes, from the scope's parts; 1 if it closes all orders."""
     return int(parts[3]) if len(parts) > 3 else 1
 
 
 def scope_of_gang(scope: str, nodes: int) -> str:
-    """Return what is closed once an offer had not so many nodes together: orders of more than half of them.
+    """Return what to close once an offer refused so many nodes together: orders of more than half of them.
 
-    How many there are nobody says, so the next order is for half at most, and one node is tried in its turn.
+    The cloud does not say how many it has, so the next order is for at most half, and eventually for one
+    node.
     """
     return f"{scope}/{nodes // 2 + 1}"
 
 
 def closing(cooldowns: Mapping[str, Cooldown], key: str, *, now: float, together: int = 1) -> Cooldown | None:
-    """Return the cool-down that closes an offer the longest, or None where it is open.
-
-    Open to an order of nodes that come `together` or not at all; of one node, if it does not say how many.
-    """
+    """Return the cool-down that closes an offer the longest to an order of `together` nodes; None if open."""
     found = [
         rest
         for scope, rest in cooldowns.items()
@@ -132,7 +130,7 @@ def closing(cooldowns: Mapping[str, Cooldown], key: str, *, now: float, together
 
 
 def offers_of(instance_type: str, offers: Sequence[Offer]) -> Sequence[Offer]:
-    """Return the offers of a type; one without zone or price where the cloud names none of any type."""
+    """Return the offers of a type; one without zone and price if the cloud names no offers at all."""
     if not offers:
         return (Offer(instance_type=instance_type),)
     return [offer for offer in offers if offer.instance_type == instance_type]
@@ -146,9 +144,9 @@ def open_offers(
     now: float,
     together: int = 1,
 ) -> list[Offer]:
-    """Return the offers of a type that may be asked for so many nodes together, the cheapest first.
+    """Return the offers of a type that may be asked for so many nodes together, cheapest first.
 
-    Where the cloud names prices, one without is not rented: nobody could say what it breaks.
+    If the cloud names prices, an offer without a price is not rented, because it might break a cap.
     """
     candidates = (
         offer
@@ -163,10 +161,10 @@ def open_offers(
 def room_to_rent(
     instance_type: str, offers: Sequence[Offer], cooldowns: Mapping[str, Cooldown], *, now: float
 ) -> tuple[float, float]:
-    """Return how many nodes of a type may be asked for: in all, and in one order; infinite without a limit.
+    """Return how many nodes of a type may be requested in all, and in one order; infinite without a limit.
 
-    The quota of a market is one for all its zones. Where orders of some size are closed, no more are taken to
-    be there than the largest that is open.
+    All zones share the quota of a market. If orders of some size are closed, the largest open order is taken
+    as all that the offer has.
     """
     by_quota: dict[Market, float] = {}
     by_order: dict[Market, list[float]] = {}
@@ -180,12 +178,12 @@ def room_to_rent(
 
 
 def closes_wide_orders(scopes: Iterable[str]) -> bool:
-    """Return whether some scope closes only orders of several nodes together."""
+    """Return whether any scope closes only orders of several nodes together."""
     return any(_least_closed(scope.split("/")) > 1 for scope in scopes)
 
 
 def _closed_sizes(cooldowns: Mapping[str, Cooldown], key: str, *, now: float) -> Iterator[int]:
-    """Yield how many nodes together an offer is closed to."""
+    """Yield the sizes of orders that are closed for an offer."""
     for scope, rest in cooldowns.items():
         size = _least_closed(scope.split("/"))
         if size > 1 and rest.until > now and covers(scope, key, together=size):
@@ -200,7 +198,7 @@ def closed_until(
     now: float,
     together: int = 1,
 ) -> Cooldown | None:
-    """Return the cool-down that ends first where every offer of a type is closed; None where one is open."""
+    """Return the cool-down that ends first if every offer of a type is closed; None if one is open."""
     if open_offers(instance_type, offers, cooldowns, now=now, together=together):
         return None
     known = offers_of(instance_type, offers)
@@ -211,15 +209,15 @@ def closed_until(
 
 
 def _first(cooldowns: Iterable[Cooldown | None]) -> Cooldown:
-    """Return the cool-down that ends first; a quota of no nodes has no end of its own."""
+    """Return the cool-down that ends first; without any, a quota of no nodes that never ends."""
     known = [rest for rest in cooldowns if rest is not None]
     return min(known, key=lambda rest: rest.until, default=Cooldown(until=inf, kind="quota"))
 
 
 def most_usd_per_hour(instance_type: InstanceType, offers: Sequence[Offer]) -> float:
-    """Return the most that a node of a type may cost per hour, over the offers that are known."""
+    """Return the most that a node of a type may cost per hour, over all known offers."""
     mine = [offer for offer in offers if offer.instance_type == instance_type.name]
-    # On the spot market compute may come to cost what it costs on demand, and the extras come on top.
+    # The spot price of compute may rise to the on-demand price; extras are added to it.
     extra = max((offer.extra_usd_per_hour for offer in mine), default=0.0)
     return max(instance_type.usd_per_hour + extra, *(offer.usd_per_hour or 0.0 for offer in mine), 0.0)
 

@@ -1,7 +1,7 @@
-"""The part of the cluster that has room: what a placer is asked about.
+"""The nodes with room, about which a placer is asked.
 
 Most nodes are full of jobs that stay. Only nodes with a free GPU, or with a job that may move, matter to a
-placement; the placer sees those, and of each staying job the GPUs that it holds there.
+placement. The placer sees those nodes and the GPUs that staying jobs hold on them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from policies.protocols import Placer
 Slots: TypeAlias = Mapping[JobId, tuple[GpuSlot, ...]]
 _Holders: TypeAlias = dict[NodeId, list[JobId | None]]
 _Asked: TypeAlias = tuple[Mapping[JobId, Width], Sequence[Node], dict[JobId, tuple[GpuSlot, ...]]]
-"""What a room was asked last, wishes and more nodes, and what it said."""
+"""The last question (wishes and extra nodes) and its answer."""
 _Count: TypeAlias = dict[str, Counter[JobId | None]]
-"""By GPU type, on how many each job is; None: on how many no job is."""
+"""The number of GPUs of each job, by GPU type; None counts the free ones."""
 _a_width = lru_cache(maxsize=4096)(Width)
 _NEW = "(new)"
-"""The zone of nodes that nobody has asked for yet."""
+"""The zone of nodes that are not requested yet."""
 
 
 class PlaceableNodes:
-    """Who is on which GPU of the nodes with room, and a placer to ask."""
+    """Which job holds which GPU of the nodes with room, and a placer to ask."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class PlaceableNodes:
         compact: frozenset[JobId] = frozenset(),
         closed: AbstractSet[NodeId] = frozenset(),
     ) -> None:
-        """Collect the ready nodes that have a free GPU or a job of `leaving`; `stopped` jobs free theirs.
+        """Collect the ready nodes with a free GPU or a job of `leaving`; `stopped` jobs free their GPUs.
 
-        Jobs in `compact` are placed on as few nodes as their width needs, or not at all. Nobody is placed on
-        nodes that are `closed`.
+        Jobs in `compact` are placed on as few nodes as their width needs, or not at all. No job is placed on
+        `closed` nodes.
         """
         self._placer, self._compact = placer, compact
         self._asked: _Asked | None = None
@@ -70,7 +70,7 @@ class PlaceableNodes:
 
     @property
     def has_zones(self) -> bool:
-        """Whether nodes may be in several zones: a job is then inside one."""
+        """Whether nodes may be in several zones; each job must then be inside one."""
         return self._zones is not None
 
     def place(
@@ -78,7 +78,7 @@ class PlaceableNodes:
     ) -> dict[JobId, tuple[GpuSlot, ...]]:
         """Return the slots of the wishes that fit, in their order.
 
-        With `keep_movers` a running job whose new width does not fit keeps its GPUs, and nobody else gets
+        With `keep_movers` a running job whose new width does not fit keeps its GPUs, and no other job gets
         them.
         """
         wishes = dict(wishes)
@@ -98,10 +98,10 @@ class PlaceableNodes:
         extra: Sequence[Node] = (),
         across_zones: bool = False,
     ) -> dict[str, int]:
-        """Return by GPU type how many GPUs more than the free ones the wishes that were not placed need.
+        """Return how many GPUs beyond the free ones the unplaced wishes need, by GPU type.
 
-        Types of which every wish was placed are left out; zero or less says that only the placer's rules,
-        not the number of GPUs, kept a wish out. `across_zones`, free GPUs count wherever they are.
+        Types whose wishes were all placed are left out. Zero or less means that the placer's rules, not the
+        number of GPUs, kept a wish out. With `across_zones` free GPUs count in any zone.
         """
         need: dict[str, int] = {}
         for job, width in wishes.items():
@@ -121,7 +121,7 @@ class PlaceableNodes:
         return need
 
     def _short_of_new(self, need: dict[str, int], placed: Slots, extra: Sequence[Node]) -> dict[str, int]:
-        """Return what new nodes lack: free GPUs elsewhere are in other zones than where they are needed."""
+        """Return the shortfall of new nodes: free GPUs elsewhere are in zones where they do not help."""
         taken = Counter(slot.node for slots in placed.values() for slot in slots)
         for node in extra:
             if (kind := node.instance_type.gpu_type) in need and node.id not in (self._zones or {}):
@@ -129,7 +129,7 @@ class PlaceableNodes:
         return need
 
     def after(self, placed: Slots) -> PlaceableNodes:
-        """Return the room that is left once the placed jobs sit on their slots."""
+        """Return the room that is left once the placed jobs are on their slots."""
         if not placed:
             same = self._on(self._holders)
             same._counted = self._counted
@@ -147,11 +147,11 @@ class PlaceableNodes:
         return left
 
     def _copy(self) -> PlaceableNodes:
-        """Return the same room, which was asked nothing yet, to change who is where."""
+        """Return the same room, without cached answers, whose holders may be changed."""
         return self._on(dict(self._holders))
 
     def _on(self, holders: _Holders) -> PlaceableNodes:
-        """Return the same room, which was asked nothing yet, with others on its GPUs."""
+        """Return the same room, without cached answers, with other holders."""
         room = object.__new__(PlaceableNodes)
         room._placer, room._nodes, room._movers = self._placer, self._nodes, self._movers
         room._zones, room._compact, room._holders = self._zones, self._compact, holders
@@ -159,13 +159,13 @@ class PlaceableNodes:
         return room
 
     def without(self, ending: frozenset[JobId], state: ClusterState) -> PlaceableNodes:
-        """Return the room that there is once some of the running jobs have ended."""
+        """Return the room once the given running jobs have ended."""
         if not ending:
             return self
         later = self._copy()
         later._nodes = dict(self._nodes)
         freed = {slot.node for job in ending for slot in state.jobs[job].slots}
-        for name in sorted(freed):  # a set's own order differs from one process to the next
+        for name in sorted(freed):  # the order of a set differs between processes
             node = state.nodes[name]
             if node.phase == "ready" and node.ends_by is None:
                 later._nodes[name] = _as_placed(node)
@@ -174,12 +174,12 @@ class PlaceableNodes:
         return later
 
     def free_gpus(self) -> dict[str, int]:
-        """Return by GPU type how many GPUs no job is on."""
+        """Return the number of free GPUs by GPU type."""
         return {kind: count[None] for kind, count in self._count.items()}
 
     @property
     def _count(self) -> _Count:
-        """Who is on how many GPUs: counted once, for several stages ask."""
+        """The number of GPUs of each job; cached because several stages ask."""
         if self._counted is None:
             on: dict[str, list[JobId | None]] = {}
             for node, jobs in self._holders.items():
@@ -188,7 +188,7 @@ class PlaceableNodes:
         return self._counted
 
     def _free_for(self, wishes: Mapping[JobId, Width]) -> dict[str, int]:
-        """Return by GPU type how many GPUs no job is on, but for those who wish."""
+        """Return the GPUs that are free or held by the wishing jobs, by GPU type."""
         return {
             kind: sum(map(count.__getitem__, wishes.keys() & count.keys())) + count[None]
             for kind, count in self._count.items()
@@ -197,9 +197,9 @@ class PlaceableNodes:
     def _in_zones(
         self, placed: dict[JobId, tuple[GpuSlot, ...]], wishes: Mapping[JobId, Width], extra: Sequence[Node]
     ) -> dict[JobId, tuple[GpuSlot, ...]]:
-        """Return the placement with every job inside one zone: what crosses zones is asked for again.
+        """Return the placement with every job inside one zone: jobs across zones are placed again.
 
-        Nodes that nobody has asked for yet are a zone of their own: those of a job are rented as one gang.
+        Nodes that are not requested yet count as one zone: those of a job are rented as one gang.
         """
         zones = self._zones
         if zones is None:
@@ -215,21 +215,21 @@ class PlaceableNodes:
         return kept
 
     def _with(self, extra: Sequence[Node]) -> PlaceableNodes:
-        """Return the room with more nodes in it, empty ones."""
+        """Return the room with more, empty nodes."""
         more = self._copy()
         more._nodes = self._nodes | {node.id: node for node in extra}
         more._holders |= {node.id: [None] * node.instance_type.gpus for node in extra}
         return more
 
     def _only(self, zone: str) -> PlaceableNodes:
-        """Return the part of the room that is in one zone."""
+        """Return the part of the room in one zone."""
         part, zones = self._copy(), self._zones or {}
         part._nodes = {name: node for name, node in self._nodes.items() if zones.get(name, _NEW) == zone}
         part._holders = {node: self._holders[node] for node in part._nodes}
         return part
 
     def _fitting(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> Mapping[JobId, Width]:
-        """Return the wishes that leave no more GPUs taken than there are, in their order."""
+        """Return the wishes, in their order, that the number of GPUs allows."""
         if not wishes:
             return wishes
         left = self._free_for(wishes)
@@ -249,15 +249,15 @@ class PlaceableNodes:
         return fitting
 
     def _ask(self, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> dict[JobId, tuple[GpuSlot, ...]]:
-        """Return what the placer says to the wishes, with everyone else where they are.
+        """Return the placer's answer to the wishes, with all other jobs where they are.
 
-        Wishes for which too few GPUs are left, in their order, are not asked about: a queue behind a full
-        fleet costs the placer nothing.
+        Wishes for which too few GPUs are left are not passed on, so a queue behind a full fleet costs the
+        placer nothing.
         """
         wishes = self._fitting(wishes, extra)
         if not wishes:
             return {}
-        # At a cap on nodes several stages ask the very same.
+        # At a cap on nodes several stages ask the same question.
         if self._asked is not None and _is_same(self._asked, wishes, extra):
             return dict(self._asked[2])
         answer = self._answer(wishes, extra)
@@ -267,7 +267,7 @@ class PlaceableNodes:
     def _answer(
         self, wishes: Mapping[JobId, Width], extra: Sequence[Node]
     ) -> dict[JobId, tuple[GpuSlot, ...]]:
-        """Return what the placer says to wishes of which none is surely too wide."""
+        """Return the placer's answer to wishes that passed `_fitting`."""
         held: dict[JobId, list[GpuSlot]] = {}
         widths: dict[JobId, Width] = {}
         for node, jobs in self._holders.items():
@@ -299,7 +299,7 @@ class PlaceableNodes:
 
 
 def _is_same(asked: _Asked, wishes: Mapping[JobId, Width], extra: Sequence[Node]) -> bool:
-    """Return whether the same is asked as before, in the same order."""
+    """Return whether the question is the same as before, in the same order."""
     before, more, _ = asked
     if len(before) != len(wishes) or len(more) != len(extra):
         return False
@@ -314,6 +314,6 @@ def _as_placed(node: NodeState) -> Node:
 
 
 def _is_compact(slots: tuple[GpuSlot, ...], gpus: Mapping[NodeId, int]) -> bool:
-    """Return whether slots lie on as few nodes as they need."""
+    """Return whether slots are on as few nodes as possible."""
     used = {slot.node for slot in slots}
     return len(used) <= -(-len(slots) // min(gpus[node] for node in used))

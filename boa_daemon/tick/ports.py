@@ -1,9 +1,9 @@
-"""What the controller needs from the world: seven small protocols, and wider ones of a cloud and an engine.
+"""The ports of the controller: what it needs from the world, as small protocols.
 
-The controller starts and stops jobs (`Engine`), and rents and gives back nodes (`Cloud`). What runs jobs for
-real says much more (`Runner`): what a generation is doing, which checkpoint it left, what it printed. What
-rents for months is looked after (`Provider`). Expected failures are values: a launch that the cloud cannot
-serve returns `Refused`, and the next tick reads it.
+The controller starts and stops jobs (`Engine`), and rents and gives back nodes (`Cloud`). A real engine
+reports more (`Runner`): what a generation is doing, which checkpoint it left, what it printed. A real cloud
+also needs upkeep for months (`Provider`). Expected failures are values: a launch that the cloud cannot serve
+returns `Refused`, and the next tick reads it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from policies.model import JobId, NodeId, check_positive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """The cloud said yes: the nodes are requested. Where they are fewer than asked for, `short` says why."""
+    """The cloud accepted a launch; the nodes are requested. `short` says why they are fewer than asked."""
 
     nodes: tuple[NodeId, ...]
     short: Refused | None = None
@@ -42,15 +42,15 @@ class Launched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """It was done, or is being done; observation will show it."""
+    """The action was done, or is being done; observation will show it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """It was not done, and nothing changed.
+    """The action was not done, and nothing changed.
 
-    `scopes` are what is out of reach (see `boa_daemon.tick.offers`), where it is more than what was asked
-    for. `retry_after_seconds` is when to ask again; None leaves it to the cool-downs, which grow.
+    `scopes` are what is unavailable (see `boa_daemon.tick.offers`), if that is more than what was asked for.
+    `retry_after_seconds` is when to ask again; None leaves it to the cool-downs, which grow.
     """
 
     reason: str
@@ -59,7 +59,7 @@ class Refused:
     scopes: tuple[str, ...] = ()
 
     def scopes_of(self, launch: LaunchNodes) -> tuple[str, ...]:
-        """Return what it closes: where nodes that must come together were not to be had, no smaller order."""
+        """Return the scopes that the refusal closes; a gang without capacity closes no smaller order."""
         scopes = self.scopes or (launch.offer_key,)
         if not (launch.is_gang and self.kind == "no-capacity"):
             return scopes
@@ -69,7 +69,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """Nobody knows whether it was done: the answer was lost. The intent stays open and counts as spent."""
+    """The answer was lost, so the action may have been done. The intent stays open and counts as spent."""
 
     reason: str
 
@@ -81,7 +81,7 @@ Outcome: TypeAlias = Launched | Accepted | Refused | Unknown
 class OpenLaunch:
     """A launch that is not settled: unanswered, or answered with nodes that no listing has shown yet.
 
-    `nodes` are those that the answer named, None without an answer; `seen` are those that were listed.
+    `nodes` are those named in the answer, None without an answer; `seen` are those that were listed.
     """
 
     action: LaunchNodes
@@ -91,7 +91,7 @@ class OpenLaunch:
 
     @property
     def unseen(self) -> tuple[NodeId, ...]:
-        """The nodes that may exist and were not listed yet; made-up names where no answer named them."""
+        """The nodes that may exist and were not listed yet; with invented names if no answer named them."""
         if self.nodes is not None:
             return tuple(node for node in self.nodes if node not in self.seen)
         return tuple(f"{self.action.id}/{number}" for number in range(len(self.seen), self.action.count))
@@ -100,9 +100,9 @@ class OpenLaunch:
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """The final bill of one node, or of an hour of what stands without one, in whole micro-dollars.
+    """The final bill of a node, or of an hour of costs without a node, in whole micro-dollars.
 
-    `days` are its parts by the day since the epoch (UTC) that they fall into; they add up to the bill.
+    `days` are (day since the epoch in UTC, part of the bill); the parts add up to the bill.
     """
 
     node: NodeId
@@ -114,14 +114,14 @@ class Charge:
 
 
 RunPhase: TypeAlias = Literal["starting", "running", "stopping", "stopped", "finished", "failed", "unknown"]
-"""What a generation is doing. `stopped`, `finished` and `failed` are ends; at `unknown` nobody could look."""
+"""What a generation is doing. `stopped`, `finished` and `failed` are ends; `unknown`: not readable."""
 ENDS: frozenset[RunPhase] = frozenset({"stopped", "finished", "failed"})
 _NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """A checkpoint that is whole: which generation wrote it, after which step, its digest and its file.
+    """A complete checkpoint: the generation that wrote it, its step, its digest and its file.
 
     `path` is relative to the job's checkpoint folder.
     """
@@ -136,15 +136,15 @@ class Manifest:
 class JobSpec:
     """What to run for a job.
 
-    `run` is a shell command, started in `workdir` once on every node of the job. After a stop was ordered it
-    has `stop_grace_seconds` to write its checkpoint. What it prints is kept up to `log_bytes`, the newest
-    part. `result` names a file, relative to `workdir`, that must be there at the end; empty asks for none.
-    With `gate` its DDP models ask the gate, where one runs, without a line in the script; `weight` is what
-    the gate ranks by. One that `is_rigid` runs at one width, and its log says at each start how to
-    change that. The newest `keep_checkpoints` are kept. `code` is the digest of
-    its code, in whose copy `workdir` is then; `setup` runs before `run`, both in the container image `image`,
-    with so many `cpus` and `memory_gb`, 0 being all. Files that match `artifacts` are kept at its end. `user`
-    submitted it. `secrets` are references, by the names of their variables, `data` sources by name.
+    `run` is a shell command, started in `workdir` once on every node of the job. After an order to stop, the
+    job has `stop_grace_seconds` to write its checkpoint. Its output is kept up to `log_bytes`, the newest
+    part. `result` names a file, relative to `workdir`, that must exist at the end; if empty, none must. With
+    `gate` the job's DDP models ask the gate, if one runs, without a change to the script; the gate ranks by
+    `weight`. An `is_rigid` job runs at one width, and its log says at each start how to change that. The
+    newest `keep_checkpoints` are kept. `code` is the digest of the job's code; `workdir` is then inside a
+    copy of that code. `setup` runs before `run`, both in the container image `image`, with `cpus` and
+    `memory_gb` (0: all). Files that match `artifacts` are kept at the end of the job. `user` submitted the
+    job. `secrets` are references by variable name, `data` are sources by name.
     """
 
     job: JobId
@@ -179,17 +179,17 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePass:
-    """What leads a generation of a job to the gate: an address, and the token for the file that it names."""
+    """How a generation of a job reaches the gate: an address, and the token for the token file."""
 
     address: str
     token: str
 
 
 class JobGate(Protocol):
-    """How an engine makes the gate known to its jobs."""
+    """Give the jobs of an engine access to the gate."""
 
     def admit(self, job: JobId, generation: int, nodes: Collection[NodeId], *, token_file: str) -> GatePass:
-        """Return the pass of a generation on these nodes, whose token the engine writes to the file.
+        """Return the pass of a generation on these nodes; the engine writes its token to `token_file`.
 
         Raises:
             OSError: when the gate's secret cannot be read.
@@ -197,9 +197,9 @@ class JobGate(Protocol):
         ...
 
     def hooked(self, environment: Mapping[str, str], *, library: str = "") -> dict[str, str]:
-        """Return an environment in which DDP models ask the gate without a line in the script.
+        """Return an environment in which DDP models ask the gate without a change to the script.
 
-        `library` is the folder on the job's node that holds `boa_daemon`, where that is not this one's.
+        `library` is the folder with `boa_daemon` on the job's node, if it differs from the one here.
         """
         ...
 
@@ -208,13 +208,12 @@ class JobGate(Protocol):
 class RunReport:
     """What is known of one generation of a job.
 
-    `step` is the last step that it reported, counted over all generations; `samples` and `seconds` are what
-    this generation worked through and how long that took, so their ratio is its speed. `gradient_noise` is
-    its gradient noise scale, where it reports one, `save_seconds` how long its last save took.
-    `quiet_seconds` is for how long none of its commands printed anything, None where nobody knows.
-    `manifest` is the newest whole checkpoint of the job.
-    `lost_steps`, at an end, are steps that were reported and are not in it. `evidence` is a sentence.
-    A generation that `was_refused` never started: its nodes did not take it.
+    `step` is the last step reported, counted over all generations; `samples` and `seconds` are what this
+    generation processed and how long that took, so their ratio is its speed. `gradient_noise` is its gradient
+    noise scale, if reported; `save_seconds` is the duration of its last save. `quiet_seconds` is the time
+    since any of its commands printed anything, None if unknown. `manifest` is the job's newest complete
+    checkpoint. `lost_steps`, after an end, are reported steps that the checkpoint lacks. `evidence` is a
+    sentence. A generation that `was_refused` never started, because its nodes refused it.
     """
 
     job: JobId
@@ -245,9 +244,9 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChunk:
-    """A piece of what a job printed, where the next piece begins, and how many bytes before it are gone.
+    """A part of a generation's output on one node, the next offset, and the bytes lost before it.
 
-    It is what was printed on the node with the number `node`, of `nodes` that the generation has.
+    `node` is the number of the node, of the `nodes` that the generation has.
     """
 
     text: str
@@ -269,56 +268,56 @@ class Cloud(Protocol):
     """Rents nodes."""
 
     def nodes(self) -> Sequence[NodeState]:
-        """Return every node that is ours, and each ended one at least once with its `ended_at`."""
+        """Return every node of ours, and each ended node at least once with its `ended_at`."""
         ...
 
     def offers(self) -> Sequence[Offer]:
-        """Return what may be rented where at which price, as cached; empty where nothing is named."""
+        """Return the cached offers: types, zones, markets and prices; empty if the cloud names none."""
         ...
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
-        """Ask for nodes; the same action id asks for the same nodes."""
+        """Request nodes; the same action id requests the same nodes."""
         ...
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
-        """Give nodes back, and say of each what became of it; one that is gone already is accepted."""
+        """Give nodes back, and return the outcome for each; a node that is gone already is accepted."""
         ...
 
 
 WARNING_SECONDS = 120.0
-"""Between the announcement that a node is taken back and its end, as EC2 has it for spot."""
+"""Time between the announcement of a spot interruption and the end of the node, on EC2."""
 
 
 class Provider(Cloud, Protocol):
-    """A cloud as the daemon uses it, for months and over restarts; one that has nothing to tell inherits."""
+    """A cloud as the daemon uses it for months and over restarts; the defaults do nothing."""
 
     boot_seconds: float | None = None
-    """Seconds from launch to ready that plans assume; None where the settings say them at any time."""
+    """Seconds from launch to ready that plans assume; None: the settings say, and may change it."""
     rents_spot: bool = True
-    """Whether it has a spot market; one that has none rents everything at one price."""
+    """Whether the cloud has a spot market; without one it rents everything at one price."""
     is_this_machine: bool = False
-    """Whether its nodes have the cores and the memory of this machine, whatever types they stand for."""
+    """Whether nodes have the cores and memory of this machine, whatever their instance types say."""
     root_volume_gib: float | None = None
-    """GiB of a node's root volume where the settings name none; None where it has none that is rented."""
+    """GiB of a node's root volume if the settings name none; None: the cloud rents no root volume."""
 
     def remember(self, nodes: Iterable[NodeState]) -> None:
         """Learn of nodes that lived when an earlier process last looked, so that none vanishes unbilled."""
         return
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Hear what the cloud announces from now on; `wake` asks for a tick."""
+        """Listen to the cloud's announcements from now on; `wake` asks for a tick."""
         return
 
     def elsewhere(self) -> str:
-        """Return why what is rented is another daemon's, as last seen; empty where it is ours to manage."""
+        """Return why the rented nodes are another daemon's, as last seen; empty if they are ours."""
         return ""
 
     def renew(self, nodes: Collection[NodeId]) -> None:
-        """Let nodes live on; what is not named ends with its lease. Called with what a tick wants."""
+        """Renew the leases of the nodes that a tick wants; other nodes end with their lease."""
         return
 
     def sweep(self) -> Mapping[str, str]:
-        """Find what is ours and nobody wants, end it, and return a sentence on each by its id.
+        """End our resources that nothing needs any more, and return a sentence on each by its id.
 
         Raises:
             BoaError: when the cloud cannot be asked.
@@ -326,23 +325,23 @@ class Provider(Cloud, Protocol):
         return {}
 
     def refresh(self) -> None:
-        """Ask for facts that are getting old; called from a thread of its own, as a tick never waits."""
+        """Refresh facts that are getting old; runs in its own thread, because a tick never waits."""
         return
 
     def standing(self) -> Extras:
-        """Return the dollars per hour, at the most, that are billed without any node, by kind."""
+        """Return the most that is billed per hour without any node, in USD by kind."""
         return ()
 
     def ages(self) -> Mapping[str, float | None]:
-        """Return how old each fact is, in seconds; None for what is not known."""
+        """Return the age of each fact in seconds; None for an unknown fact."""
         return {}
 
     def rehearse_end(self, node: NodeId) -> float | None:
-        """Announce that a node is taken back, as the cloud announces it, and return when; None: it cannot."""
+        """Announce a node's interruption as the cloud would; return when it ends, None if unsupported."""
         return None
 
     def close(self) -> None:
-        """Stop listening and let go of files; nodes stay as they are."""
+        """Stop listening and close files; nodes stay as they are."""
         return
 
 
@@ -354,7 +353,7 @@ class JobSource(Protocol):
         ...
 
     def users(self) -> Mapping[str, UserMoney]:
-        """Return what users with a cap of their own have spent today (UTC)."""
+        """Return the spending today (UTC) of users with their own cap."""
         ...
 
     def teams(self) -> Mapping[str, TeamMoney]:
@@ -366,65 +365,65 @@ class Engine(Protocol):
     """Runs jobs on nodes."""
 
     def start(self, action: StartJob) -> Accepted | Refused:
-        """Start one generation of a job; a generation that runs already is accepted."""
+        """Start one generation of a job; accepted if that generation runs already."""
         ...
 
     def stop(self, action: StopJob) -> Accepted | Refused:
-        """Checkpoint and stop a job; one that does not run is accepted."""
+        """Checkpoint and stop a job; accepted if the job does not run."""
         ...
 
 
 @runtime_checkable
 class ReadinessChecker(Protocol):
-    """An engine that can have a job's next start made ready before its stop."""
+    """An engine that can prepare a job's next start before its stop."""
 
     def is_ready_for(self, action: StartJob) -> bool:
-        """Return whether a job that runs may be stopped for this start; asked again until it may."""
+        """Return whether a running job may be stopped for this start; asked again until it may."""
         ...
 
 
 @runtime_checkable
 class JobEnder(Protocol):
-    """An engine whose jobs hang and fail: what its facts lead the tick to order."""
+    """An engine whose jobs can hang and fail, and that carries out the tick's orders on them."""
 
     def end(self, action: EndGeneration) -> Accepted | Refused:
-        """End a generation at once, without a checkpoint; one that is not there is accepted."""
+        """End a generation at once, without a checkpoint; accepted if it does not exist."""
         ...
 
     def give_up(self, action: GiveUpJob) -> Accepted | Refused:
-        """Write down that a waiting job is not started again; one that is over is accepted."""
+        """Record that a waiting job is not started again; accepted if the job is over."""
         ...
 
 
 class LinkGate(Protocol):
-    """The links that jobs share, where somebody puts their messages in order."""
+    """The gate that orders messages on the links that jobs share."""
 
     def look(self) -> GateView | None:
-        """Return what a gate does on them now; None where none runs."""
+        """Return what the gate does now; None if no gate runs."""
         ...
 
     def follow(self, state: ClusterState, plan: Plan) -> None:
-        """Take in what was decided: what is left of each job, and who goes first."""
+        """Take over a decision: the remaining work of each job, and the order of sending."""
         ...
 
 
 class Runner(Engine, Protocol):
     """An engine that really runs jobs, generation by generation.
 
-    A stop is asynchronous: it is accepted at once, `poll` then shows `stopping`, and later `stopped` with the
-    manifest, or with lost steps where none came in time. Nothing here waits for a job.
+    A stop is asynchronous: it is accepted at once; `poll` then shows `stopping`, and later `stopped` with the
+    manifest, or with lost steps if no checkpoint came in time. No method waits for a job.
     """
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
-        """Make nodes ready to run jobs, and say of each whether it is; to be called until it is."""
+        """Prepare nodes to run jobs, and return for each whether it is ready; called until it is."""
         ...
 
     def admit(self, spec: JobSpec) -> Accepted | Refused:
-        """Learn what to run for a job; refused where it could not work. A later spec replaces it."""
+        """Learn what to run for a job; refused if it could not work. A later spec replaces an earlier one."""
         ...
 
     def kill(self, job: JobId, generation: int) -> Accepted | Refused:
-        """End a generation at once, without a checkpoint; one that is not there is accepted."""
+        """End a generation at once, without a checkpoint; accepted if it does not exist."""
         ...
 
     def poll(self) -> Mapping[JobId, RunReport]:
@@ -434,90 +433,90 @@ class Runner(Engine, Protocol):
     def logs(
         self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
     ) -> LogChunk:
-        """Return what a generation printed on a node from a byte on; empty when that is all.
+        """Return the output of a generation on a node from an offset in bytes on; empty at the end.
 
-        By default the newest generation, and the node of the process that reports.
+        By default of the newest generation, and of the node whose process reports.
         """
         ...
 
     def reattach(self) -> Mapping[JobId, RunReport]:
-        """Find what earlier processes of ours started, take it over, and return it as `poll` does."""
+        """Find and take over what our earlier processes started, and return it as `poll` does."""
         ...
 
     def forget(self, job: JobId) -> None:
-        """Leave a job out of `poll` from now on; its logs and checkpoints stay. Running jobs stay known."""
+        """Leave a job out of `poll` from now on; its logs and checkpoints stay. A running job stays known."""
         ...
 
 
 @runtime_checkable
 class EarlyStarter(Protocol):
-    """An engine that makes a generation ready on its nodes while the one before still runs."""
+    """An engine that prepares a generation on its nodes while the one before still runs."""
 
     def ahead(self, action: StartJob) -> bool:
-        """Have a coming generation wait for its turn; return whether waiting on makes it no readier.
+        """Prepare a coming generation; return whether it is as ready as it can get.
 
-        It is asked again until that is so. What waits holds no GPU and writes nothing; what is not asked for
-        any more ends by itself.
+        Called again until it is. A prepared generation holds no GPU and writes nothing; it ends by itself
+        once it is no longer asked for.
         """
         ...
 
 
 @runtime_checkable
 class InterruptionSource(Protocol):
-    """A runner that hears from the cloud which nodes it takes back."""
+    """A runner that hears from the cloud which nodes are taken back."""
 
     def interruptions(self) -> Mapping[NodeId, float]:
-        """Return the nodes that the cloud takes back, and when, as far as its warnings have come."""
+        """Return the nodes that the cloud takes back and when, from the warnings received so far."""
         ...
 
 
 @runtime_checkable
 class CodeStager(Protocol):
-    """A runner that brings the code of jobs to their nodes, packed, by the digest of its content."""
+    """A runner that brings archives of the jobs' code to their nodes, by the digest of the content."""
 
     def has_code(self, digest: str) -> bool:
-        """Return whether an archive is there."""
+        """Return whether the archive is stored."""
         ...
 
     def take_code(self, digest: str, archive: bytes) -> None:
-        """Keep an archive for the jobs that name its digest.
+        """Store an archive for the jobs that name its digest.
 
         Raises:
-            OSError: when it cannot be kept.
+            OSError: when it cannot be stored.
         """
         ...
 
 
 @runtime_checkable
 class CodePruner(Protocol):
-    """A runner that keeps archives of code, and can let go of them."""
+    """A runner that stores archives of code and can delete them."""
 
     def drop_code(self, keep: Collection[str], *, before: float) -> int:
-        """Remove the archives that came before an instant and are none of `keep`; return how many."""
+        """Delete the archives stored before an instant, except those in `keep`; return how many."""
         ...
 
 
 @runtime_checkable
 class DataStager(Protocol):
-    """A runner that brings data of s3:// to the nodes of jobs."""
+    """A runner that brings data from s3:// to the nodes of jobs."""
 
     def lacks_data(self, source: str) -> str:
-        """Return why a source cannot be brought; empty where it can."""
+        """Return why a source cannot be brought; empty if it can."""
         ...
 
 
 @runtime_checkable
 class JobFolderStore(Protocol):
-    """A runner whose folders of jobs outlive the daemon's database."""
+    """A runner whose job folders outlive the daemon's database."""
 
     def job_folders(self) -> Collection[str]:
-        """Return the names of all folders there; each of a job ends with the job's number."""
+        """Return the names of all job folders; each ends with the number of its job."""
         ...
 
 
 @runtime_checkable
 class ArtifactStore(Protocol):
-    """A runner that keeps files which jobs leave at their end."""
+    """A runner that keeps files that jobs leave at their end."""
 
     def artifacts(self, job: JobId) -> Mapping[str, int]:
         """Return the names of a job's files, with their sizes in bytes."""
@@ -530,7 +529,7 @@ class ArtifactStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayIn:
-    """Where a unit of a job runs: on this machine, or on a node that SSM reaches, with a shell's command."""
+    """Where a unit of a job runs: on this machine or on a node behind SSM, and its shell command."""
 
     kind: Literal["here", "ssm"]
     node: NodeId
@@ -541,7 +540,7 @@ class WayIn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidInside:
-    """How a command beside a job ended: its exit code, or why there is none, and what it printed last."""
+    """The end of a command beside a job: its exit code, or why there is none, and the last of its output."""
 
     code: int | None
     why: str = ""
@@ -550,100 +549,100 @@ class SaidInside:
 
 
 class JobAccessPort(Protocol):
-    """Commands and shells beside those of jobs, as the job's user and with what it sees."""
+    """Run commands and shells beside a job, as the job's user and with the job's view of the machine."""
 
     def way(self, job: JobId, node: int) -> WayIn | Refused:
-        """Return where the unit of a job's newest generation on its node of that number runs."""
+        """Return where the unit of a job's newest generation runs on the node of that number."""
         ...
 
     def begin(self, job: JobId, node: int, command: str, *, seconds: float) -> str | Refused:
-        """Start a command that is ended after so long; return the word by which its end is asked for."""
+        """Start a command that is ended after `seconds`; return the token to ask `end` with."""
         ...
 
     def end(self, word: str) -> SaidInside | Refused | None:
-        """Return how a command ended, None while it runs; an end is told once."""
+        """Return how a command ended, None while it runs; each end is returned once."""
         ...
 
     def open(
         self, job: JobId, node: int, terminal: str, *, term: str, may_use: Callable[[int], bool]
     ) -> Accepted | Refused:
-        """Open a shell on a terminal of this machine, if its owner may use it."""
+        """Open a shell on a terminal of this machine, if the terminal's owner may use it."""
         ...
 
 
 @runtime_checkable
 class AccessibleRunner(Protocol):
-    """A runner that lets people into the jobs that it runs."""
+    """A runner that gives people access to its running jobs."""
 
     inside: JobAccessPort
 
 
 @runtime_checkable
 class NodeFaultDetector(Protocol):
-    """A runner whose units look at their nodes while jobs run."""
+    """A runner whose units check their nodes while jobs run."""
 
     def unfit(self) -> Mapping[NodeId, str]:
-        """Return the nodes whose hardware has faults, and which."""
+        """Return the nodes with hardware faults, each with its faults."""
         ...
 
 
 @runtime_checkable
 class PersistableRunner(Protocol):
-    """A runner that lets its memory be kept for it: then nothing of it lies beside the database."""
+    """A runner whose memory the daemon can keep in its database, so that no other file holds it."""
 
     def remember_in(
         self, read: Callable[[], Mapping[str, str]], write: Callable[[Mapping[str, str]], None]
     ) -> None:
-        """Keep what is known of each job as a text by its id: `read` returns all, `write` replaces all."""
+        """Keep the memory of each job as a text by its id: `read` returns all, `write` replaces all."""
         ...
 
 
 @runtime_checkable
 class JobFileCleaner(Protocol):
-    """A runner that keeps files of jobs that are over, and can let go of them."""
+    """A runner that keeps files of jobs that are over and can delete them."""
 
     def discard(self, job: JobId) -> None:
-        """Remove what is kept of a job that was forgotten; nothing where it was not."""
+        """Delete the files of a job that was forgotten; does nothing for any other job."""
         ...
 
 
 class Store(Protocol):
-    """Remembers: intents before the act, outcomes after it, charges and decisions."""
+    """Store intents before each act and outcomes after it, charges and decisions."""
 
     def next_tick(self) -> int:
         """Return the number of the tick that begins: one more than any before."""
         ...
 
     def record_intent(self, action: Action, *, at: float) -> None:
-        """Write down an action before it is tried."""
+        """Record an action before it is tried."""
         ...
 
     def record_outcome(self, action: Action, outcome: Outcome, *, at: float) -> None:
-        """Write down what became of an action."""
+        """Record the outcome of an action."""
         ...
 
     def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
-        """Write down several actions at once before they are tried; a start takes its GPUs with it."""
+        """Record several actions at once before they are tried; a start takes its GPUs with it."""
         ...
 
     def record_outcomes(self, outcomes: Sequence[tuple[Action, Outcome]], *, at: float) -> None:
-        """Write down at once what became of several actions."""
+        """Record the outcomes of several actions at once."""
         ...
 
     def unsettled(self) -> Sequence[OpenLaunch]:
-        """Return launches that have no outcome, or whose nodes were not all seen yet."""
+        """Return the launches without an outcome, and those whose nodes were not all listed yet."""
         ...
 
     def record_seen(self, launched_by: str, nodes: Collection[NodeId]) -> None:
-        """Write down that nodes of a launch are in the cloud's list; all of them settle it."""
+        """Record that nodes of a launch were listed; the launch is settled once all of them were."""
         ...
 
     def give_up(self, launched_by: str, reason: str, *, at: float) -> None:
-        """Settle a launch with the nodes that were seen: the others are not coming."""
+        """Settle a launch with the nodes that were listed: the others are not coming."""
         ...
 
     def cooldowns(self, now: float) -> Mapping[str, Cooldown]:
-        """Return the scopes that were refused and are not to be asked again yet."""
+        """Return the scopes that were refused and may not be asked for yet."""
         ...
 
     def record_charge(self, charge: Charge) -> None:
@@ -651,7 +650,7 @@ class Store(Protocol):
         ...
 
     def reopen_charges(self, nodes: Collection[NodeId]) -> None:
-        """Take final bills back: the cloud lists these nodes as living. Nothing where there are none."""
+        """Remove the final bills of these nodes, if any: the cloud lists the nodes as living."""
         ...
 
     def settled_micro_dollars(self) -> int:
@@ -659,15 +658,15 @@ class Store(Protocol):
         ...
 
     def settled_since(self, at: float) -> int:
-        """Return the parts of final bills that fall into the day (UTC) of an instant and later ones."""
+        """Return the parts of final bills that fall into the day (UTC) of an instant and later days."""
         ...
 
     def standing_charged_until(self) -> float:
-        """Return until when what the site costs without nodes is charged; 0 where it is not yet."""
+        """Return until when the site's costs without nodes are charged; 0 if they are not yet."""
         ...
 
     def acts_since(self, at: float) -> Sequence[Act]:
-        """Return what was ordered from an instant on, in order of time; refused launches are left out."""
+        """Return the orders given from an instant on, in order of time, without refused launches."""
         ...
 
     def books_opened_at(self, now: float) -> float:
@@ -675,24 +674,24 @@ class Store(Protocol):
         ...
 
     def reopen_books(self, at: float) -> None:
-        """Let the budget accrue from a later instant: what was not spent before is forgone."""
+        """Let the budget accrue from a later instant: what was not spent before is forfeited."""
         ...
 
     def record_memory(self, memory: tuple[float, ...], *, at: float) -> None:
-        """Write down what the policy learnt about its beliefs."""
+        """Record what the policy remembers."""
         ...
 
     def memory(self) -> tuple[tuple[float, ...], float] | None:
-        """Return what was learnt last, and when; None before the first time."""
+        """Return what the policy remembered last, and when; None before the first time."""
         ...
 
     def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
-        """Write down what a tick saw and what it decided."""
+        """Record what a tick saw and what it decided."""
         ...
 
 
 class Telemetry(Protocol):
-    """Sends sentences for people and numbers for machines."""
+    """Send sentences for people and numbers for machines."""
 
     def say(self, sentence: str, **numbers: float | str) -> None:
         """Publish one sentence with the numbers in it."""

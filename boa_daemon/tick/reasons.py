@@ -1,8 +1,8 @@
-"""The closed list of reason codes and their texts: everything that the daemon says about why, in one place.
+"""The closed list of reason codes and their texts.
 
-A code is what programs may match on; a sentence with numbers goes with it wherever it is said. There is what
-a job waits for, what was wanted and not allowed, and how a job is where neither applies. No code is said that
-is not in here, and none is in here that nobody says.
+Programs may match on a code; a sentence with numbers goes with it for people. A code says what a job waits
+for, what the policy wanted and may not do, or otherwise the state of a job. The daemon uses all of these
+codes and no others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JobReason: TypeAlias = Literal[
     "failed",
     "cancelled",
 ]
-"""How a job is, where it waits for nothing that a plan names."""
+"""The state of a job that waits for nothing that a plan names."""
 
 WAIT_REASON_TEXTS: Mapping[WaitReason, str] = MappingProxyType(
     {
@@ -55,7 +55,7 @@ WAIT_REASON_TEXTS: Mapping[WaitReason, str] = MappingProxyType(
         "spot": "its date leaves time to wait for spot",
     }
 )
-"""What a plan says that a job waits for."""
+"""What a job waits for, by the plan."""
 
 JOB_REASON_TEXTS: Mapping[JobReason, str] = MappingProxyType(
     {
@@ -69,9 +69,9 @@ JOB_REASON_TEXTS: Mapping[JobReason, str] = MappingProxyType(
         "cancelled": "it was cancelled",
     }
 )
-"""How a job is otherwise."""
+"""The state of a job that does not wait."""
 
 REASON_TEXTS: Mapping[str, str] = MappingProxyType(
     dict([*WAIT_REASON_TEXTS.items(), *JOB_REASON_TEXTS.items()])
 )
-"""What each code of a job that `Decision.reason` returns says."""
+"""The text of each code that `Decision.reason` returns."""

@@ -1,4 +1,4 @@
-"""What was done lately, and to whom: what the rules against flapping look at.  Cost: O(recent acts)."""
+"""Recent orders by target, for the rules against flapping.  Cost: O(recent acts)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from boa_daemon.tick.limits import Act, ActKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecentActs:
-    """Recent acts: instants in order, sorted by what was done to whom (`by_target`).
+    """Instants of recent acts in order of time, by kind and target (`by_target`).
 
-    `started` are the jobs that were, `stops` those of all jobs. `launches_without_start` are by instance
-    type, since the last start of a job.
+    `started` are the jobs that were started, `stops` the stops of all jobs. `launches_without_start` are the
+    launches since the last start of any job, by instance type.
     """
 
     by_target: dict[tuple[ActKind, str], list[float]]
@@ -39,5 +39,5 @@ class RecentActs:
         return cls(by_target=by_target, started=started, stops=stops, launches_without_start=launches)
 
     def since(self, kind: ActKind, target: str, at: float) -> list[float]:
-        """Return when something was done to a target, from an instant on."""
+        """Return the instants of acts of a kind on a target from an instant on."""
         return [instant for instant in self.by_target.get((kind, target), ()) if instant >= at]

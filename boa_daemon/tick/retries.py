@@ -1,8 +1,8 @@
-"""When to start a job again after it failed, and when to give it up: pure, from its failures alone.
+"""When to start a job again after a failure, and when to give it up, from its failures alone.
 
-A failure that the same command would meet again at once (no memory, no command) is final. Others are tried
-again, each time a little later; after so many within the window without a new checkpoint in between a person
-is to look at the job. New checkpoints clear the count: a job that gets on is worth another try.
+A failure that the same command would repeat at once (no memory, no command) is final. Other failures are
+retried, each time a little later. After too many within the window without a new checkpoint in between, a
+person must look at the job. New checkpoints clear the count: a job that makes progress is worth another try.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ FailureCause: TypeAlias = Literal[
 ]
 """Why a generation failed; a closed list."""
 NEVER_RETRIED: frozenset[FailureCause] = frozenset({"out-of-memory", "missing-command"})
-"""Failures that the same command would meet again at once."""
+"""Failures that the same command would repeat at once."""
 WINDOW_SECONDS = 30 * 86_400.0
-"""Failures without a new checkpoint in between count together for a month: each of them costs money."""
+"""Failures without a new checkpoint in between add up for a month: each of them costs money."""
 DEFAULT_RETRIES = 3
-"""So often a job is tried again whose file does not say."""
+"""How often a job is retried if its file does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One failed generation: when it was seen, the step of the checkpoint that it left, and its cause."""
+    """One failed generation: when the failure was seen, the step of its checkpoint, and its cause."""
 
     at: float
     step: int
@@ -66,8 +66,8 @@ Verdict: TypeAlias = TryAgain | GiveUp
 class Retries:
     """How often a job may fail: `most_failures` within a window.
 
-    With `most_by_cause` each kind of failure is counted by itself, and one that stands there is tried again
-    also where another try would meet it again.
+    With `most_by_cause` each cause is counted separately. A cause listed there is retried even if another try
+    would repeat the failure.
     """
 
     most_failures: int = DEFAULT_RETRIES + 1
@@ -80,13 +80,13 @@ class Retries:
 
     @classmethod
     def of(cls, retries: Any) -> Retries:
-        """Return what the `retries` of a job file allow: a number, or a number by cause."""
+        """Return the limits in the `retries` of a job file: a number, or a number by cause."""
         if isinstance(retries, int):
             return cls(most_failures=retries + 1)
         return cls(most_by_cause={cause: number + 1 for cause, number in retries.items()})
 
     def judge(self, failures: Sequence[Failure], *, evidence: str) -> Verdict:
-        """Return what follows from a job's failures so far; `evidence` says how the last one came about."""
+        """Return the consequence of a job's failures so far; `evidence` describes the last one."""
         last = failures[-1]
         if last.cause in NEVER_RETRIED and last.cause not in self.most_by_cause:
             return GiveUp(reason=f"{last.cause}, which another try would meet again: {evidence}")
@@ -113,9 +113,9 @@ ANY_RETRIES = Retries()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """A generation that makes no step since an instant: it is ended when that goes on for its limit.
+    """A generation that has made no step since an instant; it is ended once this lasts for its limit.
 
-    `kind` says what it does not do. A stall has to be seen at `looks_left` more looks in a row.
+    `kind` says what it fails to do. A stall must be seen at `looks_left` more consecutive looks.
     """
 
     kind: Literal["no-step", "no-report", "no-report-no-print"]
@@ -125,11 +125,11 @@ class Silence:
 
     @property
     def ends_at(self) -> float:
-        """When it is ended, if it goes on."""
+        """When the generation is ended, if the silence goes on."""
         return self.since + self.limit_seconds
 
     def sentence(self, now: float) -> str:
-        """Return what it did not do, for people."""
+        """Return what the generation failed to do, as a sentence part for people."""
         if self.kind == "no-step":
             return f"made no step for {now - self.since:.0f} s"
         limit = format_hours(self.limit_seconds / SECONDS_PER_HOUR)
@@ -138,7 +138,7 @@ class Silence:
 
 
 GiveUpCode: TypeAlias = Literal["failed", "max-usd", "max-hours", "after"]
-"""Why a job is given up: its failures, a limit of its file, or a job before it that did not end well."""
+"""Why a job is given up: its failures, a limit in its file, or a job before it that ended badly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""What else there was: for each decision the next best thing, and what both would have cost.
+"""The alternative to each decision: the next best choice, and the cost of both.
 
-For a job that is its next best width, weighed at the price that the policy puts on money: dollars of money
-and waiting for the rest of its phase. For new nodes it is the next cheapest offer, for a node that is given
-back holding it, in dollars per hour. A policy that puts no price on money weighs no widths.
+For a job it is the next best width, weighed at the policy's price of money: dollars of money and waiting for
+the rest of its phase. For new nodes it is the next cheapest offer; for a node that is given back, holding it,
+in dollars per hour. A policy without a price of money weighs no widths.
 
 Everything comes from the state and the plan, so a replay finds the same.
 """
@@ -33,7 +33,7 @@ Unit: TypeAlias = Literal["USD", "USD/hour"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What was chosen, the next best, and the cost of each in one unit."""
+    """The chosen option, the next best one, and the cost of each in one unit."""
 
     chosen: str
     cost: float
@@ -43,7 +43,7 @@ class Choice:
 
     @property
     def sentence(self) -> str:
-        """The choice for people."""
+        """The choice as a sentence for people."""
         what = " of money and waiting" if self.unit == "USD" else ""
         per = "USD" if self.unit == "USD" else "USD per hour"
         return (
@@ -53,7 +53,7 @@ class Choice:
 
     @property
     def document(self) -> dict[str, str | float]:
-        """The choice for programs."""
+        """The choice as a document for programs."""
         return {
             "chosen": self.chosen,
             "cost": self.cost,
@@ -65,9 +65,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternatives:
-    """What the jobs of a plan weigh, and of all single changes the one that would cost the least more.
+    """The widths that a plan's jobs weigh, and the single change that would add the least cost (`nearest`).
 
-    `cost` is what all jobs together cost that could be weighed, in dollars of money and waiting.
+    `cost` is the cost of all weighed jobs together, in dollars of money and waiting.
     """
 
     jobs: Mapping[JobId, WidthComparison]
@@ -76,7 +76,7 @@ class Alternatives:
 
     @classmethod
     def of(cls, state: ClusterState, plan: Plan) -> Alternatives:
-        """Weigh the jobs of a plan; nothing where the policy puts no price on money. O(jobs x widths)."""
+        """Weigh the jobs of a plan; empty if the policy has no price of money. O(jobs x widths)."""
         weighed = _weighed(state, plan, list(plan.widths))
         return cls(
             jobs=weighed,
@@ -86,20 +86,19 @@ class Alternatives:
 
     @property
     def costs(self) -> tuple[float | None, float | None]:
-        """What the chosen plan and the next best cost; None where nothing was weighed."""
+        """The cost of the chosen plan and of the next best one; None if nothing was weighed."""
         if self.nearest is None:
             return None, None
         return self.cost, self.cost + self.jobs[self.nearest].difference
 
 
 def width_choice(state: ClusterState, plan: Plan, job: JobId) -> Choice | None:
-    """Return what else a job's width might have been; None where that was not weighed."""
+    """Return the alternative to a job's width; None if it was not weighed."""
     found = _weighed(state, plan, [job]).get(job)
     return None if found is None else _of_widths(found)
 
 
 def _weighed(state: ClusterState, plan: Plan, jobs: list[JobId]) -> dict[JobId, WidthComparison]:
-    """Return what the widths of jobs weigh."""
     prices = plan.node_prices
     if not isinstance(prices, WholeNodePrices):
         return {}
@@ -108,7 +107,6 @@ def _weighed(state: ClusterState, plan: Plan, jobs: list[JobId]) -> dict[JobId, 
 
 
 def _of_widths(found: WidthComparison) -> Choice:
-    """Return two widths as a choice."""
     return Choice(
         chosen=str(found.width),
         cost=found.cost,
@@ -121,7 +119,7 @@ def _of_widths(found: WidthComparison) -> Choice:
 def action_choice(
     state: ClusterState, action: Action, weighed: Mapping[JobId, WidthComparison]
 ) -> Choice | None:
-    """Return what else might have been done in place of an action; None where nothing was weighed."""
+    """Return the alternative to an action; None if nothing was weighed."""
     if isinstance(action, StartJob | StopJob):
         found = weighed.get(action.job)
         return None if found is None else _of_widths(found)
@@ -142,7 +140,7 @@ def action_choice(
 
 
 def _next_offer(state: ClusterState, launch: LaunchNodes) -> Choice | None:
-    """Return the next cheapest offer of the type beside the one that is asked for."""
+    """Return the next cheapest offer of the type as the alternative."""
     offer = launch.offer
     if offer is None or offer.usd_per_hour is None:
         return None

@@ -1,4 +1,4 @@
-"""How far a budget below the load goes, in words and as a document: the same wherever it is told."""
+"""How far a budget below the load goes, as a sentence and as a document."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from policies.optimum.frontier import rounded_up
 
 
 def shortfall_sentence(shortfall: Shortfall) -> str:
-    """Return how far the budget goes, for people."""
+    """Return how far the budget goes, as a sentence for people."""
     unit = "GPUs" if shortfall.unit == "gpus" else "USD/hour"
     enough = f"{rounded_up(shortfall.least_spend)} {unit}"
     least = f"the cheapest widths need {enough}"
@@ -26,7 +26,7 @@ def shortfall_sentence(shortfall: Shortfall) -> str:
 def shortfall_document(
     shortfall: Shortfall | None, account: Account | None = None
 ) -> dict[str, object] | None:
-    """Return a best effort for programs; None where there is none."""
+    """Return the shortfall as a document for programs; None if there is none."""
     if shortfall is None:
         return None
     return {

@@ -1,6 +1,6 @@
-"""Everything known at one instant, and everything wanted: the two ends of a tick.
+"""The input and output of a tick: all that is known at one instant (`ClusterState`), and the wanted `Plan`.
 
-*Planned* is what should be, *requested* is what the cloud said yes to, *observed* is what is here.
+*Planned* is what should be, *requested* is what the cloud accepted, *observed* is what exists.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ WaitReason: TypeAlias = Literal[
 _NOTHING: Mapping[str, Cooldown] = MappingProxyType({})
 
 IDLE_HOLD_SECONDS = 60.0
-"""A minute is what a node costs at the least; holding longer bought nothing on the shipped workload."""
+"""A node costs at least a minute; a longer hold gained nothing on the shipped workload."""
 
 
 @fast_init
@@ -66,15 +66,15 @@ class NodeState:
     """An instance as the cloud lists it.
 
     `gpus` names the job on each GPU, None where it is free. `idle_since` is the instant when the node became
-    ready or its last job left; None while a job is on it or before it is ready. `launched_by` is the id of
-    the action that asked for it, so that an intent and its instance find each other after a crash.
-    `ended_at` is set once it is terminated, and with it the bill is final. `prices` are the dollars per hour
-    that its compute costs from an instant on, in order; where there are none, its type's price holds.
-    `extras` are what it costs beside that per hour, by kind (disk, public address, requests). `ends_by` is
-    when the cloud takes it back, once that was announced. One that is not `is_listed` was asked for, and no
-    listing shows it yet: it cannot be given back. `tiers` are the parts of the network above it within its
-    zone, the widest first, where they are known. One that is `stopped` costs its extras alone; it is a
-    life of its instance, as the run before it was (`boa_daemon.tick.node_lives`).
+    ready or its last job left; None before it is ready and while a job is on it. `launched_by` is the id of
+    the launch action: it matches an intent with its instance after a crash. `ended_at` is set once the node
+    is terminated and its bill is final. `prices` are pairs (instant, USD/hour of compute from then on), in
+    order; if empty, the price of the instance type holds. `extras` are further costs in USD/hour by kind
+    (disk, public address, requests). `ends_by` is the announced instant when the cloud takes the node back. A
+    node that is not `is_listed` was requested, but no listing shows it yet, so it cannot be terminated.
+    `tiers` are the network tiers above the node within its zone, widest first, if known. A `stopped` node
+    costs its extras alone; a stop or a restart begins a new life of the instance
+    (`boa_daemon.tick.node_lives`).
     """
 
     id: NodeId
@@ -95,13 +95,13 @@ class NodeState:
 
     @property
     def usd_per_hour(self) -> float:
-        """What it costs per hour now."""
+        """The current cost per hour, compute and extras."""
         compute = self.prices[-1][1] if self.prices else self.instance_type.usd_per_hour
         return compute + self.extra_usd_per_hour if self.extras else compute
 
     @property
     def extra_usd_per_hour(self) -> float:
-        """What it costs per hour beside its compute."""
+        """The cost per hour beside compute."""
         return sum(usd for _, usd in self.extras)
 
     @property
@@ -111,16 +111,16 @@ class NodeState:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is ready and no job holds a GPU of it."""
+        """Whether the node is ready and no job holds a GPU on it."""
         return self.phase == "ready" and self.idle_since is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """The date of a job: the instant, and for how long it would work until its end at each of its widths.
+    """The date of a job, and how many hours it would work until its end at each width.
 
-    The work left is not known for sure: `sizes` are factors on the hours, ascending, each with its
-    probability. `startup_hours` are those that a start takes on a node that is ready.
+    The remaining work is uncertain: `sizes` are (factor on the hours, probability), in ascending order.
+    `startup_hours` is the time of a start on a ready node.
     """
 
     at: float
@@ -131,10 +131,10 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateNote:
-    """What a date asks for now: a width, on demand where it `is_firm`, for so many dollars on average.
+    """What a job's date asks for now: a `width`, on demand if `is_firm`, at `usd` dollars on average.
 
-    `kept` is the probability that it is met. Without a width it asks to hold nothing until spot comes, where
-    it `waits`, and for nothing otherwise.
+    `kept` is the probability that the date is met. If `width` is None, a job that `waits` should hold nothing
+    until spot is available; otherwise the date asks for nothing.
     """
 
     at: float
@@ -147,18 +147,17 @@ class DateNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTerms:
-    """What holds for a job whatever the policy wants.
+    """What applies to a job whatever the policy wants.
 
-    `user` is who submitted it, `group` the group that it belongs to. It is not started before the instant
-    `not_before` of its file. It failed `failures` times so far, the last time as the sentence `last_end`
-    says; of one that waits `failed` are those failures, and `retries` how many its file allows. `refused`
-    says since when nodes do not take it. `silences` are what the generation that runs does not do.
-    `money_ends_at` is when it will have cost what its file allows, if it holds its GPUs until then,
-    `hours_end_at` when it will have run for as long as that allows; None where its file sets no limit, or it
-    waits and has not reached it. It is not started before the job that it `waits_for` has ended;
-    `awaited_end` is how that one ended, where that is not as it needs. `ordered_gpus` is the width that its
-    user ordered with `boa resize`; None: any that its file allows. `team` pays for it. Told to stop, it is
-    given `grace_seconds`. `due` is its date, where its file has one.
+    `user` submitted the job, `team` pays for it, and it belongs to `group`. It does not start before the
+    instant `not_before` of its file, nor before the job `waits_for` has ended; `awaited_end` says how that
+    job ended, if not as required. It failed `failures` times so far; `last_end` is a sentence on the last
+    time. For a waiting job `failed` lists these failures; `retries` is how many its file allows. `refused`
+    says since when nodes have refused the job. `silences` are what its running generation fails to do.
+    `money_ends_at` and `hours_end_at` are when the job reaches the cost and the run time that its file allows
+    if it keeps its GPUs; None without a limit, or while it waits below the limit. `ordered_gpus` is the width
+    ordered with `boa resize`; None: any width that its file allows. A stop gives the job `grace_seconds`.
+    `due` is the date in its file, if any.
     """
 
     user: str = ""
@@ -181,12 +180,12 @@ class JobTerms:
 
     @property
     def verdict(self) -> Verdict | None:
-        """What follows from its failures, of a job that waits; None where it has none."""
+        """The consequence of a waiting job's failures; None without failures."""
         return self.retries.judge(self.failed, evidence=self.last_end) if self.failed else None
 
     @property
     def rests_until(self) -> float | None:
-        """Until when it rests after failures and refusals; None where it does not."""
+        """The end of the rest after failures and refusals; None without any."""
         if not self.failed and self.refused is None:
             return None
         verdict = self.verdict
@@ -202,11 +201,10 @@ NO_TERMS = JobTerms()
 class JobState:
     """A job that is present: what a policy may know, and what it holds.
 
-    `slots` is empty while it waits. `generation` counts its starts: 0 means never started. A job that
-    `is_stopping` still holds its slots and is left alone until it has let go. `lost_steps` were done and are
-    in no checkpoint; the work in them is part of what remains. `terms` say who submitted it, and what keeps
-    it from starting, or ends it, whatever the policy wants. One that `is_rigid` keeps what it holds: nothing
-    says that it would keep its work on other GPUs.
+    `slots` is empty while the job waits. `generation` counts its starts: 0 means never started. A job that
+    `is_stopping` still holds its slots and is left alone until it has released them. `lost_steps` were done
+    but are in no checkpoint; their work counts as remaining. `terms` apply whatever the policy wants. An
+    `is_rigid` job keeps the GPUs that it holds: nothing shows that it would keep its work on other GPUs.
     """
 
     job: Job
@@ -219,29 +217,29 @@ class JobState:
 
     @property
     def is_running(self) -> bool:
-        """Whether it holds GPUs."""
+        """Whether the job holds GPUs."""
         return bool(self.slots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserMoney:
-    """What a user's jobs may cost per day (UTC), and what they have cost today."""
+    """A user's cap in USD per day (UTC), and what the user's jobs have cost today."""
 
     cap_usd: float
     spent_usd: float
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing is left today."""
+        """Whether the cap is used up today."""
         return self.spent_usd >= self.cap_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedLink:
-    """A link as the gate sees it: the jobs that ask there, in the order in which it would let them send.
+    """A link as the gate sees it: the jobs that ask there, in the gate's order of sending.
 
-    It keeps to that order where it `is_ordered`; `why` says why, or why not. `gain_fraction` is what ordering
-    should save of the mean completion time, by what the jobs measured.
+    The gate enforces the order if `is_ordered`; `why` gives the reason in either case. `gain_fraction` is the
+    expected saving in mean completion time, from what the jobs measured.
     """
 
     jobs: tuple[JobId, ...]
@@ -254,9 +252,9 @@ class GatedLink:
 class GatedJob:
     """A job as the gate sees it.
 
-    `ranked_by_hours` is what it goes by: GPU-hours left over weight. `exposed_fraction` is the part of an
-    iteration that waits for messages, as measured; `gain_fraction` is what ordering should save of the
-    job's own completion time, below zero where the job makes way for others.
+    The gate ranks by `ranked_by_hours`: remaining GPU-hours over weight. `exposed_fraction` is the measured
+    part of an iteration that waits for messages. `gain_fraction` is the expected saving in the job's own
+    completion time; it is negative if the job yields to others.
     """
 
     ranked_by_hours: float
@@ -266,33 +264,31 @@ class GatedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateView:
-    """What the gate says of itself: every link and every job that it hears of."""
+    """The gate's report: every link and every job that it knows."""
 
     links: Mapping[str, GatedLink]
     jobs: Mapping[JobId, GatedJob]
 
 
 def _bound_jobs(jobs: Mapping[JobId, JobState]) -> dict[JobId, JobState]:
-    """Return the jobs with terms, and those that are rigid."""
     return {name: job for name, job in jobs.items() if job.terms is not NO_TERMS or job.is_rigid}
 
 
 _bound = LatestMemo(_bound_jobs)
-"""Several stages of a tick look for them, among thousands of jobs that have none."""
+"""Cached because several stages of a tick need these few among thousands of jobs."""
 
 
 def _with_gaps(state: ClusterState) -> dict[NodeId, NodeState]:
-    """Return the nodes with a GPU that no job holds."""
     return {name: node for name, node in state.nodes.items() if None in node.gpus}
 
 
 def _passing(state: ClusterState) -> list[NodeState]:
-    """Return the nodes that are not ready to stay."""
+    """Return the nodes that are not ready, or whose end is announced."""
     return [node for node in state.nodes.values() if node.phase != "ready" or node.ends_by is not None]
 
 
 _gaps, _passes = LatestMemo(_with_gaps), LatestMemo(_passing)
-"""Several stages of a tick look for them, among nodes that are full and stay."""
+"""Cached because several stages of a tick need these few among all nodes."""
 
 
 @fast_init
@@ -300,22 +296,19 @@ _gaps, _passes = LatestMemo(_with_gaps), LatestMemo(_passing)
 class ClusterState:
     """Everything that a tick may look at.
 
-    `jobs` stand in order of arrival. `offers` is what the cloud rents; empty where it names no zones or
-    prices. `cooldowns` are the scopes that were refused, and when to ask again.
-    `nodes` are those that live or may live, by name. `settled_micro_dollars` is the sum of final bills,
-    `settled_today_micro_dollars` and
-    `settled_month_micro_dollars` the parts of it that fall into the day and the month (UTC) of `now`; they
-    are known where there are caps. `acts` are the recent ones in order of time, known where the rules
-    against flapping look at them. The budget accrues from `books_opened_at` on; None where no books were
-    opened. `memory` is what the policy remembered last, and when. `users` are those with a cap of their own,
-    `teams` the purses of teams.
-    `gate` is what the gate says, where one runs that orders what jobs send. Of the running jobs that are
-    `not_ready` the next nodes do not have what they need yet. Until `standing_charged_until` the bills hold
-    what the site costs without nodes; 0 where they hold none of it.
+    `jobs` are in order of arrival. `offers` is what the cloud rents; empty if it names no zones or prices.
+    `cooldowns` are the refused scopes, and when to ask again. `nodes` are those that live or may live, by
+    name. `settled_micro_dollars` is the sum of final bills; `settled_today_micro_dollars` and
+    `settled_month_micro_dollars` are its parts in the current day and month (UTC), known if there are caps.
+    `acts` are recent orders by time, known if rules against flapping need them. The budget accrues from
+    `books_opened_at`; None: it does not. `memory` is what the policy remembered last, and when. `users` are
+    those with their own cap, `teams` are the teams' purses. `gate` is the gate's report, if a gate runs that
+    orders messages. `not_ready` are running jobs whose next nodes lack something the job needs. Bills include
+    the site's costs without nodes until `standing_charged_until`; 0: not at all.
 
-    Jobs that are `unplanned` are of classes that the policy does not know, as no new one could be made. They
-    keep the GPUs that they hold and start nowhere; their failures, limits and silences are judged like
-    those of all others.
+    The policy does not know the classes of `unplanned` jobs, because no new policy could be made. These jobs
+    keep the GPUs that they hold and start nowhere. Their failures, limits and silences are judged as for all
+    jobs.
     """
 
     now: float
@@ -339,22 +332,22 @@ class ClusterState:
 
     @property
     def all_jobs(self) -> Mapping[JobId, JobState]:
-        """The jobs, and those that are unplanned."""
+        """All jobs, unplanned ones included."""
         return {**self.jobs, **self.unplanned} if self.unplanned else self.jobs
 
     @property
     def judged_jobs(self) -> Mapping[JobId, JobState]:
-        """Those of all jobs with terms, and those that are rigid."""
+        """The jobs with terms and the rigid jobs, unplanned ones included."""
         return {**self.bound_jobs, **_bound_jobs(self.unplanned)} if self.unplanned else self.bound_jobs
 
     @property
     def bound_jobs(self) -> Mapping[JobId, JobState]:
-        """The jobs of which more is said than a policy looks at: their terms, or that they are rigid."""
+        """The planned jobs with terms and the rigid ones."""
         return _bound(self.jobs)
 
     @property
     def nodes_with_gaps(self) -> Mapping[NodeId, NodeState]:
-        """The nodes, in whatever phase, with a GPU that no job holds: all that are idle are among them."""
+        """The nodes, in any phase, with a GPU that no job holds; this includes all idle nodes."""
         return _gaps(self)
 
     @property
@@ -363,25 +356,25 @@ class ClusterState:
         return _passes(self)
 
     def with_gaps_or(self, names: AbstractSet[NodeId]) -> Mapping[NodeId, NodeState]:
-        """Return nodes in their order, among them all with gaps and all that are named."""
+        """Return nodes in their order that include all nodes with gaps and all named ones."""
         gaps = self.nodes_with_gaps
         return gaps if names <= gaps.keys() else self.nodes
 
     @property
     def usd_per_hour(self) -> float:
-        """What the nodes cost per hour right now."""
+        """The current cost of all nodes per hour."""
         return sum(node.usd_per_hour for node in self.nodes.values())
 
 
 DISK_USD_PER_HOUR = 0.0219
-"""What 200 GiB of gp3 cost in us-east-1, where nothing else is known of a disk."""
+"""The price of 200 GiB of gp3 in us-east-1, assumed for a disk of unknown price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmPool:
-    """Stopped instances that may be kept: how many at the most, and seconds from a start to ready.
+    """A limit on stopped instances: the most to keep, and the seconds from a start to ready.
 
-    `disk_usd_per_hour` is what one costs where its node does not say.
+    `disk_usd_per_hour` is the cost of a stopped instance whose node does not say.
     """
 
     nodes: int
@@ -391,15 +384,15 @@ class WarmPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the site allows and pays for: one instance type per GPU type, a cap, and how long idle nodes stay.
+    """What the site allows and pays for: instance types, limits, and how long idle nodes stay.
 
-    `instance_types` are by GPU type; `max_nodes` is how many nodes may be held. A node that falls idle is
-    kept `idle_hold_seconds`, because renting anew would cost a boot; a policy that prices the hold itself
-    keeps it no longer than `longest_hold_seconds`, where that is given. With `orders_links` messages go in
-    the order of the plan on every link that jobs share: so it is in the simulator. With a `pace`, money that
-    was not spent for a whole window is forgone. With `round_seconds` the policy is asked again that long
-    after it last changed its mind, even if nothing happens. `caps` are never exceeded; `steady` keeps jobs
-    from moving about. A `warm_pool` keeps idle nodes stopped; without one, all end.
+    `instance_types` are by GPU type; `max_nodes` limits the nodes held. An idle node is kept for
+    `idle_hold_seconds`, because renting anew costs a boot; a policy that prices the hold itself keeps the
+    node no longer than `longest_hold_seconds`, if given. With `orders_links` messages follow the plan's order
+    on every shared link, as in the simulator. With a `pace`, money left unspent for a whole window is
+    forfeited. With `round_seconds` the policy is asked again that long after it last changed its mind, even
+    if nothing happens. `caps` are never exceeded; `steady` limits how often jobs move. A `warm_pool` keeps
+    idle nodes stopped; without one they all end.
     """
 
     instance_types: Mapping[str, InstanceType]
@@ -414,7 +407,7 @@ class Rules:
     warm_pool: WarmPool | None = None
 
     def under(self, built: BuiltPolicy) -> Rules:
-        """Return the rules with what a policy brings along: its pace, its rounds, its hold of idle nodes."""
+        """Return the rules with a policy's own pace, rounds and idle hold."""
         hold, longest = built.idle_hold_seconds, self.longest_hold_seconds
         if hold is None:
             hold = self.idle_hold_seconds
@@ -424,7 +417,7 @@ class Rules:
 
     @property
     def fixed(self) -> tuple[FixedCost, ...]:
-        """What is paid whether used or not."""
+        """The costs that are paid whether used or not."""
         return () if self.caps is None else self.caps.fixed
 
     @property
@@ -439,20 +432,18 @@ class Plan:
     """What should be.
 
     `widths` is what each job should hold once the nodes are there; an absent job waits. `slots` is what can
-    be done now: a job that is absent from `slots` keeps what it holds. `stops` are jobs that should hold
-    nothing. `reasons` are the policy's words on the widths. `wake_at` is when to decide again even if nothing
-    happens. `head_starts` are the widths that are planned for jobs that start narrower for now.
-    `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs`
-    are the sizes of those groups among them that are of use only together. `releases` names nodes that
-    nothing needs. `waiting` says for each job that cannot have its width yet what it waits for.
-    `link_order` names, for each link on which the messages of several jobs are put in order, those jobs, best
-    first; a link where nobody does that is not in it. `memory` is what the policy remembers. `held` is what
-    it was not allowed, and why; `forced` are nodes to give back with jobs on them, because a cap would be
-    broken otherwise. `stretched` says what is planned for jobs that hold more, on GPUs that nobody else
-    needs. `node_prices` is what widths and nodes are worth to the policy, where it knows: for whoever asks
-    what else there was. Nodes of `releases` that are `stopping` are kept stopped. `dates` says what the dates
-    of jobs ask for. `given_up` says why waiting jobs are not started again, `ends` why generations that hang
-    are ended at once.
+    be done now: a job absent from `slots` keeps what it holds. `stops` are jobs that should hold nothing.
+    `reasons` are the policy's reasons for the widths. `wake_at` is when to decide again even if nothing
+    happens. `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs`
+    are the sizes of the groups among them that are useful only together. `releases` names nodes to give back;
+    those in `stopping` are stopped instead of terminated. `forced` are nodes to give back with jobs on them,
+    because a cap would break otherwise. `waiting` is the reason of each job that cannot have its width yet.
+    `held` is what may not be done, and why. `head_starts` are the planned widths of jobs that start narrower
+    for now. `stretched` are the planned widths of jobs that hold more, on GPUs that no other job needs.
+    `link_order` lists, for each link with an enforced order, its jobs, the first sender first. `memory` is
+    what the policy remembers. `node_prices` is what widths and nodes are worth to the policy, if known;
+    readers use it to compare alternatives. `dates` says what the dates of jobs ask for. `given_up` says why
+    waiting jobs are not started again, `ends` why hung generations are ended at once.
     """
 
     widths: Mapping[JobId, Width]

@@ -1,10 +1,10 @@
-"""Hard caps of teams on a plan: nothing of a team starts, or goes on, that could break a cap of its purse.
+"""Hard caps of teams on a plan: no job starts or runs on that could break a cap of its team's purse.
 
-A job costs its team the GPUs that it holds, at their part of their nodes' prices. Each is projected as a node
-is for the site's caps (`boa_daemon.tick.caps`): one that goes on until the next look can have stopped it, one
-that stops until its grace is over and its node is gone. If that could break a cap, jobs stop until it could
-not, those first that lose least: where the most work is left per weight. A start is allowed only if it could
-go on for as long as a launch must be able to. Where a stop was ordered and the time for it is over, the nodes
+A job costs its team its GPUs' part of their nodes' prices. Jobs are projected as nodes are for the site's
+caps (`boa_daemon.tick.caps`): a job that goes on, until the next tick can have stopped it; a job that stops,
+until its grace is over and its node is gone. If that could break a cap, jobs stop until none can break, first
+those that lose least: those with the most work left per weight. A start is allowed only if the job could run
+for as long as a launch must be affordable. If a stop was ordered and there is no time left for it, the nodes
 of these jobs end under them.
 
 Cost: O(jobs log jobs) for each team.
@@ -27,7 +27,7 @@ from policies.model import GpuSlot, JobId, NodeId
 
 @dataclass(slots=True, kw_only=True)
 class _Purse:
-    """One cap of a team in one window, and what is left of it once everything is projected."""
+    """A cap of a team in one window, and what is left of it after the projection."""
 
     code: TeamCap
     window: Window
@@ -37,7 +37,7 @@ class _Purse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamVerdict:
-    """What the caps of teams allow: jobs that stop, jobs that do not start, nodes that end, and why."""
+    """What the caps of teams require: jobs that stop, jobs that do not start, nodes that end, and why."""
 
     stops: dict[JobId, TeamCap]
     waits: dict[JobId, TeamCap]
@@ -46,7 +46,7 @@ class TeamVerdict:
 
 
 def judge_teams(state: ClusterState, plan: Plan, caps: Caps) -> TeamVerdict:
-    """Return what has to be done so that no cap of a team can be broken."""
+    """Return what must be done so that no cap of a team can break."""
     stops: dict[JobId, TeamCap] = {}
     waits: dict[JobId, TeamCap] = {}
     forced: set[NodeId] = set()
@@ -97,23 +97,23 @@ class _TeamProjection:
         ]
 
     def _stop_seconds(self, job: JobState) -> float:
-        """Return how long a job may hold its GPUs once it was told to stop."""
+        """Return how long a job may hold its GPUs after it is told to stop."""
         caps = self._caps
         grace = max(caps.checkpoint_seconds, job.terms.grace_seconds)
         return grace + caps.tick_seconds + caps.shutdown_seconds
 
     def _charge(self, rate: float, seconds: float) -> None:
-        """Count GPUs of so many dollars per hour for so long from now."""
+        """Count GPUs of `rate` dollars per hour for some seconds from now."""
         for purse in self._purses:
             purse.left -= self._cost(purse, rate, seconds)
 
     def _cost(self, purse: _Purse, rate: float, seconds: float) -> float:
-        """Return what of a cost falls into a purse's window."""
+        """Return the part of a cost that falls into a purse's window."""
         now = self._state.now
         return rate * purse.window.overlap_seconds(now, now + seconds) / 3600.0
 
     def overdue(self, jobs: Iterable[JobState]) -> set[NodeId]:
-        """Return the nodes of jobs that may not go on until the next look; to be asked before all else."""
+        """Return the nodes of jobs that cannot go on until the next tick; to be called first."""
         slots = [slot for job in jobs for slot in job.slots]
         rate, wait = usd_per_hour(self._state, slots), self._caps.tick_seconds + self._caps.shutdown_seconds
         if all(purse.left >= self._cost(purse, rate, wait) for purse in self._purses):
@@ -121,7 +121,7 @@ class _TeamProjection:
         return {slot.node for slot in slots} & self._state.nodes.keys()
 
     def take(self, job: JobState, *, stops_now: bool) -> None:
-        """Count a running job: until it has stopped, or until the next look can have stopped it."""
+        """Count a running job: until it has stopped, or until the next tick can have stopped it."""
         more = 0.0 if stops_now else self._caps.tick_seconds
         self._charge(usd_per_hour(self._state, job.slots), self._stop_seconds(job) + more)
 
@@ -132,7 +132,7 @@ class _TeamProjection:
         self._charge(-rate, seconds + self._caps.tick_seconds)
 
     def start(self, job: JobState, slots: Iterable[GpuSlot]) -> TeamCap | None:
-        """Count a start if every cap has room for it; return the one that has not."""
+        """Count a start if every cap has room for it; otherwise return the cap without room."""
         rate = usd_per_hour(self._state, slots)
         seconds = max(self._caps.least_run_seconds, self._stop_seconds(job) + 2.0 * self._caps.tick_seconds)
         for purse in self._purses:
@@ -143,7 +143,7 @@ class _TeamProjection:
 
     @property
     def broken(self) -> TeamCap | None:
-        """Which cap could break, if any."""
+        """The cap that could break, if any."""
         return next((purse.code for purse in self._purses if purse.left < 0.0), None)
 
     def numbers(self, code: TeamCap) -> dict[str, float]:
@@ -153,13 +153,13 @@ class _TeamProjection:
 
 
 def _loss(job: JobState) -> float:
-    """Return what is lost per dollar where a job stops: weight over the work that is left."""
+    """Return what a stop of a job loses: weight over remaining work."""
     left = job.job.remaining_gpu_hours
     return job.job.weight / left if left > 0 else inf
 
 
 def with_verdict(plan: Plan, verdict: TeamVerdict) -> Plan:
-    """Return the plan with jobs stopped and waiting as a verdict says; their slots were taken out before."""
+    """Return the plan with jobs stopped and waiting by a verdict; their slots were removed before."""
     waiting = {job: code for job, code in (verdict.stops | verdict.waits).items() if job in plan.widths}
     return replace(
         plan,

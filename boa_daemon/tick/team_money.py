@@ -13,10 +13,11 @@ TeamCap: TypeAlias = Literal["team-day-cap", "team-month-cap"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamMoney:
-    """A purse: hard caps on the day and the month (UTC), None for none, and what was spent of them so far.
+    """A team's purse: hard caps per day and month (UTC), None for none, and what the team has spent so far.
 
-    `ahead_usd` is how much more the team has spent than its share of the budget, both with a half-life of
-    `half_life_seconds`: what was lent long ago is forgotten, and so is what was left unspent. None: no share.
+    `ahead_usd` is how much more the team has spent than its share of the budget; spending and share both
+    decay with `half_life_seconds`, so old loans and old unspent money are forgotten. None: the team has no
+    share.
     """
 
     day_cap_usd: float | None = None
@@ -27,7 +28,7 @@ class TeamMoney:
     half_life_seconds: float = 86_400.0
 
     def left(self, now: float) -> Iterator[tuple[TeamCap, Window, float, float]]:
-        """Yield (code, window, cap, what is left of it) of each cap, and of the window that comes next."""
+        """Yield (code, window, cap, money left) of each cap, for its current window and the next one."""
         if self.day_cap_usd is not None:
             day = day_of(now)
             yield "team-day-cap", day, self.day_cap_usd, self.day_cap_usd - self.spent_today_usd

@@ -1,9 +1,9 @@
-"""Whose turn it is among teams: jobs wait because their purse is closed, or another team's claim goes first.
+"""Whose turn it is among teams: jobs wait because their team's purse is closed, or another team has a claim.
 
-What a team leaves of its share is lent to whoever has work. A claim calls it back: a job of a team that is
-behind its share waits. Then no waiting job of a team that is ahead starts, and those that run go on; as being
-ahead fades with the half-life, so does what was lent. A claim holds for one half-life: a job that waits
-longer than that waits for something else than money.
+Money that a team leaves of its share is lent to any team with work. A waiting job of a team that is behind
+its share claims it back. Then no waiting job of a team that is ahead starts; running jobs go on, and the lead
+of their team fades with the half-life. A claim holds for one half-life: a job that waits longer does not wait
+for money.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TEAM_CODES = ("team-day-cap", "team-month-cap", "team-share")
 
 
 def closed_teams(state: ClusterState, rules: Rules) -> Mapping[str, TeamCap]:
-    """Return the teams whose purses have no room for a start: not for one GPU of the cheapest type."""
+    """Return the teams whose purses have no room for a start, not even for one GPU of the cheapest type."""
     if not state.teams or rules.caps is None:
         return {}
     kinds = rules.instance_types.values()
@@ -37,7 +37,7 @@ def closed_teams(state: ClusterState, rules: Rules) -> Mapping[str, TeamCap]:
 
 
 def behind_their_turn(state: ClusterState, aside: Collection[JobId]) -> Mapping[JobId, WaitReason]:
-    """Return the waiting jobs of teams that are ahead of their share, where one that is not has a claim."""
+    """Return the waiting jobs of teams ahead of their share, if a team behind its share has a claim."""
     waiting = [name for name, job in state.jobs.items() if not job.slots and name not in aside]
     claims = {
         state.jobs[name].terms.team
@@ -51,7 +51,7 @@ def behind_their_turn(state: ClusterState, aside: Collection[JobId]) -> Mapping[
 
 
 def _has_claim(state: ClusterState, team: str, since: float) -> bool:
-    """Whether a job that waits since an instant calls back what its team has lent."""
+    """Return whether a job that waits since an instant claims back what its team has lent."""
     money = state.teams.get(team)
     if money is None or money.ahead_usd is None:
         return False

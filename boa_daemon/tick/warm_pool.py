@@ -1,8 +1,8 @@
-"""The warm pool: instances that are stopped, cost only their disks, and start sooner than new ones boot.
+"""The warm pool: stopped instances that cost only their disks and start sooner than new ones boot.
 
-How many are worth their disks, and how long, says the same price of money as for idle nodes
-(`policies.online.node_prices.stopped_retention`); where a policy names none, a stopped node is kept for as
-much money as an idle one would be. A stopped node saves the boot less the start. Cost: O(nodes).
+How many are worth their disks, and for how long, follows from the same price of money as for idle nodes
+(`policies.online.node_prices.stopped_retention`). Without such a price, a stopped node is kept for as much
+money as an idle one. A stopped node saves the boot less the start. Cost: O(nodes).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from policies.answer import NodePrices, NodeRetention
 from policies.model import InstanceType, NodeId
 
 LONGEST_SECONDS = 24 * 3600.0
-"""However cheap a disk is, what was not wanted for a day goes back; images and drivers age as well."""
+"""A stopped node unused for a day goes back, however cheap its disk; images and drivers age as well."""
 
 
 def disk_extras(extras: Extras, *, otherwise: float) -> Extras:
-    """Return what a node goes on costing when it is stopped: its disk; what to assume where none is named."""
+    """Return what a stopped node still costs: its disk, at `otherwise` if its extras name none."""
     return (("disk", next((usd for kind, usd in extras if kind == "disk"), otherwise)),)
 
 
 def may_stop(node: NodeState) -> bool:
-    """Whether a node can be stopped rather than ended: EC2 stops nothing that is on the spot market.
+    """Return whether a node can be stopped rather than terminated; EC2 stops no spot instances.
 
-    What the cloud takes back, or what is unfit, is to go and stay away.
+    A node that the cloud takes back, or that is unfit, is terminated.
     """
     return (
         node.phase == "ready"
@@ -50,7 +50,7 @@ class PoolWorth:
 
     @classmethod
     def of(cls, rules: Rules, node_prices: NodePrices | None) -> PoolWorth:
-        """Return what the rules and the policy say; a site without a pool has no room in it."""
+        """Return the worth by the rules and the policy; a site without a pool has room for no nodes."""
         pool = rules.warm_pool or WarmPool(nodes=0)
         return cls(
             pool=pool,
@@ -75,13 +75,13 @@ class PoolWorth:
 
 
 def stopped_nodes(state: ClusterState) -> list[NodeState]:
-    """Return the nodes that are stopped, those stopped last first: they were wanted last."""
+    """Return the stopped nodes, latest stop first, because those were needed most recently."""
     found = [node for node in state.passing_nodes if node.phase == "stopped"]
     return sorted(found, key=lambda node: (-node.launched_at, node.id))
 
 
 class PoolStarts:
-    """The stopped nodes that launches may start, each once."""
+    """The stopped nodes that launches may start, each node once."""
 
     def __init__(self, state: ClusterState, plan: Plan) -> None:
         self._left: dict[tuple[str, str], list[NodeId]] = {}
@@ -92,20 +92,20 @@ class PoolStarts:
                 self._left.setdefault((node.instance_type.name, node.zone), []).append(node.id)
 
     def first(self, offers: Iterable[Offer]) -> list[Offer]:
-        """Return offers with those first, among equal prices, where something can be started."""
+        """Return offers by price; among equal prices those first where a stopped node can be started."""
         found = list(offers)
         if not self._left:
             return found
         return sorted(found, key=lambda offer: (offer.usd_per_hour or 0.0, not self._at(offer)))
 
     def take(self, offer: Offer, count: int) -> tuple[NodeId, ...]:
-        """Return up to so many nodes to start in place of launches of an offer."""
+        """Return up to `count` nodes to start in place of launches of an offer."""
         there = self._at(offer)
         taken, there[:] = there[:count], there[count:]
         return tuple(taken)
 
     def _at(self, offer: Offer) -> list[NodeId]:
-        """Return what can be started where an offer is."""
+        """Return the stopped nodes that match an offer."""
         if offer.market != "on-demand":
             return []
         if not self._names_offers:
@@ -117,9 +117,9 @@ class PoolStarts:
 def stopped_node_expiries(
     nodes: Iterable[NodeState], worth: PoolWorth, *, now: float, kept: Mapping[str, int] | None = None
 ) -> Iterator[tuple[NodeState, float]]:
-    """Yield stopped nodes, each with the instant until which it is worth its disk; those not at all: now.
+    """Yield stopped nodes, each with the instant until which it is worth its disk; `now` if not at all.
 
-    `kept` counts by instance type what stays anyway.
+    `kept` counts by instance type the nodes that stay anyway.
     """
     counts = dict(kept or {})
     for node in nodes:

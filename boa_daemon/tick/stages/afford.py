@@ -1,13 +1,12 @@
-"""May take widths away, or make them narrower: who is served under the ceilings on dollars and nodes.
+"""May remove or narrow widths: select the jobs to serve under the ceilings on dollars and nodes.
 
-Two ceilings are honoured: the one that a policy sets for this tick (`Allocation.most_usd_per_hour`, where the
-budget is below the load), and the site's own, which are never exceeded (dollars per hour, and nodes). A job
-that can never fit under the site's caps gets the widest width that does; where none does, it waits and keeps
-nobody else waiting. Under the policy's ceiling jobs are served in `Allocation.order`, as long as whole
-nodes for them cost no more. Once a job is first in line and money still has to accrue for it, no
-other job has a node rented for it.
+Two ceilings apply: the policy's for this tick (`Allocation.most_usd_per_hour`, if the budget is below the
+load), and the site's own on dollars per hour and nodes, which are never exceeded. A job that can never fit
+under the site's caps gets the widest width that fits; without one it waits, and no other job waits for it.
+Under the policy's ceiling jobs are served in `Allocation.order`, as long as whole nodes for them cost no
+more. Once the first job in line waits for money to accrue, no node is rented for any other job.
 
-Cost: O(jobs + nodes) where there is a ceiling; nothing otherwise.
+Cost: O(jobs + nodes) if there is a ceiling; nothing otherwise.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from policies.fast_dataclasses import replace
 from policies.model import InstanceType, JobId, NodeId, Width
 
 _ANY: tuple[float, WaitReason] = (inf, "cap-instances")
-"""No cap on machines that the settings no longer name: jobs on them keep what they hold."""
+"""Machines that the settings no longer name have no cap: jobs on them keep what they hold."""
 
 
 def afford(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with the jobs that the ceilings leave room for, and why the others wait."""
+    """Return the draft with the jobs that fit under the ceilings, and why the others wait."""
     allocation = draft.allocation
     waits: dict[JobId, WaitReason] = {}
     if allocation.nodes is not None:
@@ -44,7 +43,7 @@ def afford(state: ClusterState, draft: Draft) -> Draft:
 def _within_caps(
     state: ClusterState, allocation: Allocation, rules: Rules, waits: dict[JobId, WaitReason]
 ) -> Allocation:
-    """Return the allocation with no width for a waiting job that the site's own caps can never hold."""
+    """Return the allocation in which no waiting job has a width that the site's caps can never hold."""
     if rules.max_nodes is None and (rules.caps is None or rules.caps.usd_per_hour is None):
         return allocation
     most = {kind: _most_gpus(state, machine, rules) for kind, machine in rules.instance_types.items()}
@@ -69,7 +68,7 @@ def _within_caps(
 
 
 def _most_gpus(state: ClusterState, machine: InstanceType, rules: Rules) -> tuple[float, WaitReason]:
-    """Return the most GPUs of a machine that the site's caps ever hold, and which cap says so."""
+    """Return the most GPUs of a machine that the site's caps ever allow, and the binding cap."""
     nodes: tuple[float, WaitReason] = (inf, "cap-hour")
     if rules.max_nodes is not None:
         nodes = rules.max_nodes, "cap-instances"
@@ -82,7 +81,7 @@ def _most_gpus(state: ClusterState, machine: InstanceType, rules: Rules) -> tupl
 def _widest(
     state: ClusterState, allocation: Allocation, job_id: JobId, planned: Width, most_gpus: float
 ) -> Width | None:
-    """Return the widest width of a job within some GPUs; None where there is none."""
+    """Return a job's widest width within `most_gpus`; None if there is none."""
     if allocation.node_prices is None:
         return None
     job = state.jobs[job_id].job
@@ -95,7 +94,7 @@ def _widest(
 def _served(
     state: ClusterState, allocation: Allocation, rules: Rules, ceiling: float, waits: dict[JobId, WaitReason]
 ) -> Allocation:
-    """Return the allocation with the jobs that whole nodes within the ceiling hold, in order of service."""
+    """Return the allocation with the jobs, in order of service, that whole nodes within the ceiling hold."""
     above = allocation.above_ceiling
     live = live_nodes(state)
     present = sum(node.usd_per_hour for node in live)
@@ -126,7 +125,7 @@ def _served(
 
 
 def _order(state: ClusterState, allocation: Allocation) -> list[JobId]:
-    """Return the jobs in the order of service; first those that run and may not be moved, or may finish."""
+    """Return the jobs in order of service; first running jobs that must stay or may finish."""
     may_go_on = allocation.above_ceiling == "finish"
     return sorted(
         (job for job in dict.fromkeys((*allocation.order, *allocation.widths)) if job in allocation.widths),
@@ -137,7 +136,7 @@ def _order(state: ClusterState, allocation: Allocation) -> list[JobId]:
 def _vacate(
     state: ClusterState, served: dict[JobId, Width], ceiling: float, waits: dict[JobId, WaitReason]
 ) -> None:
-    """Take jobs off whole nodes until those that are left cost no more than the ceiling."""
+    """Take jobs off whole nodes until the remaining nodes cost no more than the ceiling."""
     busy: dict[NodeId, set[JobId]] = {}
     for job, width in served.items():
         for slot in state.jobs[job].slots[: width.gpus]:
@@ -146,7 +145,7 @@ def _vacate(
     cost = sum(state.nodes[name].usd_per_hour for name in busy)
     places = {job: place for place, job in enumerate(served)}
     while busy and cost > ceiling * SLACK:
-        # The node whose most urgent job is the least urgent of all.
+        # Vacate the node whose most urgent job comes last in the order of service.
         worst = max(busy, key=lambda name: (min(places[job] for job in busy[name]), name))
         gone = busy[worst]
         for job in gone:
@@ -157,7 +156,7 @@ def _vacate(
 
 
 def _prices(state: ClusterState, rules: Rules, live: list[NodeState]) -> dict[str, float]:
-    """Return what a node of each GPU type costs: what those that are here cost on average, else the offer."""
+    """Return the price of a node of each GPU type: the mean of the present nodes, or else the offer."""
     here: dict[str, list[float]] = {}
     for node in live:
         here.setdefault(node.instance_type.gpu_type, []).append(node.usd_per_hour)

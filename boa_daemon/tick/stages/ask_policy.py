@@ -1,4 +1,4 @@
-"""May give every job a width: the policy is asked for that, of all jobs that are not set aside."""
+"""May give every job a width: ask the policy for the widths of all jobs that are not set aside."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""May cut launches: no more nodes are rented where a row of launches has not let a single job start.
+"""May cut launches: stop renting nodes of a type if many launches in a row let no job start.
 
-Giving a node back is never held: that would cost money. Where it was ordered over and over without effect,
-that is noted. Cost: O(jobs + recent acts), where there are rules against flapping.
+Giving a node back is never paused, because that would cost money. If it was ordered repeatedly without
+effect, a note says so. Cost: O(jobs + recent acts), if there are rules against flapping.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policies.fast_dataclasses import replace
 
 
 def break_loops(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft without launches that lead nowhere, and with what is tried in vain."""
+    """Return the draft without looping launches, and with notes on them and on orders without effect."""
     plan, steady, now = draft.plan, draft.rules.steady, state.now
     if steady is None:
         return draft
@@ -53,7 +53,7 @@ def break_loops(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _ends_over_and_over(state: ClusterState, plan: Plan, steady: Steady, history: RecentActs) -> list[Held]:
-    """Return a note for each node that was given back again and again and is still there."""
+    """Return a note for each node that was given back repeatedly and still exists."""
     since = state.now - steady.loop_seconds
     counts = {node: len(history.since("terminate", node, since)) for node in plan.releases}
     return [

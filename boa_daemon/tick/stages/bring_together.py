@@ -1,12 +1,12 @@
-"""May change slots: a job scattered over nodes moves to one, where its messages cost more than the move.
+"""May change slots: move a job spread over nodes to one node, if its messages cost more than the move.
 
-Jobs are placed on as few nodes as they need (`policies.placement.lwf`), but one that came when no node had
-room for it is on several though one would do, and sends through their links at every step. At most one such
-job per tick moves, at its width, to the fullest node in use that has room for all of it. It is done where the
-messages of what is left of it cost more than twice its restart, both in hours and in the money that they take
-(`NodePrices`): the measure by which `empty_nodes` moves jobs. What part of its time it waits for messages is
-as the gate measured it, or as its class says; of a job that says neither nothing is known, and it stays. It
-does not move back: on one node it sends nothing.
+Jobs are placed on as few nodes as they need (`policies.placement.lwf`). But a job that found no node with
+enough room is on several although one would do, and sends through their links at every step. At most one such
+job per tick moves, at its width, to the fullest node in use that has room for all of it. It moves if the
+messages of its remaining work cost more than twice its restart, both in hours and weighed with the money that
+they take (`NodePrices`): the measure by which `empty_nodes` moves jobs. The share of time that a job waits
+for messages comes from the gate's measurements or from its class; without either, the job stays. It does not
+move back: on one node it sends nothing.
 
 Cost: O(jobs + GPUs of nodes with gaps) per tick.
 """
@@ -21,13 +21,13 @@ from policies.fast_dataclasses import replace
 from policies.model import GpuSlot, JobId
 
 LEAST_RETURN = 2.0
-"""A move must save so many times what it costs, as for `empty_nodes`."""
+"""A move must save this multiple of its cost, as for `empty_nodes`."""
 MOST_EXPOSED = 0.95
-"""A job is not believed to wait for messages longer than this part of its time."""
+"""The largest part of its time that a job is assumed to wait for messages."""
 
 
 def bring_together(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with the scattered job moved to one node that gains most by it, where that pays."""
+    """Return the draft with the spread-out job that gains most moved to one node, if that pays."""
     prices, plan = draft.allocation.node_prices, draft.plan
     if prices is None or not draft.may_improve or plan.launches:
         return draft
@@ -52,14 +52,14 @@ def bring_together(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _is_silent(state: ClusterState, job: JobState, prices: NodePrices) -> bool:
-    """Return whether nothing says that a job sends at all, over links however slow."""
+    """Return whether nothing shows that a job sends any messages, even over slow links."""
     if state.gate is not None and job.job.id in state.gate.jobs:
         return False
     return prices.hours_sending(job.job, share=None, gigabits=1.0, hours_left=1.0) == 0.0
 
 
 def _must_stay(draft: Draft, job_id: JobId, job: JobState) -> bool:
-    """Return whether the plan has something else for a job, or it is lent GPUs."""
+    """Return whether the plan changes the job otherwise, or the job holds lent GPUs."""
     plan = draft.plan
     return (
         job.is_stopping
@@ -74,7 +74,7 @@ def _must_stay(draft: Draft, job_id: JobId, job: JobState) -> bool:
 
 
 def _gain(state: ClusterState, job: JobState, prices: NodePrices) -> float:
-    """Return by how much the messages of what is left of a job cost more than its move; hours."""
+    """Return by how many hours the messages of a job's remaining work cost more than its move."""
     assert job.job.width is not None
     left = job_hours_left(state, job.job, prices)
     seen = None if state.gate is None else state.gate.jobs.get(job.job.id)
@@ -87,7 +87,7 @@ def _gain(state: ClusterState, job: JobState, prices: NodePrices) -> float:
 
 
 def _on_one_node(state: ClusterState, job: JobState, touched: set[str]) -> tuple[GpuSlot, ...] | None:
-    """Return the job's slots on the fullest node in use that has room for all of them; None for none."""
+    """Return the job's slots on the fullest node in use that has room for all of them; None if none has."""
     assert job.job.width is not None
 
     def room(node: NodeState) -> list[int]:

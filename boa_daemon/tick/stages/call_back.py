@@ -1,7 +1,7 @@
-"""May change widths and slots of jobs that hold lent GPUs: they give them back to jobs that wait.
+"""May change widths and slots of jobs that hold lent GPUs: return lent GPUs to waiting jobs.
 
-Nobody is asked for the sake of a job that would not fit even so. Those who give most are asked first.
-Cost: O(jobs that wait x jobs that hold lent GPUs).
+GPUs are called back only if the waiting job then fits. Jobs that give the most are asked first. Cost: O(jobs
+that wait x jobs that hold lent GPUs).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policies.model import JobId, Width
 
 
 def call_back(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with lent GPUs given to those who wait, where they then start at once."""
+    """Return the draft with lent GPUs given to waiting jobs that can then start at once."""
     waiting = draft.unplaced
     if draft.room is None or not waiting or not draft.lent or draft.has_fixed_fleet:
         return draft
@@ -27,7 +27,7 @@ def call_back(state: ClusterState, draft: Draft) -> Draft:
 def _givers(
     state: ClusterState, lent: Mapping[JobId, Width], waiting: Iterable[Width], free: Mapping[str, int]
 ) -> dict[JobId, Width]:
-    """Return who goes back to its planned width, so that those who wait, in their order, fit at once."""
+    """Return the jobs that shrink to their planned widths, so that waiting jobs, in order, fit at once."""
     givers: dict[JobId, Width] = {}
     left = dict(free)
     gives = {job: len(state.jobs[job].slots) - planned.gpus for job, planned in lent.items()}

@@ -1,12 +1,12 @@
-"""May change widths: a job goes to what can be had of several machines with its GPU, or of one, at once.
+"""May change widths: move a job to another machine or market with its GPU if its own is unavailable.
 
 A job that waits for a machine without stock or quota gets the next best width by the plan's own prices among
-those with room: free GPUs, nodes to come, and what may be launched. A job that runs on another machine of the
-GPU than the policy names stays there while that is out of stock, and until the change saves more than it
-costs. Where each GPU has one machine, nothing is changed, unless so many nodes as a job spans were not to be
-had together: then it is narrower for a while.
+those with room: free GPUs, coming nodes, and possible launches. A running job on another machine of the GPU
+than the policy names stays there while that machine is out of stock, and until the change saves more than it
+costs. If each GPU has one machine, nothing changes, unless the nodes that a job spans were not available
+together: then the job is narrower for a while.
 
-Cost: O(nodes + jobs), and O(phases x widths) for each job that is looked at.
+Cost: O(nodes + jobs), and O(phases x widths) for each job that is considered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _families = LatestMemo(siblings)
 
 
 def change_machine(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft in which no job waits for what is out of stock while something else is there."""
+    """Return the draft in which no job waits for something out of stock while an alternative exists."""
     wanted, prices = draft.allocation, draft.allocation.node_prices
     family = _families(draft.rules.instance_types)
     if closes_wide_orders(state.cooldowns):
@@ -71,7 +71,7 @@ def _width_for(
     room: Mapping[str, float],
     kinds: Collection[str],
 ) -> Width:
-    """Return what a job should have that does not hold the width that the policy named."""
+    """Return the width for a job that does not hold the width that the policy named."""
     if holds is not None and (holds.gpu_type == width.gpu_type or holds.gpu_type not in kinds):
         return width
     has_room = width.gpus <= room.get(width.gpu_type, 0.0)
@@ -93,14 +93,14 @@ def _width_for(
 
 
 class _RentableGpus:
-    """How many more GPUs there are by GPU type: to be rented, in all and in one order, and in each zone.
+    """How many more GPUs are available by GPU type: to rent in all and in one order, and in each zone.
 
-    In a zone are those that are free, and those that come. A job is inside one zone, and nodes that nobody
-    has asked for are none of a zone yet.
+    The GPUs in a zone are those that are free or coming. A job is inside one zone; nodes that are not
+    requested yet belong to no zone.
     """
 
     def __init__(self, state: ClusterState, rules: Rules) -> None:
-        """Count what there is."""
+        """Count the available GPUs."""
         zones = {*(node.zone for node in state.nodes.values()), *(offer.zone for offer in state.offers)}
         self.has_zones = len(zones) > 1
         self.in_all: dict[str, float] = {}
@@ -116,7 +116,7 @@ class _RentableGpus:
                 here[zone] = here.get(zone, 0.0) + node.gpus.count(None)
 
     def most_gpus(self) -> dict[str, float]:
-        """Return by GPU type how many GPUs one job can have."""
+        """Return how many GPUs one job can have, by GPU type."""
         found = {}
         for kind, here in self.in_zones.items():
             new, held = min(self.in_all[kind], self.in_one_order[kind]), max(here.values(), default=0.0)
@@ -124,7 +124,7 @@ class _RentableGpus:
         return found
 
     def take(self, kind: str, gpus: float) -> None:
-        """Give GPUs to a job: those of the fullest zone that has room for it, else new ones."""
+        """Assign GPUs to a job: from the fullest zone that has room for it, or else new ones."""
         here = self.in_zones.get(kind, {})
         fits = [zone for zone, free in here.items() if free >= gpus]
         zone = min(fits, key=lambda zone: here[zone]) if fits else ""
@@ -136,7 +136,7 @@ class _RentableGpus:
 
 
 def _kept(state: ClusterState, job: JobState) -> Width | None:
-    """Return what a job holds and may keep; None where it holds nothing, or a node of it ends."""
+    """Return the width that a job holds and may keep; None if it has none, or one of its nodes ends."""
     if any(state.nodes[slot.node].ends_by is not None for slot in job.slots if slot.node in state.nodes):
         return None
     return job.job.width if job.slots else None

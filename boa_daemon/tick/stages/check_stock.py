@@ -1,7 +1,7 @@
-"""May cut launches, and change what jobs wait for: nothing is asked for while every offer of it is closed.
+"""May cut launches and change wait reasons: request no nodes while all their offers are closed.
 
-An offer may be closed altogether, or to orders of many nodes that come together or not at all. Cost:
-O(offers) for each type and each size of order that is wanted, and O(jobs) where one is closed.
+An offer may be closed entirely, or only to orders of many nodes together. Cost: O(offers) for each wanted
+type and size of order, and O(jobs) if one is closed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _WAITS: Mapping[RefusalKind, WaitReason] = {
     "bad-request": "bad-request",
     "no-price": "no-price",
 }
-"""What a job waits for while every offer of its type is closed."""
+"""The wait reason of a job while every offer of its type is closed."""
 
 
 def check_stock(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with launches of types that may be asked for now, and a wake-up for the others."""
+    """Return the draft without launches of closed types, and with a wake-up for when they open."""
     plan = draft.plan
     if not state.offers and not state.cooldowns:
         return draft
@@ -50,7 +50,7 @@ def check_stock(state: ClusterState, draft: Draft) -> Draft:
 def _reasons(
     state: ClusterState, draft: Draft, closed: Mapping[tuple[str, int], Cooldown]
 ) -> dict[JobId, WaitReason]:
-    """Return the jobs that wait for a type that is closed, or closed to as many nodes as they span."""
+    """Return the jobs whose type is closed, entirely or to as many nodes as they span."""
     plan, kinds = draft.plan, draft.rules.instance_types
     names = {kinds[plan.widths[job].gpu_type].name for job in plan.waiting}
     whole = {name: rest for name in names if (rest := _closed(state, name, 1)) is not None}
@@ -64,5 +64,5 @@ def _reasons(
 
 
 def _closed(state: ClusterState, name: str, together: int) -> Cooldown | None:
-    """Return why no offer of a type takes an order of so many nodes together now; None where one does."""
+    """Return why no offer of a type accepts an order of this size now; None if one does."""
     return closed_until(name, state.offers, state.cooldowns, now=state.now, together=together)

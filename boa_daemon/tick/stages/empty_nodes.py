@@ -1,14 +1,14 @@
-"""May change widths and slots: the jobs of a node move into gaps on others, so that it can be given back.
+"""May change widths and slots: move the jobs of a node into gaps on others, to give the node back.
 
-At most one node per tick and type. Each of its jobs goes, at its planned width, to the fullest node that has
-room for the part that is on this one, once those who were lent GPUs there have let go of them: a job on
-several nodes stays in its zone, and is on no more of them afterwards. It is done where what the node costs
-until its last job, or the last of those who take them in, would have ended, is more than twice what all who
-move lose (`NodePrices.hours_lost`): their restarts, and being narrower than on lent GPUs until the others
-have ended. A job of a week makes room for those of an hour, and then has the node again. A node that is empty
-soon is left alone, and nobody moves back and forth: each move leaves less room.
+At most one node per type is emptied per tick. Each of its jobs moves, at its planned width, to the fullest
+node with room for the job's part on this one, once jobs with lent GPUs there have released them. A job on
+several nodes stays in its zone, and is on no more nodes afterwards. The move happens if the node's cost until
+its last job, or the last job of a receiving node, would have ended is more than twice the loss of all moving
+jobs (`NodePrices.hours_lost`): their restarts, and their narrower widths until the others have ended. A job
+of a week makes room for jobs of an hour, and then has the node again. A node that will soon be empty is left
+alone. Jobs do not move back and forth, because each move leaves less room.
 
-Cost: O(nodes + GPUs of nodes with gaps) per tick; O(jobs on a node) for the few looked at more closely.
+Cost: O(nodes + GPUs of nodes with gaps) per tick; O(jobs on a node) for the few nodes examined closely.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from policies.fast_dataclasses import replace
 from policies.model import GpuSlot, Job, JobId, NodeId, Width
 
 LEAST_RETURN = 2.0
-"""A move must save so many times what it costs: forecasts are no better than that."""
+"""A move must save this multiple of its cost, because forecasts are inaccurate."""
 CANDIDATES = 3
-"""Nodes that are looked at more closely: those with the fewest planned GPUs."""
+"""How many nodes are examined closely: those with the fewest planned GPUs."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Shared:
-    """A node with jobs on it: the planned GPUs of each of them here, and whether one has to stay."""
+    """A node with jobs: how many planned GPUs each has here, and whether one of them must stay."""
 
     node: NodeState
     planned: dict[JobId, int] = field(default_factory=dict)
@@ -39,17 +39,17 @@ class _Shared:
 
     @property
     def used(self) -> int:
-        """GPUs that are taken by plan."""
+        """The planned GPUs of all jobs here."""
         return sum(self.planned.values())
 
     @property
     def gap(self) -> int:
-        """GPUs that nobody has by plan."""
+        """The GPUs that are not planned for any job."""
         return len(self.node.gpus) - self.used
 
 
 def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with the jobs of a node moved to others, where giving it back pays."""
+    """Return the draft with the jobs of a node moved to other nodes, if giving it back pays."""
     node_prices, plan = draft.allocation.node_prices, draft.plan
     if node_prices is None or not draft.may_improve or plan.launches:
         return draft
@@ -73,7 +73,7 @@ def empty_nodes(state: ClusterState, draft: Draft) -> Draft:
 def _shared_nodes(
     state: ClusterState, draft: Draft, lent_widths: Mapping[JobId, Width]
 ) -> dict[str, list[_Shared]]:
-    """Return by GPU type the nodes with jobs and a gap on them that the plan leaves as they are."""
+    """Return the nodes with jobs and a gap that the plan leaves unchanged, by GPU type."""
     plan = draft.plan
     touched = {slot.node for slots in plan.slots.values() for slot in slots} | draft.claimed
     lending = {slot.node for job in lent_widths for slot in state.jobs[job].slots}
@@ -89,7 +89,7 @@ def _shared_nodes(
     if len(found) < 2:
         return {}
     present = dict.fromkeys(job for shared in found.values() for job in shared.node.gpus if job is not None)
-    # A job with slots in the plan has them elsewhere: nodes with any were left out above.
+    # A job with slots in the plan has them elsewhere, because nodes with such slots were left out above.
     going = {*plan.stops, *plan.slots, *(job for job in present if state.jobs[job].is_stopping)}
     for job_id in present:
         job = state.jobs[job_id]
@@ -103,7 +103,7 @@ def _shared_nodes(
                 node.is_fixed |= not may_move
     by_type: dict[str, list[_Shared]] = {}
     for node in found.values():
-        # Where all jobs go the node falls empty by itself, and is no place to move to.
+        # A node whose jobs all leave empties by itself, and no job should move there.
         if not node.planned.keys() <= going:
             by_type.setdefault(node.node.instance_type.gpu_type, []).append(node)
     return by_type
@@ -111,7 +111,7 @@ def _shared_nodes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moved:
-    """New slots of those who move and of those who make room for them, and the nodes that take them in."""
+    """New slots of the moving jobs and of those that make room for them, and the receiving nodes."""
 
     slots: dict[JobId, tuple[GpuSlot, ...]]
     takers: list[_Shared]
@@ -120,7 +120,7 @@ class _Moved:
 def _moved(
     state: ClusterState, giver: _Shared, nodes: list[_Shared], lent_widths: Mapping[JobId, Width]
 ) -> _Moved | None:
-    """Return where the jobs of a node could go, the widest first; None where one has nowhere to go."""
+    """Return new slots for a node's jobs, the widest first; None if one of them fits nowhere."""
     gaps = {node.node.id: node.gap for node in nodes if node is not giver}
     by_name = {node.node.id: node for node in nodes}
     free: dict[NodeId, list[int]] = {}
@@ -156,7 +156,7 @@ def _moved(
 def _elsewhere(
     state: ClusterState, job: JobId, giver: _Shared, lent_widths: Mapping[JobId, Width]
 ) -> tuple[GpuSlot, ...]:
-    """Return the slots that a job has on other nodes by plan."""
+    """Return the planned slots of a job on other nodes."""
     held, planned = state.jobs[job].slots, lent_widths.get(job)
     kept = held if planned is None else held[: planned.gpus]
     return tuple(slot for slot in kept if slot.node != giver.node.id)
@@ -196,5 +196,4 @@ def _pays(state: ClusterState, giver: _Shared, moved: _Moved, node_prices: NodeP
 
 
 def _job(state: ClusterState, name: JobId) -> Job:
-    """Return what a policy may know of a job."""
     return state.jobs[name].job

@@ -1,8 +1,8 @@
-"""May end running jobs at once: those that make no step for longer than they are given.
+"""May end running jobs at once: end jobs that make no step for longer than allowed.
 
-One that has not reported its first step is given what its file says (`first_report_hours`), one that made
-steps so many of its own (`daemon/liveness.py`). Its end counts as a failure. The plan looks again when the
-next one's time is over. Cost: O(jobs).
+Before its first step a job has the time in its file (`first_report_hours`), afterwards a multiple of its own
+step time (`daemon/liveness.py`). Its end counts as a failure. The plan wakes up when the next job's time is
+over. Cost: O(jobs).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policies.fast_dataclasses import replace
 
 
 def end_silent(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft in which jobs that hang end, and start nowhere now."""
+    """Return the draft in which hung jobs end, and start nowhere now."""
     ends, wakes = hung_jobs(state)
     if not ends and not wakes:
         return draft

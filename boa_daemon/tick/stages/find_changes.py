@@ -1,9 +1,9 @@
-"""May change which jobs are to move, start or stop: those that do not hold the width they should.
+"""May change which jobs are to move, start or stop: find the jobs that do not hold their width.
 
-A job that holds its width keeps its very GPUs, unless its node ends. Jobs that shrink come first: they always
-fit where they are, and make room. The others follow in the order given, and then in order of arrival. A job
-that is to be on another market keeps nothing of what it holds, and holds it until the other nodes are there.
-Cost: O(jobs + nodes).
+A job that holds its width keeps the same GPUs, unless its node ends. Shrinking jobs come first: they always
+fit where they are, and make room. The others follow in the order of service, and then in order of arrival. A
+job that moves to another market keeps none of its GPUs, but holds them until the new nodes are there. Cost:
+O(jobs + nodes).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from policies.fast_dataclasses import field_replacer, replace
 from policies.model import JobId, Width
 
 LEAVE_SECONDS = 120.0
-"""A job lets go of a node that ends within this time, wherever it goes: its progress is then safe."""
+"""A job releases a node that ends within this time, even with no other place: its progress is then safe."""
 _to_change = field_replacer(Plan, "widths", "stops", "instance_types")
 _with_changes = field_replacer(Draft, "changes", "lent", "room", "plan")
 
 
 def find_changes(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with what should change, and a wake-up for when jobs must leave a node that ends."""
+    """Return the draft with the wanted changes, and a wake-up for when jobs must leave an ending node."""
     allocation, plan = draft.allocation, draft.plan
     changes = _changes(state, draft)
     if not changes.wishes and not changes.stops and not draft.has_fixed_fleet:
@@ -39,7 +39,6 @@ def find_changes(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _changes(state: ClusterState, draft: Draft) -> Changes:
-    """Return what should change."""
     widths, order = draft.allocation.widths, draft.allocation.order
     ending = [n for n in state.passing_nodes if n.ends_by is not None or n.phase == "terminating"]
     dying = {job for node in ending for job in node.gpus if job is not None} | draft.other_market
@@ -56,7 +55,7 @@ def _changes(state: ClusterState, draft: Draft) -> Changes:
     for job_id in dict.fromkeys((*order, *jobs)) if order else jobs:
         job, width = jobs[job_id], wanted(job_id)
         holds = job.job.width
-        # By value only where a job holds GPUs: most of a queue holds none, and comparing takes time.
+        # Compare by value only if the job holds GPUs: most of a queue holds none, and comparing takes time.
         is_same = width is holds or (holds is not None and width == holds)
         if is_same and job_id not in dying:
             continue
@@ -74,7 +73,7 @@ def _changes(state: ClusterState, draft: Draft) -> Changes:
 
 
 def _room(state: ClusterState, draft: Draft, changes: Changes, lent: Iterable[JobId]) -> PlaceableNodes:
-    """Return where jobs may be placed: free GPUs, and those of jobs that may move."""
+    """Return where jobs may be placed: on free GPUs, and on GPUs of jobs that may move."""
     stops = frozenset(changes.stops).union(changes.leaving)
     left = {slot.node for job in draft.other_market for slot in state.jobs[job].slots}
     return PlaceableNodes(

@@ -1,8 +1,8 @@
-"""May give waiting jobs up: they are over, and have failed.
+"""May give waiting jobs up: these jobs have failed and are over.
 
-They failed too often, or so that another try would fail alike; they have cost or run for what their files
-allow (`max_usd`, `max_hours`); or the job that they were to run after did not end as they need. Whoever waits
-for one of them is looked at soon. Cost: O(jobs).
+A job is given up if it failed too often or with a failure that would repeat, if it reached the cost or run
+time in its file (`max_usd`, `max_hours`), or if the job it waits for did not end as required. A tick follows
+soon for jobs that wait for one of them. Cost: O(jobs).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policies.model import JobId
 
 
 def give_up(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft that knows which waiting jobs are not started again, and why."""
+    """Return the draft with the waiting jobs that are not started again, and why."""
     found: dict[JobId, GivenUp] = {}
     for name, job in state.judged_jobs.items():
         why = None if job.slots else _why(job.terms, state.now)
@@ -29,7 +29,7 @@ def give_up(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _why(terms: JobTerms, now: float) -> GivenUp | None:
-    """Return why a waiting job is given up; None where it is not."""
+    """Return why a waiting job is given up; None if it is not."""
     if terms.money_ends_at is not None and terms.money_ends_at <= now:
         spent = f"the max_usd of its group {terms.group} is spent" if terms.group else "max_usd reached"
         return GivenUp(code="max-usd", reason=spent)

@@ -1,6 +1,6 @@
-"""May cut launches and starts, stop jobs and give nodes back: nothing may break a hard cap.
+"""May cut launches and starts, stop jobs and give nodes back: no hard cap may break.
 
-What could break one, and in which order nodes are given back, is said in `boa_daemon.tick.caps`.
+`boa_daemon.tick.caps` says what could break a cap, and in which order nodes are given back.
 """
 
 from __future__ import annotations
@@ -12,6 +12,6 @@ from policies.fast_dataclasses import replace
 
 
 def keep_caps(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with everything taken out that could break a cap, and with what must end for one."""
+    """Return the draft without anything that could break a cap, and with what must end to keep it."""
     plan = within_caps(state, draft.plan, draft.rules)
     return draft if plan is draft.plan else replace(draft, plan=plan)

@@ -1,6 +1,6 @@
-"""May change launches and releases, where the policy says how many nodes to hold: nodes are held as it says.
+"""May change launches and releases: hold the number of nodes that the policy sets, if it sets one.
 
-Idle nodes beyond its count go back at once, the youngest first. Cost: O(nodes).
+Idle nodes beyond that number go back at once, the youngest first. Cost: O(nodes).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policies.model import NodeId
 
 
 def keep_fleet(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with as many nodes as the policy wants; jobs without GPUs wait for those of others."""
+    """Return the draft with as many nodes as the policy wants; unplaced jobs wait for GPUs of others."""
     wanted, plan = draft.allocation.nodes, draft.plan
     if wanted is None:
         return draft

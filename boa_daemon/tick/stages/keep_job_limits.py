@@ -1,6 +1,7 @@
-"""May stop running jobs: those that have cost or run for what their own files allow (`max_usd`, `max_hours`).
+"""May stop running jobs: stop jobs that reached the cost or run time in their files.
 
-The plan looks again when the next running job reaches its limit. Cost: O(jobs).
+The limits are `max_usd` and `max_hours`. The plan wakes up when the next running job reaches its limit. Cost:
+O(jobs).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _NEVER: tuple[float, HeldCode] = (inf, "max-hours")
 
 
 def keep_job_limits(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft in which jobs that are at a limit of their files stop and start nowhere."""
+    """Return the draft in which jobs at a limit of their files stop and start nowhere."""
     ends: dict[JobId, tuple[float, HeldCode]] = {}
     for name, job in state.judged_jobs.items():
         terms = job.terms

@@ -1,11 +1,12 @@
-"""May change widths, slots, launches and what jobs wait for: no more nodes are held than the site allows.
+"""May change widths, slots, launches and wait reasons: hold no more nodes than the site allows.
 
-Before anybody is turned down, all who were lent GPUs go back to their planned widths. Then jobs are admitted
-in the order of service: none overtakes the first that has no room, so a wide job is served as soon as enough
-GPUs fall free. Nothing is rented for that job before all of it fits, but idle nodes of its type are kept for
-it, unless they may be in the wrong zone. A job that the limit never holds keeps nobody waiting.
+Before any job is turned down, all jobs with lent GPUs go back to their planned widths. Then jobs are admitted
+in the order of service. No job overtakes the first that has no room, so a wide job is served as soon as
+enough GPUs are free. Nothing is rented for that job before all of it fits, but idle nodes of its type are
+kept for it, unless there are several zones and they may be in the wrong one. No other job waits for a job
+that can never fit under the limit.
 
-Cost: O(jobs + nodes), and the placer's on the nodes with room, where the limit binds.
+Cost: O(jobs + nodes), and the placer's cost on the nodes with room, if the limit binds.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from policies.model import JobId, Node, NodeId, Width
 
 
 def keep_node_limit(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with no more launches than the limit on nodes leaves room for."""
+    """Return the draft with no more launches than the limit on nodes allows."""
     launches = draft.plan.launches
     allowed = within_node_limit(state, launches, draft.rules) if launches else launches
     if allowed == launches:
@@ -44,7 +45,7 @@ def keep_node_limit(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _admitted(state: ClusterState, draft: Draft, room: PlaceableNodes, allowed: Mapping[str, int]) -> Draft:
-    """Return the draft with GPUs and nodes for those who are admitted; all others wait."""
+    """Return the draft with GPUs and nodes for the admitted jobs; all others wait."""
     changes = draft.changes
     blank = {
         node.id: node
@@ -78,7 +79,7 @@ def _admitted(state: ClusterState, draft: Draft, room: PlaceableNodes, allowed: 
 def _who(
     state: ClusterState, wishes: Mapping[JobId, Width], room: PlaceableNodes, extra: list[Node], rules: Rules
 ) -> tuple[dict[JobId, Width], Width | None]:
-    """Return the wishes to try, and the first that has to wait for room."""
+    """Return the wishes to try, and the first one that has to wait for room."""
     future = room.place(wishes, extra=extra)
     admitted: dict[JobId, Width] = {}
     blocked: Width | None = None
@@ -93,7 +94,7 @@ def _who(
 
 
 def _count(used: set[NodeId], blank: Mapping[NodeId, Node]) -> dict[str, int]:
-    """Return by instance type how many of the new nodes are used."""
+    """Return how many of the new nodes are used, by instance type."""
     launches: dict[str, int] = {}
     for name in sorted(used & blank.keys()):
         kind = blank[name].instance_type.name

@@ -1,6 +1,6 @@
-"""May cut launches and add releases: what the policy's ceiling on dollars per hour does not pay for goes.
+"""May cut launches and add releases: drop nodes that the policy's hourly spending ceiling does not cover.
 
-Nodes that nobody may use go back at once. Cost: O(nodes) where there is a ceiling; nothing otherwise.
+Nodes that no job may use go back at once. Cost: O(nodes) if there is a ceiling; nothing otherwise.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from policies.fast_dataclasses import replace
 from policies.model import JobId
 
 LOOK_AGAIN_SECONDS = 300.0
-"""While money has to accrue, or anything is rented, the next look under a policy's ceiling is this soon."""
+"""Seconds to the next tick under a policy's ceiling, while jobs wait or anything is rented."""
 
 
 def keep_spend_ceiling(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft without the nodes that the policy's ceiling does not pay for, and with who waits."""
+    """Return the draft without nodes above the policy's ceiling, and with the jobs that wait for it."""
     plan, ceiling = draft.plan, draft.allocation.most_usd_per_hour
     if draft.left_out:
         plan = replace(plan, waiting={**plan.waiting, **draft.left_out})
@@ -31,19 +31,19 @@ def keep_spend_ceiling(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _within(state: ClusterState, plan: Plan, ceiling: float, *, may_use: bool) -> Plan:
-    """Return the plan under a ceiling; above it, idle nodes are given back unless jobs may use them."""
+    """Return the plan under a ceiling; above it idle nodes are given back unless jobs may use them."""
     present = sum(node.usd_per_hour for node in live_nodes(state))
     plan = _fewer_launches(state, plan, ceiling - present)
     if present > ceiling * SLACK and not may_use:
         plan = _idle_ones_released(state, plan, present - ceiling)
     if not plan.waiting and present == 0.0:
         return plan
-    # A node that is vacated is to go back as soon as it is empty.
+    # A vacated node goes back as soon as it is empty.
     return plan.looked_at_by(state.now + (SOON_SECONDS if plan.stops else LOOK_AGAIN_SECONDS))
 
 
 def _fewer_launches(state: ClusterState, plan: Plan, left: float) -> Plan:
-    """Return the plan with as many launches as the money left pays for; who waits for the others says so."""
+    """Return the plan with the launches that the money left pays for, and with the reason of waiting jobs."""
     allowed: dict[str, int] = {}
     short: set[str] = set()
     for name, count in plan.launches.items():
@@ -63,7 +63,7 @@ def _fewer_launches(state: ClusterState, plan: Plan, left: float) -> Plan:
 
 
 def _idle_ones_released(state: ClusterState, plan: Plan, excess: float) -> Plan:
-    """Return the plan with idle nodes given back until no more is rented than the ceiling."""
+    """Return the plan with idle nodes given back until the excess is gone."""
     used = {slot.node for slots in plan.slots.values() for slot in slots}
     releases = list(plan.releases)
     excess -= sum(state.nodes[name].usd_per_hour for name in releases)

@@ -1,14 +1,13 @@
-"""May take back changes of width: a job that moved lately, or started over and over, keeps what it holds.
+"""May undo changes of width: a job that moved recently or started repeatedly keeps what it holds.
 
-A policy weighs the cost of a move where it knows that of the class; here stand the rules that hold whatever
-the policy. A running job is left alone for a while after its start, is moved so many times per hour, and all
-jobs together so many times. A job that was started over and over is not started again. What is held back is
-noted with its code and numbers, and the plan says when to look again.
+A policy weighs the cost of a move if it knows the cost for the job's class; the rules here hold for any
+policy. A running job is left alone for a while after its start. It moves a limited number of times per hour,
+and so do all jobs together. A job that was started repeatedly is not started again. Each held-back change is
+noted with its code and numbers, and the plan wakes up when the change may be possible.
 
-A job on a node that ends is always free to move, and hard caps come after these rules and overrule them.
-A rigid job keeps what it holds whatever the rules against flapping say. A width that a user ordered is taken
-at once, and left alone then.
-Cost: O(jobs + recent acts), where there are rules against flapping.
+A job on a node that ends may always move, and hard caps come later and overrule these rules. A rigid job
+keeps what it holds whatever the rules against flapping say. A width that a user ordered is applied at once,
+and the job is then left alone. Cost: O(jobs + recent acts), if there are rules against flapping.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _HOUR = 3600.0
 
 
 def keep_still(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with the policy's widths, those of jobs that may not move as they are."""
+    """Return the draft with the policy's widths, except that jobs that may not move keep theirs."""
     draft = _obey(state, _keep_rigid(state, draft))
     steady, wanted, now = draft.rules.steady, draft.allocation, state.now
     if steady is None:
@@ -54,7 +53,7 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
         elif job.slots:
             moves += 1
     for job in optional:
-        # It changes only where that pays; counted as if it did, so that the limit holds in any case.
+        # These jobs change only if that pays. Count a move for each, so that the limit holds in any case.
         if limits.why_held(job, moves) is None:
             moves += 1
         else:
@@ -72,7 +71,7 @@ def keep_still(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _keep_rigid(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with what rigid jobs hold left alone: a move costs them all that they did."""
+    """Return the draft in which rigid jobs keep what they hold: a move would cost them all their work."""
     fixed = {
         name: job.job.width
         for name, job in state.bound_jobs.items()
@@ -86,7 +85,7 @@ def _keep_rigid(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _obey(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft in which jobs whose width was ordered get just that: no spare GPU is lent to them."""
+    """Return the draft in which jobs with an ordered width get exactly that, and no lent GPUs."""
     ordered = {name for name, job in state.bound_jobs.items() if job.terms.ordered_gpus is not None}
     if not ordered:
         return draft
@@ -102,7 +101,7 @@ def _is_ordered(job: JobState) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveLimits:
-    """The rules against flapping, and what was done so far: `moves` of all jobs within the last hour."""
+    """The rules against flapping and the recent acts; `moves` counts all jobs' moves in the last hour."""
 
     steady: Steady
     history: RecentActs
@@ -111,13 +110,13 @@ class MoveLimits:
 
     @classmethod
     def of(cls, state: ClusterState, steady: Steady) -> MoveLimits:
-        """Return the rules over the acts that the state knows."""
+        """Return the rules applied to the acts in the state."""
         history = RecentActs.of(state.acts)
         moves = sum(at > state.now - _HOUR for at in history.stops)
         return cls(steady=steady, history=history, now=state.now, moves=moves)
 
     def why_held(self, job: JobState, moves: int) -> tuple[Held, float] | None:
-        """Return why a job keeps what it holds, and until when; None where it may change."""
+        """Return why a job keeps what it holds, and until when; None if it may change."""
         steady, history, now, name = self.steady, self.history, self.now, job.job.id
         if not job.slots and name not in history.started:
             return None
@@ -143,7 +142,7 @@ class MoveLimits:
 
 
 def _has_enough(job: JobState, width: Width | None) -> bool:
-    """Return whether a job runs on what is planned for it, or on more."""
+    """Return whether a job runs on at least what is planned for it."""
     held = job.job.width
     if not job.slots or held is None or width is None:
         return False
@@ -151,11 +150,10 @@ def _has_enough(job: JobState, width: Width | None) -> bool:
 
 
 def _held(job: JobId, code: HeldCode, numbers: dict[str, float]) -> Held:
-    """Return the note on a job."""
     return Held(what=f"job {job}", code=code, numbers=numbers)
 
 
 def _must_move(state: ClusterState, job: JobState) -> bool:
-    """Return whether a node of the job ends anyway."""
+    """Return whether a node of the job ends or is gone."""
     nodes = [state.nodes.get(slot.node) for slot in job.slots]
     return any(node is None or node.phase == "terminating" or node.ends_by is not None for node in nodes)

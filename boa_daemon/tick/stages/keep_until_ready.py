@@ -1,7 +1,7 @@
-"""May put off moves of running jobs: those whose next nodes do not have what the job needs yet.
+"""May postpone moves of running jobs: a job moves only once its next nodes have what it needs.
 
-A job works on meanwhile. One that has to leave leaves: a node that ends, or goes back for a cap, waits for
-nobody. Whoever was to have GPUs of a job that is put off is put off too, and so on.
+The job works on meanwhile. A job on a node that ends, or that goes back for a cap, leaves in any case. A job
+that was to get GPUs of a postponed job is postponed too, and so on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from policies.model import GpuSlot, JobId
 
 
 def keep_until_ready(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft in which jobs whose next start is not ready keep what they hold."""
+    """Return the draft in which running jobs whose next start is not ready keep what they hold."""
     plan = draft.plan
     if not state.not_ready:
         return draft
@@ -45,7 +45,7 @@ def keep_until_ready(state: ClusterState, draft: Draft) -> Draft:
 def _put_off(
     state: ClusterState, slots: Mapping[JobId, tuple[GpuSlot, ...]], not_ready: set[JobId], ending: set[str]
 ) -> tuple[set[JobId], set[JobId]]:
-    """Return who does not start now, and who of them has to let go nevertheless."""
+    """Return the jobs that do not start now, and those of them that must release their GPUs anyway."""
     put_off, leaving = set(not_ready), set[JobId]()
     taken = {slot for name in put_off for slot in state.jobs[name].slots}
     while late := {name for name, new in slots.items() if name not in put_off and not taken.isdisjoint(new)}:
@@ -59,5 +59,5 @@ def _put_off(
 
 
 def _may_stay(state: ClusterState, name: JobId, ending: set[str]) -> bool:
-    """Return whether none of the nodes that a job is on ends."""
+    """Return whether none of the job's nodes ends."""
     return ending.isdisjoint(slot.node for slot in state.jobs[name].slots)

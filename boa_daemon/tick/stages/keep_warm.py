@@ -1,7 +1,7 @@
-"""May say which nodes that go back are stopped instead, and which stopped ones go back for good.
+"""May say which returned nodes are stopped instead of ended, and which stopped nodes are ended.
 
-Nothing that a cap could not pay for is kept on disk, and a node that a launch is about to start stays.
-Cost: O(nodes) where there is a pool, or anything is stopped; nothing otherwise.
+No disk is kept that a cap could not pay for, and a node that a launch is about to start stays. Cost: O(nodes)
+if there is a pool or a stopped node; nothing otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from policies.model import NodeId
 
 
 def keep_warm(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with what is stopped rather than ended, and with what is not worth its disk ended."""
+    """Return the draft with returned nodes stopped, and stopped nodes not worth their disks ended."""
     plan, pool = draft.plan, draft.rules.warm_pool
     stopped = [node for node in stopped_nodes(state) if node.id not in plan.releases]
     if pool is None and not stopped:
@@ -53,7 +53,7 @@ def _wanted(plan: Plan, stopped: list[NodeState]) -> list[NodeState]:
 
 
 def _with_stops(state: ClusterState, plan: Plan, rules: Rules, worth: PoolWorth, kept: Counter[str]) -> Plan:
-    """Return the plan with the nodes that go back and are worth a disk stopped, as far as the caps allow."""
+    """Return the plan with returned nodes stopped if they are worth a disk and the caps allow it."""
     candidates = [state.nodes[name] for name in plan.releases if may_stop(state.nodes[name])]
     if not candidates or worth.pool.nodes <= sum(kept.values()):
         return plan
@@ -71,10 +71,10 @@ def _with_stops(state: ClusterState, plan: Plan, rules: Rules, worth: PoolWorth,
 
 
 def _room(state: ClusterState, plan: Plan, rules: Rules, worth: PoolWorth) -> float:
-    """Return how many more disks the caps in dollars pay for beside all that runs and is launched."""
+    """Return how many more disks the dollar caps pay for beside all that runs and is launched."""
     if rules.caps is None:
         return inf
-    # A stopped node is no instance that runs, and costs less per hour than it did: those caps hold anyway.
+    # A stopped node is not a running instance and costs less per hour than before: those caps hold anyway.
     caps = replace(rules.caps, instances=None, usd_per_hour=None)
     books = CapProjection(state, caps, ending=plan.releases)
     if books.broken is not None:

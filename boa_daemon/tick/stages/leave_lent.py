@@ -1,6 +1,7 @@
-"""May change the widths of jobs that hold more GPUs than planned: they keep them until somebody needs them.
+"""May change widths of jobs that hold more GPUs than planned: they keep lent GPUs until needed.
 
-Only jobs that stay on a node with somebody else keep more: no node is held for what was lent. Cost: O(jobs).
+A job keeps lent GPUs only on nodes where some job also holds planned GPUs, so no node is held for lent GPUs
+alone. Cost: O(jobs).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from policies.model import JobId, NodeId, Width
 
 
 def leave_lent(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with what was lent left where it is."""
+    """Return the draft in which jobs keep their lent GPUs."""
     allocation = draft.allocation
     if allocation.node_prices is None:
         return draft
@@ -30,7 +31,7 @@ def leave_lent(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _lent(state: ClusterState, allocation: Allocation) -> dict[JobId, Width]:
-    """Return the planned widths of the jobs that hold more than that and may keep it until it is wanted."""
+    """Return the planned widths of the jobs that hold more and may keep it until it is needed."""
     found: dict[JobId, Width] = {}
     for job_id, planned in allocation.widths.items():
         held = state.jobs[job_id].job.width

@@ -1,16 +1,16 @@
-"""May change widths, put jobs first, and have jobs wait: those whose file names a date run as that asks.
+"""May change widths, put jobs first and let jobs wait: serve jobs as the dates in their files require.
 
-What a date asks for now comes from the job's own programme (`policies.online.deadlines`): the width, the
-market and the waits with which it is met for the least money. An earlier end is worth nothing to it, so the
-policy's width does not count. A job that asks for a width is served before others, earliest date first, and
-beyond the policy's ceiling on spending; the site's hard caps come later and overrule it. A date that can no
-longer be met asks for nothing, and its job runs as the policy says. Rigid jobs that run, and widths that a
-user ordered, are left alone. What only saves money keeps to the rules against flapping (`keep_still`).
+What a date asks for now comes from the job's own programme (`policies.online.deadlines`): the width, market
+and waits that meet the date for the least money. An earlier end is worth nothing to the job, so the policy's
+width does not count. A job that asks for a width is served before others, earliest date first, and beyond the
+policy's ceiling on spending; the site's hard caps come later and overrule it. A date that can no longer be
+met asks for nothing, and its job runs as the policy says. Running rigid jobs and widths ordered by users are
+left alone. A change that only saves money obeys the rules against flapping (`keep_still`).
 
-On spot a job stays at its width until that is taken back: while it works as fast as asked, it loses none of
-the time that it has in hand. It goes from on demand to spot where no other node on demand has room for it.
+A job on spot keeps its width until its nodes are taken back: while it is as fast as asked, it loses none of
+its spare time. A job moves from on demand to spot only if no other on-demand node has room for it.
 
-Cost: a look-up for each job with a date; about a tenth of a second where a programme is new.
+Cost: a look-up for each job with a date; about a tenth of a second for a new programme.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from policies.links.gpu_kinds import spot_kind, without_market
 from policies.model import JobId, Width
 
 LOOK_AGAIN_PART = 0.005
-"""The next look comes after this part of the time left, as long as a step of a programme."""
+"""The next tick comes after this part of the time left, which is one step of a programme."""
 
 
 def meet_dates(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with what dates ask for."""
+    """Return the draft with the widths, order and waits that dates ask for."""
     found = dict(_notes(state, draft))
     if not found:
         return draft
@@ -88,7 +88,7 @@ def meet_dates(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _notes(state: ClusterState, draft: Draft) -> Iterator[tuple[JobId, DateNote]]:
-    """Yield what the dates ask for that are to come."""
+    """Yield what the future dates of jobs ask for."""
     for name, job in state.bound_jobs.items():
         due = job.terms.due
         if due is None or due.at <= state.now or not due.hours or name in draft.set_aside:
@@ -116,7 +116,7 @@ def _notes(state: ClusterState, draft: Draft) -> Iterator[tuple[JobId, DateNote]
 def _width(
     state: ClusterState, job: JobState, note: DateNote, rules: Rules, still: MoveLimits | None
 ) -> Width | None:
-    """Return what a job is to have as its date asks; None to wait."""
+    """Return the width that a job should have by its date; None to wait."""
     held = job.job.width if job.slots else None
     asked = None if note.width is None else on_market(rules, note.width, is_firm=note.is_firm)
     if held is None or held == asked:
@@ -127,22 +127,22 @@ def _width(
 
 
 def _is_held(job: JobState, note: DateNote, still: MoveLimits | None) -> bool:
-    """Return whether the rules against flapping keep a job as it is: not where more speed is asked for."""
+    """Return whether the rules against flapping hold a job back; never if its date asks for more speed."""
     is_faster = job.terms.due is not None and _hours(job, note.width) < _hours(job, job.job.width)
     return not is_faster and still is not None and still.why_held(job, still.moves) is not None
 
 
 def _hours(job: JobState, width: Width | None) -> float:
-    """Return for how long a job works at a width; infinite where it is none, or nobody knows."""
+    """Return how many hours a job works at a width; infinite without a width, or if unknown."""
     base = base_width(width)
     return inf if base is None or job.terms.due is None else dict(job.terms.due.hours).get(base, inf)
 
 
 def _is_to_leave(state: ClusterState, job: JobState, note: DateNote, width: Width, rules: Rules) -> bool:
-    """Return whether a job is to leave its nodes, all of one market, for others of its type.
+    """Return whether a job should leave its nodes, all of one market, for others of its type.
 
-    Where markets are planned apart, the width says it. Nobody moves off nodes that others share, or while
-    nodes of the market that it leaves have room: it would only go there.
+    If markets are planned apart, the width already says so. A job does not leave nodes shared with others,
+    nor while nodes of the market that it leaves have room, because it would only go there.
     """
     leaves = "spot" if note.is_firm else "on-demand"
     is_new = width != job.job.width or not note.is_firm
@@ -160,7 +160,7 @@ def _is_to_leave(state: ClusterState, job: JobState, note: DateNote, width: Widt
 
 
 def _usd_per_hour(state: ClusterState, rules: Rules, width: Width) -> float:
-    """Return what whole nodes for a width cost."""
+    """Return the cost of whole nodes for a width, in USD/hour."""
     machine = rules.instance_types[width.gpu_type]
     price = price_of_next(state, machine.name, machine.usd_per_hour)
     return ceil(width.gpus / machine.whole_gpus) * price

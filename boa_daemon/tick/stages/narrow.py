@@ -1,6 +1,6 @@
-"""May change widths and the order of service: where a cap has no room for all widths, jobs get narrower ones.
+"""May change widths and the order of service: narrow jobs if a cap has no room for all widths.
 
-What is narrow and who waits is said in `boa_daemon.tick.narrowing`.
+`boa_daemon.tick.narrowing` decides which jobs are narrow and which wait.
 """
 
 from __future__ import annotations
@@ -12,6 +12,6 @@ from policies.fast_dataclasses import replace
 
 
 def narrow(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with widths that every cap has room for."""
+    """Return the draft with widths that fit under every cap."""
     allocation = within_room(state, draft.allocation, draft.rules)
     return draft if allocation is draft.allocation else replace(draft, allocation=allocation)

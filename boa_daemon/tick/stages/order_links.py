@@ -1,7 +1,7 @@
-"""May change who sends first on links that several jobs share: the plan says what happens there.
+"""May change the order of sending on shared links: record in the plan which order is enforced there.
 
-In the simulator messages go in the order of the plan. Elsewhere it is the gate that puts them in order, on
-the links where that pays and for the jobs that ask it; on all other links there is none.
+In the simulator messages follow the plan's order. Elsewhere the gate orders them, on the links where that
+pays and for the jobs that ask the gate; all other links have no order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from policies.fast_dataclasses import replace
 
 
 def order_links(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with the order on every link that has one."""
+    """Return the draft with the order on every ordered link."""
     if draft.rules.orders_links:
         return replace(draft, plan=replace(draft.plan, link_order=link_order(state, draft.plan.slots)))
     if state.gate is None:

@@ -1,7 +1,7 @@
-"""May change slots and stops: what should change is placed on the nodes that are ready.
+"""May change slots and stops: place the wanted changes on the ready nodes.
 
-A job that should change keeps what it has until the new width can be placed (acquire before release), unless
-its node ends within two minutes. Cost: the placer's on the nodes with room.
+A job keeps what it holds until its new width can be placed (acquire before release), unless its node ends
+within two minutes. Cost: the placer's cost on the nodes with room.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""May change releases: idle nodes that nobody claims go back when their hold is over.
+"""May change releases: give idle, unclaimed nodes back when their hold is over.
 
-How long a node is worth holding comes from the policy (`policies.online.node_prices`); where it does not
-know, the site's rule holds. Cost: O(nodes).
+The policy says how long a node is worth holding (`policies.online.node_prices`); if it does not know, the
+site's rule applies. Cost: O(nodes).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _releasing = field_replacer(Plan, "releases")
 def release(state: ClusterState, draft: Draft) -> Draft:
     """Return the draft with idle nodes released when their hold is over, and a wake-up for the next.
 
-    Where jobs wait because no more nodes may be held, nodes that nobody claims go back at once.
+    If jobs wait at the limit on nodes, unclaimed nodes go back at once.
     """
     if draft.has_fixed_fleet:
         return draft
@@ -33,7 +33,7 @@ def release(state: ClusterState, draft: Draft) -> Draft:
         else:
             wakes.append(release_at)
     if releases and not holds:
-        # The limit had no room for a node; now it has.
+        # The limit on nodes now has room again.
         wakes.append(state.now + SOON_SECONDS)
     plan = plan.looked_at_by(*wakes)
     if releases:
@@ -42,7 +42,7 @@ def release(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _held_idle(state: ClusterState, draft: Draft) -> Iterator[tuple[NodeState, float]]:
-    """Yield the idle nodes that nobody claims, each with the seconds that it may be held."""
+    """Yield the idle, unclaimed nodes, each with the seconds that it may be held."""
     rules, node_prices = draft.rules, draft.allocation.node_prices
     gaps = state.nodes_with_gaps.values()
     idle = [node for node in gaps if node.idle_since is not None and node.phase == "ready"]
@@ -56,11 +56,11 @@ def _held_idle(state: ClusterState, draft: Draft) -> Iterator[tuple[NodeState, f
     kinds = rules.instance_types.keys() & {node.instance_type.gpu_type for node in idle}
     holds = {kind: node_prices.hold(kind) for kind in kinds}
     kept: dict[str, int] = {}
-    # Those that fell idle last stay: the others were not wanted for longer.
+    # Keep the nodes that became idle last: the others have been unused for longer.
     for node in sorted(idle, key=lambda node: -(node.idle_since or 0.0)):
         kind = node.instance_type.gpu_type
         if kind not in holds:
-            # The settings that it was rented under are gone: nobody is planned on it any more.
+            # The settings no longer name this type, so no job is planned on it any more.
             yield node, 0.0
             continue
         worth, before = holds[kind], kept.get(kind, 0)

@@ -1,10 +1,10 @@
-"""May change launches, and what jobs wait for: nodes are rented for jobs that the ready ones cannot take.
+"""May change launches and wait reasons: rent nodes for jobs that the ready nodes cannot take.
 
-What is not placed on the ready nodes is placed on those and the nodes to come together; where even that has
-no room, nodes are added until it has. So nothing is rented twice, and whatever the placer wants (whole nodes,
-say) is rented. Nothing is rented for jobs that had better wait for GPUs that fall free soon.
+Jobs that do not fit on the ready nodes are placed on those and the coming nodes together; nodes are added
+until all fit. So nothing is rented twice, and the placer's rules (such as whole nodes) are respected. Nothing
+is rented for jobs that should wait for GPUs that will be free soon.
 
-Cost: O(jobs + nodes), and the placer's on the nodes with room.
+Cost: O(jobs + nodes), and the placer's cost on the nodes with room.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _counting_on = field_replacer(Draft, "plan", "claimed")
 
 
 def rent(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with the nodes that the wishes without GPUs need."""
+    """Return the draft with launches of the nodes that the unplaced wishes need."""
     room, waiting = draft.room, draft.unplaced
     if room is None or not waiting or draft.has_fixed_fleet:
         return draft
@@ -57,10 +57,10 @@ def _demand(
     rules: Rules,
     booting: Sequence[Node],
 ) -> _Demand:
-    """Return how many nodes to add so that the rest fits into the room after what is placed now."""
+    """Return how many nodes to add so that the remaining wishes fit into the room left."""
     extra = [*booting]
     launches: dict[str, int] = {}
-    # Zones or not, this is the least; where every type is short of it, no placer can place all.
+    # A lower bound in any zones: if every type is short by it, no placer can place all wishes.
     short = after.shortfall(rest, {}, extra=extra, across_zones=True)
     is_short = min(short.values()) > 0
     if is_short and len(short) == 1:
@@ -68,9 +68,9 @@ def _demand(
         instance_type = rules.instance_types[gpu_type]
         least = {instance_type.name: ceil(gpus / instance_type.gpus)}
         if within_node_limit(state, least, rules) != least:
-            # The cap holds fewer than the least that it takes: who gets those is decided there.
+            # The limit allows fewer nodes than this lower bound; `keep_node_limit` decides who gets them.
             return _Demand(launches=least, claimed=frozenset())
-    # The first try would only say so, unless it may say more: which zone lacks how many.
+    # Skip the first placement, which would only fail; with zones it also says which zone lacks GPUs.
     is_short = is_short and not after.has_zones
     while True:
         future = {} if is_short else after.place(rest, extra=extra, keep_movers=False)

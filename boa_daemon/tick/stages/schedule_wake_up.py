@@ -1,7 +1,7 @@
-"""May bring the wake-up forward: a node that falls empty is looked at soon, and rounds come on time.
+"""May bring the wake-up forward: a tick follows soon after a node becomes empty, and when a round is due.
 
-A node that is empty is to be given back, or its hold to begin; the next job may come or end in hours only.
-A policy that decides in rounds looks then.
+An empty node must be given back, or its hold must begin; the next event of a job may be hours away. A policy
+that decides in rounds is asked at each round.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from policies.fast_dataclasses import replace
 from policies.model import JobId
 
 _OF_PEOPLE = frozenset({"user-day-cap", "team-day-cap", "team-month-cap", "team-share"})
-"""What holds back the jobs of some, and not the site."""
+"""Codes that hold back the jobs of single users or teams, not of the whole site."""
 
 
 def schedule_wake_up(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with a wake-up for what this decision, or the next round, makes necessary."""
+    """Return the draft with a wake-up that this decision, or the next round, makes necessary."""
     plan, every = draft.plan, draft.rules.round_seconds
     if every is not None:
         plan = plan.looked_at_by(_next_round(state, draft, every))
@@ -26,9 +26,9 @@ def schedule_wake_up(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _next_round(state: ClusterState, draft: Draft, round_seconds: float) -> float | None:
-    """Return when a policy that decides in rounds is due again; None where no round can change anything.
+    """Return when a policy that decides in rounds is due again; None if no round can change anything.
 
-    With no node there, and none allowed before a cap opens again, nothing changes until then.
+    Without nodes, and with none allowed before a cap opens again, nothing changes until then.
     """
     plan = draft.plan
     if state.jobs.keys() <= draft.set_aside.keys():
@@ -41,7 +41,7 @@ def _next_round(state: ClusterState, draft: Draft, round_seconds: float) -> floa
 
 
 def _empties_a_node(state: ClusterState, plan: Plan) -> bool:
-    """Return whether jobs that move by the plan leave a node on which nobody is then."""
+    """Return whether jobs that move by the plan leave a node empty."""
     jobs = state.jobs
 
     def leaves(job: JobId) -> bool:

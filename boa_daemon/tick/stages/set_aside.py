@@ -1,9 +1,10 @@
-"""May take waiting jobs out of the decision: those that are not to start yet.
+"""May exclude waiting jobs from the decision: jobs that must not start yet.
 
-They rest after a failure or a refusal of their nodes, their file names an instant (`not_before`) or another
-job (`after`), the money of their user or team is spent, or their team is ahead of its share while a team that
-is not has a claim. No policy is asked about them, and no later stage gives them GPUs. Jobs that run go on.
-The plan says why they wait, and looks again when a rest is over or a new day (UTC) begins. Cost: O(jobs).
+They rest after a failure or a refusal by their nodes, their file names an instant (`not_before`) or another
+job (`after`), the money of their user or team is spent, or their team is ahead of its share while a team
+behind its share has a claim. The policy is not asked about them, and no later stage gives them GPUs. Running
+jobs go on. The plan says why the jobs wait, and wakes up when a rest is over or a new day (UTC) begins. Cost:
+O(jobs).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from policies.model import JobId
 
 
 def set_aside(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft that knows which waiting jobs have no part in this decision, and why."""
+    """Return the draft with the waiting jobs that this tick does not plan for, and why."""
     if not (state.bound_jobs or state.teams or draft.set_aside):
         return draft
     spent = {name for name, money in state.users.items() if money.is_spent}

@@ -1,8 +1,8 @@
-"""May change widths and slots of waiting jobs: they start narrow on free GPUs until their nodes are there.
+"""May change widths and slots of waiting jobs: start them narrow on free GPUs until their nodes come.
 
-What a head start is worth comes from the policy (`policies.online.node_prices`). None starts where the rules
-against flapping would hold it at its narrow width beyond the wait: its nodes would come, find nobody to claim
-them and go back. Cost: O(jobs that wait).
+The policy says what a head start is worth (`policies.online.node_prices`). No job starts if the rules against
+flapping would keep it narrow beyond the wait: its nodes would come, find no job to claim them and go back.
+Cost: O(jobs that wait).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from policies.model import JobId, Width
 
 
 def start_early(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with waiting jobs started on what is free, where that pays for the restart later."""
+    """Return the draft with waiting jobs started on free GPUs, if that pays for the later restart."""
     plan, node_prices, room = draft.plan, draft.allocation.node_prices, draft.room
     if node_prices is None or room is None or not draft.may_improve:
         return draft
@@ -54,7 +54,7 @@ def start_early(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _wait_hours(state: ClusterState, plan: Plan, node_prices: NodePrices) -> float:
-    """Return how long nodes take to come: a boot for new ones, what is left of it for those that boot."""
+    """Return the hours until nodes come: a whole boot for new nodes, the rest of it for booting ones."""
     if plan.launches:
         return node_prices.boot_hours
     booting = (

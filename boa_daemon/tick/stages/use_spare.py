@@ -1,10 +1,10 @@
-"""May change widths and slots: jobs are stretched onto GPUs that are rented anyway and that nobody needs.
+"""May change widths and slots: widen jobs onto rented GPUs that no other job needs.
 
-A node is rented whole. Free GPUs beside a job that stays cost nothing more, so a job on that node is
-stretched onto them where that saves more than its restarts (`NodePrices.stretch`). What a job holds beyond
-its plan is lent: it stays there until somebody needs it (`leave_lent`), and a job that waits gets it back
-before a node is rented for it (`call_back`). Nobody is stretched onto a node that it is not on already. A job
-gives up a node on which it holds only lent GPUs. The planned part of a job's slots stands first.
+A node is rented whole. Free GPUs beside a staying job cost nothing more, so a job on that node is widened
+onto them if that saves more than its restarts (`NodePrices.stretch`). GPUs that a job holds beyond its plan
+are lent: they stay with it until another job needs them (`leave_lent`), and a waiting job gets them before a
+node is rented for it (`call_back`). No job is widened onto a node that it is not on already. A job gives up a
+node on which it holds only lent GPUs. The planned part of a job's slots comes first.
 
 Cost: O(nodes + jobs) per tick; O(columns) for each job beside spare GPUs.
 """
@@ -23,7 +23,7 @@ from policies.model import GpuSlot, JobId, NodeId, Width
 
 
 def use_spare(state: ClusterState, draft: Draft) -> Draft:
-    """Return the draft with jobs stretched onto free GPUs of the nodes that they are on."""
+    """Return the draft with jobs widened onto free GPUs of their nodes."""
     node_prices = draft.allocation.node_prices
     if node_prices is None or not draft.may_improve:
         return draft
@@ -39,7 +39,7 @@ def use_spare(state: ClusterState, draft: Draft) -> Draft:
 
 
 def _stretched(state: ClusterState, draft: Draft, node_prices: NodePrices) -> Draft:
-    """Return the draft with the jobs that save most made wider, node by node."""
+    """Return the draft with the jobs that save the most made wider, node by node."""
     plan = draft.plan
     for node, free in _spare(state, plan, draft.claimed).items():
         left = free
@@ -67,7 +67,7 @@ def _best_on(
     allocation: Allocation,
     node_prices: NodePrices,
 ) -> tuple[JobId, Width] | None:
-    """Return who saves most with so many more GPUs on a node, and its new width."""
+    """Return the job that saves the most with up to `gpus` more GPUs on a node, and its new width."""
     best: tuple[JobId, LentWidth] | None = None
     for job_id in _jobs_on(state, plan, node):
         if job_id in allocation.exact:
@@ -89,7 +89,7 @@ def _best_on(
 
 
 def _spare(state: ClusterState, plan: Plan, claimed: AbstractSet[NodeId]) -> dict[NodeId, list[int]]:
-    """Return the free GPUs of the nodes that jobs are on, once the plan is carried out."""
+    """Return the free GPUs of the nodes with jobs, once the plan is carried out."""
     taken: dict[NodeId, set[int]] = {}
     if not (state.nodes_with_gaps or plan.slots or plan.stops):
         return {}
@@ -106,7 +106,7 @@ def _spare(state: ClusterState, plan: Plan, claimed: AbstractSet[NodeId]) -> dic
         if node.phase != "ready" or node.ends_by is not None or name in claimed:
             continue
         if node.instance_type.places_per_gpu > 1:
-            # A free place beside a job is no idle GPU: whoever takes it slows that job down.
+            # A free place beside a job is not an idle GPU: another job there slows that job down.
             continue
         if not has_changed:
             spare[name] = [index for index, job in enumerate(node.gpus) if job is None]
