@@ -1,7 +1,7 @@
-"""What a user may order of a job that is there: another width, and a rehearsal of an interruption.
+"""Orders of a user for an active job: another width, or a rehearsed interruption.
 
-A width that was ordered takes the place of the limits in the job's file, which are kept beside it: the policy
-plans the job by its class at that width alone, caps and budgets hold as before.
+An ordered width replaces the limits in the job's file, which are stored beside it. The policy then plans the
+job at that width only; caps and budgets still apply.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ ORDERED, IN_FILE = "ordered_gpus", "gpus_in_file"
 
 
 class CannotRehearse(BoaError):
-    """Nothing of the job could be interrupted."""
+    """The job has no node that could be interrupted."""
 
 
 def resize(daemon: Daemon, record: JobRecord, gpus: int | None) -> JobRecord | None:
-    """Have a job run on so many GPUs, None for what its file allows; None where it is over by now.
+    """Make a job run on `gpus` GPUs, or, with None, within the limits of its file.
+
+    Return the changed job, or None when it is over.
 
     Raises:
-        InputError: when its class has no such width, or it would begin anew.
+        InputError: when its class has no such width, or the job would start over.
     """
     if gpus is not None and record.is_rigid and record.slots:
         raise InputError(
-            f"job {record.id} is not known to be elastic: it would begin anew on {gpus} GPUs",
+            f"job {record.id} is not known to be elastic: it would start over on {gpus} GPUs",
             hint="Set elastic: true in its file if it saves and resumes at any width, or submit it again",
         )
     content = _with_width(record.content, gpus)
-    # Refused before anything is changed, where no width is left.
+    # Raise before anything is changed if no width is left.
     daemon.planner.class_for({**content, "elastic": not record.is_rigid})
 
     def how(job: JobRecord) -> JobRecord:
@@ -45,7 +47,7 @@ def resize(daemon: Daemon, record: JobRecord, gpus: int | None) -> JobRecord | N
 
 
 def _with_width(content: Mapping[str, Any], gpus: int | None) -> Mapping[str, Any]:
-    """Return the content of a job's file with a width that was ordered, or as it was submitted."""
+    """Return a job file's content with an ordered width, or as submitted when `gpus` is None."""
     least, most = content.get(IN_FILE) or (content.get("min_gpus"), content.get("max_gpus"))
     plain = {key: value for key, value in content.items() if key not in (ORDERED, IN_FILE)}
     if gpus is None:
@@ -54,10 +56,10 @@ def _with_width(content: Mapping[str, Any], gpus: int | None) -> Mapping[str, An
 
 
 def interrupt(daemon: Daemon, record: JobRecord) -> tuple[NodeId, float]:
-    """Have the cloud announce that it takes back the first node of a job; return the node, and when.
+    """Rehearse a spot interruption of a job's first node; return the node and the instant of its end.
 
     Raises:
-        CannotRehearse: when the job is on no node, or the cloud cannot do that.
+        CannotRehearse: when the job is on no node, or the cloud cannot rehearse.
     """
     if not record.slots:
         raise CannotRehearse(f"job {record.id} is on no node now: there is nothing to interrupt")
@@ -69,7 +71,7 @@ def interrupt(daemon: Daemon, record: JobRecord) -> tuple[NodeId, float]:
 
 
 def others_on(daemon: Daemon, record: JobRecord) -> list[JobRecord]:
-    """Return the jobs of others that share the first node of a job, and would be interrupted with it."""
+    """Return other users' jobs on the first node of a job, which would be interrupted with it."""
     if daemon.books is None or not record.slots:
         return []
     queue, node = daemon.books.queue, min(slot.node for slot in record.slots)

@@ -1,8 +1,9 @@
-"""Both markets as machines: what the cloud lists and offers, in the names that plans have for it, and back.
+"""Plan on both markets: translate between the cloud's names and the names in plans.
 
-With `[cloud] market = "planned"` each machine is planned with twice, as `g5.xlarge` and as `g5.xlarge@spot`,
-of the GPU types `a10g` and `a10g@spot` (`policies.links.gpu_kinds`). The cloud knows one instance type and a
-market of each node and offer. Here they meet, so that the tick, the books and the policy know no difference.
+With `[cloud] market = "planned"` each machine is planned twice, as `g5.xlarge` and as `g5.xlarge@spot`, with
+the GPU types `a10g` and `a10g@spot` (`policies.links.gpu_kinds`). The cloud knows one instance type, and a
+market for each node and offer. This module translates, so that the tick, the database and the policy need not
+know the difference.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from policies.optimum.interruptions import CheckpointSchedule, Interruptions
 
 
 def with_spot_machines(machines: Mapping[str, InstanceType]) -> dict[str, InstanceType]:
-    """Return machines, each once more on the spot market, at the most that it may cost there."""
+    """Return machines and their spot variants, which carry the highest price that spot may cost."""
     on_spot = (machine_on_spot(kind, machine) for kind, machine in machines.items())
     return {**machines, **{machine.gpu_type: machine for machine in on_spot}}
 
 
 def on_planned_markets(job_class: JobClass, machines: Mapping[str, InstanceType]) -> JobClass:
-    """Return a class with the markets that there are; the same object where there is no spot."""
+    """Return a class with speeds on both markets; the same object when no machine is on spot."""
     return class_on_both(job_class, machines) if any(map(is_spot, machines)) else job_class
 
 
@@ -43,7 +44,7 @@ def with_learnt_spot(
     boot_hours: float,
     saves: CheckpointSchedule,
 ) -> tuple[Problem, dict[str, InstanceType]]:
-    """Return the problem, and machines at their prices, with spot at what the site has learnt of it."""
+    """Return the problem and the machines, with spot at its measured prices and interruptions."""
     found, terms = dict(machines), {}
     for kind, machine in machines.items():
         if not is_spot(kind) or history is None:
@@ -67,13 +68,13 @@ def with_learnt_spot(
 
 
 def planned_name(name: str, market: str, names: Iterable[str]) -> str:
-    """Return the name of a machine in plans, as a node or an offer has it from the cloud."""
+    """Return a machine's name in plans, from the cloud's name and market of a node or offer."""
     known = without_market(name)
     return spot_kind(known) if market == "spot" and spot_kind(known) in names else known
 
 
 def offers_as_planned(offers: Iterable[Offer], names: Iterable[str]) -> list[Offer]:
-    """Return offers in the names of plans."""
+    """Return offers with instance types named as in plans."""
     known = frozenset(names)
     if not any(map(is_spot, known)):
         return list(offers)
@@ -91,7 +92,7 @@ def listed_node(node: NodeState) -> NodeState:
 
 
 def rented_order(action: LaunchNodes) -> LaunchNodes:
-    """Return an order with the instance type that the cloud knows."""
+    """Return a launch order with the instance type that the cloud knows."""
     machine = action.instance_type
     if not is_spot(machine.name):
         return action if machine.places_per_gpu == 1 else replace(action, instance_type=_plain(machine))
@@ -102,7 +103,7 @@ def rented_order(action: LaunchNodes) -> LaunchNodes:
 def answer_as_planned(
     answer: Launched | Refused | Unknown, names: Iterable[str]
 ) -> Launched | Refused | Unknown:
-    """Return the cloud's answer with its scopes in the names of plans."""
+    """Return the cloud's answer with its scopes named as in plans."""
     known = frozenset(names)
     if isinstance(answer, Launched):
         return answer if answer.short is None else replace(answer, short=_scoped(answer.short, known))
@@ -110,12 +111,12 @@ def answer_as_planned(
 
 
 def _scoped(refused: Refused, names: frozenset[str]) -> Refused:
-    """Return a refusal that closes a type on the markets that the cloud meant."""
+    """Return a refusal that blocks a type on the markets that the cloud meant."""
     return replace(refused, scopes=tuple(s for scope in refused.scopes for s in _scopes(scope, names)))
 
 
 def _scopes(scope: str, names: frozenset[str]) -> tuple[str, ...]:
-    """Return the scopes that one of the cloud's stands for."""
+    """Return the scopes, named as in plans, for one scope of the cloud."""
     name, *rest = scope.split("/")
     market = rest[1] if len(rest) > 1 else "*"
     if market == "*" and spot_kind(name) in names:
@@ -124,6 +125,6 @@ def _scopes(scope: str, names: frozenset[str]) -> tuple[str, ...]:
 
 
 def _plain(machine: InstanceType) -> InstanceType:
-    """Return a machine without its market, and with whole GPUs."""
+    """Return a machine without market and with whole GPUs."""
     plain = with_whole_gpus(machine)
     return replace(plain, name=without_market(machine.name), gpu_type=card_of(machine.gpu_type))

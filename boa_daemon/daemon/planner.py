@@ -1,7 +1,7 @@
-"""What the daemon plans for: machines, classes, and the policy that they make under the budget.
+"""The daemon's planning problem: machines, classes, and the policy under the budget.
 
-A job that limits its width is planned as a class of its own, `vision[2-8]`: the curves of its class at those
-widths only. So a policy never sees a width that the job would refuse.
+A job with limits on its width is planned as a class of its own, `vision[2-8]`, with its class's curves at
+those widths only. So a policy never sees a width that the job would refuse.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from policies.registry import PolicyOptions, Site, find_policy
 from policies.site import with_boots
 
 MOST_CLASSES = 1000
-"""Classes in all, above which none is taken that nobody stated: a name of each job's own is no class."""
+"""Largest number of classes; above it no unconfigured class is accepted, as when each job has its own."""
 
 
 class Planner(LearntClasses):
-    """Classes and machines of the site, and the policy over the classes that are in use.
+    """The site's classes and machines, and the policy over the classes in use.
 
-    `cloud` says how long its nodes boot, whether it has a spot market, whether it is this machine, and what
-    disk its nodes have.
+    `cloud` tells the boot time of its nodes, their disks, whether it has a spot market, and whether it is
+    this machine.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Planner(LearntClasses):
         self._boot_seconds = settings.cloud.boot_seconds if cloud.boot_seconds is None else cloud.boot_seconds
         self.boots: BootTimes | None = None
         self.standing_of_cloud: Callable[[], Extras] = tuple
-        """What the cloud bills without a node, by kind, beside what the settings say."""
+        """What the cloud bills without a node, by kind, in addition to the settings."""
         self.spot = SpotHistory()
         self._catalog = catalog or Catalog.load()
         self.on_demand = machines_of(settings, self._catalog)
@@ -85,9 +85,9 @@ class Planner(LearntClasses):
         check_prior_class(settings, stated)
 
     def take_active(self, class_name: str, content: Mapping[str, Any]) -> None:
-        """Plan for a job that was accepted under other settings, by the class that it was given then.
+        """Plan for a job that was accepted under other settings, under the class name that it got then.
 
-        One that the cap on instances can never hold any more is planned all the same, and waits.
+        A job that no longer fits within the cap on instances is planned too, and waits.
 
         Raises:
             InputError: when there is no such class.
@@ -103,7 +103,7 @@ class Planner(LearntClasses):
             self.planned[class_name] = replace(found, name=class_name)
 
     def class_for(self, content: Mapping[str, Any], *, within_instances: bool = True) -> JobClass:
-        """Return the class that a job is planned by, its limits on width included.
+        """Return the class that a job is planned by, including its limits on width.
 
         Raises:
             InputError: when there is no such class, or no width is left.
@@ -116,7 +116,7 @@ class Planner(LearntClasses):
             raise InputError(f"unknown class {name!r}", hint=hint)
         if within_instances:
             most = self._within_instances(base, most)
-        # What nobody knows to be elastic runs at the narrowest width: a wider one may be so many copies.
+        # A job not known to be elastic runs at the narrowest width: a wider one may run independent copies.
         if not content.get("elastic"):
             narrow = narrowest(base, least, batch)
             if narrow is not None and (most is None or narrow <= most):
@@ -128,7 +128,7 @@ class Planner(LearntClasses):
             hint = "Name a larger type in [cloud] instance_types, or ask for less"
             raise InputError(f"no machine has enough for it: {said}", hint=hint)
         variant = replace(base, phases=phases_within(base, least, most, batch))
-        # Nothing says that it would keep its work where a node is taken back.
+        # A job that is not elastic might lose its work on a spot interruption.
         stays = self.is_on_both and not content.get("elastic")
         if variant == stated and not stays:
             return self.classes[name]
@@ -144,7 +144,7 @@ class Planner(LearntClasses):
         return self.planned[variant.name]
 
     def short_for(self, content: Mapping[str, Any]) -> dict[str, str]:
-        """Return by GPU type what machines lack for the cores and the memory that a job may use on a node."""
+        """Return by GPU type what machines lack for the cores and memory that a job may use on a node."""
         cpus, memory = content.get("cpus"), content.get("memory_gb")
         if (cpus is None and memory is None) or self._cloud.is_this_machine:
             return {}
@@ -155,7 +155,7 @@ class Planner(LearntClasses):
         return {kind: why for kind, why in lacks.items() if why}
 
     def unenforced(self, content: Mapping[str, Any]) -> str:
-        """Return that a job's `cpus` and `memory_gb` hold nothing where its processes are this machine's."""
+        """Return a note if this machine cannot enforce a job's `cpus` and `memory_gb`."""
         has_limits = content.get("cpus") is not None or content.get("memory_gb") is not None
         is_here = engine_kind(self.settings.engine.name).on_this_machine
         if not (has_limits and is_here):
@@ -165,21 +165,21 @@ class Planner(LearntClasses):
 
     @cached_property
     def _why_unlimited(self) -> str:
-        """Why limits hold nothing on this machine; asked once, as an answer of systemd takes a process."""
+        """Why this machine cannot enforce limits; cached, because asking systemd starts a process."""
         return why_unlimited()
 
     @cached_property
     def _why_unlimited_in_image(self) -> str:
-        """Why limits hold nothing in the containers of this machine; asked once as well."""
+        """Why this machine cannot enforce limits in containers; cached."""
         try:
             return why_unlimited(usable_tool())
-        except NoContainers:  # Such a job fails, and says so.
+        except NoContainers:  # Such a job fails with its own message.
             return ""
 
     def lacks(self, content: Mapping[str, Any]) -> list[str]:
-        """Return the machines that a submission is not planned on, each with why, by the settings alone.
+        """Return sentences on the machines that a submission is not planned on, from the settings alone.
 
-        Nothing of a class that the settings do not know.
+        Empty for a class that the settings do not know.
 
         Raises:
             InputError: when no machine has enough, or no width is left.
@@ -189,7 +189,7 @@ class Planner(LearntClasses):
         return self.left_out(self.class_for(content).name, content)
 
     def left_out(self, class_name: str, content: Mapping[str, Any]) -> list[str]:
-        """Return the machines that a job is not planned on because they have too little, each with why."""
+        """Return sentences on the machines that are too small for a job, with the reasons."""
         base = class_name.partition("[")[0]
         of_class = excluded_for(
             base, self._needs.get(base), self.on_demand, self._catalog, disk_gb=self._disk_gb
@@ -201,12 +201,12 @@ class Planner(LearntClasses):
         ]
 
     def needs_of(self, class_name: str) -> dict[str, float]:
-        """Return what its file says that each GPU of a class needs, by the names of the file."""
+        """Return the needs per GPU of a class, by the keys of its class file."""
         needs = self._needs.get(class_name)
         return {} if needs is None else needs.model_dump(exclude_none=True)
 
     def _adopted(self, name: str) -> JobClass | None:
-        """Return a class as stated; one that nobody stated begins as a copy of the prior class."""
+        """Return a configured class; an unknown one becomes a copy of the prior class, if one is set."""
         prior = self.settings.learning.prior_class
         found = self.stated.get(name)
         if (
@@ -222,13 +222,13 @@ class Planner(LearntClasses):
         return found
 
     def adopt(self, names: Iterable[str]) -> None:
-        """Plan for classes that jobs came of in earlier days, where new ones begin as the prior class."""
+        """Plan for classes that earlier jobs named, as copies of the prior class."""
         for name in names:
             self._adopted(name)
 
     @property
     def kept_figures(self) -> dict[str, tuple[float, float, float, float]]:
-        """What classes are planned by: jobs per hour, factor on the size; and rate and size as stated."""
+        """Figures to store by class: planned jobs per hour and size factor, configured rate and size."""
         return {
             name: (one.per_hour, one.size_factor, stated.arrivals_per_hour, stated.size_gpu_hours)
             for name, one in self.figures.items()
@@ -236,7 +236,7 @@ class Planner(LearntClasses):
         }
 
     def take_up(self, kept: Mapping[str, Sequence[float]]) -> None:
-        """Plan by what an earlier process planned by, where the class file says what it said then."""
+        """Plan by an earlier process's figures, for classes whose configured rate and size are unchanged."""
         self.adopt(list(kept))
         found = {}
         for name, (per_hour, factor, rate, size) in kept.items():
@@ -248,7 +248,7 @@ class Planner(LearntClasses):
             self.take_back(found)
 
     def measured(self, stated: JobClass) -> JobClass:
-        """Return a class or a variant with what was measured of its class, on its machines and markets."""
+        """Return a class or variant with the measured curves of its class, on the site's machines."""
         base = self.stated[stated.name.partition("[")[0]]
         found = super().measured(stated)
         if link := self.link_of(base):
@@ -257,16 +257,15 @@ class Planner(LearntClasses):
         return found if stated.name in self._not_on_spot else on_planned_markets(found, self.machines)
 
     def link_of(self, stated: JobClass) -> LinkEstimate | None:
-        """Return what was learnt of the sending of a class."""
+        """Return the measured network estimate of a class."""
         return link_estimate(stated, self.curves.values(), self.on_demand)
 
     def _plan_by(self, found: dict[str, JobClass]) -> None:
-        """Plan by classes and variants."""
         super()._plan_by(found)
         self._speeds: dict[tuple[str, int, Width], float] = {}
 
     def _within_instances(self, base: JobClass, most: int | None) -> int | None:
-        """Return the widest width that the cap on instances can ever hold."""
+        """Return the largest width that fits within the cap on instances."""
         instances = self.settings.budget.max_instances
         if instances is None:
             return most
@@ -278,7 +277,7 @@ class Planner(LearntClasses):
 
     @property
     def load_over_stated(self) -> float:
-        """The work per hour that is planned for over what was stated, where rates were stated."""
+        """Planned work per hour over configured work per hour, for classes with a configured rate."""
         names = [name for name in list(self.stated) if name not in self.unstated]
         if not names:
             return 1.0
@@ -290,7 +289,7 @@ class Planner(LearntClasses):
 
     @property
     def explores(self) -> bool:
-        """Whether jobs may try widths: where the policy says widths and no number of nodes."""
+        """Whether jobs may try other widths: only under policies that choose widths, not numbers of nodes."""
         return self.settings.workload.explore_fraction > 0 and (
             find_policy(self.settings.workload.policy).kind == "optimum"
         )
@@ -300,10 +299,11 @@ class Planner(LearntClasses):
         return self.planned.get(name)
 
     def record(self, in_use: Iterable[str], *, is_for_replay: bool = False) -> PolicyRecord:
-        """Return the policy over the base classes and the variants in use; rates are shared among them.
+        """Return the policy over the base classes and the variants in use, which share an arrival rate.
 
-        What a spot node costs and is worth is as learnt; rules know the most that it may cost. For a replay
-        in another world spot is as fast and as dear as on demand: that world has its own.
+        Spot nodes have their measured price and value in the plan; the rules use the highest possible price.
+        For a replay, spot is as fast and as expensive as on demand, because the replay simulates its own spot
+        market.
         """
         variants = {name for name in in_use if name in self.planned} | set(self.classes)
         kin: dict[str, int] = {}
@@ -347,14 +347,14 @@ class Planner(LearntClasses):
 
     @property
     def _saves(self) -> CheckpointSchedule:
-        """How often jobs are taken to save on spot nodes."""
+        """The checkpoint schedule that plans assume on spot nodes."""
         learning = self.settings.learning
         return CheckpointSchedule(
             every_hours=learning.save_minutes / 60.0, cost_hours=learning.save_seconds / SECONDS_PER_HOUR
         )
 
     def speed(self, name: str, phase: int, width: Width) -> float:
-        """Return how fast a class works in a phase at a width; 0 where it cannot."""
+        """Return the speed of a class in a phase at a width; 0 when it cannot run there."""
         key = (name, phase, width)
         known = self._speeds.get(key)
         if known is None:
@@ -372,7 +372,7 @@ class Planner(LearntClasses):
         return (*standing_of(self.settings.budget), *self.standing_of_cloud())
 
     def rules(self) -> Rules:
-        """Return the site's rules."""
+        """Return the rules of the site's ticks."""
         return rules_of(
             self.settings,
             self.machines,

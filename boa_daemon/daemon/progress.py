@@ -1,7 +1,7 @@
-"""How running jobs got on: steps, loss and GPUs over time, for whoever looks at a job.
+"""The progress of jobs over time: steps, loss and GPUs.
 
-A trail that is full loses every other point, so it always spans the whole run. Trails are in memory, and
-kept in the database each quarter of an hour and at the end of the daemon: an orderly restart forgets nothing.
+A full trail drops every other point, so that it always spans the whole run. Trails are in memory, and are
+stored every 15 minutes and when the daemon closes, so an orderly restart loses nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from policies.model import JobId
 MOST_POINTS, MOST_JOBS = 256, 2000
 KEEP_SECONDS = 900.0
 Point = tuple[float, int, float | None, int]
-"""An instant, the step that was done, the loss that was reported, and the GPUs."""
+"""Instant, step, reported loss, and GPUs."""
 
 
 @dataclass(slots=True)
@@ -29,13 +29,13 @@ class _Trail:
 
 
 class Progress:
-    """Trails of the jobs that reported last."""
+    """Trails of the `MOST_JOBS` jobs that reported most recently."""
 
     def __init__(self) -> None:
         self._trails: OrderedDict[JobId, _Trail] = OrderedDict()
 
     def take(self, job: JobId, *, at: float, step: int | None, loss: float | None, gpus: int) -> None:
-        """Add a point where a job got on."""
+        """Add a point if the job made progress."""
         if step is None:
             return
         trail = self._trails.setdefault(job, _Trail())
@@ -52,18 +52,18 @@ class Progress:
             self._trails.popitem(last=False)
 
     def of(self, job: JobId) -> list[Point]:
-        """Return the trail of a job."""
+        """Return the points of a job."""
         trail = self._trails.get(job)
         return [] if trail is None else list(trail.points)
 
     def documents(self) -> dict[str, str]:
-        """Return the trails as text by job."""
+        """Return the trails as JSON text by job."""
         for trail in self._trails.values():
             trail.text = trail.text or json.dumps([trail.every, trail.points], separators=(",", ":"))
         return {str(job): trail.text for job, trail in self._trails.items()}
 
     def restore(self, documents: Mapping[str, str]) -> None:
-        """Take up the trails of an earlier process, but for those of jobs that have reported since."""
+        """Restore the trails of an earlier process, except for jobs that have reported since."""
         for job, text in documents.items():
             if job not in self._trails and len(self._trails) < MOST_JOBS:
                 every, points = json.loads(text)

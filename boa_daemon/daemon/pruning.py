@@ -1,7 +1,7 @@
-"""Jobs that are over for longer than the settings keep them go: their folders first, then their rows.
+"""Delete jobs that are over for longer than the settings keep them: folders first, then rows.
 
-In that order, so that whoever dies in between does it again. A batch is one short transaction: a tick that
-wants to write waits for no more than that.
+With this order an interrupted run is repeated completely. Each batch is one short transaction, so a tick
+never waits longer than that to write.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from boa_daemon.tick.ports import CodePruner, JobFileCleaner, Runner
 
 _LOG = logging.getLogger("boa.daemon")
 BATCH, MOST_BATCHES = 500, 200
-"""So many jobs in one transaction, and so many of those at a time: 100,000 jobs an hour."""
+"""Jobs per transaction, and transactions per run: at most 100,000 jobs an hour."""
 CODE_SECONDS = DAY_SECONDS
-"""Packed code comes before the job that names it: one that is younger than this is left alone."""
+"""Age from which unused code is deleted; younger code may precede the job that names it."""
 INTENT_DAYS = 90.0
-"""Intents whose outcome is known are kept as long as decisions are."""
+"""Days to keep intents with a known outcome, the same as decisions."""
 
 
 def prune(books: Storage, runner: Runner, *, keep_days: float | None, now: float) -> int:
-    """Drop what is too old; return how many jobs went."""
+    """Delete old code, intents and jobs; return the number of jobs deleted."""
     database, gone = books.store.database, 0
     _drop_code(books, runner, now)
     drop_intents(database, now - INTENT_DAYS * DAY_SECONDS, keep=_launches_in_use(books))
@@ -44,13 +44,13 @@ def prune(books: Storage, runner: Runner, *, keep_days: float | None, now: float
 
 
 def _drop_code(books: Storage, runner: Runner, now: float) -> None:
-    """Drop packed code that no job refers to any more, be it over or not."""
+    """Delete packed code that no stored job names."""
     if not isinstance(runner, CodePruner):
         return
     try:
         gone = runner.drop_code(code_in_use(books.store.database), before=now - CODE_SECONDS)
     except Exception as error:
-        # A bucket that says no must not keep jobs and intents from being dropped.
+        # A bucket that refuses must not block the deletion of jobs and intents.
         _LOG.warning("packed code could not be dropped: %s", error)
         return
     if gone:
@@ -58,5 +58,5 @@ def _drop_code(books: Storage, runner: Runner, now: float) -> None:
 
 
 def _launches_in_use(books: Storage) -> set[str]:
-    """Return the intents that nodes which still live came from."""
+    """Return the intents that launched live nodes."""
     return {record.node.launched_by for record in list(books.queue.instances.values())}

@@ -1,8 +1,8 @@
-"""What each team has spent: its ended generations by the hour, from the database, and what it holds now.
+"""Spending by team: ended generations by the hour, from the database, and running generations.
 
-A job draws on the purse that it was submitted to: the GPUs that it held, at their part of the nodes' bills,
-from the claim to the release. The hour's sums are written in the transaction that releases the GPUs, so
-nothing is counted twice or forgotten, whatever dies in between.
+A job's cost goes to the team that it was submitted to: its GPUs' share of the nodes' bills, from claim to
+release. The hourly sums are written in the transaction that releases the GPUs, so a crash neither counts
+twice nor loses a cost.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from boa_daemon.units import SECONDS_PER_HOUR, dollars
 from policies.model import JobId
 
 HALF_LIVES = 8.0
-"""What was spent so many half-lives ago counts for nothing: less than half a percent of it."""
+"""Age in half-lives from which spending is ignored: less than half a percent of it counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamTerms:
-    """What the settings say of a team."""
+    """A team's caps in dollars and its share of the budget, from the settings."""
 
     usd_per_day_cap: float | None = None
     usd_per_month_cap: float | None = None
@@ -34,7 +34,7 @@ class TeamTerms:
 
 @dataclass(slots=True, kw_only=True)
 class Purses:
-    """The money of teams. What running generations have cost in hours that are over is kept in memory."""
+    """The money of teams; the past hours of running generations are cached in memory."""
 
     queue: JobQueue
     _known: dict[tuple[JobId, int], dict[int, int]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Purses:
     def money(
         self, teams: Mapping[str, TeamTerms], *, now: float, usd_per_hour: float, half_life_hours: float
     ) -> dict[str, TeamMoney]:
-        """Return the purse of each team; its share is one of `usd_per_hour`."""
+        """Return the money of each team; shares are parts of `usd_per_hour`."""
         if not teams:
             return {}
         spent = {name: Counter[int]() for name in teams}
@@ -70,7 +70,7 @@ class Purses:
         return found
 
     def _add_running(self, spent: Mapping[str, Counter[int]], now: float) -> None:
-        """Add what the generations that hold GPUs have cost so far."""
+        """Add the cost so far of running generations."""
         known: dict[tuple[JobId, int], dict[int, int]] = {}
         for job in list(self.queue.active.values()):
             if not job.slots or job.team not in spent:
@@ -85,11 +85,11 @@ class Purses:
 
 
 def _since(hours: Counter[int], begins_at: float) -> float:
-    """Return the dollars of hours from an instant on."""
+    """Return the dollars spent since an instant."""
     return dollars(sum(amount for hour, amount in hours.items() if hour * SECONDS_PER_HOUR >= begins_at))
 
 
 def _faded(hours: Counter[int], now: float, half_life_hours: float) -> float:
-    """Return the dollars of hours, each faded by its age."""
+    """Return the dollars spent, discounted by age with the half-life."""
     ages = ((max(now / SECONDS_PER_HOUR - hour - 0.5, 0.0), amount) for hour, amount in hours.items())
     return sum(dollars(amount) * float(0.5 ** (age / half_life_hours)) for age, amount in ages)

@@ -1,8 +1,8 @@
-"""Small training jobs that really run on this machine, under the daemon and a budget of pretended money.
+"""Run small real training jobs on this machine, under the daemon and a budget of simulated money.
 
 Everything is what a user's daemon runs: `Daemon` with its database, the local cloud, the local engine,
-checkpoints, what is learnt. Pretended are the prices, the clock, on which a second counts as a minute, and
-most of each step, which sleeps so that more workers are faster on any machine.
+checkpoints, learning. Simulated are the prices, the clock, on which a second counts as a minute, and most of
+each step, which sleeps so that more workers are faster on any machine.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from boa_daemon.tick.ports import RunReport
 from policies.model import Budget, InstanceType, JobId
 
 PACE = 60.0
-"""Pretended seconds per second."""
+"""Simulated seconds per real second."""
 NODE = InstanceType(name="worker-x2", gpu_type="worker", gpus=2, usd_per_hour=6.0)
 LOCAL_NODES = 8
-"""Nodes that fit on the machine."""
+"""Largest number of simulated nodes."""
 ARRIVAL_SECONDS = 6.0
 TICK_SECONDS = 0.5
 SHARDS = 8
 RESTART_SECONDS = 0.6
-"""What a stop and a start take on an idle machine."""
+"""Real seconds of a stop and a start on an idle machine."""
 STOP_SECONDS = 10.0
-"""Real seconds that a job gets to write its checkpoint; an idle machine takes a tenth of one."""
+"""Real seconds that a job has to write its checkpoint; an idle machine needs a tenth of one."""
 LOSS = "loss "
 DAY_CAP_HOURS = 48.0
-"""The cap of a pretended day, in hours of the budget: the demo is about the budget."""
+"""Cap of a simulated day in hours of the budget: high, because the demo is about the budget."""
 NEVER_STALLED_SECONDS = 86_400.0
-"""On a busy machine a process takes long to start, and each second counts as a minute."""
+"""Stall limit, high because processes start slowly on a busy machine and each second counts as a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKind:
-    """A kind of job: its steps, and the seconds of pretended work per shard and, at any width, per step.
+    """A kind of job: steps, and real seconds per step, per shard (parallel) and in all (serial).
 
-    `believed_parallel` is the parallel fraction that it is said to have, before anything is measured.
+    `believed_parallel` is the parallel fraction in its class file, before anything is measured.
     """
 
     name: str
@@ -67,12 +67,12 @@ class JobKind:
 
     @property
     def gpu_hours(self) -> float:
-        """Pretended hours on one worker."""
+        """Simulated hours on one worker."""
         return self.steps * (SHARDS * self.shard_seconds + self.serial_seconds) * PACE / 3600.0
 
     @property
     def command(self) -> str:
-        """What is run."""
+        """The command line of the trainer."""
         trainer = files("boa_daemon") / "data" / "demo" / "train_numpy.py"
         return (
             f"{sys.executable} {trainer} --steps {self.steps} --pause {self.shard_seconds} "
@@ -81,7 +81,7 @@ class JobKind:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """The class as a class file states it."""
+        """The class as an entry of a class file."""
         restart_hours = RESTART_SECONDS * PACE / 3600.0
         speedup = {"amdahl": {"parallel_fraction": self.believed_parallel, "max_gpus": 4}}
         return {
@@ -94,14 +94,14 @@ class JobKind:
 
 
 JOB_KINDS = (
-    # Believed to scale badly, it scales well; and the other way round. Reports say so, and the plan follows.
+    # Both believed fractions are wrong: vision scales better, language worse. Reports correct the plan.
     JobKind(name="vision", steps=120, shard_seconds=0.02, serial_seconds=0.01, believed_parallel=0.5),
     JobKind(name="language", steps=300, shard_seconds=0.003, serial_seconds=0.024, believed_parallel=0.95),
 )
 
 
 class PacedClock:
-    """The machine's clock, so many times as fast."""
+    """The machine's clock, `PACE` times as fast."""
 
     def __init__(self) -> None:
         self._began, self._origin = time.monotonic(), time.time()
@@ -112,14 +112,14 @@ class PacedClock:
 
 
 class PacedEngine(LocalEngine):
-    """The local engine, whose jobs worked for as long as the fast clock says."""
+    """The local engine, with reported work seconds scaled to the fast clock."""
 
     def poll(self) -> Mapping[JobId, RunReport]:
-        """Return the newest reports."""
+        """Return the newest reports, on the fast clock."""
         return _paced(super().poll())
 
     def reattach(self) -> Mapping[JobId, RunReport]:
-        """Find what runs."""
+        """Return the reports of jobs that run already, on the fast clock."""
         return _paced(super().reattach())
 
 
@@ -132,14 +132,14 @@ def _paced(reports: Mapping[JobId, RunReport]) -> dict[JobId, RunReport]:
 
 
 class LogRecorder(logging.Handler):
-    """Keeps what the daemon says to its log."""
+    """Collects the daemon's log messages."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.said: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a sentence."""
+        """Store one message."""
         self.said.append(record.getMessage())
 
 
@@ -165,31 +165,31 @@ class RealRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether every job has come and left."""
+        """Whether every job was submitted and is over."""
         return self._came == self.jobs_in_all and not any(job["ended_at"] is None for job in self.jobs)
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
-        """The jobs as `boa jobs --json` shows them, the oldest first."""
+        """The jobs as `boa jobs --json` shows them, oldest first."""
         return list(reversed(self.service.jobs()["jobs"]))
 
     @property
     def spent_usd(self) -> float:
-        """The pretended dollars so far."""
+        """Simulated dollars so far."""
         return float(self.service.cost(since=self.started_at)["usd"])
 
     def tick(self) -> Decision:
-        """Submit the jobs that are due, and let the daemon do one tick.
+        """Submit the jobs that are due, and run one tick.
 
         Raises:
-            BoaError: when the tick could not be done.
+            BoaError: when the tick fails.
         """
         due = int((self.clock.now() - self.started_at) / (PACE * ARRIVAL_SECONDS)) + 1
         while self._came < min(due, self.jobs_in_all):
             self._submit(JOB_KINDS[self._came % len(JOB_KINDS)])
         decision = self.daemon.tick()
         if decision is None:
-            raise BoaError(f"the demo's daemon stumbled: {self.daemon.standing.fault}")
+            raise BoaError(f"a tick of the demo's daemon failed: {self.daemon.standing.fault}")
         return decision
 
     def _submit(self, kind: JobKind) -> None:
@@ -204,7 +204,7 @@ class RealRun:
         self.service.submit([content], user="demo")
 
     def lines_of(self, job: JobId, generation: int | None = None) -> list[str]:
-        """Return what a generation of a job printed, by default the newest."""
+        """Return the lines that a generation of a job printed, by default the newest."""
         at, lines = 0, list[str]()
         while (chunk := self.service.logs(job, since=at, generation=generation))["text"]:
             lines += chunk["text"].splitlines()
@@ -212,7 +212,7 @@ class RealRun:
         return lines
 
     def loss_of(self, job: JobId, generations: int) -> float | None:
-        """Return the loss that a job printed last; one that was stopped at its end prints nothing anew."""
+        """Return a job's last printed loss; a generation stopped at its end prints none, so look back."""
         for generation in range(generations, 0, -1):
             for line in reversed(self.lines_of(job, generation)):
                 if LOSS in line:
@@ -225,7 +225,7 @@ class RealRun:
         return [one.width.gpus for one in self.daemon.books.queue.usages(0.0) if one.job == job]
 
     def close(self) -> None:
-        """End what still runs; its checkpoints are lost with the folder."""
+        """Kill running jobs and close the daemon."""
         runner = self.daemon.world.runner
         until = time.monotonic() + STOP_SECONDS
         while alive := [report for report in runner.poll().values() if not report.is_over]:
@@ -262,7 +262,7 @@ def _settings(root: Path, budget: Budget) -> Settings:
 
 @cache
 def uninterrupted_loss(steps: int) -> float:
-    """Return the loss that the trainer ends with on one worker without any stop, computed here."""
+    """Return the final loss of the trainer on one worker without interruption, computed here."""
     weights, loss = np.zeros(16), 0.0
     for step in range(steps):
         parts = []
@@ -276,7 +276,7 @@ def uninterrupted_loss(steps: int) -> float:
 
 
 def ticks(run: RealRun, *, most_seconds: float) -> Iterator[Decision]:
-    """Yield each decision until all jobs have left or the time is over."""
+    """Yield each decision until all jobs are over or `most_seconds` have passed."""
     until = time.monotonic() + most_seconds
     while not run.is_over and time.monotonic() < until:
         began = time.monotonic()

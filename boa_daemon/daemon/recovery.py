@@ -1,7 +1,7 @@
-"""Books made again: jobs from the newest backup that can be read, instances from the list of the cloud.
+"""Rebuild a lost database: jobs from the newest readable backup, instances from the cloud's list.
 
-Of PostgreSQL there are no backups of ours: what its own tools bring back is there before `recover` is asked,
-and what cannot be read is moved into a schema of its own.
+On PostgreSQL there are no backups by BOA: restore with the server's own tools before `recover`. Unreadable
+tables are moved into a schema of their own.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _OURS = frozenset({*METADATA.tables, "alembic_version"})
 
 
 def recover(settings: Settings) -> dict[str, Any]:
-    """Make the database again and return what was found; the old one is kept beside it.
+    """Rebuild the database and return what was found; the old one is kept beside it.
 
     Raises:
-        AlreadyRunning: when a daemon runs.
+        AlreadyRunning: when a daemon uses the state folder.
         LedElsewhere: when a daemon on another machine leads.
-        StoreUnreachable: when the server of the database does not answer.
+        StoreUnreachable: when the database server does not answer.
         StoreTooNew: when a newer version of BOA wrote the database.
         InputError: when the database can be read, or is a SQLite file outside the state folder.
     """
@@ -50,8 +50,8 @@ def recover(settings: Settings) -> dict[str, Any]:
     is_file = settings.daemon.database is None
     if not is_file and url.startswith("sqlite"):
         raise InputError(
-            f"[daemon] database is {url}: recover looks after the file in the state folder alone",
-            hint="Put a copy of your own in its place, or drop the setting",
+            f"[daemon] database is {url}: recover handles only the file in the state folder",
+            hint="Put a copy of your own in its place, or remove the setting",
         )
     there = daemon_paths(settings)
     make_folder(there.state)
@@ -64,7 +64,7 @@ def recover(settings: Settings) -> dict[str, Any]:
 
 
 def _recover_server(settings: Settings, there: DaemonPaths, url: str) -> dict[str, Any]:
-    """Do it on a server: while this process leads, no daemon of another machine acts."""
+    """Recover on a server; leading keeps daemons on other machines from acting meanwhile."""
     check_reachable(url)
     old = None
     try:
@@ -78,13 +78,13 @@ def _recover_server(settings: Settings, there: DaemonPaths, url: str) -> dict[st
         books.close()
         raise InputError(
             "the database can be read, and has jobs: there is nothing to recover",
-            hint="To begin anew all the same, drop its tables, or name another in [daemon] database",
+            hint="To start over anyway, drop its tables, or name another in [daemon] database",
         )
     return _filled(settings, there, books) | {"backup": None, "old": old}
 
 
 def _set_aside(url: str) -> str:
-    """Move our tables into a schema of their own; return its name."""
+    """Move BOA's tables into a new schema; return its name."""
     engine, name = open_engine(url), f"boa_unreadable_{int(time.time())}"
     try:
         with engine.begin() as connection:
@@ -101,7 +101,7 @@ def _set_aside(url: str) -> str:
 
 
 def _recover(settings: Settings, there: DaemonPaths) -> dict[str, Any]:
-    """Do it."""
+    """Recover the SQLite file in the state folder."""
     if there.database.exists() and _is_sound(there.database) and not _is_emptied(there):
         raise InputError(f"{there.database} can be read: there is nothing to recover")
     old = None
@@ -122,7 +122,7 @@ def _recover(settings: Settings, there: DaemonPaths) -> dict[str, Any]:
 
 
 def _filled(settings: Settings, there: DaemonPaths, books: Storage) -> dict[str, Any]:
-    """Take up what the cloud lists and the engine runs, and return how much that is."""
+    """Add the instances that the cloud lists and the jobs that run; return their numbers."""
     world = open_world(settings, there.state, SystemClock())
     books.queue.mark_in(there.next_job)
     books.store.set_flag(RECOVERED, True)
@@ -139,7 +139,7 @@ def _filled(settings: Settings, there: DaemonPaths, books: Storage) -> dict[str,
 
 
 def _is_emptied(there: DaemonPaths) -> bool:
-    """Whether a database that can be read is a new one in place of another."""
+    """Whether a readable database is a new, empty one in place of a lost one."""
     books = open_books(sqlite_url(there.database))
     try:
         return books.queue.is_emptied(there.next_job) and not books.store.flag(RECOVERED)
@@ -148,7 +148,7 @@ def _is_emptied(there: DaemonPaths) -> bool:
 
 
 def _is_sound(path: Path) -> bool:
-    """Whether a database can be read."""
+    """Whether the SQLite file passes its integrity check."""
     engine = open_engine(sqlite_url(path))
     try:
         check_integrity(engine)

@@ -1,4 +1,4 @@
-"""Deciding once more from a record: the same facts and policy give the same actions, or a bug is found."""
+"""Replay a recorded decision: the same facts and policy must give the same actions, or there is a bug."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from boa_daemon.tick.state import ClusterState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A decision made again, beside what was recorded."""
+    """A repeated decision, with the hashes and costs that were recorded."""
 
     tick: int
     decision: Decision
@@ -28,22 +28,22 @@ class Replay:
 
     @property
     def costs(self) -> tuple[float | None, float | None]:
-        """What was chosen and the next best cost, in dollars of money and waiting; None where not weighed."""
+        """Costs of the choice and of the runner-up, in dollars of money and waiting; None if not weighed."""
         return Alternatives.of(self.decision.state, self.decision.plan).costs
 
     @property
     def is_same(self) -> bool:
-        """Whether facts, actions and what was weighed are those of the record."""
+        """Whether facts, actions and costs equal those of the record."""
         hashes = (self.inputs_hash, self.outputs_hash)
         recorded = (self.recorded_inputs_hash, self.recorded_outputs_hash)
         return hashes == recorded and self.recorded_costs == self.costs
 
 
 def replay(record: Mapping[str, Any]) -> Replay:
-    """Decide from a record once more.
+    """Repeat the decision of a record.
 
     Raises:
-        InputError: when it is not a whole record.
+        InputError: when the record is incomplete.
     """
     try:
         state: ClusterState = decode(record["state"])
@@ -52,7 +52,7 @@ def replay(record: Mapping[str, Any]) -> Replay:
         first, second = (record[name]["usd_of_money_and_waiting"] for name in ("chosen", "runner_up"))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
-            f"that is not the record of a decision: {error}",
+            f"the input is not the record of a decision: {error}",
             hint="Write one with `boa decisions --record TICK`",
         ) from None
     allocator, placer, rules = PolicyRecord.of(policy).build()

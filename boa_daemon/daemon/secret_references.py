@@ -1,4 +1,4 @@
-"""Which secrets a job may name, and whose job: refused where it is submitted, not where it starts."""
+"""Check the secrets that a job names, and its user's right to them, at submission and not at the start."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from boa_daemon.job.secrets import SecretMissing, read_store
 
 
 def check_rights(content: Mapping[str, Any], user: str, settings: Settings) -> None:
-    """Refuse a job that names a secret which is not its user's to name; of the secret nothing is said.
+    """Refuse a job whose user may not name one of its secrets; nothing about the secret is revealed.
 
     Raises:
-        InputError: naming the variable, its reference, and whose it is.
+        InputError: when a secret is refused; it names the variable, the reference and who may use it.
     """
     for name, reference in content.get("secrets", {}).items():
         owners = _owners(reference, settings.secrets)
@@ -27,27 +27,27 @@ def check_rights(content: Mapping[str, Any], user: str, settings: Settings) -> N
         named = ", ".join(owners) or "nobody"
         raise InputError(
             f"secrets: {name}: {reference}: user {user} may not name it",
-            hint=f"[secrets] has it for {named}: whoever looks after the daemon may add {user}",
+            hint=f"[secrets] has it for {named}: the daemon's administrator may add {user}",
         )
 
 
 def _owners(reference: str, rights: Mapping[str, list[str]]) -> list[str] | None:
-    """Return who may name a secret, by the longest pattern that fits it; None where none does."""
+    """Return who may name a secret, by the longest matching pattern; None when no pattern matches."""
     fitting = [pattern for pattern in rights if fnmatchcase(reference, pattern)]
     return rights[max(fitting, key=len)] if fitting else None
 
 
 def _is_of(user: str, owner: str, settings: Settings) -> bool:
-    """Whether a user is an owner, or in the team that is one."""
+    """Whether a user is the owner, or a member of the owning team."""
     team = owner.removeprefix(OF_TEAM)
     return user == owner if team == owner else user in settings.teams[team].members
 
 
 def check_secrets(content: Mapping[str, Any], engine: EngineSettings) -> None:
-    """Refuse a job whose secrets its machines could not have, or may not.
+    """Refuse a job whose machines cannot or may not read its secrets.
 
     Raises:
-        InputError: naming the variable and its reference.
+        InputError: when a secret is refused; it names the variable and the reference.
     """
     for name, reference in content.get("secrets", {}).items():
         why, hint = _refusal(reference, engine)
@@ -56,7 +56,7 @@ def check_secrets(content: Mapping[str, Any], engine: EngineSettings) -> None:
 
 
 def _refusal(reference: str, engine: EngineSettings) -> tuple[str, str]:
-    """Return why a reference is of no use here, and what to do; empty where it is."""
+    """Return why a reference is refused, and a hint; both empty when it is accepted."""
     if engine_kind(engine.name).on_rented_nodes:
         if any(fnmatchcase(reference, pattern) for pattern in engine.secrets):
             return "", ""
@@ -74,7 +74,7 @@ def _refusal(reference: str, engine: EngineSettings) -> tuple[str, str]:
     try:
         kept = read_store(Path(engine.secrets_file))
     except SecretMissing as error:
-        return str(error), "Whoever looks after the daemon mends that file"
+        return str(error), "The daemon's administrator must correct that file"
     if reference.removeprefix("env:") not in kept:
-        return "the secret store has no such name", "Whoever looks after the daemon adds a line to it"
+        return "the secret store has no such name", "The daemon's administrator must add a line to it"
     return "", ""

@@ -1,4 +1,4 @@
-"""What may be asked of a daemon, as documents: the same for the socket, for tests and for programs."""
+"""The daemon's API service: answers as JSON documents, for the socket, tests and programs."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from boa_daemon.daemon.submissions import Submissions
 
 
 class Service(Submissions, JobService, SiteService):
-    """Answers for one daemon. Every document says as of when it is."""
+    """Answers requests for one daemon; `as_of` in a document is the instant that it describes."""

@@ -1,4 +1,4 @@
-"""What every answer of a daemon needs: its books, as of when it is, and the job that is meant."""
+"""Shared base of the API services: the storage, the instant of an answer, and the job that is meant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from boa_daemon.store.storage import Storage
 from policies.model import JobId
 
 RECENT_JOBS = 200
-"""Who mistypes the id of a job means one of the newest, be it over or not."""
+"""Number of newest jobs that are suggested for a mistyped id."""
 
 
 class UnknownJob(InputError):
@@ -21,7 +21,7 @@ class UnknownJob(InputError):
 
 
 class NotAllowed(BoaError):
-    """Somebody else's job, or more than a user may have."""
+    """The job belongs to somebody else, or the user's limits are exceeded."""
 
 
 class NotReady(BoaError):
@@ -29,7 +29,7 @@ class NotReady(BoaError):
 
 
 class ServiceBase:
-    """Answers for one daemon. Every document says as of when it is."""
+    """Base of the services that answer requests for one daemon."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
@@ -74,22 +74,22 @@ class ServiceBase:
         return record
 
     def _as_of(self) -> float:
-        """Return the instant of what memory knows."""
+        """Return the instant of the last decision, or of the daemon's start."""
         decision = self.daemon.standing.decision
         return self.daemon.standing.started_at if decision is None else decision.state.now
 
     def _books(self) -> Storage:
-        """Return the books.
+        """Return the storage.
 
         Raises:
-            NotReady: when the database cannot be read.
+            NotReady: when the daemon has no database that it may write.
         """
         if self.daemon.books is None:
             raise NotReady(self.daemon.standing.fault)
         return self.daemon.books
 
     def _troubles(self) -> Iterator[str]:
-        """Yield why nodes cannot be used, and why none can be rented."""
+        """Yield why nodes are unusable, and why the last launches were refused."""
         if self.daemon.books is not None:
             yield from self.daemon.fleet.unusable().values()
             now = self.daemon.world.clock.now()

@@ -1,4 +1,4 @@
-"""Where settings come from: files, the environment, flags; the strongest word wins, key by key.
+"""Load settings from files, the environment and flags; the strongest layer wins, key by key.
 
 flags > ``BOA_<SECTION>_<KEY>`` in the environment > ``./boa.toml`` > the user's file > the system's file >
 defaults.
@@ -30,7 +30,7 @@ FILE_NAME = "boa.toml"
 SYSTEM_FILE = Path("/etc/boa") / FILE_NAME
 PREFIX = "BOA_"
 OF_TEAM, REFERENCES = "team:", ("env:", "ssm:", "secretsmanager:")
-"""How [secrets] names a team, and how references of secrets begin."""
+"""Prefix of a team in [secrets], and prefixes of references to secrets."""
 _BUDGETS = frozenset({"usd_per_hour", "usd_per_month"})
 _PATHS = (
     "classes",
@@ -47,7 +47,7 @@ _PARTS: tuple[tuple[str, str, plugins.PluginGroup, Collection[str]], ...] = (
     ("cloud", "provider", "boa.clouds", CLOUD_KINDS),
     ("engine", "name", "boa.engines", ENGINE_KINDS),
 )
-"""What plug-ins may add, where the settings name it, and the names of ours."""
+"""Sections and keys that plug-ins extend, their plug-in groups, and the built-in names."""
 _SECTIONS = {
     name: field.annotation
     for name, field in Settings.model_fields.items()
@@ -57,14 +57,14 @@ _SECTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSettings:
-    """The settings, and which files they came from, the weakest first."""
+    """The settings, and the files that they came from, weakest first."""
 
     settings: Settings
     files: tuple[Path, ...]
 
 
 def setting_files(explicit: Path | None = None) -> list[Path]:
-    """Return the files that may hold settings, the weakest first."""
+    """Return the settings files that exist, weakest first; only `explicit` if given."""
     if explicit is not None:
         return [explicit]
     user = Path(platformdirs.user_config_dir("boa")) / FILE_NAME
@@ -77,7 +77,7 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> LoadedSettings:
-    """Return the settings; `flags` maps ``section.key`` to a value, None being no word.
+    """Return the settings; `flags` maps ``section.key`` to a value, None when not given.
 
     Raises:
         InputError: when a file cannot be read or a key is unknown or wrong, with file and line.
@@ -102,10 +102,10 @@ def load_settings(
 
 
 def _check_names(settings: Settings, document: Document) -> None:
-    """Refuse a cloud, an engine, a policy or a placer that there is not: nothing could start, or no tick.
+    """Refuse an unknown cloud, engine, policy or placer, with which the daemon could not start or tick.
 
     Raises:
-        InputError: with its line.
+        InputError: when a name is unknown; the error names the line.
     """
     for section, key, group, ours in _PARTS:
         name = getattr(getattr(settings, section), key)
@@ -120,10 +120,10 @@ def _check_names(settings: Settings, document: Document) -> None:
 
 
 def check_owners(settings: Settings) -> None:
-    """Refuse rights to secrets of teams that no file has, and under patterns that fit no reference.
+    """Refuse rights to secrets that name an unknown team or a pattern that matches no reference.
 
     Raises:
-        InputError: naming the pattern.
+        InputError: when a right is refused; the error names the pattern.
     """
     for pattern, owners in settings.secrets.items():
         if pattern != "*" and not pattern.startswith(REFERENCES):
@@ -139,7 +139,7 @@ def check_owners(settings: Settings) -> None:
 def _merge(
     merged: dict[str, dict[str, Any]], words: Mapping[str, Any], *, beside: Path | None = None
 ) -> None:
-    """Lay a stronger layer over the others, key by key; paths in a file are relative to the file."""
+    """Merge a stronger layer into the others, key by key; paths in a file are relative to the file."""
     for section, values in words.items():
         table = dict(values)
         if beside is not None:
@@ -148,7 +148,7 @@ def _merge(
                     table[key] = str(beside / table[key])
         before = merged.get(section, {})
         if section == "budget":
-            # A stronger layer that states one budget takes the place of the other.
+            # A budget in a stronger layer replaces the other kind of budget in a weaker one.
             before = {
                 key: before[key] for key in before if not _BUDGETS & {key} or not _BUDGETS & table.keys()
             }
@@ -156,7 +156,7 @@ def _merge(
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return ``section.key`` names as tables."""
+    """Return ``section.key`` names as nested tables."""
     tables: dict[str, dict[str, Any]] = {}
     for name, value in flat.items():
         section, _, key = name.partition(".")
@@ -165,7 +165,11 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return what ``BOA_<SECTION>_<KEY>`` variables say; those of other sections are not settings."""
+    """Return the settings in ``BOA_<SECTION>_<KEY>`` variables; other BOA_ variables are ignored.
+
+    Raises:
+        InputError: when the section exists and the key does not.
+    """
     tables: dict[str, dict[str, Any]] = {}
     for name, text in sorted(environment.items()):
         if not name.startswith(PREFIX):
@@ -184,7 +188,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]
 
 
 def _value(text: str, kind: type[Strict], key: str) -> Any:
-    """Return the value that a variable holds: as JSON where it is, as text where that is wanted."""
+    """Return a variable's value: as text if the setting is text, else as a list or JSON."""
     wants_text = "str" in str(kind.model_fields[key].annotation) and "list" not in str(
         kind.model_fields[key].annotation
     )
@@ -199,7 +203,7 @@ def _value(text: str, kind: type[Strict], key: str) -> Any:
 
 
 def _checked(words: Mapping[str, Any], name: str) -> Settings:
-    """Return a layer, or all of them, as settings; a fault names where the words came from."""
+    """Validate one layer, or all of them merged; errors quote `name` as the source."""
     return checked(Settings, words, document=Document(name=name, content=words, language="json"))
 
 
@@ -208,7 +212,7 @@ def setting_rows() -> Sequence[tuple[str, str, str, str]]:
     rows = []
     for section, kind in _SECTIONS.items():
         for key, field in kind.model_fields.items():
-            # Those of AWS are None in the section of all clouds, so that one can see which were given.
+            # AWS settings default to None in the shared section, to tell which were given.
             of_aws = (
                 AwsSettings.model_fields.get(key) if section == "cloud" and field.annotation is Any else None
             )

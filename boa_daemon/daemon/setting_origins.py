@@ -1,4 +1,4 @@
-"""Where each setting has its value from: a file, the environment, or the default."""
+"""The origin of each setting's value: a file, the environment, or the default."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ DEFAULT, ENVIRONMENT = "default", "environment"
 
 
 def locate_error(error: InputError, explicit: Path | None) -> InputError:
-    """Return an error about a setting with the file and the line that has it, where it names none.
+    """Return an error about a setting with the file and line that set it, unless it names a file already.
 
-    It is found by ``[section] key`` at its beginning, else by the value that it quotes.
+    The line is found by ``[section] key`` at the beginning of the error, else by the value that it quotes.
     """
     named, quoted = _KEY.match(error.problem), _QUOTED.search(error.problem)
     for path in [] if error.file is not None else reversed(setting_files(explicit)):

@@ -1,4 +1,4 @@
-"""Settings that are read again while the daemon runs: what may change, and what waits for the next start."""
+"""Reload settings while the daemon runs: which may change, and which need a restart."""
 
 from __future__ import annotations
 
@@ -17,50 +17,52 @@ _AT_START = {
     "gate": None,
     "daemon": ("state_dir", "socket", "database", "backup_seconds", "observe"),
 }
-"""Sections, or keys of them, that are read when the daemon starts."""
+"""Sections, or some of their keys, that are read only when the daemon starts."""
 _PLANNED = ("instance_types", "boot_seconds", "commitments", "blocks")
-"""Keys of [cloud] that are the plan's alone, unless the cloud is fixed when it is opened."""
+"""Keys of [cloud] that only the plan uses, unless the cloud fixes them when it is opened."""
 
 
 class SettingsReader:
-    """Reads the settings, again each time it is called; a file that was there and is gone is a mistake."""
+    """Reads the settings at each call; a file that existed before and is missing is an error."""
 
     def __init__(self, explicit: Path | None, flags: Mapping[str, Any]) -> None:
         self._explicit, self._flags = explicit, flags
         self._files: tuple[Path, ...] = ()
 
     def __call__(self) -> Settings:
-        """Return the settings as the files have them now.
+        """Return the present settings.
+
+        A missing file is an error, because the daemon must not use defaults while an editor replaces the
+        file.
 
         Raises:
-            InputError: when they are wrong, or a file that was read before is not there any more: a daemon
-                must not go on with the defaults because somebody's editor was between two states.
+            InputError: when the settings are wrong, or a file that was read before is missing.
         """
         loaded = load_settings(self._explicit, flags=self._flags)
         gone = [str(path) for path in self._files if path not in loaded.files]
         if gone:
             raise InputError(
-                f"{gone[0]} was read before and is not there any more",
-                hint="Put it back, or start the daemon anew to go on without it",
+                f"the settings file {gone[0]} was read before and is missing now",
+                hint="Put it back, or restart the daemon to continue without it",
             )
         self._files = loaded.files
         return loaded.settings
 
 
 def keep_observe_mode(before: Settings, after: Settings) -> Settings:
-    """Return new settings with what a running daemon must not change: whether it only observes.
+    """Return new settings with the old `observe`, which a running daemon must not change.
 
-    The cloud was opened for the one or the other: leases that nobody renews would end the nodes of a daemon
-    that begins to act, and one that begins to observe would still end leaks.
+    The cloud was opened for one of the modes. A daemon that began to act would lose its nodes, because
+    nothing renews their leases; one that began to observe would still end leaks.
     """
     daemon = after.daemon.model_copy(update={"observe": before.daemon.observe})
     return after.model_copy(update={"daemon": daemon})
 
 
 def keys_needing_restart(before: Settings, after: Settings, *, is_cloud_fixed: bool) -> list[str]:
-    """Return the keys that differ and count from the next start only, such as ``cloud.provider``.
+    """Return the changed keys that need a restart, such as ``cloud.provider``.
 
-    `is_cloud_fixed` says that the cloud rents the types, and plans the boots, that it was opened with.
+    `is_cloud_fixed` says that the cloud keeps the types and boot times that it was opened with.
     """
     found = []
     for section, keys in _AT_START.items():

@@ -1,9 +1,9 @@
-"""GPUs that several jobs share: `[cloud] gpu_places` makes of such a machine one more, with places for GPUs.
+"""GPUs shared by several jobs: `[cloud] gpu_places` divides each GPU of a machine into places.
 
-In plans, in the books and on bills place i of a node is a GPU like any other, of the GPU type
-`t4@g4dn.12xlarge/2`. The cloud rents the machine that it knows, and an engine is told on which GPU each place
-is: here they meet. Places are numbered through all GPUs first, so place i is on GPU i modulo the GPUs.
-A node keeps its places for as long as it lives: the jobs on it count on them.
+In plans, in the database and on bills, place i of a node is a GPU like any other, of a GPU type such as
+`t4@g4dn.12xlarge/2`. This module translates: the cloud rents the real machine, and an engine gets the GPU of
+each place. Places are numbered through all GPUs first, so place i is on GPU i modulo the number of GPUs. A
+node keeps its places for life, because its jobs rely on them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MOST_PLACES = 8
 def with_places(
     machines: Mapping[str, InstanceType], places: Mapping[str, int], catalog: Catalog
 ) -> dict[str, InstanceType]:
-    """Return machines by name, those that `places` names with so many places on each GPU.
+    """Return machines by name, with `places` per GPU for the machines that it names.
 
     Raises:
-        InputError: when it names a machine that is not rented, or whose GPUs' memory nobody knows.
+        InputError: when it names a machine that is not rented, or whose GPU memory is unknown.
     """
     for name, count in places.items():
         if name not in machines:
@@ -53,23 +53,23 @@ def with_places(
 
 
 def check_memory(job_class: JobClass, needs: NeedsRow | None, machines: Mapping[str, InstanceType]) -> None:
-    """Refuse a class that may share GPUs and does not say how much of their memory it takes.
+    """Refuse a class that may share GPUs without stating its GPU memory.
 
     Raises:
-        InputError: naming the class.
+        InputError: when the class is refused; the error names it.
     """
     kinds = {kind for phase in job_class.phases for kind in phase.speedups}
     shared = [kind for kind, one in machines.items() if kind in kinds and one.places_per_gpu > 1]
     if shared and (needs is None or needs.gpu_memory_gb is None):
         raise InputError(
-            f"class {job_class.name!r} may share the GPUs of {machines[shared[0]].name} and does not say "
+            f"class {job_class.name!r} may share the GPUs of {machines[shared[0]].name} but does not state "
             "how much of their memory it takes",
             hint="Add needs: {gpu_memory_gb: ...} to the class",
         )
 
 
 def start_on_gpus(start: StartJob, instances: Mapping[NodeId, InstanceRecord]) -> StartJob:
-    """Return a start with the GPUs on which its places are; the same object where no GPU is shared."""
+    """Return a start with GPU indices in place of places; the same object when no GPU is shared."""
     kinds = {
         slot.node: instances[slot.node].node.instance_type for slot in start.slots if slot.node in instances
     }
@@ -81,7 +81,7 @@ def start_on_gpus(start: StartJob, instances: Mapping[NodeId, InstanceRecord]) -
 
 
 def with_whole_gpus(machine: InstanceType) -> InstanceType:
-    """Return a machine as the cloud knows it: with whole GPUs; its name and GPU type are left."""
+    """Return a machine with whole GPUs, as the cloud knows it; name and GPU type stay."""
     if machine.places_per_gpu == 1:
         return machine
     return replace(machine, gpus=machine.whole_gpus, places_per_gpu=1)
@@ -90,10 +90,10 @@ def with_whole_gpus(machine: InstanceType) -> InstanceType:
 def planned_machine(
     listed: InstanceType, *, name: str, kind: str, planned: InstanceType | None, known: InstanceType | None
 ) -> InstanceType:
-    """Return what the cloud lists as the machine that it is in plans, with the places that it has.
+    """Return a listed machine as the machine that it is in plans, with its places.
 
-    `planned` is that machine, where there is one; `known` is what the node was when it was seen first: with
-    other places than those of the plan it stays what it was, and nobody new is placed on it.
+    `planned` is that machine, if there is one. `known` is the node's machine when it was first seen: when its
+    places differ from the plan's it stays as it was, and no new job is placed on it.
     """
     places = 1 if planned is None else planned.places_per_gpu
     if (

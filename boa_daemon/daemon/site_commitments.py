@@ -1,20 +1,20 @@
-"""Commitments and Capacity Blocks of the site: what is paid anyway, and what that pays for.
+"""The site's commitments and Capacity Blocks: costs paid in any case, and the usage that they cover.
 
-A commitment to L dollars per hour pays for usage at rates of its own, whether used or not. So a node that it
-covers costs nothing more, L stands in the books and in every cap all the time, and the plan, which is made at
-prices on demand, is one for
+A commitment of L dollars per hour is paid whether used or not, and covers usage at its own rates. So a node
+that it covers costs nothing more, and L counts in the ledger and in every cap at all times. The plan uses
+on-demand prices and the budget
 
     B' = max(B - L, 0) + V        V = the sum of  L p / q  over commitments
 
     symbol   here                  meaning
     B        budget                what may be spent, dollars per hour
-    V        free_usd_per_hour     usage at prices on demand that is paid for
+    V        free_usd_per_hour     covered usage at on-demand prices
     p, q     rates                 price of a node-hour on demand; under the commitment
 
-Nodes are covered in the order of their launches, one in part where a level ends, by commitments to few types
-before those to many. An hour before a commitment ends it covers nothing more, so no cap rests on it. AWS
-settles by the hour and shares a level among all that an account runs; that is not in it. A Capacity Block's
-fee is spread over its time; its nodes are those of a reservation, which the cloud lists at no price.
+Nodes are covered in launch order, the last one in part, and commitments to few types are used
+before those to many. In its last hour a commitment covers nothing, so that no cap depends on it. AWS
+settles by the hour and shares a level among all usage of an account; this is not modelled. A Capacity Block's
+fee is spread over its time; the cloud lists its nodes, which belong to a reservation, at no price.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from policies.model import InstanceType
 from policies.site import Site
 
 ENDING_SECONDS = 3600.0
-"""So long before its end a commitment covers nothing more."""
+"""Time before its end from which a commitment covers nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitmentLevel:
-    """One commitment or block: its cost, and by instance type the price of a node-hour that it pays for."""
+    """One commitment or block: its cost, and the node-hour price that it pays, by instance type."""
 
     cost: FixedCost
     rates: Mapping[str, float]
     is_block: bool = False
 
     def is_paid(self, now: float) -> bool:
-        """Return whether it covers nodes now."""
+        """Return whether the commitment covers nodes now."""
         return self.cost.usd_between(now, now + ENDING_SECONDS) >= self.cost.usd_per_hour * (1.0 - 1e-9)
 
     def free_usd_per_hour(self, machines: Iterable[InstanceType]) -> float:
-        """Return the usage at prices on demand that it pays for; of the type that it discounts the least."""
+        """Return the covered usage at on-demand prices, for the type with the smallest discount."""
         return self.cost.usd_per_hour * min(
             machine.usd_per_hour / self.rates[machine.name]
             for machine in machines
@@ -63,14 +63,14 @@ class CommitmentLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteCommitments:
-    """All that the site is committed to, what covers few types first; `machines` are those on demand."""
+    """All commitments of the site, those to few types first; `machines` are the on-demand machines."""
 
     levels: tuple[CommitmentLevel, ...] = ()
     machines: tuple[InstanceType, ...] = ()
 
     @classmethod
     def of(cls, settings: Settings, machines: Sequence[InstanceType], catalog: Catalog) -> SiteCommitments:
-        """Return what the files of `[cloud] commitments` and `blocks` say.
+        """Read the files of `[cloud] commitments` and `blocks`.
 
         Raises:
             InputError: when a file is wrong, with file and line.
@@ -85,11 +85,11 @@ class SiteCommitments:
 
     @property
     def fixed(self) -> tuple[FixedCost, ...]:
-        """What is paid whether used or not."""
+        """The costs that are paid whether used or not."""
         return tuple(level.cost for level in self.levels)
 
     def under(self, site: Site, now: float) -> Site:
-        """Return the site with the budget at prices on demand that may be spent with what is covered now."""
+        """Return the site with the budget B' of the module's formula, for what is covered now."""
         paid = [level for level in self.levels if level.is_paid(now)]
         usable = [level for level in paid if any(one.name in level.rates for one in self.machines)]
         if not paid or site.budget.unit == "gpus":
@@ -117,7 +117,7 @@ class SiteCommitments:
     def priced(
         self, nodes: Iterable[NodeState], before: Mapping[str, NodeState], now: float
     ) -> dict[str, NodeState]:
-        """Return listed nodes at what they cost beside the commitments; `before` are they as last written."""
+        """Return listed nodes with their uncovered prices; `before` are the nodes as last stored."""
         nodes = list(nodes)
         if not self.levels:
             return {node.id: node for node in nodes}
@@ -146,7 +146,7 @@ class SiteCommitments:
 
 
 def _at_share(node: NodeState, known: NodeState | None, share: float, now: float) -> NodeState:
-    """Return a node with its price from now on, a share of it being covered; what it cost before stays."""
+    """Return a node with its price from now on, when `share` of it is covered; earlier prices stay."""
     on_demand = node.instance_type.usd_per_hour
     usd = on_demand * (1.0 - share)
     if known is None:
@@ -158,7 +158,7 @@ def _at_share(node: NodeState, known: NodeState | None, share: float, now: float
 
 
 def _of_commitment(held: HeldCommitment, machines: Sequence[InstanceType]) -> CommitmentLevel | None:
-    """Return a commitment with what it pays for; None for one to instances that the site does not rent."""
+    """Return a commitment with its rates; None for one to instances that the site does not rent."""
     rates = {
         machine.name: machine.usd_per_hour * (1.0 - off)
         for machine in machines
@@ -177,7 +177,7 @@ def _of_commitment(held: HeldCommitment, machines: Sequence[InstanceType]) -> Co
 
 
 def _of_block(block: BoughtBlock) -> CommitmentLevel:
-    """Return a block: its instances at the part of the fee that each has per hour."""
+    """Return a block, with its fee divided over its hours and instances."""
     begins, ends = block.begins.timestamp(), block.ends.timestamp()
     usd = block.usd * SECONDS_PER_HOUR / (ends - begins)
     cost = FixedCost(name=block.name, usd_per_hour=usd, begins_at=begins, ends_at=ends)
@@ -185,5 +185,5 @@ def _of_block(block: BoughtBlock) -> CommitmentLevel:
 
 
 def _midnight(day: date) -> float:
-    """Return the instant at which a day begins, UTC."""
+    """Return the instant at which a day begins (UTC)."""
     return datetime.combine(day, time(), UTC).timestamp()

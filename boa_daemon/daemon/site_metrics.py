@@ -1,7 +1,8 @@
-"""Numbers for dashboards, tick against tick: money, GPUs, waiting, boots, what went wrong.
+"""Metrics that compare a tick with the previous one: money, GPUs, waiting, boots, failures.
 
-Labels are of lists that do not grow: types, zones and markets of nodes that live, classes of the settings,
-the dearest users (`daemon.history`). Counters and histograms begin anew with the process, as `rate()` has it.
+Labels come from bounded lists: types, zones and markets of live nodes, classes of the settings, and the users
+and teams with the highest cost (`minute_history.current_figures`). Counters and histograms start at zero with
+each process, as `rate()` expects.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ WAIT_BUCKETS = (1, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 COMPLETION_BUCKETS = (60, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400, 259200, 604800)
 BOOT_BUCKETS = (5, 15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900)
 MOST_GAP_SECONDS = 600.0
-"""After a longer gap between ticks nobody knows what was spent on what meanwhile."""
+"""Longest gap between ticks over which spending is attributed; after a longer one it is unknown."""
 
 
 @dataclass(slots=True)
 class _Before:
-    """What the tick before saw."""
+    """What the previous tick saw."""
 
     now: float
     rates: Mapping[str, float]
@@ -39,7 +40,7 @@ class _Before:
 
 
 class SiteMetrics:
-    """Takes decisions in, one after the other."""
+    """Updates the metrics from each decision."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, words: str, *labels: str) -> Gauge:
@@ -56,18 +57,18 @@ class SiteMetrics:
             "fleet_nodes", "Nodes by type, zone and market.", "instance_type", "zone", "market"
         )
         self.fleet_burn = gauge(
-            "fleet_dollars_per_hour", "Their prices together.", "instance_type", "zone", "market"
+            "fleet_dollars_per_hour", "Prices of these nodes, added up.", "instance_type", "zone", "market"
         )
         self.budget = gauge("budget_dollars_per_hour", "The long-run average that the plan aims at.")
         self.forecast = gauge("forecast_dollars", "Spent at the end of the window at this rate.", "window")
         self.spend = {
             kind: count(f"{kind}_spend_dollars", f"Dollars spent, by {words}.", kind)
             for kind, words in (
-                ("state", "what for: work, boot, idle, restart"),
+                ("state", "state: work, boot, idle, restart"),
                 ("market", "market"),
                 ("class", "class of the jobs"),
-                ("user", "user of the jobs, the dearest"),
-                ("team", "team of the jobs, the dearest"),
+                ("user", "user of the jobs, the 12 with the highest cost"),
+                ("team", "team of the jobs, the 12 with the highest cost"),
             )
         }
         self.wait = times("job_wait", "From arrival to the first start.", WAIT_BUCKETS, "class")
@@ -78,7 +79,7 @@ class SiteMetrics:
         self.ended = count("jobs_ended", "Jobs that ended, by how.", "status")
         self.restarts = count("job_restarts", "Starts of jobs after their first.")
         self.lost = count("lost_gpu_hours", "GPU-hours of work that is in no checkpoint.")
-        self.interruptions = count("interruptions", "Nodes that the cloud said it takes back.", "market")
+        self.interruptions = count("interruptions", "Nodes whose interruption the cloud announced.", "market")
         self.refusals = count("refusals", "Launches that the cloud refused, by kind.", "kind")
         self.price_age = gauge("oldest_fact_age_seconds", "Age of the oldest price or quota in use.")
         self._before: _Before | None = None
@@ -92,7 +93,7 @@ class SiteMetrics:
         budget: float,
         ages: Mapping[str, float | None],
     ) -> None:
-        """Take a tick in, with its `daemon.history.figures_of`; O(jobs + GPUs)."""
+        """Record a tick; `rates` are its `minute_history.current_figures`. O(jobs + GPUs)."""
         state = picture.decision.state
         jobs = dict(queue.active)
         self._fleet(state, rates)
@@ -115,7 +116,7 @@ class SiteMetrics:
         )
 
     def _fleet(self, state: ClusterState, rates: Mapping[str, float]) -> None:
-        """Set what holds now."""
+        """Set the gauges of nodes and GPUs."""
         places: Counter[tuple[str, str, str]] = Counter()
         prices: Counter[tuple[str, str, str]] = Counter()
         booting = 0
@@ -134,7 +135,7 @@ class SiteMetrics:
         self.gpus.labels("idle").set(rates.get("gpus", 0.0) - used - booting)
 
     def _money(self, before: _Before, now: float) -> None:
-        """Add what was spent since the tick before, at the rates that held then."""
+        """Add the spending since the previous tick, at that tick's rates."""
         seconds = now - before.now
         if not 0.0 < seconds <= MOST_GAP_SECONDS:
             return
@@ -161,14 +162,14 @@ class SiteMetrics:
                 self.completion.labels(_class(ended)).observe(max(taken, 0.0))
 
     def _took(self, job: JobRecord, generation: int, lost: float) -> None:
-        """Count what became of a job since it was looked at."""
+        """Count a job's starts and lost work since the previous tick."""
         if generation == 0 and job.generation > 0 and job.first_started_at is not None:
             self.wait.labels(_class(job)).observe(max(job.first_started_at - job.arrived_at, 0.0))
         self.restarts.inc(max(job.generation - max(generation, 1), 0))
         self.lost.inc(max(job.lost_gpu_hours - lost, 0.0))
 
     def _nodes(self, before: _Before, state: ClusterState, queue: JobQueue) -> None:
-        """Count boots that are done, nodes that are taken back, and refusals."""
+        """Count completed boots, interruptions and refusals."""
         for name in before.booting:
             record = queue.instances.get(name)
             if record is not None and record.ready_at is not None:
@@ -182,5 +183,5 @@ class SiteMetrics:
 
 
 def _class(job: JobRecord) -> str:
-    """Return the class in the settings that a job is of."""
+    """Return the configured class of a job, without limits on width."""
     return job.class_name.partition("[")[0]

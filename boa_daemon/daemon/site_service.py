@@ -1,4 +1,4 @@
-"""What may be asked of a site as a whole, and ordered of it: status, nodes, costs, classes, plans."""
+"""API service for the whole site: status, nodes, costs, classes, plans, and going down."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from policies.online.pacing import Pace
 
 
 class SiteService(ServiceBase):
-    """Answers about the site of one daemon."""
+    """Answers requests about the site of one daemon."""
 
     def status(self) -> dict[str, Any]:
-        """Return how the daemon is, from memory: this answers at once, whatever a tick is doing."""
+        """Return the daemon's status from memory, at once, whatever a tick is doing."""
         standing = self.daemon.standing
         picture = standing.picture
         document: dict[str, Any] = {
@@ -68,13 +68,13 @@ class SiteService(ServiceBase):
         return document
 
     def _leader(self) -> dict[str, Any] | None:
-        """Return who acts for the database, where this daemon does."""
+        """Return the leader of the database, if this daemon leads; else None."""
         books = self.daemon.books
         found = None if books is None or books.leadership is None else books.leadership.leader
         return None if found is None else asdict(found)
 
     def _notes(self) -> list[str]:
-        """Return what whoever looks after the daemon should know."""
+        """Return notes for the daemon's administrator."""
         standing, short = self.daemon.standing, self.daemon.watched.shortfall
         notes = [
             *standing.notes,
@@ -86,7 +86,7 @@ class SiteService(ServiceBase):
         return [note for note in (*notes, *self._troubles()) if note]
 
     def _own_user_note(self) -> str:
-        """Return that others' jobs can do what the daemon can, where that was chosen."""
+        """Return a warning when jobs run as the daemon's own user; empty otherwise."""
         is_open = self.daemon.settings.engine.shared_account
         if not is_open or not getattr(self.daemon.world.runner, "runs_jobs_as_daemon", False):
             return ""
@@ -95,11 +95,11 @@ class SiteService(ServiceBase):
         )
 
     def _best_effort(self) -> dict[str, object] | None:
-        """Return how far the budget goes; None where it pays for the load."""
+        """Return how far the budget goes; None when it pays for the load."""
         return shortfall_document(self.daemon.watched.shortfall, self.daemon.watched.account)
 
     def _late(self) -> list[str]:
-        """Return that no tick has come to its end for long, where that is so."""
+        """Return a note when no tick has completed for long."""
         every = self.daemon.settings.daemon.tick_seconds
         silent = self.daemon.world.clock.now() - self._as_of()
         if self.daemon.books is None or silent < LATE_TICKS * every + LATE_SECONDS:
@@ -151,7 +151,7 @@ class SiteService(ServiceBase):
         return {"as_of": self._as_of(), "instances": sorted(rows, key=lambda row: str(row["id"]))}
 
     def cost(self, *, by: CostBy = "job", since: float | None = None) -> dict[str, Any]:
-        """Return what was spent since an instant, by job, class, user, team or day; by default this month."""
+        """Return what was spent since an instant, by default this month, grouped as `by` says."""
         books, now = self._books(), self.daemon.world.clock.now()
         month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         begin = month.timestamp() if since is None else since
@@ -168,7 +168,7 @@ class SiteService(ServiceBase):
         }
 
     def classes(self) -> dict[str, Any]:
-        """Return what is believed of each class, beside what is stated."""
+        """Return the estimates for each class along with its configured values."""
         self._books()
         planner, now = self.daemon.planner, self.daemon.world.clock.now()
         known, curves = dict(self.daemon.learning.beliefs.known), list(planner.curves.values())
@@ -204,18 +204,22 @@ class SiteService(ServiceBase):
         }
 
     def past(self, *, days: float) -> dict[str, Any]:
-        """Return the jobs of the last days that are over, and what they were planned by, to be replayed."""
+        """Return the jobs of the last days that are over, and their policy, for a replay."""
         from boa_daemon.daemon.backtest import past_document  # noqa: PLC0415 - brings the simulator with it
 
         return past_document(self.daemon, self._books().queue, days=days)
 
     def plan(self) -> dict[str, Any]:
-        """Return what a tick would do now; nothing is started and nothing is written."""
+        """Return what a tick would do now, without starting or writing anything.
+
+        Raises:
+            NotReady: when there is no database, or no tick has completed yet.
+        """
         if self.daemon.books is None:
             raise NotReady(f"there is no plan: {self.daemon.standing.fault}")
         last = self.daemon.standing.decision
         if last is None:
-            raise NotReady("the daemon has not looked yet; try again in a moment")
+            raise NotReady("the daemon has not completed its first tick; try again in a moment")
         controller = self.daemon.controller()
         state = last.state
         present = controller.ports.jobs.jobs()
@@ -239,7 +243,7 @@ class SiteService(ServiceBase):
         }
 
     def down(self, *, is_down: bool) -> dict[str, Any]:
-        """Let everything go, or take work up again."""
+        """Release all nodes, or resume work."""
         self._books()
         self.daemon.set_down(is_down)
         return {"as_of": self._as_of(), "is_down": is_down}
@@ -250,7 +254,7 @@ class SiteService(ServiceBase):
 
 
 def _pacing(pace: Pace | None, memory: tuple[float, ...] | None) -> dict[str, Any] | None:
-    """Return what a paced policy keeps to: window, the load it believes in, and what pacing costs."""
+    """Return the window, load correction and loss of a paced policy; None for other policies."""
     if pace is None or not memory:
         return None
     return {

@@ -1,9 +1,9 @@
-"""What a site costs without any node, in the ledger: each hour is charged in full as it begins.
+"""Standing costs, which arise without any node: each hour is charged in full when it begins.
 
-A NAT gateway is billed by the begun hour, and images by what they hold at the most, so a charge of an hour is
-never too small and stands in every sum as a node's bill does: spend, caps, days, kinds. Where the price rises
-within an hour, the rise is charged on top. Hours in which no daemon ran cost as much, and are made up for at
-the price that is known now; after the stack was taken away they are not.
+A NAT gateway is billed by the begun hour, and images by their largest size, so a charge is never too small.
+It counts in every sum as a node's bill does: spend, caps, days, kinds. When the price rises within an hour,
+the rise is charged in addition. Hours without a running daemon are charged later at the price known then,
+except after the stack was removed.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from boa_daemon.units import SECONDS_PER_HOUR, micro_dollars
 StandingKind: TypeAlias = Literal["gateway", "images"]
 STANDING: tuple[StandingKind, ...] = get_args(StandingKind)
 CLOSED = "is_standing_closed"
-"""The flag of books whose stack was taken away: what stood until then is charged, and nothing after it."""
+"""Flag of a database whose stack was removed: costs until then are charged, and none after."""
 
 
 def standing_of(budget: BudgetSettings) -> Extras:
-    """Return what the settings say that the site costs per hour without any node."""
+    """Return the standing costs per hour in the settings, by kind."""
     return (("gateway", budget.standing_usd_per_hour),) if budget.standing_usd_per_hour else ()
 
 
 def charged_until(store: SqlStore) -> float:
-    """Return until when the books hold what stands; 0 where they hold none of it."""
+    """Return until when standing costs are charged; 0 when none are."""
     newest = [found[0] for kind in STANDING if (found := store.newest_charges(kind)) is not None]
     return max(newest) + SECONDS_PER_HOUR if newest else 0.0
 
 
 class StandingCosts:
-    """Charges what stands, hour by hour; asks the books once, and remembers what it has charged."""
+    """Charges standing costs hour by hour; reads the database once, then remembers its charges."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store
         self._newest: dict[str, tuple[float, int, int]] = {}
 
     def charge(self, standing: Extras, *, now: float) -> None:
-        """Charge every hour that has begun and is not charged yet, and what the current one became dearer."""
+        """Charge every begun hour that is not charged yet, and a price rise within the current hour."""
         current = hour_of(now).begins_at
         for kind, usd_per_hour in standing:
             self._charge(kind, micro_dollars(usd_per_hour), current)
@@ -52,10 +52,10 @@ class StandingCosts:
         self._store.charged_until = current + SECONDS_PER_HOUR
 
     def _charge(self, kind: str, amount: int, current: float) -> None:
-        """Charge one kind up to the current hour at so many micro-dollars an hour."""
+        """Charge one kind up to the current hour, at `amount` micro-dollars an hour."""
         newest = self._newest.get(kind) or self._store.newest_charges(kind)
         if newest is None or (newest[0] < current and self._store.flag(CLOSED)):
-            # Nothing stood before, as far as these books know.
+            # The database knows of no earlier costs.
             newest = (current - SECONDS_PER_HOUR, 0, 0)
         hour, charged, times = newest
         if hour >= current and amount > charged:
@@ -68,7 +68,7 @@ class StandingCosts:
         self._newest[kind] = newest
 
     def _append(self, kind: str, begins_at: float, amount: int, number: int) -> None:
-        """Append the charge of an hour; the same one is never appended twice."""
+        """Record the charge of an hour, under a name that prevents charging it twice."""
         hour = f"{datetime.fromtimestamp(begins_at, UTC):%Y-%m-%dT%HZ}"
         self._store.record_charge(
             Charge(

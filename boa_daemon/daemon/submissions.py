@@ -1,4 +1,4 @@
-"""Jobs that are handed in, and the code that they bring: checked, and taken all or none."""
+"""Submissions of jobs and their code: checked, and accepted all or none."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from boa_daemon.units import counted
 
 MOST_JOBS_AT_ONCE = 10_000
 _AT_ONCE = 8
-"""So many jobs are checked faster than another thread takes over."""
+"""Largest submission to check directly, because checking is faster than changing threads."""
 
 
 class Submissions(ServiceBase):
-    """Takes jobs for one daemon."""
+    """Accepts jobs for one daemon."""
 
     def __init__(self, daemon: Daemon) -> None:
         super().__init__(daemon)
         self._limited = threading.Lock()
 
     def submit(self, contents: Sequence[Any], *, user: str) -> dict[str, Any]:
-        """Take jobs, all or none.
+        """Accept jobs, all or none.
 
         Raises:
             InputError: when one of them is wrong; nothing is stored then.
@@ -48,15 +48,15 @@ class Submissions(ServiceBase):
         rows = self._checked(contents, user)
         if user not in self.daemon.settings.users:
             return self.settled(queue.enter(rows, at=self.daemon.world.clock.now()))
-        # One at a time: two submissions that both fit may not fit together.
+        # Check one at a time: two submissions that fit alone may not fit together.
         with self._limited:
             self._check_user(user, len(rows))
             return self.settled(queue.enter(rows, at=self.daemon.world.clock.now()))
 
     def entered(self, contents: Sequence[Any], *, user: str) -> PendingSubmission | None:
-        """Check a small submission without waiting for anything, and line it up for `settled`.
+        """Check a small submission without blocking, and queue it for `settled`.
 
-        None where that cannot be: for many jobs, or for a user whose limits have to be looked at.
+        Return None when that is impossible: many jobs, groups, code or data, or a user with limits.
 
         Raises:
             InputError: when one of them is wrong; nothing is stored then.
@@ -72,7 +72,7 @@ class Submissions(ServiceBase):
         return queue.enter(self._checked(contents, user), at=self.daemon.world.clock.now())
 
     def settled(self, ticket: PendingSubmission) -> dict[str, Any]:
-        """Return the answer to a submission; it is on disk then."""
+        """Wait until a submission is on disk, and return its answer."""
         jobs = self._books().queue.settle(ticket)
         self.daemon.wake(0.1)
         groups = dict.fromkeys(job.group for job in jobs if job.content.get("group") is not None)
@@ -84,7 +84,7 @@ class Submissions(ServiceBase):
         }
 
     def _checked(self, contents: Sequence[Any], user: str) -> list[NewJob]:
-        """Return submitted jobs as the queue takes them.
+        """Check submitted jobs and return them as rows for the queue.
 
         Raises:
             InputError: when one of them is wrong.
@@ -111,35 +111,37 @@ class Submissions(ServiceBase):
         return rows
 
     def _check_code(self, code: Mapping[str, Any] | None) -> None:
-        """Refuse code that is not here, or that this engine does not bring.
+        """Refuse code that was not sent, or that this engine cannot deliver.
 
         Raises:
-            InputError: when it cannot be brought to a node.
+            InputError: when the code cannot be delivered to a node.
         """
         if code is not None and (code["digest"] is None or not self._code().has_code(code["digest"])):
-            hint = "`boa submit` and boa_daemon.Client do that"
+            hint = "`boa submit` and boa_daemon.Client send it for you"
             raise InputError("code must be packed and sent before the job", hint=hint)
 
     def _code(self) -> CodeStager:
-        """Return what brings code.
+        """Return the engine's store of packed code.
 
         Raises:
-            InputError: when this engine does not.
+            InputError: when this engine cannot deliver code.
         """
         runner = self.daemon.world.runner
         if not isinstance(runner, CodeStager):
-            raise InputError("this engine brings no code", hint="Set workdir to a folder that the nodes have")
+            raise InputError(
+                "this engine cannot deliver code", hint="Set workdir to a folder that the nodes have"
+            )
         return runner
 
     def has_code(self, digest: str) -> bool:
-        """Return whether code is here; what is need not be sent."""
+        """Return whether the code was sent before, so that it need not be sent again."""
         return self._code().has_code(digest)
 
     def take_code(self, digest: str, archive: bytes) -> None:
-        """Keep packed code for the jobs that name its digest.
+        """Store packed code for the jobs that name its digest.
 
         Raises:
-            InputError: when it is not what its digest says.
+            InputError: when the code does not match its digest.
         """
         try:
             found = digest_of_archive(io.BytesIO(archive))
@@ -150,16 +152,16 @@ class Submissions(ServiceBase):
         self._code().take_code(digest, archive)
 
     def _check_known(self, name: str) -> None:
-        """Refuse what is the id of no job and no group.
+        """Refuse an id of neither a job nor a group.
 
         Raises:
-            UnknownJob: when it is not.
+            UnknownJob: when there is no such job or group.
         """
         if find_group(self._books().queue, name) is None:
             self._find(name)
 
     def _check_user(self, user: str, more: int) -> None:
-        """Refuse what a user may not have."""
+        """Refuse a submission beyond its user's limits."""
         limits = self.daemon.settings.users.get(user)
         if limits is None:
             return
@@ -177,27 +179,27 @@ class Submissions(ServiceBase):
                 raise NotAllowed(f"user {user} has spent {spent:.2f} USD today; the cap is {cap:.2f} USD")
 
     def spent_today(self, user: str) -> float:
-        """Return what the GPUs of a user's jobs cost today."""
+        """Return the dollars that a user's jobs cost today (UTC)."""
         now = self.daemon.world.clock.now()
         return spent_today(self._books().queue, now=now).get(user, 0.0)
 
     def check_may_submit(self, user: str, *, is_admin: bool) -> None:
-        """Refuse a user whose jobs would run as somebody else: as the daemon, with all that it may do.
+        """Refuse a user whose jobs would run as the daemon's user, with all of its rights.
 
         Raises:
-            NotAllowed: when they would.
+            NotAllowed: when the user's jobs would, and neither a role nor a setting permits it.
         """
         runner, settings = self.daemon.world.runner, self.daemon.settings.engine
         if is_admin or settings.shared_account or not getattr(runner, "runs_jobs_as_daemon", False):
             return
         raise NotAllowed(
             f"jobs run as the daemon's own user here, so only administrators may submit; you are {user}. "
-            "Whoever looks after the daemon can trust you with it: [api] admins, or [engine] shared_account"
+            "The daemon's administrator can allow it: [api] admins, or [engine] shared_account"
         )
 
 
 def _check_text(contents: Sequence[Any]) -> None:
-    """Refuse text that no file can hold.
+    """Refuse text that cannot be encoded.
 
     Raises:
         InputError: when a text is not Unicode.

@@ -1,8 +1,8 @@
-"""What a service says to systemd, and the unit that it is installed as.
+"""Notifications to systemd, and the unit that installs the service.
 
-The protocol is a datagram of lines to the socket that `NOTIFY_SOCKET` names (sd_notify(3)). Nothing happens
-where no systemd listens or takes the message. Call `notify_alive` at the end of each tick, also of one that
-failed because the cloud did, and never from a thread of its own: systemd must notice a loop that hangs.
+The protocol is a datagram of lines to the socket in `NOTIFY_SOCKET` (sd_notify(3)). Nothing happens when no
+systemd listens. Call `notify_alive` at the end of each tick, failed ticks included, and never from a thread
+of its own: systemd must notice a loop that hangs.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from boa_daemon.errors import BoaError, InputError
 UNIT = "boa-daemon.service"
 UNIT_FOLDER = Path("/etc/systemd/system")
 HIDDEN = ("/home", "/root", "/tmp", "/var/tmp", "/run/user")
-"""What ProtectHome and PrivateTmp hide from the service."""
+"""Folders that ProtectHome and PrivateTmp hide from the service."""
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
 
 def notify_ready(status: str) -> None:
-    """Say that the service works; with Type=notify, whoever waits for its start goes on now."""
+    """Notify that the service is ready; with Type=notify its start is complete now."""
     _say("READY=1", _status(status))
 
 
 def notify_alive(status: str) -> None:
-    """Keep the watchdog quiet, and say in a line how things are."""
+    """Reset the watchdog, and report a status line."""
     _say("WATCHDOG=1", _status(status))
 
 
 def notify_reloading() -> None:
-    """Say that the settings are being read again; `notify_ready` says when that is over."""
+    """Notify that the settings are being reloaded; `notify_ready` ends the reload."""
     _say("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
 
 def notify_stopping() -> None:
-    """Say that the service is on its way out."""
+    """Notify that the service is stopping."""
     _say("STOPPING=1", _status("stopping; jobs and instances go on"))
 
 
 def watchdog_seconds(environment: Mapping[str, str] = os.environ) -> float | None:
-    """Return within how many seconds `notify_alive` must be said; None where nobody waits for it."""
+    """Return the seconds within which `notify_alive` is due; None without a watchdog."""
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     micro = environment.get("WATCHDOG_USEC", "")
@@ -72,7 +72,7 @@ def check_tick(tick_seconds: float, environment: Mapping[str, str] = os.environ)
 
 
 def unit_text(program: str | None = None) -> str:
-    """Return the unit with the path of a program in it, by default that of this one.
+    """Return the text of the unit, with the path of `program`, by default this one.
 
     Raises:
         InputError: when the program is where the hardened service cannot see it.
@@ -93,7 +93,7 @@ def unit_text(program: str | None = None) -> str:
 
 
 def install_unit(text: str, folder: Path = UNIT_FOLDER) -> Path:
-    """Write the unit, whole or not at all, and return where.
+    """Write the unit atomically, and return its path.
 
     Raises:
         BoaError: when the folder cannot be written.
@@ -129,7 +129,7 @@ def _quoted(word: str) -> str:
 
 
 def _status(line: str) -> str:
-    """Return a status; it has one line."""
+    """Return a status assignment on one line."""
     return f"STATUS={' '.join(line.split())}"
 
 

@@ -1,4 +1,4 @@
-"""The rules of the tick that settings make: caps, rules against flapping, how long idle nodes stay."""
+"""Derive the tick's rules from the settings: caps, limits against flapping, how long idle nodes stay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rules_of(
     standing_usd_per_hour: float,
     fixed: tuple[FixedCost, ...],
 ) -> Rules:
-    """Return the rules. Without a node the site costs `standing_usd_per_hour`, and what is `fixed`."""
+    """Return the rules; `standing_usd_per_hour` and `fixed` are what the site costs without a node."""
     budget, steady, daemon = settings.budget, settings.steady, settings.daemon
     return Rules(
         instance_types=machines,

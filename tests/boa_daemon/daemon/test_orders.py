@@ -94,7 +94,7 @@ def test_a_rigid_job_that_runs_would_begin_anew(stage: Stage) -> None:
     ordered(stage, job, 2)
     stage.run(120.0)
     assert stage.row(job)["gpus"] == 2
-    with pytest.raises(InputError, match="begin anew on 4 GPUs"):
+    with pytest.raises(InputError, match="start over on 4 GPUs"):
         ordered(stage, job, 4)
 
 
