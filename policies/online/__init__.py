@@ -1,1 +1,1 @@
-"""The answer from moment to moment: pacing, what whole nodes are worth, lending, cutting at a cap."""
+"""Decisions at each tick: pacing of the spend, prices of whole nodes, lending, sharing scarce room."""

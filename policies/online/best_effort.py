@@ -1,35 +1,35 @@
-"""Best effort: a budget below the least that runs every job runs the cheapest widths, as far as it goes.
+"""Best effort: run as much work as possible with a budget below the least that runs every job.
 
-While the jobs that are there take more than the budget, each gets the width at which its work costs least, so
-a dollar finishes as much work as it can, and jobs are served by Smith's rule, the most weight per dollar of
-work left first: for work that money alone limits this order gives the least mean weighted completion time
-(weighted shortest remaining processing time). A running job counts twice, so it gives way only to one with
-less than half of its dollars left per weight. While they take less, the queue is empty and the load may be
-less than was believed: they get the best widths that take the budget per hour together.
+While the jobs present would take more than the budget, each gets the width at which its work costs least, so
+a dollar finishes as much work as possible. Jobs are served by Smith's rule: most weight per dollar of work
+left first. For work that only money limits, this order gives the least mean weighted completion time
+(weighted shortest remaining processing time). The weight of a running job counts twice, so a job is stopped
+only for one with less than half as many dollars left per weight. While the jobs present take less than the
+budget, the queue is empty, and they get the best widths that together take at most the budget per hour.
 
-The spend follows the budget through an account. It accrues the budget, pays every bill, and sets what may be
-rented at a time:
+An account keeps the spend at the budget. It accrues the budget, pays every bill, and limits what is rented at
+a time:
 
     E = B (t - t0) - (S - S0)            most = B + max(E, 0) / U,    U = max(1 h, 10 boots)
 
-    E > 0            jobs may start on whatever is rented
-    0 >= E > -U B/2  what is rented beyond B takes no new job; those that run on it may finish
-    else             what is rented beyond B is given back; its jobs write their checkpoints and wait
+    E > 0            jobs may start on all rented nodes
+    0 >= E > -U B/2  nodes beyond B take no new jobs; jobs that run there may finish
+    else             nodes beyond B are given back; their jobs write checkpoints and wait
 
-So a budget of 3.6 nodes keeps three nodes, and a fourth for an hour of every one and two thirds; one of 0.3
-nodes rents a node for an hour of every three and a third. Opening and closing at different E keeps nodes from
-flapping, and U makes boots at most a tenth of what is rented for them. The time average converges to B like
-(U B + the dearest job's dollars) / elapsed time.
+Example: a budget of 3.6 nodes keeps three nodes, and a fourth for one hour in every 1 2/3 hours; a budget of
+0.3 nodes rents a node for one hour in every 3 1/3. Different thresholds of E for opening and closing keep
+nodes from flapping, and U keeps boots to at most a tenth of the extra rented hours. The time average of the
+spend converges to B like (U B + dollars of the dearest job) / elapsed time.
 
-The queue meanwhile grows as the fluid limit of that order says: classes are served by w / C until the money
-is gone, and what arrives of the others stays.
+Meanwhile the queue grows as in the fluid limit of this order: classes are served by decreasing w / C until
+the money is used up, and jobs of the other classes stay in the queue.
 
     symbol   here               meaning
     B        budget             dollars per hour, or GPUs, on average over time
     S, S0    spent              spent until now, and until the account was opened at t0
-    E        balance            money ahead of what was spent
+    E        balance            accrued budget less spend
     U        spread_hours       hours over which a balance is spent
-    C, w     cost, weight       what a job of a class takes at its cheapest width, and its worth
+    C, w     cost, weight       cost of a job of a class at its cheapest width, and its weight
 
 Sources: Smith, Naval Research Logistics Quarterly 3 (1956), for the order; the account is a token bucket.
 Cost: O(jobs log(jobs x edges)) per tick.
@@ -47,20 +47,21 @@ from policies.optimum.frontier import MixedFrontier
 from policies.optimum.hull import TIE
 
 LEAST_SPREAD_HOURS = 1.0
-"""A node beyond the steady ones is rented for this long at the least: AWS bills by the second."""
+"""The shortest rental of a node beyond the steady ones; AWS bills by the second, so it may be this short."""
 BOOTS_PER_SPREAD = 10.0
 """A node beyond the steady ones spends at most a tenth of its hours booting."""
 RUNNING_COUNTS = 2.0
-"""A running job is stopped for another only where that has this many times the weight per dollar left."""
+"""A running job is stopped only for a job with more than this many times its weight per dollar left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortfall:
-    """A budget beside the least that runs every job, and how the queue grows where it is below that.
+    """A budget, the least that runs every job, and how fast the queue grows if the budget is below that.
 
-    Amounts are in the unit of the budget; `served` is the part of each class's jobs that the budget pays
-    for, in the order of service. GPU-hours are of work, on one reference GPU. Jobs are counted as if those
-    of a class were all alike: where their sizes differ, fewer and larger ones are left.
+    Amounts are in the unit of the budget. `jobs_per_hour` and `gpu_hours_per_hour` are the growth of the
+    queue; GPU-hours are work on one reference GPU. `served` is the fraction of each class's jobs that the
+    budget pays for, in the order of service. Jobs of a class are treated as equal; if their sizes differ,
+    fewer and larger jobs stay in the queue.
     """
 
     budget: float
@@ -78,9 +79,9 @@ class Shortfall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The budget per hour that a best effort accrues, from when on, and what had been spent before.
+    """The budget per hour that best effort accrues since `opened_at`, and the spend before that instant.
 
-    Without `opened_at` it is as old as the ledger.
+    Without `opened_at` the account is as old as the ledger.
     """
 
     budget: float
@@ -91,13 +92,13 @@ class Account:
         check_positive("budget of an account", self.budget)
 
     def balance(self, money: Money, *, now: float) -> float:
-        """Return the money ahead of what was spent, in the unit of the budget."""
+        """Return the accrued budget less the spend since the account was opened."""
         hours = money.elapsed_hours if self.opened_at is None else (now - self.opened_at) / 3600.0
         return self.budget * hours - (money.spent - self.spent_before)
 
 
 def shortfall_of(frontier: MixedFrontier, budget: float) -> Shortfall:
-    """Return how far a budget goes; the queue does not grow where it is enough."""
+    """Return which part of each class a budget serves, and how fast the queue grows (0 if it is enough)."""
     least = frontier.cheapest_feasible_spend
     problem, left = frontier.problem, budget
     served: dict[str, float] = {}
@@ -122,9 +123,9 @@ def shortfall_of(frontier: MixedFrontier, budget: float) -> Shortfall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestEffort:
-    """The widths that take the budget per hour together, or the cheapest, under what the account allows.
+    """Give the jobs the best widths within the budget per hour, or the cheapest, as the account allows.
 
-    `order` of the answer says who is served first.
+    `order` of the allocation is the order of service.
     """
 
     paced: PacedBudgetOptimal
@@ -138,7 +139,7 @@ class BestEffort:
         return cls(paced=paced, account=account, spread_hours=spread_hours)
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the widths in the order of service, and what may be rented at a time."""
+        """Return the widths, the order of service, and the limit on what is rented at a time."""
         budget = self.account.budget
         found = self.paced.within(jobs, budget, money)
         if money is None:
@@ -155,7 +156,7 @@ class BestEffort:
         )
 
     def urgency(self, job: Job) -> float:
-        """Return the weight of a job per money that its work takes at the least; more where it runs."""
+        """Return the weight of a job over the least cost of its work left; doubled for a running job."""
         columns = self.paced.columns[job.class_name]
         hours = columns.part_left(job) * columns.hours[job.phase] + columns.hours_after[job.phase]
         cost = max(float((hours * columns.rate).min()) * job.scale, TIE)

@@ -1,33 +1,33 @@
-"""What the rest of a job costs at each width, for one multiplier: whether a change of width pays.
+"""Cost of the rest of a job at each width, for one multiplier; it decides whether a change of width pays.
 
 For a multiplier mu, an hour in column o = (GPU type, GPUs) costs w + mu c_o. Backward over the phases:
 
     A_p(o) = min( F_{p+1}(o),  min_o' F_{p+1}(o') + r (w + mu c_o') )        after phase p, A_last = 0
     F_p(o) = T_p(o) (w + mu c_o) + A_p(o)
 
-A job with a fraction f of phase p left that holds o stays when f T_p(o) (w + mu c_o) + A_p(o) is least, all
-others bearing r (w + mu c_o') on top. So the rescale is in the decision, also those that are still to come.
+A job that holds o and has a fraction f of phase p left keeps o if f T_p(o) (w + mu c_o) + A_p(o) is least,
+where every other width o' costs r (w + mu c_o') extra. So the decision includes the cost of this rescale and
+of the later ones.
 
-A job of scale x has x T_p(o) in place of T_p(o) and the same r. Each way to go on then costs slope x +
-constant, and A_p(o), the least of these, is concave in x. A table made for one scale is exact there; between
-two of them
+A job of scale x has x T_p(o) in place of T_p(o) and the same r. Each sequence of later widths costs slope x +
+constant, so A_p(o), the least of these, is concave in x. A table is exact at the scale that it was made for.
+Between two tables
 
-    chord through A(x1), A(x2)  <=  A(x)  <=  the cheaper of the two best ways at x1 and at x2
+    chord through A(x1), A(x2)  <=  A(x)  <=  the cheaper of the sequences that are best at x1 and at x2
 
-and a width is chosen by these bounds where they leave no doubt. Where they do, a table is made for that very
-scale, which narrows the bounds for all scales near it. So widths are those of the job's exact scale, and few
-tables are made. Whether the bounds let a job keep its width at all scales between two tables, whatever is
-left, is asked once. With one phase, or with r = 0, nothing but a slope is left and one table serves every
-scale.
+and these bounds choose a width if they leave no doubt. If they do not, a table is made for the exact scale,
+which also tightens the bounds for scales nearby. So every width is right for the job's exact scale, and few
+tables are made. Whether a job keeps its width at all scales between two tables and for any work left is
+computed once. With one phase or r = 0 the constants are zero and one table serves every scale.
 
     symbol   here      meaning
     T_p(o)   hours     of phase p in column o, infinite where not allowed
     r, d     rescale, startup   hours, billed at the new width
     c_o      rate      what holding column o takes from the budget per hour
     x        scale     of the job
-    A_p(o)   after_slope, after_constant    of the best way at the table's scale
+    A_p(o)   after_slope, after_constant    of the best sequence at the table's scale
 
-Cost: O(phases x columns) for a table; O(columns) for a job, O(1) where its width is the best anyway.
+Cost: O(phases x columns) for a table; O(columns) for a job, O(1) if its current width is already the best.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from policies.optimum.options import whole_columns
 from policies.speedup import Floats, Ints
 
 MOST_TABLES = 256
-"""Scales of a class and multiplier for which tables are kept; beyond it they are made anew."""
+"""Tables (scales) kept for a class and multiplier; when there are more, all are dropped and made again."""
 LEAST_PART = 1e-12
-"""A phase is never quite done before it is over: nothing times an infinite cost has no value."""
+"""The least fraction of a phase left: zero times the infinite cost of a width that is not allowed is NaN."""
 DOUBTLESS = 0.99
-"""Where a change saves less than this part of the margin, rounding cannot make it pay."""
+"""A change that saves less than this part of the margin does not pay, whatever the rounding errors."""
 _SCALE = attrgetter("scale")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WidthColumns:
-    """The widths of a class, as numbers: `index` finds the column of a width."""
+    """The widths of a class as columns of arrays; `index` maps a width to its column."""
 
     job_class: JobClass
     widths: tuple[Width, ...]
@@ -68,7 +68,7 @@ class WidthColumns:
 
     @classmethod
     def of(cls, problem: Problem, job_class: JobClass) -> WidthColumns:
-        """Lay out one class."""
+        """Build the arrays of one class."""
         columns = whole_columns(problem, job_class)
         names = [gpu.name for gpu in problem.gpu_types]
         pairs = zip(columns.gpu_type.tolist(), columns.gpus.tolist(), strict=True)
@@ -86,12 +86,12 @@ class WidthColumns:
 
     @classmethod
     def by_class(cls, problem: Problem) -> Mapping[str, WidthColumns]:
-        """Return the classes of a problem by name, each laid out when somebody first asks for it."""
+        """Return the columns of each class by name; each is built when it is first used."""
         classes = {job_class.name: job_class for job_class in problem.classes}
         return Memo(lambda name: cls.of(problem, classes[name]))
 
     def part_left(self, job: Job) -> float:
-        """Return the fraction of its phase that a job has still to do."""
+        """Return the fraction of its current phase that a job still has to do, from `LEAST_PART` to 1."""
         phase_size = self.job_class.phases[job.phase].size_gpu_hours * job.scale
         left = (job.remaining_gpu_hours - self.size_after[job.phase] * job.scale) / phase_size
         return 1.0 if left >= 1.0 else left if left > LEAST_PART else LEAST_PART
@@ -108,7 +108,7 @@ def _later(hours: Floats) -> Floats:
 class CostToGo:
     """Costs of the rest of a job for one class and multiplier, exact at one scale.
 
-    A cost is slope x scale + constant; `phase_cost` has no constant.
+    A cost is slope x scale + constant; `phase_cost` is a slope.
     """
 
     columns: WidthColumns
@@ -118,8 +118,8 @@ class CostToGo:
     after_constant: Floats  # (phases, columns)
     start_cost: Floats  # (columns,): before the first phase
     change_cost: Floats  # (columns,)
-    best: Ints  # (phases,): the column to be in at the beginning of each phase, had it been free
-    first: int  # the column to start a new job in
+    best: Ints  # (phases,): the best column at the beginning of each phase if changing to it were free
+    first: int  # the best column for starting a new job
     is_straight: bool  # costs are proportional to the scale, so the table is exact at every scale
     _stay_to: dict[tuple[int, float], list[float]] = field(
         init=False, default_factory=dict, repr=False, compare=False
@@ -130,7 +130,7 @@ class CostToGo:
 
     @classmethod
     def of(cls, columns: WidthColumns, *, scale: float, multiplier: float) -> CostToGo:
-        """Go backward over the phases."""
+        """Compute the table, backward over the phases."""
         job_class = columns.job_class
         price = job_class.weight + multiplier * columns.rate
         change = job_class.rescale_hours * price
@@ -155,14 +155,14 @@ class CostToGo:
             change_cost=change,
             best=costs.argmin(axis=1),
             first=int((costs[0] + start).argmin()),
-            # That nobody changes at one scale says nothing of larger ones, where a change pays sooner.
+            # Zero constants at this scale would not be enough: at larger scales a change pays sooner.
             is_straight=len(phase_cost) == 1 or job_class.rescale_hours == 0.0,
         )
 
     def rest(self, phase: int, *, scale: float, left: float) -> Floats:
-        """Return what the rest of a job costs in each column, with a fraction `left` of its phase to do.
+        """Return the cost of the rest of a job in each column, with a fraction `left` of its phase to do.
 
-        At another scale than the table's it is what the best ways at the table's scale cost there.
+        At a scale other than the table's, it is the cost of the sequences that are best at the table's scale.
         """
         slope: Floats = left * self.phase_cost[phase] + self.after_slope[phase]
         rest: Floats = slope * scale + self.after_constant[phase]
@@ -173,8 +173,8 @@ class CostToGo:
     ) -> Width:
         """Return the width for the rest of a job with a fraction `left` of its phase to do.
 
-        The scale is the table's, or costs are straight. A width that is held stays unless a change saves more
-        than `margin` of the cost of the rest.
+        `scale` must be the table's unless the table `is_straight`. The current width `holds` is kept unless a
+        change saves more than `margin` of the cost of the rest.
         """
         widths = self.columns.widths
         held = None if holds is None else self.columns.index.get(holds)
@@ -193,9 +193,9 @@ class CostToGo:
         return widths[other] if changed[other] < rest[held] * (1.0 - margin) else widths[held]
 
     def keeps(self, other: CostToGo, phase: int, held: int, *, scale: float, margin: float) -> bool:
-        """Return whether a job surely stays where it is, whatever is left of its phase.
+        """Return whether a job certainly keeps column `held`, whatever is left of its phase.
 
-        Its scale is between the two tables'; where `other` is this one, it is right for that scale.
+        `scale` is between those of the two tables; if `other` is this table, this table is exact for it.
         """
         if other is not self:
             return self._stays_between(other, phase, held, margin)
@@ -204,10 +204,11 @@ class CostToGo:
         return scale <= self._stays_to(phase, held, margin)
 
     def _stays_to(self, phase: int, held: int, margin: float) -> float:
-        """Return the largest scale up to which a job stays where it is, whatever is left of its phase.
+        """Return the largest scale up to which a job keeps column `held`, whatever is left of its phase.
 
-        What a change saves is linear in what is left, so it pays nowhere if it pays at neither end; and what
-        it costs weighs more in a shorter job. Where costs are not straight, it is for the table's own scale.
+        The saving of a change is linear in the work left, so it pays nowhere if it pays at neither end. The
+        cost of a change weighs more in a shorter job. If costs are not straight, the result is the table's
+        scale or zero.
         """
         known = self._stay_to.get((held, margin))
         if known is None:
@@ -215,7 +216,7 @@ class CostToGo:
         return known[phase]
 
     def _reckon_stay(self, held: int, margin: float) -> list[float]:
-        """Return that scale for each phase, a little less than exactly: zero where there is any doubt."""
+        """Return the scale of `_stays_to` for each phase, rounded down; zero where there is any doubt."""
         keeps, after, found = 1.0 - DOUBTLESS * margin, self.after_slope, np.zeros(len(self.phase_cost))
         works = np.isfinite(after[:, held] + self.phase_cost[:, held])
         slopes = after[works], (after + self.phase_cost)[works]
@@ -233,7 +234,7 @@ class CostToGo:
     def width_between(
         self, other: CostToGo, phase: int, *, scale: float, left: float, holds: Width | None, margin: float
     ) -> Width | None:
-        """Return the width at a scale between the two tables'; None where the bounds leave doubt."""
+        """Return the width at a scale between those of two tables; None if the bounds leave doubt."""
         held = None if holds is None else self.columns.index.get(holds)
         if held is not None and self._stays_between(other, phase, held, margin):
             return self.columns.widths[held]
@@ -257,7 +258,7 @@ class CostToGo:
         return widths[found] if begun[found] <= second else None
 
     def _stays_between(self, other: CostToGo, phase: int, held: int, margin: float) -> bool:
-        """Return whether a job stays where it is at all scales between the two tables', whatever is left."""
+        """Return whether a job keeps column `held` at all scales between two tables, whatever is left."""
         question = other.scale, phase, held, margin
         known = self._stay_between.get(question)
         if known is None:
@@ -265,10 +266,11 @@ class CostToGo:
         return known
 
     def _reckon_between(self, other: CostToGo, phase: int, held: int, margin: float) -> bool:
-        """Return that by the bounds: False where there is any doubt.
+        """Compute `_stays_between` from the bounds; False where there is any doubt.
 
-        What a change loses is at least the chord less this table's best way. That is linear in the scale and
-        in what is left of the phase: where it is not negative at the ends of both, it is so nowhere.
+        The loss of a change is at least the chord less the cost of this table's best sequence. That is linear
+        in the scale and in the work left, so if it is not negative at the ends of both it is nowhere
+        negative.
         """
         cost = self.phase_cost[phase]
         if margin == 0.0 or not np.isfinite(cost[held]):
@@ -285,13 +287,13 @@ class CostToGo:
         return True
 
     def _begins(self, phase: int) -> Floats:
-        """Return what a job that holds nothing pays before it works."""
+        """Return the start cost (first phase) or restart cost (later phases) of a job without GPUs."""
         return self.start_cost if phase == 0 else self.change_cost
 
 
 @dataclass(slots=True, kw_only=True)
 class CostsByScale:
-    """The widths of the jobs of a class at one multiplier; keeps tables, in the order of their scales."""
+    """The best widths of a class's jobs at one multiplier; holds `CostToGo` tables in order of scale."""
 
     columns: WidthColumns
     multiplier: float
@@ -300,7 +302,7 @@ class CostsByScale:
     def width_for(
         self, phase: int, *, scale: float, left: float, holds: Width | None, margin: float
     ) -> Width:
-        """Return the best width of a job, as `CostToGo.width_for` does with the table of its very scale."""
+        """Return the best width of a job: that of `CostToGo.width_for` with the table of its exact scale."""
         below, above = self._around(scale)
         if below is not above:
             found = below.width_between(above, phase, scale=scale, left=left, holds=holds, margin=margin)
@@ -313,7 +315,7 @@ class CostsByScale:
         return above.width_for(phase, scale=scale, left=left, holds=holds, margin=margin)
 
     def keeps(self, phase: int, *, scale: float, holds: Width | None, margin: float) -> bool:
-        """Return whether a job surely keeps the width that it holds, whatever is left of its phase."""
+        """Return whether a job certainly keeps its current width, whatever is left of its phase."""
         held = None if holds is None else self.columns.index.get(holds)
         if held is None:
             return False
@@ -321,7 +323,7 @@ class CostsByScale:
         return below.keeps(above, phase, held, scale=scale, margin=margin)
 
     def keeps_until(self, phase: int, *, scale: float, holds: Width | None, margin: float) -> int:
-        """Return the first later phase in which a job may not keep its width; their number for none."""
+        """Return the first later phase in which a job may change its width; the number of phases if none."""
         held = None if holds is None else self.columns.index.get(holds)
         if held is None:
             return phase + 1
@@ -333,7 +335,7 @@ class CostsByScale:
         return phases
 
     def _around(self, scale: float) -> tuple[CostToGo, CostToGo]:
-        """Return the tables between which a scale lies; one twice where that is exact for it."""
+        """Return the two tables around a scale; the same table twice if it is exact for the scale."""
         tables = self._tables
         if not tables:
             tables.append(self._table(2.0 ** math.floor(math.log2(scale))))
@@ -349,5 +351,4 @@ class CostsByScale:
         return (above if above.scale == scale else tables[at - 1]), above
 
     def _table(self, scale: float) -> CostToGo:
-        """Return the table of a scale."""
         return CostToGo.of(self.columns, scale=scale, multiplier=self.multiplier)

@@ -1,8 +1,8 @@
-"""The programme behind `policies.online.deadlines`, worked out backwards from the date.
+"""The dynamic programme of `policies.online.deadlines`, solved backwards from the date.
 
-One step back weighs, for all work left at once, going on for a step, waiting a step, and every start, whose
-boot reaches several steps ahead. At the fastest width the work left stays on the grid; at others it is
-interpolated. Dollars and the probability of the date are carried side by side.
+Each backward step compares, for all amounts of work left at once: going on for a step, waiting a step, and
+every start, whose boot takes several steps. At the fastest width the work left stays on the grid; at other
+widths it is interpolated. Dollars and the probability of meeting the date are computed side by side.
 
 Cost: O(steps**2 x widths), about a tenth of a second for 240 steps and three widths.
 """
@@ -32,9 +32,9 @@ from policies.online.deadlines import (
 from policies.speedup import Floats
 
 KEPT = 8
-"""Programmes that are kept; one of six widths takes a dozen megabytes."""
+"""Solved programmes in the cache; one with six widths takes a dozen megabytes."""
 SAME_USD = 1e-6
-"""To wait is no better than to start unless it saves so much."""
+"""Waiting is better than starting only if it saves more than this."""
 _Indices = NDArray[np.intp]
 
 
@@ -47,7 +47,11 @@ def date_plan(
     failure_hours: float = FAILURE_HOURS,
     steps: int = STEPS,
 ) -> DatePlan:
-    """Return the best thing to do with up to so many hours left. What was worked out is kept."""
+    """Return the optimal plan for up to `horizon_hours` left. The last `KEPT` plans are cached.
+
+    Raises:
+        InvalidProblem: when `horizon_hours` is not positive.
+    """
     fastest = max(rung.speed for rung in rungs)
     check_positive("horizon_hours", horizon_hours)
     if not math.isclose(fastest, 1.0):
@@ -65,7 +69,6 @@ def date_plan(
 
 
 def _scaled(rung: DateOption, fastest: float) -> DateOption:
-    """Return a width with its speed as a share of the fastest."""
     return DateOption(
         width=rung.width,
         speed=rung.speed / fastest,
@@ -76,8 +79,6 @@ def _scaled(rung: DateOption, fastest: float) -> DateOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ProgrammeInputs:
-    """What the programme is worked out for."""
-
     rungs: tuple[DateOption, ...]
     step_hours: float
     boot_hours: float
@@ -88,7 +89,6 @@ class _ProgrammeInputs:
 
 @lru_cache(maxsize=KEPT)
 def _solved(given: _ProgrammeInputs) -> DatePlan:
-    """Work the programme out, backwards from the date."""
     rungs, steps = given.rungs, given.steps
     boot = math.ceil(given.boot_hours / given.step_hours - TINY)
     grid = _Grid.of(given, boot)
@@ -117,7 +117,7 @@ def _solved(given: _ProgrammeInputs) -> DatePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GridConfiguration:
-    """A configuration on the grid: what a step costs and does, and how likely it is not taken back."""
+    """A width on demand or on spot: cost and work of a step, and `safe`, the probability of no loss in it."""
 
     number: int
     is_spot: bool
@@ -128,23 +128,20 @@ class _GridConfiguration:
     share: Floats
 
     def after(self, values: Floats) -> Floats:
-        """Return values once a step's work is done; the last axis is the work left."""
+        """Return the values after the work of a step; the last axis is the work left."""
         below: Floats = values[..., self.low]
         return below + self.part * (values[..., self.low + (self.part > 0.0)] - below)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Grid:
-    """The programme's constants."""
-
     runs: tuple[_GridConfiguration, ...]
     boot: int
     keeps: tuple[Floats, Floats]
-    """Probabilities of spot after one step, and after a boot, by what it is now."""
+    """Transition matrices of the spot market (0 not available, 1 available): one step, and one boot."""
 
     @classmethod
     def of(cls, given: _ProgrammeInputs, boot: int) -> _Grid:
-        """Return the constants of widths and a market."""
         rungs, hours, steps, market = given.rungs, given.step_hours, given.steps, given.market
         stays, returns = math.exp(-hours / market.up_hours), 1.0 - math.exp(-hours / market.down_hours)
         one = np.array([[1.0 - returns, returns], [1.0 - stays, stays]])
@@ -173,7 +170,7 @@ class _Grid:
     def step(
         self, past: deque[tuple[Floats, Floats]], miss: float
     ) -> tuple[Floats, Floats, NDArray[np.uint8]]:
-        """Return dollars, probability and choice with one step more left, from the last steps."""
+        """Return dollars, probability and choice with one more step of time left."""
         (usd, kept), can_boot = past[-1], len(past) >= self.boot
         ahead = [_NextValues(*pair, *self.keeps) for pair in ((usd, kept), past[0])]
         free_usd, free_kept = self.keeps[0] @ usd[NO_WIDTH], self.keeps[0] @ kept[NO_WIDTH]
@@ -184,7 +181,7 @@ class _Grid:
             start = going[run.number] if self.boot == 0 else ahead[1].run(run, boot=self.boot)
             if not can_boot:
                 continue
-            # What is as good now as later is done now: the next look may come late.
+            # Start now if waiting is not better: the next decision may come late.
             less = np.where(free_choice == NO_WIDTH, -SAME_USD, TINY)
             better = _weighs(*start, miss) < _weighs(free_usd, free_kept, miss) - less
             if run.is_spot:
@@ -207,14 +204,14 @@ class _Grid:
 
 
 def _weighs(usd: Floats, kept: Floats, miss: float) -> Floats:
-    """Return what is minimised: the dollars, and what missing the date counts as."""
+    """Return the objective: dollars plus the penalty times the probability of missing the date."""
     found: Floats = usd + miss * (1.0 - kept)
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _NextValues:
-    """What comes after a step or a boot."""
+    """The values after a step or a boot."""
 
     usd: Floats
     kept: Floats
@@ -222,13 +219,13 @@ class _NextValues:
     booted: Floats
 
     def run(self, run: _GridConfiguration, *, boot: int) -> tuple[Floats, Floats]:
-        """Return dollars and probability of a step at work, or of a boot, by spot and work left."""
+        """Return dollars and probability if a step of work, or a boot, comes next; by spot and work left."""
         found = []
         chain, safe = (self.booted, run.safe**boot) if boot else (self.one, run.safe)
         for values in (self.usd, self.kept):
             mine = values[run.number] if boot else run.after(values[run.number])
             if run.is_spot:
-                # It stays there, or it is taken back and the market is down.
+                # The machine stays, or it is taken back and the market is down.
                 row = safe * mine[1] + (1.0 - safe) * values[NO_WIDTH][0]
                 found.append(np.stack([row, row]))
             else:

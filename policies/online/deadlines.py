@@ -1,19 +1,19 @@
-"""One job and its date: when to wait, how wide to run, on spot or on demand, for the least money.
+"""The cheapest way to meet the date of one job: when to wait, how wide to run, on spot or on demand.
 
-An exact dynamic programme (`date_programme.py`) over (time left, work left, market, what the job holds) on a
-grid whose cell is the work that the fastest width does in one step, so that what can still be met is met to
-the cell. A job that misses its date costs `MISS_WEIGHT` times what all of it costs at the widest, so it takes
-spot while that is safe and on demand in time. Spot of all widths is there or not, in a Markov chain; what is
-taken back loses the step. A start is paid for and does no work. Machines on demand fail too, rarely, which is
-why a date is met with a probability and not for sure.
+An exact dynamic programme (`date_programme.py`) over (time left, work left, market, what the job holds). A
+grid cell is the work that the fastest width does in one step, so rounding loses no date that can still be
+met. Missing the date counts as `MISS_WEIGHT` times the price of the whole horizon at the dearest width, so
+the job uses spot while that is safe and changes to on demand in time. Spot is available for all widths or for
+none, as a Markov chain; when a spot machine is taken back, the work of that step is lost. A boot is paid for
+and does no work. Machines on demand fail too, rarely, so a date is met with a probability below 1.
 
     symbol   here             meaning
     t        steps            time left, in steps of `step_hours`
     x        cells            work left, in steps at the fastest width
     c        configurations   nothing, each width on demand, each width on spot
-    s        0 or 1           spot is not there, or is
+    s        0 or 1           spot is not available, or is
 
-Advice is a look-up.
+Cost of an advice: one look-up.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from numpy.typing import NDArray
 from policies.model import Width, check_positive
 
 MISS_WEIGHT = 1000.0
-"""A missed date counts as so many times the work at the widest on demand."""
+"""A missed date counts as this many times the horizon's hours at the dearest on-demand price."""
 STEPS = 240
-"""Steps that the time left is cut into."""
+"""Time steps of the horizon."""
 FAILURE_HOURS = 1000.0
-"""A machine on demand fails once in so long, about."""
+"""Mean hours between failures of a machine on demand."""
 NO_WIDTH = 0
-"""The configuration that holds nothing."""
+"""The configuration without machines."""
 TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateOption:
-    """A width: how fast it is as a share of the fastest, and what it costs per hour, whole machines.
+    """A width: its speed as a share of the fastest, and the price per hour of its whole machines.
 
-    `spot_usd_per_hour` is None where it is not rented on the spot market.
+    `spot_usd_per_hour` is None for a width that is not rented on the spot market.
     """
 
     width: Width
@@ -56,7 +56,7 @@ class DateOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotMarket:
-    """How spot comes and goes: mean hours that it is there, and that it is not."""
+    """The spot market: mean hours for which capacity is available, and mean hours for which it is not."""
 
     up_hours: float = 4.0
     down_hours: float = 2.0
@@ -68,9 +68,9 @@ class SpotMarket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateAdvice:
-    """What to hold now (None: nothing), and whether it is to be on demand.
+    """The width to hold now (None: no machines); `is_firm` means on demand.
 
-    `usd` is what the rest then costs on average if the date is met, `kept` the probability that it is.
+    `usd` is the expected cost of the rest, `kept` the probability that the date is met.
     """
 
     width: Width | None
@@ -81,10 +81,11 @@ class DateAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatePlan:
-    """The best thing to do at every time and work left, up to a horizon.
+    """The optimal choice for every time left and work left, up to a horizon.
 
-    The axes are time left, what is held, spot, work left. `best` is the configuration to take, `usd` and
-    `kept` are what follows from it.
+    The axes are time left, configuration held, spot, work left. `best` is the configuration to take, `usd`
+    and `kept` are the resulting expected cost and probability of meeting the date. `on_spot` are the
+    configurations on spot.
     """
 
     rungs: tuple[DateOption, ...]
@@ -95,7 +96,7 @@ class DatePlan:
     on_spot: tuple[int, ...] = field(default=())
 
     def configuration(self, held: Width | None, *, is_spot: bool) -> int:
-        """Return the number of what is held: the widest of the widths within it, or nothing."""
+        """Return the configuration that stands for the GPUs held: the widest that fits in them, or none."""
         within = (
             (rung.width.gpus, number)
             for number, rung in enumerate(self.rungs)
@@ -106,13 +107,13 @@ class DatePlan:
         return NO_WIDTH if number < 0 else spot if is_spot and spot in self.on_spot else 1 + number
 
     def cells(self, hours_left: float, work_hours: float) -> tuple[int, int]:
-        """Return time and work left on the grid, each rounded to the safe side."""
+        """Return the grid indices of time left (rounded down) and work left (rounded up)."""
         time = min(math.floor(hours_left / self.step_hours + TINY), len(self.best) - 1)
         work = math.ceil(work_hours / self.step_hours - TINY)
         return max(time, 0), min(max(work, 0), self.best.shape[3] - 1)
 
     def _is_beyond(self, work_hours: float) -> bool:
-        """Return whether there is more work than fits before the horizon: no cell is its own."""
+        """Return whether the work left exceeds the grid, so that no date within the horizon can be met."""
         return work_hours > (len(self.best) - 1 + TINY) * self.step_hours
 
     def advise(
@@ -124,7 +125,10 @@ class DatePlan:
         is_spot: bool = False,
         is_up: bool = True,
     ) -> DateAdvice:
-        """Return what to do now; `work_hours` is the work left in hours at the fastest width."""
+        """Return the width to hold now; `work_hours` is the work left in hours at the fastest width.
+
+        `held` and `is_spot` are the current machines; `is_up` tells whether spot is available.
+        """
         time, work = self.cells(hours_left, work_hours)
         here = (time, self.configuration(held, is_spot=is_spot), int(is_up), work)
         chosen = int(self.best[here])
@@ -137,7 +141,7 @@ class DatePlan:
         )
 
     def dates(self, work_hours: float, *, least: float) -> list[tuple[float, float]]:
-        """Return the hours to each date that is met with a probability, and what the work then costs."""
+        """Return (hours until the date, USD) of each date that is met with probability `least` or more."""
         if self._is_beyond(work_hours):
             return []
         work = self.cells(0.0, work_hours)[1]

@@ -1,39 +1,38 @@
-"""How often jobs come and how large they are: a class file, corrected by what was seen, with intervals.
+"""Estimates of arrival rates and job sizes: stated values corrected by observations, with intervals.
 
-Rates. Arrivals of a class are a Poisson stream of unknown rate with a Gamma prior, older hours counting less:
+Rates. Arrivals of a class are a Poisson stream of unknown rate with a Gamma prior; older hours count less:
 
     rate ~ Gamma(a + N / phi, a / r + T / phi)
 
-    symbol   here                meaning
-    r, a     prior, prior_jobs   the rate that was stated, and how many arrivals its word is worth
-    N, T     counts, hours       arrivals and hours, each times 0.5^(age / half-life)
-    phi      dispersion          variance over mean of the counts; 1 for a Poisson stream, n for groups of n
+    symbol   here                          meaning
+    r, a     stated_per_hour, prior_jobs   the stated rate, and how many arrivals it counts as
+    N, T     jobs, hours                   arrivals and hours, each times 0.5^(age / half-life)
+    phi      dispersion                    variance over mean of the counts; 1 for Poisson, n for groups of n
 
-Dividing by phi lets a burst count as what it is, one event, in the mean as in the interval. It is the larger
-of what hours and minutes say, shrunk towards 1 while few jobs have come. The hour in which a class was first
-seen begins the count with it: a class that was never seen keeps what was stated.
+Dividing by phi counts a burst as one event, in the mean and in the interval. phi is the larger of the values
+from hourly and from minute counts, shrunk towards 1 while few jobs have come. Counting begins with the hour
+in which a class was first seen; a class that was never seen keeps its stated rate.
 
-Sizes. The work of a job over what was stated is Gamma distributed, of unknown mean and shape:
+Sizes. The work of a job over the stated work is Gamma distributed, of unknown mean and shape:
 
     x = work / stated ~ Gamma(k, k / m),   m the mean size over the stated one,   1/k the squared spread
     log m ~ N(0, SPREAD^2 / prior_jobs),   log k ~ N(-2 log SPREAD, DOUBT^2)
 
-A job that ended is a point x, older ones counting less; one that still runs, or was stopped by its user, is
-only known to be larger than what it did: it counts P(x > c). Of what ended, the weight, the mean and the mean
-logarithm are all that is needed, and they add up. The best mean for given k is then the plain average, so a
-job that ended at once is one small job and nothing worse; with logarithms alone it would make the spread, and
-with it the mean, large. The posterior is laid out on a grid over (log m, log k) that closes in on where its
-mass is.
+A job that ended is an observation x; older ones count less. A job that still runs, or was stopped by its
+user, is only known to be larger than the work c that it did: it contributes P(x > c). Of the jobs that ended
+only the weight, the mean and the mean logarithm are needed, and these can be added up. The best mean for
+given k is then the plain average, so a job that ended at once is just one small job; with logarithms alone it
+would make the spread, and with it the mean, large. The posterior is computed on a grid over (log m, log k)
+that is narrowed in several passes to where the mass is.
 
-What is left. A job that has done a and has not ended is larger than a. With a Gamma of mean m and shape k,
-theta = m / k and Q the regularised upper incomplete Gamma function, it has left on average
+Work left. A job that has done a and has not ended is larger than a. With a Gamma of mean m and shape k,
+theta = m / k and Q the regularised upper incomplete Gamma function, its mean work left is
 
     E[X - a | X > a] = m Q(k + 1, a / theta) / Q(k, a / theta) - a
 
-which is m at a = 0, m - a while a is small beside a narrow spread, m for ever where sizes are exponential
-(k = 1), and rises towards theta where they spread more. The k of a job not yet seen comes from
-`Belief.spread`: its square is the variance of the next job over its squared mean, with 1/k and m as uncertain
-as they are.
+This is m at a = 0, m - a while a is small and the spread narrow, always m for exponential sizes (k = 1), and
+rises towards theta for wider spreads. The k of the next job comes from `Belief.spread`: the squared spread is
+the variance of the next job over its squared mean, including the uncertainty of k and m.
 
 Cost: O(hours) for a rate, O(grid x distinct bounds) for a size, some milliseconds; O(1) for what is left.
 """
@@ -52,37 +51,36 @@ from policies.model import check_positive
 from policies.speedup import Floats
 
 LEVEL = 0.95
-"""Of the intervals: the part of the belief that lies inside."""
+"""Probability of the intervals."""
 SPREAD = 0.5
 """Prior guess of the spread of sizes within a class, standard deviation over mean."""
 DOUBT = 1.5
-"""Of that guess: the standard deviation of log k."""
+"""Prior standard deviation of log k."""
 UNSEEN_BURST = 20.0
-"""Variance over mean of the counts that one event would have which was not seen yet, for intervals."""
+"""Dispersion that intervals assume for one burst that was not seen yet."""
 WEAK_PRIOR_JOBS, WIDE_PRIOR = 0.5, 1.5
-"""For intervals: what a stated rate is worth that may be off by far, and the standard deviation of the
-logarithm of a size that may: the data alone, nearly. A factor of four is well within them."""
+"""A weak prior, used for intervals only: arrivals that the stated rate counts as, and the standard deviation
+of the logarithm of the size. A stated value that is wrong by a factor of four is well within it."""
 FEW = 4.0
-"""So many arrivals make half of their own dispersion believed."""
+"""With this many arrivals, half of the observed excess dispersion is used."""
 MINUTES = 60.0
 _BOUNDS, _PASSES = 12, 4
 _MEANS, _SHAPES = np.linspace(0.0, 1.0, 64), np.linspace(0.0, 1.0, 20)
-"""Where the nodes of a grid are, from its first to its last."""
+"""Relative positions of the grid points, 0 first and 1 last."""
 _LEAST_SHAPE, _MOST_SHAPE = 0.1, 2000.0
 _NEGLIGIBLE = 1e-7
 MOST_SHAPE_LEFT = 1e4
-"""Of a Gamma that says what is left: a job that outran its size by far still has a part of it left."""
+"""The largest shape used for work left: a job far beyond its expected size still has some work left."""
 _UNDERFLOW, _TERMS = 1e-250, 100
 _NORMAL_UNDERFLOW = -35.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belief:
-    """What is believed of a positive number: its centre, and an interval that holds it in 95 cases of 100.
+    """An estimate of a positive number: its mean, and a 95 % interval.
 
-    `weight` is how many observations stand behind it, old ones counting less; 0 where only the prior speaks.
-    Where the number is the mean of a class of jobs, `spread` is the standard deviation over the mean of the
-    next job, as far as is known.
+    `weight` is the number of observations, old ones counting less; 0 if there is only the prior. For the mean
+    size of a class, `spread` is the standard deviation of the next job's size over its mean.
     """
 
     mean: float
@@ -98,7 +96,7 @@ class Belief:
         check_positive("spread of a belief", self.spread, zero=True)
 
     def times(self, factor: float) -> Belief:
-        """Return the belief about a multiple of the number."""
+        """Return the estimate of the number times `factor`."""
         return replace(self, mean=self.mean * factor, low=self.low * factor, high=self.high * factor)
 
 
@@ -106,8 +104,8 @@ class Belief:
 class ArrivalCounts:
     """Arrivals by hour: `jobs` of each, and the `squares` of the counts of its minutes; shape (hours,).
 
-    `ages` are hours from the middle of each to now, `hours` how much of each was watched, at most one. Hours
-    without arrivals are there with zeros.
+    `ages` are hours from the middle of each hour to now, `hours` is how much of each hour was observed, at
+    most one. Hours without arrivals are included, with zeros.
     """
 
     jobs: Floats
@@ -116,14 +114,14 @@ class ArrivalCounts:
     hours: Floats
 
     def decayed(self, half_life_hours: float) -> Floats:
-        """Return the weight of each hour."""
+        """Return the weight of each hour, 0.5^(age / half-life)."""
         return np.asarray(0.5 ** (np.maximum(self.ages, 0.0) / half_life_hours))
 
 
 def estimate_rate(
     stated_per_hour: float, counts: ArrivalCounts | None, *, prior_jobs: float, half_life_hours: float
 ) -> Belief:
-    """Return the arrival rate, jobs per hour; with no counts it is what was stated.
+    """Estimate an arrival rate, jobs per hour; without counts its mean is the stated rate.
 
     Raises:
         InvalidProblem: when a number that must be positive is not.
@@ -140,25 +138,24 @@ def estimate_rate(
         jobs, hours = float(weights @ counts.jobs), float(weights @ counts.hours)
         believed = (prior_jobs + jobs) / (prior_jobs / stated_per_hour + hours)
         phi = dispersion(counts, weights, believed_per_hour=believed)
-        # Bursts may be larger than those seen: one event as large as none that was seen counts with them.
+        # Bursts may be larger than those seen: one burst of dispersion UNSEEN_BURST is added.
         doubt = phi + (max(UNSEEN_BURST - phi, 0.0)) / (jobs / phi + 1.0)
     mean = (prior_jobs + jobs / phi) / (prior_jobs / stated_per_hour + hours / phi)
     tails = np.array([0.5 * (1.0 - LEVEL), 0.5 * (1.0 + LEVEL)])
-    # The interval holds what the data say with the stated rate and nearly without it, which may be far off.
+    # The interval covers two priors, the stated one and a weak one, because the stated rate may be far off.
     ends = [
         scipy.special.gammaincinv(worth + jobs / doubt, tails) / (worth / stated_per_hour + hours / doubt)
         for worth in {prior_jobs, min(prior_jobs, WEAK_PRIOR_JOBS)}
     ]
-    # A weak prior puts its lower end at zero to within rounding; a belief stays positive.
+    # With the weak prior the lower end may round to zero; a Belief must be positive.
     low = max(min(float(end[0]) for end in ends), mean * 1e-12)
     return Belief(mean=mean, low=low, high=max(float(end[1]) for end in ends), weight=jobs)
 
 
 def dispersion(counts: ArrivalCounts, weights: Floats, *, believed_per_hour: float) -> float:
-    """Return variance over mean of the counts, at least 1: what hours say, or minutes where they say more.
+    """Return variance over mean of the counts, at least 1: the larger of the hourly and minute values.
 
-    The minutes are held against the believed rate, since the very first ones may hold a batch and nothing
-    else.
+    The minute value uses the rate `believed_per_hour`, because the first minutes may hold just one batch.
     """
     jobs, hours = float(weights @ counts.jobs), float(weights @ counts.hours)
     if jobs <= 0.0 or hours <= 0.0:
@@ -171,7 +168,7 @@ def dispersion(counts: ArrivalCounts, weights: Floats, *, believed_per_hour: flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeSums:
-    """Sizes added up: how many (old ones less), their mean, and the mean of their logarithms."""
+    """Sufficient statistics of sizes: total weight (old ones count less), mean, and mean logarithm."""
 
     weight: float = 0.0
     mean: float = 1.0
@@ -179,7 +176,7 @@ class SizeSums:
 
     @classmethod
     def of(cls, sizes: Floats, weights: Floats | None = None) -> SizeSums:
-        """Add up sizes, each with its weight."""
+        """Add up sizes; `weights` defaults to 1 for each."""
         sizes = np.asarray(sizes, dtype=float)
         each = np.ones(len(sizes)) if weights is None else np.asarray(weights, dtype=float)
         total = float(each.sum())
@@ -190,7 +187,7 @@ class SizeSums:
         )
 
     def plus(self, other: SizeSums) -> SizeSums:
-        """Return both together."""
+        """Return the sums of both sets of sizes together."""
         weight = self.weight + other.weight
         if weight <= 0.0:
             return SizeSums()
@@ -202,11 +199,11 @@ class SizeSums:
         )
 
     def times(self, factor: float) -> SizeSums:
-        """Return them counting so much less."""
+        """Return the sums with the weight multiplied by `factor`."""
         return SizeSums(weight=self.weight * factor, mean=self.mean, log_mean=self.log_mean)
 
     def over(self, stated: float) -> SizeSums:
-        """Return them in units of what was stated."""
+        """Return the sums of the sizes divided by `stated`."""
         return SizeSums(
             weight=self.weight, mean=self.mean / stated, log_mean=self.log_mean - math.log(stated)
         )
@@ -215,10 +212,10 @@ class SizeSums:
 def estimate_size(
     ended: SizeSums, bounds: Floats, bound_weights: Floats | None = None, *, prior_jobs: float
 ) -> Belief:
-    """Return the mean size of the jobs of a class over the stated one.
+    """Estimate the mean size of a class's jobs over the stated size.
 
-    `ended` are sizes over the stated one, of jobs that ended by themselves; `bounds` are those of jobs that
-    did so much and have not ended, all positive. They never make the mean smaller than it is without them.
+    `ended` are the sizes over the stated one of jobs that ended by themselves. `bounds` are positive lower
+    bounds: the work, over the stated size, of jobs that have not ended. Bounds never make the mean smaller.
 
     Raises:
         InvalidProblem: when `prior_jobs` is not positive.
@@ -228,11 +225,11 @@ def estimate_size(
     weights = np.ones(len(bounds)) if bound_weights is None else np.asarray(bound_weights, dtype=float)
     bounds, weights = _grouped(bounds, weights)
     scale = SPREAD / math.sqrt(prior_jobs)
-    # The stated size may be off by far: the interval also holds what the data say without it, nearly.
+    # The stated size may be far off, so the interval also covers the posterior under a wide prior.
     cases = [_Case(ended, each, bounds, weights) for each in (scale, max(scale, WIDE_PRIOR))]
     if len(bounds):
-        # What a bound says about the spread can lower the mean by a few percent. It says "at least", so
-        # neither leaving it out nor counting it as an end may give more.
+        # Through the spread, a bound can lower the posterior mean by a few percent. A bound means "at least",
+        # so the result must not be below that without bounds, or with bounds counted as ends.
         others = ended, ended.plus(SizeSums.of(bounds, weights))
         cases += [_Case(sums, case.scale) for sums in others for case in cases]
     found, spreads = _posteriors(cases)
@@ -242,23 +239,23 @@ def estimate_size(
 
 
 def mean_left(mean: float, done: float, *, spread: float) -> float:
-    """Return the mean work left of a job that has done so much, of a class with such a mean and spread.
+    """Return the mean work left of a job that has done `done`, in a class of the given mean size and spread.
 
-    Sizes are Gamma distributed; `spread` is their standard deviation over their mean. Positive, continuous,
-    and `mean` where nothing is done.
+    Sizes are Gamma distributed; `spread` is their standard deviation over their mean. The result is positive,
+    continuous in `done`, and `mean` at `done` = 0.
     """
     shape = min(1.0 / max(spread, 1e-9) ** 2, MOST_SHAPE_LEFT)
     unit: float = mean / shape
     x = done / unit
-    if x <= 0.0:  # Nothing is done, or so little that its ratio to a job is no number above zero.
+    if x <= 0.0:  # Nothing is done, or so little that the ratio underflows.
         return mean
     beyond = float(scipy.special.gammaincc(shape, x))
     if beyond > _UNDERFLOW:
         # m Q(k + 1, x) / Q(k, x) - a, of which the first is m + theta x^k e^-x / (Gamma(k) Q(k, x)).
         hazard: float = math.exp(shape * math.log(x) - x - float(scipy.special.gammaln(shape))) / beyond
-        # It is between k theta and theta, whatever rounding says.
+        # The exact value is between k theta and theta; rounding must not go below that.
         return max(unit * (shape - x + hazard), unit * min(shape, 1.0))
-    # Legendre's continued fraction of Gamma(k, x), from which k - x is taken off term by term.
+    # Legendre's continued fraction of Gamma(k, x), with k - x subtracted term by term.
     tail = x + 2.0 * _TERMS + 1.0 - shape
     for n in range(_TERMS - 1, 0, -1):
         tail = x + 2.0 * n + 1.0 - shape - (n + 1.0) * (n + 1.0 - shape) / tail
@@ -266,7 +263,7 @@ def mean_left(mean: float, done: float, *, spread: float) -> float:
 
 
 def _grouped(bounds: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return at most `_BOUNDS` bounds: neighbours are taken together at their mean."""
+    """Return at most `_BOUNDS` bounds: neighbours are replaced by their weighted mean."""
     if len(bounds) <= _BOUNDS:
         return bounds, weights
     order = np.argsort(bounds)
@@ -277,7 +274,7 @@ def _grouped(bounds: Floats, weights: Floats) -> tuple[Floats, Floats]:
 
 
 class _Case(NamedTuple):
-    """What a posterior is of: sizes added up, the prior's standard deviation of log m, and bounds."""
+    """Inputs of one posterior: sums of sizes, the prior's standard deviation of log m, and bounds."""
 
     ended: SizeSums
     scale: float
@@ -286,7 +283,7 @@ class _Case(NamedTuple):
 
     @property
     def means(self) -> tuple[float, float]:
-        """A range of log m that has all of the mass in it."""
+        """A range of log m that contains all of the mass."""
         points = [0.0, *np.log(self.bounds).tolist()]
         if self.ended.weight:
             points.append(math.log(self.ended.mean))
@@ -297,7 +294,7 @@ class _Case(NamedTuple):
 def _posteriors(cases: Sequence[_Case]) -> tuple[Floats, Floats]:
     """Return (centre, lower end, upper end) of log m, shape (cases, 3), and the spreads, shape (cases,).
 
-    Each is laid out on a grid of its own that closes in on the mass.
+    Each posterior has its own grid, which is narrowed to the mass in `_PASSES` passes.
     """
     first, last = np.array([case.means for case in cases]).T[:, :, None]
     least, most = np.full((2, len(cases), 1), [[[math.log(_LEAST_SHAPE)]], [[math.log(_MOST_SHAPE)]]])
@@ -327,7 +324,7 @@ def _densities(log_m: Floats, log_k: Floats, cases: Sequence[_Case]) -> Floats:
     of_mean = -0.5 * (log_m / scale) ** 2
     of_shape = -0.5 * ((log_k + 2.0 * math.log(SPREAD)) / DOUBT) ** 2
     of_shape += weight * (k * log_k - scipy.special.gammaln(k) + (k - 1.0) * log_mean)
-    # Of jobs that ended, mean and shape meet in one product alone.
+    # The likelihood of ended jobs couples mean and shape in this product only.
     both = weight * (log_m + mean * inverse_m)
     log = of_mean[:, :, None] + of_shape[:, None, :] - both[:, :, None] * k[:, None, :]
     # Wilson and Hilferty 1931: the cube root of a Gamma variable is nearly normal.
@@ -341,14 +338,14 @@ def _densities(log_m: Floats, log_k: Floats, cases: Sequence[_Case]) -> Floats:
 
 
 def _log_ndtr(z: Floats) -> Floats:
-    """Return the logarithm of the normal distribution function, in the quickest way that is exact."""
+    """Return the logarithm of the normal distribution function, by the fastest exact method."""
     if z.min() > _NORMAL_UNDERFLOW:
         return np.asarray(np.log(scipy.special.ndtr(z)))
     return np.asarray(scipy.special.log_ndtr(z))
 
 
 def _inside(nodes: Floats, mass: Floats) -> tuple[Floats, Floats]:
-    """Return where all but a negligible part of the mass begins and ends, with a margin, each (cases, 1).
+    """Return the range that holds all but a negligible part of the mass, with a margin, each (cases, 1).
 
     `nodes` and `mass` have shape (cases, nodes).
     """

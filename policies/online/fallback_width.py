@@ -1,8 +1,8 @@
-"""The next best width of a job where the cloud has not got the machines of its best one.
+"""The best available width of a job when the cloud lacks the machines of its best width.
 
-The width that costs the least for the rest of the job (`policies.online.cost_to_go`) among those for which
-there is room, on any machine, at the prices that money and time have in the plan. So a launch that one
-machine has no stock for goes to another, and a job comes back when that saves more than the rescale costs.
+It is the width with the least cost for the rest of the job (`policies.online.cost_to_go`) among those for
+which there is room on some machine type, at the plan's multiplier. So a launch for which one machine type has
+no stock goes to another type, and the job returns when that saves more than the rescale costs.
 
 Cost: O(phases x columns) per job.
 """
@@ -18,7 +18,7 @@ from policies.model import Job, Width
 from policies.online.cost_to_go import CostToGo, WidthColumns
 
 MARGIN = 1e-6
-"""What a change must save of the cost of the rest, so that no job moves between equals."""
+"""The share of the cost of the rest that a change must save, so that no job moves between equal widths."""
 
 
 def fallback_width(
@@ -30,10 +30,10 @@ def fallback_width(
     holds: Width | None,
     gpus: int | None = None,
 ) -> Width | None:
-    """Return the best width of which the GPUs are to be had; None where there is none.
+    """Return the best width whose GPUs are available; None if there is none.
 
-    `room` says by GPU type how many more GPUs there are; types that it does not name are left out. What the
-    job `holds` it may keep. With `gpus` only widths of so many count.
+    `room` is the number of additional GPUs by GPU type; types that are not in it are excluded. The job may
+    always keep what it `holds`. With `gpus`, other widths must have exactly that many GPUs.
     """
     allowed = np.array(
         [
@@ -42,7 +42,7 @@ def fallback_width(
             for width in columns.widths
         ]
     )
-    # A width that a later phase has not got is no reason to leave it out of this one.
+    # Each phase needs one allowed width; a width of this phase may be missing in a later one.
     if not np.isfinite(np.where(allowed, columns.hours, np.inf)[job.phase :]).any(axis=1).all():
         return None
     open_columns = replace(columns, hours=np.where(allowed[None, :], columns.hours, np.inf))

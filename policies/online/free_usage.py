@@ -1,19 +1,19 @@
-"""What is paid whether used or not, and how jobs fill it: usage that costs nothing more is priced lower.
+"""Prepaid usage: GPU types with a commitment are priced lower until the jobs use what is paid anyway.
 
-A commitment pays for V dollars an hour of usage of some GPU types. Below that level their marginal price is
-not p but theta p, with the theta at which the jobs that are there take V:
+A commitment pays for V dollars an hour of usage of some GPU types. Below that level the plan does not price
+them at p but at theta p, with the theta at which the jobs present take V:
 
     a job's width minimises    w T + mu (C_other + theta C_free)        theta in (0, 1]
 
-theta = 1 where the jobs take V anyway, and the least of the grid where even the widest widths do not. So jobs
-are made wider, or go to the free types from others, until what is paid for is used. Jobs are whole: one step
-below theta they may take more than V. Of the two steps that is taken which costs less with the rest paid in
-full. Where all types are free it is the optimum at the multiplier theta mu.
+theta = 1 if the jobs take V anyway, and the least of the grid if even the widest widths take less. So jobs
+get wider, or move to the prepaid types, until the prepaid usage is used. Jobs are whole, so one step below
+theta they may take more than V. Of these two steps the one with the lower cost is used, where usage above V
+is paid in full. If all types are prepaid, the result is the optimum at the multiplier theta mu.
 
-    symbol   here       meaning
-    theta    PARTS      part of its price that free usage is given in a plan
-    V        free       by set of GPU types, usage per hour at prices on demand that is paid for
-    mu       multiplier (`policies.online.pacing`)
+    symbol   here               meaning
+    theta    PRICE_FRACTIONS    factor on the price of prepaid usage in a plan
+    V        free               prepaid usage per hour at on-demand prices, by set of GPU types
+    mu       multiplier         price of money (`policies.online.pacing`)
 
 Cost: O(jobs) at each of log2(41) + 2 steps.
 """
@@ -24,13 +24,13 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 FreeUsage: TypeAlias = tuple[tuple[frozenset[str], float], ...]
-"""GPU types, and what of their usage per hour is paid for; sets of few types before those of many."""
+"""Sets of GPU types with their prepaid usage per hour; sets of few types come before sets of many."""
 PRICE_FRACTIONS = tuple(2.0 ** (-step / 4.0) for step in range(41))
-"""The parts of its price that are tried: a fifth less each, down to a thousandth."""
+"""The factors that are tried, from 1 down to about a thousandth; each is 16 % below the one before."""
 
 
 def usage_to_pay(free: FreeUsage, taken: Mapping[str, float]) -> dict[str, float]:
-    """Return what is left to pay of usage per hour, by GPU type."""
+    """Return the usage per hour that is not prepaid, by GPU type."""
     left = dict(taken)
     for kinds, usage in free:
         level = usage
@@ -42,7 +42,10 @@ def usage_to_pay(free: FreeUsage, taken: Mapping[str, float]) -> dict[str, float
 
 
 def step_that_fills(free: FreeUsage, taken_at: Callable[[int], Mapping[str, float]]) -> int:
-    """Return the last of PARTS at which what jobs take of free types is paid for; -1 where it never is."""
+    """Return the last step at which all usage of prepaid types is prepaid; -1 if it is not so at step 0.
+
+    A step is an index into `PRICE_FRACTIONS`; `taken_at` gives the usage per hour by GPU type at a step.
+    """
     kinds = frozenset[str]().union(*(found for found, _ in free))
     low, high = -1, len(PRICE_FRACTIONS) if free else 0
     while high - low > 1:
@@ -56,5 +59,5 @@ def step_that_fills(free: FreeUsage, taken_at: Callable[[int], Mapping[str, floa
 
 
 def price_fractions_at(free: FreeUsage, step: int) -> dict[str, float]:
-    """Return by free GPU type the part of its price that it counts."""
+    """Return the price factor of each prepaid GPU type at a step."""
     return {kind: PRICE_FRACTIONS[step] for kinds, _ in free for kind in kinds}

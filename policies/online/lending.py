@@ -1,20 +1,20 @@
-"""GPUs that are rented anyway: when a job had better grow onto them, and when a node is worth emptying.
+"""Spare GPUs of rented nodes: when a job should grow onto them, and when a node is worth emptying.
 
-A node is rented whole, so a GPU beside a job that stays costs nothing. In hours of waiting, by the plan's
-price of money mu:
+A node is rented whole, so a spare GPU next to a job that stays costs nothing. In hours of waiting, at the
+plan's price of money mu:
 
-    stretch     min(h, H) (1 - s(k) / s(K)) > 2 r     a running job of k grows to K and, one day, back again
-    a change    w h (s(k) / s(K) - 1) + r (w + mu c K)    what a job loses that goes on at K GPUs
-    for a time  w d (1 - s(K) / s(k)) + 2 r (w + mu c K)  the same, where it grows back after d hours
-    emptying    mu P h > 2 x the sum of those changes     the node that falls empty is given back
+    stretch     min(h, H) (1 - s(k) / s(K)) > 2 r     a running job grows from k to K GPUs, and later back
+    a change    w h (s(k) / s(K) - 1) + r (w + mu c K)    loss of a job that continues at K GPUs
+    for a time  w d (1 - s(K) / s(k)) + 2 r (w + mu c K)  the same, if it grows back after d hours
+    emptying    mu P h > 2 x the sum of those changes     the emptied node is given back
 
     symbol   here          meaning
-    h        hours_left    of the job at the k GPUs that it holds; of a node, of its last job
-    H        lent_hours    about how long spare GPUs stay spare: until `LENT_ARRIVALS` more jobs have come
+    h        hours_left    of the job at its k GPUs; for a node, of its last job
+    H        lent_hours    estimate of how long GPUs stay spare: until `LENT_ARRIVALS` more jobs have come
     s, r     hours, rescale   speed in the job's phase; the hours that a restart takes
     w, P, c  weight, node price, rate   as in `policies.online.node_prices`
 
-A job that starts anyway takes spare GPUs at once: only the way back costs a restart. Cost: O(columns).
+A job that is about to start takes spare GPUs without a restart. Cost: O(columns).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from policies.model import Job, Width
 from policies.online.cost_to_go import WidthColumns
 
 LENT_ARRIVALS = 3.0
-"""So many more arrivals, about, and somebody wants spare GPUs back."""
+"""Estimate of the number of arrivals until spare GPUs are needed again."""
 RESTARTS_OF_LENDING = 2.0
-"""One to grow, and one when the GPUs are wanted back."""
+"""One restart to grow, and one when the GPUs are needed back."""
 
 
 def lent_width(
@@ -41,9 +41,12 @@ def lent_width(
     lent_hours: float,
     rescale_hours: float,
 ) -> LentWidth | None:
-    """Return the fastest width within `most_gpus`, if it pays; `hours_left` is None for a job that starts."""
+    """Return the fastest width within `most_gpus` if it saves time; `hours_left` is None for a starting job.
+
+    The answer is None if no wider width saves more than its restarts cost.
+    """
     if now not in columns.index:
-        return None  # It runs at a width that its class has no more, since somebody edited the class.
+        return None  # The class was edited and no longer has the job's width.
     hours = columns.hours[job.phase]
     here = float(hours[columns.index[now]])
     best, width = here, now
@@ -70,16 +73,17 @@ def hours_lost(
     multiplier: float,
     back_in_hours: float = math.inf,
 ) -> float:
-    """Return the weighted hours that a running job loses, its restart included, if it goes on at a width.
+    """Return the weighted hours that a running job loses if it continues at `then`, its restart included.
 
-    Where what it lets go of is free again before its end, in `back_in_hours`, it is narrower until then only.
-    Infinite where it cannot go on at that width. The sum that is weighed against what a node costs.
+    At a narrower width the job may grow back after `back_in_hours`, with a second restart, if that loses
+    less. Infinite if the class does not have that width. Callers compare the sum over jobs with the cost of a
+    node.
     """
     there = columns.index.get(then)
     if job.width is None or there is None:
         return math.inf
     here = columns.index.get(job.width)
-    # A width that its class has no more since somebody edited it: only the way there is known to cost.
+    # The class was edited and no longer has the current width: only the restart is counted.
     ratio = 1.0 if here is None else float(columns.hours[job.phase, there] / columns.hours[job.phase, here])
     weight = columns.job_class.weight
     restart = rescale_hours * (weight + multiplier * float(columns.rate[there]))

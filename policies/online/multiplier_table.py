@@ -1,4 +1,4 @@
-"""What money is worth at each budget, in a table: the multiplier, and what it costs to spend more or less."""
+"""The table from budgets to multipliers (the price of money), and the cost of the jobs at each multiplier."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from policies.optimum.options import OptionSet, whole_width_options
 from policies.speedup import Floats, Ints
 
 BEYOND = 2.0
-"""How far the multipliers at both ends lie beyond the first and the last slope."""
+"""Factor between the first slope and the first multiplier, and between the last slope and the last one."""
 
 
 def curvature_at(mean_jct_at: Callable[[Floats], Floats], budget: float, *, least: float) -> float | None:
-    """Return kappa = B^2 T''(B) / (2 T(B)) from the frontier: a tenth to each side, or what there is of it.
+    """Return kappa = B^2 T''(B) / (2 T(B)) of the frontier, by differences over a tenth of B to each side.
 
-    None at the least feasible budget and below it.
+    The step is smaller near the least feasible spend `least`. None if the budget is not above `least`.
     """
     share = min(0.1, 1.0 - least / budget)
     if share <= 0.0:
@@ -33,23 +33,23 @@ def curvature_at(mean_jct_at: Callable[[Floats], Floats], budget: float, *, leas
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """A place on the frontier: `edge` edges are taken, and a share of the next one."""
+    """A position on the frontier: `edge` edges are taken, and a share of the next one."""
 
     edge: int
     share: float
     multiplier: float
 
     def level_for(self, draw: float) -> int:
-        """Return the level for a job, so that a share of all draws is one edge further than the others."""
+        """Return the level for a job: the fraction `share` of all draws is one edge further than the rest."""
         return self.edge + (draw >= 1.0 - self.share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultiplierTable:
-    """What a job of each class costs at each multiplier, rates left out: all hulls, merged by slope once.
+    """The cost of a job of each class at each multiplier, without rates: all hulls, merged by slope once.
 
-    Level k lies between the slopes of edge k - 1 and edge k, so `multipliers` has one more entry than there
-    are edges and falls. At level k a class has taken those of its edges that are among the first k.
+    Level k lies between the slopes of edge k - 1 and edge k, so `multipliers` is decreasing and has one more
+    entry than there are edges. At level k a class has taken those of its edges that are among the first k.
     """
 
     multipliers: Floats
@@ -66,7 +66,7 @@ class MultiplierTable:
 
     @classmethod
     def of(cls, problem: Problem, options: OptionSet | None = None) -> MultiplierTable:
-        """Sweep the classes once, each as if one job of it arrived per hour."""
+        """Build the table from the hulls of all classes; `options` may be passed if they exist already."""
         options = whole_width_options(problem) if options is None else options
         chains = lower_hulls(
             options.spend,
@@ -86,26 +86,25 @@ class MultiplierTable:
         )
 
     def costs(self, jobs: Floats) -> Floats:
-        """Return what so many jobs of each class cost together at each level, shape (levels,)."""
+        """Return the total cost at each level, shape (levels,), of `jobs` jobs of each class."""
         costs = np.zeros(len(self.edge_cost) + 1)
         np.cumsum(jobs[self.edge_class] * self.edge_cost, out=costs[1:])
         costs += float(jobs @ self.least_cost)
         return costs
 
     def cost_at(self, jobs: Floats, position: Position) -> float:
-        """Return what so many jobs of each class cost together at a place of the frontier."""
+        """Return the total cost at a position of the frontier of `jobs` jobs of each class."""
         return _at(self.costs(jobs), position)
 
     def rates_cost_at(self, position: Position) -> float:
-        """Return what the believed arrivals of an hour cost at a place of the frontier."""
+        """Return the cost of an hour's expected arrivals at a position of the frontier."""
         return _at(self.costs_of_rates, position)
 
     def position(self, jobs: Floats, money: float) -> Position:
-        """Return where so many jobs of each class cost `money`; an end of the table where they cannot."""
+        """Return the position at which `jobs` jobs of each class cost `money`, or the nearest end."""
         return self._where(self.costs(jobs), money)
 
     def _where(self, costs: Floats, money: float) -> Position:
-        """Return where costs by level are `money`."""
         last = len(costs) - 1
         edge = min(max(int(costs.searchsorted(money, side="right")) - 1, 0), last)
         share = 0.0
@@ -117,7 +116,7 @@ class MultiplierTable:
         )
 
     def at(self, edge: int) -> Position:
-        """Return a place of the frontier at which no two plans are mixed."""
+        """Return the position of a level, at which no two plans are mixed."""
         return Position(edge=edge, share=0.0, multiplier=self.multipliers.item(edge))
 
     def is_end(self, position: Position) -> bool:
@@ -125,18 +124,18 @@ class MultiplierTable:
         return position.share == 0.0 and position.edge in (0, len(self.edge_cost))
 
     def planned(self, budget: float) -> Position:
-        """Return where the believed arrivals of an hour cost the budget."""
+        """Return the position at which an hour's expected arrivals cost the budget."""
         return self._planned[budget]
 
     def grain_hours(self, budget: float) -> float:
-        """Return how coarse the believed load is at a budget, in hours of it (`Pace`)."""
+        """Return the grain of the expected load at a budget, in hours of budget (see `Pace`)."""
         planned = self.planned(budget)
         here, next_one = self._job_costs(planned.edge), self._job_costs(planned.edge + 1)
         costs = here * (1.0 - planned.share) + next_one * planned.share
         return float(self.rates @ costs**2) / budget**2
 
     def _job_costs(self, edge: int) -> Floats:
-        """Return what a job of each class costs where so many edges are taken, shape (classes,)."""
+        """Return the cost of a job of each class after `edge` edges, shape (classes,)."""
         taken = np.bincount(
             self.edge_class[:edge], weights=self.edge_cost[:edge], minlength=len(self.least_cost)
         )
@@ -144,7 +143,7 @@ class MultiplierTable:
 
 
 def _added(values: Sequence[float]) -> float:
-    """Return a sum of few numbers, added up one by one: the same in every version of Python."""
+    """Return the sum of a few numbers, added in order: `sum` rounds differently in some Python versions."""
     total = 0.0
     for value in values:
         total += value
@@ -152,7 +151,7 @@ def _added(values: Sequence[float]) -> float:
 
 
 def _at(costs: Floats, position: Position) -> float:
-    """Return the cost at a place of the frontier, from those at each level."""
+    """Return the cost at a position, interpolated from the costs at each level."""
     after = costs[min(position.edge + 1, len(costs) - 1)]
     return float(costs[position.edge] * (1.0 - position.share) + after * position.share)
 

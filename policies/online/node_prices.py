@@ -1,29 +1,31 @@
-"""Following a plan with whole instances: when to wait, when to hold an idle node, when to start narrow.
+"""Prices for following a plan with whole nodes: when to wait, keep an idle node, or start narrow.
 
-A plan says widths; the cloud rents whole nodes, which take a boot of b hours, billed, to come. The plan's own
-price of money, mu hours per unit of budget, says what each of these is worth:
+A plan gives widths, but the cloud rents whole nodes, which take a billed boot of b hours. The plan's own
+price of money, mu hours per unit of budget, sets the value of each decision:
 
-    patience    b (1 + min(mu P / w, 2))        a job that waits for a node counts on GPUs that fall free so
-                                                soon: a boot saved is worth mu P b, an hour of waiting w
+    patience    b (1 + min(mu P / w, 2))        a job waits for GPUs that become free within this time before
+                                                it gets a new node: a saved boot is worth mu P b, an hour of
+                                                waiting costs w
     idle nodes  n = sqrt(2 b (w D + mu P N) / (mu P)) - 1 - l, rounded down, for at most b (1 + w / (mu P))
     head start  a job starts on the GPUs that are free if  (wait - d) s(k) / s(K) > r - d
 
     symbol   here               meaning
     b        boot_hours         from launch to ready
-    P        usd_per_hour       what a node takes from the budget per hour
+    P        node_prices        what a node takes from the budget per hour
     w        weight             mean weight of the jobs that arrive
-    D, N     Demand             jobs that want new nodes, and nodes that they want, per hour
-    l        LENT_NODES         nodes for which lent GPUs stand in; 0 where a node has one GPU
-    d, r     startup, rescale   hours; K the planned width, k the one that there is room for
+    D, N     NodeDemand         jobs that start (times weight: w D), and new nodes that jobs need, per hour
+    l        LENT_NODES         nodes that lent GPUs replace; 0 for nodes with one GPU
+    d, r     startup, rescale   hours; K the planned width, k the one for which there is room
     s        speed              in the job's phase
 
-Where n comes from: nodes fall idle and are wanted again at the same long-run rate, so the number of idle ones
-is a symmetric random walk. Held between 0 and n it is uniform: n/2 nodes are idle on average, which costs
-mu P n/2, and one demand in n + 1 meets none, which costs (w D + mu P N) b. The sum is least at the n above:
-a square root, as in the economic order quantity. The limit in time is the ski-rental one: an idle node never
-costs more than the boot and the wait that it may save, so a night without jobs costs no more than that.
+Derivation of n: in the long run nodes become idle and are needed again at the same rate, so the number of
+idle nodes is a symmetric random walk. Kept between 0 and n it is uniform: n/2 nodes are idle on average,
+which costs mu P n/2, and one demand in n + 1 finds none, which costs (w D + mu P N) b. The sum is least at
+the n above: a square root, as in the economic order quantity. The time limit is that of ski rental: an idle
+node never costs more than the boot and the wait that it may save, which also bounds the cost of a night
+without jobs.
 
-Without boots (b = 0) nothing is held and nobody waits. Cost: O(columns) per job asked about.
+Without boots (b = 0) no idle node is kept and no job waits. Cost: O(columns) per job.
 """
 
 from __future__ import annotations
@@ -47,27 +49,27 @@ from policies.optimum.solution import Solution
 from policies.speedup import Floats
 
 MOST_TIMES_ALONE = 10.0
-"""Where room is scarce, a job that has been there for this many times its hours alone comes first."""
+"""With scarce room, a job comes first once its time in the system exceeds this many times its hours alone."""
 NEW_PART = 0.5
-"""Of the GPUs that a job holds after a change of width, about half are new and boot first, in the plan."""
+"""Planning assumption: half of the GPUs that a job holds after a change of width are new and boot first."""
 MOST_PATIENCE = 3.0
-"""Boots that a job waits for GPUs to fall free at the most: forecasts are no better than that."""
+"""The longest wait for GPUs to become free, in boots: forecasts are not good enough for more."""
 LENT_NODES = 1.0
-"""GPUs that are lent to other jobs stand in for about one idle node, where a node has several GPUs."""
+"""GPUs lent to other jobs replace about one idle node if a node has several GPUs."""
 LEAST_NODE_PRICE = 0.01
-"""Hours that a node-hour is worth at the least: where money is no object, idle nodes still are not free."""
+"""The least value of a node-hour, in hours: idle nodes are never free, even with a very large budget."""
 LEAST_SHARE = 1e-4
-"""A disk costs this part of a node at the least."""
+"""The least price of a stopped node's disk, as a share of the node's price."""
 MOST_KNOWN = 20_000
-"""Jobs whose hours left are kept; beyond it they are reckoned anew."""
+"""Cached values of hours left; when there are more, the cache is emptied."""
 LONGEST_HOLD_HOURS = 1.0
-"""However little the money is worth, a node that nobody wanted for an hour goes back."""
+"""An idle node goes back after this time, however large the budget is."""
 
 
 def with_boots_at_changes(problem: Problem, boot_hours: float) -> Problem:
-    """Return the problem with a share of a boot in each change of width: growing rents nodes that boot first.
+    """Return the problem with a share of a boot added to each rescale: growing rents nodes that boot first.
 
-    A job works on meanwhile, so this errs on the side of fewer changes.
+    In fact a job continues to work during that boot, so plans err towards fewer changes.
     """
     if boot_hours == 0.0:
         return problem
@@ -79,7 +81,7 @@ def with_boots_at_changes(problem: Problem, boot_hours: float) -> Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDemand:
-    """How often jobs want new nodes of one type, and how many nodes they want, per hour."""
+    """Jobs that start on one GPU type, times weight, and nodes for starting and growing jobs, per hour."""
 
     weighted_jobs_per_hour: float = 0.0
     nodes_per_hour: float = 0.0
@@ -88,7 +90,10 @@ class NodeDemand:
 def demands_of(
     problem: Problem, solution: Solution, instance_types: Mapping[str, InstanceType]
 ) -> dict[str, NodeDemand]:
-    """Return the demand for each GPU type under a plan: each time that a job starts or grows counts."""
+    """Return the demand for nodes of each GPU type under a plan.
+
+    Each start counts as a job; each start and each growth counts with the nodes that it adds.
+    """
     weighted, nodes_wanted = dict.fromkeys(instance_types, 0.0), dict.fromkeys(instance_types, 0.0)
     for job_class, answer in zip(problem.classes, solution.classes, strict=True):
         for plan in answer.plans:
@@ -110,10 +115,10 @@ def demands_of(
 def idle_retention(
     node_price: float, demand: NodeDemand, *, boot_hours: float, weight: float, gpus_of_node: int
 ) -> NodeRetention:
-    """Return how many idle nodes are worth holding, and how long, where a node-hour is worth `node_price`.
+    """Return how many idle nodes are worth keeping, and for how long, at a value `node_price` of a node-hour.
 
-    `node_price` is the multiplier times what a node takes from the budget: hours per hour. A node with one
-    GPU has no GPU beside a job's that could be lent, so nothing stands in for idle nodes there.
+    `node_price` is the multiplier times what a node takes from the budget, in hours per hour. Nodes with one
+    GPU have no spare GPUs to lend, so lending replaces no idle nodes there.
     """
     price = max(node_price, LEAST_NODE_PRICE)
     saved = boot_hours * (demand.weighted_jobs_per_hour + price * demand.nodes_per_hour)
@@ -132,10 +137,10 @@ def stopped_retention(
     weight: float,
     idle_nodes: int,
 ) -> NodeRetention:
-    """Return how many stopped nodes are worth keeping, and how long: `idle_retention` at the price of a disk.
+    """Return how many stopped nodes are worth keeping, and for how long, at the price of their disks.
 
-    A stopped node takes `share` of `node_price`, and saves whoever wants it `saved_hours` of waiting and of
-    renting. Idle nodes are asked first, so the walk between none and n + 1 begins behind those.
+    As `idle_retention`, but a stopped node costs `share` of `node_price`, and saves `saved_hours` of waiting
+    and of renting. Idle nodes are used first, so `idle_nodes` is subtracted.
     """
     if saved_hours <= 0.0:
         return NodeRetention(nodes=0, seconds=0.0)
@@ -150,11 +155,11 @@ def stopped_retention(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeNodePrices:
-    """Implements `NodePrices` for one multiplier; `priced` gives the one for another.
+    """Implements `NodePrices` for one multiplier; `priced` returns a copy for another.
 
-    `overheads` are the start-up and rescale hours of each class without boots; `menus` are the widths of a
-    class's phase up to a planned one; `known_left` are hours left of jobs as they were when last asked about.
-    None of them depends on the multiplier.
+    `overheads` are the start-up and rescale hours of each class, the start-up without the boot. `menus` are
+    the widths of a class's phase up to a planned width. `known_left` caches hours left by job. None of these
+    depends on the multiplier.
     """
 
     columns: Mapping[str, WidthColumns]
@@ -178,7 +183,7 @@ class WholeNodePrices:
         *,
         boot_hours: float,
     ) -> WholeNodePrices:
-        """Lay out the classes once; `problem` has the boots in its start-ups, not in its changes."""
+        """Build the prices of a problem and a plan; the start-up hours of `problem` must include the boot."""
         counted = problem.budget_unit == "gpus"
         arrivals = sum(c.arrivals_per_hour for c in problem.classes)
         columns = WidthColumns.by_class(problem)
@@ -199,16 +204,16 @@ class WholeNodePrices:
         )
 
     def priced(self, multiplier: float) -> WholeNodePrices:
-        """Return the same where a unit of budget is worth another number of hours."""
+        """Return the same prices at another multiplier (hours per unit of budget)."""
         return replace(self, multiplier=multiplier)
 
     def at_part(self, parts: Mapping[str, float]) -> WholeNodePrices:
-        """Return the same where nodes of some GPU types count a part of their price."""
+        """Return the same with node prices multiplied by `parts`, by GPU type."""
         prices = {kind: price * parts.get(kind, 1.0) for kind, price in self.node_prices.items()}
         return replace(self, node_prices=prices)
 
     def hold(self, gpu_type: str) -> NodeRetention:
-        """Return how many idle nodes of a type are worth holding, and how long."""
+        """Return how many idle nodes of a type are worth keeping, and for how long."""
         return idle_retention(
             self.multiplier * self.node_prices[gpu_type],
             self.demands[gpu_type],
@@ -218,7 +223,7 @@ class WholeNodePrices:
         )
 
     def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> NodeRetention:
-        """Return how many stopped nodes of a type are worth keeping, and how long."""
+        """Return how many stopped nodes of a type are worth keeping, and for how long."""
         return stopped_retention(
             self.multiplier * self.node_prices[gpu_type],
             self.demands[gpu_type],
@@ -229,14 +234,14 @@ class WholeNodePrices:
         )
 
     def patience_hours(self, gpu_type: str) -> float:
-        """Return how long a job had better wait for GPUs to fall free before a node is rented for it."""
+        """Return how long a job should wait for GPUs to become free before a node is rented for it."""
         price = self.multiplier * self.node_prices[gpu_type] / self.weight
         return self.boot_hours * min(1.0 + price, MOST_PATIENCE)
 
     def hours_left(self, job: Job) -> float:
-        """Return how long a job runs on at the width that it holds; infinite where it holds none.
+        """Return the hours that a job has left at its current width; infinite for a job without GPUs.
 
-        Several stages ask that of every job at each tick, and most jobs are those of the tick before.
+        The answer is cached by job, because several stages of a tick need it for every job.
         """
         known = self.known_left.get(job.id)
         if known is not None and known[0] is job:
@@ -248,7 +253,6 @@ class WholeNodePrices:
         return hours
 
     def _hours_left(self, job: Job) -> float:
-        """Reckon how long a job runs on."""
         columns = self.columns[job.class_name]
         held = None if job.width is None else columns.index.get(job.width)
         if held is None:
@@ -259,9 +263,9 @@ class WholeNodePrices:
         )
 
     def head_start(self, job: Job, then: Width, *, most_gpus: int, wait_hours: float) -> Width | None:
-        """Return the fastest width within `most_gpus` to start at while the planned one is not there.
+        """Return the fastest width within `most_gpus` to start at while the planned one is not available.
 
-        None where the restart that follows costs more than the work that is done until then.
+        None if the later restart costs more than the work done until then.
         """
         columns = self.columns[job.class_name]
         hours = columns.hours[job.phase]
@@ -282,7 +286,7 @@ class WholeNodePrices:
         return width if wait_hours > startup and saved > rescale - startup else None
 
     def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> LentWidth | None:
-        """Return a wider width on GPUs that are rented anyway, if that pays for its restarts."""
+        """Return a wider width on spare GPUs of rented nodes, if the time saved exceeds the restarts."""
         arrivals = self.demands[now.gpu_type].weighted_jobs_per_hour / self.weight
         return lent_width(
             self.columns[job.class_name],
@@ -295,7 +299,7 @@ class WholeNodePrices:
         )
 
     def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
-        """Return the weighted hours that a running job loses if it is started again at another width."""
+        """Return the weighted hours that a running job loses if it restarts at another width."""
         return hours_lost(
             self.columns[job.class_name],
             job,
@@ -307,7 +311,7 @@ class WholeNodePrices:
         )
 
     def hours_sending(self, job: Job, *, share: float | None, gigabits: float, hours_left: float) -> float:
-        """Return the weighted hours that messages between nodes add to what is left of a running job."""
+        """Return the weighted hours that messages between nodes add to the rest of a running job."""
         columns = self.columns[job.class_name]
         there = None if job.width is None else columns.index.get(job.width)
         need = columns.job_class.network
@@ -320,13 +324,13 @@ class WholeNodePrices:
         return worth * hours_left * share
 
     def node_worth(self, gpu_type: str) -> float:
-        """Return the weighted hours that the money for an hour of a node would save elsewhere."""
+        """Return the weighted hours that the price of a node-hour would save if spent on other jobs."""
         return self.multiplier * self.node_prices[gpu_type]
 
     def claims(
         self, jobs: Sequence[Job], planned: Sequence[Width], *, size_per_gpu: Mapping[str, float], now: float
     ) -> Claims:
-        """Return what jobs ask of scarce room: the widths of their types up to the planned ones."""
+        """Return the claims of jobs on scarce room: the widths of their GPU types up to the planned ones."""
         numbers: dict[tuple[str, int, str, int], int] = {}
         asks: list[_Ask] = []
         of_job = []
@@ -370,7 +374,7 @@ class WholeNodePrices:
         )
 
     def _ask(self, class_name: str, phase: int, planned: Width, size_per_gpu: float) -> _Ask:
-        """Return what all jobs of a class in a phase ask that are planned at a width."""
+        """Return the common part of the claims of jobs with the same class, phase and planned width."""
         columns, menu = self.columns[class_name], self.menus[class_name, phase, planned]
         best, widest = (columns.index[menu.widths[at]] for at in (menu.corners[0], -1))
         arrivals = self.demands[planned.gpu_type].weighted_jobs_per_hour / self.weight
@@ -391,11 +395,11 @@ class WholeNodePrices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ask:
-    """What jobs of a class, a phase and a planned width ask alike, for a job of scale 1.
+    """The common part of the claims of jobs with the same class, phase and planned width, at scale 1.
 
-    `phase_size` and `size_after` are the GPU-hours of the phase and of all later ones, `later_phases` the
-    hours of those over the hours of this one, at the most efficient width; `hours_alone` is of all phases at
-    the widest.
+    `phase_size` and `size_after` are the GPU-hours of the phase and of all later ones. `later_phases` is the
+    hours of the later phases over those of this phase, at the most efficient width. `hours_alone` is the
+    hours of all phases at the widest width.
     """
 
     menu: PhaseWidths

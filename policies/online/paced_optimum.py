@@ -1,12 +1,12 @@
-"""BOA under pacing: at each tick the multiplier that makes the money last, and each job's best width for it.
+"""BOA under pacing: each tick computes the multiplier that makes the money last, and each job's best width.
 
-The multiplier comes from `policies.online.pacing`; the width minimises weight x hours + multiplier x spend
-over the rest of the job (`policies.online.cost_to_go`), so a running job changes only where that pays for the
-rescale. Where the optimum lies between two neighbouring plans, the job's `draw` says on which side it is, as
-in `policies.optimum.boa`. A job's known scale counts: the start-up weighs more in a short job, which is given
-less.
+The multiplier comes from `policies.online.pacing`. The width minimises weight x hours + multiplier x spend
+over the rest of the job (`policies.online.cost_to_go`), so a running job changes only if that pays for the
+rescale. If the optimum lies between two neighbouring plans, the job's `draw` selects one, as in
+`policies.optimum.boa`. The job's known scale is used: start-up weighs more in a short job, so a short job
+gets fewer GPUs.
 
-The same jobs and the same money give the same widths: nothing is kept here but tables.
+The policy keeps only tables, so the same jobs and money give the same widths.
 
 Cost: O(jobs + edges) per tick; a table of O(phases x columns) for each class and level, at a few scales, when
 first needed.
@@ -39,18 +39,18 @@ from policies.optimum.options import OptionSet
 from policies.speedup import Floats
 
 SWITCH_MARGIN = 1e-6
-"""What a change of width must save of the cost of the rest, so that no job flaps between equals."""
+"""The share of the cost of the rest that a change of width must save, so that no job flaps between equals."""
 MOST_LEVELS = 20_000
-"""Classes and levels whose tables are kept; beyond it they are made anew."""
+"""Cached tables, by class and level; when there are more, the cache is emptied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacedBudgetOptimal:
     """Give every job the width that is best at the multiplier of the tick; never queue.
 
-    `sizes` are GPU-hours of a job of each class; `costs` are those of a class at a level of the table, with
-    usage that is `free` at a part of its price (`policies.online.free_usage`). `unit` is what the money of
-    the budget is counted in.
+    `sizes` are the GPU-hours of a job of each class. `costs` are the cost tables by (class, level of the
+    table, step of `PRICE_FRACTIONS` for `free` usage; see `policies.online.free_usage`). `unit` is the unit
+    of the budget's money.
     """
 
     pace: Pace
@@ -75,10 +75,11 @@ class PacedBudgetOptimal:
         options: OptionSet | None = None,
         free: FreeUsage = (),
     ) -> PacedBudgetOptimal:
-        """Sweep the hulls once. The pace starts from the stated load; what was learnt of rates is their mix.
+        """Build the policy for a problem.
 
-        `curvature` is that of the frontier at the budget (`policies.online.pacing`), None where there is
-        none. `options` are those of the problem, where somebody has laid them out already.
+        The pace corrects the total load itself, so learnt rates are divided by `load_over_stated` and only
+        their mix is used. `curvature` is that of the frontier at the budget (`policies.online.pacing`); None
+        if not known. `options` may be passed if the problem's options exist already.
         """
         table = MultiplierTable.of(problem, options)
         table = replace(table, rates=table.rates / load_over_stated)
@@ -105,18 +106,18 @@ class PacedBudgetOptimal:
         )
 
     def step(self, jobs: Sequence[Job], money: Money) -> Step:
-        """Return what the law says for this tick."""
+        """Return the result of the pacing law for this tick."""
         return pace_step(self.pace, self.table, self.present(jobs), money)
 
     def present(self, jobs: Sequence[Job]) -> Floats:
-        """Return how many whole jobs of each class the work left amounts to, shape (classes,)."""
+        """Return the work left of each class in units of whole jobs, shape (classes,)."""
         left = dict.fromkeys(self.sizes, 0.0)
         for job in jobs:
             left[job.class_name] += job.remaining_gpu_hours
         return np.array([left[name] / size for name, size in self.sizes.items()])
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the width of each job for the money that is left."""
+        """Return the width of each job; without `money`, at the planned multiplier."""
         del now
         step = None if money is None else self.step(jobs, money)
         position = self.table.planned(self.pace.budget) if step is None else step.position
@@ -128,21 +129,22 @@ class PacedBudgetOptimal:
         return self._answer(jobs, position, memory, say, part)
 
     def alone(self, job: Job) -> Width:
-        """Return the width of one job at the planned money."""
+        """Return the width of one job at the planned multiplier."""
         position = self.table.planned(self.pace.budget)
         return self._width_of(job, position, self._part((job,), position) if self.free else 0)
 
     def keeps_until(self, job: Job) -> int:
-        """Return the first later phase in which `alone` may not give a job the width that it holds."""
+        """Return the first later phase in which `alone` may change the job's current width."""
         if self.free:
             return job.phase + 1
         costs = self.costs[job.class_name, self.table.planned(self.pace.budget).level_for(job.draw), 0]
         return costs.keeps_until(job.phase, scale=job.scale, holds=job.width, margin=self.margin)
 
     def within(self, jobs: Sequence[Job], spend_per_hour: float, money: Money | None) -> Allocation:
-        """Return the best widths at which the jobs take no more than so much per hour together.
+        """Return the best widths at which the jobs together take at most `spend_per_hour`.
 
-        Where even the cheapest widths take more, it is those; where the money lasts at wider ones, those.
+        If even the cheapest widths take more, they are used. If the pacing law allows wider widths, those are
+        used.
         """
         position, say = (
             self._widest_within(jobs, spend_per_hour),
@@ -154,10 +156,7 @@ class PacedBudgetOptimal:
         return self._answer(jobs, position, None if step is None else step.memory, say)
 
     def _widest_within(self, jobs: Sequence[Job], spend_per_hour: float) -> Position:
-        """Return the place with the widest widths at which the jobs take no more than so much together.
-
-        The first of the table where even the cheapest widths take more.
-        """
+        """Return the last position at which the jobs together take at most `spend_per_hour`, or the first."""
         low, high = 0, len(self.table.multipliers)
         while high - low > 1:
             middle = (low + high) // 2
@@ -168,14 +167,14 @@ class PacedBudgetOptimal:
         return self.table.at(low)
 
     def _part(self, jobs: Sequence[Job], position: Position) -> int:
-        """Return the step at which the jobs fill what is free at the least cost; 0 for the whole price."""
+        """Return the step of `PRICE_FRACTIONS` with which jobs fill prepaid usage at the least cost."""
         low = step_that_fills(self.free, lambda part: self._taken(jobs, position, part))
         if low in (-1, len(PRICE_FRACTIONS) - 1):
             return max(low, 0)
         return min((low, low + 1), key=lambda part: self._cost(jobs, position, part))
 
     def _cost(self, jobs: Sequence[Job], position: Position, part: int) -> float:
-        """Return the hours of the jobs' rest, and the money that is not free of it, as hours."""
+        """Return the cost of the jobs' rest in hours: weighted time, and the money that is not prepaid."""
         taken = self._taken(jobs, position, part)
         paid = {kind: left / taken[kind] for kind, left in usage_to_pay(self.free, taken).items()}
         cost = 0.0
@@ -190,7 +189,7 @@ class PacedBudgetOptimal:
         return cost
 
     def _taken(self, jobs: Sequence[Job], position: Position, part: int = 0) -> dict[str, float]:
-        """Return what the jobs take per hour together at a place of the frontier, by GPU type."""
+        """Return the total spend per hour of the jobs at a position of the frontier, by GPU type."""
         taken: dict[str, float] = {}
         for job in jobs:
             columns, width = self.columns[job.class_name], self._width_of(job, position, part)
@@ -206,7 +205,7 @@ class PacedBudgetOptimal:
         say: Callable[[Job], str],
         part: int = 0,
     ) -> Allocation:
-        """Return the widths at a place of the frontier, with free usage at a part of its price."""
+        """Return the widths at a position of the frontier, with prepaid usage priced by step `part`."""
         nodes = None if self.nodes is None else self.nodes.priced(position.multiplier)
         if nodes is not None and part:
             nodes = nodes.at_part(price_fractions_at(self.free, part))
@@ -218,9 +217,8 @@ class PacedBudgetOptimal:
         )
 
     def _width_of(self, job: Job, position: Position, part: int = 0) -> Width:
-        """Return the best width for the rest of one job."""
         costs, holds = self.costs[job.class_name, position.level_for(job.draw), part], job.width
-        # Most jobs stay, which takes no look at what is left of their phase.
+        # Most jobs keep their width, which can be decided without the work left.
         if holds is not None and costs.keeps(job.phase, scale=job.scale, holds=holds, margin=self.margin):
             return holds
         left = self.columns[job.class_name].part_left(job)
@@ -228,7 +226,7 @@ class PacedBudgetOptimal:
 
 
 def _reason(unit: str, position: Position, step: Step | None, job: Job) -> str:
-    """Return why the job has its width: what an hour of waiting counts, and how long money has to last."""
+    """Return the reason of a width: the price of an hour of waiting, and how long the money must last."""
     counted = "whatever it costs"
     if position.multiplier > 0.0:
         counted = f"an hour of waiting counted as {1.0 / position.multiplier:.3g} {unit}"
@@ -240,7 +238,7 @@ def _reason(unit: str, position: Position, step: Step | None, job: Job) -> str:
 
 
 def _free_reason(unit: str, free: FreeUsage, part: int, job: Job) -> str:
-    """Return why the job has its width where more is paid anyway than the jobs need."""
+    """Return the reason of a width that fills prepaid usage."""
     level = sum(level for _, level in free)
     return (
         f"the best width for the rest of a job of class {job.class_name} where what is committed to counts "
@@ -250,7 +248,7 @@ def _free_reason(unit: str, free: FreeUsage, part: int, job: Job) -> str:
 
 
 def _burn_reason(unit: str, spend_per_hour: float, job: Job) -> str:
-    """Return why the job has its width where the budget is thin."""
+    """Return the reason of a width that is limited by the budget per hour."""
     return (
         f"the best width for the rest of a job of class {job.class_name} at which all jobs together take "
         f"no more than the budget of {spend_per_hour:.4g} {unit} per hour, or the cheapest where they take "

@@ -1,19 +1,19 @@
-"""The rhythm of the load: by how much each hour of the week is busier than the mean, where the data show it.
+"""The weekly rhythm of the load: the factor of each hour of the week over the mean, if the data show one.
 
-A budget is promised by the month, and a week has busy days and quiet ones. A law of pacing that takes a
-weekend for less load to come lets the jobs of Sunday have what those of Monday need. What it has to know is
-the load of the hours that its horizon covers, over the mean:
+A budget is for a month, and a week has busy and quiet days. Pacing that took a weekend for a lower load would
+give Sunday's jobs the money that Monday's jobs need. Pacing therefore needs the load of the hours in its
+horizon over the mean load:
 
     factor(h) = d(day of h) u(hour of h), the mean over a week being one
 
     d, u     shrunk means over the weeks, or days, that were seen: 1 + s (mean - 1)
     s        tau^2 / (tau^2 + sigma^2 / n): the positive part of James and Stein's rule
-    sigma^2  how much the same day of the week differs from week to week, pooled
-    tau^2    how much the means of the days differ beyond what sigma^2 / n explains
+    sigma^2  variance of the same day of the week from week to week, pooled
+    tau^2    variance of the means of the days beyond what sigma^2 / n explains
 
-So bursts, single large jobs and drift, which no second week repeats, make sigma^2 and not a rhythm: s is then
-zero, and every factor one. Days count only whole, hours likewise; all times are UTC. Nothing is said before
-two whole weeks were seen.
+Bursts, single large jobs and drift do not repeat from week to week, so they enter sigma^2 and not the rhythm:
+s is then zero, and every factor is one. Only whole days and hours are used; all times are UTC. No rhythm is
+estimated before two whole weeks were seen.
 
 Cost: O(hours seen).
 """
@@ -31,15 +31,15 @@ HOURS_PER_DAY, DAYS_PER_WEEK = 24, 7
 HOURS_PER_WEEK = HOURS_PER_DAY * DAYS_PER_WEEK
 LEAST_WEEKS = 2
 MOST_WEEKS = 13
-"""Older weeks say nothing of how a team works now."""
+"""Older weeks are ignored: they do not show how a team works now."""
 LEAST_FACTOR = 0.02
-"""No hour is believed to bring nothing: a job that comes in one would count for ever."""
+"""The least factor: with a factor of zero, a job that still comes in that hour would count for ever."""
 MONDAY_HOUR = 96
-"""Of the Unix epoch, a Thursday: hours until the first Monday began."""
+"""Hours from the Unix epoch, a Thursday, to the first Monday."""
 
 
 def hour_of_week(seconds: float) -> float:
-    """Return the hours since Monday, 0 h UTC, of an instant in Unix seconds."""
+    """Return the hours since Monday, 0 h UTC, of an instant in seconds since the Unix epoch."""
     return (seconds / 3600.0 - MONDAY_HOUR) % HOURS_PER_WEEK
 
 
@@ -62,7 +62,7 @@ class Rhythm:
             )
 
     def hours_of_load(self, begin: float, hours: float) -> float:
-        """Return how many mean hours of load come in so many hours from an hour of the week on."""
+        """Return the load, in mean hours, of the `hours` that follow the hour of the week `begin`."""
         return self._until(begin % HOURS_PER_WEEK + hours) - self._until(begin % HOURS_PER_WEEK)
 
     @property
@@ -72,25 +72,25 @@ class Rhythm:
         return tuple(days.mean(axis=1).tolist())
 
     def _until(self, hour: float) -> float:
-        """Return the mean hours of load from Monday 0 h to so many hours later."""
+        """Return the load, in mean hours, of the first `hour` hours since Monday 0 h."""
         weeks, rest = divmod(hour, float(HOURS_PER_WEEK))
         whole = int(rest)
         part = (rest - whole) * self.factors[min(whole, HOURS_PER_WEEK - 1)]
         return weeks * HOURS_PER_WEEK + sum(self.factors[:whole]) + part
 
     def differs(self, other: Rhythm | None, *, by: float) -> bool:
-        """Return whether some day of the week or hour of the day differs by more than a share of the mean."""
+        """Return whether a day of the week or an hour of the day differs by more than the share `by`."""
         mine = np.array(self.factors).reshape(DAYS_PER_WEEK, HOURS_PER_DAY)
         known = np.ones_like(mine) if other is None else np.array(other.factors).reshape(mine.shape)
         return any(bool(np.any(np.abs((mine - known).mean(axis=axis)) > by)) for axis in (0, 1))
 
 
 def estimate_rhythm(work: Floats, *, first_hour: int) -> Rhythm | None:
-    """Return the rhythm of the work that came in each hour; None where the data show none.
+    """Estimate the rhythm from the work that came in each hour; None if the data show none.
 
     `work`, shape (hours,), may be in any unit; `first_hour` counts hours from the Unix epoch.
     """
-    begin = (MONDAY_HOUR - first_hour) % HOURS_PER_DAY  # Of the first whole day.
+    begin = (MONDAY_HOUR - first_hour) % HOURS_PER_DAY  # start of the first whole day
     days = (len(work) - begin) // HOURS_PER_DAY
     weeks = min(days // DAYS_PER_WEEK, MOST_WEEKS)
     if weeks < LEAST_WEEKS:
@@ -102,7 +102,7 @@ def estimate_rhythm(work: Floats, *, first_hour: int) -> Rhythm | None:
         return None
     shape = (weeks, DAYS_PER_WEEK, HOURS_PER_DAY)
     of_weeks = newest.reshape(shape) / mean
-    # The first day of these weeks may be any day of the week: they are turned until Monday comes first.
+    # These weeks may begin on any day of the week: roll them so that Monday comes first.
     weekday = (first_hour + end - MONDAY_HOUR) // HOURS_PER_DAY % DAYS_PER_WEEK
     of_weeks = np.roll(of_weeks.reshape(weeks * DAYS_PER_WEEK, HOURS_PER_DAY), weekday, axis=0).reshape(shape)
     by_day = _shrunk(of_weeks.mean(axis=2))
@@ -115,7 +115,7 @@ def estimate_rhythm(work: Floats, *, first_hour: int) -> Rhythm | None:
 
 
 def _shrunk(seen: Floats) -> Floats:
-    """Return the means of columns, shrunk towards one as far as rows do not repeat them; shape (columns,)."""
+    """Return the means of columns, shrunk towards one by how much the rows differ; shape (columns,)."""
     rows, columns = seen.shape
     means = seen.mean(axis=0)
     noise = float(((seen - means) ** 2).sum()) / ((rows - 1) * columns) / rows

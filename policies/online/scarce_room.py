@@ -1,32 +1,33 @@
-"""Scarce room: who waits and who is narrow, so that the sum of weighted completion times is least.
+"""Sharing scarce room: the widths, and the jobs that wait, with the least sum of weighted completion times.
 
     minimise  sum_j w_j C_j + mu * (money)    subject to    sum_j k_j(t) <= G  at every instant
 
-A unit of a job's work is worth the same, v_j, for as long as the job is there (Pontryagin): speeds do not
-depend on how much is left. The jobs S that are there work off what their presence costs, and so does j:
+A unit of a job's work has a constant worth v_j while the job is present (Pontryagin), because speeds do not
+depend on the work left. The present jobs S, and each job j, work off exactly the cost of their presence:
 
     sum of w_j over S  =  max over widths in G of  sum over S of v_j s_j(k_j) - m_j k_j
-    v_j  =  min_k ( w_j + m_j k + L_S(k) ) / s_j(k)       L_S(k): what S loses where j takes k
+    v_j  =  min_k ( w_j + m_j k + L_S(k) ) / s_j(k)       L_S(k): what S loses if j takes k
 
-So the worths are found backwards without a simulation: take the jobs in the reverse order of their ends, each
-with S being those taken before. Sizes count only through the order of ends, which is Smith's: least
-room-hours over weight first. With one speed-up k^p for all this is heSRPT; with linear ones it is SRPT; for
-one job it is BOA. At a price nu the widths worth most, by sum_j v_j s_j(k_j) - m_j k_j, fit into the room.
+So the worths are computed backwards without a simulation: take the jobs in the reverse order of their ends,
+and for each let S be those taken before. Sizes matter only through the order of ends, which is Smith's: least
+room-hours over weight first. With one speed-up k^p for all jobs this is heSRPT; with linear ones it is SRPT;
+for one job it is BOA. The widths that maximise sum_j v_j s_j(k_j) - m_j k_j less nu times their room fit into
+the room at the right price nu.
 
-A change of width costs a running job a restart of r hours. It is spread over the time that the change lasts,
-and taken off the value of every width but the one that is held. A running job is never stopped.
+A change of width costs a running job a restart of r hours. This cost is spread over the time that the change
+lasts, and subtracted from the value of every width but the current one. A running job is never stopped.
 
 Source: heSRPT, Berg, Vesilo and Harchol-Balter (arXiv 1903.09346). The derivation, what it was checked
 against and what else was tried: docs/explanation/at-a-cap.md.
 
     symbol   here            meaning
-    k        size            what a width takes of the room: parts of a node, or dollars per hour
+    k        size            room that a width takes: parts of a node, or dollars per hour
     s(k)     speeds          phases per hour
-    m        money_per_gpu   weighted hours that the money for a GPU-hour would save elsewhere
-    nu       price           weighted hours that a unit of room is worth for an hour
-    v        worths          weighted hours that finishing a unit of work is worth
+    m        money_per_gpu   weighted hours that the price of a GPU-hour would save elsewhere
+    nu       price           value of a unit of room for an hour, weighted hours
+    v        worths          value of finishing a unit of work, weighted hours
     r        restart_hours   hours without progress
-    G        room            what there is
+    G        room            the room available
 
 Cost: O(n log n) for n widths of all jobs together.
 """
@@ -47,22 +48,22 @@ from policies.model import JobId, Width
 from policies.speedup import Floats, Ints, Mask
 
 ROUNDING = 1e-9
-"""Sums of sizes may exceed the room by so much."""
+"""Sums of sizes may exceed the room by this much."""
 HALVINGS = 60
 """Steps of the bisection on the price."""
 OVERDUE_ROOM_WORTH = 1e9
-"""What room is worth to an overdue job, over what it is worth to any other."""
+"""The value of room to an overdue job over its value to any other job."""
 
 
 _Steps: TypeAlias = list[tuple[float, float, float]]
 """The steps of a menu: slope per GPU, slope per room, room."""
 _Taken: TypeAlias = tuple[float, int, float, Any]
-"""A step that a job has: its value per room, the job, the room in it, and the step below it, if any."""
+"""A step that a job has taken: value per room, the job, room of the step, and the step below it, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomShares:
-    """Widths that fit into the room together. Jobs without one wait; `order` says who is served first."""
+    """Widths that fit into the room together. Jobs without a width wait; `order` is the order of service."""
 
     widths: Mapping[JobId, Width]
     order: tuple[JobId, ...]
@@ -70,9 +71,9 @@ class RoomShares:
 
 
 def worths(claims: Claims, room: float) -> Floats:
-    """Return what a unit of each job's work is worth, while all of them are there; shape (jobs,)."""
+    """Return the worth of a unit of each job's work while all jobs are present, shape (jobs,)."""
     order = np.lexsort((-np.arange(len(claims)), -claims.room_hours_over_weight))
-    # Where there is no room at all, the order is still that of the least room that is of use.
+    # With less room than the smallest step, compute the worths (which give the order) for that step.
     least = [menu.steps[0][1] for menu in claims.menus]
     free = max(room, float((np.array(least)[claims.menu] * claims.size_per_gpu).min(initial=math.inf)))
     unit = _unit(claims, free)
@@ -80,9 +81,9 @@ def worths(claims: Claims, room: float) -> Floats:
 
 
 def _unit(claims: Claims, free: float) -> float | None:
-    """Return the room of a step where all take the same, and free room is a number of them; None elsewhere.
+    """Return the room of a step if all steps take the same and divide the free room; else None.
 
-    It is a power of two: what is left of the room is then exact, however often a step is taken off it.
+    It must also be a power of two, so that subtracting steps from the room is exact.
     """
     gpus = {gpus for menu in claims.menus for _, gpus in menu.steps}
     units = {size * count for size in np.unique(claims.size_per_gpu).tolist() for count in gpus}
@@ -91,13 +92,13 @@ def _unit(claims: Claims, free: float) -> float | None:
 
 
 def _worths_alike(claims: Claims, order: Ints, free: float, unit: float) -> Floats:
-    """Return the worths in an order where every step takes one unit of room.
+    """Return the worths, computed in `order`, if every step takes one unit of room.
 
-    Whose step is lost then makes no difference, only what it is worth: a heap of numbers, in half the time.
+    Then only the value of a lost step matters, not its job, so a heap of numbers does, in half the time.
     """
     size = claims.size_per_gpu.item(0)
     ladders = [_ladder(menu, size, unit) for menu in claims.menus]
-    # Free room is worth nothing to anybody. The last step is beyond all price: there is no more room.
+    # Steps that can be lost: free room has no value; the last entry stands for the end of the room.
     losers = [-math.inf] * round(free / unit) + [math.inf]
     columns = (claims.urgency, claims.money_per_gpu, claims.menu)
     found: list[float] = []
@@ -122,19 +123,19 @@ def _worths_alike(claims: Claims, order: Ints, free: float, unit: float) -> Floa
 
 
 def _ladder(menu: PhaseWidths, size: float, unit: float) -> list[tuple[float, float, float, float]]:
-    """Return the steps of a menu: slope per room, the speed before and after it, slope per GPU."""
+    """Return the steps of a menu: slope per room, the speed before and after the step, slope per GPU."""
     slopes = [slope / size for slope, _ in menu.steps]
     speeds = list(accumulate((slope * unit for slope in slopes), initial=0.0))
     return list(zip(slopes, speeds, speeds[1:], (slope for slope, _ in menu.steps), strict=False))
 
 
 def _worths(claims: Claims, order: Ints, free: float) -> Floats:
-    """Return the worths in an order where steps take any room, and a part of one may be lost."""
+    """Return the worths, computed in `order`, for steps of any room; part of a step may be lost."""
     urgencies, sizes, moneys = (
         column.tolist() for column in (claims.urgency, claims.size_per_gpu, claims.money_per_gpu)
     )
     steps_of, found = _steps_of(claims), [0.0] * len(claims)
-    # Of each job taken before, the last step that it has.
+    # The last step of each job taken before.
     losers: list[_Taken] = []
     for number in order.tolist():
         steps, size_per_gpu, money_per_gpu = steps_of[number], sizes[number], moneys[number]
@@ -182,7 +183,7 @@ def _worths(claims: Claims, order: Ints, free: float) -> Floats:
 
 
 def _steps_of(claims: Claims) -> list[_Steps]:
-    """Return the steps of each job; jobs alike share theirs."""
+    """Return the steps of each job; equal jobs share one list."""
     known: dict[tuple[int, float], _Steps] = {}
     found = []
     for key in zip(claims.menu.tolist(), claims.size_per_gpu.tolist(), strict=True):
@@ -195,7 +196,7 @@ def _steps_of(claims: Claims) -> list[_Steps]:
 
 
 def shares(claims: Claims, room: float) -> RoomShares:
-    """Return the widths that are worth most within the room; running jobs get one in any case."""
+    """Return the widths with the largest total value within the room; every running job gets a width."""
     if not len(claims):
         return RoomShares(widths={}, order=(), price=0.0)
     options = _Options.of(claims, worths(claims, room))
@@ -216,7 +217,7 @@ def shares(claims: Claims, room: float) -> RoomShares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
-    """What each job may get: arrays of shape (jobs, widths + 1), of which column 0 is to wait."""
+    """The options of each job: arrays of shape (jobs, widths + 1); column 0 means waiting."""
 
     sizes: Floats
     values: Floats
@@ -224,7 +225,7 @@ class _Options:
 
     @classmethod
     def of(cls, claims: Claims, worth: Floats) -> _Options:
-        """Lay out the options; one that cannot be chosen has a value of minus infinity."""
+        """Build the options; an option that cannot be chosen has the value minus infinity."""
         size, money, overdue = claims.size_per_gpu, claims.money_per_gpu, claims.overdue
         waits = np.array([job.width is None for job in claims.jobs])
         restarts = claims.restart_share
@@ -246,7 +247,6 @@ class _Options:
         return cls(sizes=size[:, None] * of_job, values=values, index=index)
 
     def taken(self, chosen: Ints) -> float:
-        """Return the room that a choice takes."""
         return float(self.sizes[np.arange(len(chosen)), chosen].sum())
 
     def within(self, room: float) -> tuple[Ints, float]:
@@ -254,15 +254,15 @@ class _Options:
         wider = self.values.argmax(axis=1)
         if self.taken(wider) <= room + ROUNDING:
             return wider, 0.0
-        # Who takes the least that he ever takes goes on with it at any higher price.
+        # A job that takes its least option keeps it at any higher price.
         least = np.isfinite(self.values).argmax(axis=1)
         undecided, low, high = _Undecided.of(self, wider != least), 0.0, 1.0
         while self.taken(chosen := undecided.at(wider, high)) > room + ROUNDING:
             if high > 1e30:
-                return chosen, high  # the narrowest widths of those who run take more than there is
+                return chosen, high  # even the narrowest widths of the running jobs exceed the room
             low, wider, high = high, chosen, high * 16.0
             undecided = undecided.where(wider != least)
-        # Who takes the same at both prices takes it in between.
+        # A job with the same option at both prices has it in between, too.
         undecided = undecided.where(wider != chosen)
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
@@ -277,7 +277,7 @@ class _Options:
         return self._filled(chosen, wider, room - self.taken(chosen)), high
 
     def _filled(self, chosen: Ints, wider: Ints, left: float) -> Ints:
-        """Return the choice with the rest of the room given to those who would be next, as far as it goes."""
+        """Return the choice after giving the room `left` to the jobs that would be wider at a lower price."""
         chosen = chosen.copy()
         for row in np.flatnonzero(chosen != wider).tolist():
             here = chosen[row]
@@ -302,7 +302,7 @@ def _tables(claims: Claims) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Undecided:
-    """The jobs whose choice still depends on the price: their rows, and of those the options."""
+    """The jobs whose choice still depends on the price: their row numbers and options."""
 
     rows: Ints
     sizes: Floats
@@ -310,19 +310,18 @@ class _Undecided:
 
     @classmethod
     def of(cls, options: _Options, are: Mask) -> _Undecided:
-        """Take some of the jobs."""
         rows = np.flatnonzero(are)
         return cls(rows=rows, sizes=options.sizes[rows], values=options.values[rows])
 
     def where(self, are: Mask) -> _Undecided:
-        """Return those of them that still are undecided; `are` speaks of all jobs."""
+        """Return the jobs that are still undecided; the mask `are` covers all jobs."""
         still = np.flatnonzero(are[self.rows])
         if len(still) == len(self.rows):
             return self
         return _Undecided(rows=self.rows[still], sizes=self.sizes[still], values=self.values[still])
 
     def at(self, chosen: Ints, price: float) -> Ints:
-        """Return a choice of all jobs with what these take at a price."""
+        """Return `chosen` with the best options of the undecided jobs at a price."""
         chosen = chosen.copy()
         chosen[self.rows] = (self.values - price * self.sizes).argmax(axis=1)
         return chosen

@@ -1,17 +1,17 @@
-"""What a job's width costs in money and in waiting, beside its next best: both in units of the budget.
+"""Cost of a job's width, in money and waiting, compared with its next best width.
 
-At the price of money, mu hours per unit of budget, an hour of waiting of a job of weight w is worth w / mu.
-So the rest of its phase at a width o = (GPU type, GPUs) costs
+At the price of money, mu hours per unit of budget, an hour of waiting of a job of weight w costs w / mu units
+of the budget. So the rest of its phase at a width o = (GPU type, GPUs) costs
 
     f T(o) (w / mu + c_o)  +  d_o (w / mu + c_o)
 
     symbol   here              meaning
     f, T     part_left, hours  of the phase, and its hours at the width, scale included
     c_o      rate              what holding the width takes from the budget per hour
-    d_o      overhead          hours to start or to change: none at the width that is held
+    d_o      overhead          hours to start or to change: none at the current width
 
-What comes after the phase is left out: it is the same for all. Where a plan mixes two widths they cost the
-same; where whole nodes or later phases had a say, the next best may be the cheaper one of the two.
+Later phases are left out. Two widths that a plan mixes cost the same. If whole nodes or later phases
+influenced the decision, the next best width may be the cheaper one.
 
 Cost: O(jobs x widths), in arrays.
 """
@@ -30,7 +30,7 @@ from policies.speedup import Floats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WidthComparison:
-    """Two widths of a job, and what the rest of its phase costs at each, in units of the budget."""
+    """Two widths of a job, and the cost of the rest of its phase at each, in units of the budget."""
 
     width: Width
     cost: float
@@ -39,7 +39,7 @@ class WidthComparison:
 
     @property
     def difference(self) -> float:
-        """How much more the other one costs; negative where it costs less."""
+        """How much more the other width costs; negative if it costs less."""
         return self.other_cost - self.cost
 
 
@@ -50,9 +50,9 @@ def compare_widths(
     *,
     multiplier: float,
 ) -> dict[JobId, WidthComparison]:
-    """Return for each job with a width what that and the next best one cost.
+    """Return for each job the cost of its width and of its next best one.
 
-    Jobs whose class allows one width alone are left out; all are where money has no price.
+    Jobs without a width, or with only one allowed width, are left out. Empty if the multiplier is 0.
     """
     found: dict[JobId, WidthComparison] = {}
     if multiplier <= 0.0:

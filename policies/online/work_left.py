@@ -1,7 +1,7 @@
-"""How much work a job may have left: the sizes that its class's spread allows, given what it did.
+"""Quantiles of the work left of a job, given the work done and the mean and spread of its class.
 
-Sizes are Gamma distributed, as in `policies.online.estimates`; of those above what is done, the one that a
-part of the probability lies below. Cost: O(1), a special function each.
+Sizes are Gamma distributed, as in `policies.online.estimates`, conditional on being above the work done.
+Cost: O(1), one special function per quantile.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from policies.online.estimates import MOST_SHAPE_LEFT, mean_left
 
 _UNDERFLOW = 1e-200
 TIGHT = 1e-3
-"""Sizes that spread less than this are one size."""
+"""Below this spread all sizes are treated as equal."""
 
 
 def work_left_at(mean: float, done: float, *, spread: float, levels: Sequence[float]) -> list[float]:
-    """Return the work left that is not exceeded with each probability, of a class with a mean and spread."""
+    """Return the quantiles of the work left at the probabilities `levels`, for a class's mean and spread."""
     if spread < TIGHT:
         return [mean_left(mean, done, spread=spread)] * len(levels)
     shape = min(1.0 / spread**2, MOST_SHAPE_LEFT)
     unit = mean / shape
     beyond = float(scipy.special.gammaincc(shape, max(done, 0.0) / unit))
     if beyond < _UNDERFLOW:
-        # So far out that the rest is as good as exponential.
+        # So far in the tail, the work left is practically exponential.
         beyond, unit, shape, done = 1.0, mean_left(mean, done, spread=spread), 1.0, 0.0
     return [
         max(
