@@ -1,9 +1,10 @@
-"""Code of a job on its node: unpacked once for all jobs, copied for each, by the digest of its content.
+"""Brings a job's code to its node: unpacks the archive once per node, then copies it for each job.
 
     ... boa_daemon.job.code SOURCE DIGEST CACHE WORK
 
-SOURCE is a packed archive, a file or an s3:// address. CACHE holds one folder for each digest, WORK becomes
-the job's own copy: what a job writes beside its code is not seen by another. Standard library only.
+SOURCE is a packed archive: a file or an s3:// address. DIGEST is the digest of its content. CACHE holds one
+unpacked folder per digest. WORK becomes the job's own copy, so that jobs with the same code do not see each
+other's files. Standard library only.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ BLOCK = 1 << 20
 MOST_UNPACKED_BYTES = 4 << 30
 FETCH_SECONDS = 600.0
 KEEP_SECONDS = 7 * 86_400.0
-"""So long after its last start what was unpacked stays on a node."""
+"""Unpacked code is removed from a node this long after a job last started with it."""
 DIGEST_LENGTH = 64
 
 
 class CodeFailed(RuntimeError):
-    """The code of a job could not be brought here; the sentence says why."""
+    """The code of a job could not be fetched or unpacked."""
 
 
 def digest_of_archive(archive: IO[bytes], *, most: int = MOST_UNPACKED_BYTES) -> str:
-    """Return the SHA-256 of what a packed archive holds.
+    """Return the SHA-256 of an archive's uncompressed content.
 
     Raises:
-        CodeFailed: when it is no archive, or larger than `most` unpacked.
+        CodeFailed: when it is not an archive, or is larger than `most` bytes uncompressed.
     """
     found, size = hashlib.sha256(), 0
     try:
@@ -54,11 +55,11 @@ def digest_of_archive(archive: IO[bytes], *, most: int = MOST_UNPACKED_BYTES) ->
 
 
 def bring(source: str, digest: str, cache: Path, work: Path) -> None:
-    """Have the code in `work`, unless it is there.
+    """Copy the code into `work` unless it is there already; fetch and unpack it first if needed.
 
     Raises:
-        CodeFailed: when the archive cannot be had, or is not what its digest says.
-        OSError: when it cannot be written.
+        CodeFailed: when the archive cannot be fetched, or does not match its digest.
+        OSError: when a file cannot be written.
     """
     marker = work.with_name(f"{work.name}.{digest}")
     if marker.exists() and work.is_dir():
@@ -83,7 +84,7 @@ def bring(source: str, digest: str, cache: Path, work: Path) -> None:
 
 
 def _sweep(cache: Path, *, keep: str) -> None:
-    """Remove what was unpacked and has not been started for long; a job has a copy of its own."""
+    """Remove unpacked code that no job has started with for long; running jobs have their own copies."""
     for folder in cache.iterdir():
         is_code = len(folder.name) == DIGEST_LENGTH and folder.is_dir() and folder.name != keep
         if is_code and folder.stat().st_mtime < time.time() - KEEP_SECONDS:
@@ -91,7 +92,7 @@ def _sweep(cache: Path, *, keep: str) -> None:
 
 
 def forget_code(cache: Path, digest: str) -> None:
-    """Remove what was unpacked of an archive; whoever starts with it next unpacks it again."""
+    """Remove the unpacked code of an archive; the next job that needs it unpacks it again."""
     folder = cache / digest
     gone = folder.with_name(f"{digest}.gone.{time.time_ns()}")
     with suppress(OSError):
@@ -100,7 +101,7 @@ def forget_code(cache: Path, digest: str) -> None:
 
 
 def _unpack(source: str, digest: str, folder: Path) -> None:
-    """Unpack an archive into a folder, whole or not at all."""
+    """Unpack an archive into a folder atomically."""
     aside = folder.with_name(f"{digest}.part")
     archive = folder.with_name(f"{digest}.tar.gz")
     shutil.rmtree(aside, ignore_errors=True)
@@ -117,7 +118,7 @@ def _unpack(source: str, digest: str, folder: Path) -> None:
             raise CodeFailed(f"the archive of the code has the digest {found[:12]}, not {digest[:12]}")
         aside.mkdir(parents=True)
         with tarfile.open(file, "r:gz") as content_of:
-            # Nothing in it leaves the folder: links and absolute names are refused.
+            # Refuse links and absolute names, so that nothing is written outside the folder.
             if hasattr(tarfile, "data_filter"):
                 content_of.extractall(aside, filter="data")
             else:
@@ -132,7 +133,7 @@ def _unpack(source: str, digest: str, folder: Path) -> None:
 
 
 def _extract(archive: tarfile.TarFile, folder: Path) -> None:
-    """Unpack with a Python that has no filters yet (before 3.9.17): files and folders alone."""
+    """Unpack only files and folders, with a Python that has no tarfile filters (before 3.9.17)."""
     for member in archive.getmembers():
         parts = Path(member.name).parts
         if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir()):
@@ -141,7 +142,6 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> None:
 
 
 def _fetch(source: str, target: Path) -> None:
-    """Copy an object of S3 to a file."""
     done = subprocess.run(
         ["aws", "s3", "cp", source, str(target), "--only-show-errors"],
         capture_output=True,
@@ -156,14 +156,14 @@ def _fetch(source: str, target: Path) -> None:
 
 @contextmanager
 def alone(file: Path) -> Iterator[None]:
-    """Keep other starts on this node out."""
+    """Hold a lock file, so that only one process of this node works on the folder."""
     with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def main(arguments: list[str]) -> int:
-    """Bring the code; exit code 1 with one sentence where that cannot be."""
+    """Bring the code; print one sentence and return exit code 1 if that fails."""
     source, digest, cache, work = arguments
     try:
         bring(source, digest, Path(cache), Path(work))

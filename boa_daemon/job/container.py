@@ -1,7 +1,7 @@
-"""The command of a unit as a process: plain, within limits, or in a container.  Standard library only.
+"""The command line that runs a unit: plain, within CPU and memory limits, or in a container.
 
-A container sees the node's network, its shared memory and its EFA cards, the GPUs of the job and no others,
-and the job's folders under their own names. `boa_daemon.job` lies in it below `LIBRARY`.
+A container shares the node's network, shared memory and EFA cards. It sees only the GPUs of the job, and the
+job's folders under the same paths. `boa_daemon.job` is mounted below `LIBRARY`. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from boa_daemon.job.account import drops
 from boa_daemon.job.unit import Unit
 
 TOOLS = ("podman", "docker", "apptainer")
-"""What can run an image, in the order in which they are tried."""
+"""Container tools, in the order in which they are tried."""
 RUN_AS_USER = ("podman", "docker")
-"""These take the job's user as an option; what asks them is started as the keeper's user."""
+"""Tools that take the job's user as an option; their command line itself runs as the keeper's user."""
 LIBRARY = "/opt/boa"
 ASK_SECONDS = 30.0
 BOOTED = Path("/run/systemd/system")
 LIMITED = "BOA_LIMITED"
-"""Set where whoever started the keeper has put its unit within its limits."""
+"""Variable that is set if the keeper was already started within the unit's limits."""
 _SHELL = 'exec "$(command -v bash || echo /bin/sh)" -c "$0"'
 OUT_OF_MEMORY = "out-of-memory"
-"""A container's first process leaves this in the unit's folder where the kernel ended another for memory."""
+"""File that a container's first process writes into the unit's folder after an out-of-memory kill in it."""
 _FIRST = (
     "trap 'if [ $$ -eq 1 ]; then kill -TERM -1; else kill -TERM $child; fi' TERM; "
     '"$(command -v bash || echo /bin/sh)" -c "$0" & child=$!; '
@@ -38,29 +38,29 @@ _FIRST = (
     '[ "$what" != oom_kill ] || [ "$count" = 0 ] || : > "$1"; done < $file; '
     "done; exit $code"
 )
-"""The first process of a container hands a stop on to all others in it, as a signal to a group would be.
+"""The first process of a container passes SIGTERM on to all processes in it, like a signal to a group.
 
-At the end it looks into the container's own control group, which nobody else can afterwards.
+At the end it looks for out-of-memory kills in the container's control group, which is gone afterwards.
 """
 _SCOPE = ("systemd-run", "--scope", "--quiet", "--collect", "-p", "Delegate=yes")
-"""One that systemd does not stop, keeper and all, when the kernel has ended a process of it for memory."""
+"""A systemd scope; `Delegate` keeps systemd from stopping all of it after an out-of-memory kill in it."""
 _NO_LIMITS = "cpus and memory_gb are not enforced"
 _ULIMITS = ("--ulimit", "memlock=-1:-1", "--ulimit", "stack=67108864:67108864")
-"""Pinned memory and stacks for NCCL and EFA, from the daemon of docker, which is root."""
+"""Pinned memory and stack sizes for NCCL and EFA; docker's daemon is root and may grant them."""
 _RAISED = 'ulimit -S -l "$(ulimit -H -l)" 2>/dev/null; ulimit -S -s 65536 2>/dev/null; '
-"""The same of podman, as far as the node's limits for its user go: one that asks for more is not started."""
+"""The same for podman, up to the hard limits of its user: with more, podman does not start a container."""
 _DEVICES = Path("/dev")
 
 
 class NoContainers(RuntimeError):
-    """Nothing on this node may run an image."""
+    """No container tool works on this node."""
 
 
 def command_of(unit: Unit, environment: Mapping[str, str]) -> tuple[list[str], str]:
-    """Return what to execute for a unit, and what its log should say of limits that do not hold here.
+    """Return the command line for a unit, and a note for its log if its limits cannot be enforced here.
 
     Raises:
-        NoContainers: when it has an image, and nothing here can run one.
+        NoContainers: when the unit has an image, and no container tool works here.
     """
     has_limits = bool(unit.cpus or unit.memory_gb) and not environment.get(LIMITED)
     if not unit.image:
@@ -70,9 +70,9 @@ def command_of(unit: Unit, environment: Mapping[str, str]) -> tuple[list[str], s
 
 
 def why_unlimited(tool: str = "") -> str:
-    """Return why limits hold nothing here, without a container or in one that `tool` runs; else nothing.
+    """Return why limits cannot be enforced here, without a container or with `tool`; empty if they can.
 
-    Podman and docker hold them; what apptainer runs are processes like any others.
+    Podman and docker enforce limits. Plain processes, and those of apptainer, need a scope of systemd.
     """
     if tool in RUN_AS_USER:
         return ""
@@ -83,9 +83,9 @@ def why_unlimited(tool: str = "") -> str:
 
 
 def within_limits(unit: Unit, argv: list[str]) -> list[str]:
-    """Return the command line of a keeper, in a scope of systemd that keeps its unit's limits where it can.
+    """Return the command line of a keeper, in a systemd scope with its unit's limits where that is possible.
 
-    The keeper is within them itself: it then learns from its own control group what the kernel ended.
+    The keeper itself is in the scope too, so its own control group tells it about out-of-memory kills.
     """
     properties = [word for one in limit_properties(unit.cpus, unit.memory_gb) for word in ("-p", one)]
     if not properties or why_unlimited():
@@ -94,12 +94,12 @@ def within_limits(unit: Unit, argv: list[str]) -> list[str]:
 
 
 def _whose() -> list[str]:
-    """Return whose systemd is asked."""
+    """Return the option that selects the systemd instance: the system's for root, else the user's."""
     return [] if os.getuid() == 0 else ["--user"]
 
 
 def limit_properties(cpus: float, memory_gb: float) -> list[str]:
-    """Return limits as systemd's properties; 0 is none. A gigabyte is 10^9 bytes."""
+    """Return limits as properties of systemd; 0 means no limit. A gigabyte is 10^9 bytes."""
     found = [f"CPUQuota={cpus * 100:.0f}%"] if cpus else []
     if memory_gb:
         found += [f"MemoryMax={round(memory_gb * 1e9)}", "MemorySwapMax=0"]
@@ -107,10 +107,10 @@ def limit_properties(cpus: float, memory_gb: float) -> list[str]:
 
 
 def usable_tool(answers: Callable[[str], bool] | None = None) -> str:
-    """Return the first tool that is there and works.
+    """Return the first container tool that is installed and works.
 
     Raises:
-        NoContainers: when none does.
+        NoContainers: when none works.
     """
     for tool in TOOLS:
         if shutil.which(tool) is not None and (answers or _answers)(tool):
@@ -119,12 +119,12 @@ def usable_tool(answers: Callable[[str], bool] | None = None) -> str:
 
 
 def _answers(tool: str) -> bool:
-    """Whether a tool works for this user: a command line without its daemon does not."""
+    """Return whether a tool works for this user; docker, for instance, needs its daemon."""
     return _asked([tool, "version" if tool == "apptainer" else "info"]) == 0
 
 
 def _asked(words: Sequence[str]) -> int | None:
-    """Return how a question ended; None where it cannot be asked, or has no answer in time."""
+    """Run a command silently and return its exit code; None if it cannot run or takes too long."""
     nothing = subprocess.DEVNULL
     try:
         done = subprocess.run(
@@ -139,7 +139,7 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[
     """Return the command line that runs a unit in its image."""
     package = Path(__file__).resolve().parents[1]
     folders = list(dict.fromkeys([unit.mounts or unit.workdir, unit.checkpoint_dir, str(unit.folder.parent)]))
-    # Links lead there; a container sees all that was brought, and writes none of it.
+    # The links in the data folder point into the cache: mount it, read-only.
     seen_data = dict.fromkeys(os.path.dirname(os.readlink(link)) for link in _links(unit))
     data = [f"{one}:{one}:ro" for one in seen_data]
     gpus = [index for index in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if index]
@@ -158,12 +158,12 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[
             *(word for one in binds for word in ("--bind", one)),
             *("--env", f"PYTHONPATH={path}", "--pwd", unit.workdir, image, *inner),
         ]
-    # By name alone: the values of secrets stand in no command line.
+    # Pass names only, so that values of secrets appear in no command line.
     names = sorted({*unit.environment, *unit.secrets, *_PASSED} - {"PYTHONPATH", "CUDA_VISIBLE_DEVICES"})
     seen = gpus
     devices: list[str] = []
     if has_gpus:
-        # Inside there are these alone, numbered from 0.
+        # The container sees only these GPUs, numbered from 0.
         seen = [str(number) for number in range(len(gpus))]
         devices = (
             ["--gpus", f'"device={",".join(gpus)}"']
@@ -189,18 +189,17 @@ def in_container(unit: Unit, tool: str, environment: Mapping[str, str]) -> list[
 
 
 def _links(unit: Unit) -> list[Path]:
-    """Return the links of a unit to its data."""
     top = unit.folder / "data"
     links = [top] if "" in unit.data else [top / name for name in unit.data]
     return [link for link in links if link.is_symlink()]
 
 
 _PASSED = ("LANG", "TZ")
-"""Of the keeper's own environment, beside what the unit says: a container has its own of everything else."""
+"""Variables of the keeper that a container gets besides the unit's; all others are the container's own."""
 
 
 def _owner(unit: Unit, tool: str) -> list[str]:
-    """Return who the command is inside, so that files belong to who runs the job."""
+    """Return the options that set the user inside the container, so that files belong to the job's user."""
     if drops(unit):
         groups = [word for one in (unit.door_gid, *unit.groups) for word in ("--group-add", str(one))]
         return ["--user", f"{unit.uid}:{unit.gid}", *groups]
@@ -210,7 +209,7 @@ def _owner(unit: Unit, tool: str) -> list[str]:
 
 
 def pull(image: str) -> int:
-    """Have an image here, unless it is; return the exit code. What apptainer runs, the start pulls."""
+    """Pull an image unless it is here; return the exit code. Apptainer pulls at the start of a job."""
     tool = usable_tool()
 
     def told(*words: str) -> int:
@@ -221,20 +220,20 @@ def pull(image: str) -> int:
 
 
 def pull_script(image: str) -> str:
-    """Return the script that has an image on a node; that it cannot be had is for the start to say."""
+    """Return the script that pulls an image on a node; it ignores failures, which the start will report."""
     return f'{{ "$BOA_PYTHON" -m boa_daemon.job.container {quote(image)} || true; }}'
 
 
 def ran_out_of_memory(unit: Unit) -> bool:
-    """Return whether a unit's container said that the kernel ended a process in it for memory."""
+    """Return whether a unit's container reported an out-of-memory kill."""
     with unit.as_user():
         return os.path.exists(unit.own / OUT_OF_MEMORY)
 
 
 def end_script(name: str) -> str:
-    """Return the script that ends a container whose command line was killed: docker's outlive it.
+    """Return the script that removes a container, because docker's containers outlive a killed command line.
 
-    Podman removes one at the second call only, where what watched it was killed as well.
+    If podman's monitor was killed too, podman removes the container only at the second call.
     """
     ends = (f"{tool} rm -f {name} >/dev/null 2>&1" for tool in RUN_AS_USER)
     return "; ".join(f"{end} || {end}" for end in ends) + "; true"

@@ -1,10 +1,11 @@
-"""Data of a job on its node: brought once for all jobs, by what it holds, read-only.  Standard library only.
+"""Brings a job's data to its node, read-only, and once for all jobs that use it.  Standard library only.
 
     ... boa_daemon.job.data FOLDER
 
-FOLDER is that of a unit. Each of its sources, an s3:// prefix or a folder of this machine, lies below the
-cache in a folder named by its content (names, sizes, ETags or times) and is linked into `data` of the unit.
-What no living unit has linked goes after a week, or sooner where its room is needed.
+FOLDER is the folder of a unit. A source is an s3:// prefix or a folder of this machine. Each source is copied
+into a cache entry, whose name is a digest of its file names, sizes, and ETags or times, and is linked into
+the unit's folder `data`. An entry that no living unit uses is removed after a week, or sooner if space is
+needed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from boa_daemon.job.processes import is_alive, started_ticks
 from boa_daemon.job.unit import Unit, read_json, write_json
 
 INSTANCE_STORES = ("/opt/dlami/nvme", "/mnt/instance-store", "/local_scratch")
-"""Where images of AWS have the disks of an instance, if any; the first that is a disk takes the cache."""
+"""Where AWS images mount an instance's own disks; the cache goes to the first that is a writable mount."""
 KEEP_SECONDS = 7 * 86_400.0
 ASK_SECONDS = 120.0
 SPARE_BYTES = 1 << 30
@@ -36,14 +37,14 @@ _ENTRY = re.compile(r"[0-9a-f]{64}")
 
 
 class DataFailed(RuntimeError):
-    """The data of a job could not be brought here; the sentence says why."""
+    """The data of a job could not be listed or fetched, or does not fit."""
 
 
 def objects_of(source: str, *, most: int | None = None) -> list[tuple[str, int, str]]:
-    """Return (name, bytes, ETag) of what is below an s3:// prefix, in order.
+    """Return (name, bytes, ETag) of the objects below an s3:// prefix, sorted; at most about `most`.
 
     Raises:
-        DataFailed: when it cannot be listed, or holds nothing.
+        DataFailed: when the prefix cannot be listed, or holds no object.
     """
     bucket, _, prefix = source.removeprefix("s3://").partition("/")
     below = f"{prefix.rstrip('/')}/" if prefix else ""
@@ -65,11 +66,11 @@ def objects_of(source: str, *, most: int | None = None) -> list[tuple[str, int, 
 
 
 def bring(unit: Unit, keeper: int) -> None:
-    """Have the data of a unit linked in its folder; `keeper` is the process that it is for.
+    """Link the data of a unit into its folder, and fetch it if needed; it is in use while `keeper` lives.
 
     Raises:
-        DataFailed: when a source cannot be had whole.
-        OSError: when it cannot be written.
+        DataFailed: when a source cannot be fetched completely.
+        OSError: when a file cannot be written.
     """
     links = unit.folder / "data"
     if "" not in unit.data:
@@ -88,7 +89,7 @@ def bring(unit: Unit, keeper: int) -> None:
 
 
 def cache_of(beside: Path) -> Path:
-    """Return where the cache is: on the instance's own disks, else in a folder beside the jobs."""
+    """Return the cache folder: on the instance's own disks if there are any, else `beside`."""
     for store in map(Path, INSTANCE_STORES):
         if os.path.ismount(store) and os.access(store, os.W_OK):
             return store / "boa-data"
@@ -96,7 +97,7 @@ def cache_of(beside: Path) -> Path:
 
 
 def _entry_of(source: str, cache: Path, unit: Unit, keeper: int) -> Path:
-    """Return the entry that holds a source as it is now, fetched where it is not there."""
+    """Return the cache entry for a source in its present state; fetch it if needed."""
     is_remote = source.startswith("s3://")
     home = cache if is_remote or not drops(unit) else _own_cache(cache, unit)
     rows = objects_of(source) if is_remote else _files_of(source, unit)
@@ -121,7 +122,7 @@ def _entry_of(source: str, cache: Path, unit: Unit, keeper: int) -> Path:
 
 
 def _own_cache(cache: Path, unit: Unit) -> Path:
-    """Return the part of the cache that only the unit's user may see: others may not read the source."""
+    """Return the part of the cache for the unit's user alone, because other users may not read the source."""
     home = cache / f"u{unit.uid}"
     home.mkdir(exist_ok=True)
     os.chown(home, 0, unit.gid)
@@ -130,7 +131,7 @@ def _own_cache(cache: Path, unit: Unit) -> Path:
 
 
 def _files_of(source: str, unit: Unit) -> list[tuple[str, int, str]]:
-    """Return (name, bytes, time) of the files of a folder, as its user sees them."""
+    """Return (name, bytes, time) of the files of a folder, listed as the unit's user."""
     done = subprocess.run(
         ["find", "-H", source, "-type", "f", "-printf", r"%P\0%s\0%T@\0"],
         capture_output=True, check=False, stdin=subprocess.DEVNULL, **popen_as(unit),
@@ -143,7 +144,7 @@ def _files_of(source: str, unit: Unit) -> list[tuple[str, int, str]]:
 
 
 def _copy(source: str, target: Path, unit: Unit) -> None:
-    """Copy the files of a folder, read as the unit's user and written as ours."""
+    """Copy the files of a folder: read as the unit's user, written as ours."""
     words = ["tar", "--create", "--hard-dereference", "--file=-", "--directory", source, "."]
     reader = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **popen_as(unit)
@@ -152,7 +153,7 @@ def _copy(source: str, target: Path, unit: Unit) -> None:
     with reader, tarfile.open(fileobj=reader.stdout, mode="r|") as archive:
         for member in archive:
             name = Path(member.name)
-            # Links are left out: what they lead to may be anything.
+            # Leave out links: they may point anywhere.
             if not member.isfile() or name.is_absolute() or ".." in name.parts:
                 continue
             (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +164,7 @@ def _copy(source: str, target: Path, unit: Unit) -> None:
 
 
 def _sync(source: str, target: Path, unit: Unit) -> None:
-    """Fetch a prefix; it takes the time that it takes."""
+    """Fetch an s3:// prefix, without a time limit."""
     del unit
     words = ["aws", "s3", "sync", source.rstrip("/"), str(target), "--only-show-errors"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
@@ -172,7 +173,6 @@ def _sync(source: str, target: Path, unit: Unit) -> None:
 
 
 def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
-    """Yield the name and the size of each file of a folder."""
     for path, _, names in os.walk(folder):
         for name in names:
             file = Path(path, name)
@@ -180,7 +180,6 @@ def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def _make_read_only(folder: Path) -> None:
-    """Let everybody read and nobody write."""
     for path, _, names in os.walk(folder):
         for name in names:
             Path(path, name).chmod(0o444)
@@ -196,7 +195,7 @@ def _remove(folder: Path) -> None:
 
 
 def refer(entry: Path, unit: str, keeper: int) -> None:
-    """Write down that a unit uses an entry, as long as its keeper lives."""
+    """Record that a unit uses an entry while its keeper lives."""
     folder = entry.with_name(f"{entry.name}.refs")
     folder.mkdir(exist_ok=True)
     write_json(folder / unit, {"pid": keeper, "ticks": started_ticks(keeper)})
@@ -204,7 +203,7 @@ def refer(entry: Path, unit: str, keeper: int) -> None:
 
 
 def _unused(cache: Path) -> list[tuple[float, Path]]:
-    """Return (last used, entry) of those that no living unit has, the longest unused first."""
+    """Return (last use, entry) of the entries that no living unit uses, the longest unused first."""
     found = []
     for entry in (*cache.glob("*"), *cache.glob("u*/*")):
         if not _ENTRY.fullmatch(entry.name):
@@ -221,14 +220,18 @@ def _unused(cache: Path) -> list[tuple[float, Path]]:
 
 
 def sweep(cache: Path, *, keep_seconds: float = KEEP_SECONDS) -> None:
-    """Remove what no living unit has and was not used for long."""
+    """Remove entries that no living unit uses and that were last used more than `keep_seconds` ago."""
     for used_at, entry in _unused(cache):
         if used_at < time.time() - keep_seconds:
             _drop(entry)
 
 
 def make_room(cache: Path, wanted: int) -> None:
-    """Remove what no living unit has, the longest unused first, until so many bytes have room."""
+    """Remove unused entries, the longest unused first, until `wanted` bytes and a reserve of 1 GiB are free.
+
+    Raises:
+        DataFailed: when `wanted` bytes are still not free afterwards.
+    """
     for _, entry in _unused(cache):
         if shutil.disk_usage(cache).free >= wanted + SPARE_BYTES:
             return
@@ -240,7 +243,7 @@ def make_room(cache: Path, wanted: int) -> None:
 
 
 def _drop(entry: Path) -> None:
-    """Remove an entry; who begins to use it meanwhile brings it again."""
+    """Remove an entry; a unit that starts to use it meanwhile fetches it again."""
     gone = entry.with_name(f"{entry.name}.gone")
     with suppress(OSError):
         entry.rename(gone)
@@ -249,7 +252,7 @@ def _drop(entry: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Bring the data of a unit; exit code 1 with one sentence where that cannot be."""
+    """Bring the data of a unit; print one sentence and return exit code 1 if that fails."""
     unit = Unit.read(Path(arguments[0]))
     try:
         bring(unit, keeper=os.getppid())

@@ -1,12 +1,12 @@
-"""Lightning Fabric under BOA: what `job.steps` needs to save and load what a `Fabric` has set up.
+"""Lightning Fabric under BOA: checkpoints of everything that a `Fabric` has set up.
 
     fabric = Fabric(strategy="ddp", **where())
     fabric.launch()
     for step in job.steps(total, every=500, **fabric_state(fabric, model=model, optimizer=optimizer)):
         ...
 
-Let the loader begin at `job.resume()`'s step with a `SampleStream`, and do not have Fabric set it up: the
-stream gives each rank its own part already.
+Start the data loader at the step of `job.resume()` with a `SampleStream`. Do not let Fabric set that loader
+up: the stream already gives each rank its own part.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ FILE = "fabric.ckpt"
 
 
 def where() -> dict[str, Any]:
-    """Return what `Fabric` or `Trainer` has to know of this generation: its nodes, and its devices on each.
+    """Return the arguments of `Fabric` or `Trainer` for this generation: its nodes, and the devices per node.
 
-    Lightning takes all nodes for equal; where they are not, its check of that is left out.
+    Lightning requires the same number of devices on all nodes; if it differs, its check is switched off.
     """
     nodes = int(os.environ.get("BOA_NODES", "1"))
     devices = int(os.environ.get("BOA_GPUS_PER_NODE", os.environ.get("LOCAL_WORLD_SIZE", "1")))
@@ -35,7 +35,7 @@ def where() -> dict[str, Any]:
 
 
 def fabric_state(fabric: Any, **state: Any) -> dict[str, Any]:
-    """Return `load`, `save` and `folder` for `steps`, of models, optimizers and values by their names."""
+    """Return `load`, `save` and `folder` for `job.steps`, for models, optimizers and values by name."""
 
     def load(path: Path) -> None:
         fabric.load(path / FILE, state)

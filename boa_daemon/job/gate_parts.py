@@ -1,4 +1,4 @@
-"""What the gate in PyTorch has besides the hooks: measurements, the control group, the line to the gate."""
+"""Shared parts of the PyTorch hooks of the gate: timing, the control group, the connection to the gate."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from boa_daemon.job.gate.client import GateClient
 
 
 class RanksDisagree(RuntimeError):
-    """Two ranks are at different messages: nothing was sent. The model differs between ranks."""
+    """Two ranks are about to send different messages: the model differs between ranks. Nothing was sent."""
 
 
 @dataclass(slots=True)
 class IterationTiming:
-    """An iteration as rank 0 sees it: length, exposed communication, and computing as what is left of it."""
+    """Timing of an iteration on rank 0: its length and exposed communication; the rest is computing."""
 
     iteration_bytes: int
     iteration_seconds: float | None = None
     exposed_seconds: float | None = None
     ready_at: float = 0.0
     per_byte: float = 1.0
-    """What crosses the busiest card for each byte counted here."""
+    """Bytes through the busiest network card for each byte counted here."""
     _ended_at: float = 0.0
 
     @property
     def crossing_bytes(self) -> float:
-        """What an iteration sends through the busiest card."""
+        """Bytes that an iteration sends through the busiest network card."""
         return self.iteration_bytes * self.per_byte
 
     def pause(self) -> None:
-        """Leave the iterations out that nobody times: the next one that ends is where measuring begins."""
+        """Skip iterations that are not timed; timing starts again at the end of the next iteration."""
         self._ended_at = 0.0
 
     def end(self, sent_bytes: int) -> None:
-        """Note the end of an iteration: exposed is what came after the last bucket was ready."""
+        """Record the end of an iteration; exposed is the time since the last bucket was ready."""
         now = time.monotonic()
         if self._ended_at:
             self.iteration_seconds = now - self._ended_at
@@ -51,7 +51,7 @@ class IterationTiming:
 
 
 def control_group(ranks: list[int]) -> Any:
-    """Return the group over which rank 0 passes answers on, on an interface of its own where one is named."""
+    """Return the group that broadcasts rank 0's answers; BOA_CONTROL_INTERFACE may name its interface."""
     interface, usual = os.environ.get("BOA_CONTROL_INTERFACE"), os.environ.get("GLOO_SOCKET_IFNAME")
     if not interface:
         return gloo_group(ranks)
@@ -67,7 +67,7 @@ def control_group(ranks: list[int]) -> Any:
 
 
 def passing_seconds(group: Any) -> float:
-    """Return what it takes until all ranks of a control group know something; all of them call this."""
+    """Return the seconds of a tiny all-reduce over a control group, the best of four; all ranks call this."""
     times = []
     for _ in range(4):
         began = time.monotonic()
@@ -77,28 +77,28 @@ def passing_seconds(group: Any) -> float:
 
 
 def gloo_group(ranks: list[int]) -> Any:
-    """Return a group of these ranks; where they are a part of the job, the others need not call."""
-    # A name that is made from ranks alone would come again after its group has gone, and find old addresses.
+    """Return a gloo group of these ranks; if they are a part of the job, the others need not call this."""
+    # For all ranks: a name made from the ranks alone would recur after its group is gone, with old addresses.
     is_part = len(ranks) < dist.get_world_size()
     return dist.new_group(ranks, backend="gloo", use_local_synchronization=is_part)
 
 
 @dataclass(slots=True)
 class _Line:
-    """A line to the gate, and those of this process that ask over it."""
+    """A connection to the gate, and the parts of this process that use it."""
 
     client: GateClient
     parts: list[IterationTiming] = field(default_factory=list)
 
 
 _lines: dict[tuple[str, str], _Line] = {}
-"""The lines of this process, by gate and job: two for one job would each cut the other off."""
+"""This process's connections by gate and job: the gate allows one per job and cuts off the older."""
 
 
 def open_line(
     address: GateAddress, *, nics: Sequence[str], gpus: int, measured: IterationTiming
 ) -> GateClient | None:
-    """Return this process's line to the gate, or None without a token: training goes on either way."""
+    """Return this process's connection to the gate, or None without a token; training goes on either way."""
     try:
         token = address.read_token()
     except OSError as fault:
@@ -120,7 +120,7 @@ def open_line(
 
 
 def close_line(client: GateClient, measured: IterationTiming) -> None:
-    """Hang up once nobody of this process asks any more."""
+    """Close the connection once no part of this process uses it."""
     for key, line in list(_lines.items()):
         if line.client is client:
             line.parts = [part for part in line.parts if part is not measured]
@@ -131,7 +131,7 @@ def close_line(client: GateClient, measured: IterationTiming) -> None:
 
 
 def measured_together(client: GateClient, measured: IterationTiming) -> dict[str, float | None]:
-    """Return what the gate is told of an iteration in which several of this process may send."""
+    """Return the measurements of an iteration for the gate, summed over all senders of this process."""
     parts = next((line.parts for line in _lines.values() if line.client is client), [measured])
     exposed = [part.exposed_seconds for part in parts if part.exposed_seconds is not None]
     lengths = [part.iteration_seconds for part in parts if part.iteration_seconds is not None]
@@ -144,7 +144,7 @@ def measured_together(client: GateClient, measured: IterationTiming) -> dict[str
 
 
 def find(text: str) -> GateAddress | None:
-    """Return the gate's address, or None: an address of no use must not stop a job."""
+    """Return the gate's address, or None; an invalid address is reported but does not stop the job."""
     try:
         return find_address(text)
     except BadAddress as fault:
@@ -153,5 +153,5 @@ def find(text: str) -> GateAddress | None:
 
 
 def say_off(fault: Exception) -> None:
-    """Say in the job's own log why the gate is not asked."""
+    """Write into the job's log why the gate is off."""
     print(f"boa gate: off, {fault}", flush=True)  # noqa: T201  # the job's log is the place

@@ -1,8 +1,8 @@
-"""Keep a process to its part of a GPU's memory where jobs share GPUs.  Standard library only.
+"""Limits a process to its share of a GPU's memory where jobs share GPUs.  Standard library only.
 
-`BOA_GPU_MEMORY_FRACTION` is the part that each process may take; it is not there where a GPU has one job.
-PyTorch's allocator is told to keep to it, so that an allocation too many fails in the job that asks for it.
-JAX reads a variable of its own, which the engine sets. What allocates in other ways is not held back.
+`BOA_GPU_MEMORY_FRACTION` is the share of each process; it is not set if the GPU has one job. PyTorch's
+allocator enforces it, so that the job that asks for too much memory is the one that fails. JAX reads its own
+variable, which the engine sets. Memory that is allocated in other ways is not limited.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _done: set[int] = set()
 
 
 def keep_to_share(environment: Mapping[str, str]) -> bool:
-    """Tell PyTorch, where the script has loaded it; return whether it keeps to a part now."""
+    """Set the limit in PyTorch if the script has loaded it; return whether a limit is set now."""
     said = environment.get(VARIABLE)
     torch: Any = sys.modules.get("torch")
     if not said or torch is None or not torch.cuda.is_available():

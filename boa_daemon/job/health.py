@@ -1,13 +1,12 @@
-"""Is this node fit for work?  Run on a node before its first job; standard library only.
+"""Health check of a node, run before its first job.  Standard library only.
 
-`python3 -m boa_daemon.job.health --gpus 8 --efa 4` prints one line of JSON: `faults` are why the node is of
-no use (a GPU is missing, has uncorrectable memory errors, has fallen off the bus, lacks NVLinks that others
-have, or cannot add up numbers with the others; an EFA card is missing, or libfabric finds none), `notes` are
-what could not be looked at. The exit code is 0 either way: a look that fails is
-a finding, not an error.
+`python3 -m boa_daemon.job.health --gpus 8 --efa 4` prints one line of JSON. `faults` are reasons not to use
+the node: a GPU is missing, has uncorrectable memory errors, has fallen off the bus, has fewer NVLinks than
+others, or fails an all-reduce with the others; an EFA card is missing, or libfabric does not find it. `notes`
+are checks that could not be made. The exit code is always 0: a failed check is a finding, not an error.
 
-`--watch FILE` is the short look beside a job that runs, at its heartbeat: it writes `faults` into the file,
-and takes nothing of the GPUs. What it cannot look at is no fault.
+`--watch FILE` is the short check beside a running job: it writes `faults` into the file and does not use the
+GPUs. A check that cannot be made is not a fault.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ BAD_XIDS = {
     119: "the GPU's own processor does not answer",
     120: "the GPU's own processor failed",
 }
-"""Xid messages of the driver that no job causes; others are the job's, or pass."""
+"""Xid errors of the driver that only broken hardware causes; others come from the job, or are transient."""
 _OVERALL = "Overall Health"
 _ABSENT, _SLOW = "not installed", "no answer within"
 _LINKS_OF, _LINK = re.compile(r"GPU (\d+):"), re.compile(r"\s+Link \d+: [\d.]+ GB/s")
@@ -60,7 +59,7 @@ if __name__ == "__main__":
 
 
 def look(gpus: int, efa: int) -> dict[str, object]:
-    """Return what was found: faults, notes, how many GPUs answer, and the driver."""
+    """Return the result of the full check: faults, notes, the number of GPUs that answer, and the driver."""
     faults: list[str] = []
     notes: list[str] = []
     rows = list(_gpus(faults))
@@ -76,29 +75,29 @@ def look(gpus: int, efa: int) -> dict[str, object]:
 
 
 def watch() -> list[str]:
-    """Return the faults that can be seen beside a job that runs."""
+    """Return the faults that can be found while a job runs."""
     faults: list[str] = []
     rows = list(_gpus(faults))
-    # A driver that hangs is told apart from one that is busy by the kernel's messages alone.
+    # A slow nvidia-smi is no fault here: only the kernel's messages tell a hanging driver from a busy one.
     faults = [fault for fault in faults if _ABSENT not in fault and _SLOW not in fault]
     faults += [fault for row in rows for fault in _faults_of(row)]
     return [*faults, *_links(), *_xids([]), *_dcgm()]
 
 
 def _dcgm() -> list[str]:
-    """Return what NVIDIA's own watcher calls a failure, where the image has it and somebody set it up."""
+    """Return the failures that NVIDIA's DCGM reports, if it is installed and set up."""
     said, why = _run(["dcgmi", "health", "-c", "-j"], LOOK_SECONDS)
     try:
         found = [] if why else sorted(set(_failures(json.loads(said).get("body"), ())))
     except (ValueError, AttributeError):
         return []
-    # What failed is named; that something did is only said where nothing is.
+    # Report the overall health only if no part is named.
     found = [name for name in found if name != _OVERALL] or found
     return [f"DCGM calls {name} a failure" for name in found]
 
 
 def _failures(value: object, path: tuple[str, ...]) -> Iterator[str]:
-    """Yield what a document of DCGM calls a failure: `GPU 0 Memory system`, not the GPU again above it.
+    """Yield the innermost failures in a DCGM document, such as `GPU 0 Memory system` but not `GPU 0` as well.
 
     Each node is `{"value": ..., "children": {...}}`, as `dcgmi` writes all of its answers in JSON.
     """
@@ -132,7 +131,7 @@ def _gpus(faults: list[str]) -> Iterator[list[str]]:
 
 
 def _faults_of(row: Sequence[str]) -> Iterator[str]:
-    """Yield what is wrong with a GPU; small types do not count these errors and say [N/A]."""
+    """Yield the faults of a GPU; small GPU types do not count these errors and report [N/A]."""
     index, _, errors, remap_failed = row
     if errors.isdigit() and int(errors):
         noun = "error" if int(errors) == 1 else "errors"
@@ -142,9 +141,10 @@ def _faults_of(row: Sequence[str]) -> Iterator[str]:
 
 
 def _links() -> list[str]:
-    """Return the GPUs that have fewer NVLinks up than others of this node.
+    """Return the GPUs that have fewer NVLinks up than other GPUs of this node.
 
-    How many a type has up differs (a part of a P3 has links that lead nowhere), and GPUs of one node do not.
+    GPUs are compared within the node, because the number of links that are up depends on the instance type:
+    some links of a smaller P3 lead nowhere.
     """
     said, why = _run(["nvidia-smi", "nvlink", "--status"], LOOK_SECONDS)
     counts: dict[str, int] = {}
@@ -160,7 +160,7 @@ def _links() -> list[str]:
 
 
 def _xids(notes: list[str]) -> list[str]:
-    """Return the driver's messages since boot that speak of broken hardware."""
+    """Return the driver's Xid errors since boot that mean broken hardware."""
     said, why = _run(["dmesg"], LOOK_SECONDS)
     if why:
         notes.append(f"the kernel's log could not be read: {why}")
@@ -169,7 +169,7 @@ def _xids(notes: list[str]) -> list[str]:
 
 
 def _reduced(notes: list[str]) -> list[str]:
-    """Let all GPUs add up numbers once, where the image has PyTorch; return why they did not."""
+    """Run one all-reduce over all GPUs, if the image has PyTorch; return why it failed."""
     device = Path(os.environ.get("BOA_NVIDIA", "/dev/nvidia0"))
     if not device.exists():
         notes.append(f"no all-reduce was tried: there is no {device}")
@@ -187,7 +187,7 @@ def _reduced(notes: list[str]) -> list[str]:
 
 
 def _efa(wanted: int, notes: list[str]) -> list[str]:
-    """Return why the EFA cards are not all there: the kernel lists them, and libfabric has to find them."""
+    """Return what is wrong with the EFA cards: the kernel must list and libfabric must find all of them."""
     folder = Path(os.environ.get("BOA_INFINIBAND", "/sys/class/infiniband"))
     found = len(list(folder.glob("*"))) if folder.is_dir() else 0
     if found < wanted:
@@ -208,7 +208,7 @@ def _efa(wanted: int, notes: list[str]) -> list[str]:
 def _run(
     command: Sequence[str], seconds: float, environment: dict[str, str] | None = None
 ) -> tuple[str, str]:
-    """Return (output, why it failed); the reason is empty where it did not."""
+    """Run a command; return its output, and why it failed (empty if it did not)."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=seconds, check=False, env=environment,
@@ -227,7 +227,7 @@ def _run(
 
 
 def main() -> None:
-    """Print the findings."""
+    """Print the result of the full check, or write that of the short check into a file."""
     parser = argparse.ArgumentParser(description="Say whether this node is fit for work.")
     parser.add_argument("--gpus", type=int, default=0)
     parser.add_argument("--efa", type=int, default=0)

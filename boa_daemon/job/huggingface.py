@@ -1,13 +1,13 @@
-"""Hugging Face's `Trainer` under BOA: one callback, and where to resume.
+"""Hugging Face's `Trainer` under BOA: a callback, and the checkpoint to resume from.
 
     boa = BoaCallback(every=500)
     trainer = Trainer(..., callbacks=[boa])
     trainer.train(resume_from_checkpoint=boa.checkpoint())
 
-Ranks agree on a step, the trainer saves as it always does, and what it saved becomes a checkpoint of BOA: a
-folder with its files by hard link. With `save_strategy` "no" the trainer's own folder goes then. Keep the
-global batch with `split_batch`: `per_device_train_batch_size, gradient_accumulation_steps = split_batch(64)`.
-A stop ends the script with the training: what comes after it is for a model that is done.
+The ranks agree on a step, the trainer saves as usual, and the saved files become a checkpoint of BOA by hard
+links. With `save_strategy` "no", the trainer's own folder is removed then. Keep the global batch constant
+with `split_batch`: `per_device_train_batch_size, gradient_accumulation_steps = split_batch(64)`. After a
+stop, the script exits at the end of `train`, so that code for a finished model does not run.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from boa_daemon.job.run import current, finish
 
 
 class BoaCallback(TrainerCallback):
-    """Reports, agrees on stops, and makes checkpoints of what the trainer saves, every so many steps."""
+    """Reports steps, agrees on stops, and turns the trainer's saves into checkpoints, each `every` steps."""
 
     def __init__(self, every: int | None = None) -> None:
         self._every = every
         self._loss: float | None = None
 
     def checkpoint(self) -> str | None:
-        """Return the folder to resume from, for `resume_from_checkpoint`; None to begin."""
+        """Return the folder for `resume_from_checkpoint`; None to start from the beginning."""
         found = current().resume()
         return None if found is None else str(found.path)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Report the step; save when that is due, and stop after it when that was asked for."""
+        """Report the step; save if that is due, and stop afterwards if a stop was requested."""
         run = current()
         samples = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
         run.report(state.global_step, float(samples), self._loss, None)
         if run.should_checkpoint(self._every, None):
             control.should_save = True
             control.should_training_stop = control.should_training_stop or run.stop_agreed
-            # An earlier try may have got as far: its files, of another width, would pass for this one's.
+            # An earlier run may have saved this step at another width: remove its files.
             if args.local_process_index == 0:
                 shutil.rmtree(_source(args, state), ignore_errors=True)
             run.barrier()
@@ -52,14 +52,14 @@ class BoaCallback(TrainerCallback):
         self._loss = (logs or {}).get("loss", self._loss)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Make a checkpoint of the folder that the trainer has written."""
+        """Turn the folder that the trainer has written into a checkpoint."""
         source = _source(args, state)
         current().save_folder(state.global_step, lambda path: _link(source, path, args), None)
         if args.save_strategy == "no" and args.local_process_index == 0:
             shutil.rmtree(source, ignore_errors=True)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Say that the job is done; where it was stopped on the way, end the script.
+        """Report that the job is done; if it was stopped before that, exit.
 
         Raises:
             SystemExit: after a stop.
@@ -75,14 +75,14 @@ def _source(args: Any, state: Any) -> Path:
 
 
 def _link(source: Path, path: Path, args: Any) -> None:
-    """Bring the files of this node to a checkpoint, once per node, when all ranks have written theirs."""
+    """Link the files of this node into a checkpoint, once per node, after all ranks have written theirs."""
     current().barrier()
     if args.local_process_index == 0:
         for file in source.rglob("*"):
             if file.is_file():
                 target = path / file.relative_to(source)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                # Nodes that share both folders bring the same files at the same time.
+                # Nodes that share both folders link the same files at the same time.
                 part = target.with_name(f".{target.name}.{args.process_index}")
                 part.unlink(missing_ok=True)
                 try:
@@ -90,5 +90,5 @@ def _link(source: Path, path: Path, args: Any) -> None:
                 except OSError:
                     shutil.copy2(file, part)
                 os.replace(part, target)
-                # It is still there where both were links to one file.
+                # `os.replace` keeps the source if both names were links to one file.
                 part.unlink(missing_ok=True)

@@ -1,12 +1,11 @@
-"""JAX under BOA: one process with all GPUs of its node, and checkpoints by Orbax that fit any number of them.
+"""JAX under BOA: one process with all GPUs of its node, and Orbax checkpoints for any number of GPUs.
 
     state = OrbaxState(tree)                       # parameters, optimizer: any tree of arrays
     for step in job.steps(total, every=500, **state.hooks):
         state.tree, loss = train_step(state.tree, batch)
 
-An array is restored as the tree that was handed in has it spread, so a checkpoint of four devices is read by
-two. One node alone: the processes of several write one checkpoint together, in a folder that they share, and
-a rented node has none.
+An array is restored with the sharding of the tree that was passed in, so two devices can read a checkpoint of
+four. This works on one node only: Orbax on several nodes needs a shared folder, which rented nodes lack.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from typing import Any
 
 
 def mesh(name: str = "data") -> Any:
-    """Return the devices of this generation as a mesh of one axis; without GPUs as many parts of the CPU.
+    """Return the devices of this generation as a mesh with one axis; without GPUs, as many CPU devices.
 
-    Call it before anything else of JAX that looks for devices.
+    Call this before any other JAX function that looks for devices.
 
     Raises:
-        RuntimeError: when the job is on several nodes.
+        RuntimeError: when the job runs on several nodes.
     """
     if int(os.environ.get("BOA_NODES", "1")) > 1:
         raise RuntimeError("boa_daemon.job.jax runs on one node: set max_gpus to the GPUs of one")
@@ -33,25 +32,25 @@ def mesh(name: str = "data") -> Any:
 
 
 class OrbaxState:
-    """A tree of arrays that trains, and `hooks`: what `job.steps` needs to save and load it."""
+    """A tree of arrays in training, and the `hooks` with which `job.steps` saves and loads it."""
 
     def __init__(self, tree: Any) -> None:
         self.tree = tree
 
     @property
     def hooks(self) -> dict[str, Any]:
-        """`load`, `save` and `folder` for `steps`."""
+        """The arguments `load`, `save` and `folder` of `job.steps`."""
         return {"load": self._load, "save": self._save, "folder": True}
 
     def _load(self, path: Path) -> None:
-        """Take a checkpoint in, spread as the tree is now."""
+        """Restore a checkpoint with the present sharding of the tree."""
         orbax: Any = import_module("orbax.checkpoint")
         like = import_module("jax").tree.map(orbax.utils.to_shape_dtype_struct, self.tree)
         with orbax.StandardCheckpointer() as checkpointer:
             self.tree = checkpointer.restore(path.resolve() / "tree", like)
 
     def _save(self, path: Path) -> None:
-        """Write a checkpoint; it is there when this returns."""
+        """Write a checkpoint and wait until it is complete."""
         orbax: Any = import_module("orbax.checkpoint")
         with orbax.StandardCheckpointer() as checkpointer:
             checkpointer.save(path.resolve() / "tree", self.tree)

@@ -1,18 +1,19 @@
-"""The keeper of one unit: one generation of one job on one node.  Standard library only.
+"""The keeper: the process that supervises one unit (one generation of one job on one node).
 
-It runs the job's command in its own session, keeps what it prints, hands a stop on, ends it when the grace is
-over, gathers processes that linger, and writes down how it ended. It lives apart from the daemon, so a daemon
-may die and come back; where systemd runs the unit, it is the unit's main process. Should it die itself, the
-kernel ends its child, and whoever looks next ends the rest.
+The keeper runs the job's command in its own session, stores its output, passes a stop on, kills the command
+when the grace period is over, ends lingering processes, and records how the command ended. The keeper is
+independent of the daemon, so the daemon may die and come back; if systemd runs the unit, the keeper is its
+main process. If the keeper dies, the kernel kills the command, and the next check of the unit ends the rest.
 
     unit.json    in    what to run (see `Unit`)
     keeper.json  out   the keeper's process
-    exit.json    out   how it ended
-    out-*.log    out   what it printed
-    go           in    the turn of a unit that waits for it
-    ready        out   that it waits, with all that can be had before its turn
+    ending.json  out   how the command ended, before the last errand has run
+    exit.json    out   how the command ended, when all is done
+    out-*.log    out   the command's output
+    go           in    the unit's turn has come
+    ready        out   the unit is prepared and waits for its turn
 
-SIGTERM asks for a checkpoint and an end; SIGUSR1 ends it at once.
+SIGTERM asks for a checkpoint and a stop; SIGUSR1 ends the unit at once. Standard library only.
 """
 
 from __future__ import annotations
@@ -57,30 +58,30 @@ from boa_daemon.job.unit import (
 )
 
 LEAVE_SECONDS = 0.5
-"""Helpers of the command may take so long to notice its end."""
+"""Time for helper processes to exit by themselves after the command's end, before any signal."""
 LINGER_SECONDS = 2.0
-"""How long processes that outlive the command have to end by themselves after a signal."""
+"""Time for processes that outlive the command to exit after SIGTERM, before SIGKILL."""
 ERRAND_SECONDS = 120.0
-"""How long an errand (a report, a copy) may take."""
+"""Time limit of an errand (a report, a copy)."""
 AS_KEEPER = ("word", "bring", "look")
-"""Errands that run as the keeper's user: word and logs, the code, the look at the node."""
+"""Errands that run as the keeper's user: reports and logs, the code and data, the check of the node."""
 TELLING = ("word", "before", "keep")
-"""Errands that find the unit's status in `BOA_STATUS`; to work it out may mean to read a whole checkpoint."""
+"""Errands that get the unit's status in `BOA_STATUS`, which may require reading a whole checkpoint."""
 LOOK_BEATS, LOOK_SECONDS = 4, 60.0
-"""The node is looked at with each so many beats, and for so long at the most."""
+"""The node is checked with each fourth heartbeat; after a failure, for at most `LOOK_SECONDS`."""
 GO, READY = "go", "ready"
 TURN_SECONDS, MOST_WAIT_SECONDS = 0.02, 900.0
-"""How often a unit that waits looks whether its turn has come, and when it does not wait any longer."""
+"""How often a waiting unit checks for its turn, and after how long it gives up."""
 Stamp: TypeAlias = tuple[int, int] | None
-"""The file that is under a name now, by its inode and time; none where there is none."""
+"""Identity of a file: its inode and modification time in nanoseconds; None if there is no file."""
 TRIM_SECONDS = 5.0
-"""What ranks print is cut to its limit this often."""
+"""How often the output files of ranks are cut to their limit."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD)
 
 
 class Keeper:
-    """Keeps one command."""
+    """Runs and supervises the command of one unit."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
@@ -97,12 +98,12 @@ class Keeper:
         self._kept_from: tuple[Stamp, Stamp] = (None, None)
 
     def run(self) -> None:
-        """Run the command to its end and write down how it ended."""
+        """Run the command to its end and record how it ended."""
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         kept = {"pid": os.getpid(), "ticks": started_ticks(os.getpid())}
         write_json(self.unit.folder / "keeper.json", sealed_document(self.unit.folder, kept))
-        # A job that fills the disk, or one beside it, must not take with it how it ended: it would run again.
+        # Reserve space: on a full disk the end could not be recorded, and the job would run again.
         keep_room(self.unit.folder / "exit.json")
         if self.unit.after:
             keep_room(self.unit.folder / "ending.json")
@@ -119,7 +120,7 @@ class Keeper:
             self.unit.before, slot="before", seconds=None, wait=True
         ):
             self._before_failed = self._said("before") or "its checkpoint could not be fetched"
-        # Never before its turn: the generation that runs could not save any more.
+        # Not before the unit's turn: the running generation could not save any more.
         if not self.unit.waits or (self.unit.folder / GO).exists():
             with suppress(OSError), self.unit.as_user():
                 set_fence(Path(self.unit.checkpoint_dir), self.unit.generation)
@@ -131,7 +132,7 @@ class Keeper:
             self._hard = child is not None
             self._gather()
             log.close()
-            self._write_exit(None, out_of_memory=False, lingering=0)  # Stopped before it began.
+            self._write_exit(None, out_of_memory=False, lingering=0)  # Stopped before it started.
             return
         try:
             child = self._go_on(child) or self._start(log)
@@ -142,7 +143,7 @@ class Keeper:
             code = 1 if isinstance(error, SecretMissing) else 127
             self._write_exit(code << 8, out_of_memory=False, lingering=0)
             return
-        log.write(b"")  # From now on there is a log, and its age says for how long nothing was printed.
+        log.write(b"")  # Create the log: its age tells for how long the command has printed nothing.
         code = self._watch(child.pid)
         lingering = self._gather()
         self._pump.join(5.0)
@@ -158,11 +159,11 @@ class Keeper:
 
     @property
     def _is_over_already(self) -> bool:
-        """Whether its command is not to begin, or not to go on."""
+        """Whether the command must not start, or must not go on."""
         return self._stop_asked_at is not None or self._kill_asked or bool(self._before_failed)
 
     def _wait_for_turn(self, log: LogWriter) -> subprocess.Popen[bytes] | None:
-        """Wait for the word to go on; return the command where it was started before that, and waits, too."""
+        """Wait for the unit's turn; return the command's process if it was started early and waits as well."""
         unit, child = self.unit, None
         if unit.waits == "start" and early_start.has_room_for(unit.wait_bytes):
             with suppress(OSError, NoContainers, SecretMissing):
@@ -173,15 +174,15 @@ class Keeper:
             self._listen(TURN_SECONDS, None if child is None else child.pid)
             self._kill_asked |= time.monotonic() > until
             if not unit.folder.is_dir():
-                # Whoever dropped it may not have seen what had just begun; nobody can say the word now.
+                # The folder was dropped. Kill the command here: the engine may not have seen its start.
                 kill_all_carrying(f"BOA_UNIT={unit.name}")
                 raise SystemExit(1)
-        self.unit = Unit.read(unit.folder)  # What leads to the last checkpoint is known only now.
+        self.unit = Unit.read(unit.folder)  # Only now it names the last checkpoint, which is to be fetched.
         hand_over(self.unit)
         return child
 
     def _go_on(self, child: subprocess.Popen[bytes] | None) -> subprocess.Popen[bytes] | None:
-        """Tell a command that waits to go on; None where there is none, or it has ended."""
+        """Let a waiting command go on and return it; None if there is none, or if it has ended."""
         if child is None:
             return None
         if child.pid in self._ended:
@@ -192,7 +193,7 @@ class Keeper:
         return child
 
     def _start(self, log: LogWriter, *, early: bool = False) -> subprocess.Popen[bytes]:
-        """Start the command in its own session; its secrets are in its environment, and nowhere else."""
+        """Start the command in its own session; its secrets are only in its environment."""
         secrets = values_of(self.unit.secrets, self.unit.secrets_file)
         environment = {**os.environ, **self.unit.environment, **secrets}
         if early:
@@ -204,7 +205,7 @@ class Keeper:
         argv, note = command_of(self.unit, environment)
         if note:
             log.write(f"boa: {note}\n".encode())
-        # The checkpoint that the command begins with stands already.
+        # The checkpoint from which the command resumes is already kept.
         self._kept_from = (self._stamp(Path(self.unit.checkpoint_dir) / MANIFEST), (0, 0))
         libc, parent = self._libc, os.getpid()
 
@@ -223,7 +224,7 @@ class Keeper:
             stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=become_child,  # noqa: PLW1509  no thread runs yet
-            # Inside its container a command is the job's user; who asks docker for one is the keeper's.
+            # Podman and docker switch to the job's user inside the container; they run as the keeper's user.
             **({} if argv[0] in RUN_AS_USER else popen_as(self.unit)),
         )
         self._pump = threading.Thread(target=_pump, args=(child, log), daemon=True)
@@ -231,7 +232,7 @@ class Keeper:
         return child
 
     def _watch(self, child: int) -> int:
-        """Wait for the command's end, hand on stops, and end it when its grace is over; return its status."""
+        """Wait for the command's end, pass stops on, kill it after the grace period; return its status."""
         next_beat = time.monotonic() + self.unit.beat_seconds
         next_trim = time.monotonic() + TRIM_SECONDS
         beats = 0
@@ -258,9 +259,10 @@ class Keeper:
         return self._ended[child]
 
     def _has_new_checkpoint(self) -> bool:
-        """Return whether a checkpoint may have to be brought away.
+        """Return whether there may be a checkpoint to upload.
 
-        That is not the one that was there at the last try, where that try noted that it stands.
+        There is none if the manifest is that of the last try, and the unit's note of kept checkpoints has
+        changed since that try.
         """
         manifest = self._stamp(Path(self.unit.checkpoint_dir) / MANIFEST)
         kept = self._stamp(self.unit.own / KEPT)
@@ -271,14 +273,14 @@ class Keeper:
         return True
 
     def _stamp(self, file: Path) -> Stamp:
-        """Return what tells a file of the unit's user from the one that was there before."""
+        """Return the identity of a file of the unit's user; None if it cannot be read."""
         with suppress(OSError), self.unit.as_user():
             found = file.stat()
             return found.st_ino, found.st_mtime_ns
         return None
 
     def _listen(self, seconds: float, child: int | None = None) -> None:
-        """Wait for a signal for a while, act on it, and reap what has ended."""
+        """Wait up to `seconds` for a signal, act on it, and reap ended processes and errands."""
         info = signal.sigtimedwait(_SIGNALS, seconds)
         if info is not None and info.si_signo == signal.SIGUSR1:
             self._kill_asked = True
@@ -304,13 +306,13 @@ class Keeper:
                 del self._errands[slot]
 
     def _family(self) -> list[int]:
-        """Return the processes below us that live and are no errand of ours."""
+        """Return the living descendants of the keeper that do not belong to an errand."""
         errands = [errand.pid for errand, _ in self._errands.values()]
         mine = {*errands, *(pid for errand in errands for pid in descendants(errand))}
         return [p for p in descendants(os.getpid()) if p not in mine and started_ticks(p) is not None]
 
     def _gather(self) -> int:
-        """End what outlived the command, first kindly; return how many there were."""
+        """End processes that outlived the command, SIGTERM before SIGKILL; return how many there were."""
         lingering: set[int] = set()
         leaves_until = time.monotonic() + LEAVE_SECONDS
         while self._family() and not self._hard and time.monotonic() < leaves_until:
@@ -327,9 +329,9 @@ class Keeper:
     def _do_errand(
         self, script: str, *, slot: str = "word", seconds: float | None = ERRAND_SECONDS, wait: bool = False
     ) -> int:
-        """Start an errand unless one is on its way in its slot; with `wait`, return its exit code at its end.
+        """Start an errand unless its slot still runs one; with `wait`, return its exit code at its end.
 
-        One that is waited for is given up when the unit is to end at once; the last word never is.
+        An order to end at once kills an errand that is waited for, except the last report ("word").
         """
         if not script or (not wait and slot in self._errands):
             return 0
@@ -338,7 +340,7 @@ class Keeper:
         status = self._told(verify=wait) if slot in TELLING else ""
         until = None if seconds is None else time.monotonic() + seconds
         self._codes.pop(slot, None)
-        # Without our blocked signals, or a SIGTERM could not end it.
+        # Unblock signals in the child, or SIGTERM could not end it.
         with (self.unit.folder / f"{slot}.err").open("wb") as errors:
             errand = subprocess.Popen(
                 ["/bin/bash", "-c", script],
@@ -353,7 +355,7 @@ class Keeper:
                 stderr=errors,
                 start_new_session=True,
                 preexec_fn=_unblock,  # noqa: PLW1509  it only unblocks signals
-                # Word and logs are the keeper's; checkpoints are the job's, and so is who moves them.
+                # Reports and logs belong to the keeper; checkpoints belong to the job's user.
                 **({} if slot in AS_KEEPER else popen_as(self.unit)),
             )
         self._errands[slot] = (errand, until)
@@ -369,25 +371,25 @@ class Keeper:
         return self._codes.get(slot, 0)
 
     def _home(self, slot: str) -> Mapping[str, str]:
-        """Return where an errand that is the job's finds its user's files."""
+        """Return the HOME of an errand that runs as the job's user."""
         home = self.unit.environment.get("HOME")
         return {"HOME": home} if home and slot not in AS_KEEPER and drops(self.unit) else {}
 
     def _said(self, slot: str) -> str:
-        """Return what an errand printed about its failure."""
+        """Return the end of an errand's error output."""
         try:
             return (self.unit.folder / f"{slot}.err").read_text(errors="replace").strip()[-500:]
         except OSError:
             return ""
 
     def _told(self, *, verify: bool) -> str:
-        """Return the unit's status as what an errand tells others: JSON under the seal of its generation."""
+        """Return the unit's status for an errand's report: JSON with the seal of its generation."""
         return json.dumps(sealed(self._status(verify=verify), key_of(self.unit.folder)))
 
     def _status(self, *, verify: bool) -> Mapping[str, Any]:
-        """Return the unit's status; a checkpoint is looked at once, when its manifest is new."""
+        """Return the unit's status; a checkpoint is verified only once, when its manifest is new."""
         file = Path(self.unit.checkpoint_dir) / MANIFEST
-        changed_at = 0  # None yet, or its user has no way to it: then its command cannot start either.
+        changed_at = 0  # No manifest, or its user cannot reach it: then the command cannot start either.
         with suppress(OSError), self.unit.as_user():
             changed_at = file.stat().st_mtime_ns
         status = status_of(self.unit.folder, verify=verify or changed_at != self._seen[0])
@@ -397,7 +399,7 @@ class Keeper:
         return status
 
     def _write_exit(self, status: int | None, *, out_of_memory: bool, lingering: int) -> None:
-        """Write down how it ended; then run the last errand, which tells the others."""
+        """Record how the unit ended; before that, upload the last checkpoint and send the last report."""
         code = None if status is None else os.waitstatus_to_exitcode(status)
         unit = self.unit
         facts: dict[str, Any] = {
@@ -412,14 +414,14 @@ class Keeper:
             "ended_at": time.time(),
         }
         if code and unit.look and self._stop_asked_at is None:
-            # A GPU that fails takes its process with it at once: the look of the last beat is too old.
+            # Check the node again: a failing GPU ends its process at once, after the last heartbeat's check.
             self._kill_asked = False
             self._do_errand(unit.look, slot="look", seconds=LOOK_SECONDS, wait=True)
         if unit.after:
-            # That was the command; another order ends the upload. Where the command ended by itself the first
-            # order does not: an engine ends all units of a job when one has failed.
+            # The order ended the command; a new order ends the upload. If the command ended by itself, the
+            # first order is ignored: an engine ends all units of a job when one has failed.
             self._kill_asked, self._spares_upload = False, not self._hard
-            # Until the last checkpoint is away the unit has not ended, whoever asks: its steps would be lost.
+            # The unit ends only after the upload of the last checkpoint, or its steps would be lost.
             if not self._before_failed and self._do_errand(unit.keep, slot="keep", seconds=None, wait=True):
                 log = LogWriter(unit.folder, unit.log_bytes)
                 log.write(f"{self._said('keep')}\nboa: the last checkpoint was not kept\n".encode())
@@ -430,7 +432,7 @@ class Keeper:
 
 
 def _ends(unit: Unit) -> dict[str, bool]:
-    """Return what a unit's command left behind to say that it has done its work."""
+    """Return whether a unit's command reported that it is done, and whether its result file is missing."""
     done, result = Path(f"{unit.progress_file}.done"), Path(unit.workdir) / unit.result
     with unit.as_user():
         return {
@@ -440,7 +442,10 @@ def _ends(unit: Unit) -> dict[str, bool]:
 
 
 def end_orphaned_unit(folder: Path) -> None:
-    """End what a lost keeper left behind, and write its end down, unless it did so itself."""
+    """Kill the processes of a unit whose keeper is gone, record its end, and run its last errands.
+
+    Does nothing if the keeper recorded the end itself.
+    """
     unit = Unit.read(folder)
     if read_own(folder, "exit.json") is not None:
         return
@@ -468,18 +473,17 @@ def end_orphaned_unit(folder: Path) -> None:
 
 
 def drop_scratch(unit: Unit) -> None:
-    """Remove what a unit's command needed while it ran."""
+    """Remove the scratch folder of a unit."""
     with unit.as_user():
         shutil.rmtree(unit.own / SCRATCH, ignore_errors=True)
 
 
 def _unblock() -> None:
-    """Let a child of ours receive signals."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 def _pump(child: subprocess.Popen[bytes], log: LogWriter) -> None:
-    """Copy what the command prints into its log until it closes."""
+    """Copy the command's output into its log until the command closes it."""
     assert child.stdout is not None
     with child.stdout as pipe:
         while block := os.read(pipe.fileno(), 1 << 16):
@@ -487,14 +491,17 @@ def _pump(child: subprocess.Popen[bytes], log: LogWriter) -> None:
 
 
 def _apart() -> None:
-    """Leave the process that started us: its end, its terminal and its session are not ours."""
+    """Detach from the process that started us, its terminal and its session."""
     if os.fork():
         os._exit(0)
     os.setsid()
 
 
 def main(arguments: list[str]) -> int:
-    """Keep a folder's unit, apart from its starter unless `--foreground`; or `--status`; or `--settle`."""
+    """Keep the unit of a folder, detached unless `--foreground`; or print its `--status`; or `--settle` it.
+
+    `--settle` ends a unit whose keeper is gone.
+    """
     folder = Path(arguments[-1]).resolve()
     if "--settle" in arguments:
         end_orphaned_unit(folder)
@@ -509,7 +516,7 @@ def main(arguments: list[str]) -> int:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return 0  # It has a keeper already.
+            return 0  # The unit already has a keeper.
         os.set_inheritable(lock.fileno(), False)
         if not (folder / "keeper.json").exists():
             Keeper(unit).run()
@@ -517,7 +524,7 @@ def main(arguments: list[str]) -> int:
 
 
 def start_apart(folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a keeper for the unit in a folder; the process ends as soon as the keeper stands on its own."""
+    """Start a keeper for the unit in a folder; the returned process ends once the keeper has detached."""
     with (folder / "keeper.err").open("wb") as errors:
         return subprocess.Popen(
             within_limits(Unit.read(folder), [sys.executable, "-m", "boa_daemon.job.keeper", str(folder)]),

@@ -1,6 +1,6 @@
-"""A log in segments, named by the byte at which they begin: the newest part is kept, the oldest goes.
+"""A log of limited size, in segments that are named by the offset of their first byte; the oldest go first.
 
-Offsets count all bytes that were ever printed, so a reader's place holds when segments go.
+Offsets count all bytes ever printed, so a reader's position stays valid when segments are removed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 SEGMENTS = 4
-"""The log is cut into so many parts, and one part more than its limit may be there at a time."""
+"""Number of segments in the size limit; one more may exist at a time."""
 NEWEST_BYTES = 64 * 1024
 
 
 class LogWriter:
-    """Appends to the newest segment, and lets the oldest go."""
+    """Appends to the newest segment, and removes the oldest."""
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self._folder, self._segment_bytes = folder, max(limit_bytes // SEGMENTS, 1024)
@@ -29,7 +29,7 @@ class LogWriter:
         self._begins = self._offset
 
     def write(self, block: bytes) -> None:
-        """Append; what a full disk does not take is dropped, so that the job never waits."""
+        """Append a block; on a full disk the block is dropped, so that the job never waits."""
         with suppress(OSError):
             if self._file is None or self._offset - self._begins >= self._segment_bytes:
                 self._turn()
@@ -44,7 +44,7 @@ class LogWriter:
             self._file = None
 
     def _turn(self) -> None:
-        """Begin a segment, and remove the oldest beyond the limit."""
+        """Begin a segment, and remove the oldest if there are too many."""
         self.close()
         self._begins = self._offset
         self._file = (self._folder / f"out-{self._begins:015d}.log").open("ab", buffering=0)
@@ -53,7 +53,7 @@ class LogWriter:
 
 
 def read_log(folder: Path, since: int, limit_bytes: int = 1 << 20) -> tuple[bytes, int, int]:
-    """Return (bytes from an offset on, at most so many; where the next begin; how many before are gone)."""
+    """Return (at most `limit_bytes` from offset `since` on, the next offset, how many bytes are gone)."""
     for _ in range(3):
         segments = _segments(folder)
         if not segments:
@@ -63,7 +63,7 @@ def read_log(folder: Path, since: int, limit_bytes: int = 1 << 20) -> tuple[byte
         try:
             found = b"".join(_read(segment, at, limit_bytes) for segment in segments)[:limit_bytes]
         except FileNotFoundError:
-            continue  # The oldest segment went while it was read.
+            continue  # The oldest segment was removed meanwhile.
         return found, at + len(found), max(0, first - since)
     return b"", since, 0
 
@@ -76,16 +76,16 @@ def last_lines(folder: Path, count: int = 20) -> tuple[str, ...]:
 
 
 def quiet_seconds(folder: Path) -> float | None:
-    """Return for how long nothing was printed, since the command began at the most; None before that."""
+    """Return the seconds since the last output, or since the start of the command; None before the start."""
     segments = _segments(folder)
     try:
         return max(time.time() - segments[-1].stat().st_mtime, 0.0) if segments else None
     except FileNotFoundError:
-        return 0.0  # It went for newer ones.
+        return 0.0  # Newer segments have replaced it just now.
 
 
 def _read(segment: Path, at: int, limit_bytes: int) -> bytes:
-    """Return what a segment holds from an offset of the whole log on."""
+    """Return a segment's bytes from an offset of the whole log on."""
     skip = max(0, at - _begin(segment))
     with segment.open("rb") as file:
         file.seek(skip)
@@ -93,17 +93,15 @@ def _read(segment: Path, at: int, limit_bytes: int) -> bytes:
 
 
 def _segments(folder: Path) -> list[Path]:
-    """Return the segments, oldest first."""
     return sorted(folder.glob("out-*.log"))
 
 
 def _begin(segment: Path) -> int:
-    """Return the offset at which a segment begins."""
     return int(segment.stem.partition("-")[2])
 
 
 def _end(segments: list[Path]) -> int:
-    """Return the offset behind the newest byte."""
+    """Return the offset after the newest byte."""
     try:
         return _begin(segments[-1]) + segments[-1].stat().st_size if segments else 0
     except FileNotFoundError:
@@ -111,16 +109,16 @@ def _end(segments: list[Path]) -> int:
 
 
 RANK_FILES = "ranks"
-"""torchrun's folder in that of a unit: what each rank prints, before it goes to the log of the node."""
+"""Folder in a unit's folder where torchrun writes each rank's output before copying it to the node's log."""
 RANK_MARK = "[rank ${rank}] "
-"""What each line of a rank begins with in the log of its node, in torchrun's notation."""
+"""Prefix of a rank's lines in the log of its node, in torchrun's notation."""
 _PUNCH_A_HOLE = 0x01 | 0x02
 
 
 def trim_rank_files(folder: Path, limit_bytes: int) -> None:
-    """Give the disk back what is old in the files of ranks; their sizes stay, so their writers go on.
+    """Free the disk space of the old parts of the ranks' files, without changing their sizes (hole punching).
 
-    The log of the node has it all: torchrun only needs the newest part to copy from.
+    Their writers do not notice. The old parts are in the node's log already; torchrun copies only new output.
     """
     files = [file for file in (folder / RANK_FILES).rglob("std*.log") if file.is_file()]
     keep = max(limit_bytes // (len(files) + 1), 1 << 20)
@@ -137,5 +135,5 @@ def trim_rank_files(folder: Path, limit_bytes: int) -> None:
 
 
 def remove_rank_files(folder: Path) -> None:
-    """Remove the files of ranks once their command has ended."""
+    """Remove the output files of ranks after the command has ended."""
     shutil.rmtree(folder / RANK_FILES, ignore_errors=True)

@@ -1,11 +1,12 @@
-"""The disks of an instance as the place of jobs: formatted, mounted, and laid over the folder of all jobs.
+"""Mounts an instance's own disks under the folder of all jobs.
 
     ... boa_daemon.job.scratch JOBS
 
-prints one line of JSON: `on` is where the folder JOBS (of jobs, their checkpoints on the way to the bucket,
-their scratch and data) lies now, `said` is that in words. What the image has mounted already is taken as it
-is; else the empty NVMe disks of the instance become one, a RAID 0 where there are several. Nothing is laid
-over a folder that holds anything, and where something fails the root volume takes all. Standard library only.
+JOBS is the folder of all jobs, with their scratch, their data, and their checkpoints before the upload. The
+command prints one line of JSON: `on` is the mount that holds JOBS now (empty: the root volume), `said` is a
+sentence about it. Disks that the image has mounted already are used as they are. Otherwise the empty NVMe
+disks of the instance are formatted and mounted, as a RAID 0 if there are several. A folder that is not empty
+stays where it is, and if anything fails, jobs use the root volume. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from boa_daemon.job.data import INSTANCE_STORES
 
 LABEL, ARRAY = "boa-scratch", "/dev/md/boa-scratch"
 MODEL = "Instance Storage"
-"""Of the NVMe disks of EC2 the model says which belong to the instance; volumes say `Elastic Block Store`."""
+"""Part of the model name of an EC2 instance's own NVMe disks; EBS volumes have `Elastic Block Store`."""
 SECONDS, BOOT_SECONDS = 300.0, 60.0
 _COLUMNS = "NAME,TYPE,MODEL,SIZE,LABEL,FSTYPE,MOUNTPOINT"
 
 
 class NoStore(Exception):
-    """The disks of the instance cannot be used; the sentence says why."""
+    """The instance has no disks of its own, or they cannot be used."""
 
 
 def place(jobs: Path) -> dict[str, str]:
-    """Lay the disks of the instance over the folder of all jobs, once; return where it lies, and in words."""
+    """Mount the instance's disks at the folder of all jobs, unless they are; return `on` and `said`."""
     jobs.mkdir(parents=True, exist_ok=True)
     there = _mounted_at(jobs)
     if there:
@@ -54,13 +55,13 @@ def place(jobs: Path) -> dict[str, str]:
 
 
 def _store() -> tuple[Path, str]:
-    """Return where the instance's disks are mounted, and what they are.
+    """Mount the instance's disks; return the mount point, and a description for people.
 
     Raises:
         NoStore: when there are none, or they cannot be used.
     """
     with suppress(NoStore):
-        # An image that prepares the disks by itself does so while it boots: not both at once.
+        # Wait for the end of the boot: some images prepare the disks themselves during it.
         _run("systemctl", "is-system-running", "--wait", seconds=BOOT_SECONDS)
     for store in map(Path, INSTANCE_STORES):
         if _mounted_at(store) and os.access(store, os.W_OK):
@@ -85,7 +86,7 @@ def _store() -> tuple[Path, str]:
 
 
 def _made(disks: list[str]) -> str:
-    """Return one device of all disks, with a file system on it."""
+    """Combine the disks into one device with a file system; return the device."""
     device = disks[0]
     if len(disks) > 1:
         device = ARRAY
@@ -96,12 +97,12 @@ def _made(disks: list[str]) -> str:
 
 
 def _flat(rows: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return devices and what is made of them."""
+    """Return block devices and, recursively, their children."""
     return [one for row in rows for one in (row, *_flat(row.get("children") or []))]
 
 
 def _mounted_at(folder: Path) -> str:
-    """Return the folder where it is a mount of its own; empty where it is none, or nobody can say."""
+    """Return the folder if it is a mount point; empty if it is not, or if `findmnt` does not work."""
     try:
         return _run("findmnt", "--noheadings", "--output", "TARGET", "--mountpoint", str(folder)).strip()
     except NoStore:
@@ -112,7 +113,7 @@ def _run(*words: str, seconds: float = SECONDS) -> str:
     """Run a command; return what it printed.
 
     Raises:
-        NoStore: when it is not there, fails, or takes too long.
+        NoStore: when the command is missing, fails, or takes too long.
     """
     try:
         done = subprocess.run(

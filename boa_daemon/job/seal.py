@@ -1,10 +1,10 @@
-"""The seal on what a unit says of itself: HMAC-SHA-256 with the key of its generation.
+"""The seal on the status of a unit: HMAC-SHA-256 with the key of its generation.
 
-The key is made at each start and lies in a file beside that generation's units, for their keepers alone. What
-a keeper writes down or sends carries its seal, so nobody else can say that a job has ended, or that it lives,
-and what one generation said is worth nothing for another. `told` is a number under the seal: in what is sent
-unasked it is the time since the node booted, which no clock sets back, so what was said before cannot be said
-again; in an answer it is the question's number.
+A key is made at each start and stored beside that generation's units, readable only by their keepers. All
+that a keeper writes or sends carries the seal. So nobody else can claim that a job has ended or lives, and a
+message of one generation is not valid for another. The sealed field `told` prevents replay: in a message sent
+unasked it is the time since the node booted, in microseconds, which no clock change sets back; in an answer
+it is the number of the question.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEAL, TOLD = "seal", "told"
 
 
 def key_of(unit_folder: Path) -> str:
-    """Return the key of a unit's generation; empty where there is none, or it is not ours to read."""
+    """Return the key of a unit's generation; empty if there is none, or if we may not read it."""
     try:
         return read_token(unit_folder.parent / KEY_FILE)
     except (OSError, ValueError):
@@ -31,7 +31,7 @@ def key_of(unit_folder: Path) -> str:
 
 
 def sealed(document: Mapping[str, Any], key: str, *, told: int | None = None) -> dict[str, Any]:
-    """Return a document with its seal; as it is where there is no key."""
+    """Return a document with `told` and its seal; unchanged if the key is empty."""
     if not key:
         return dict(document)
     now = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
@@ -40,7 +40,7 @@ def sealed(document: Mapping[str, Any], key: str, *, told: int | None = None) ->
 
 
 def is_sealed(document: Mapping[str, Any], key: str) -> bool:
-    """Return whether a document carries the seal of a key."""
+    """Return whether a document carries a valid seal of a key."""
     words, seal = dict(document), document.get(SEAL)
     words.pop(SEAL, None)
     if not isinstance(seal, str) or not seal.isascii():
@@ -52,5 +52,5 @@ def is_sealed(document: Mapping[str, Any], key: str) -> bool:
 
 
 def _text(words: Mapping[str, Any]) -> str:
-    """Return a document as the one text that both sides reckon with."""
+    """Return the canonical JSON of a document, which both sides seal."""
     return json.dumps(words, sort_keys=True, separators=(",", ":"))

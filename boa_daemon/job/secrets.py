@@ -1,11 +1,11 @@
-"""Secrets of a job: references until its command starts, values in the environment of that alone.
+"""Secrets of a job: references in files, values only in the environment of the running command.
 
     env:NAME                a line NAME=VALUE of the daemon's secret store, a file of mode 0600
     ssm:/path/name          a parameter of SSM, decrypted
     secretsmanager:ARN      the text of a secret of Secrets Manager
 
-The keeper asks for them, with the rights of its machine: a node's with the role of that node. No value is
-written down, sent, or an argument of a command.
+The keeper reads the values with the rights of its machine; on a rented node, with the role of that node. A
+value is never written to a file, sent, or passed as an argument of a command.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ REFERENCE = re.compile(
 
 
 class SecretMissing(RuntimeError):
-    """A secret cannot be had; the sentence names its reference and never a value."""
+    """A secret cannot be read; the message names its reference and never a value."""
 
 
 def values_of(references: Mapping[str, str], store: str) -> dict[str, str]:
-    """Return the values of secrets by the names of their variables; `store` is the file of `env:` ones.
+    """Return the values of secrets by variable name; `store` is the path of the file for `env:` references.
 
     Raises:
-        SecretMissing: when one cannot be had.
+        SecretMissing: when a secret cannot be read.
     """
     return {name: _value(reference, store) for name, reference in references.items()}
 
 
 def _value(reference: str, store: str) -> str:
-    """Return what a reference stands for."""
+    """Return the value of a reference."""
     kind, _, rest = reference.partition(":")
     if kind == "env":
         kept = read_store(Path(store)) if store else {}
@@ -54,7 +54,7 @@ def _value(reference: str, store: str) -> str:
 
 
 def _asked(reference: str, words: list[str]) -> str:
-    """Return what the AWS command line says a secret is."""
+    """Return the value of a secret from the AWS command line."""
     try:
         done = subprocess.run(
             ["aws", *words],
@@ -72,10 +72,10 @@ def _asked(reference: str, words: list[str]) -> str:
 
 
 def read_store(file: Path) -> dict[str, str]:
-    """Return the secrets of a store: lines of NAME=VALUE; empty lines and those that begin with # are none.
+    """Return the secrets of a store: lines of NAME=VALUE; empty lines and lines beginning with # are skipped.
 
     Raises:
-        SecretMissing: when it cannot be read, or others can.
+        SecretMissing: when the file cannot be read, other users can read it, or a line is malformed.
     """
     try:
         if file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):

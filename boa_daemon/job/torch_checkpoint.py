@@ -1,4 +1,4 @@
-"""What of a PyTorch job goes into its checkpoint.  Torch is imported when it is first written or read."""
+"""Checkpoints of PyTorch objects.  Torch is imported when a checkpoint is first written or read."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, BinaryIO
 
 
 def torch_state(*parts: Any) -> dict[str, Callable[[Any], Any]]:
-    """Return `load` and `save` for `steps`, of anything with `state_dict` and `load_state_dict`.
+    """Return `load` and `save` for `job.steps`, for objects with `state_dict` and `load_state_dict`.
 
-    A model (the bare one, not its DDP wrapper), an optimizer, a scheduler; in the same order ever after.
+    Pass the model (not its DDP wrapper), the optimizer, the scheduler and so on, always in the same order.
     """
 
     def load(path: Path) -> None:
@@ -29,10 +29,10 @@ def torch_state(*parts: Any) -> dict[str, Callable[[Any], Any]]:
 
 
 def sharded_state(model: Any, optimizer: Any, *, asynchronous: bool = False) -> dict[str, Any]:
-    """Return `load`, `save` and `folder` for `steps`, of a model under FSDP2, tensor parallelism or DDP.
+    """Return `load`, `save` and `folder` for `job.steps`, for a model under FSDP2, tensor parallelism or DDP.
 
-    Each rank saves its shards with `torch.distributed.checkpoint`, which shards them anew for another width
-    when it loads them. With `asynchronous` training goes on while they are written; a stop waits for that.
+    Each rank saves its shards with `torch.distributed.checkpoint`, which reshards them for another width when
+    it loads them. With `asynchronous`, training goes on while the shards are written; a stop waits for them.
     """
 
     def both() -> dict[str, Any]:
