@@ -163,7 +163,7 @@ class Keeper:
         return self._stop_asked_at is not None or self._kill_asked or bool(self._before_failed)
 
     def _wait_for_turn(self, log: LogWriter) -> subprocess.Popen[bytes] | None:
-        """Wait for the unit's turn; return the command's process if it was started early and waits as well."""
+        """Wait for the unit's turn; return the command's process if it was started early and waits, too."""
         unit, child = self.unit, None
         if unit.waits == "start" and early_start.has_room_for(unit.wait_bytes):
             with suppress(OSError, NoContainers, SecretMissing):
@@ -177,7 +177,7 @@ class Keeper:
                 # The folder was dropped. Kill the command here: the engine may not have seen its start.
                 kill_all_carrying(f"BOA_UNIT={unit.name}")
                 raise SystemExit(1)
-        self.unit = Unit.read(unit.folder)  # Only now it names the last checkpoint, which is to be fetched.
+        self.unit = Unit.read(unit.folder)  # Its errands now name the last checkpoint, which is fetched next.
         hand_over(self.unit)
         return child
 

@@ -1,18 +1,18 @@
 """The gate for sharded training: the collectives of FSDP and of ZeRO's optimizer ask before they send.
 
     import boa_daemon.job.torch_collectives as collectives
-    collectives.put_in()             # before the model is made; jobs that BOA starts need no line
+    collectives.put_in()             # before the model is made; jobs started by BOA do not need this
 
-The modules of PyTorch that shard (`CALLERS`) get an object in place of `torch.distributed` that passes all
-on, and has what they send through a group of the whole job ask first: all-gather, reduce-scatter, all-reduce,
-broadcast. Everything else is left alone: what a script sends itself, tensor parallel collectives, sends from
-one pipeline stage to the next, groups of a part of the job.
+In the PyTorch modules that shard (`CALLERS`), `torch.distributed` is replaced by a proxy. It asks the gate
+before an all-gather, reduce-scatter, all-reduce or broadcast over a group of the whole job, and forwards
+everything else. Not gated are the script's own collectives, tensor-parallel collectives, sends between
+pipeline stages, and groups that are a part of the job.
 
-A message goes whole, by the very call that PyTorch would have made, so results are the same to the bit. Rank
-0 asks when the message is ready and passes a numbered answer on; an answer without a lease covers a number of
-collectives, which all ranks count alike. BOA_GATE_HYBRID=1 says that all ranks do the same, as in hybrid
-sharding without pipeline stages: then groups of a part of the job, of which each rank is in one, are ordered
-together.
+A message is sent in one piece by the same PyTorch call as without the gate, so results are bit-identical.
+Rank 0 asks when the message is ready and broadcasts a numbered answer. An answer without a lease covers a
+number of collectives, which all ranks count in the same way. BOA_GATE_HYBRID=1 declares that all ranks send
+the same, as in hybrid sharding without pipeline stages. Then groups that are a part of the job are gated too,
+together, if each rank is in one of them.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from boa_daemon.job.gate_parts import (
 )
 
 _torch: Any = torch
-"""PyTorch without its types, where its own code has none."""
+"""PyTorch as `Any`, for the parts that have no type annotations."""
 CALLERS = (
     "torch.distributed.fsdp._fully_shard._fsdp_collectives",
     "torch.distributed.fsdp._flat_param",
     "torch.distributed.fsdp._runtime_utils",
     "torch.distributed.optim.zero_redundancy_optimizer",
 )
-"""The modules whose collectives are ordered: FSDP2, FSDP1, and ZeRO's optimizer."""
+"""The modules whose collectives are gated: FSDP2, FSDP1, and ZeRO's optimizer."""
 COLLECTIVES: Mapping[str, Collective] = MappingProxyType(
     {
         "all_gather": "all-gather",
@@ -66,15 +66,15 @@ COLLECTIVES: Mapping[str, Collective] = MappingProxyType(
     }
 )
 LEAST_BYTES = 65_536
-"""Smaller messages go unasked: a question takes longer than they do."""
+"""Smaller messages do not ask, because asking takes longer than sending them."""
 MOST_FREE = 1_000_000
 FREE_WHILE_LEARNING = 8
-"""Collectives that go free together until it is known how many an iteration has."""
+"""Collectives covered by a free answer until the number of collectives per iteration is known."""
 
 
 @dataclass(slots=True)
 class CollectiveTiming(IterationTiming):
-    """What the leader counts between steps of the optimizer: collectives, bytes, and time spent sending."""
+    """Counts of rank 0 between optimizer steps: collectives, bytes, and time spent sending."""
 
     collectives: int = 0
     _sent: int = 0
@@ -82,18 +82,18 @@ class CollectiveTiming(IterationTiming):
     _seconds: float | None = 0.0
 
     def add(self, sent_bytes: float, seconds: float | None) -> None:
-        """Count a collective; `seconds` is how long training waited for it, None where that is not known."""
+        """Count a collective; `seconds` is how long training waited for it, None if unknown."""
         self._sent += 1
         self._bytes += sent_bytes
         self._seconds = None if seconds is None or self._seconds is None else self._seconds + seconds
 
     @property
     def left_bytes(self) -> float:
-        """What is still to be sent in this iteration, if it is like the last one."""
+        """Bytes still to be sent in this iteration, if it is like the last one."""
         return max(0.0, self.iteration_bytes - self._bytes)
 
     def step(self, *_: Any) -> None:
-        """Close the iteration; a step of the optimizer in which nothing was sent since the last is none."""
+        """End the iteration at an optimizer step; ignore steps before which nothing was sent."""
         if not self._sent:
             return
         now = time.monotonic()
@@ -104,7 +104,7 @@ class CollectiveTiming(IterationTiming):
 
 
 class OrderedGroup:
-    """What one process group sends, in the order of the gate. Made on all ranks by their first message."""
+    """Gates the messages of one process group; each rank makes it at its first message."""
 
     def __init__(self, group: Any, nodes: Sequence[str], address: GateAddress | None) -> None:
         mine = [nodes[rank] for rank in dist.get_process_group_ranks(group)]
@@ -130,18 +130,18 @@ class OrderedGroup:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How the questions of this rank were answered."""
+        """Number of answers to this rank's questions, by `SendPermit.why`."""
         return {} if self._client is None else dict(self._client.counts)
 
     def send(self, kind: Collective, call: Callable[[], Any], size: int, device: torch.device) -> Any:
-        """Make the call when the gate lets it; return what it returns."""
+        """Wait for the gate's permission, make the call, and return its result."""
         with self._lock:
             crossing = size * self._per_byte[kind]
             if self._free:
                 self._free -= 1
                 began = time.monotonic()
                 work = call()
-                # Whoever does not wait here waits later, nobody knows how long.
+                # An asynchronous call is waited for later, so its duration is unknown.
                 is_over = work is None and device.type == "cpu"
                 self._measured.add(crossing, time.monotonic() - began if is_over else None)
                 return work
@@ -160,13 +160,13 @@ class OrderedGroup:
             return work
 
     def close(self) -> None:
-        """Give the line back."""
+        """Close this group's use of the connection to the gate."""
         if self._client is not None:
             close_line(self._client, self._measured)
         self._client = None
 
     def _wait_until_sent(self, work: Any, device: torch.device) -> None:
-        """Wait for the end of a message, without holding up the stream of whoever sends it."""
+        """Wait for the end of a message, on a side stream, so that the sending stream is not delayed."""
         if device.type == "cpu":
             if work is not None:
                 work.wait()
@@ -182,7 +182,7 @@ class OrderedGroup:
         sent.synchronize()
 
     def _pass_gate(self, crossing: float) -> int:
-        """Wait for the answer, and return the lease's fence where this rank holds it."""
+        """Wait for the answer; return the fence of the lease on rank 0, and 0 without a lease."""
         self._sequence += 1
         answer = torch.zeros(2, dtype=torch.int64)
         fence = 0
@@ -204,7 +204,7 @@ class OrderedGroup:
         return fence
 
     def _ask(self, crossing: float) -> SendPermit:
-        """Return the gate's answer, or the one for a job without a gate; never raise: others wait for it."""
+        """Return the gate's answer, or a free answer without a gate; never raise, since other ranks wait."""
         nobody = SendPermit(bytes=1e18, free_seconds=3600.0, why="no gate")
         if self._client is None:
             return nobody
@@ -219,7 +219,7 @@ class OrderedGroup:
             return nobody
 
     def _collectives_in(self, go: SendPermit) -> int:
-        """Return how many collectives may follow this one unasked."""
+        """Return how many collectives may follow this one without asking; 0 under a lease."""
         if go.fence:
             return 0
         per_iteration = self._measured.collectives
@@ -233,7 +233,7 @@ class OrderedGroup:
 
 
 class GatedCollectives:
-    """Stands where a module of PyTorch has `torch.distributed`, and passes all of it on."""
+    """A proxy for `torch.distributed` in a PyTorch module; its collectives ask the gate first."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -250,7 +250,7 @@ class GatedCollectives:
         return send
 
     def _send(self, kind: Collective, call: Any, words: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Send in order where there is one; the group and the tensors are among the arguments."""
+        """Send through the gate if the group is gated; the group and the tensors are among the arguments."""
         given = [*words, *options.values()]
         tensors = [one for one in given if isinstance(one, torch.Tensor)]
         tensors += [one for many in given if isinstance(many, list) for one in many]
@@ -265,9 +265,9 @@ class GatedCollectives:
 
 
 def make_ordered_group(group: Any) -> OrderedGroup | None:
-    """Return what orders a group, made by all its ranks together; None where nothing is to be ordered.
+    """Return the gating of a group, made by all ranks together; None if the group is not gated.
 
-    All ranks come to the same answer: by what is the same on all of them, and then by what rank 0 says.
+    All ranks reach the same decision: first from facts that are the same on all, then by what rank 0 found.
     """
     is_hybrid = os.environ.get("BOA_GATE_HYBRID", "") == "1"
     ranks = dist.get_process_group_ranks(group)
@@ -283,11 +283,11 @@ def make_ordered_group(group: Any) -> OrderedGroup | None:
 
 
 _groups: dict[str, tuple[Any, OrderedGroup | None]] = {}
-"""What orders each group by its name, and the group itself: names come again when groups have gone."""
+"""Gating by group name, with the group itself, because PyTorch reuses the names of groups that are gone."""
 
 
 def _ordered(group: Any) -> OrderedGroup | None:
-    """Return what orders a group; None where it is left alone."""
+    """Return the gating of a group; None if the group is not gated."""
     known = _groups.get(group.group_name)
     if known is None or known[0] is not group:
         known = group, make_ordered_group(group)
@@ -296,16 +296,16 @@ def _ordered(group: Any) -> OrderedGroup | None:
 
 
 def put_in() -> None:
-    """Have the modules that shard ask; twice does no harm."""
+    """Gate the collectives of all modules in `CALLERS`; calling it again does nothing."""
     for name in CALLERS:
         try:
             put_into(importlib.import_module(name))
         except ImportError:
-            continue  # This PyTorch has none of it.
+            continue  # This version of PyTorch does not have the module.
 
 
 def put_into(module: Any) -> None:
-    """Have what one module sends ask."""
+    """Gate the collectives of one module."""
     if not isinstance(module.dist, GatedCollectives):
         module.dist = GatedCollectives(module.dist)
 

@@ -3,18 +3,17 @@
     from boa_daemon.job.torch_gate import gate
     model = gate(DistributedDataParallel(model))          # does nothing where BOA_GATE is not set
 
-Each gradient bucket goes to a thread of its own, so autograd is never held up. There, rank 0 asks the gate,
-and passes the answer on to all ranks over a small control group; only then is the all-reduce enqueued. The
-answers are numbered, so ranks cannot disagree on which bucket may go: all walk through the same list. Where
-the gate says that nobody else sends, or where there is no gate, the answer covers some iterations at once
-and nothing is asked.
+Gradient buckets go to a separate thread, so autograd never waits. In that thread, rank 0 asks the gate and
+broadcasts the answer to all ranks over a small control group; only then is the all-reduce enqueued. Answers
+are numbered, so that ranks cannot disagree about which bucket may go. If the gate answers that no other job
+sends, or if there is no gate, the answer covers several iterations, and nothing is asked during these.
 
-An answer should not queue behind gradients: where there is a second interface, name it in
+Answers should not queue behind gradients: if the node has a second network interface, name it in
 BOA_CONTROL_INTERFACE.
 
-With gloo, gradients have a process group of their own, used by that thread alone. With NCCL they stay on
-the model's group, because two NCCL communicators at once on one GPU can deadlock; `find_unused_parameters`
-then cannot be had.
+With gloo, gradients use a process group of their own, which only that thread uses. With NCCL they stay on the
+model's group, because two NCCL communicators at once on one GPU can deadlock; `find_unused_parameters` is not
+supported then.
 """
 
 from __future__ import annotations
@@ -51,19 +50,19 @@ if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
 
 _torch: Any = torch
-"""PyTorch without its types, where its own code has none."""
+"""PyTorch as `Any`, for the parts that have no type annotations."""
 MOST_FREE_ITERATIONS = 10_000
 MEASURED_ITERATIONS = 2
-"""The last free iterations before a question: one to begin from, and one that is measured."""
+"""The last free iterations before a question: one marks the start, the next one is timed."""
 LAST_SECONDS = 5.0
-"""So long the end of the process waits for what is being sent."""
+"""Longest wait at process exit for buckets that are still being sent."""
 WHOLE_ITERATION = -1
-"""Bytes in an answer that covers all that is left of the iteration."""
+"""Number of bytes in an answer that covers the rest of the iteration."""
 
 
 @dataclass(slots=True)
 class Bucket:
-    """A gradient bucket on its way: the flat tensor, the promise to DDP, and what to wait for on a GPU."""
+    """A gradient bucket to send: the flat tensor, DDP's future, and the CUDA event to wait for."""
 
     tensor: torch.Tensor
     promise: Any
@@ -79,11 +78,11 @@ class Bucket:
 def gate(
     model: DistributedDataParallel, *, iterations: int | None = None, address: str | None = None
 ) -> DistributedDataParallel:
-    """Have a model ask the gate before it sends, and return it.
+    """Make a model ask the gate before it sends gradients, and return the model.
 
-    Every rank calls this, in the same order. `iterations` is how many backward passes with communication
-    the job has before it; without it the gate goes by the plan, or by what the job has had. `address` is
-    BOA_GATE unless given. Without an address, or with all ranks on one node, the model stays as it is.
+    Every rank must call this, in the same order. `iterations` is the number of remaining backward passes with
+    communication; without it, the gate ranks the job by the plan, or by the service it has had. `address`
+    defaults to BOA_GATE. Without an address, or with all ranks on one node, the model is not changed.
     """
     if model in _gated:
         _gated[model].iterations_left = iterations
@@ -93,7 +92,7 @@ def gate(
 
 
 def hook_in(model: DistributedDataParallel) -> None:
-    """Have a model ask the gate whose script says nothing of it; where it cannot be had, say so and go on."""
+    """Gate a model whose script does not mention the gate; if that is impossible, log why and go on."""
     if dist.get_backend(model.process_group) == "nccl" and model.find_unused_parameters:
         say_off(ValueError("find_unused_parameters and NCCL cannot be had together with it"))
         return
@@ -101,7 +100,7 @@ def hook_in(model: DistributedDataParallel) -> None:
 
 
 def make_way(model: DistributedDataParallel, state: object, hook: Any) -> bool:
-    """Call a script's own hook from now on instead of the gate's; return whether there was one."""
+    """Replace the gate's hook of a model by the script's own; return whether the model was gated."""
     gated = _gated.get(model)
     if gated is None:
         return False
@@ -113,27 +112,26 @@ def make_way(model: DistributedDataParallel, state: object, hook: Any) -> bool:
 def _attach(
     model: DistributedDataParallel, *, iterations: int | None = None, address: str | None = None
 ) -> None:
-    """Hook a model, and remember it."""
     gated = GatedModel.attach(model, iterations=iterations, address=address)
     if gated is not None:
         _gated[model] = gated
 
 
 class GatedModel:
-    """What stands behind a gated model: the thread, the control group and, on rank 0, the gate's line."""
+    """The gating of one model: the sender thread, the control group and, on rank 0, the gate's connection."""
 
     @classmethod
     def attach(
         cls, model: DistributedDataParallel, *, iterations: int | None = None, address: str | None = None
     ) -> GatedModel | None:
-        """Register the hook; return None where there is nothing to ask."""
+        """Register the hook; return None if the model needs no gate."""
         found = find(os.environ.get("BOA_GATE", "") if address is None else address)
         nodes: list[tuple[str, bool]] = [("", False)] * dist.get_world_size(model.process_group)
         mine = os.environ.get("BOA_NODE_ID") or os.uname().nodename
         dist.all_gather_object(nodes, (mine, found is not None), group=model.process_group)
         places = [node for node, _ in nodes]
-        # All ranks must come to the same answer, whatever each one's environment says. A job has one line to
-        # the gate, its first rank's: models of other ranks, such as later pipeline stages, are left alone.
+        # All ranks must reach the same decision, even if their environments differ. A job has one connection
+        # to the gate, that of its first rank: models without that rank (later pipeline stages) are not gated.
         first = dist.get_process_group_ranks(model.process_group)[0]
         if not nodes[0][1] or len(set(places)) < 2 or first != 0:
             return None
@@ -185,13 +183,13 @@ class GatedModel:
         self._stream = _torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
         self._thread = threading.Thread(target=self._run, name="boa-gate-send", daemon=True)
         self._thread.start()
-        # A thread that the interpreter's end catches inside PyTorch would abort the process.
+        # If the thread were still inside PyTorch at interpreter exit, the process would abort.
         atexit.register(_let_end, weakref.ref(self))
 
     def push(self, bucket: Any) -> Any:
-        """Take a bucket from DDP, and promise it. Called by autograd; returns at once."""
+        """Take a bucket from DDP and return a future. Autograd calls this; it returns at once."""
         if self._is_new_iteration:
-            # Only here is the count the same on all ranks: an answer may change it at any bucket.
+            # Read the count only here, where it is the same on all ranks: an answer can change it any time.
             self._goes_freely = self._free_iterations > MEASURED_ITERATIONS
         self._is_new_iteration = bucket.is_last()
         if self._goes_freely:
@@ -209,7 +207,7 @@ class GatedModel:
         return promise
 
     def _push_freely(self, bucket: Any) -> Any:
-        """Send a bucket as DDP itself does: nobody has to be asked for some iterations."""
+        """Send a bucket as DDP itself does, in iterations that need no question."""
         tensor = bucket.buffer()
         tensor.div_(self._world_size)
         work = dist.all_reduce(tensor, group=self._group, async_op=True)
@@ -219,7 +217,7 @@ class GatedModel:
         return work.get_future().then(_first)
 
     def close(self) -> None:
-        """End the thread and the line; call it after the last backward pass, or not at all."""
+        """End the thread and the connection. Optional; only call it after the last backward pass."""
         self._end_thread(None)
         if self._client is not None:
             close_line(self._client, self._measured)
@@ -229,26 +227,26 @@ class GatedModel:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How the questions of this rank were answered."""
+        """Number of answers to this rank's questions, by `SendPermit.why`."""
         return {} if self._client is None else dict(self._client.counts)
 
     def _end_thread(self, seconds: float | None) -> None:
-        """Let the thread send what it has, and end."""
+        """Let the thread send its remaining buckets and end; wait at most `seconds`."""
         self._buckets.put(None)
         self._thread.join(seconds)
 
     def _connect(self, address: GateAddress | None, nics: list[str]) -> GateClient | None:
-        """Return the line to the gate, or None where there is none: training goes on either way."""
+        """Return the connection to the gate, or None without one; training goes on either way."""
         if address is None:
             return None
         return open_line(address, nics=nics, gpus=self._world_size, measured=self._measured)
 
     def _run(self) -> None:
-        """Send bucket after bucket, in the order in which DDP gave them."""
+        """Send the buckets in the order in which DDP gave them."""
         while (bucket := self._buckets.get()) is not None:
             try:
                 self._send(bucket)
-            except Exception as fault:  # DDP raises it in backward, where the user sees it
+            except Exception as fault:  # DDP raises it in the backward pass, where the user sees it
                 bucket.promise.set_exception(fault)
 
     def _send(self, bucket: Bucket) -> None:
@@ -268,19 +266,19 @@ class GatedModel:
             self._sent_bytes += count * size
             self._give_back(is_end=bucket.is_last and done == flat.numel())
         if bucket.is_last:
-            # Before DDP hears of it: the next iteration goes by what is counted here.
+            # Before DDP's future is fulfilled: the next iteration relies on these counts.
             self._end_iteration()
         self._fulfil(bucket)
 
     def _divide_on_gpu(self, bucket: Bucket) -> None:
-        """Divide on the side stream, after the gradients are there."""
+        """Divide the bucket by the number of ranks on the side stream, once the gradients are ready."""
         assert self._stream is not None
         with torch.cuda.stream(self._stream):
             self._stream.wait_event(bucket.produced)
             bucket.tensor.div_(self._world_size)
 
     def _reduce(self, piece: torch.Tensor) -> None:
-        """Enqueue the all-reduce and wait for its end, off the autograd thread."""
+        """All-reduce a piece of a bucket on this thread; wait for its end where its time is measured."""
         if self._stream is None:
             dist.all_reduce(piece, group=self._group)
             return
@@ -289,12 +287,12 @@ class GatedModel:
             sent = _torch.cuda.Event()
             sent.record(self._stream)
         if self._lease or self._free_iterations <= MEASURED_ITERATIONS:
-            # A lease needs to know when the bytes have gone, and so does the measurement before the next
-            # question; all other free iterations stay asynchronous.
+            # A lease, and the timing before the next question, need the end of the transfer; all other free
+            # iterations stay asynchronous.
             sent.synchronize()
 
     def _fulfil(self, bucket: Bucket) -> None:
-        """Hand the bucket back to DDP."""
+        """Fulfil DDP's future with the bucket."""
         if self._stream is None:
             bucket.promise.set_result(bucket.tensor)
             return
@@ -302,7 +300,7 @@ class GatedModel:
             bucket.promise.set_result(bucket.tensor)
 
     def _pass_gate(self, ready_bytes: int, *, is_last: bool) -> None:
-        """Wait for the answer: rank 0 from the gate, the others from rank 0."""
+        """Wait for the answer: rank 0 asks the gate, the other ranks get it from rank 0."""
         self._sequence += 1
         answer = torch.zeros(3, dtype=torch.int64)
         if self._is_leader:
@@ -320,7 +318,7 @@ class GatedModel:
         began = time.monotonic()
         dist.broadcast(answer, src=self._leader, group=self._control)
         if self._client is not None and not self._lease:
-            # What is passed on without a grant was for nothing, and is lost to the gate as well.
+            # Broadcasting an answer without a lease is time lost to the gate as well.
             self._client.charge(time.monotonic() - began)
         sequence, free, covered = (int(value) for value in answer)
         if sequence != self._sequence:
@@ -332,7 +330,7 @@ class GatedModel:
         self._granted_bytes = float("inf") if covered == WHOLE_ITERATION else float(covered)
 
     def _ask(self, ready_bytes: int, *, is_last: bool) -> SendPermit:
-        """Return the gate's answer, or the one for a job without a gate."""
+        """Return the gate's answer, or a free answer without a gate."""
         measured = self._measured
         left = max(ready_bytes, 0 if is_last else measured.iteration_bytes - self._sent_bytes)
         if self._client is None:
@@ -349,12 +347,12 @@ class GatedModel:
         return SendPermit(bytes=1e18, free_iterations=self._iterations_in(go.free_seconds), why=go.why)
 
     def _iterations_in(self, seconds: float) -> int:
-        """Return how many iterations take about so long."""
+        """Return the number of iterations that fit into `seconds`, at least one."""
         one = self._measured.iteration_seconds
         return 1 if one is None else max(1, min(MOST_FREE_ITERATIONS, round(seconds / max(one, 1e-6))))
 
     def _give_back(self, *, is_end: bool) -> None:
-        """Return the lease when what it covers has been sent."""
+        """Give the lease back once the bytes that it covers have been sent."""
         if self._client is None or not self._lease:
             return
         if is_end or self._granted_bytes <= 0:
@@ -363,7 +361,6 @@ class GatedModel:
             self._lease = 0
 
     def _end_iteration(self, *, is_measured: bool = True) -> None:
-        """Count an iteration, and measure it."""
         if is_measured:
             self._measured.end(self._sent_bytes)
         else:
@@ -376,28 +373,28 @@ class GatedModel:
 
 
 _gated: weakref.WeakKeyDictionary[Any, GatedModel] = weakref.WeakKeyDictionary()
-"""The models that ask, while they live."""
+"""The gated models, while they live."""
 
 
 def _hook(gated: GatedModel, bucket: Any) -> Any:
-    """Be what DDP calls for each bucket."""
+    """The communication hook that DDP calls for each bucket."""
     if gated.instead is not None:
         state, own = gated.instead
         return own(state, bucket)
     return gated.push(bucket)
 
 
-# DDP reads the annotations of a hook and refuses those that are text, as they are in this file.
+# DDP rejects annotations that are strings, as they are in this file (`from __future__ import annotations`).
 _hook.__annotations__.clear()
 
 
 def _first(sent: Any) -> Any:
-    """Return what DDP wants of a sent bucket: its tensor."""
+    """Return the tensor of a sent bucket, as DDP expects."""
     return sent.value()[0]
 
 
 def _let_end(hook: weakref.ref[GatedModel]) -> None:
-    """At the interpreter's end: wait a little for the thread of a hook that still lives."""
+    """At interpreter exit: wait a little for the thread of a model that still lives."""
     living = hook()
     if living is not None:
         living._end_thread(LAST_SECONDS)

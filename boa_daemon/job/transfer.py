@@ -1,14 +1,13 @@
-"""Checkpoints to S3 and back, with the AWS command line: each node its part, the manifest last.
+"""Transfers checkpoints to S3 and back with the AWS command line; each node sends its part, manifest last.
 
-    ... keep UNIT CHECKPOINTS URI            what this node has, to URI
-    ... fetch CHECKPOINTS URI STEP DIGEST    the checkpoint of that step, to here
-    ... forget CHECKPOINTS                   no checkpoint stands: begin anew
+    ... keep UNIT CHECKPOINTS URI            upload this node's part of the newest checkpoint to URI
+    ... fetch CHECKPOINTS URI STEP DIGEST    download and verify the checkpoint of that step
+    ... forget CHECKPOINTS                   remove the local manifests: begin without a checkpoint
 
-A checkpoint stands below URI once `manifest-STEP.json` is there. The node that finds all its files there,
-with the sizes that the manifest says, writes that: of several nodes the last to finish. What was sent is
-noted beside the unit, so a transfer that was cut off goes on with the files that are missing. A fetch reads
-every file back against its digest; one that cannot ends with an exit code other than 0, and the job does not
-start.
+A checkpoint below URI is complete once `manifest-STEP.json` exists. The node that finds all files there with
+the sizes in the manifest, which is the last node to finish, writes it. Sent files are noted beside the unit,
+so an interrupted transfer continues with the missing files. A fetch verifies the digest of every file; if it
+fails, the exit code is not 0, and the job does not start.
 """
 
 from __future__ import annotations
@@ -36,36 +35,36 @@ from boa_daemon.job.checkpoint import (
 from boa_daemon.job.unit import KEPT, Unit, kept_checkpoints, read_json, write_json
 
 AT_ONCE = 10
-"""So many files or parts of one the command line has on their way at a time."""
+"""Number of files, or parts of one, that the AWS command line transfers at a time."""
 TRIES = 5
 LEAST_BYTES_PER_SECOND = 1e6
-"""What comes slower than this, or than a quarter of what was measured, is tried again."""
+"""A transfer slower than a quarter of this, or of the speed measured, is tried again."""
 FIRST_SECONDS, NOTE_SECONDS = 60.0, 1.0
 MOST_KEPT = 100
 SENT = "sent.json"
 
 
 class TransferFailed(RuntimeError):
-    """Files could not be brought where they should be; the sentence says which and why."""
+    """A checkpoint could not be transferred completely."""
 
 
 class Mover:
-    """Copies files by one process of the command line, which has several on their way at a time.
+    """Copies files with one process of the AWS command line, which transfers several at a time.
 
-    Each file that has arrived is a line of what it prints. Where none comes for long, or some failed, what is
-    missing is tried again; how long that is follows from the largest file and the speed measured.
+    The process prints a line for each file that has arrived. If no line comes for too long, or files fail,
+    the missing files are tried again. The time limit follows from the largest file and the speed measured.
     """
 
     def __init__(self, note: Callable[[Collection[str]], None] = lambda arrived: None) -> None:
         self._note, self._speed = note, LEAST_BYTES_PER_SECOND
 
     def move(self, source: str, target: str, wanted: Mapping[str, int], *, but: Iterable[str] = ()) -> None:
-        """Copy what lies below `source`, or the file that it is, without those named in `but`.
+        """Copy the files below `source` (or the file `source`), except those named in `but`.
 
-        `wanted` has the bytes of each file to come, by its name below; `note` is told of them as they arrive.
+        `wanted` maps the name of each file to its size in bytes; `note` gets the names that have arrived.
 
         Raises:
-            TransferFailed: when one cannot be copied, after several tries.
+            TransferFailed: when a file cannot be copied after several tries.
         """
         arrived: set[str] = set()
         wrong = ""
@@ -83,7 +82,7 @@ class Mover:
     def _try(
         self, source: str, target: str, missing: Mapping[str, int], but: Collection[str], arrived: set[str]
     ) -> str:
-        """Copy once; return what went wrong, empty where nothing did."""
+        """Try to copy once; return what went wrong, or an empty text."""
         most = min(sum(missing.values()), AT_ONCE * max(missing.values()))
         limit = FIRST_SECONDS + 4.0 * most / self._speed
         words = ["aws", "s3", "cp", source, target, "--no-progress"]
@@ -123,12 +122,12 @@ class Mover:
 
 
 def _pattern(name: str) -> str:
-    """Return the pattern that stands for a name and no other."""
+    """Return the glob pattern that matches only this name."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 def _arrived(line: str, source: str, target: str) -> str:
-    """Return the name of the file that a line of the command line says has arrived."""
+    """Return the name of the file that an output line reports as transferred."""
     if line.startswith(f"download: {source}"):
         return line.removeprefix(f"download: {source}").rpartition(" to ")[0]
     return line.partition(f" to {target}")[2] if line.startswith("upload: ") else ""
@@ -138,7 +137,7 @@ def aws(*words: str, seconds: float = FIRST_SECONDS) -> subprocess.CompletedProc
     """Run the AWS command line.
 
     Raises:
-        TimeoutExpired: when it takes longer.
+        TimeoutExpired: when it takes longer than `seconds`.
     """
     return subprocess.run(
         ["aws", *words],
@@ -151,10 +150,10 @@ def aws(*words: str, seconds: float = FIRST_SECONDS) -> subprocess.CompletedProc
 
 
 def keep(unit_folder: Path, checkpoints: Path, uri: str) -> None:
-    """Send what this node has of the newest checkpoint of its generation, if it does not stand there yet.
+    """Upload this node's part of the newest checkpoint of its generation, unless it was uploaded already.
 
     Raises:
-        TransferFailed: when that was not possible.
+        TransferFailed: when a file cannot be sent.
         OSError: when a file cannot be read.
     """
     unit, manifest = Unit.read(unit_folder), read_json(checkpoints / MANIFEST)
@@ -172,7 +171,7 @@ def keep(unit_folder: Path, checkpoints: Path, uri: str) -> None:
 def _send(unit: Unit, manifest: Mapping[str, Any], checkpoints: Path, uri: str, staging: Path) -> None:
     """Send this node's part of a checkpoint, and the manifest if that was the last part.
 
-    Links keep the files while they are sent: training goes on, and newer checkpoints push this one out.
+    Hard links keep the files alive during the upload, because newer checkpoints may replace this one.
     """
     path, step = str(manifest["path"]), manifest["step"]
     listed = manifest.get("files", {})
@@ -194,7 +193,7 @@ def _send(unit: Unit, manifest: Mapping[str, Any], checkpoints: Path, uri: str, 
     Mover(note).move(f"{staging}/", f"{uri}/", missing, but=done)
     there = _listed(uri, path)
     if not wanted or any(there.get(name) != size for name, size in wanted.items()):
-        return  # Another node is still sending its part: it writes the manifest.
+        return  # Another node is still sending its part and will write the manifest.
     staging.mkdir(parents=True, exist_ok=True)
     write_json(staging / MANIFEST, manifest)
     _move_file(str(staging / MANIFEST), f"{uri}/manifest-{step}.json")
@@ -202,7 +201,7 @@ def _send(unit: Unit, manifest: Mapping[str, Any], checkpoints: Path, uri: str, 
     kept = [stands, *kept_checkpoints(unit)]
     write_json(unit.own / KEPT, {"kept": kept[:MOST_KEPT]})
     for old in kept[unit.keep_checkpoints : unit.keep_checkpoints + 1]:
-        # The manifest first: what does not stand may be half there. Then the file or the folder.
+        # Remove the manifest first: without it, a half-removed checkpoint does not count.
         parts = ("--include", str(old["path"]), "--include", f"{old['path']}/*")
         with suppress(subprocess.TimeoutExpired):
             aws("s3", "rm", f"{uri}/manifest-{old['step']}.json")
@@ -213,13 +212,13 @@ def _move_file(source: str, target: str, size: int = 0) -> None:
     """Copy one file.
 
     Raises:
-        TransferFailed: when it cannot be copied, after several tries.
+        TransferFailed: when it cannot be copied after several tries.
     """
     Mover().move(source, target, {"": size})
 
 
 def _linked(file: Path, target: Path) -> int | None:
-    """Return the size of a file of this node, linked or copied aside; None where it is not here."""
+    """Link (or copy) a file to `target` and return its size; None if this node does not have the file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:
@@ -232,10 +231,10 @@ def _linked(file: Path, target: Path) -> int | None:
 
 
 def _listed(uri: str, path: str) -> dict[str, int]:
-    """Return the sizes of the files of a checkpoint that are in S3, by their names below `uri`.
+    """Return the sizes of a checkpoint's files in S3, by name below `uri`.
 
     Raises:
-        TransferFailed: when S3 does not say.
+        TransferFailed: when S3 does not list them.
     """
     try:
         done = aws("s3", "ls", "--recursive", f"{uri}/{path}")
@@ -249,11 +248,11 @@ def _listed(uri: str, path: str) -> dict[str, int]:
 
 
 def fetch(checkpoints: Path, uri: str, step: str, sha256: str) -> None:
-    """Bring a checkpoint here, verify each file, and let its manifest stand; what is right already stays.
+    """Download a checkpoint, verify each file, and install its manifest; correct local files are kept.
 
     Raises:
-        TransferFailed: when it cannot be had as it should be.
-        OSError: when it cannot be written.
+        TransferFailed: when the checkpoint cannot be downloaded, or is damaged.
+        OSError: when a file cannot be written.
     """
     checkpoints.mkdir(parents=True, exist_ok=True)
     aside = checkpoints / f".manifest-{step}"
@@ -287,7 +286,7 @@ def fetch(checkpoints: Path, uri: str, step: str, sha256: str) -> None:
 
 
 def _is(file: Path, sha256: str) -> bool:
-    """Return whether a file is there and has a digest."""
+    """Return whether a file exists and has this digest."""
     try:
         return digest_of(file) == sha256
     except OSError:
@@ -295,7 +294,7 @@ def _is(file: Path, sha256: str) -> bool:
 
 
 def main(words: list[str]) -> int:
-    """Do what the command line says; what went wrong goes to standard error, for the job's log."""
+    """Run a subcommand; print errors to standard error, from where they go to the job's log."""
     verb, *rest = words
     try:
         if verb == "keep":

@@ -1,4 +1,4 @@
-"""A unit: one generation of one job on one node, as files that its keeper and its engine share."""
+"""A unit (one generation of one job on one node), and the files that its keeper and its engine share."""
 
 from __future__ import annotations
 
@@ -19,29 +19,32 @@ from boa_daemon.job.regular_files import MOST_BYTES, read_regular
 from boa_daemon.job.seal import SEAL, TOLD, is_sealed, key_of, sealed
 
 KEPT = "kept.json"
-"""The note of a unit of its checkpoints that stand where they are brought."""
+"""File in which a unit notes its checkpoints that were uploaded completely."""
 SCRATCH = "scratch"
-"""The folder of a unit for what its command needs while it runs; it goes with the unit."""
+"""A unit's folder for temporary files of its command; it is removed at the end."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What a keeper runs: the command, where, with what, and the errands around it.
+    """What a keeper runs: the command `run`, its environment, its limits, and errands (shell scripts).
 
-    `before`, `beat` and `after` are shell scripts: before the command starts, every `beat_seconds`, and
-    after its end. They find the unit's status as JSON in `BOA_STATUS`. `note` is the first line of the log.
-    `bring` comes before all, as the keeper's user: it has the code in its folder. `keep` brings checkpoints
-    to where they outlive the node; it takes the time it takes, beside the others. Where `bring` or `before`
-    fails the command is not started. The newest `keep_checkpoints` are kept. `image` is what the command
-    runs in, `mounts` the folder around its `workdir` that the container sees; it may use so many `cpus` and
-    `memory_gb` (10^9 bytes), 0 being all. Files below `workdir` that match `artifacts` are copied to
-    `artifacts_dir` at the end. `look` writes what is wrong with the node into `health.json`: with each fourth
-    beat, and where the command fails.
-    With `uid` a keeper that is root runs the command, and what moves its checkpoints, as that user, in the
-    group `gid` and in `groups`; the folders above let the group `door_gid` through. `secrets` are references.
-    `data` are sources by name, linked in `data` of its folder from `data_cache`. A unit that `waits` was made
-    ready before its turn, which comes with the file `go`: for "bring" its command is started then, for
-    "start" it is started before, where `wait_bytes` of memory can be spared, and waits in `boa_daemon.job`.
+    Errands, in order: `bring` fetches code and data, as the keeper's user. `before` fetches the checkpoint.
+    If one of these fails, the command is not started. `beat` sends reports every `beat_seconds` while the
+    command runs. `look` writes faults of the node into `health.json`, at each fourth beat and after a
+    failure. `keep` uploads checkpoints, without a time limit and beside the other errands. `after` sends the
+    last report. `beat`, `before`, `keep` and `after` get the unit's status as JSON in `BOA_STATUS`.
+
+    `note` is the first line of the log. The newest `keep_checkpoints` checkpoints are kept. `image` is the
+    container image, `mounts` the folder around `workdir` that the container sees. `cpus` and `memory_gb`
+    (10^9 bytes) are limits, 0 for none. Files below `workdir` that match `artifacts` are copied to
+    `artifacts_dir` at the end. With `uid`, a keeper that is root runs the command, and the errands that move
+    checkpoints, as that user, in the groups `gid` and `groups`; the outer folders let the group `door_gid`
+    pass. `secrets` are references. `data` are sources by name, which are linked in the unit's folder `data`
+    from `data_cache`.
+
+    A unit that `waits` is prepared before its turn, which comes with the file `go`. With "bring", its command
+    starts at its turn. With "start", the command starts earlier and waits in `boa_daemon.job`, if the machine
+    has memory for `wait_bytes` to spare.
     """
 
     name: str
@@ -85,11 +88,11 @@ class Unit:
 
     @property
     def own(self) -> Path:
-        """The folder in which the unit's command writes, beside the job's checkpoints."""
+        """The folder in which the unit's command writes, apart from the job's checkpoints."""
         return Path(self.progress_file).parent / self.folder.name if self.progress_file else self.folder
 
     def as_user(self) -> AbstractContextManager[None]:
-        """Touch files as the unit's user, in this thread."""
+        """Access files as the unit's user, in this thread."""
         return acting_as(self.uid, self.door_gid)
 
     def write(self) -> None:
@@ -106,8 +109,8 @@ class Unit:
         """Return the unit of a folder.
 
         Raises:
-            OSError: when it is not there.
-            ValueError: when it is not a unit.
+            OSError: when `unit.json` cannot be read.
+            ValueError: when `unit.json` is not valid JSON.
         """
         document = json.loads((folder / "unit.json").read_text())
         return cls(**{**document, "folder": folder})
@@ -115,10 +118,10 @@ class Unit:
 
 @contextmanager
 def acting_as(uid: int | None, gid: int) -> Iterator[None]:
-    """Touch files with the rights of a user, in this thread alone; nothing changes where we are not root.
+    """Access files with the rights of a user, in this thread only; does nothing if we are not root.
 
     Raises:
-        PermissionError: when the kernel does not let us.
+        PermissionError: when the kernel refuses the change of user.
     """
     if uid is None or os.geteuid() != 0:
         yield
@@ -136,7 +139,7 @@ def acting_as(uid: int | None, gid: int) -> Iterator[None]:
 
 
 def lost_end(*, stop_asked: bool = False, **facts: Any) -> dict[str, Any]:
-    """Return how a unit ended whose keeper is lost, as far as anybody knows; `facts` are what is known."""
+    """Return the end of a unit whose keeper is lost; `facts` are the fields that are known."""
     return {
         "code": None,
         "stop_asked": stop_asked,
@@ -151,7 +154,7 @@ def lost_end(*, stop_asked: bool = False, **facts: Any) -> dict[str, Any]:
 
 
 def write_json(file: Path, document: Mapping[str, Any]) -> None:
-    """Write a document whole or not at all.
+    """Write a JSON document atomically.
 
     Raises:
         OSError: when it cannot be written.
@@ -167,13 +170,13 @@ def write_json(file: Path, document: Mapping[str, Any]) -> None:
 
 
 def sealed_document(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the keeper of a unit's folder writes there, with its place and its generation's seal."""
+    """Return a document of a unit's keeper with the unit's name and the seal of its generation."""
     key = key_of(folder)
     return sealed({**document, "unit": folder.name}, key) if key else dict(document)
 
 
 def read_own(folder: Path, name: str) -> dict[str, Any] | None:
-    """Return what the keeper of a unit's folder wrote there; None where nobody did, or somebody else."""
+    """Return a document that a unit's keeper wrote; None if there is none, or if somebody else wrote it."""
     document, key = read_json(folder / name), key_of(folder)
     if document is None or not key:
         return document
@@ -183,20 +186,20 @@ def read_own(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 ROOM_BYTES = 4096
-"""More than any document needs that must be written though the disk is full by then."""
+"""Disk space reserved for a document that must be written even on a full disk; more than any needs."""
 
 
 def keep_room(file: Path) -> None:
-    """Have room set aside for a document that is written later, where the disk still has any."""
+    """Reserve disk space for a document that is written later, if the disk still has space."""
     with suppress(OSError), _room(file).open("wb") as room:
         os.posix_fallocate(room.fileno(), 0, ROOM_BYTES)
 
 
 def write_in_room(file: Path, document: Mapping[str, Any]) -> None:
-    """Write a document whole or not at all, into the room that was kept for it.
+    """Write a JSON document atomically, into the space that was reserved for it if possible.
 
     Raises:
-        OSError: when it cannot be written, there or elsewhere.
+        OSError: when it can be written neither into the reserved space nor elsewhere.
     """
     text = json.dumps(document).encode()
     try:
@@ -209,16 +212,16 @@ def write_in_room(file: Path, document: Mapping[str, Any]) -> None:
 
 
 def _room(file: Path) -> Path:
-    """Return where the room for a document is."""
+    """Return the file that reserves the space for a document."""
     return file.with_name(f".{file.name}.room")
 
 
 MOST_PROGRESS_BYTES = 65_536
-"""A job's own file of progress holds a few numbers; one that is larger is not read."""
+"""Size limit of a job's progress file, which holds a few numbers; a larger file is not read."""
 
 
 def read_json(file: str | Path, *, most_bytes: int = MOST_BYTES) -> dict[str, Any] | None:
-    """Return a document; None where it is missing, not whole, no regular file, or larger than it may be."""
+    """Return a JSON object; None if it is missing, incomplete, not a regular file, or too large."""
     try:
         document = json.loads(read_regular(file, most_bytes=most_bytes))
     except (OSError, ValueError, RecursionError):
@@ -227,14 +230,14 @@ def read_json(file: str | Path, *, most_bytes: int = MOST_BYTES) -> dict[str, An
 
 
 def told_status(folder: Path, *, verify: bool) -> dict[str, Any]:
-    """Return what a unit's files say, with the seal of its generation: for who is not on this machine."""
+    """Return the status of a unit with the seal of its generation, for readers on other machines."""
     return sealed(status_of(folder, verify=verify), key_of(folder))
 
 
 def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
-    """Return what a unit's files say; with `verify`, or at its end, its checkpoint is looked at as well.
+    """Return the status of a unit from its files; with `verify`, or after its end, verify its checkpoint too.
 
-    `is_kept` says whether its keeper lives: it is looked at before `exit`, so a unit without keeper and
+    `is_kept` is whether its keeper lives. It is checked before `exit` is read, so a unit without keeper and
     without `exit` has really lost its keeper.
     """
     unit = Unit.read(folder)
@@ -260,29 +263,29 @@ def status_of(folder: Path, *, verify: bool) -> dict[str, Any]:
     with unit.as_user():
         status["progress"] = read_json(unit.progress_file, most_bytes=MOST_PROGRESS_BYTES)
         status["kept"] = kept_checkpoints(unit)[:4]
-        # Where a unit brings its checkpoints away, what counts is what stands there; its copy may be a part.
+        # If the unit uploads its checkpoints, only uploaded ones count; the local copy may be a part.
         if not unit.keep and (verify or ended is not None):
             found, status["wrong_manifest"] = newest_checkpoint(Path(unit.checkpoint_dir))
             status["manifest"] = None if found is None else _manifest(found, Path(unit.checkpoint_dir))
         if ended is not None or not lives:
             status["failure"] = read_failure(unit.own)
     if ended is not None or not lives:
-        # What was said of the command before it began is not what it said last.
+        # The note at the start of the log is not output of the command.
         begun_with = f"boa: {unit.note}"
         status["last_lines"] = [line for line in last_lines(folder) if line != begun_with[:500]]
     return status
 
 
 def node_faults(folder: Path) -> list[str]:
-    """Return what the last look found wrong with the node that the unit is on."""
+    """Return the faults of the unit's node that the last check found."""
     found = (read_json(folder / "health.json", most_bytes=MOST_PROGRESS_BYTES) or {}).get("faults", [])
     return [str(fault)[:200] for fault in found[:8]] if isinstance(found, list) else []
 
 
 def kept_checkpoints(unit: Unit) -> list[dict[str, Any]]:
-    """Return the unit's checkpoints that stand where they are brought, the newest first, as it noted them.
+    """Return the unit's uploaded checkpoints from its note, the newest first.
 
-    The note is the job's own file: what is no such row is left out.
+    The job can write to that note, so malformed rows are left out.
     """
     found = (read_json(unit.own / KEPT) or {}).get("kept")
     rows = found if isinstance(found, list) else []
@@ -294,7 +297,7 @@ def kept_checkpoints(unit: Unit) -> list[dict[str, Any]]:
 
 
 def _manifest(found: Checkpoint, folder: Path) -> dict[str, Any]:
-    """Return a checkpoint as its manifest says it."""
+    """Return a checkpoint in the form of its manifest."""
     return {
         "generation": found.generation,
         "step": found.step,

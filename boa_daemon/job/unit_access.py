@@ -1,12 +1,11 @@
-"""A command or a shell beside a job's: in its folder, as its user, with what it sees.  Standard library only.
+"""Runs a command or a shell beside a job, in its folder, as its user.  Standard library only.
 
-    ... boa_daemon.job.unit_access FOLDER --seconds N COMMAND    one command; how it ended, as JSON
-    ... boa_daemon.job.unit_access FOLDER                        a shell, on the terminal that there is
-    ... boa_daemon.job.unit_access FOLDER --terminal             the same; the caller has made a session for
-    it
+    ... boa_daemon.job.unit_access FOLDER --seconds N COMMAND    one command; prints its result as JSON
+    ... boa_daemon.job.unit_access FOLDER                        a shell on the present terminal
+    ... boa_daemon.job.unit_access FOLDER --terminal             the same, as leader of a new session
 
-FOLDER is that of a unit that runs. What is started here ends with the unit, with its time, and with whoever
-started it. The file `inside` beside the job's progress is as young as the last look at somebody in there.
+FOLDER is the folder of a running unit. The command or shell ends with the unit, after its time limit, or with
+the process that started it. While it runs, the modification time of the file `inside` is kept recent.
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ from boa_daemon.job.secrets import SecretMissing, values_of
 from boa_daemon.job.unit import Unit, read_own
 
 MOST_OUTPUT = 16_000
-"""SSM gives back 24,000 characters of a command, so no more is kept of what it printed: the newest part."""
+"""Limit of the output that is kept, the newest part; SSM returns at most 24,000 characters."""
 MOST_DOCUMENT = 23_000
 LOOK_SECONDS, PRESENT_SECONDS = 0.1, 5.0
 NOT_HERE = 69
-"""The exit code where the unit does not run, or nothing can be started in it."""
+"""Exit code if the unit does not run, or if nothing can be started beside it."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class UnitAccessFailed(RuntimeError):
-    """Nothing can be started beside the job; the sentence says why."""
+    """Nothing can be started beside the job."""
 
 
 def keeper_of(folder: Path) -> tuple[int, int]:
-    """Return the process of a unit's keeper, and when it began.
+    """Return the process id of a unit's keeper, and its start time in clock ticks.
 
     Raises:
-        NotInside: when the unit does not run.
+        UnitAccessFailed: when the unit does not run.
     """
     kept = read_own(folder, "keeper.json")
     if kept is None or not is_alive(int(kept["pid"]), int(kept["ticks"])):
@@ -60,7 +59,7 @@ def keeper_of(folder: Path) -> tuple[int, int]:
 
 
 def words_of(unit: Unit, command: str, tool: str = "") -> list[str]:
-    """Return what to execute for a command beside a unit's, or for a shell where it is empty."""
+    """Return the command line for a command beside a unit's, or for a shell if `command` is empty."""
     shell = ["/bin/bash", "-c", command] if command else ["/bin/bash", "-i"]
     if not unit.image:
         return shell
@@ -73,7 +72,7 @@ def words_of(unit: Unit, command: str, tool: str = "") -> list[str]:
 
 
 class UnitAccess:
-    """What was started beside a unit, and watched until it ends."""
+    """Starts a process beside a unit, and watches it until its end."""
 
     def __init__(self, folder: Path) -> None:
         self.unit = Unit.read(folder)
@@ -83,10 +82,10 @@ class UnitAccess:
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def start(self, command: str, **given: Any) -> subprocess.Popen[bytes]:
-        """Start it as the job's user; should we die, so does it.
+        """Start a command (or a shell) as the job's user; the kernel kills it if this process dies.
 
         Raises:
-            NotInside: when it cannot be started.
+            UnitAccessFailed: when it cannot be started.
         """
         for number in _ENDS:
             signal.signal(number, self._end)
@@ -116,11 +115,10 @@ class UnitAccess:
             raise UnitAccessFailed(f"cannot start in {unit.workdir}: {error.strerror}") from None
 
     def _end(self, _number: int, _frame: object) -> None:
-        """Take in that it is to end."""
         self._is_to_end = True
 
     def watch(self, process: subprocess.Popen[bytes], seconds: float | None = None) -> str:
-        """Wait for its end, and end it with the unit or its time; return why it was ended, if it was."""
+        """Wait for the process, kill it with the unit or after `seconds`; return why, empty if not killed."""
         until = None if seconds is None else time.monotonic() + seconds
         why = ""
         while process.poll() is None:
@@ -141,7 +139,7 @@ class UnitAccess:
         return why
 
     def _be_present(self) -> None:
-        """Say to the job that somebody is in there."""
+        """Show the job that somebody is working beside it."""
         if time.monotonic() - self._looked_at < PRESENT_SECONDS and self._looked_at:
             return
         self._looked_at = time.monotonic()
@@ -150,7 +148,7 @@ class UnitAccess:
 
 
 def run_command(folder: Path, command: str, seconds: float) -> dict[str, Any]:
-    """Run a command beside a unit, and return how it ended and the newest part of what it printed."""
+    """Run a command beside a unit; return its exit code, why it was ended, and its newest output."""
     output, dropped = bytearray(), 0
     try:
         inside = UnitAccess(folder)
@@ -185,7 +183,7 @@ def run_command(folder: Path, command: str, seconds: float) -> dict[str, Any]:
 
 
 def command_result_json(document: dict[str, Any]) -> str:
-    """Return how a command ended as JSON that is not longer than SSM gives back."""
+    """Return a command's result as JSON, with its output cut so that SSM returns all of it."""
     text = json.dumps(document, ensure_ascii=False)
     while len(text) > MOST_DOCUMENT:
         output = document["output"]
@@ -197,7 +195,7 @@ def command_result_json(document: dict[str, Any]) -> str:
 
 
 def open_shell(folder: Path, *, is_session: bool) -> int:
-    """Run a shell on the terminal that there is; return its exit code."""
+    """Run a shell on the present terminal; return its exit code."""
     try:
         if is_session:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -216,7 +214,7 @@ def open_shell(folder: Path, *, is_session: bool) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command and print how it ended, or a shell."""
+    """Run a command and print its result, or run a shell."""
     folder = Path(arguments[0]).resolve()
     rest = list(arguments[1:])
     if rest[:1] == ["--seconds"]:

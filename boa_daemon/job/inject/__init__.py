@@ -1,8 +1,9 @@
-"""The hook without a line in the user's script: an environment in which DDP asks by itself.
+"""Installs the gate's hooks through the environment, without a change to the user's script.
 
-Python imports `sitecustomize` at start-up from the first folder on its path that has one. `hooked` puts the
-folder beside this file first; the `sitecustomize` there waits for DDP to be imported and then wraps it. It
-costs a script that never imports PyTorch nothing, and shows a job no package but `boa_daemon`.
+At start-up, Python imports `sitecustomize` from the first folder on its path that has one. `hooked` puts the
+folder beside this file first. The `sitecustomize` there waits until DDP, FSDP or ZeRO is imported, and then
+wraps it. A script that never imports PyTorch pays nothing, and the job sees no other package than
+`boa_daemon`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
 def hooked(environment: Mapping[str, str], *, gate: str = "", library: str = "") -> dict[str, str]:
-    """Return a job's environment with the hook put in, and `BOA_GATE` set where it is given: for engines.
+    """Return a job's environment with the hooks installed, and with `BOA_GATE` if `gate` is given.
 
-    `library` is the folder that holds `boa_daemon` where the job runs; a job whose Python has none uses that.
+    `library` is the folder that holds `boa_daemon` on the job's node, for jobs whose Python does not have it.
     """
     root = Path(library) if library else PACKAGE_ROOT
     path = environment.get("PYTHONPATH", "")

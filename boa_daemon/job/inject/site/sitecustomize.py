@@ -1,6 +1,6 @@
-"""Run by Python at start-up where `boa_daemon.job.inject` put it: have DDP, FSDP and ZeRO ask the gate.
+"""Makes DDP, FSDP and ZeRO ask the gate; Python runs this at start-up (see `boa_daemon.job.inject`).
 
-Nothing here may stop a job: what fails says so in one line and leaves DDP as it is.
+Nothing here may stop a job: a failure is logged in one line, and PyTorch stays as it is.
 """
 
 import importlib.abc
@@ -18,7 +18,7 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads a module as it would have been, then has what it sends ask."""
+    """Loads a module normally, then wraps it."""
 
     def __init__(self, inner: Any, wrap: Callable[[Any], None]) -> None:
         self._inner, self._wrap = inner, wrap
@@ -29,16 +29,16 @@ class _Loader(importlib.abc.Loader):
         return made
 
     def exec_module(self, module: Any) -> None:
-        """Run the module, and wrap what it defines."""
+        """Run the module, then wrap it."""
         self._inner.exec_module(module)
         try:
             self._wrap(module)
-        except Exception as fault:  # A job must not end because its messages cannot be ordered.
+        except Exception as fault:  # A job must not fail because the gate cannot be used.
             _say_off(fault)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of `TARGETS`, each once."""
+    """Finds each module of `TARGETS` once, and has it wrapped."""
 
     def __init__(self) -> None:
         self._left = dict(TARGETS)
@@ -57,12 +57,12 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Own(importlib.abc.MetaPathFinder):
-    """Finds this copy of `boa_daemon` where the job's Python has none, and nothing that lies beside it."""
+    """Finds this copy of `boa_daemon`, but nothing else in its folder, if the job's Python has none."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the package's spec; asked last."""
+        """Return the package's spec; this finder is asked last."""
         if name != "boa_daemon":
             return None
         return importlib.util.spec_from_file_location(
@@ -71,12 +71,12 @@ class _Own(importlib.abc.MetaPathFinder):
 
 
 def _say_off(fault: Exception) -> None:
-    """Say in the job's own log that messages go as they always did."""
+    """Write into the job's log that the gate is not used, and why."""
     print(f"boa gate: off, {fault}", file=sys.stderr)  # noqa: T201  # the job's own log is the place
 
 
 def _wrap_ddp(module: Any) -> None:
-    """Have every new model ask the gate, unless its script registers a hook of its own."""
+    """Gate every new DDP model, unless its script registers a hook of its own."""
     ddp = module.DistributedDataParallel
     made, registered = ddp.__init__, ddp.register_comm_hook
 
@@ -100,7 +100,7 @@ def _wrap_ddp(module: Any) -> None:
 
 
 def _wrap_shards(module: Any) -> None:
-    """Have the collectives of FSDP and of ZeRO's optimizer ask."""
+    """Gate the collectives of FSDP and of ZeRO's optimizer."""
     from boa_daemon.job.torch_collectives import put_into  # noqa: PLC0415  # only where they are used
 
     put_into(module)
@@ -116,7 +116,7 @@ TARGETS: dict[str, Callable[[Any], None]] = {
 
 
 def _run_the_one_behind() -> None:
-    """Run the `sitecustomize` that this one stands in front of, if there is one."""
+    """Run the `sitecustomize` that this one hides, if there is one."""
     behind = [folder for folder in sys.path if os.path.abspath(folder or ".") != HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", behind)
     if spec is not None and spec.loader is not None:
