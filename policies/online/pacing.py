@@ -39,9 +39,9 @@ The second part is the daily rhythm: by day the load runs hours ahead of its mea
 jobs. If earlier weeks showed a rhythm, P weights each hour with it. The prior: with even odds the stated load
 is about right, log a ~ N(0, 0.05^2), or wrong, N(0, 0.7^2); log a is the posterior mean. If it is right, with
 even odds it has a weekly rhythm that is not known yet, which adds (0.15 min(1, (168 / T)^2))^2 to s^2: part
-of a week may be far from the mean, several weeks are not. So right statements are kept through nights and
-weekends, and statements that are wrong by a factor of two are mostly given up within a day. If no load was
-stated, only the prior of wrong ones is used.
+of a week may be far from the mean, several weeks are not. So a stated load that is right is kept through
+nights and weekends, and one that is wrong by a factor of two is mostly given up within a day. If no load was
+stated, only the prior of a wrong one is used.
 
 While the cloud refuses launches, a credit counts as zero. Unused credit of a month is carried over up to 2 %
 of a month's money; the rest is forgone, because the load could not use it. With a window other than a month H
@@ -74,7 +74,7 @@ TOLERANCE = 0.02
 LEAST_FLOOR, MOST_FLOOR = 1.0 / 12.0, 1.0 / 4.0
 """Bounds of the shortest horizon as shares of the window: for a month, two and a half days and a week."""
 MOST_CHANGE = 0.5
-"""The largest change of the burn by a credit or debt, unless one window is too short to absorb it so slowly."""
+"""The largest change of the burn by a credit or debt, unless a window is too short to absorb it so slowly."""
 FORGETTING = 0.5
 """Windows over which evidence on the load is forgotten."""
 RHYTHM = 1.0 / 150.0
@@ -137,12 +137,12 @@ class Pace:
         return min(self.budget * money.elapsed_hours - money.spent, most)
 
     def opening_hours(self, money: Money) -> float:
-        """Return by how many hours to move the opening of the ledger, to forgo credit that may not be kept."""
+        """Return by how many hours to move the ledger's opening, to forgo credit that may not be kept."""
         unspent_hours = money.elapsed_hours - money.spent / self.budget
         return max(0.0, unspent_hours - self._most_unspent_hours(money))
 
     def _most_unspent_hours(self, money: Money) -> float:
-        """Return how many hours of budget may be unspent: those of this month, and `TOLERANCE` of a window."""
+        """Return how many hours of budget may be unspent: those of this month, and 2 % of a window."""
         if not self.is_calendar:
             return self.window_hours
         return money.month_elapsed_hours + TOLERANCE * self.window_hours
@@ -167,7 +167,7 @@ class Pace:
         return math.exp(seen * (_added(weighted) / _added(likely)))
 
     def _log_variance(self, hours: float, seen: float) -> float:
-        """Return the variance of `seen`, the log of the load over the stated one, after `hours` of evidence."""
+        """Return the variance of `seen`, the log of load over stated load, after `hours` of evidence."""
         rhythm = RHYTHM * self.window_hours * math.exp(seen)
         return 2.0 * self.grain_hours / hours + (rhythm / hours) ** 2
 

@@ -1,1 +1,1 @@
-"""The exact answer: the widths that make jobs wait least for a budget, and the curve over all budgets."""
+"""Exact solvers: the widths with the least completion times for a budget, and the curve over all budgets."""

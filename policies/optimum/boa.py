@@ -1,4 +1,4 @@
-"""BOA: the budget-optimal allocation. The widths that give the least mean completion time for a budget.
+"""BOA, the budget-optimal allocation: the widths with the least mean completion time for a budget.
 
 Sources: Li et al., How to Rent GPUs on a Budget (arXiv 2406.15560), sections 1-2, for the model and the
 optimality of one fixed width per type; extended here to phases, overheads and several GPU types.
@@ -8,7 +8,7 @@ optimality of one fixed width per type; extended here to phases, overheads and s
     symbol   here                  meaning
     lambda   arrivals_per_hour     jobs per hour
     w        weight                priority
-    T, C     hours, spend          completion time of a job, and what it takes from the budget
+    T, C     hours, spend          completion time of a job, and its cost in units of the budget
     B        budget                dollars per hour, or GPUs, on average over time
     mu       multiplier            hours per hour that one more unit of budget saves
 
@@ -52,10 +52,10 @@ def solve(problem: Problem, budget: float, *, version: Version = "integer-mixed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetOptimal:
-    """Give every job the width of its class's plan at its phase, the moment it arrives; never queue.
+    """Give every job at once the width that its class's plan has for its phase; never queue.
 
-    Where the optimum mixes two plans, a job's `draw` picks one for its whole life, so the mix holds on
-    average and no job flaps between the two.
+    If the optimum mixes two plans, a job's `draw` selects one for its whole life, so the mix holds on average
+    and no job flaps between the two.
     """
 
     reads_money: ClassVar[bool] = False
@@ -66,7 +66,7 @@ class BudgetOptimal:
 
     @classmethod
     def from_problem(cls, problem: Problem, budget: Budget) -> BudgetOptimal:
-        """Solve once, exactly, and keep the plans.
+        """Solve the problem exactly, once, and build the policy from the plans.
 
         Raises:
             InfeasibleBudget: when the budget is below the least that runs every job.
@@ -78,12 +78,12 @@ class BudgetOptimal:
 
     @classmethod
     def from_solution(cls, solution: Solution, *, nodes: NodePrices | None = None) -> BudgetOptimal:
-        """Follow a solution at whole widths; `nodes` says what whole nodes are worth."""
+        """Build the policy from a solution at whole widths; `nodes` are prices of whole nodes."""
         plans = {c.name: c.plans for c in solution.classes}
         return cls(plans=plans, multiplier=solution.multiplier, nodes=nodes)
 
     def plan_of(self, job: Job) -> PlanShare:
-        """Return the plan that the job's draw picks."""
+        """Return the plan that the job's draw selects."""
         plans = self.plans[job.class_name]
         if len(plans) == 1:
             return plans[0]
@@ -95,7 +95,7 @@ class BudgetOptimal:
         return plans[-1]
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the planned width of each job; none waits and none depends on the others. Cost: O(jobs)."""
+        """Return the planned width of each job; no job waits or depends on other jobs. Cost: O(jobs)."""
         del now, money
         plan_of = self.plan_of
         return Allocation(
@@ -113,7 +113,7 @@ class BudgetOptimal:
         return self.plan_of(job).widths
 
     def reason(self, job: Job) -> str:
-        """Return why the job has its width, with the numbers: its plan, and the worth of a budget unit."""
+        """Return the reason for the job's width: its plan, and the hours that a unit of budget saves."""
         plan = self.plan_of(job)
         share = "" if plan.job_fraction == 1.0 else f", which {plan.job_fraction:.0%} of its class follow"
         return (

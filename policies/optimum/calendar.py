@@ -1,14 +1,14 @@
-"""A calendar: when each job of a list runs, on which whole instances, under limits of money and of machines.
+"""A calendar: when each job of a list runs and on which whole instances, under limits of money and machines.
 
-Where `job_list` has one sum and GPUs without end, here money comes by the hour or the month, and a quota says
-how many instances there are. A job takes whole instances for itself, at one width, from boot to end.
-Jobs are placed one after the other in some order, each at the earliest moment that every limit allows; which
-of its options a job takes is a matter of the price of money. Orders and prices are what `calendar_search`
-searches. Cost: O(jobs x options x changes of the profile). Where some hours are off, jobs are placed on the
-clock of `working_time`: what runs pauses and goes on.
+`job_list` has one sum of money and unlimited GPUs; here money comes by the hour or by the period, and quotas
+limit the number of instances. A job has whole instances for itself, at one width, from boot to end. Jobs are
+placed one after the other in a given order, each at the earliest moment that every limit allows; the price of
+money decides which of its options a job takes. `calendar_search` searches the orders and prices. With hours
+off, jobs are placed on the clock of `working_time`: running jobs pause in these hours and continue after
+them. Cost: O(jobs x options x changes of the profile).
 
     symbol   here          meaning
-    r        starts        hours after the calendar's beginning at which a job was submitted
+    r        submit_hours  hours after the calendar's beginning at which a job is submitted
     D        due_hours     latest end, hours after the calendar's beginning
     h, c     hours, usd    of an option, boot included
 """
@@ -29,18 +29,18 @@ from policies.speedup import Floats
 
 CALENDAR_TOLERANCE = 1e-9
 LAST_HOUR = 1e9
-"""Hours after which no calendar goes on."""
+"""The latest hour of any calendar."""
 _FEW = 14
-"""Periods that are looked at for the longest: two weeks of days, a year of months."""
+"""Periods among which the longest is sought: two weeks of days, or more than a year of months."""
 MOST_OPTIONS = 12
-"""Options of a job that are weighed: of more, the ones that are evenly spread from slow to fast."""
+"""Options of a job that are considered; from more, the cheapest and some evenly spread ones are taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceOption:
-    """Whole instances of one type, with the hours that they are held and the dollars that this costs.
+    """Whole instances of one type, the hours for which they are held, and the dollars that this costs.
 
-    Where the hours are a mean, as on the spot market, `sure_hours` are what a date is kept by.
+    If `hours` is a mean, as on the spot market, `sure_hours` is the time that deadlines are checked with.
     """
 
     gpu_type: str
@@ -52,15 +52,15 @@ class InstanceOption:
 
     @property
     def usd_per_hour(self) -> float:
-        """What it costs while it runs."""
+        """Dollars per hour while the job runs."""
         return self.usd / self.hours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarLimits:
-    """What may be spent at a moment, in each period and in all, how many instances there are, and when.
+    """Limits on the spend at a moment, in each period and in all, on instances by type, and hours off.
 
-    Types in `windows` have their instances from one hour of work to another, and none before and after.
+    A type in `windows` is available only between these two hours of the working clock.
     """
 
     usd_per_hour: float = np.inf
@@ -72,7 +72,7 @@ class CalendarLimits:
     windows: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def allows(self, other: CalendarLimits) -> bool:
-        """Whether whatever keeps other limits keeps these as well."""
+        """Return whether every calendar within the `other` limits is also within these."""
         return (
             other.usd_per_hour <= self.usd_per_hour
             and other.usd_in_all <= self.usd_in_all
@@ -86,7 +86,7 @@ class CalendarLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarJob:
-    """A job of the list with its options, the fastest last."""
+    """A job of the list and its options, the fastest last."""
 
     job: ListedJob
     options: tuple[InstanceOption, ...]
@@ -110,7 +110,7 @@ class CalendarJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarEntry:
-    """When a job runs and on what; it pauses in hours that are off."""
+    """When a job runs and on which instances; it pauses in hours that are off."""
 
     job: CalendarJob
     option: InstanceOption
@@ -119,25 +119,25 @@ class CalendarEntry:
 
     @property
     def ends(self) -> float:
-        """Hours after the calendar's beginning."""
+        """End of the job, hours after the calendar's beginning."""
         return self._after(self.option.hours)
 
     def _after(self, hours: float) -> float:
-        """Return the moment so many hours at work after the start."""
+        """Return the moment that is `hours` working hours after the start."""
         if self.working.is_always:
             return self.starts + hours
         return self.working.end(self.working.worked(self.starts) + hours)
 
     @property
     def is_late(self) -> bool:
-        """Whether it ends after its deadline, or may on spot."""
+        """Whether the job ends after its deadline; on spot, by `sure_hours`."""
         surely = self._after(max(self.option.hours, self.option.sure_hours))
         return surely > self.job.due_hours * (1.0 + CALENDAR_TOLERANCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calendar:
-    """Entries in the order in which they were placed, and the jobs for which there is no place at all."""
+    """Entries in the order in which they were placed, and the jobs that could not be placed at all."""
 
     entries: tuple[CalendarEntry, ...]
     left_out: tuple[CalendarJob, ...] = ()
@@ -165,7 +165,7 @@ class Calendar:
 
     @property
     def key(self) -> tuple[float, float, float]:
-        """What makes a calendar better: weight left out, weight late, weighted waiting; less of it."""
+        """The objective, compared in this order and minimised: weight left out, weight late, weighted hours."""
         out = sum(job.job.weight for job in self.left_out)
         return out, sum(job.job.weight for job in self.missed), self.weighted_hours
 
@@ -177,7 +177,7 @@ def calendar_jobs(
     *,
     boot_hours: float = 0.0,
 ) -> tuple[CalendarJob, ...]:
-    """Return the jobs with their options on whole instances.
+    """Return the jobs with their options on whole instances; `machines` is by GPU type.
 
     Raises:
         InvalidProblem: when a class is unknown, or no type and width serves all phases of it.
@@ -196,7 +196,7 @@ def calendar_jobs(
 def _options(
     job_class: JobClass, scale: float, machines: Mapping[str, InstanceType], boot_hours: float
 ) -> tuple[InstanceOption, ...]:
-    """Return the options that no other beats in hours, dollars and instances of its type."""
+    """Return the options that are not dominated in hours, dollars and instances, at most `MOST_OPTIONS`."""
     found: list[InstanceOption] = []
     for name, machine in machines.items():
         curves = [phase.speedups.get(name) for phase in job_class.phases]
@@ -223,7 +223,7 @@ def _options(
 
 
 def _beats(one: InstanceOption, other: InstanceOption) -> bool:
-    """Return whether one option is as good in everything and better in something, or narrower."""
+    """Return whether option `one` dominates `other` of the same type, or is equal with fewer GPUs."""
     if one.gpu_type != other.gpu_type:
         return False
     first = (one.hours, one.usd, one.instances)
@@ -233,7 +233,7 @@ def _beats(one: InstanceOption, other: InstanceOption) -> bool:
 
 
 class Timeline:
-    """What is taken of every limit over working time: a step function for machines and money, and periods."""
+    """Use of every limit over working time: step functions for instances and USD/hour, sums per period."""
 
     def __init__(self, limits: CalendarLimits) -> None:
         self.limits = limits
@@ -250,11 +250,12 @@ class Timeline:
             self._taken[self._rows[name], is_gone] = limits.instances[name]
 
     def earliest(self, option: InstanceOption, after: float) -> float:
-        """Return the first start from `after` on that every limit allows; infinite when none does."""
+        """Return the first start at or after `after` that every limit allows; infinite if there is none."""
         rate, most = option.usd_per_hour, self.limits
         if rate > most.usd_per_hour * (1.0 + CALENDAR_TOLERANCE):
             return np.inf
-        # At most the end of one period and the beginning of the next, unless a whole one can be paid for.
+        # A job whose cost of a whole period exceeds the limit fits at most into the end of one period and the
+        # beginning of the next.
         paid = most.usd_per_period / rate
         if paid < self._longest_period() * (1.0 - CALENDAR_TOLERANCE) and option.hours > 2.0 * paid * (
             1.0 + CALENDAR_TOLERANCE
@@ -263,13 +264,13 @@ class Timeline:
         quota = most.instances.get(option.gpu_type, np.inf)
         if option.instances > quota:
             return np.inf
-        # What is over before the job is submitted keeps it from nothing.
+        # Use that ends before `after` does not matter.
         first = max(int(self._times.searchsorted(after, side="right")) - 1, 0)
         full = self._taken[-1, first:] + rate > most.usd_per_hour * (1.0 + CALENDAR_TOLERANCE)
         if option.gpu_type in self._rows:
             full |= self._taken[self._rows[option.gpu_type], first:] + option.instances > quota
         blocked = full.nonzero()[0] + first
-        # After the last change nothing is taken, so the last piece of time is never blocked.
+        # Nothing is used after the last change, so the last piece of time is never blocked.
         opens = np.concatenate([[0.0], self._times[blocked + 1] if len(blocked) else []])
         closes = np.concatenate([self._times[blocked], [np.inf]])
         window = most.windows.get(option.gpu_type)
@@ -286,7 +287,7 @@ class Timeline:
             start = later
 
     def _affordable(self, option: InstanceOption, start: float) -> float:
-        """Return `start` when each period has the money left, else the next start worth a look."""
+        """Return `start` if each period has the money left, else the next start to try."""
         most = self.limits
         if not np.isfinite(most.usd_per_period):
             return start
@@ -299,7 +300,7 @@ class Timeline:
         return start
 
     def _parts(self, starts: float, ends: float) -> list[tuple[int, float]]:
-        """Return the periods that a stretch of time touches, with its hours in each."""
+        """Return (period, hours) of each period that an interval overlaps."""
         period, working = self.limits.period_hours, self.limits.working
         if not self._is_always:
             first, last = int(working.start(starts) // period), int(np.ceil(working.end(ends) / period))
@@ -316,14 +317,14 @@ class Timeline:
         return at if self._is_always else self.limits.working.worked(at)
 
     def _longest_period(self) -> float:
-        """Return the most working hours of a period, of the first few."""
+        """Return the most working hours of any of the first `_FEW` periods."""
         period, working = self.limits.period_hours, self.limits.working
         if working.is_always or not np.isfinite(period):
             return period
         return max(self._edge(number + 1) - self._edge(number) for number in range(_FEW))
 
     def take(self, option: InstanceOption, start: float) -> None:
-        """Take the option's part of every limit from `start` on."""
+        """Book an option that starts at `start` against every limit."""
         end = start + option.hours
         self._cut(start)
         self._cut(end)
@@ -337,11 +338,11 @@ class Timeline:
                 self._periods[number] = self._periods.get(number, 0.0) + option.usd_per_hour * hours
 
     def _cut(self, at: float) -> None:
-        """Make `at` a moment at which what is taken may change."""
+        """Split the step functions at `at`."""
         place = int(self._times.searchsorted(at))
         if place == len(self._times) or self._times[place] != at:
             self._times = np.concatenate([self._times[:place], (at,), self._times[place:]])
-            # The new piece holds what the one before it does.
+            # The new piece has the same values as the piece before it.
             self._taken = np.concatenate([self._taken[:, :place], self._taken[:, place - 1 :]], axis=1)
 
 
@@ -351,11 +352,11 @@ def calendar_of_order(
     hours_per_usd: float,
     own: Mapping[str, float] | None = None,
 ) -> Calendar:
-    """Return the calendar of an order: each job at once takes the option that is best for it.
+    """Place jobs greedily in the given order; each takes the option that is best for it.
 
-    A job prefers options that end in time, then the least of weight x end + `hours_per_usd` x dollars; some
-    have a price of a dollar of their `own`, by id. Of a sum in all enough is set aside for the cheapest
-    options of those that follow, where it is enough for all.
+    A job prefers options that end in time, then the least weight x end + `hours_per_usd` x dollars; `own`
+    overrides `hours_per_usd` for single jobs, by id. If `usd_in_all` pays for the cheapest options of all
+    jobs, the money for those of the jobs still to come is reserved.
     """
     timeline, working = Timeline(limits), limits.working
     aside = sum(job.least_usd for job in order)
@@ -391,7 +392,7 @@ def calendar_of_order(
 
 
 def per_period(calendar: Calendar, period_hours: float) -> Floats:
-    """Return the dollars that fall into each period, from the beginning to the last end."""
+    """Return the dollars spent in each period, from the beginning to the last end, shape (periods,)."""
     periods = int(np.ceil(calendar.all_done / period_hours))
     edges = np.arange(periods + 1) * period_hours
     spent = np.zeros(periods)

@@ -1,16 +1,17 @@
-"""What no calendar can beat: weighted waiting, and how many deadlines have to be missed.
+"""Lower bounds for all calendars: weighted waiting, and the number of missed deadlines.
 
 Each bound relaxes all but one limit.
 
-- *Alone*: every job runs at its fastest.
-- *Money as a machine*: with R dollars per hour at most (the budget, or the instances of the quota at their
-  prices) a job's dollars pass through a machine of that speed. It spends evenly from start to end, so
-  it ends half its hours after the mean moment of its dollars. The weighted sum of those moments is least when
-  the machine always serves the largest weight per dollar (Goemans 1997: preemptive, with release dates).
-  Money by the period stops the machine until the next one; jobs then count from their period's beginning.
-- *A sum in all*: the lower hull of (dollars, hours) of each job, cut where the sum ends.
-- *Deadlines*: by b at most `spendable` dollars can be spent, so the jobs due by then cost no more than that;
-  the fewest that have to go are found by taking away the dearest (Moore and Hodgson 1968).
+- *Alone*: every job runs with its fastest option.
+- *Money as a machine*: with at most R dollars per hour (the budget, or the quotas at their prices), a job's
+  dollars pass through a machine of that speed. The job spends evenly from start to end, so it ends half its
+  hours after the mean moment of its dollars. The weighted sum of those moments is least if the machine always
+  serves the largest weight per dollar (Goemans 1997: preemptive, with release dates). With money by the
+  period, the machine stops when the period's money is used; jobs are then released at their period's
+  beginning.
+- *A sum in all*: the lower hull of (dollars, hours) of each job, with edges taken until the sum is used.
+- *Deadlines*: by b at most `spendable` dollars can be spent, so the jobs that meet deadlines up to b cost no
+  more than that; the fewest that must be dropped are found by dropping the dearest (Moore and Hodgson 1968).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from policies.optimum.calendar import CALENDAR_TOLERANCE, CalendarJob, CalendarL
 def machine_rate(
     jobs: Sequence[CalendarJob], limits: CalendarLimits, usd_per_hour: dict[str, float]
 ) -> float:
-    """Return the most dollars per hour that money and quotas let the jobs spend."""
+    """Return the most dollars per hour that the jobs can spend under the money limit and the quotas."""
     types = {option.gpu_type for job in jobs for option in job.options}
     most = sum(limits.instances.get(name, np.inf) * usd_per_hour[name] for name in types)
     return min(limits.usd_per_hour, most)
@@ -36,7 +37,7 @@ def machine_rate(
 def bound_weighted_hours(
     jobs: Sequence[CalendarJob], limits: CalendarLimits, usd_per_hour: dict[str, float]
 ) -> float:
-    """Return a sum of weighted completion times, from submission, below which no calendar comes."""
+    """Return a lower bound on the weighted sum of completion times, from submission, of any calendar."""
     found = [sum(job.job.weight * job.least_hours for job in jobs)]
     rate = machine_rate(jobs, limits, usd_per_hour)
     if 0.0 < rate < np.inf:
@@ -49,7 +50,7 @@ def bound_weighted_hours(
 
 
 def least_missed(jobs: Sequence[CalendarJob], limits: CalendarLimits, usd_per_hour: dict[str, float]) -> int:
-    """Return a number of deadlines that every calendar misses at least."""
+    """Return a lower bound on the number of deadlines that any calendar misses."""
     rate = machine_rate(jobs, limits, usd_per_hour)
     certain, kept = 0, []
     for job in jobs:
@@ -76,7 +77,7 @@ def least_missed(jobs: Sequence[CalendarJob], limits: CalendarLimits, usd_per_ho
 
 
 def spendable(until: float, rate: float, limits: CalendarLimits) -> float:
-    """Return the most dollars that can be spent by some hour."""
+    """Return the most dollars that can be spent by the hour `until`, at most `rate` per hour."""
     if not np.isfinite(limits.usd_per_period):
         return min(rate * until, limits.usd_in_all)
     whole, part = divmod(until, limits.period_hours)
@@ -86,7 +87,7 @@ def spendable(until: float, rate: float, limits: CalendarLimits) -> float:
 
 
 def _passing(jobs: Sequence[CalendarJob], rate: float, limits: CalendarLimits) -> float:
-    """Return the bound of money as a machine of `rate` dollars per hour, with so much in each period."""
+    """Return the bound of money as a machine of `rate` dollars per hour, with the limits' money per period."""
     starts = [job.job.submit_hours for job in jobs]
     if np.isfinite(limits.usd_per_period):
         starts = [at // limits.period_hours * limits.period_hours for at in starts]
@@ -120,15 +121,15 @@ def _passing(jobs: Sequence[CalendarJob], rate: float, limits: CalendarLimits) -
 
 
 def _stretches(starts: Sequence[float], limits: CalendarLimits) -> Iterator[tuple[float, float]]:
-    """Yield (begin, end) of the periods, or of the times between submissions where money has no period."""
+    """Yield (begin, end) of the periods, or of the times between submissions if money has no period."""
     if np.isfinite(limits.usd_per_period):
-        for number in itertools.count():  # pragma: no branch  Who asks, ends it.
+        for number in itertools.count():  # pragma: no branch  The caller stops the iteration.
             yield number * limits.period_hours, (number + 1) * limits.period_hours
     yield from zip(starts, [*starts[1:], np.inf], strict=True)
 
 
 def _in_all(jobs: Sequence[CalendarJob], usd: float) -> float:
-    """Return the bound of one sum of money: the steepest edges of the jobs' hulls first."""
+    """Return the bound for one sum of money: take the steepest edges of the jobs' hulls first."""
     hours = sum(job.job.weight * _hull(job)[0][1] for job in jobs)
     left = usd - sum(job.least_usd for job in jobs)
     edges = []
@@ -158,5 +159,4 @@ def _hull(job: CalendarJob) -> list[tuple[float, float]]:
 
 
 def _is_above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
-    """Return whether b lies on or above the line from a to c."""
     return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])

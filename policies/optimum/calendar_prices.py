@@ -1,21 +1,20 @@
-"""What no calendar can beat: the waiting that is left when every limit is bought at a price.
+"""A lower bound for all calendars by Lagrangian relaxation: every limit is replaced by prices.
 
-Where each dollar and each instance has a price over time, jobs need not know of each other: each takes the
-option and the start that cost it least, in weighted hours and at these prices. What all pay in this way, less
-what the limits are worth at the prices, is a lower bound, whatever the prices are (Lagrange). They are raised
-where jobs take more than there is and lowered where they take less (Polyak 1969), for as many rounds as the
-list's length allows. At its best the bound is that of the linear programme in which a job may be split over
-its starts.
+If each dollar and each instance has a price over time, the jobs are independent: each takes the option and
+the start with the least weighted hours plus price. The sum over the jobs, less the value of the limits at the
+prices, is a lower bound for any prices (Lagrange). Prices are raised where jobs use more than the limit and
+lowered where they use less (Polyak 1969), for as many rounds as the list's length allows. The best such bound
+equals that of the linear programme in which a job may be split over its starts.
 
-Limits by the moment are kept on average over the cells of a grid, and jobs are otherwise whole: one option,
-one start, no cell of their own. Hours are those at work where some are off.
+Limits at each moment are kept only on average over the cells of a grid; otherwise jobs are whole, with one
+option and one start that need not be an edge of a cell. With hours off, hours are those of the working clock.
 
     sum over jobs of the least w (end - r) + n (P(end) - P(start))  -  sum over limits of price x room
 
     symbol   here        meaning
     w, r     weight, submitted   of a job
     n        instances   of an option
-    P        paid        price of holding one instance, summed up from the beginning
+    P        paid        price of holding one instance, integrated from the beginning
 
 Cost: O(rounds x jobs x options x cells).
 """
@@ -32,19 +31,19 @@ from policies.optimum.working_time import WorkingTime
 from policies.speedup import Floats, Ints
 
 CELLS = 48
-"""Cells of the grid, besides the edges of periods and of hours off."""
+"""Cells of the grid; edges of periods and of hours off add more."""
 WORK = 15_000_000
-"""Pairs of option and start that are weighed, over all rounds."""
+"""Pairs of option and start that are evaluated, over all rounds."""
 FEWEST, MOST = 20, 200
-"""Rounds."""
+"""Least and most rounds."""
 STEP, MEMORY, PATIENCE = 0.3, 0.7, 4
-"""Part of the way to the goal that a step goes at first, what is kept of the last direction, and the rounds
-without a better bound after which steps are halved."""
+"""First step as a share of the distance to the goal; weight of the last direction (momentum); rounds without a
+better bound after which the step is halved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedBound:
-    """The bound, and what jobs do alone at the prices: starts, and the hours that a dollar costs each."""
+    """The bound, and by job id the start that the job chooses at the prices and its price of a dollar."""
 
     bound: float
     starts: Mapping[str, float]
@@ -59,10 +58,10 @@ def bound_at_prices(
     *,
     keeps_dates: bool = False,
 ) -> PricedBound:
-    """Return a sum of weighted completion times below which no calendar comes, with what gave it.
+    """Return a lower bound on the weighted sum of completion times of any calendar, with its prices.
 
-    `calendar` is the best one known: the nearer to the best, the faster are prices found. With `keeps_dates`
-    the bound is one of the calendars that keep the dates which it keeps.
+    `calendar` is the best one known; the better it is, the faster the prices converge. With `keeps_dates` the
+    bound holds only for calendars that meet all deadlines that `calendar` meets.
     """
     kept = {entry.job.job.id for entry in calendar.entries if not entry.is_late} if keeps_dates else set()
     offers = _OptionStarts.of(jobs, limits, calendar, kept)
@@ -78,7 +77,7 @@ def bound_at_prices(
         elif (waited := waited + 1) == PATIENCE:
             at, step, waited, last = worth, 0.5 * step, 0, np.zeros(len(worth))
             found, over = rooms.bound(offers, at)
-        # What costs nothing already gets no cheaper.
+        # A price of zero cannot fall further.
         last = np.where((at <= 0.0) & (over < 0.0), 0.0, over) + MEMORY * last
         size = float(last @ last)
         if goal <= found * (1.0 + 1e-6) or size == 0.0:
@@ -90,7 +89,6 @@ def bound_at_prices(
 def _priced(
     jobs: Sequence[CalendarJob], offers: _OptionStarts, rooms: _PricedLimits, worth: Floats, bound: float
 ) -> PricedBound:
-    """Return the answer at the worths that gave the best bound."""
     pays, rows, columns = offers.least(rooms.price(worth))
     options = [option for job in jobs for option in job.options]
     waits = offers.base[rows, columns]
@@ -108,8 +106,9 @@ def _priced(
 class _OptionStarts:
     """Every option of every job with the starts that may be best: a row per option, a column per start.
 
-    Costs are linear between cells, so a job is cheapest where it starts or ends with a cell, or as soon or
-    as late as it may. `base` is the weighted hours, infinite where a start is too early or an end too late.
+    Costs are linear within cells, so a job is cheapest if it starts or ends at an edge of a cell, or at its
+    earliest or latest moment. `base` is the weighted hours, infinite if the start is too early or the end too
+    late.
     """
 
     grid: Floats
@@ -128,7 +127,7 @@ class _OptionStarts:
     def of(
         cls, jobs: Sequence[CalendarJob], limits: CalendarLimits, calendar: Calendar, kept: set[str]
     ) -> _OptionStarts:
-        """Return the offers of a list; jobs in `kept` end by their dates."""
+        """Build the options and starts of a list; jobs in `kept` must meet their deadlines."""
         working = limits.working
         grid = _grid(limits, calendar)
         rows = [(number, option) for number, job in enumerate(jobs) for option in job.options]
@@ -164,9 +163,9 @@ class _OptionStarts:
         )
 
     def least(self, price: Floats) -> tuple[Floats, Ints, Ints]:
-        """Return what each job pays at least, and the row and the column that it chooses.
+        """Return the least cost of each job, and the row and column that it chooses, each (jobs,).
 
-        `price` is that of an instance-hour, by kind and cell; the last cell is all that comes after the grid.
+        `price` is that of an instance-hour by GPU type and cell; the last cell is all time after the grid.
         """
         paid = np.zeros_like(price)
         paid[:, 1:] = np.cumsum(price[:, :-1] * np.diff(self.grid), axis=1)
@@ -188,9 +187,10 @@ class _OptionStarts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PricedLimits:
-    """Limits: how much of each there is, which cells and kinds draw on it, and how much.
+    """The finite limits: the amount of each (`room`), and the use of it by GPU type and cell.
 
-    `draws[l, g]` is what an hour of an instance of kind g takes of limit l, in the cells where `holds[l]`.
+    `draws[l, g]` is what an instance-hour of type g takes of limit l, in the cells where `holds[l]` is 1.
+    `sort` numbers the sorts of limits (per hour, per period, in all, instances of each type).
     """
 
     room: Floats
@@ -202,7 +202,7 @@ class _PricedLimits:
     def of(
         cls, offers: _OptionStarts, limits: CalendarLimits, usd_per_hour: Mapping[str, float]
     ) -> _PricedLimits:
-        """Return the limits that are finite, per cell, per period, and in all."""
+        """Collect the finite limits: per cell, per period, and in all."""
         grid, kinds = offers.grid, offers.kinds
         cells = len(grid)
         dollars = np.array([usd_per_hour[name] for name in kinds])
@@ -234,7 +234,7 @@ class _PricedLimits:
                 for number, length in enumerate(lengths):
                     one = np.zeros(len(kinds))
                     one[place] = 1.0
-                    # No instance at all is no limit to divide by: such options are infinitely dear.
+                    # A quota of zero must not divide by zero: its options become extremely dear.
                     add(max(limits.instances[name], 1e-9) * length, one, each[number], 3 + place)
         return cls(
             room=np.array(room),
@@ -244,11 +244,11 @@ class _PricedLimits:
         )
 
     def price(self, worth: Floats) -> Floats:
-        """Return what an hour of an instance costs, by kind and cell."""
+        """Return the price of an instance-hour, shape (types, cells)."""
         return np.asarray((self.draws * (worth / self.room)[:, None]).T @ self.holds)
 
     def bound(self, offers: _OptionStarts, worth: Floats) -> tuple[float, Floats]:
-        """Return the bound where each limit as a whole has a `worth`, and how far jobs overdraw each."""
+        """Return the bound if each whole limit is worth `worth`, and the relative overuse of each limit."""
         pays, rows, columns = offers.least(self.price(worth))
         starts, ends = offers.starts[rows, columns], offers.ends[rows, columns]
         edges = np.r_[offers.grid, np.inf]
@@ -262,9 +262,9 @@ class _PricedLimits:
 
 
 def _first(offers: _OptionStarts, rooms: _PricedLimits, calendar: Calendar) -> list[Floats]:
-    """Return worths to begin with: nothing, or one kind of limit as the waiting weight of the calendar says.
+    """Return initial values of the limits: all zero, or one sort of limit valued by the calendar's waiting.
 
-    An hour without a limit's room is an hour more for all who wait then, or who come later.
+    Losing an hour of a limit delays by an hour all jobs that are present then, or all that end later.
     """
     ends = np.array([offers.working.worked(entry.ends) for entry in calendar.entries])
     come = np.array([offers.working.worked(entry.job.job.submit_hours) for entry in calendar.entries])
@@ -282,7 +282,7 @@ def _first(offers: _OptionStarts, rooms: _PricedLimits, calendar: Calendar) -> l
 
 
 def _grid(limits: CalendarLimits, calendar: Calendar) -> Floats:
-    """Return the edges of the cells, from 0 to the calendar's end, on the clock of hours at work."""
+    """Return the edges of the cells, from 0 to the calendar's end, on the working clock."""
     working = limits.working
     end = max(working.worked(calendar.all_done), 1e-6)
     edges = [np.linspace(0.0, end, CELLS + 1), working.before[working.before < end]]
@@ -293,12 +293,12 @@ def _grid(limits: CalendarLimits, calendar: Calendar) -> Floats:
 
 
 def _cells(grid: Floats, at: Floats) -> Ints:
-    """Return the cell in which each moment is; what comes after the grid is in the last."""
+    """Return the cell of each moment; moments after the grid are in the last cell."""
     return np.clip(np.searchsorted(grid, at, side="right") - 1, 0, len(grid) - 1)
 
 
 def _moments(working: WorkingTime, worked: Floats) -> Floats:
-    """Return the first moments with so many hours of work behind them."""
+    """Return the first moments at which `worked` working hours have passed (`WorkingTime.end`)."""
     if working.is_always:
         return worked
     place = np.searchsorted(working.before, worked, side="left") - 1
@@ -307,5 +307,4 @@ def _moments(working: WorkingTime, worked: Floats) -> Floats:
 
 
 def _moment(limits: CalendarLimits, worked: float) -> float:
-    """Return the moment of an hour at work."""
     return worked if limits.working.is_always else limits.working.start(worked)

@@ -1,10 +1,10 @@
-"""The best calendar that a search finds, and for each deadline that it misses what would save it.
+"""Search for the best calendar, and for each missed deadline the change that would save it.
 
-Lists by date, by submission and by size (EDF, FIFO, SRPT), each with the fastest end and with the cheapest
-width, are the first candidates, so the answer is never worse than any of them. Then come lists by weight per
-dollar under several prices of money, and then moves: late jobs to the end, a late job to the front, two jobs
-exchanged, another price for one job alone. How many candidates are tried depends on the size of the list
-alone: same list, same answer.
+The first candidates are the orders by date, submission and size (EDF, FIFO, SRPT), each with the fastest end
+and with the cheapest width, so the answer is never worse than any of these. Next come orders by weight per
+dollar under several prices of money. Then come local moves: late jobs to the end, a late job to the front,
+two jobs exchanged, another price for one job. The number of candidates depends only on the size of the list,
+so the same list gives the same answer.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ LEAST_TRIES, MOST_TRIES = 24, 400
 SMALL = 150
 """Lists up to this length get the fine grid of changes."""
 FINE, COARSE = (1.02, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.75, 2.0, 3.0), (1.2, 2.0)
-"""By what a budget is multiplied to see whose deadline that saves."""
+"""Factors on the budget that are tried to save deadlines."""
 CHEAPEST = 1e9
-"""Hours per dollar at which every job takes its cheapest option."""
+"""A price of money (hours per dollar) so high that every job takes its cheapest option."""
 
 RULES: dict[str, Callable[[CalendarJob], tuple[float, ...]]] = {
     "edf": lambda job: (job.due_hours, job.job.submit_hours),
     "fifo": lambda job: (job.job.submit_hours,),
     "srpt": lambda job: (job.least_hours, job.job.submit_hours),
 }
-"""Lists in the order that people would make by hand."""
+"""Sort keys of the simple orders that people use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarSearchResult:
-    """The best calendar with the order and price that gave it, and the bounds that hold for any."""
+    """The best calendar found, the order and prices that gave it, and bounds that hold for any calendar."""
 
     calendar: Calendar
     order: tuple[CalendarJob, ...]
@@ -52,16 +52,15 @@ class CalendarSearchResult:
 
     @property
     def gap(self) -> float | None:
-        """Part of the weighted waiting that a better calendar might save; None where jobs are left out."""
+        """Largest share of the weighted hours that a better calendar could save; None if jobs are left out."""
         return self._gap(self.bound_weighted_hours)
 
     @property
     def gap_with_dates(self) -> float | None:
-        """The same where the better calendar keeps the dates that this one keeps."""
+        """The same for calendars that meet all deadlines that this one meets."""
         return self._gap(max(self.bound_with_dates, self.bound_weighted_hours))
 
     def _gap(self, bound: float) -> float | None:
-        """Return the part of the weighted waiting that is above a bound."""
         if self.calendar.left_out:
             return None
         return max(0.0, 1.0 - bound / self.calendar.weighted_hours)
@@ -69,11 +68,11 @@ class CalendarSearchResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineFix:
-    """One change that saves a deadline: of which kind, to what, and what the calendar then costs more.
+    """One change that saves a deadline, and the extra dollars of the new calendar.
 
-    `factor` multiplies the budget (kind `budget`), `instances` is the quota of `gpu_type` (kind `quota`),
-    kind `always` works through what is off, kind `on-demand` takes the job off the spot market,
-    `misses` are the jobs that are late instead (kind `first`), `ends` is the date to agree on (kind `date`).
+    Kind `budget` multiplies the budget by `factor`; `quota` raises the quota of `gpu_type` to `instances`;
+    `always` works through the hours off; `on-demand` takes the job off the spot market; `first` puts the job
+    first in line, and the jobs in `misses` are late instead; `date` moves the deadline to `ends`.
     """
 
     kind: str
@@ -88,7 +87,7 @@ class DeadlineFix:
 def calendar_by_rule(
     jobs: Sequence[CalendarJob], rule: str, limits: CalendarLimits, hours_per_usd: float
 ) -> Calendar:
-    """Return the calendar of a list by date, submission or size."""
+    """Return the calendar for an order by date, submission or size: "edf", "fifo" or "srpt"."""
     return calendar_of_order(sorted(jobs, key=RULES[rule]), limits, hours_per_usd)
 
 
@@ -102,8 +101,8 @@ def search(
 ) -> CalendarSearchResult:
     """Return the best calendar found; `usd_per_hour` is the price of an instance of each GPU type.
 
-    A `known` one under limits that are as tight or tighter is kept where no better one is found: so more
-    money or machines never make a calendar worse.
+    `known` is a result under limits that are as tight or tighter. It is returned if no better calendar is
+    found, so more money or machines never make the calendar worse.
     """
     options = sum(len(job.options) for job in jobs)
     tries = tries or int(np.clip(WORK // max(options, 1), LEAST_TRIES, MOST_TRIES))
@@ -148,7 +147,10 @@ def search(
 
 
 def _rounded(best: _Best, jobs: Sequence[CalendarJob], limits: CalendarLimits, priced: PricedBound) -> _Best:
-    """Return the best calendar of the orders in which jobs start at prices, those with dates first or not."""
+    """Return the better of `best` and the calendars in order of the starts that jobs choose at the prices.
+
+    Two such orders are tried: jobs whose deadlines are met come first, or all jobs by start.
+    """
     kept = {entry.job.job.id for entry in best.calendar.entries if not entry.is_late}
     for has_dates_first in (True, False):
         order = sorted(
@@ -165,7 +167,7 @@ def _rounded(best: _Best, jobs: Sequence[CalendarJob], limits: CalendarLimits, p
 
 
 def _starts(jobs: Sequence[CalendarJob]) -> Iterator[tuple[list[CalendarJob], float]]:
-    """Yield orders with prices of money, the lists by hand first."""
+    """Yield (order, price of money) of the first candidates, the simple orders first."""
     for rule in RULES.values():
         order = sorted(jobs, key=rule)
         yield order, 0.0
@@ -182,12 +184,12 @@ def _starts(jobs: Sequence[CalendarJob]) -> Iterator[tuple[list[CalendarJob], fl
 
 
 def _slack(job: CalendarJob) -> float:
-    """Return the hours that a job may wait and be in time at its fastest; infinite without a deadline."""
+    """Return how long a job may wait and still be in time with its fastest option; infinite if not due."""
     return job.due_hours - job.job.submit_hours - job.least_hours
 
 
 class _Best(NamedTuple):
-    """The best so far, and the order and prices that gave it."""
+    """The best calendar so far, and the order and prices that gave it."""
 
     calendar: Calendar
     order: tuple[CalendarJob, ...]
@@ -196,13 +198,14 @@ class _Best(NamedTuple):
 
 
 def _moved(best: _Best, step: int) -> tuple[list[CalendarJob], float, Mapping[str, float]]:
-    """Return the best order with one job moved or two exchanged, or with another price, of all or of one."""
+    """Return a neighbour of the best: one job moved, two exchanged, or another price for all or for one."""
     price, own, late = best.hours_per_usd, best.own, best.calendar.missed
     draws = np.random.default_rng(step)
     changed = list(best.order)
     kind = step % 7
     if kind >= 5:
-        # Time matters most to one job, which gives way to dates where it has none to keep; or dollars do.
+        # Kind 5: a job without a deadline that it can meet goes last, and money costs it nothing.
+        # Kind 6: money costs a random job nothing, or a lot.
         free = [job for job in changed if not 0.0 <= _slack(job) < np.inf] or changed
         job = free[(step // 7) % len(free)] if kind == 5 else changed[int(draws.integers(len(changed)))]
         if kind == 5:
@@ -230,10 +233,10 @@ def _moved(best: _Best, step: int) -> tuple[list[CalendarJob], float, Mapping[st
 def deadline_fixes(found: CalendarSearchResult, limits: CalendarLimits) -> dict[str, DeadlineFix]:
     """Return for each missed deadline, by job id, the cheapest change of those tried that saves it.
 
-    Tried are a larger budget, a larger quota of each type that has one, no hours off, and the job first in
-    line. A change counts if the job then ends in time and no deadline that was met is missed; with the job
-    first in line others may be late, and are named. The last resort is another date: the job's end in this
-    calendar.
+    The changes are a larger budget, a larger quota of each type that has one, no hours off, the job first in
+    line, and the job on demand instead of spot. A change counts if the job then ends in time and every
+    deadline that was met is still met. For the last two, other jobs may become late and are listed in
+    `misses`. The last resort is another date: the job's end in this calendar.
     """
     missed = found.calendar.missed
     met = {e.job.job.id for e in found.calendar.entries if not e.is_late}
@@ -270,13 +273,13 @@ def deadline_fixes(found: CalendarSearchResult, limits: CalendarLimits) -> dict[
 
 
 def _preference(change: DeadlineFix) -> tuple[float, ...]:
-    """Return what makes a change cheaper: nobody else late, few dollars, a small step."""
+    """Return the sort key of a change: no new date, few other jobs late, few dollars, a small step."""
     size = change.factor + change.instances
     return (change.kind == "date", len(change.misses), round(change.extra_usd, 2), size)
 
 
 def _changes(limits: CalendarLimits, *, is_fine: bool) -> Iterator[tuple[DeadlineFix, CalendarLimits]]:
-    """Yield larger budgets and larger quotas, the small steps first."""
+    """Yield larger budgets, no hours off, and larger quotas; small steps come first."""
     money = min(limits.usd_per_hour, limits.usd_per_period, limits.usd_in_all)
     if np.isfinite(money):
         for factor in FINE if is_fine else COARSE:
@@ -300,7 +303,7 @@ def _changes(limits: CalendarLimits, *, is_fine: bool) -> Iterator[tuple[Deadlin
 def _best_again(
     found: CalendarSearchResult, late: Sequence[CalendarJob], limits: CalendarLimits, *, is_fine: bool
 ) -> Calendar:
-    """Return the best of a few calendars under other limits: the old order, late jobs first, by date."""
+    """Return the best of a few calendars under other limits, from three orders: old, late first, by date."""
     names = {job.job.id for job in late}
     first = sorted(found.order, key=lambda job: job.job.id not in names)
     by_date = sorted(found.order, key=lambda job: (_slack(job) < 0.0, job.due_hours))
