@@ -1,8 +1,8 @@
-"""Capacity Blocks: what EC2 offers, and the purchase of one at a price that was named.
+"""Capacity Blocks: list what EC2 offers, and buy one at a stated price.
 
-A block is so many instances of a type in a zone from one instant to another, paid in advance. EC2 ends what
-runs in it half an hour before that instant. A purchase has no idempotency token: it is asked for once, and an
-answer that was lost is said to be lost.
+A block is a number of instances of a type in a zone between two instants, paid in advance. EC2 ends its
+instances half an hour before the second instant. A purchase has no idempotency token: it is requested once,
+and a lost answer is reported as lost.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from boa_daemon.errors import InputError
 from boa_daemon.units import SECONDS_PER_HOUR
 
 RECLAIM_SECONDS = 1800.0
-"""EC2 begins to end the instances of a block so long before its end."""
+"""EC2 begins to end the instances of a block this long before its end."""
 CENT = 0.005
 _PLATFORM = "Linux/UNIX"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockOffering:
-    """A block that can be bought: instants in seconds since the epoch, the fee in dollars."""
+    """A block for sale: instants in seconds since the epoch, the fee in dollars."""
 
     id: str
     instance_type: str
@@ -38,11 +38,11 @@ class BlockOffering:
 
     @property
     def usable_hours(self) -> float:
-        """Hours that jobs can run in it."""
+        """Hours in which jobs can run."""
         return max(self.ends_at - self.begins_at - RECLAIM_SECONDS, 0.0) / SECONDS_PER_HOUR
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the offering as a JSON object."""
         return {
             "id": self.id,
             "instance_type": self.instance_type,
@@ -64,7 +64,7 @@ def offerings(
     begin: datetime | None = None,
     end: datetime | None = None,
 ) -> list[BlockOffering]:
-    """Return what is offered, the cheapest first.
+    """Return the offered blocks, cheapest first.
 
     Raises:
         CallFailed: when EC2 cannot be asked.
@@ -84,11 +84,11 @@ def offerings(
 
 
 def buy(calls: AwsCalls, settings: AwsSettings, chosen: BlockOffering, *, usd: float) -> str:
-    """Buy an offering at the price that was named, to the cent; return the reservation's id.
+    """Buy an offering if its price is the stated one, to the cent; return the reservation's id.
 
     Raises:
-        InputError: when it costs anything else.
-        CallFailed: when EC2 refuses, or its answer was lost: look at the reservations before asking again.
+        InputError: when the offering has another price.
+        CallFailed: when EC2 refuses, or its answer was lost: check the reservations before you try again.
     """
     if abs(chosen.usd - usd) > CENT:
         raise InputError(
@@ -114,7 +114,7 @@ def buy(calls: AwsCalls, settings: AwsSettings, chosen: BlockOffering, *, usd: f
 
 
 def _offering(row: dict[str, Any]) -> BlockOffering:
-    """Return an offering as EC2 describes it."""
+    """Return an offering from EC2's description."""
     return BlockOffering(
         id=row["CapacityBlockOfferingId"],
         instance_type=row["InstanceType"],

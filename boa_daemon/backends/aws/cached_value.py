@@ -1,4 +1,4 @@
-"""A value that is asked for rarely, and says how old it is; a failed refresh leaves the old one, or none."""
+"""A cached answer of the cloud with its age; a failed refresh keeps the old value, or none."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Value = TypeVar("Value")
 
 @dataclass(slots=True)
 class CachedValue(Generic[Value]):
-    """One answer of the cloud, kept `keep_seconds`.
+    """One answer of the cloud, kept for `keep_seconds`.
 
-    After a failure the next try waits `retry_seconds`. A value older than `useless_seconds` is forgotten:
+    After a failure the next try waits `retry_seconds`. A value older than `useless_seconds` is dropped:
     unknown is better than wrong.
     """
 
@@ -28,9 +28,9 @@ class CachedValue(Generic[Value]):
     tried_at: float = float("-inf")
 
     def get(self, ask: Callable[[], Value], *, now: float, may_ask: bool = True) -> Value | None:
-        """Return the value, asked anew when it is old; None where nobody knows.
+        """Return the value, refreshed if it is old; None if it is not known.
 
-        Without `may_ask` it is what is known, however old: somebody else asks.
+        Without `may_ask` return the known value, however old: another thread refreshes it.
         """
         if may_ask:
             self.refresh(ask, now=now, keep_seconds=self.keep_seconds)
@@ -39,7 +39,7 @@ class CachedValue(Generic[Value]):
         return self.value
 
     def refresh(self, ask: Callable[[], Value], *, now: float, keep_seconds: float | None = None) -> None:
-        """Ask anew where the value is older than that, by default than half the time that it is kept."""
+        """Refresh a value that is older than `keep_seconds`, by default half the time that it is kept."""
         keep = self.keep_seconds / 2.0 if keep_seconds is None else keep_seconds
         is_fresh = self.as_of is not None and now - self.as_of < keep
         if is_fresh or now - self.tried_at < self.retry_seconds:
@@ -51,9 +51,9 @@ class CachedValue(Generic[Value]):
             self.failed = str(error)
 
     def age_seconds(self, now: float) -> float | None:
-        """Return how old the value is; None where there is none."""
+        """Return the value's age in seconds; None if there is no value."""
         return None if self.as_of is None else now - self.as_of
 
     def forget(self) -> None:
-        """Ask anew next time."""
+        """Mark the value as old, so that the next use refreshes it."""
         self.as_of, self.tried_at = None, float("-inf")

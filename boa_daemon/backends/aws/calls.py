@@ -1,7 +1,7 @@
-"""The one door to AWS: every call is named here, counted, paced, and fails as one kind of error.
+"""The only module that calls AWS: every call is listed, counted, rate-limited, and fails with one error.
 
-`OPERATIONS` is also what `boa iam` makes its policy from, so the policy and the calls cannot drift apart.
-`NODE_OPERATIONS` are the calls that nodes make, with the AWS command line and a role of their own.
+`boa iam` makes its policy from `OPERATIONS`, so the policy and the calls cannot drift apart.
+`NODE_OPERATIONS` are the calls that nodes make, with the AWS command line and the nodes' role.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ OPERATIONS: Mapping[str, str] = MappingProxyType(
 )
 """`service:Operation` to the group of the policy that allows it.
 
-`stack` are calls of `boa up`, `boa down --stack` and `boa blocks --buy`, made with the rights of the
-administrator who types them: no policy of ours holds them, nor those of group `free`, which need no
-permission. `bake`, `unbake` and `baked` are those of `boa image`, with a policy of their own.
+The calls of group `stack` are those of `boa up`, `boa down --stack` and `boa blocks --buy`. They use the
+rights of the administrator who types them, and no policy of BOA allows them. Group `free` needs no
+permission. `bake`, `unbake` and `baked` belong to `boa image`, which has a policy of its own.
 """
 NODE_OPERATIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -108,24 +108,24 @@ NODE_OPERATIONS: Mapping[str, str] = MappingProxyType(
         "secretsmanager:GetSecretValue": "secret",
     }
 )
-"""What `aws s3` and `aws sqs` call in the scripts that run on nodes: `rm` takes a job's older checkpoints."""
+"""Calls of `aws s3` and `aws sqs` in the scripts on nodes; `rm` deletes a job's older checkpoints."""
 
 _CLIENT_OF = {"servicequotas": "service-quotas"}
 _HOME_REGION = "us-east-1"
 _AT_HOME = frozenset({"pricing", "ce", "iam"})
-"""The Pricing API has three endpoints in the world, and this is one; the others have this one alone."""
+"""Services called in `_HOME_REGION`: the Pricing API has three endpoints worldwide, the others this one."""
 _ONE_TRY = frozenset({"ec2:RunInstances", "ec2:PurchaseCapacityBlock"})
-"""EC2 sends `InsufficientInstanceCapacity` as HTTP 500, which botocore would retry; a purchase has no token
-by which it would be known again."""
+"""Calls that botocore must not retry: EC2 sends `InsufficientInstanceCapacity` as HTTP 500, and a purchase
+has no idempotency token."""
 _QUICK = frozenset({"ssm", "s3"})
 _QUICK_READ_SECONDS, _QUICK_TRIES = 10.0, 2
-"""Engines call these once per node within a tick: what hangs there must end well before the watchdog acts."""
+"""Engines call these services once per node within a tick, so a call must end before the watchdog acts."""
 
 
 class AwsCalls:
-    """Clients of one account, made when first needed, with explicit retries and time-outs.
+    """Clients of one account, made on first use, with explicit retries and time-outs.
 
-    Calls other than launches are tried up to `tries` times by botocore.
+    botocore tries each call up to `tries` times, except launches and purchases.
     """
 
     def __init__(
@@ -151,13 +151,13 @@ class AwsCalls:
         self._lock = Lock()
 
     def client(self, service: str) -> Any:
-        """Return the calls of a service under the names that boto3 gives them, through this door."""
+        """Return the calls of a service under boto3's method names; each goes through `call`."""
         return ServiceCalls(self, service)
 
     def call(self, operation: str, *, region: str = "", **arguments: Any) -> dict[str, Any]:
         """Make one call, `service:Operation`, and return its answer.
 
-        Launches wait for nobody: with the own bucket empty they fail as throttled. All others wait.
+        If our own rate limit is reached, launches fail as throttled; all other calls wait.
 
         Raises:
             CallFailed: when AWS refuses, cannot be reached or does not answer.
@@ -198,7 +198,7 @@ class AwsCalls:
             arguments["NextToken"] = answer["NextToken"]
 
     def _pace(self, operation: str) -> None:
-        """Wait for a token; a launch does not wait."""
+        """Wait for a token of the rate limit; a launch fails instead."""
         bucket = self._buckets[bucket_name(operation)]
         while (seconds := self._take(bucket)) > 0.0:
             if operation in _ONE_TRY:
@@ -208,12 +208,12 @@ class AwsCalls:
             self._sleep(seconds)
 
     def _take(self, bucket: TokenBucket) -> float:
-        """Take a token; ticks and the refresh of prices ask from threads of their own."""
+        """Take a token, under a lock: ticks and the refresh of prices run in different threads."""
         with self._lock:
             return bucket.take()
 
     def _client(self, operation: str, region: str) -> Any:
-        """Return the client for an operation; `Session.client` is not safe in threads, clients are."""
+        """Return the client for an operation; `Session.client` is not thread-safe, but clients are."""
         service = operation.partition(":")[0]
         where = _HOME_REGION if service in _AT_HOME else region or self.settings.region
         key = (service, where, operation in _ONE_TRY)
@@ -240,7 +240,7 @@ class AwsCalls:
             return self._clients[key]
 
     def _read_clock(self, answer: Mapping[str, Any]) -> None:
-        """Compare the answer's date with our clock: signatures are refused when they are far apart."""
+        """Compare the answer's date with our clock: AWS refuses signatures when they differ much."""
         date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
         try:
             instant = parsedate_to_datetime(date).astimezone(UTC) if date else None
@@ -252,9 +252,9 @@ class AwsCalls:
 
 
 class ServiceCalls:
-    """The calls of one service as methods, `send_command(...)` for `ssm:SendCommand`: those of the table.
+    """The listed calls of one service as methods: `send_command(...)` is `ssm:SendCommand`.
 
-    An engine takes it where a client of boto3 would do, and so needs to know neither.
+    Engines use it in place of a boto3 client, and so depend on neither boto3 nor this module.
     """
 
     def __init__(self, calls: AwsCalls, service: str) -> None:
@@ -274,19 +274,19 @@ class ServiceCalls:
 
 
 def own_ssm(region: str) -> Any:
-    """Return a client of SSM for what a person does by hand, with the credentials of that person's shell."""
+    """Return an SSM client with the credentials of the caller's shell, for commands that a person types."""
     return _own_session().client("ssm", region_name=region or None)
 
 
 def _own_session() -> Any:
-    """Return a session of boto3 with the credentials of the environment."""
+    """Return a boto3 session with the credentials of the environment."""
     import boto3  # noqa: PLC0415 - slow to import, and daemons without AWS never need it
 
     return boto3.session.Session()
 
 
 def known_regions() -> list[str]:
-    """Return the regions that this boto3 knows, of all partitions."""
+    """Return the regions of all partitions that the installed boto3 knows."""
     session = _own_session()
     return [
         name
@@ -296,10 +296,10 @@ def known_regions() -> list[str]:
 
 
 def check_region(region: str) -> None:
-    """Refuse a region that boto3 does not know; where the endpoint is named, its regions are its own.
+    """Refuse a region that boto3 does not know, unless AWS_ENDPOINT_URL is set.
 
     Raises:
-        InputError: when it is not known.
+        InputError: when boto3 does not know the region.
     """
     if os.environ.get("AWS_ENDPOINT_URL"):
         return
@@ -313,7 +313,7 @@ def check_region(region: str) -> None:
 
 
 def _code_of(error: BotoCoreError) -> str:
-    """Return our word for a failure that is none of AWS's answers."""
+    """Return our error code for a failure without an answer from AWS."""
     name = type(error).__name__
     if "Credential" in name or "Token" in name or "Profile" in name:
         return "NoCredentials"

@@ -1,12 +1,12 @@
-"""AWS: instances rented and released through EC2, none forgotten, none paid for twice.
+"""The AWS cloud: rent and release EC2 instances without forgetting one or paying twice.
 
-One paginated listing per tick, filtered by our cluster tag, is the truth: what it shows as living lives,
-whatever was believed before. Everything else here only corrects for what a listing cannot know: launches not
-visible yet, instances that fell out of it, warnings, and orders to end. An instance that fell out is asked
-for by its id before it is believed gone: an index of tags may lag.
+One paginated listing per tick, filtered by our cluster tag, is the truth: an instance that it shows as living
+lives, whatever was known before. The rest of this module corrects for what a listing cannot show: launches
+that are not visible yet, instances that dropped out of it, warnings, and orders to end. An instance that
+dropped out is described by its id before it counts as gone, because an index of tags may lag.
 
-The tag `boa:books` names the database that rented an instance. What another database rented is not seen, not
-ended and not renewed, unless our own database knows it: it has another daemon, or ours lost its memory.
+The tag `boa:books` names the database that rented an instance. Instances of another database are not shown,
+ended or renewed, unless our database knows them: they belong to another daemon, or our database was lost.
 """
 
 from __future__ import annotations
@@ -46,21 +46,22 @@ from boa_daemon.tick.state import NodeState
 from policies.model import InstanceType, NodeId
 
 GONE_SECONDS, YOUNG_SECONDS = 60.0, 300.0
-"""An instance that fell out of the listing is believed gone after this long, and not while it is young."""
+"""An instance missing from the listing counts as gone after `GONE_SECONDS`, and never while it is young."""
 BOOT_SECONDS = 180.0
-"""From launch to ready with the driver installed; `boa simulate` assumes the same."""
+"""Seconds from launch to ready, with the driver installed; `boa simulate` assumes the same."""
 OVERDUE_SECONDS = 30.0
-"""What EC2 announced as taken back ends on time; what runs on so long after is given back."""
+"""An instance that runs this long after the end that EC2 announced is ended by us."""
 IMAGES_SECONDS = 3600.0
-"""So often the daemon looks which images are kept, as they cost money."""
+"""Seconds between listings of our images, which cost money."""
 _LIVING = ("pending", "running", "stopping", "stopped")
 
 
 class AwsCloud(Provider):
-    """Implements `Provider`. Not for several threads at once, but for the notices.
+    """A `Provider` on EC2. Only `notices` may be used from several threads.
 
-    `books` names the database whose ticks the action ids count. Without `touches` it only looks. `say` gets
-    alarms, as sentences. A `claim` says whose the cluster is before anybody has rented.
+    `books` names the database whose ticks the action ids count. Without `touches` listing, renewing and
+    sweeping change nothing on EC2. `say` receives alarms as sentences. A `claim` says whose the cluster is
+    before any daemon has rented instances.
     """
 
     boot_seconds = BOOT_SECONDS
@@ -108,42 +109,41 @@ class AwsCloud(Provider):
         self._wake: Callable[[], None] = lambda: None
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Hear spot warnings through the queue of the settings, if there is one; `wake` calls for a tick."""
+        """Receive spot warnings from the queue of the settings, if there is one; `wake` requests a tick."""
         self._wake = wake
         if self.settings.queue_url and self._listener is None:
             self._listener = Listener(self._queue(), self._say)
 
     def _queue(self) -> InterruptionQueue:
-        """Return the reader of the queue of the settings."""
         return InterruptionQueue(self.calls, self.settings.queue_url, self.notices, self._wake)
 
     def rehearse_end(self, node: NodeId) -> float | None:
-        """Read EC2's warning of a node as if the queue had brought it; EC2 itself leaves the node alone."""
+        """Handle a spot warning of a node as if it came from the queue; EC2 itself leaves the node alone."""
         if not self._touches or node not in self._live:
             return None
         self._queue().take([spot_warning(instance_of(node), self._clock.now())])
         return self.notices.ends_by(instance_of(node))
 
     def refresh(self) -> None:
-        """Ask for prices, quotas and zones that are getting old."""
+        """Refresh prices, quotas, zones and the list of images that are getting old."""
         self.market.refresh()
         self._images.refresh(lambda: own_images(self.calls), now=self._clock.now())
 
     def standing(self) -> Extras:
-        """Return what the cluster's images cost per hour at the most, as they were last listed."""
+        """Return the most that the cluster's images cost per hour, as they were last listed."""
         try:
             usd = most_usd_per_hour(self._images.value or (), self.settings)
         except MissingPrice:
-            # Nothing is rented there, so no cap can be broken.
+            # Without prices of the region nothing is rented there, so no cap can be broken.
             return ()
         return (("images", usd),) if usd else ()
 
     def ages(self) -> Mapping[str, float | None]:
-        """Return how old each fact is, in seconds; None for what is not known."""
+        """Return the age of each cached fact in seconds; None for a fact that is not known."""
         return self.market.ages()
 
     def efa_cards(self, node: NodeId) -> tuple[int, str]:
-        """Return how many EFA cards a node must show, by the tag it was born with, or why it shows none."""
+        """Return how many EFA cards a node must show, from its launch tag, or why none are checked."""
         name = instance_of(node)
         listed = next((each for each in self._instances if each["InstanceId"] == name), {})
         said = tags_of_instance(listed).get(CARDS_TAG, "")
@@ -160,13 +160,13 @@ class AwsCloud(Provider):
         return 0, f"EFA is not checked: it was launched without a card of {entry.name}'s, as {why}"
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop the listener of the queue."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
 
     def remember(self, nodes: Iterable[NodeState]) -> None:
-        """Learn of nodes that lived when an earlier process last looked, so that none vanishes unbilled."""
+        """Take over the nodes that an earlier process knew as live, so that each of them is billed."""
         live = {node.id: node for node in nodes if node.ended_at is None}
         self._live.update(live)
         self._known |= {instance_of(name) for name in live}
@@ -175,7 +175,7 @@ class AwsCloud(Provider):
         self.topology.remember(live.values())
 
     def nodes(self) -> Sequence[NodeState]:
-        """Return our nodes as EC2 lists them; ends are followed up on the way.
+        """Return our nodes as EC2 lists them; repeat orders to end or stop that had no effect yet.
 
         Raises:
             CallFailed: when EC2 cannot be asked: no list is not an empty list.
@@ -185,7 +185,7 @@ class AwsCloud(Provider):
         instances = self._ours(listed, now)
         found = self._take_in(instances, now)
         missing = self._live.keys() - found.keys()
-        # Asked for by its id, one that fell out of the list may be there after all: that is EC2's word too.
+        # An instance missing from the list may still exist: describe it by its id.
         gone = [instance_of(name) for name in missing if self._is_long_gone(name, now)]
         asked = instances_by_id(self.calls, gone)
         instances += asked
@@ -197,14 +197,14 @@ class AwsCloud(Provider):
             self._finish_stops(instances)
         self._instances = instances
         built = (each for each in instances if BUILD_TAG in tags_of_instance(each))
-        # What builds an image has a time of its own: nothing prolongs it, and what is left then is a leak.
+        # The lease of an image builder is not renewed; a builder that outlives it is a leak.
         self._builders = frozenset(each["InstanceId"] for each in built)
         self._forget(found, now)
         self._live = self.topology.placed(self._live, instances)
         return [*self._live.values(), *self._ended.values()]
 
     def _finish_stops(self, instances: Sequence[Mapping[str, Any]]) -> None:
-        """Stop what was told to and runs on, as after a crash; end what does not stop."""
+        """Repeat orders to stop that had no effect, as after a crash; end nodes that do not stop."""
         running = [each for each in instances if each["State"]["Name"] == "running"]
         open_stops = []
         for instance in running:
@@ -218,7 +218,7 @@ class AwsCloud(Provider):
             self.releaser.terminate([instance_of(name) for name in late])
 
     def _end_overdue(self, instances: Sequence[Mapping[str, Any]], now: float) -> None:
-        """End what EC2 said it would take back and did not: its jobs have left it, and it is paid for."""
+        """End instances that EC2 announced to end and did not: their jobs have left, and they cost money."""
         running = [each["InstanceId"] for each in instances if each["State"]["Name"] == "running"]
         due = [name for name in running if name not in self.releaser.asked]
         overdue = [name for name in due if now - (self.notices.ends_by(name) or now) > OVERDUE_SECONDS]
@@ -227,7 +227,7 @@ class AwsCloud(Provider):
             self.releaser.terminate(overdue)
 
     def _take_in(self, instances: Sequence[Mapping[str, Any]], now: float) -> dict[NodeId, NodeState]:
-        """Take descriptions in and return them as nodes; one that lives was never ended, whatever we knew."""
+        """Update our records from descriptions and return them as nodes; a listed live node never ended."""
         found: dict[NodeId, NodeState] = {}
         for instance in instances:
             node = self._node(instance, now)
@@ -245,7 +245,7 @@ class AwsCloud(Provider):
         return found
 
     def _end_life_before(self, instance: Mapping[str, Any], node: NodeState) -> None:
-        """Note that an instance is in another life than before: the bill of that one is final."""
+        """End an instance's previous life if the instance is in another one now; that bill is final."""
         name, life = instance_of(node.id), life_of(node.id)
         known, self._lives[name] = self._lives.get(name), life
         before = life_named(name, life - 1 if known is None else known)
@@ -259,7 +259,7 @@ class AwsCloud(Provider):
             self._ended[found.id] = found
 
     def _ours(self, listed: Sequence[dict[str, Any]], now: float) -> list[dict[str, Any]]:
-        """Return the instances that our database rented or knows; note whose the cluster is otherwise."""
+        """Return the instances that our database rented or knows; note if the cluster is another daemon's."""
         if not self._touches:
             return list(listed)
         ours, self._elsewhere = own_instances(
@@ -268,13 +268,13 @@ class AwsCloud(Provider):
         return ours
 
     def elsewhere(self) -> str:
-        """Return why the cluster is another daemon's, as listed and claimed; empty where it is ours."""
+        """Return why the cluster is another daemon's, from the listing and the claim; empty if it is ours."""
         if self._elsewhere or self._claim is None or not self._touches:
             return self._elsewhere
         return self._claim.hold()
 
     def renew(self, nodes: Collection[NodeId]) -> None:
-        """Renew the leases of nodes, as of the last listing; those of others run out."""
+        """Renew the leases of these nodes, as of the last listing; the leases of all other nodes run out."""
         self._wanted = frozenset(nodes) - self._builders
         if self._touches:
             names = {instance_of(name) for name in self._wanted}
@@ -283,7 +283,7 @@ class AwsCloud(Provider):
             renew_leases(self.calls, wanted, now=self._clock.now(), seconds=seconds, say=self._say)
 
     def offers(self) -> Sequence[Offer]:
-        """Return what the region rents, at cached prices, less what our nodes take of the quotas."""
+        """Return the offers of the region at cached prices, less what our nodes use of the quotas."""
         try:
             return self.market.offers(self._vcpus_in_use())
         except (CallFailed, MissingPrice) as error:
@@ -294,19 +294,19 @@ class AwsCloud(Provider):
             ]
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
-        """Ask EC2 for nodes, stopped ones first; the same action id asks for the same nodes."""
+        """Start stopped nodes and rent the rest; a repeated action id asks for the same nodes."""
         if not action.starts:
             return self.launcher.launch(action)
         stopped = [name for name, node in self._live.items() if node.phase == "stopped"]
         again = [name for name in stopped if name in action.starts]
         outcome = self.pool.launch(action, again, self.launcher.launch)
-        # Until the next listing they are not there to be started once more.
+        # Do not start them once more before the next listing.
         for name in again:
             self._live[name] = replace(self._live[name], phase="terminating")
         return outcome
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
-        """End nodes that the listing showed as ours; others are refused, those gone already accepted."""
+        """End nodes that the listing showed as ours; refuse others, and accept those that ended already."""
         outcomes: dict[NodeId, Accepted | Refused | Unknown] = {}
         ours: list[NodeId] = []
         for action in actions:
@@ -322,7 +322,7 @@ class AwsCloud(Provider):
         return outcomes | {name: said[instance_of(name)] for name in ours}
 
     def _stopped(self, name: NodeId, outcomes: dict[NodeId, Accepted | Refused | Unknown]) -> bool:
-        """Stop a node that runs; return whether that is what became of it. What cannot be stopped ends."""
+        """Stop a running on-demand node; return whether it was stopped. The caller ends one that was not."""
         node = self._live[name]
         if node.phase == "stopped" or node.market != "on-demand":
             return False
@@ -334,15 +334,15 @@ class AwsCloud(Provider):
         return True
 
     def sweep(self) -> Mapping[str, str]:
-        """Find what bears our tag and nothing explains, and end it; return a sentence on each by its id.
+        """Find and end leaks among what has our tag; return a sentence on each by its id.
 
-        Instances that the tick knows by their intent are the tick's own; those without one, those whose lease
-        has run out, and loose disks, interfaces and spot requests are leaks.
+        Instances whose intent the tick knows are the tick's own. Leaks are instances without an intent,
+        instances whose lease has run out, and unattached disks, interfaces and open spot requests.
 
         Raises:
             CallFailed: when EC2 cannot be asked.
         """
-        # What the tick wants is no leak: its lease may have run out while AWS could not be reached.
+        # A node that the tick wants is no leak: its lease may have run out while AWS could not be reached.
         wanted = {instance_of(name) for name in self._wanted}
         leaks = tuple(
             found
@@ -355,7 +355,7 @@ class AwsCloud(Provider):
         return {leak.id: f"{leak.kind} {leak.id} in {leak.region}: {leak.leak}" for leak in leaks}
 
     def _node(self, instance: Mapping[str, Any], now: float) -> NodeState:
-        """Return an instance as a node, with what we and the notices know beside the listing."""
+        """Return an instance as a node, from the listing, our own records and the notices."""
         of_instance, state = instance["InstanceId"], instance["State"]["Name"]
         life = life_now(instance, self._lives.get(of_instance))
         name, launched_at = life_named(of_instance, life), instance["LaunchTime"].timestamp()
@@ -387,18 +387,18 @@ class AwsCloud(Provider):
             is_leaving=is_leaving or is_stop_open(instance, life),
             ends_by=ends_by,
             ready_at=self._ready_at.get(name),
-            # What was told of an earlier run or a stop says nothing of this life.
+            # A notice about an earlier run or a stop says nothing about this life.
             stopped_at=told if told >= launched_at and life % 2 else self._stopped_at.get(name),
         )
 
     def _is_long_gone(self, name: NodeId, now: float) -> bool:
-        """Whether a node was missing from listings for so long that it would be believed gone."""
+        """Whether a node was missing from listings for long enough to count as gone."""
         since, listings = self._missing.get(name, (now, 0))
         is_young = now - self._live[name].launched_at < YOUNG_SECONDS
         return listings >= 1 and now - since >= GONE_SECONDS and not is_young
 
     def _look_for(self, missing: Iterable[NodeId], now: float) -> None:
-        """Believe that nodes are gone after two listings without them, a minute apart; not while young."""
+        """End nodes that two listings, a minute apart, did not show; not while they are young."""
         for name in missing:
             since, listings = self._missing.get(name, (now, 0))
             is_gone, node = self._is_long_gone(name, now), self._live[name]
@@ -411,7 +411,7 @@ class AwsCloud(Provider):
             del self._live[name], self._missing[name]
 
     def _vcpus_in_use(self) -> Mapping[str, int]:
-        """Return what our live nodes take of each quota, by its code."""
+        """Return how many vCPUs our live nodes use of each quota, by its code."""
         used: Counter[str] = Counter()
         for node in self._live.values():
             entry = self._catalog.entries.get(node.instance_type.name)
@@ -420,7 +420,7 @@ class AwsCloud(Provider):
         return used
 
     def _forget(self, found: Mapping[NodeId, NodeState], now: float) -> None:
-        """Drop notes on nodes that ended and that EC2 no longer lists."""
+        """Drop records of nodes that ended over an hour ago and that EC2 no longer lists."""
         for name in [name for name in self._ended if name not in found]:
             if now - (self._ended[name].ended_at or now) > 3600.0:
                 del self._ended[name]

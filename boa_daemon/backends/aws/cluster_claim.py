@@ -1,11 +1,11 @@
-"""Whose a cluster is, where two daemons have different databases: one object in the bucket that both see.
+"""The claim on a cluster: one object in S3 that decides between daemons with different databases.
 
-It is written under a condition: the first time only if it is not there (If-None-Match), then only if it is as
-it was last read (If-Match). So of two daemons that start in the same minute one writes it, and the other
-knows whose the cluster is before either has rented anything. Its age is S3's own, the date of an answer less
-that of the object, so no clock of ours counts. Who finds that it was not renewed for `STALE_SECONDS` takes
-it over, with an epoch more; who could not renew it for half of that acts no more. Jobs cannot write it: it
-lies beside the prefix that nodes may write below.
+The object is written conditionally: the first time only if it does not exist (If-None-Match), later only if
+it is unchanged since it was last read (If-Match). So of two daemons that start in the same minute one writes
+it, and the other knows the owner before either has rented anything. Its age is the date of S3's answer less
+that of the object, so our own clocks do not matter. A daemon takes over a claim that was not renewed for
+`STALE_SECONDS`, and increments the epoch; a daemon that cannot renew its claim for half of that stops acting.
+Jobs cannot write the object: it lies outside the prefix that nodes may write to.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from boa_daemon.backends.aws.errors import CallFailed
 from boa_daemon.tick.ports import Clock
 
 RENEW_SECONDS, STALE_SECONDS = 60.0, 600.0
-"""How often it is renewed, and after how long without that it is anybody's."""
+"""Seconds between renewals, and seconds without a renewal after which another daemon may take over."""
 _TAKEN = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
 
 
 class ClusterClaim:
-    """A database's claim on a cluster. `say` is told when it is taken over, and when it cannot be written."""
+    """A database's claim on a cluster. `say` is told of a takeover and of failures to reach S3."""
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class ClusterClaim:
         self._complaint = ""
 
     def hold(self) -> str:
-        """Return why the cluster is another daemon's, as asked a minute ago; empty where it is ours."""
+        """Return why the cluster is another daemon's, checked at most once a minute; empty if it is ours."""
         now = self._clock.now()
         if self._looked_at is None or not 0.0 <= now - self._looked_at < RENEW_SECONDS:
             self._looked_at = now
             try:
                 self._answer = self._held()
             except CallFailed as error:
-                # It guards against a second daemon, not against S3: for a while the last answer stands.
+                # The claim guards against a second daemon, not against S3: keep the last answer for a while.
                 self._complain(f"whose cluster {self._cluster} is could not be asked of S3: {error}")
                 if self._written_at is not None and now - self._written_at > STALE_SECONDS / 2.0:
                     self._answer = (
@@ -66,13 +66,13 @@ class ClusterClaim:
         return self._answer
 
     def _complain(self, sentence: str) -> None:
-        """Say something once in a row."""
+        """Report a sentence, unless the last report began with the same words."""
         if sentence.partition(":")[0] != self._complaint:
             self._complaint = sentence.partition(":")[0]
             self._say(sentence)
 
     def _held(self) -> str:
-        """Write the claim, or read whose it is."""
+        """Write the claim, or read who owns it; return as `hold` does."""
         if self._etag and self._written(self.epoch, IfMatch=self._etag):
             return ""
         if not self._etag and self._written(1, IfNoneMatch="*"):
@@ -97,12 +97,12 @@ class ClusterClaim:
         )
 
     def _lost(self) -> str:
-        """Return what is so where somebody else was quicker: it is looked at again at the next tick."""
+        """Return the reason when another daemon was quicker; the next call of `hold` checks again."""
         self._etag, self._looked_at = "", None
         return f"cluster {self._cluster} is being claimed by another daemon: this one only observes for now"
 
     def _written(self, epoch: int, **condition: str) -> bool:
-        """Write the claim if the condition holds; return whether it did."""
+        """Write the claim if the condition holds; return whether it was written."""
         words = {"books": self._books, "epoch": epoch, "host": socket.gethostname(), "pid": os.getpid()}
         body = json.dumps(words).encode()
         try:
@@ -116,7 +116,7 @@ class ClusterClaim:
         return True
 
     def _read(self) -> tuple[Mapping[str, Any], str, float | None]:
-        """Return the claim, its tag, and for how long it was not renewed; None where S3 says no date."""
+        """Return the claim, its ETag, and seconds since its renewal; None if S3's answer has no date."""
         answer = self._calls.call("s3:GetObject", **self._where)
         try:
             found = json.loads(answer["Body"].read(65_536))
@@ -126,7 +126,7 @@ class ClusterClaim:
 
 
 def _age_of(answer: Mapping[str, Any]) -> float | None:
-    """Return how old an object is by S3's own clock; None where that cannot be known."""
+    """Return the age of an object in seconds by S3's own clock; None if the answer lacks a date."""
     date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     written = answer.get("LastModified")
     if not date or not isinstance(written, datetime):

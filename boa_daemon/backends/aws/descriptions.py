@@ -1,4 +1,4 @@
-"""EC2's descriptions of instances: all with our tag, or some by their ids."""
+"""EC2's descriptions of instances: all instances with our tag, or some by their ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ID_BATCH = 200
 
 
 def instances_of(calls: AwsCalls, cluster: str) -> list[dict[str, Any]]:
-    """Return all instances with our tag; EC2 keeps those that ended for about an hour.
+    """Return all instances with our tag; EC2 lists ended ones for about an hour.
 
     Raises:
         CallFailed: when EC2 cannot be asked: no list is not an empty list.
@@ -23,7 +23,7 @@ def instances_of(calls: AwsCalls, cluster: str) -> list[dict[str, Any]]:
 
 
 def instances_by_id(calls: AwsCalls, names: Sequence[NodeId]) -> list[dict[str, Any]]:
-    """Return the descriptions of instances by their ids, whatever their tags; those gone are left out.
+    """Return the descriptions of instances by their ids, whatever their tags; unknown ids are left out.
 
     Raises:
         CallFailed: when EC2 cannot be asked: then nothing is known of them.
@@ -36,6 +36,5 @@ def instances_by_id(calls: AwsCalls, names: Sequence[NodeId]) -> list[dict[str, 
 
 
 def _described(calls: AwsCalls, **asked: Any) -> Iterator[dict[str, Any]]:
-    """Yield the descriptions that a question names."""
     for reservation in calls.pages("ec2:DescribeInstances", "Reservations", **asked):
         yield from reservation["Instances"]

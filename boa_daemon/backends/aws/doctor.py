@@ -1,4 +1,4 @@
-"""Checks an account before money flows: each check says what it found, and each failure names its fix."""
+"""Check an AWS account before anything is rented: each failed check names its fix."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALARM_SKEW_SECONDS, LEAST_LETTER_DAYS = 60.0, 1.0
 
 
 class Doctor:
-    """Looks at everything that a launch, an end and a warning need. Nothing is started or ended."""
+    """Checks everything that a launch, an end and a warning need. Nothing is started or ended."""
 
     def __init__(
         self, cloud: AwsCloud, catalog: Catalog, clock: Clock, *, uses: UsedResources = NO_OTHER_RESOURCES
@@ -42,7 +42,7 @@ class Doctor:
         self._offers = OffersDoctor(cloud, catalog, clock)
 
     def checks(self) -> Iterator[DoctorCheck]:
-        """Yield the checks in order; without credentials the others are not tried."""
+        """Yield the checks in order; if the credentials fail, no other check runs."""
         credentials = self._guarded("credentials", self._credentials)
         yield from credentials
         if any(check.status == "failed" for check in credentials):
@@ -69,7 +69,7 @@ class Doctor:
             yield from self._guarded(name, look)
 
     def _guarded(self, name: str, look: Callable[[], Iterator[DoctorCheck]]) -> Sequence[DoctorCheck]:
-        """Return the checks of a group; a call that fails is a failed check."""
+        """Return the checks of a group; a failed call becomes a failed check."""
         found: list[DoctorCheck] = []
         try:
             found.extend(look())
@@ -84,13 +84,13 @@ class Doctor:
         return found
 
     def _credentials(self) -> Iterator[DoctorCheck]:
-        """Who are we?"""
+        """Report the caller's identity."""
         who = self._calls.call("sts:GetCallerIdentity")
         self._rights.caller, self._rights.account = str(who["Arn"]), str(who["Account"])
         yield DoctorCheck(name="credentials", status="ok", said=f"{who['Arn']} in account {who['Account']}")
 
     def _clocks(self) -> Iterator[DoctorCheck]:
-        """Signatures need the right time."""
+        """Check our clock against AWS's: AWS refuses signatures of a wrong time."""
         skew = self._calls.clock_skew_seconds
         status: Status = "ok"
         if abs(skew) > ALARM_SKEW_SECONDS:
@@ -99,7 +99,7 @@ class Doctor:
         yield DoctorCheck(name="clock", status=status, said=f"{abs(skew):.0f} s from AWS's", fix=fix)
 
     def _fix(self, error: CallFailed) -> str:
-        """Return what to do about a failed call: where it was denied, the statement that is missing."""
+        """Return the fix of a failed call: if it was denied, the statement that is missing."""
         if error.meaning != "denied":
             return error.hint
         action, resource = error.denied or (iam_action(error.operation), "*")
@@ -107,7 +107,7 @@ class Doctor:
         return self._rights.fix(sids) if sids else error.hint
 
     def _network(self) -> Iterator[DoctorCheck]:
-        """Do nodes of each type reach SSM, S3 and SQS from each subnet?"""
+        """Check that nodes of each type reach SSM, S3 and SQS from each subnet."""
         if not self._settings.instance_profile:
             said = "nodes have no instance profile: nothing can be run on them, and nothing is checked"
             fix = "Let `boa up` make one, or name one under [cloud] instance_profile"
@@ -134,7 +134,7 @@ class Doctor:
                 yield _efa(name, of_type, asks=self._settings.efa, subnets=len(here))
 
     def _launch(self) -> Iterator[DoctorCheck]:
-        """May we launch with our tag, and not with another's? Both as DryRun."""
+        """Check with DryRun that we may launch with our tag and not with another cluster's."""
         offer = next((each for each in self._cloud.offers() if each.market != "reserved"), None)
         if offer is None:
             yield DoctorCheck(name="launch", status="skipped", said="nothing is offered")
@@ -149,7 +149,7 @@ class Doctor:
         yield _foreign("launch with a foreign tag", foreign)
 
     def _dry_launch(self, offer: Offer, *, ours: bool) -> CallFailed | None:
-        """Try a launch without making one; return why it is refused, None where it is not."""
+        """Try a launch as DryRun; return why it is refused, None if it is allowed."""
         settings = self._settings if ours else self._settings.model_copy(update={"cluster": "not-ours"})
         action = LaunchNodes(
             id="doctor", instance_type=self._catalog.instance_type(offer.instance_type), reason="doctor"
@@ -160,7 +160,7 @@ class Doctor:
         return self._dry("ec2:RunInstances", **request)
 
     def _release(self) -> Iterator[DoctorCheck]:
-        """May we end ours, and not another's? Both as DryRun, where there is one to try with."""
+        """Check with DryRun that we may end our instances and no others, if there are any to try with."""
         instances = [
             instance
             for reservation in self._calls.pages("ec2:DescribeInstances", "Reservations", MaxResults=1000)
@@ -188,7 +188,7 @@ class Doctor:
             yield _foreign("end a foreign one", self._dry("ec2:TerminateInstances", InstanceIds=[name]))
 
     def _agents(self) -> Iterator[DoctorCheck]:
-        """Are our running nodes online in SSM? One that is not runs nothing."""
+        """Check that our running nodes are online in SSM; a node that is not cannot run jobs."""
         running = [node for node in self._cloud.nodes() if node.phase == "ready"]
         if not running:
             yield DoctorCheck(name="nodes", status="skipped", said="none runs")
@@ -204,7 +204,7 @@ class Doctor:
         )
 
     def _pool(self) -> Iterator[DoctorCheck]:
-        """What is stopped, and what does it cost? It is silent where there is no pool and nothing stopped."""
+        """Report the stopped nodes and their cost; nothing if there is no pool and nothing is stopped."""
         stopped = [node for node in self._cloud.nodes() if node.phase == "stopped"]
         room = self._settings.warm_pool_nodes
         if stopped or room:
@@ -220,7 +220,7 @@ class Doctor:
             )
 
     def _pool_end(self, room: int) -> DoctorCheck:
-        """Who ends what is stopped when the daemon is gone for good, and what does it cost until then?"""
+        """Check that AWS ends stopped nodes if the daemon is gone for good; report their cost until then."""
         disk = dict(extras_of(self._settings))["disk"]
         if self._settings.pool_end_role:
             said = (
@@ -237,7 +237,7 @@ class Doctor:
         return DoctorCheck(name="end of the warm pool", status="warning", said=said, fix=fix)
 
     def _dry(self, operation: str, **arguments: Any) -> CallFailed | None:
-        """Make a call as DryRun; return why it would be refused, None where it would be done."""
+        """Make a call as DryRun; return why it would be refused, None if it would be allowed."""
         try:
             self._calls.call(operation, **arguments, DryRun=True)
         except CallFailed as error:
@@ -245,7 +245,7 @@ class Doctor:
         return None
 
     def _queue(self) -> Iterator[DoctorCheck]:
-        """Do warnings reach us?"""
+        """Check the queue of warnings and the rules that fill it."""
         if not self._settings.queue_url:
             yield DoctorCheck(
                 name="queue",
@@ -260,13 +260,13 @@ class Doctor:
         )
 
     def _reports(self) -> Iterator[DoctorCheck]:
-        """Do nodes reach us?"""
+        """Check the queue to which nodes report."""
         url = self._uses.reports_queue_url
         if url:
             yield from self._queue_checks("reports", "reports", url)
 
     def _queue_checks(self, name: str, queue: Queue, url: str) -> Iterator[DoctorCheck]:
-        """Look at a queue: what it keeps, how long, and who may send to it."""
+        """Check how long a queue keeps messages and who may send to it."""
         answer = self._calls.call("sqs:GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])
         facts = answer.get("Attributes", {})
         days = int(facts.get("MessageRetentionPeriod", "0")) / 86_400
@@ -279,7 +279,7 @@ class Doctor:
         yield from self._rights.of_queue(queue, url, facts.get("Policy", ""))
 
     def _bucket(self) -> Iterator[DoctorCheck]:
-        """Are logs and checkpoints to be read?"""
+        """Check that logs and checkpoints can be read, and the settings of their bucket."""
         if not self._uses.uri:
             return
         bucket, _, prefix = self._uses.uri.removeprefix("s3://").partition("/")
@@ -291,7 +291,7 @@ class Doctor:
 
 
 def _efa(name: str, cards: int, *, asks: bool, subnets: int) -> DoctorCheck:
-    """Return what becomes of a type's EFA cards: a node that was given some has to show them all."""
+    """Return the check of a type's EFA cards: a node launched with cards must show all of them."""
     if asks and subnets:
         said = f"{cards} cards with EFA are asked for, and a node has to show them before a job runs there"
         return DoctorCheck(name=f"efa {name}", status="ok", said=said)

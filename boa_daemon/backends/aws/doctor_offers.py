@@ -1,4 +1,4 @@
-"""The doctor's look at what the region rents: types and their zones, prices, quotas, images, disks."""
+"""Doctor checks of what the region rents: types and their zones, prices, quotas, images, disks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from boa_daemon.units import counted
 
 
 class OffersDoctor:
-    """Looks at the types of the settings, one by one. Nothing is started or ended."""
+    """Checks the types of the settings, one by one. Nothing is started or ended."""
 
     def __init__(self, cloud: AwsCloud, catalog: Catalog, clock: Clock) -> None:
         self._cloud, self._settings, self._calls = cloud, cloud.settings, cloud.calls
         self._catalog, self._clock = catalog, clock
 
     def types(self) -> Iterator[DoctorCheck]:
-        """Does the region rent what the settings name?"""
+        """Check that the region rents the types of the settings."""
         if not self._settings.instance_types:
             yield DoctorCheck(
                 name="instance types",
@@ -46,7 +46,7 @@ class OffersDoctor:
             )
 
     def subnets(self) -> Iterator[DoctorCheck]:
-        """Is there a subnet with addresses in each zone?"""
+        """Check that each zone has a subnet with free addresses."""
         for zone in sorted({zone for zones in self._cloud.market.zones().values() for zone in zones}):
             names = [name for name in self._cloud.launcher.open_subnets(zone) if name]
             yield DoctorCheck(
@@ -59,7 +59,7 @@ class OffersDoctor:
             )
 
     def prices(self) -> Iterator[DoctorCheck]:
-        """What does each type cost, and what is billed beside it; and who says so?"""
+        """Check the price of each type and the prices besides instances, with their sources."""
         try:
             sides = side_prices(self._settings)
             said = f"beside instances as of {sides.as_of}, by {sides.source}"
@@ -80,7 +80,7 @@ class OffersDoctor:
             yield DoctorCheck(name=f"price {name}", status="ok" if is_live else "warning", said=said, fix=fix)
 
     def quotas(self) -> Iterator[DoctorCheck]:
-        """How many nodes do the quotas leave? They begin at zero."""
+        """Check how many nodes the quotas allow; new accounts have quotas of zero."""
         self._cloud.nodes()
         for offer in self._one_per_quota():
             vcpus = self._catalog.entry(offer.instance_type).vcpus
@@ -98,7 +98,7 @@ class OffersDoctor:
             )
 
     def _one_per_quota(self) -> list[Offer]:
-        """Return an offer of the smallest type for each type and market."""
+        """Return one offer for each type and market."""
         found: dict[tuple[str, str], Offer] = {}
         for offer in self._cloud.offers():
             if offer.market != "reserved":
@@ -106,7 +106,7 @@ class OffersDoctor:
         return list(found.values())
 
     def images(self) -> Iterator[DoctorCheck]:
-        """Is there an image for each family?"""
+        """Check that there is an image for each type, and whether our own image is stale."""
         for name in self._settings.instance_types:
             named = self._settings.image_of(name)
             image, _ = self._cloud.launcher.image(name)
@@ -121,7 +121,7 @@ class OffersDoctor:
             )
 
     def disks(self) -> Iterator[DoctorCheck]:
-        """Where do jobs read and write on a node of each type?"""
+        """Report on which disks jobs read and write on a node of each type."""
         root = f"root volume of {self._settings.volume_gib} GiB at {self._settings.volume_mb_per_second} MB/s"
         for name in self._settings.instance_types:
             entry = self._catalog.entry(name)

@@ -1,7 +1,7 @@
-"""The doctor's look at rights: of every policy that BOA prints, what is missing, and what to type.
+"""Doctor checks of rights: what is missing of every policy that BOA prints, and how to attach it.
 
-IAM is asked about the roles of the daemon, the nodes and the pool; the policies of queues and bucket are read
-and compared. Each missing statement is a check, with its actions and the command that mends it.
+IAM simulates the rights of the roles of the daemon, the nodes and the pool; the policies of queues and bucket
+are read and compared. Each missing statement is a check, with its actions and the command that attaches it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from boa_daemon.backends.aws.termination_schedule import termination_policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedPolicy:
-    """A policy of ours: who should have it, the flag of `boa iam` that prints it, and whose it is."""
+    """A policy that a principal should have; `flag` makes `boa iam` print it, `of` says whose it is."""
 
     principal: str
     flag: str
@@ -32,7 +32,7 @@ class ExpectedPolicy:
 
 
 class RightsDoctor:
-    """Looks at rights, in the name of a caller."""
+    """Checks rights, with the credentials of a caller."""
 
     def __init__(self, calls: AwsCalls, uses: UsedResources) -> None:
         self._calls, self._settings, self._uses = calls, calls.settings, uses
@@ -41,7 +41,7 @@ class RightsDoctor:
 
     @property
     def principal(self) -> str:
-        """Whose policies count for the caller; empty for the root."""
+        """The ARN whose policies apply to the caller; empty for root."""
         return principal_of(self.caller)
 
     def policy(self) -> dict[str, Any]:
@@ -50,12 +50,12 @@ class RightsDoctor:
         return policy(self._settings, uses=self._uses, account=self.account, control_role=role)
 
     def fix(self, sids: Sequence[str]) -> str:
-        """Return how the caller gets statements; of several that would do, those that IAM misses."""
+        """Return the command that gives statements to the caller; of alternatives, those found missing."""
         named = " or ".join([sid for sid in sids if sid in self._missing] or sids)
         return to_give(named, self.principal, "", name=f"boa-{slug_of(self._settings)}")
 
     def own(self) -> Iterator[DoctorCheck]:
-        """What of the policy does the caller lack? IAM's own simulator says it, and does nothing."""
+        """Check which statements the caller lacks, with IAM's simulator, which does nothing else."""
         if not self.principal:
             yield DoctorCheck(name="rights", status="warning",
                               said="the account's root user may do everything",
@@ -66,7 +66,7 @@ class RightsDoctor:
         )
 
     def others(self) -> Iterator[DoctorCheck]:
-        """What do the nodes lack, and the role that ends what stays stopped, builders of images included?"""
+        """Check which statements the nodes' role and the role that ends stopped nodes lack."""
         node = role_of(self._settings, self.account)
         if node and self.principal:
             document = node_policy(self._settings, self._uses, account=self.account)
@@ -81,7 +81,7 @@ class RightsDoctor:
             )
 
     def _simulated(self, whose: ExpectedPolicy) -> Iterator[DoctorCheck]:
-        """Yield the statements of a policy that IAM says are missing."""
+        """Yield the checks of a policy's statements, as IAM simulates them."""
         try:
             missing = list(missing_statements(self._calls, whose.principal, whose.document))
         except CallFailed as error:
@@ -105,7 +105,7 @@ class RightsDoctor:
             yield DoctorCheck(name=f"rights{whose.of}", status="ok", said=said)
 
     def of_queue(self, queue: Queue, url: str, standing: str) -> Iterator[DoctorCheck]:
-        """Who may send to a queue? `standing` is its policy as SQS says it."""
+        """Check the policy of a queue; `standing` is its policy as JSON from SQS."""
         arn = queue_arn(self._settings, url, self.account)
         command = f"aws sqs set-queue-attributes --queue-url {url} --attributes file://policy.json"
         more = f" --account {self.account}"
@@ -113,7 +113,7 @@ class RightsDoctor:
         yield from _compared(queue, wanted, standing, f" --queue {queue}", command, more=more)
 
     def of_bucket(self) -> Iterator[DoctorCheck]:
-        """May anybody read the bucket without TLS?
+        """Check that the bucket's policy denies access without TLS.
 
         Raises:
             CallFailed: when S3 cannot be asked.
@@ -133,7 +133,7 @@ class RightsDoctor:
 def _compared(
     name: str, wanted: Mapping[str, Any], standing: str, flag: str, command: str, *, more: str = ""
 ) -> Iterator[DoctorCheck]:
-    """Yield the statements of a thing's own policy that do not stand there."""
+    """Yield the checks of a resource policy's statements."""
     missing = absent_statements(wanted, standing)
     for sid, said in missing:
         fix = to_attach(sid, flag, command, more=more)

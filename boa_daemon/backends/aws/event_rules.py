@@ -1,4 +1,4 @@
-"""The rules of EventBridge that fill the queue of the warnings: what they have to let through."""
+"""The EventBridge rules that fill the queue of warnings, and the events that they must let through."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PATTERNS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
     }
 )
-"""By what it is about, the pattern of each rule. EC2's events bear no tags: what is not ours is dropped."""
+"""The event pattern of each rule by its subject. EC2's events carry no tags: other instances' are dropped."""
 SAID: Mapping[str, str] = MappingProxyType(
     {"warnings": "spot instances that are taken back", "ends": "instances that end"}
 )
 
 
 def lets_through(standing: str, wanted: Mapping[str, Any]) -> bool:
-    """Return whether a rule's pattern, as JSON, lets through all that another one does."""
+    """Return whether an existing rule's pattern, as JSON, lets through every event of the wanted pattern."""
     try:
         found = json.loads(standing)
     except ValueError:
@@ -33,7 +33,7 @@ def lets_through(standing: str, wanted: Mapping[str, Any]) -> bool:
 
 
 def _covers(standing: object, wanted: object) -> bool:
-    """Return whether a part of a pattern is as wide as another: a key narrows, a list of values widens."""
+    """Return whether one part of a pattern covers another: a key narrows it, more values widen it."""
     if isinstance(standing, Mapping):
         return isinstance(wanted, Mapping) and all(
             key in wanted and _covers(value, wanted[key]) for key, value in standing.items()

@@ -1,7 +1,7 @@
-"""What the cloud tells by itself: spot warnings, rebalance advice and state changes, through an SQS queue.
+"""Notices from the cloud through an SQS queue: spot warnings, rebalance advice and state changes.
 
-EventBridge delivers at least once, in any order, and best effort. So a notice only ever adds: until when a
-node lives, since when it does not. That a node vanished from the listing is seen without any of this.
+EventBridge delivers at least once, in any order, and best effort. So a notice only adds facts: when a node
+will end, or when it ended. A node that vanishes from the listing is noticed without any of this.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENDING_STATES = frozenset({"shutting-down", "terminated", "stopping", "stopped"
 
 
 def spot_warning(node: NodeId, at: float) -> dict[str, str]:
-    """Return a message of the queue as EC2 sends it where it takes a spot instance back."""
+    """Return a queue message as EC2 sends it before it takes a spot instance back."""
     document = {
         "detail-type": "EC2 Spot Instance Interruption Warning",
         "source": "aws.ec2",
@@ -43,7 +43,7 @@ def spot_warning(node: NodeId, at: float) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One event of one instance; `state` of state changes."""
+    """One event of one instance; state changes have a `state`."""
 
     kind: NoticeKind
     node: NodeId
@@ -52,7 +52,7 @@ class Notice:
 
 
 class Notices:
-    """What was told so far, for whoever lists the nodes; written by one thread, read by others."""
+    """The notices received so far; one thread writes them, others read them."""
 
     def __init__(self, keep: int = 10_000) -> None:
         self._ends_by: dict[NodeId, float] = {}
@@ -61,9 +61,9 @@ class Notices:
         self._lock = Lock()
 
     def add(self, notice: Notice) -> bool:
-        """Note a notice; return whether it is news that calls for a tick at once.
+        """Record a notice; return whether it is news that requires a tick at once.
 
-        Rebalance advice is not acted on: it may come long before anything happens, or nothing may happen.
+        Rebalance advice is ignored: it may come long before an interruption, or without one.
         """
         with self._lock:
             if notice.kind == "spot-warning":
@@ -73,17 +73,17 @@ class Notices:
             return notice.kind == "state-change"
 
     def ends_by(self, node: NodeId) -> float | None:
-        """Return when the cloud takes a node back, if it said so."""
+        """Return when the cloud takes a node back; None without a notice."""
         with self._lock:
             return self._ends_by.get(node)
 
     def ended_at(self, node: NodeId) -> float | None:
-        """Return when a node left `running` for good, if the cloud said so."""
+        """Return when a node left `running` for good; None without a notice."""
         with self._lock:
             return self._ended_at.get(node)
 
     def _note(self, notes: dict[NodeId, float], node: NodeId, instant: float) -> bool:
-        """Keep the earliest instant; return whether it is the first. The oldest notes make room."""
+        """Keep the earliest instant of a node; return whether it is the first. The oldest records are dropped."""
         is_news = node not in notes
         notes[node] = min(instant, notes.get(node, instant))
         while len(notes) > self._keep:
@@ -92,16 +92,16 @@ class Notices:
 
 
 class InterruptionQueue:
-    """Reads the queue. `wake` is called once for each batch that holds news."""
+    """Reads the queue; calls `wake` once for each batch with news."""
 
     def __init__(self, calls: AwsCalls, queue_url: str, notices: Notices, wake: Callable[[], None]) -> None:
         self._calls, self._queue_url, self._notices, self._wake = calls, queue_url, notices, wake
         self.unreadable = 0
 
     def poll_once(self, wait_seconds: int = 20) -> list[Notice]:
-        """Read up to ten messages, note them, delete them, and return what they said.
+        """Read up to ten messages, record and delete them, and return their notices.
 
-        Messages that say nothing to us are deleted too, or they would come back for ever.
+        Messages of other kinds are deleted too, or they would come back for ever.
 
         Raises:
             CallFailed: when the queue cannot be read.
@@ -125,7 +125,7 @@ class InterruptionQueue:
         return notices
 
     def take(self, messages: Sequence[Mapping[str, Any]]) -> list[Notice]:
-        """Note what messages say, call for a tick where that is news, and return it."""
+        """Record the notices in messages, request a tick if there is news, and return the notices."""
         notices = [notice for message in messages if (notice := self._read(message)) is not None]
         news = [self._notices.add(notice) for notice in notices]
         if any(news):
@@ -133,7 +133,7 @@ class InterruptionQueue:
         return notices
 
     def _read(self, message: Mapping[str, Any]) -> Notice | None:
-        """Return a message as a notice; None for what is none."""
+        """Return a message as a notice; None if it is none."""
         document = json_object(message.get("Body"), SOURCE)
         found = None if document is None else parse_event(document, SOURCE)
         if found is None:
@@ -144,7 +144,7 @@ class InterruptionQueue:
 
 
 class Listener:
-    """Reads the queue in a thread of its own until closed; `say` hears once of each row of failures."""
+    """Reads the queue in its own thread until closed; `say` is told once of each series of failures."""
 
     def __init__(
         self, queue: InterruptionQueue, say: Callable[[str], None], *, wait_seconds: int = 20
@@ -155,7 +155,7 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening, once the poll in flight is over."""
+        """Stop listening after the current poll."""
         self._over.set()
 
     def join(self, timeout_seconds: float) -> None:
@@ -163,14 +163,14 @@ class Listener:
         self._thread.join(timeout_seconds)
 
     def _listen(self) -> None:
-        """Poll; after a failure pause, so that a queue that is gone costs nothing."""
+        """Poll the queue; pause after a failure, so that a deleted queue costs nothing."""
         is_failing = False
         while not self._over.is_set():
             try:
                 self._queue.poll_once(self._wait_seconds)
                 is_failing = False
             except Exception as error:
-                # Whatever it was: a thread that ends here hears no warning ever again.
+                # Catch everything: if this thread ended, no warning would be received any more.
                 if not is_failing:
                     self._say(f"spot warnings are not heard: {error}")
                 is_failing = True

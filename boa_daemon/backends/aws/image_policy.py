@@ -1,6 +1,6 @@
-"""What building an image needs beside a launch: to stop what bears our tag, keep its disk, and tidy up.
+"""The policy for building images: what a launch needs, and to stop builders and to make and delete images.
 
-It is a policy of its own: the daemon makes and deletes no image.
+The policy is separate because the daemon neither makes nor deletes images.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _OF_THE_DAEMON = (
     "AskOwnRights",
     "NeverForeign",
 )
-"""Statements that a builder shares with the daemon; of the one on the warm pool it needs the stop."""
+"""Statements that image builds share with the daemon; of `WarmPool` they need only the stop."""
 
 
 def image_policy(
     settings: AwsSettings, *, uses: UsedResources, account: str = "*", role: str = ""
 ) -> dict[str, Any]:
-    """Return the policy of whoever types `boa image` as an IAM document; `role` is the ARN of their own."""
+    """Return the policy of the person who types `boa image`; `role` is the ARN of that person's role."""
     whole = policy(
         settings.model_copy(update={"warm_pool_nodes": 1}), uses=uses, account=account, control_role=role
     )
@@ -48,7 +48,7 @@ def image_policy(
 
 
 def _baking(settings: AwsSettings, account: str) -> list[Statement]:
-    """Return the statements on images and snapshots: made with our tag, or made before with it."""
+    """Return the statements on images and snapshots: create them with our tag, delete those that have it."""
     here = f"arn:{partition_of(settings.region)}:ec2:{settings.region}"
     kept = [f"{here}::image/*", f"{here}::snapshot/*"]
     made_with = {f"aws:RequestTag/{IMAGE_TAG}": settings.cluster}

@@ -1,4 +1,4 @@
-"""An image that is to be built: what is asked for, what comes of it, and the launch of its builder."""
+"""The recipe of an image build, its intent, its result, and the launch request of its builder."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from boa_daemon.tick.offers import Offer
 
 
 class BuildFailed(CloudFailed):
-    """An image could not be built. Where it says so the builder has ended; else typing the same goes on."""
+    """An image could not be built. If the builder has not ended, the same command continues the build."""
 
 
 class BuilderGone(BuildFailed):
-    """The builder ended before its disk was kept."""
+    """The builder ended before its disk was saved as an image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What is to be on the disk, in how many minutes at the most, and how many images are kept."""
+    """What to install on the disk; `minutes` limits the build, `keep` is the number of images to keep."""
 
     base_name: str
     base: str
@@ -39,7 +39,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildIntent:
-    """What was asked for: written before EC2 is asked. `holds` is known once the node is prepared."""
+    """A build in progress, on disk before EC2 is called; `holds` is set once the node is prepared."""
 
     build: str
     recipe: Recipe
@@ -51,7 +51,7 @@ class BuildIntent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildResult:
-    """What became of a build."""
+    """The result of a build."""
 
     image: OwnImage
     builder: str
@@ -63,9 +63,9 @@ def builder_request(
     name: str, build: str, lease: float, *, minutes: float, offer: Offer, site: LaunchTarget,
     settings: AwsSettings, catalog: Catalog,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the launch of a builder: as that of a node, but with a time of its own and a tag that says so.
+    """Return the launch request of a builder: a node's, with its own time limit and the builder's tag.
 
-    It keeps its time itself, by nothing that is on its disk: the lease of a node would be in the image.
+    The builder limits its time by a shutdown command: a node's lease script would become part of the image.
     """
     action = LaunchNodes(id=f"image-{build}", instance_type=catalog.instance_type(name), reason="image")
     plain = replace(site, efa_interfaces=0)

@@ -1,7 +1,8 @@
-"""The cluster's own images: found by their tag, with their age and what is in them, and taken away again.
+"""The cluster's own images: find them by their tag, report age and contents, and delete them.
 
-An image is a snapshot that is paid by what is on its disk. It bears the tag `boa:image` with the cluster's
-name and not the cluster's own tag, which means rented: no end of a cluster takes its images by accident.
+An image is a snapshot that is billed by the data on its disk. Its tag is `boa:image` with the cluster's
+name. It does not have the cluster's own tag, which marks rented resources, so ending a cluster never deletes
+its images by accident.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from boa_daemon.backends.settings import BUILT, AwsSettings
 
 IMAGE_TAG, BASE_TAG, NAME_TAG, HOLDS_TAG = "boa:image", "boa:base", "boa:base-name", "boa:holds"
 STALE_DAYS = 30
-"""An image that is older is said to be: drivers and base images are mended about once a month."""
+"""Age in days above which an image is reported as stale: drivers and base images change about monthly."""
 HINT = "`boa image build` makes one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnImage:
-    """An image of the cluster's: the base that it was made of, the name of that, and what it holds."""
+    """An image of the cluster: `base` is the image it was built from, `holds` lists its contents."""
 
     id: str
     name: str
@@ -40,12 +41,12 @@ class OwnImage:
     root_device: str
 
     def days_old(self, now: float) -> float:
-        """Return its age."""
+        """Return its age in days."""
         return max(now - self.built_at, 0.0) / 86_400.0
 
 
 def own_images(calls: AwsCalls, *, name: str = "") -> list[OwnImage]:
-    """Return the cluster's images, the newest first; with a name that one alone.
+    """Return the cluster's images, newest first; with a name, only the image of that name.
 
     Raises:
         CallFailed: when AWS cannot be asked.
@@ -58,7 +59,7 @@ def own_images(calls: AwsCalls, *, name: str = "") -> list[OwnImage]:
 
 
 def most_usd_per_hour(images: Sequence[OwnImage], settings: AwsSettings) -> float:
-    """Return what images cost at the most, as full disks: a snapshot is billed by what is written.
+    """Return the most that images cost per hour: the price of full disks; a snapshot is billed by its data.
 
     Raises:
         MissingPrice: when the prices of the region are not known.
@@ -68,7 +69,7 @@ def most_usd_per_hour(images: Sequence[OwnImage], settings: AwsSettings) -> floa
 
 
 def newest(calls: AwsCalls) -> OwnImage:
-    """Return the newest image that can be launched from.
+    """Return the newest image from which instances can be launched.
 
     Raises:
         CallFailed: when AWS cannot be asked, or there is none.
@@ -81,7 +82,7 @@ def newest(calls: AwsCalls) -> OwnImage:
 
 
 def base_of(calls: AwsCalls, named: str) -> str:
-    """Return the image behind a name, `ami-...` or `ssm:PARAMETER`, as it is today.
+    """Return the id of the image that `ami-...` or `ssm:PARAMETER` names today.
 
     Raises:
         CallFailed: when AWS cannot be asked.
@@ -92,7 +93,7 @@ def base_of(calls: AwsCalls, named: str) -> str:
 
 
 def staleness(calls: AwsCalls, image: OwnImage, now: float) -> Iterator[str]:
-    """Yield why an image had better be built anew.
+    """Yield the reasons to rebuild an image.
 
     Raises:
         CallFailed: when AWS cannot be asked.
@@ -110,9 +111,9 @@ def staleness(calls: AwsCalls, image: OwnImage, now: float) -> Iterator[str]:
 
 
 def remove(calls: AwsCalls, images: Sequence[OwnImage]) -> list[str]:
-    """Take images away with their snapshots, and snapshots of ours that no image has; return what went.
+    """Delete images with their snapshots, and snapshots of ours without an image; return the deleted ids.
 
-    A snapshot of an image that is there cannot be deleted, so whatever a crash cut off is done the next time.
+    A snapshot of an existing image cannot be deleted, so the next call finishes what a crash interrupted.
 
     Raises:
         CallFailed: when AWS refuses.
@@ -124,21 +125,21 @@ def remove(calls: AwsCalls, images: Sequence[OwnImage]) -> list[str]:
 
 
 def outdated(images: Sequence[OwnImage], *, keep: int, but: Collection[str] = ()) -> list[OwnImage]:
-    """Return what may go: failed ones, and all but the newest so many that can be launched from."""
+    """Return the images that may be deleted: failed ones, and all but the newest `keep` available ones."""
     usable = [image for image in images if image.state == "available"]
     kept = {image.id for image in usable[:keep]} | {*but}
     return [image for image in images if image.id not in kept and image.state != "pending"]
 
 
 def _snapshots(calls: AwsCalls) -> list[str]:
-    """Return the snapshots that bear our tag and are complete: one that is pending belongs to an image."""
+    """Return the complete snapshots with our tag; a pending one belongs to an image that is being made."""
     mine = [{"Name": f"tag:{IMAGE_TAG}", "Values": [calls.settings.cluster]}]
     rows = calls.pages("ec2:DescribeSnapshots", "Snapshots", OwnerIds=["self"], Filters=mine)
     return [row["SnapshotId"] for row in rows if row.get("State") != "pending"]
 
 
 def _gone(calls: AwsCalls, operation: str, **arguments: str) -> bool:
-    """Take something away; return whether it went now. What is gone already, or in use, is no failure."""
+    """Delete a resource; return whether this call deleted it. One that is gone or in use is no failure."""
     try:
         calls.call(operation, **arguments)
     except CallFailed as error:
@@ -149,7 +150,6 @@ def _gone(calls: AwsCalls, operation: str, **arguments: str) -> bool:
 
 
 def _image(row: dict[str, Any]) -> OwnImage:
-    """Return an image as EC2 describes it."""
     tags = tags_of_instance(row)
     disks = [each["Ebs"] for each in row.get("BlockDeviceMappings", ()) if "Ebs" in each]
     made = datetime.fromisoformat(row["CreationDate"].replace("Z", "+00:00"))

@@ -1,9 +1,9 @@
-"""Which life of an instance EC2 describes: its runs, and the stops between them, are nodes of their own.
+"""Lives of an instance: each run, and each stop between two runs, is a node of its own.
 
-The tag `boa:life` says which life was ordered last; it is written before EC2 is asked to stop or start, so
-that what a crash cuts off can be finished. What EC2 says of the state decides whether it came to be: odd
-lives run, even ones are stopped, since `boa:stopped-at`. EC2 resets LaunchTime with a start, so each run has
-a meter of its own.
+The tag `boa:life` holds the number of the life that was ordered last. It is written before EC2 is asked to
+stop or start, so that an order interrupted by a crash can be finished. The state in EC2 decides whether the
+ordered life has begun: odd lives run, even lives are stopped, since `boa:stopped-at`. EC2 resets LaunchTime
+at each start, so each run is billed from its own start.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ _RUNNING, _STOPPED = ("pending", "running"), ("stopping", "stopped")
 
 
 def ordered_life(instance: Mapping[str, Any]) -> int:
-    """Return which life was ordered last; the first where no tag can be read."""
+    """Return the number of the life that was ordered last; 1 if no tag can be read."""
     text = tags_of_instance(instance).get(LIFE_TAG, "")
     return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 6 and int(text) else 1
 
 
 def life_now(instance: Mapping[str, Any], known: int | None) -> int:
-    """Return which life an instance is in; `known` is the one that it was in when it was last seen."""
+    """Return the life that an instance is in; `known` is the life in which it was last seen."""
     ordered, state = ordered_life(instance), instance["State"]["Name"]
     is_even = ordered % 2 == 0
     if state in _RUNNING:
         if not is_even:
             return ordered
-        # Ordered to stop, and runs: not stopped yet, unless it was, and a stranger has started it.
+        # Ordered to stop, and runs: not stopped yet, unless it was stopped and somebody else has started it.
         return ordered + 1 if known in (ordered, ordered + 1) else ordered - 1
     if state in _STOPPED:
-        # Ordered to start, and stopped: not started yet, unless it ran, and a stranger has stopped it.
+        # Ordered to start, and stopped: not started yet, unless it ran and somebody else has stopped it.
         return ordered if is_even or ordered in (1, known) else ordered - 1
     return known or ordered
 
 
 def is_stop_open(instance: Mapping[str, Any], life: int) -> bool:
-    """Whether an instance that runs was ordered to stop, and did not yet."""
+    """Whether a running instance was ordered to stop and has not stopped yet."""
     return instance["State"]["Name"] == "running" and ordered_life(instance) == life + 1
 
 
 def as_life(
     instance: Mapping[str, Any], life: int, *, known: NodeState | None, now: float, **of_listing: Any
 ) -> NodeState:
-    """Return an instance as a node, in the life that it is in; `of_listing` goes to `node_of`."""
+    """Return an instance as the node of its current life; `of_listing` goes to `node_of`."""
     node = node_of(instance, name=life_named(instance["InstanceId"], life), **of_listing)
     if life % 2:
         return node
@@ -64,9 +64,9 @@ def as_life(
 def life_before(
     instance: Mapping[str, Any], node: NodeState, kinds: Mapping[str, InstanceType]
 ) -> NodeState | None:
-    """Return the life before the one that a node is, which is over: from EC2's word and our tags alone.
+    """Return the ended life before a node's own, from EC2's description and our tags alone.
 
-    None where there was none, or nobody knows how long it was.
+    None if there was none, or if its length is not known.
     """
     life = life_of(node.id)
     if life == 1:
@@ -82,13 +82,13 @@ def life_before(
 
 
 def _stopped_at(instance: Mapping[str, Any]) -> float | None:
-    """Return when we ordered the last stop, by the tag."""
+    """Return when we ordered the last stop, from the tag; None if it cannot be read."""
     text = tags_of_instance(instance).get(STOPPED_TAG, "")
     return float(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def _on_disk(node: NodeState, *, since: float, ended_at: float | None, is_stopped: bool) -> NodeState:
-    """Return a node as the life that waits, stopped since then, at the price of its disk."""
+    """Return a node as a stopped life since an instant, at the price of its disk."""
     since = since if ended_at is None else min(since, ended_at)
     return NodeState(
         id=node.id,

@@ -1,4 +1,4 @@
-"""Whose an instance is: the tag `boa:books` names the database that rented it."""
+"""Ownership of instances: the tag `boa:books` names the database that rented an instance."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from policies.model import NodeId
 def own_instances(
     listed: Sequence[dict[str, Any]], *, known: Collection[NodeId], books: str, cluster: str, now: float
 ) -> tuple[list[dict[str, Any]], str]:
-    """Return the instances that our database rented or knows, and why the cluster is another's; empty if not.
+    """Return the instances that our database rented or knows, and why the cluster is another daemon's, if so.
 
-    It is another daemon's where that has leased instances that are older than all of ours.
+    It is if another database has a leased instance that is older than all running ones of ours.
     """
     ours: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
@@ -38,5 +38,5 @@ def own_instances(
 
 
 def _age_of(instance: Mapping[str, Any]) -> tuple[float, str]:
-    """Return what orders instances from the oldest on, the same for everybody who looks."""
+    """Return a sort key that puts the oldest instance first, the same for every daemon."""
     return instance["LaunchTime"].timestamp(), instance["InstanceId"]

@@ -1,7 +1,7 @@
-"""One launch: its image, its subnet, the call with one token, and what the answer means.
+"""One launch: its image, its subnet, the call with one token, and the outcome.
 
-A lost answer is asked for again with the same token, which makes no second instance. Once an answer was lost
-only a success settles the launch: whatever else comes back may be about the second question alone.
+A lost answer is requested again with the same token, which launches no second instance. After a lost answer
+only a success settles the launch: any other answer may be about the second call alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Clock, Launched, Refused, Unknown
 
 MOST_CLOCK_SKEW_SECONDS = 240.0
-"""AWS refuses signatures that are some fifteen minutes off; launching stops well before, ending does not."""
+"""AWS refuses signatures about fifteen minutes off; launches stop well before that, ends do not."""
 _TRIES, _PAUSE_SECONDS = 3, 1.0
 _ZONE_FAILURES = 3
 _IMAGE_SECONDS, _SUBNETS_SECONDS = 24 * 3600.0, 300.0
@@ -35,7 +35,7 @@ _ROOT_DEVICE = "/dev/xvda"
 
 
 class Launcher:
-    """Asks for instances. `books` names the database whose ticks the action ids count."""
+    """Launches instances. `books` names the database whose ticks the action ids count."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Launcher:
         self._zone_failures: dict[str, int] = {}
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
-        """Ask for the nodes of an action."""
+        """Launch the nodes of an action, in the first subnet of its zone that has room."""
         offer = action.offer or Offer(instance_type=action.instance_type.name)
         refused = self._closed(offer)
         if refused is not None:
@@ -89,7 +89,7 @@ class Launcher:
         )
 
     def site(self, offer: Offer) -> LaunchTarget:
-        """Return what the region adds to a launch, but for the subnet.
+        """Return the region's facts for a launch, except for the subnet.
 
         Raises:
             CallFailed: when the type has no image.
@@ -117,7 +117,7 @@ class Launcher:
         return found or self._ask_image(named)
 
     def _closed(self, offer: Offer) -> Refused | None:
-        """Return a refusal where asking makes no sense: the clock is wrong, or the zone is ailing."""
+        """Return a refusal if a call is pointless: our clock is wrong, or the zone did not answer lately."""
         skew = self._calls.clock_skew_seconds
         if abs(skew) > MOST_CLOCK_SKEW_SECONDS:
             return Refused(
@@ -127,14 +127,14 @@ class Launcher:
                 retry_after_seconds=CREDENTIALS_SECONDS,
             )
         if self._zone_failures.get(offer.zone, 0) >= _ZONE_FAILURES:
-            # Half open: after the rest one failure is enough to close the zone again.
+            # Half open: after the cool-down one failure is enough to close the zone again.
             self._zone_failures[offer.zone] = _ZONE_FAILURES - 1
             reason = f"{_ZONE_FAILURES} launches in a row in {offer.zone or 'the region'} had no answer"
             return Refused(reason=reason, kind="no-capacity", scopes=(f"*/{offer.zone or '*'}",))
         return None
 
     def _ask(self, action: LaunchNodes, offer: Offer, site: LaunchTarget) -> Launched | Refused | Unknown:
-        """Make the call; ask again with the same token where the answer was lost."""
+        """Call RunInstances; repeat it with the same token if the answer was lost."""
         lease = self._clock.now() + 60.0 * self._settings.lease_minutes
         request = run_request(action, offer, site, self._settings, books=self._books, lease=lease)
         lost: Unknown | None = None
@@ -154,7 +154,7 @@ class Launcher:
         return lost or Unknown(reason="no answer")
 
     def _granted(self, action: LaunchNodes, offer: Offer, ids: list[str]) -> Launched:
-        """Return the nodes, and why they are fewer where they are."""
+        """Return the nodes, and a reason if they are fewer than the action wants."""
         short = None
         if len(ids) < action.count:
             reason = f"{len(ids)} of {action.count} were to be had of {offer.key}"
@@ -162,7 +162,7 @@ class Launcher:
         return Launched(nodes=tuple(ids), short=short)
 
     def open_subnets(self, zone: str) -> list[str]:
-        """Return the subnets of a zone that are not full; an empty name where the region may choose."""
+        """Return the subnets of a zone that are not full; an empty name lets EC2 choose."""
         now = self._clock.now()
         by_zone = self._subnets.get(self._ask_subnets, now=now)
         if not zone or by_zone is None:
@@ -170,9 +170,9 @@ class Launcher:
         return [subnet for subnet in by_zone.get(zone, [""]) if self._full_until.get(subnet, 0.0) <= now]
 
     def why_cut_off(self, subnet: str, interfaces: int) -> str:
-        """Return why a node in a subnet could not be reached; empty where it could, or nobody can say.
+        """Return why a node in a subnet could not be reached; empty if it could, or if that is not known.
 
-        Only nodes with a profile have to be: without one nothing is run on them.
+        Only nodes with an instance profile must be reachable: nothing is run on a node without one.
         """
         if not (subnet and self._settings.instance_profile):
             return ""
@@ -181,14 +181,14 @@ class Launcher:
         return "" if way is None else way.why(interfaces)
 
     def _gives_address(self, subnet: str, interfaces: int) -> bool:
-        """Return whether a node in a subnet gets a public address, which is paid; yes if nobody knows."""
+        """Return whether a node in a subnet gets a public address, which costs money; True if not known."""
         asks = subnet and self._settings.instance_profile
         found = self._ways.get(self._ask_ways, now=self._clock.now()) if asks else None
         way = (found or {}).get(subnet)
         return interfaces <= 1 and (way is None or way.gives_public_addresses)
 
     def ways(self) -> Mapping[str, SubnetEgress]:
-        """Return how the subnets to rent in get out.
+        """Return the routes to the outside of the subnets to rent in.
 
         Raises:
             CallFailed: when EC2 cannot be asked.
@@ -196,11 +196,10 @@ class Launcher:
         return self._ask_ways()
 
     def _ask_ways(self) -> dict[str, SubnetEgress]:
-        """Ask how the subnets get out."""
         return egress_by_subnet(self._calls, self._rows_of_subnets())
 
     def _ask_subnets(self) -> dict[str, list[str]]:
-        """Ask for the subnets by zone, those with most addresses first."""
+        """Ask for the subnets by zone; those with the most free addresses come first."""
         rows = self._rows_of_subnets()
         rows.sort(key=lambda row: -int(row.get("AvailableIpAddressCount", 0)))
         found: dict[str, list[str]] = {}
@@ -209,7 +208,6 @@ class Launcher:
         return found
 
     def _rows_of_subnets(self) -> list[dict[str, Any]]:
-        """Ask for the subnets of the settings, else for the default ones."""
         wanted = list(self._settings.subnets)
         arguments = (
             {"SubnetIds": wanted} if wanted else {"Filters": [{"Name": "default-for-az", "Values": ["true"]}]}
@@ -217,7 +215,7 @@ class Launcher:
         return list(self._calls.pages("ec2:DescribeSubnets", "Subnets", **arguments))
 
     def _ask_image(self, named: str) -> tuple[str, str]:
-        """Ask for the image behind a name, and for its root device."""
+        """Ask AWS for the image behind a name and for its root device."""
         if named == BUILT:
             own = newest(self._calls)
             return own.id, own.root_device or _ROOT_DEVICE

@@ -1,8 +1,7 @@
-"""EC2's description of an instance as a node: what its tags and its state say, and nothing else.
+"""Convert EC2's description of an instance to a node, from its tags and its state alone.
 
-A bill runs from LaunchTime to the instant at which EC2 says that the instance left `running` for good. EC2
-bills from `running` on, which no listing tells exactly; the difference is the boot, and it is to our
-disadvantage.
+A bill runs from LaunchTime to the instant at which, by EC2, the instance left `running` for good. EC2 bills
+from `running` on, an instant that no listing tells exactly; so our bill is too high by the boot time.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ _PHASES: Mapping[str, NodePhase] = {
     "terminated": "terminated",
 }
 LEAST_PRICE, MOST_PRICE = 1e-6, 1e6
-"""Dollars per hour; a tag that says something else was written by somebody else."""
+"""Dollars per hour; a price tag outside this range was not written by BOA."""
 _REASON_FORM = "%Y-%m-%d %H:%M:%S"
 _REASON_TIME = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
 
 def tags_of_instance(instance: Mapping[str, Any]) -> dict[str, str]:
-    """Return the tags of an instance, or of anything else that EC2 describes."""
+    """Return the tags of an instance or of any other resource that EC2 describes."""
     found: Sequence[Mapping[str, str]] = instance.get("Tags") or instance.get("TagSet") or ()
     return {tag["Key"]: tag.get("Value", "") for tag in found if "Key" in tag}
 
 
 def ended_at(instance: Mapping[str, Any]) -> float | None:
-    """Return when EC2 says that the instance was ended; None where it does not say, to the second."""
+    """Return when the instance was ended, to the second; None if EC2's description does not say."""
     found = _REASON_TIME.search(str(instance.get("StateTransitionReason") or ""))
     try:
         return None if found is None else float(calendar.timegm(time.strptime(found[1], _REASON_FORM)))
@@ -49,16 +48,16 @@ def ended_at(instance: Mapping[str, Any]) -> float | None:
 
 
 def lease_of(instance: Mapping[str, Any]) -> float | None:
-    """Return until when the node may live; None without a lease that can be read."""
+    """Return the end of a node's lease; None without a readable lease tag."""
     text = tags_of_instance(instance).get(LEASE_TAG, "")
-    # Digits of other scripts are digits too, for Python; and a hundred of them are no instant.
+    # Python counts digits of other scripts as digits, and a hundred digits are no instant.
     return float(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def a_type(name: str, kinds: Mapping[str, InstanceType], usd_per_hour: float | None) -> InstanceType:
-    """Return the type of an instance; one that no catalogue knows is a type of its own, with its tag's price.
+    """Return the type of an instance; a type that the catalogue lacks gets the price of its tag.
 
-    Where no tag names a price it is billed like the dearest type known: the books err to our disadvantage.
+    Without a price tag such a type costs as much as the dearest known type: errors raise our bill.
     """
     if name in kinds:
         return kinds[name]
@@ -79,9 +78,9 @@ def node_of(
 ) -> NodeState:
     """Return an instance as a node without jobs.
 
-    `spot_prices` are what its market asked from an instant on, in order. A node that `is_leaving` or was
-    announced to be taken back counts as terminating, so that its jobs move at once. `name` is
-    that of its life.
+    `spot_prices` are (instant, USD per hour) of its spot market, in order of time. A node that `is_leaving`,
+    or whose end is announced (`ends_by`), counts as terminating, so that its jobs move at once. `name` is the
+    node id of its life.
     """
     tags = tags_of_instance(instance)
     launched_at = instance["LaunchTime"].timestamp()
@@ -109,7 +108,7 @@ def node_of(
 
 
 def _market_of(instance: Mapping[str, Any], tags: Mapping[str, str]) -> Market:
-    """Return the market; what EC2 says of spot is stronger than our tag."""
+    """Return the market; EC2's word on spot overrides our tag."""
     if instance.get("InstanceLifecycle") == "spot":
         return "spot"
     return "reserved" if tags.get(MARKET_TAG) == "reserved" else "on-demand"
@@ -118,14 +117,14 @@ def _market_of(instance: Mapping[str, Any], tags: Mapping[str, str]) -> Market:
 def _prices(
     launched_at: float, price: float, changes: Sequence[tuple[float, float]]
 ) -> tuple[tuple[float, float], ...]:
-    """Return the price at launch, and those that its market asked later."""
+    """Return the price at launch and its market's later prices."""
     before = [usd for at, usd in changes if at <= launched_at]
     later = [(at, usd) for at, usd in changes if at > launched_at]
     return ((launched_at, before[-1] if before else price), *later)
 
 
 def _number(text: str | None) -> float | None:
-    """Return a positive number from a tag; None where it is none."""
+    """Return the price in a tag; None if it is not a number in range."""
     try:
         value = float(text or "")
     except ValueError:

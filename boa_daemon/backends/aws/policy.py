@@ -1,10 +1,10 @@
-"""The least that AWS must allow: policies made from the table of calls, which allow those and no other.
+"""Least-privilege IAM policies, made from the table of calls: they allow those calls and no others.
 
-Every statement that makes or ends something is bound to the cluster's tag: made with it, or made before with
-it. The inputs of a launch (subnet, image, ...) bear no tag of ours; being allowed to use them makes nothing
-without the statement on instances. The owner tag can never be changed: of the tags of a node only the lease
-and its names can. Commands reach tagged nodes alone. Nodes have a policy of their own: to be reached by SSM,
-their part of the bucket, and the queue that they report to.
+Every statement that creates or ends a resource requires the cluster's tag, on the request or on the resource.
+The inputs of a launch (subnet, image, ...) do not have our tag; permission to use them creates nothing
+without the statement on instances. The owner tag can never be changed: of a node's tags only the lease, the
+job and the name can, and with a warm pool those of the next life. Commands reach tagged nodes only. Nodes
+have a policy of their own: SSM, their part of the bucket, and the queue that they report to.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SSM_AGENT = (
     "ssmmessages:OpenControlChannel",
     "ssmmessages:OpenDataChannel",
 )
-"""What SSM's agent needs for Run Command. AWS's own policy for it also reads the account's parameters."""
+"""Actions that SSM's agent needs for Run Command. AWS's own policy also reads the account's parameters."""
 MOST_CHARACTERS = 6144
 
 
@@ -74,8 +74,9 @@ def policy(
 ) -> dict[str, Any]:
     """Return the policy of the daemon as an IAM document.
 
-    `node_role` is the ARN of the role of the nodes, made from the settings' instance profile where left out.
-    `control_role` is the ARN of the daemon's own, which may ask what it and they may do; `boa up` makes it.
+    `node_role` is the ARN of the nodes' role; if empty, the role of the settings' instance profile.
+    `control_role` is the ARN of the daemon's role, which may simulate the rights of all these roles; if
+    empty, the role that `boa up` makes.
     """
     statements = [
         *read_statements(settings),
@@ -113,7 +114,7 @@ def policy(
 
 
 def parts_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a policy as policies that IAM takes: a managed one has 6,144 characters at the most."""
+    """Split a policy into managed policies that IAM accepts: each has at most 6,144 characters."""
     parts: list[list[Statement]] = [[]]
     for statement in document["Statement"]:
         if _size([*parts[-1], statement]) > MOST_CHARACTERS:
@@ -123,12 +124,12 @@ def parts_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _size(statements: list[Statement]) -> int:
-    """Return how many characters a policy of statements has, white space not counted."""
+    """Return the number of characters of a policy with these statements, without white space."""
     return len(json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":")))
 
 
 def node_policy(settings: AwsSettings, uses: UsedResources, *, account: str = "*") -> dict[str, Any]:
-    """Return the policy of the nodes as an IAM document: SSM's agent, the bucket's prefix, the reports."""
+    """Return the policy of the nodes as an IAM document: SSM's agent, bucket prefix, reports and data."""
     statements: list[Statement] = [
         {"Sid": "SsmAgent", "Effect": "Allow", "Action": list(_SSM_AGENT), "Resource": ["*"]}
     ]
@@ -168,7 +169,7 @@ def node_policy(settings: AwsSettings, uses: UsedResources, *, account: str = "*
 def _data(
     settings: AwsSettings, uses: UsedResources, sid: str, actions: list[str], *, whole: bool
 ) -> list[Statement]:
-    """Return the data that jobs may name: its `whole` objects to be read, or their names to be listed."""
+    """Return statements on the data that jobs may name: to read objects (`whole`), or to list their names."""
     found: dict[str, list[str]] = {}
     for pattern in uses.data:
         bucket, _, prefix = pattern.removeprefix("s3://").partition("/")
@@ -186,7 +187,7 @@ def _data(
 
 
 def _secrets(settings: AwsSettings, uses: UsedResources, account: str) -> list[Statement]:
-    """Return the secrets that jobs may name: those, and no other."""
+    """Return statements on the secrets that jobs may name, and no others."""
     here = f"arn:{partition(settings)}:ssm:{settings.region}:{account}:parameter"
     named: dict[str, list[str]] = {"ssm": [], "secretsmanager": []}
     for reference in uses.secrets:
@@ -206,9 +207,9 @@ def _secrets(settings: AwsSettings, uses: UsedResources, account: str) -> list[S
 
 
 def sids_for(document: Mapping[str, Any], action: str, resource: str) -> list[str]:
-    """Return the statements of a policy that allow an action on a resource, their conditions left aside.
+    """Return the statements of a policy that allow an action on a resource, regardless of conditions.
 
-    Where none names the resource, those that allow the action on something.
+    If no statement names the resource, return those that allow the action on any resource.
     """
     allows = [
         each

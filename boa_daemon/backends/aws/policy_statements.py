@@ -21,7 +21,7 @@ from boa_daemon.backends.settings import AwsSettings
 
 Statement = dict[str, Any]
 MADE = ("instance", "volume", "network-interface", "spot-instances-request")
-"""What a launch makes."""
+"""Kinds of resources that a launch creates."""
 _INPUTS = (
     "subnet",
     "security-group",
@@ -38,13 +38,13 @@ _IAM_ACTION = {
     "s3:GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration",
     "s3:GetPublicAccessBlock": "s3:GetBucketPublicAccessBlock",
 }
-"""Operations that IAM knows under another name."""
+"""Operations whose IAM action has another name."""
 DOCUMENT = "AWS-RunShellScript"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedResources:
-    """What the daemon uses beside `[cloud]`: of `[engine]` and `[alerts]`. Empty: not used."""
+    """Resources of `[engine]` and `[alerts]` that the daemon or its nodes use; empty: not used."""
 
     reports_queue_url: str = ""
     uri: str = ""
@@ -57,7 +57,7 @@ NO_OTHER_RESOURCES = UsedResources()
 
 
 def iam_action(operation: str) -> str:
-    """Return IAM's name of a call."""
+    """Return the IAM action of a call."""
     return _IAM_ACTION.get(operation, operation)
 
 
@@ -67,7 +67,7 @@ def actions_of(group: str, table: Mapping[str, str] = OPERATIONS) -> list[str]:
 
 
 def read_statements(settings: AwsSettings) -> list[Statement]:
-    """Return what may be looked at: EC2 knows no finer resource for describing."""
+    """Return the read statements; EC2's Describe calls allow no narrower resource than `*`."""
     here = {"StringEquals": {"aws:RequestedRegion": settings.region}}
     images = f"arn:{partition(settings)}:ssm:*:*:parameter/aws/service/*"
     return [
@@ -89,7 +89,7 @@ def read_statements(settings: AwsSettings) -> list[Statement]:
 
 
 def launch_statements(settings: AwsSettings, account: str) -> list[Statement]:
-    """Return what a launch needs: its inputs, the instance, what comes with it, and their tags."""
+    """Return the statements of a launch: its inputs, the instance, its disks and interfaces, their tags."""
     mine = {f"aws:RequestTag/{CLUSTER_TAG}": settings.cluster}
     instance: dict[str, Any] = {"StringEquals": {**mine, "ec2:MetadataHttpTokens": "required"}}
     if settings.instance_types:
@@ -124,7 +124,7 @@ def launch_statements(settings: AwsSettings, account: str) -> list[Statement]:
 
 
 def terminate_statements(settings: AwsSettings, account: str) -> list[Statement]:
-    """Return what may be done to what is ours: renew its lease, end it; with a pool, stop and start it."""
+    """Return the statements on our resources: renew leases and end them; with a pool, stop and start."""
     mine = {f"aws:ResourceTag/{CLUSTER_TAG}": settings.cluster}
     tags, pool = [LEASE_TAG, JOB_TAG, "Name"], []
     if settings.warm_pool_nodes:
@@ -161,7 +161,7 @@ def terminate_statements(settings: AwsSettings, account: str) -> list[Statement]
 
 
 def pass_role_statement(sid: str, role: str, service: str) -> Statement:
-    """Return that a role may be handed to one service alone."""
+    """Return the statement that lets a role be passed to one service only."""
     return {
         "Sid": sid,
         "Effect": "Allow",
@@ -172,7 +172,7 @@ def pass_role_statement(sid: str, role: str, service: str) -> Statement:
 
 
 def schedule_statements(settings: AwsSettings, account: str) -> list[Statement]:
-    """Return what the end of a stopped node needs that comes without us: its schedule, and its role."""
+    """Return the statements for schedules that end stopped nodes, and for passing their role."""
     scheduler = f"arn:{partition(settings)}:scheduler:{settings.region}:{account}"
     schedules = f"{scheduler}:schedule/default/boa-{slug_of(settings)}-*"
     return [
@@ -187,7 +187,7 @@ def schedule_statements(settings: AwsSettings, account: str) -> list[Statement]:
 
 
 def command_statements(settings: AwsSettings, account: str) -> list[Statement]:
-    """Return what Run Command needs: one document, our nodes alone, and the answers."""
+    """Return the statements for Run Command: one document, our nodes only, and the answers."""
     document = f"arn:{partition(settings)}:ssm:{settings.region}::document/{DOCUMENT}"
     return [
         {
@@ -214,7 +214,7 @@ def command_statements(settings: AwsSettings, account: str) -> list[Statement]:
 
 
 def queue_statements(settings: AwsSettings, uses: UsedResources, account: str) -> list[Statement]:
-    """Return the statement on each queue that the settings name."""
+    """Return one statement for each queue that the settings name."""
     return [
         {
             "Sid": sid,
@@ -228,7 +228,7 @@ def queue_statements(settings: AwsSettings, uses: UsedResources, account: str) -
 
 
 def rule_statements(settings: AwsSettings) -> list[Statement]:
-    """Return what is read of EventBridge: the rules that fill the queue, under whatever names."""
+    """Return the statement to read EventBridge's rules, whatever their names; none without a queue."""
     if not settings.queue_url:
         return []
     here = {"StringEquals": {"aws:RequestedRegion": settings.region}}
@@ -244,7 +244,7 @@ def rule_statements(settings: AwsSettings) -> list[Statement]:
 
 
 def bucket_statements(settings: AwsSettings, uses: UsedResources) -> list[Statement]:
-    """Return what is read of the bucket: the logs below our prefix, and how it is set."""
+    """Return the statements on the bucket: logs below our prefix, the claim, code, the bucket's settings."""
     if not uses.uri:
         return []
     bucket, prefix = bucket_and_prefix(uses.uri)
@@ -280,7 +280,7 @@ def bucket_statements(settings: AwsSettings, uses: UsedResources) -> list[Statem
 
 
 def deny_statement(settings: AwsSettings) -> Statement:
-    """Return what is denied whatever else allows it: ending what is not ours."""
+    """Return the statement that denies ending, stopping and starting instances without our tag."""
     return {
         "Sid": "NeverForeign",
         "Effect": "Deny",

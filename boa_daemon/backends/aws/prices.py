@@ -1,4 +1,4 @@
-"""List prices on demand: asked of the Pricing API, or read from an answer of it that was saved."""
+"""On-demand list prices: from the Pricing API, or from a saved answer of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TERMS = {"operatingSystem": "Linux", "preInstalledSw": "NA", "tenancy": "Shared
 
 
 def ask_price(calls: AwsCalls, region: str, name: str) -> float:
-    """Return the list price of a type: Linux, shared, nothing installed, on demand.
+    """Return the on-demand list price of a type: Linux, shared tenancy, no preinstalled software.
 
     Raises:
         CallFailed: when the call fails, or no price is listed.
@@ -34,7 +34,7 @@ def ask_price(calls: AwsCalls, region: str, name: str) -> float:
 
 
 def read_price_list(path: Path, region: str) -> tuple[dict[str, float], str]:
-    """Return prices by type, and the day they are of, from a saved `aws pricing get-products`.
+    """Return prices by type, and the day of the prices, from a saved `aws pricing get-products`.
 
     Entries of other regions, systems and tenancies are left out; an attribute that an entry lacks matches.
 
@@ -68,7 +68,7 @@ def read_price_list(path: Path, region: str) -> tuple[dict[str, float], str]:
 
 
 def _entry(item: object) -> Any:
-    """Return an entry of the price list, which comes as JSON in a string."""
+    """Return an entry of the price list, which may be a string of JSON."""
     return json.loads(item) if isinstance(item, str) else item
 
 

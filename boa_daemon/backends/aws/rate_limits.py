@@ -1,4 +1,4 @@
-"""How often we ask AWS, kept below how often we may: a token bucket for each kind of call."""
+"""Our own rate limits for AWS calls, below AWS's: a token bucket for each kind of call."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OWN_RATES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "other": (20.0, 2.5),
     }
 )
-"""(size, refill per second), half of what EC2 grants an account or less: others work there too."""
+"""(size, refill per second), at most half of what EC2 grants an account, which others use too."""
 
 
 def bucket_name(operation: str) -> str:
-    """Return which bucket an operation draws from."""
+    """Return the name of the bucket that an operation takes its tokens from."""
     if operation in OWN_RATES:
         return operation
     service, _, verb = operation.partition(":")

@@ -1,4 +1,4 @@
-"""Ending everything of a cluster, and the receipt: what is left in each region, and when billing stopped."""
+"""End all resources of a cluster, and report what is left in each region and when billing stopped."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What is left in a region, and how many were ended, `of_warm_pool` of them stopped instances.
+    """What is left in a region, and how many resources were ended, `of_warm_pool` of them stopped instances.
 
-    `stopped_at` is when billing stopped; None where nothing was billed.
+    `stopped_at` is when billing stopped; None if nothing was billed.
     """
 
     region: str
@@ -32,11 +32,11 @@ class Receipt:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing of ours is left."""
+        """Whether nothing of ours is left and nothing failed to end."""
         return not any(self.left.values()) and not self.failed
 
     def row(self) -> dict[str, Any]:
-        """Return the receipt as JSON shows it."""
+        """Return the receipt as a row of JSON."""
         return {
             "region": self.region,
             "instances": self.left["instance"],
@@ -51,7 +51,7 @@ class Receipt:
 
 
 def iso_time(instant: float) -> str:
-    """Return an instant in UTC, to the second."""
+    """Return an instant as ISO 8601 in UTC, to the second."""
     return datetime.fromtimestamp(instant, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -64,9 +64,9 @@ def end_everything(
     sleep: Callable[[float], None] = time.sleep,
     which: Callable[[OwnedResource], bool] = lambda found: True,
 ) -> Receipt:
-    """End what is ours in a region, look again until it is gone or the time is up, and return the receipt.
+    """End our resources in a region, repeat until none is left or the time is up, and return the receipt.
 
-    Ended instances leave disks and interfaces only once they are down, so those are looked for each time.
+    Ended instances release disks and interfaces only once they are down, so each round looks for those again.
 
     Raises:
         CallFailed: when AWS cannot be asked.
@@ -79,7 +79,7 @@ def end_everything(
     is_tried = False
     while True:
         found = [each for each in sweeper.find(region=region) if which(each)]
-        # However short the time, everything is told to end once.
+        # However short the time, end everything once.
         if not found or (is_tried and clock.now() >= deadline):
             break
         is_tried = True

@@ -1,8 +1,8 @@
-"""How EC2's "no" becomes ours: what is out of reach, and when to ask again.
+"""Convert errors of EC2 launches to refusals: which offers are closed, and for how long.
 
-Throttling closes everything for seconds and says nothing about capacity. No capacity closes one offer, and
-the cool-downs grow. A quota closes all types that count against it, in every zone. Denied calls and
-credentials stop all launching; releasing does not come this way, so it goes on.
+Throttling closes all offers for seconds and says nothing about capacity. Missing capacity closes one offer,
+with growing cool-downs. A quota closes all types that count against it, in every zone. Denied calls and bad
+credentials stop all launches; ending instances does not use this module and continues.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def refusal_of(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused | 
 
 
 def _no_capacity(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """One offer rests; the cool-down grows with each refusal in a row."""
+    """Close one offer; the cool-down grows with each refusal in a row."""
     return Refused(reason=str(error), kind="no-capacity", scopes=(offer.key,))
 
 
 def _not_offered(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """The zone does not have the type at all: hours."""
+    """Close the type in this zone for hours: the zone does not have it."""
     scope = f"{offer.instance_type}/{offer.zone or '*'}"
     return Refused(
         reason=str(error), kind="bad-request", scopes=(scope,), retry_after_seconds=NOT_OFFERED_SECONDS
@@ -40,7 +40,7 @@ def _not_offered(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
 
 
 def _quota(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """Other zones would say the same, and so would other types of the quota."""
+    """Close every type of the quota in all zones."""
     code = market.quota_code(offer.instance_type, offer.market)
     market.learn_quota(code, error.vcpu_limit)
     names = [name for name in market.settings.instance_types if market.quota_code(name, offer.market) == code]
@@ -53,13 +53,13 @@ def _quota(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
 
 
 def _throttled(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """Everybody waits a few seconds, not all the same; no word about capacity."""
+    """Close all offers for a few seconds, with jitter; this says nothing about capacity."""
     seconds = THROTTLED_SECONDS * Random(str(error) + offer.key).uniform(1.0, 2.0)
     return Refused(reason=str(error), kind="throttled", scopes=("*",), retry_after_seconds=seconds)
 
 
 def _subnet_full(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """The zone rests once all its subnets are full."""
+    """Close the zone: all its subnets are full."""
     return Refused(
         reason=str(error),
         kind="no-capacity",
@@ -69,23 +69,23 @@ def _subnet_full(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
 
 
 def _denied(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """Nobody may launch until somebody mends the policy or the credentials."""
+    """Stop all launches until the policy or the credentials are mended."""
     seconds = CREDENTIALS_SECONDS if error.meaning == "credentials" else DENIED_SECONDS
     return Refused(reason=str(error), kind="denied", scopes=("*",), retry_after_seconds=seconds)
 
 
 def _unknown(error: CallFailed, offer: Offer, market: AwsMarket) -> Unknown:
-    """It may have been done."""
+    """Return an unknown outcome: the launch may have happened."""
     return Unknown(reason=str(error))
 
 
 def _token_reused(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """The next tick has another id, and so another token."""
+    """Drop the request: the next tick has another action id, and so another token."""
     return Refused(reason=str(error), kind="bad-request", retry_after_seconds=TOKEN_SECONDS)
 
 
 def _bad_request(error: CallFailed, offer: Offer, market: AwsMarket) -> Refused:
-    """The settings are wrong for this type; other types may do."""
+    """Close this type: the settings are wrong for it, but other types may work."""
     return Refused(
         reason=str(error),
         kind="bad-request",

@@ -1,4 +1,4 @@
-"""What a cluster's things are called on AWS: slugs, roles, queues, schedules and buckets, and their ARNs."""
+"""Names of a cluster's AWS resources: slugs, roles, queues, schedules and buckets, and their ARNs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from boa_daemon.backends.settings import AwsSettings
 
 LONGEST_SLUG = 24
-"""A bucket's name has at most 63 characters, 39 of them for `boa`, the account and the region."""
+"""Most characters of a slug: a bucket's name has at most 63, 39 of them for `boa`, account and region."""
 
 
 def partition_of(region: str) -> str:
@@ -17,7 +17,7 @@ def partition_of(region: str) -> str:
 
 
 def slug_of(settings: AwsSettings) -> str:
-    """Return the cluster's name for what takes fewer characters than a tag does: buckets, queues, roles."""
+    """Return a short form of the cluster's name for buckets, queues and roles, whose names have limits."""
     slug = re.sub(r"[^a-z0-9-]", "-", settings.cluster.lower()).strip("-")
     if len(slug) <= LONGEST_SLUG and slug == settings.cluster:
         return slug
@@ -26,14 +26,14 @@ def slug_of(settings: AwsSettings) -> str:
 
 
 def control_role_name(settings: AwsSettings) -> str:
-    """Return the name of the role of the daemon."""
+    """Return the name of the daemon's role."""
     return f"boa-{slug_of(settings)}-control"
 
 
 def queue_arn(settings: AwsSettings, url: str, account: str) -> str:
-    """Return the ARN of a queue by its address."""
+    """Return the ARN of a queue by its URL."""
     owner, name = url.rstrip("/").split("/")[-2:]
-    # A fake's queue may have no account in its address; CloudFormation completes ${AWS::AccountId}.
+    # A fake's queue URL may have no account; CloudFormation completes ${AWS::AccountId}.
     whose = owner if owner.isdigit() or owner.startswith("${") else account
     return f"arn:{partition(settings)}:sqs:{settings.region}:{whose}:{name}"
 
@@ -44,22 +44,22 @@ def partition(settings: AwsSettings) -> str:
 
 
 def ec2_service(settings: AwsSettings) -> str:
-    """Return EC2 as a principal."""
+    """Return EC2's service principal."""
     return "ec2.amazonaws.com.cn" if partition(settings) == "aws-cn" else "ec2.amazonaws.com"
 
 
 def everything_of(settings: AwsSettings, account: str, kind: str) -> str:
-    """Return the ARN of everything of a kind in the region."""
+    """Return the ARN pattern of all EC2 resources of a kind in the region."""
     return f"arn:{partition(settings)}:ec2:{settings.region}:{account}:{kind}/*"
 
 
 def schedule_name(settings: AwsSettings, instance: str, life: int) -> str:
-    """Return what the schedule is called that ends an instance after its stop."""
+    """Return the name of the schedule that ends a stopped instance."""
     return f"boa-{slug_of(settings)}-{instance}-{life}"
 
 
 def claim_key(settings: AwsSettings) -> str:
-    """Return the key of the object that says whose the cluster is; nodes write below the prefix alone."""
+    """Return the key of the object with the claim on the cluster; nodes cannot write it."""
     return f"boa-leader/{slug_of(settings)}.json"
 
 
@@ -69,7 +69,7 @@ def bucket_of(uri: str) -> str:
 
 
 def role_of(settings: AwsSettings, account: str) -> str:
-    """Return the ARN of the role behind the instance profile, which bears its name."""
+    """Return the ARN of the instance profile's role, which has the same name; empty without a profile."""
     name = settings.instance_profile.rpartition("/")[2]
     return f"arn:{partition(settings)}:iam::{account}:role/{name}" if name else ""
 

@@ -1,7 +1,7 @@
-"""The policies that stand on things themselves: who may send to a queue, and that nobody goes without TLS.
+"""Resource policies of the queues and the bucket: who may send to a queue, and that TLS is required.
 
-The stack has them, `boa iam --queue` and `--bucket` print them, and the doctor looks whether they stand.
-An ARN is a string, or what CloudFormation makes one of.
+The stack creates them, `boa iam --queue` and `--bucket` print them, and the doctor checks that they exist. An
+ARN is a string, or the function from which CloudFormation makes one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Queue: TypeAlias = Literal["warnings", "reports"]
 
 
 def queue_policy(queue: Queue, arn: object, account: str) -> dict[str, Any]:
-    """Return the policy of a queue; EventBridge fills the one of the warnings."""
+    """Return the policy of a queue; EventBridge may send to the queue of warnings."""
     events = {
         "Sid": "Events",
         "Effect": "Allow",
@@ -32,7 +32,7 @@ def bucket_policy(arn: object, below: object) -> dict[str, Any]:
 
 
 def absent_statements(wanted: Mapping[str, Any], standing: str) -> list[tuple[str, str]]:
-    """Return (statement, sentence) for each statement that is not in a policy as it stands, as JSON."""
+    """Return (statement, sentence) for each wanted statement that is not in the existing policy (JSON)."""
     try:
         document = json.loads(standing) if standing else {}
         there = [_comparable(each) for each in document.get("Statement", ())]
@@ -49,12 +49,11 @@ def absent_statements(wanted: Mapping[str, Any], standing: str) -> list[tuple[st
 
 
 def _document(statements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return statements as a policy."""
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
 def _tls_only(action: str, resources: Sequence[object]) -> dict[str, Any]:
-    """Return the statement that refuses everybody without TLS."""
+    """Return the statement that denies everybody access without TLS."""
     return {
         "Sid": "TlsOnly",
         "Effect": "Deny",
@@ -66,10 +65,10 @@ def _tls_only(action: str, resources: Sequence[object]) -> dict[str, Any]:
 
 
 def _comparable(value: object) -> object:
-    """Return a part of a policy as it compares: a statement's name says nothing, one is a list of one."""
+    """Return a normal form of a part of a policy: no statement names, and one value as a list of one."""
     if isinstance(value, Mapping):
         return {key: _comparable(each) for key, each in value.items() if key != "Sid"}
     if isinstance(value, list | tuple):
         return sorted(map(str, value))
-    # AWS writes a principal that is everybody either way.
+    # AWS writes the principal of everybody either way.
     return [str(value)]

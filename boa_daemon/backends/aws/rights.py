@@ -1,8 +1,9 @@
-"""What of the policy the caller lacks, asked of IAM itself: statement by statement, by simulation.
+"""Find the policy statements that a principal lacks, with IAM's policy simulator.
 
-IAM's simulator decides about actions, resources and conditions as it would for a real call, and does nothing.
-So what a launch, a lease, a command or an end needs is known before the first of them, and named as `boa iam`
-names it. The caller may ask about its own role and those that it hands out (statement AskOwnRights).
+The simulator decides about actions, resources and conditions as for a real call, and does nothing. So missing
+rights for a launch, a lease, a command or an end are known before the first of them, and are named as `boa
+iam` names them. The caller may ask about its own role and the roles that it passes on (statement
+AskOwnRights).
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from boa_daemon.backends.aws.policy_statements import Statement
 
 _ASSUMED = re.compile(r"^arn:([^:]+):sts::(\d+):assumed-role/([^/]+)/")
 _MOST = 20
-"""Denied actions that one sentence names."""
+"""Most denied actions that one sentence names."""
 
 
 def principal_of(caller: str) -> str:
-    """Return whose policies count for a caller: the role of a session, else itself; empty for the root."""
+    """Return the ARN whose policies apply to a caller: the role of a session, else itself; empty for root."""
     found = _ASSUMED.match(caller)
     if found:
         return f"arn:{found[1]}:iam::{found[2]}:role/{found[3]}"
@@ -31,10 +32,10 @@ def principal_of(caller: str) -> str:
 def missing_statements(
     calls: AwsCalls, principal: str, document: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield (statement, sentence) for each statement of a policy that a principal lacks, whole or in part.
+    """Yield (statement, sentence) for each statement of a policy that a principal lacks, wholly or partly.
 
     Raises:
-        CallFailed: when IAM does not answer; denied, where the caller may not ask.
+        CallFailed: when IAM does not answer; its meaning is `denied` if the caller may not ask.
     """
     for statement in document["Statement"]:
         denies = statement["Effect"] == "Deny"
@@ -49,7 +50,7 @@ def missing_statements(
 
 
 def _decided(calls: AwsCalls, principal: str, statement: Statement) -> list[tuple[str, str]]:
-    """Return (action, decision) for every action of a statement on every resource of it."""
+    """Return (action, decision) for every action of a statement on each of its resources."""
     found: list[tuple[str, str]] = []
     for resource in statement["Resource"]:
         arguments: dict[str, Any] = {} if resource == "*" else {"ResourceArns": [_one_of(resource)]}
@@ -68,21 +69,21 @@ def _decided(calls: AwsCalls, principal: str, statement: Statement) -> list[tupl
 
 
 def _one_of(arn: str) -> str:
-    """Return something that a pattern of ARNs covers."""
+    """Return an ARN that matches a pattern of ARNs."""
     first, last = arn.split(":", 5)[:5], arn.split(":", 5)[5]
     account = first[4].replace("*", "123456789012")
     return ":".join([*first[:3], first[3].replace("*", "us-east-1"), account, last.replace("*", "x")])
 
 
 def _contexts(statement: Statement) -> list[list[dict[str, Any]]]:
-    """Return what requests would bring so that a statement's conditions hold, each value in one of them."""
+    """Return contexts of requests that meet a statement's conditions; together they cover every value."""
     wanted = [each for keys in statement.get("Condition", {}).values() for each in keys.values()]
     most = max((len(each) for each in wanted if not isinstance(each, str)), default=1)
     return [_context(statement, number) for number in range(most)]
 
 
 def _context(statement: Statement, number: int) -> list[dict[str, Any]]:
-    """Return what the request of a number would bring: of each list of values that are allowed, one."""
+    """Return the context of one request: of each list of allowed values, the value of that number."""
     entries = []
     for operator, keys in statement.get("Condition", {}).items():
         for key, wanted in keys.items():
@@ -102,14 +103,14 @@ def _context(statement: Statement, number: int) -> list[dict[str, Any]]:
 
 
 def may_not_ask(error: CallFailed) -> bool:
-    """Return whether IAM was not to be asked, which says nothing about the other rights."""
+    """Return whether the caller may not ask IAM, which says nothing about its other rights."""
     return error.meaning in ("denied", "not-found", "bad-request")
 
 
 def to_attach(sids: str, flag: str, command: str, *, more: str = "") -> str:
-    """Return what mends missing statements: the policy that has them, and the command that puts it in place.
+    """Return the command that attaches missing statements: print the policy, then put it in place.
 
-    `flag` is what `boa iam` prints the policy with, `more` what it needs beside; the file is policy.json.
+    `flag` makes `boa iam` print the policy, `more` holds further flags; the file is policy.json.
     """
     return (
         f"Attach statement {sids} of the policy that `boa iam{flag}` prints: "
@@ -118,9 +119,9 @@ def to_attach(sids: str, flag: str, command: str, *, more: str = "") -> str:
 
 
 def to_give(sids: str, principal: str, flag: str, *, name: str) -> str:
-    """Return what gives statements to a role or a user, typed by whoever administers the account.
+    """Return the command with which an administrator gives statements to a role or a user.
 
-    A user's own policies have 2,048 characters at the most, so one gets a managed policy.
+    A user's inline policies have at most 2,048 characters, so a user gets a managed policy.
     """
     arn, _, path = principal.partition("/")
     whose = path.rpartition("/")[2]

@@ -1,8 +1,8 @@
-"""All that a site needs in an account, as one CloudFormation template: made by `boa up`, ended by `boa down`.
+"""The CloudFormation template of a site: `boa up` creates its stack, `boa down --stack` deletes it.
 
-Roles and policies of the daemon and of the nodes, a bucket, two queues with their dead letters, the rules
-that fill one of them, a security group and placement groups; on request a network of its own, and an alarm on
-the bill. Names are made from the cluster's, so policies name exactly these things.
+It holds roles and policies of the daemon and of the nodes, a bucket, two queues with their dead-letter
+queues, the rules that fill one of the queues, security groups and placement groups; on request a network of
+its own and an alarm on the bill. Names derive from the cluster's name, so policies name exactly these.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LETTER_DAYS, MOST_RECEIVES = 14, 5
 
 
 def stack_template(settings: AwsSettings, wishes: StackOptions | None = None) -> dict[str, Any]:
-    """Return the template. Without a network of its own it has one parameter, the VPC of the nodes."""
+    """Return the template. Its one parameter, without a network of its own, is the VPC of the nodes."""
     wishes, site = wishes or StackOptions(), stack_settings_of(settings)
     resources = {**_roles(site), **_pool_end(site), **_bucket(site, wishes), **_queues(site), **_rules(site)}
     vpc: object = {"Ref": "Vpc"}
@@ -64,20 +64,20 @@ def stack_template(settings: AwsSettings, wishes: StackOptions | None = None) ->
 
 
 def as_yaml(document: Mapping[str, Any]) -> str:
-    """Return a template as CloudFormation takes it: YAML without anchors and aliases, which it rejects."""
+    """Return a template as YAML without anchors and aliases, which CloudFormation rejects."""
     return yaml.dump(document, Dumper=_Plain, sort_keys=False, width=100)
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes what appears twice twice."""
+    """Dumps a repeated object in full each time."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Make none."""
+        """Return True: never write an alias."""
         return True
 
 
 def monthly_costs(wishes: StackOptions, prices: SidePrices) -> list[tuple[str, float, str]]:
-    """Return (what, dollars per month, the terms) of what the stack itself costs, nodes left aside."""
+    """Return (resource, dollars per month, terms) of the stack's own costs, without nodes."""
     rows = [
         ("roles, security group, rules, placement groups", 0.0, "free"),
         (
@@ -103,7 +103,7 @@ def monthly_costs(wishes: StackOptions, prices: SidePrices) -> list[tuple[str, f
 
 
 def _roles(site: StackSettings) -> dict[str, Any]:
-    """Return both roles: who may take the daemon's, and what EC2 hands to nodes."""
+    """Return the roles, policies and instance profiles of the daemon and of the nodes."""
     names, partition = site.names, partition_of(site.settings.region)
     ec2 = "ec2.amazonaws.com.cn" if partition == "aws-cn" else "ec2.amazonaws.com"
     root = f"arn:{partition}:iam::{ACCOUNT}:root"
@@ -160,7 +160,7 @@ def _roles(site: StackSettings) -> dict[str, Any]:
 
 
 def _pool_end(site: StackSettings) -> dict[str, Any]:
-    """Return the role with which EventBridge Scheduler ends what stays stopped."""
+    """Return the role with which EventBridge Scheduler ends nodes that stay stopped."""
     by_scheduler = {
         "Effect": "Allow",
         "Principal": {"Service": "scheduler.amazonaws.com"},
@@ -183,8 +183,8 @@ def _pool_end(site: StackSettings) -> dict[str, Any]:
 
 
 def _bucket(site: StackSettings, wishes: StackOptions) -> dict[str, Any]:
-    """Return the bucket: encrypted, closed to the public, TLS only, and kept when the stack goes."""
-    # S3's own call and CloudFormation name a rule differently; without a filter it is about everything.
+    """Return the bucket: encrypted, closed to the public, TLS only, and kept when the stack is deleted."""
+    # S3 and CloudFormation name a rule's id differently; without a filter the rule covers all objects.
     unfinished = {key: value for key, value in UNFINISHED.items() if key not in ("ID", "Filter")}
     rules: list[dict[str, Any]] = [{"Id": UNFINISHED["ID"], **unfinished}]
     if wishes.expire_days is not None:
@@ -194,7 +194,7 @@ def _bucket(site: StackSettings, wishes: StackOptions) -> dict[str, Any]:
     return {
         "Bucket": {
             "Type": "AWS::S3::Bucket",
-            # Checkpoints and logs outlive the stack; `boa down --stack --data` takes them too.
+            # Checkpoints and logs outlive the stack; `boa down --stack --data` deletes them too.
             "DeletionPolicy": "Retain",
             "UpdateReplacePolicy": "Retain",
             "Properties": {
@@ -216,7 +216,7 @@ def _bucket(site: StackSettings, wishes: StackOptions) -> dict[str, Any]:
 
 
 def _queues(site: StackSettings) -> dict[str, Any]:
-    """Return both queues, where what is never taken out goes, and who may send to each."""
+    """Return both queues with their dead-letter queues and their policies."""
     keep = LETTER_DAYS * 86_400
     found: dict[str, Any] = {}
     queues: tuple[tuple[Queue, str, str], ...] = (
@@ -249,7 +249,6 @@ def _queues(site: StackSettings) -> dict[str, Any]:
 
 
 def _rules(site: StackSettings) -> dict[str, Any]:
-    """Return the rules of EventBridge."""
     target = [{"Id": "queue", "Arn": {"Fn::GetAtt": ["Warnings", "Arn"]}}]
     return {
         f"{about.capitalize()}Rule": {
@@ -265,7 +264,7 @@ def _rules(site: StackSettings) -> dict[str, Any]:
 
 
 def _budget(site: StackSettings, email: str, usd: float) -> dict[str, Any]:
-    """Return an alarm on the whole account's bill: a last resort, some hours late; the caps come first."""
+    """Return an alarm on the whole account's bill: a last resort, hours late; caps come first."""
     to = [{"SubscriptionType": "EMAIL", "Address": email}]
     return {
         "BillAlarm": {
@@ -294,7 +293,7 @@ def _budget(site: StackSettings, email: str, usd: float) -> dict[str, Any]:
 
 
 def _outputs(wishes: StackOptions) -> dict[str, Any]:
-    """Return what `boa.toml` needs of the stack."""
+    """Return the outputs of the stack that `boa.toml` needs."""
     values: dict[str, Any] = {
         "WarningsQueueUrl": {"Ref": "Warnings"},
         "ReportsQueueUrl": {"Ref": "Reports"},
@@ -315,7 +314,7 @@ def _outputs(wishes: StackOptions) -> dict[str, Any]:
 
 
 def _completed(document: object) -> object:
-    """Return a document whose names CloudFormation completes."""
+    """Return a document with `Fn::Sub` around each string that has a pseudo parameter of AWS."""
     if isinstance(document, Mapping):
         return {key: _completed(value) for key, value in document.items()}
     if isinstance(document, list | tuple):

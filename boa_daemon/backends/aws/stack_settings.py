@@ -1,4 +1,4 @@
-"""What a stack is made from: what is wished for, the names of its things, and settings that go with it."""
+"""Inputs of a stack: the options, the names of its resources, and the settings that use them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ ACCOUNT, REGION = "${AWS::AccountId}", "${AWS::Region}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackOptions:
-    """What the stack is to hold beside the plain things.
+    """Optional parts of the stack.
 
-    `private_zones` make a network of its own with a private subnet in each and one NAT gateway; without them
-    the network of `boa.toml` or the default one is used. `expire_days` lets objects expire; None keeps them.
+    `private_zones` create a network of its own with a private subnet in each zone and one NAT gateway;
+    without them the nodes use the network of `boa.toml` or the default one. Objects in the bucket expire
+    after `expire_days`; None keeps them.
     """
 
     private_zones: tuple[str, ...] = ()
@@ -29,7 +30,7 @@ class StackOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackNames:
-    """What the things of a cluster are called; ARNs and addresses follow from them."""
+    """Names of the resources of a cluster's stack; ARNs and URLs derive from them."""
 
     stack: str
     bucket: str
@@ -40,7 +41,7 @@ class StackNames:
 
     @classmethod
     def of(cls, settings: AwsSettings) -> StackNames:
-        """Return the names of a cluster."""
+        """Return the names for a cluster."""
         slug = slug_of(settings)
         return cls(
             stack=f"boa-{slug}",
@@ -54,7 +55,7 @@ class StackNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackSettings:
-    """The settings that go with a stack."""
+    """The settings that use the resources of a stack."""
 
     settings: AwsSettings
     uses: UsedResources
@@ -62,7 +63,7 @@ class StackSettings:
 
 
 def stack_settings_of(settings: AwsSettings, *, account: str = ACCOUNT) -> StackSettings:
-    """Return the settings as they are once the stack is there."""
+    """Return the settings as they are once the stack exists."""
     names = StackNames.of(settings)
     suffix = "amazonaws.com.cn" if partition_of(settings.region) == "aws-cn" else "amazonaws.com"
     base = f"https://sqs.{settings.region}.{suffix}/{account}"
@@ -82,5 +83,5 @@ def stack_settings_of(settings: AwsSettings, *, account: str = ACCOUNT) -> Stack
 
 
 def stack_tags(site: StackSettings) -> list[dict[str, str]]:
-    """Return the tags of what the stack makes. Not the cluster's own tag, which means rented."""
+    """Return the tags of the stack's resources, without the cluster's own tag, which marks rented ones."""
     return [{"Key": "boa:stack", "Value": site.settings.cluster}]

@@ -1,8 +1,8 @@
-"""Do nodes get out?  A node that reaches neither SSM nor S3 nor SQS is rented, paid for, and of no use.
+"""Find whether nodes of a subnet reach AWS's services. A node without SSM, S3 and SQS costs money in vain.
 
-A node gets out through a NAT or another gateway that its subnet routes to, through an internet gateway where
-it has a public address, or through endpoints of the services. EC2 gives no public address to an instance with
-several interfaces, so P4d and P5 with EFA do not get out of a default subnet.
+A node reaches them through a NAT or another gateway that its subnet routes to, through an internet gateway
+if it has a public address, or through endpoints of the services. EC2 gives no public address to an instance
+with several interfaces, so P4d and P5 with EFA reach nothing from a default subnet.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from boa_daemon.backends.aws.calls import AwsCalls
 
 NEEDED = ("ssm", "ssmmessages", "sqs", "s3")
-"""What a node talks to: SSM's agent to two, the scripts of the engine to the others."""
+"""Services that a node calls: SSM's agent calls the first two, the engine's scripts the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubnetEgress:
-    """How a subnet gets out: by `gateway` (its route to everywhere, empty: none) and `endpoints`."""
+    """A subnet's ways out: `gateway` is its default route (empty: none), `endpoints` are services."""
 
     subnet: str
     zone: str
@@ -28,7 +28,7 @@ class SubnetEgress:
     endpoints: frozenset[str]
 
     def lacks(self, interfaces: int) -> tuple[str, ...]:
-        """Return the services that a node with so many interfaces does not reach."""
+        """Return the services that a node with this many interfaces does not reach."""
         is_public = self.gateway.startswith("igw-")
         if self.gateway and not is_public:
             return ()
@@ -37,7 +37,7 @@ class SubnetEgress:
         return tuple(name for name in NEEDED if name not in self.endpoints)
 
     def why(self, interfaces: int) -> str:
-        """Return why a node here reaches nothing; empty where it does."""
+        """Return why a node in this subnet lacks services; empty if it reaches all of them."""
         lacking = self.lacks(interfaces)
         if not lacking:
             return ""
@@ -51,7 +51,7 @@ class SubnetEgress:
 
 
 def egress_by_subnet(calls: AwsCalls, subnets: Sequence[Mapping[str, Any]]) -> dict[str, SubnetEgress]:
-    """Return how each subnet, as DescribeSubnets shows it, gets out.
+    """Return the ways out of each subnet, by its id; `subnets` are rows of DescribeSubnets.
 
     Raises:
         CallFailed: when EC2 cannot be asked.
@@ -86,7 +86,7 @@ def _table_of(subnet: Mapping[str, Any], tables: Sequence[Mapping[str, Any]]) ->
 
 
 def _gateway(table: Mapping[str, Any]) -> str:
-    """Return where a table sends what is for elsewhere; empty where nowhere."""
+    """Return the target of a table's default route; empty if it has none."""
     for route in table.get("Routes", ()):
         if route.get("DestinationCidrBlock") == "0.0.0.0/0" and route.get("State") != "blackhole":
             named = (value for key, value in route.items() if key.endswith("Id") and key != "InstanceOwnerId")
@@ -95,7 +95,7 @@ def _gateway(table: Mapping[str, Any]) -> str:
 
 
 def _services(vpc: str, table: Mapping[str, Any], endpoints: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the services that endpoints bring into a network; gateways only to the tables they are in."""
+    """Return the services with an endpoint in a network; gateway endpoints serve only their route tables."""
     return [
         str(each["ServiceName"]).rpartition(".")[2]
         for each in endpoints

@@ -1,14 +1,13 @@
-"""Looking for what nobody wants: instances, disks, interfaces and spot requests that no record explains.
+"""Find and end leaked resources: instances, disks, interfaces and spot requests that no record explains.
 
-Whatever carries our cluster tag is ours; nothing else is ever touched. What is younger than the age guard is
-left alone: its record may be on its way. A leak is
+Resources with our cluster tag are ours; nothing else is touched. Instances younger than
+`AGE_GUARD_SECONDS` are left alone, because their record may not be written yet. A leak is
 
-- an instance without an intent tag, or whose intent the records do not know, where records were given;
-- an instance whose lease ended: its daemon is gone, and it should have ended itself;
-- a disk or an interface that is attached to nothing, and a spot request that is open.
+- an instance without an intent tag, or with an intent that is not in the records, if records are given;
+- an instance whose lease has ended: its daemon is gone, and it should have ended itself;
+- an unattached disk or interface, or an open spot request.
 
-Spot instances that EC2 launched for somebody and that carry no tag are not ours to end; the receipt counts
-none of them.
+Spot instances without our tag are not ours to end, and the receipt does not count them.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ ResourceKind: TypeAlias = Literal["instance", "volume", "network-interface", "sp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedResource:
-    """Something of ours that exists; `leak` says why it should not, empty where it may.
+    """An existing resource of ours; `leak` says why it should not exist, empty if it may.
 
-    An instance that `is_ending` was told to, is not billed any more, and is only waited for. One that
-    `is_stopped`, as those of the warm pool are, costs its disk.
+    An instance that `is_ending` was ended and is not billed any more; callers only wait for it. One that
+    `is_stopped`, as in the warm pool, costs its disk.
     """
 
     kind: ResourceKind
@@ -49,7 +48,7 @@ class OwnedResource:
 
 
 class Sweeper:
-    """Finds what is ours in a region, and ends it."""
+    """Finds our resources in a region, and ends them."""
 
     def __init__(self, settings: AwsSettings, calls: AwsCalls, clock: Clock) -> None:
         self._settings, self._calls, self._clock = settings, calls, clock
@@ -57,9 +56,9 @@ class Sweeper:
     def find(
         self, *, region: str = "", known_intents: Callable[[str], bool] | None = None
     ) -> list[OwnedResource]:
-        """Return everything of ours in a region, leaks and all; what EC2 shows as terminated is left out.
+        """Return our live instances, unattached disks and interfaces, and open spot requests in a region.
 
-        `known_intents` says whether the records know an intent; without it all intents count as known.
+        `known_intents` says whether the records have an intent; without it all intents count as known.
 
         Raises:
             CallFailed: when AWS cannot be asked.
@@ -79,7 +78,7 @@ class Sweeper:
         ]
 
     def release(self, found: Sequence[OwnedResource]) -> dict[str, str]:
-        """End what was found; return the ids that could not be ended, and why."""
+        """End resources; return the ids that could not be ended, and why."""
         failed: dict[str, str] = {}
         to_end = [each for each in found if not each.is_ending]
         for region in sorted({each.region for each in to_end}):
@@ -88,7 +87,7 @@ class Sweeper:
         return failed
 
     def billing_stopped_at(self, ids: Sequence[str], *, region: str) -> float | None:
-        """Return when the last of some instances left `running`; None while EC2 does not say."""
+        """Return when the last of these instances left `running`; None if EC2 does not say."""
         mine = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [self._settings.cluster]}]
         ends = [
             ended_at(instance) for instance in self._listed(region, mine) if instance["InstanceId"] in ids
@@ -97,14 +96,12 @@ class Sweeper:
         return max(known, default=None)
 
     def _listed(self, region: str, filters: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yield instances."""
         for reservation in self._calls.pages(
             "ec2:DescribeInstances", "Reservations", region=region, Filters=list(filters), MaxResults=1000
         ):
             yield from reservation["Instances"]
 
     def _mine(self) -> list[dict[str, Any]]:
-        """Return the filter for what carries our tag."""
         return [{"Name": f"tag:{CLUSTER_TAG}", "Values": [self._settings.cluster]}]
 
     def _instances(self, region: str, known: Callable[[str], bool] | None) -> Iterator[OwnedResource]:
@@ -130,7 +127,7 @@ class Sweeper:
     def _loose(
         self, region: str, operation: str, items: str, kind: ResourceKind, key: str
     ) -> Iterator[OwnedResource]:
-        """Yield our disks or interfaces that are attached to nothing."""
+        """Yield our unattached disks or interfaces."""
         for row in self._calls.pages(operation, items, region=region, Filters=self._mine()):
             if row.get("Status", row.get("State")) == "available":
                 yield OwnedResource(kind=kind, id=row[key], region=region, leak="attached to nothing")
@@ -150,7 +147,7 @@ class Sweeper:
                 )
 
     def _end(self, kind: ResourceKind, ids: Sequence[str], region: str) -> dict[str, str]:
-        """End things of one kind; return those that failed, and why."""
+        """End resources of one kind; return the ids that failed, and why."""
         if kind in ("volume", "network-interface"):
             operation, key = _ONE_BY_ONE[kind]
             return {name: said for name in ids if (said := self._try(operation, region, **{key: name}))}
@@ -163,7 +160,7 @@ class Sweeper:
         return {name: why for name in ids if (why := self._try(operation, region, **{key: [name]}))}
 
     def _try(self, operation: str, region: str, **arguments: Any) -> str:
-        """Make a call; return why it failed, empty when it did not. What is gone already is no failure."""
+        """Make a call; return why it failed, empty if it succeeded or the resource is gone already."""
         try:
             self._calls.call(operation, region=region, **arguments)
         except CallFailed as error:
@@ -180,11 +177,11 @@ _ONE_BY_ONE = {
     "network-interface": ("ec2:DeleteNetworkInterface", "NetworkInterfaceId"),
 }
 _ORDER: Sequence[ResourceKind] = ("spot-request", "instance", "network-interface", "volume")
-"""Requests first, or they would launch what is being ended."""
+"""Spot requests are ended first, or they would launch instances again."""
 
 
 def _by_kind(found: Sequence[OwnedResource], region: str) -> Iterator[tuple[ResourceKind, list[str]]]:
-    """Yield the ids of a region by kind, in the order to end them, in batches that one call takes."""
+    """Yield the ids of a region by kind, in the order of ending, in batches for one call."""
     for kind in _ORDER:
         ids = [each.id for each in found if each.kind == kind and each.region == region]
         for begin in range(0, len(ids), BATCH):
@@ -192,7 +189,7 @@ def _by_kind(found: Sequence[OwnedResource], region: str) -> Iterator[tuple[Reso
 
 
 def _leak(instance: Mapping[str, Any], known: Callable[[str], bool] | None, now: float) -> str:
-    """Return why an instance should not be there; empty where it may."""
+    """Return why an instance is a leak; empty if it is none."""
     intent = tags_of_instance(instance).get(INTENT_TAG, "")
     lease = lease_of(instance)
     if not intent:

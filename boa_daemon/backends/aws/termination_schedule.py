@@ -1,11 +1,12 @@
-"""The end of what stays stopped, on AWS's side: a one-time schedule per stop, which needs no daemon to act.
+"""Schedules on AWS's side that end instances left stopped: one per stop, which needs no daemon to act.
 
-An instance that is stopped cannot end itself, and its daemon may be gone for good. So before EC2 is asked to
-stop it, EventBridge Scheduler is told to end it, an hour after the daemon would at the latest. Its role may
-end what bears the cluster's tag and whose life is even, which means that a stop was ordered last: the tag of
-the next run is written before its start, so a schedule that is left over ends no instance that runs. It
-removes itself when its time has come. The builder of an image is stopped while its disk is copied: it has a
-schedule too, at the time when it would be of no use, and the role may end whatever bears a builder's tag.
+A stopped instance cannot end itself, and its daemon may be gone for good. So before EC2 is asked to stop it,
+EventBridge Scheduler gets a one-time schedule to end it, an hour after the latest time at which the daemon
+would. The schedule's role may end instances with the cluster's tag and an even life, whose last order was a
+stop: the tag of the next run is written before its start, so an old schedule cannot end a running instance.
+A schedule deletes itself after it ran. The builder of an image is stopped while its disk is copied. It gets a
+schedule too, at the time when it is of no use any more, and the role may end every instance with a builder's
+tag.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from boa_daemon.backends.settings import AwsSettings
 from boa_daemon.tick.warm_pool import LONGEST_SECONDS
 
 AFTER_SECONDS = LONGEST_SECONDS + 3600.0
-"""So long after its stop an instance ends without a daemon; with one it ends an hour before that."""
+"""Seconds from its stop until an instance is ended without a daemon; a daemon ends it an hour before."""
 _EVEN = tuple(f"*{digit}" for digit in "02468")
 
 
 def termination_role_name(settings: AwsSettings) -> str:
-    """Return the name of the role with which EventBridge Scheduler ends what stays stopped."""
+    """Return the name of the role with which EventBridge Scheduler ends instances left stopped."""
     return f"boa-{slug_of(settings)}-pool-end"
 
 
 def termination_policy(settings: AwsSettings, *, account: str = "*") -> dict[str, Any]:
-    """Return the policy of that role: to end what is ours and was told to stop, and nothing else."""
+    """Return the policy of that role: it may end our stopped instances and image builders, and no others."""
     partition = partition_of(settings.region)
     mine = {f"aws:ResourceTag/{CLUSTER_TAG}": settings.cluster}
     statements = [
@@ -50,25 +51,25 @@ def termination_policy(settings: AwsSettings, *, account: str = "*") -> dict[str
 
 
 def schedule_termination(calls: AwsCalls, instance: str, life: int, *, now: float) -> None:
-    """Have an instance ended a while after its stop, whatever becomes of us; asked again it changes nothing.
+    """Schedule the end of an instance `AFTER_SECONDS` after its stop; repeating the call changes nothing.
 
     Raises:
-        CallFailed: when EventBridge Scheduler does not take it.
+        CallFailed: when EventBridge Scheduler refuses.
     """
     _schedule(calls, instance, life, at=now + AFTER_SECONDS)
 
 
 def schedule_builder_termination(calls: AwsCalls, instance: str, *, at: float) -> None:
-    """Have the builder of an image ended at an instant, whatever becomes of us; asking again changes nothing.
+    """Schedule the end of an image builder at an instant; repeating the call changes nothing.
 
     Raises:
-        CallFailed: when EventBridge Scheduler does not take it.
+        CallFailed: when EventBridge Scheduler refuses.
     """
     _schedule(calls, instance, 0, at=at)
 
 
 def _schedule(calls: AwsCalls, instance: str, life: int, *, at: float) -> None:
-    """Make the schedule that ends an instance; one of its name that is there already is the one."""
+    """Make the schedule that ends an instance, unless one of its name exists."""
     settings, when = calls.settings, datetime.fromtimestamp(at, UTC)
     try:
         calls.call(
@@ -92,5 +93,5 @@ def _schedule(calls: AwsCalls, instance: str, life: int, *, at: float) -> None:
 
 
 def most_usd(nodes: int, disk_usd_per_hour: float) -> float:
-    """Return the most that so many stopped nodes cost after their daemon is gone for good, in dollars."""
+    """Return the most dollars that stopped nodes cost after their daemon is gone for good."""
     return nodes * disk_usd_per_hour * AFTER_SECONDS / 3600.0

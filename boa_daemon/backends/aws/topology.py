@@ -1,11 +1,11 @@
-"""What is above each node in EC2's network: which of them are near each other.
+"""The position of each node in EC2's network, which shows which nodes are near each other.
 
-`DescribeInstanceTopology` names the network nodes above an instance that runs, the widest first; instances
-that share the last one are next to each other. It knows the large GPU types only, and says nothing of the
-others. Where it is silent an instance's cluster placement group is what is known of its place.
+`DescribeInstanceTopology` lists the network nodes above a running instance, the widest first; instances that
+share the last one are adjacent. EC2 answers for large GPU types only. For other types an instance's cluster
+placement group is all that is known of its position.
 
-A place does not change while an instance runs, so each life is asked about until there is an answer, and at
-most `TRIES` times. Nothing depends on it: where the call fails, placement goes by nodes alone.
+A position does not change while an instance runs, so each life is asked about until there is an answer, and
+at most `TRIES` times. The topology is optional: if the call fails, placement considers nodes alone.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from policies.model import NodeId
 
 TRIES = 3
 AGAIN_SECONDS = 300.0
-"""EC2's answers come true with time: one that was empty is asked for again so much later."""
+"""Seconds until an empty answer is asked for again: EC2 knows a new instance only after a while."""
 REST_SECONDS = 3600.0
-"""What is denied stays denied until somebody changes the policy."""
+"""Seconds without calls after EC2 denied one: it stays denied until somebody changes the policy."""
 _ID_BATCH = 100
 
 
 class InstanceTopology:
-    """Knows the place of each node, and asks EC2 for those that are new."""
+    """Keeps the network position of each node, and asks EC2 for those of new nodes."""
 
     def __init__(self, calls: AwsCalls, clock: Clock, say: Callable[[str], None]) -> None:
         self._calls, self._clock, self._say = calls, clock, say
@@ -41,13 +41,13 @@ class InstanceTopology:
         self._rests_until = 0.0
 
     def remember(self, nodes: Iterable[NodeState]) -> None:
-        """Learn the places that an earlier process knew; one tier alone may be a placement group."""
+        """Take over positions that an earlier process knew; a single tier may be a placement group."""
         self._known |= {node.id: node.tiers for node in nodes if len(node.tiers) > 1}
 
     def placed(
         self, nodes: Mapping[NodeId, NodeState], instances: Sequence[Mapping[str, Any]]
     ) -> dict[NodeId, NodeState]:
-        """Return nodes with what is above them; `instances` are EC2's descriptions of them."""
+        """Return nodes with their network tiers; `instances` are EC2's descriptions of them."""
         for kept in (self._known, self._tries, self._ask_from):
             for gone in [name for name in kept if name not in nodes]:
                 del kept[gone]
@@ -61,7 +61,7 @@ class InstanceTopology:
         return placed
 
     def _ask(self, ready: Sequence[NodeState]) -> None:
-        """Ask for the places that are not known; of one node alone none matters."""
+        """Ask for the unknown positions; the position of a single node does not matter."""
         now = self._clock.now()
         if len(ready) < 2 or now < self._rests_until:
             return
