@@ -38,7 +38,7 @@ trap 'kill $it; exit 1' TERM
 seen() {{ cat "$BOA_PROGRESS_FILE" 2>/dev/null; }}
 for (( ; ; )); do
   first=$(seen) && [ -n "$first" ] && break
-  kill -0 $it 2>/dev/null || {{ wait $it; echo "{mark} it exited with code $? before its first step"; exit 1; }}
+  kill -0 $it 2>/dev/null || {{ wait $it; echo "{mark} exit code $? before its first step"; exit 1; }}
   [ $SECONDS -lt {first:.0f} ] || {{ kill $it; echo "{mark} no step in {first:.0f} s"; exit 1; }}
   sleep 0.2
 done

@@ -1,4 +1,4 @@
-"""``boa status``, ``instances``, ``cost``, ``decisions``, ``down``: the daemon itself."""
+"""``boa status``, ``instances``, ``cost``; and the daemon's part of ``boa plan --live`` and ``boa down``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WATCH_SECONDS = 2.0
 
 
 class CostGrouping(StrEnum):
-    """By what costs are added up."""
+    """What costs are grouped by."""
 
     job = "job"
     class_ = "class"
@@ -43,12 +43,12 @@ class CostGrouping(StrEnum):
 
 def status(
     *,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every two seconds.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every two seconds.")] = False,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Show what runs, what it costs, and what is wrong."""
+    """Show what is running, what it costs, and what is wrong."""
     with a_client(config, socket) as client:
         document = client.status()
         if output is OutputFormat.json:
@@ -65,7 +65,7 @@ def status(
 
 
 def _status(document: Mapping[str, Any]) -> RenderableType:
-    """Return the state of the daemon for people."""
+    """Return the state of the daemon as a table."""
     table = a_table("BOA daemon", "", "")
     mood = f"[red]{document['fault']}[/]" if document["fault"] else "well"
     if document["is_observing"]:
@@ -110,29 +110,29 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
 
 
 def _ends(document: Mapping[str, Any]) -> str:
-    """Return when the jobs that are there should all have ended, and what they cost until then."""
+    """Return when all present jobs are forecast to have ended, and what they cost until then."""
     ends, now = document["finishes"].values(), float(document["now"])
     latest = {
         key: format_hours(max(max(one[key] for one in ends) - now, 0.0) / 3600.0) for key in ("at", "high")
     }
     return (
-        f"{counted(len(ends), 'job')} in {latest['at']} ({latest['high']} if much is left of them), "
+        f"{counted(len(ends), 'job')} in {latest['at']} ({latest['high']} if jobs are long), "
         f"for {usd(sum(one['usd'] for one in ends))} USD more"
     )
 
 
 def _pacing(document: dict[str, Any]) -> str:
-    """Return what the spend keeps to, which load is believed in, and what that costs."""
+    """Return the pacing window, the load correction, and what pacing costs in waiting."""
     window = "calendar months" if document["is_calendar_month"] else f"{document['window_hours']:g} hours"
-    said = f"by {window}; {document['load_correction']:.2f} times the stated load is believed to come"
+    said = f"by {window}; expected load: {document['load_correction']:.2f} times the stated one"
     if days := document["load_by_weekday"]:
-        said += f", by day of the week {' '.join(f'{day:.1f}' for day in days)} times its mean"
+        said += f", by weekday {' '.join(f'{day:.1f}' for day in days)} times its mean"
     loss = document["pacing_loss_fraction"]
-    return said if loss is None else f"{said}; this costs {100.0 * loss:.1f} % of the waiting"
+    return said if loss is None else f"{said}; pacing adds {100.0 * loss:.1f} % to the waiting"
 
 
 def _facts(ages: dict[str, float | None]) -> str:
-    """Return how old the oldest fact about the cloud is, and which ones are not known."""
+    """Return the age of the oldest fact about the cloud, and the facts that are not known."""
     known = {name: seconds for name, seconds in ages.items() if seconds is not None}
     unknown = sorted(name for name, seconds in ages.items() if seconds is None)
     said = f"not known: {', '.join(unknown)}" if unknown else ""
@@ -145,7 +145,7 @@ def _facts(ages: dict[str, float | None]) -> str:
 
 
 def _gate(document: dict[str, Any]) -> str:
-    """Return how the gate is, and which jobs send without asking though they span nodes."""
+    """Return the gate's state, and the jobs that span nodes but send without asking the gate."""
     ungated = document.get("ungated", [])
     alone = f"; without asking: {', '.join(ungated[:5])}{' …' if len(ungated) > 5 else ''}" if ungated else ""
     if not document["is_up"]:
@@ -158,12 +158,12 @@ def _gate(document: dict[str, Any]) -> str:
 
 def instances(
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that ended today.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also list instances that ended today.")] = False,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """List the instances that are rented."""
+    """List the rented instances."""
     with a_client(config, socket) as client:
         document = client.instances(ended=everything)
     show(
@@ -203,20 +203,25 @@ def cost(
     *,
     by: Annotated[
         CostGrouping,
-        typer.Option(help="job, class, user, team, day or kind.", metavar="job|class|user|team|day|kind"),
+        typer.Option(
+            help="Group by job, class, user, team, day or kind.", metavar="job|class|user|team|day|kind"
+        ),
     ] = CostGrouping.job,
-    days: Annotated[float | None, typer.Option(min=0.0, help="Of so many days; default: this month.")] = None,
+    days: Annotated[
+        float | None, typer.Option(min=0.0, help="Costs of the last so many days. Default: this month.")
+    ] = None,
     reconcile: Annotated[
         bool, typer.Option("--reconcile", help="Compare the ledger with Cost Explorer; exit code 6 on drift.")
     ] = False,
     tolerance: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Part of a day's cost that may differ, with --reconcile.")
+        float,
+        typer.Option(min=0.0, max=1.0, help="With --reconcile: fraction of a day's cost that may differ."),
     ] = 0.02,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Say who spent what, and where the month will end."""
+    """Show costs by job, class, user, team, day or kind, and the forecast for this month."""
     if reconcile:
         from boa_daemon.cli.reconcile import reconcile as compare  # noqa: PLC0415 - AWS is slow to import
 
@@ -234,7 +239,6 @@ def cost(
 
 
 def _print_cost(by: str, document: Mapping[str, Any]) -> None:
-    """Print who spent what for people."""
     table = a_table(f"Cost by {by} since {clock_time(document['since'])}", by, "USD", right=("USD",))
     for row in document["rows"]:
         table.add_row(row["name"], usd(row["usd"]))
@@ -270,8 +274,8 @@ def show_live_plan(config: Path | None, socket: str | None, form: OutputFormat) 
 def release_everything(
     *, resume: bool, wait_seconds: float, config: Path | None, socket: str | None, form: OutputFormat
 ) -> None:
-    """Have the daemon let everything go, or take work up again; exit code 4 while instances are left."""
-    # boa.toml is read where it is there; a file that was named must be.
+    """Have the daemon release all instances, or resume work; exit with 4 if instances are left."""
+    # The default boa.toml need not exist; a file named by --config must.
     named = None if config == Path("boa.toml") else config
     with a_client(named, socket) as client:
         answer = client.down(is_down=not resume)
@@ -285,7 +289,7 @@ def release_everything(
     if form is OutputFormat.json:
         print_json(document)
     elif resume:
-        stdout_console().print("Work goes on.")
+        stdout_console().print("The daemon resumes work.")
     else:
         stdout_console().print(f"{counted(len(left), 'instance')} left; spent this month: {usd(spent)} USD")
         say_next("boa instances", "boa down --resume")

@@ -1,4 +1,4 @@
-"""``boa decisions`` and ``boa replay``: what was decided, what else there was, and the same once more."""
+"""``boa decisions`` lists the daemon's decisions; ``boa replay`` decides again from a record."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from boa_daemon.units import counted
 
 def decisions(
     *,
-    acting: Annotated[bool, typer.Option("--acting", help="Only those that did something.")] = False,
-    limit: Annotated[int, typer.Option("--last", min=1, max=1000, help="At most this many.")] = 10,
+    acting: Annotated[bool, typer.Option("--acting", help="Only decisions that did something.")] = False,
+    limit: Annotated[int, typer.Option("--last", min=1, max=1000, help="Number of decisions to show.")] = 10,
     record: Annotated[int | None, typer.Option(help="Print the record of this tick for boa replay.")] = None,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """List what was decided, what else there was, and what each would cost."""
+    """List the daemon's decisions, each with its alternative and the cost of both."""
     with a_client(config, socket) as client:
         if record is not None:
             print_json(client.get(f"/decisions/{record}"))
@@ -42,12 +42,12 @@ def decisions(
 
 
 def _changes_nothing(row: dict[str, Any]) -> bool:
-    """Whether a tick did nothing and was kept from nothing."""
+    """Return whether a tick took no action and held none back."""
     return not row["actions"] and not row["held"]
 
 
 def _print_quiet(rows: list[dict[str, Any]]) -> None:
-    """Print ticks that changed nothing in one line."""
+    """Print a run of ticks that changed nothing, in one line."""
     first, last = rows[0], rows[-1]
     ticks = f"tick {first['tick']}" if len(rows) == 1 else f"ticks {first['tick']} to {last['tick']}"
     stdout_console().print(
@@ -57,7 +57,7 @@ def _print_quiet(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_decisions(rows: Iterable[dict[str, Any]]) -> None:
-    """Print ticks that did something, or were kept from it."""
+    """Print ticks that took an action or held one back."""
     console = stdout_console()
     for row in rows:
         console.print(f"[bold]tick {row['tick']}[/] {clock_time(row['at'])}, {_options(row)}")
@@ -70,7 +70,7 @@ def _print_decisions(rows: Iterable[dict[str, Any]]) -> None:
 
 
 def _options(row: dict[str, Any]) -> str:
-    """Return the two ways that a decision chose between."""
+    """Return the chosen option and its alternative."""
     chosen, other = row["chosen"], row["runner_up"]
     return (
         f"chose: {_option(chosen)}; alternative: {other['name']} ({_option(other)}){_weighed(chosen, other)}"
@@ -78,7 +78,7 @@ def _options(row: dict[str, Any]) -> str:
 
 
 def _option(one: dict[str, Any]) -> str:
-    """Return what a decision would hold, what that costs, and what is left to do."""
+    """Return an option: its GPUs, their cost, the work left, and the jobs without GPUs."""
     left_out = one["jobs_without_gpus"]
     wait = f", {counted(left_out, 'job')} without GPUs" if left_out else ""
     return (
@@ -88,7 +88,7 @@ def _option(one: dict[str, Any]) -> str:
 
 
 def _weighed(chosen: dict[str, Any], other: dict[str, Any]) -> str:
-    """Return what the two ways cost in money and waiting; nothing where that was not weighed."""
+    """Return both options' cost in money and waiting; empty where that was not computed."""
     cost, other_cost = chosen.get("usd_of_money_and_waiting"), other.get("usd_of_money_and_waiting")
     if cost is None or other_cost is None:
         return ""
@@ -96,7 +96,7 @@ def _weighed(chosen: dict[str, Any], other: dict[str, Any]) -> str:
 
 
 def _choice(choice: dict[str, Any]) -> str:
-    """Return what else might have been done, with the cost of each."""
+    """Return an action's choice and its alternative, with their costs."""
     return (
         f"{choice['chosen']} at {choice['cost']:.4g} {choice['unit']}, "
         f"not {choice['runner_up']} at {choice['runner_up_cost']:.4g}"
@@ -107,7 +107,7 @@ def replay(
     record: Annotated[Path, typer.Argument(help="A record of `boa decisions --record TICK`.")],
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Decide from a record once more; the same facts must give the same actions."""
+    """Decide again from a decision's record, and check that the actions are the same."""
     from boa_daemon.daemon.replay import replay as decide_again  # noqa: PLC0415 - slow to import
     from boa_daemon.errors import DRIFT_FOUND, InputError  # noqa: PLC0415
     from boa_daemon.inputs.document_file import read_text  # noqa: PLC0415
@@ -117,7 +117,7 @@ def replay(
     except ValueError as error:
         raise InputError(f"not JSON: {error}", file=record) from None
     if not isinstance(document, dict):
-        raise InputError("that is not the record of a decision", file=record)
+        raise InputError("this is not the record of a decision", file=record)
     again = decide_again(document)
     answer = {
         "tick": again.tick,

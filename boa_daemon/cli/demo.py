@@ -1,4 +1,4 @@
-"""``boa demo``: the whole control loop on a shipped real workload, and what else the money would buy."""
+"""``boa demo``: simulate the whole control loop on a shipped trace, and compare with other policies."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from policies.model import Budget, Problem
 from policies.registry import PolicyOptions
 
 LOAD_FACTOR = 1.5
-"""The default budget, in multiples of what the work costs on single GPUs."""
+"""The default budget, as a multiple of what the work costs on single GPUs."""
 EQUAL_WIDTHS = (1, 2, 4, 8, 16)
-"""Widths tried for the static fleet; the best one is the rival."""
+"""Widths tried for the static fleet; the best one is compared with BOA."""
 FRAMES_PER_SECOND = 10.0
 LINE_EVERY_HOURS = 1.0
 
@@ -45,9 +45,9 @@ def demo(  # noqa: PLR0917 - the parameters are the flags of the command
     speed: Annotated[
         float, typer.Option(min=1.0, help="Simulated seconds per second, on a terminal.")
     ] = 1200.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of every draw; same seed, same run.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed; the same seed gives the same run.")] = 0,
     real: Annotated[
-        bool, typer.Option("--real", help="Run small jobs for real on this machine, about a minute.")
+        bool, typer.Option("--real", help="Run small real jobs on this machine, for about a minute.")
     ] = False,
     gate: Annotated[
         bool,
@@ -55,12 +55,12 @@ def demo(  # noqa: PLR0917 - the parameters are the flags of the command
             "--gate", help="Run jobs on shared links with and without the gate; needs root and iproute2."
         ),
     ] = False,
-    jobs: Annotated[int, typer.Option(min=1, max=12, help="How many jobs, with --real.")] = 6,
+    jobs: Annotated[int, typer.Option(min=1, max=12, help="With --real: number of jobs.")] = 6,
     opens: OpenOption = False,
     page: PageOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Run real training jobs under BOA, then its rivals on the same money. No account, no network."""
+    """Run 85 jobs of a real trace under BOA and under other policies, simulated; no account, no network."""
     chosen = output
     if real and gate:
         raise InputError("--real and --gate are two demos: choose one")
@@ -96,7 +96,7 @@ def demo(  # noqa: PLR0917 - the parameters are the flags of the command
 def demo_answers(
     settings: SimulationSettings, boa: Simulation, rivals: list[Rival], sentences: list[str]
 ) -> dict[str, object]:
-    """Return what the page of the demo needs: the runs side by side, and the curve of the workload."""
+    """Return the data of the demo's page: the runs side by side, and the workload's cost curve."""
     from boa_daemon.dashboard.frontier import frontier_document  # noqa: PLC0415 - few ask for a page
 
     runs = [("boa", boa), *((rival.name, rival.result) for rival in rivals)]
@@ -121,22 +121,22 @@ def demo_answers(
 
 
 def _real_budget(text: str) -> Budget | None:
-    """Return the budget of real jobs, which is in dollars; None for the default.
+    """Return the budget of --real in dollars; None for the default.
 
     Raises:
-        InputError: when it counts GPUs.
+        InputError: when the budget is in GPUs.
     """
     if not text:
         return None
     budget = parse_budget(text)
     if budget.unit == "gpus":
-        raise InputError(f"--real counts dollars; got {text}", hint="Try --budget 20/h")
+        raise InputError(f"--real needs a budget in dollars; got {text}", hint="Try --budget 20/h")
     return budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """A baseline on the same jobs: its name with its settings, and how it did."""
+    """A baseline run on the same jobs: its name with settings, and its result."""
 
     name: str
     result: Simulation
@@ -144,7 +144,7 @@ class Rival:
 
 
 def shipped_settings(budget: str = "") -> SimulationSettings:
-    """Return the settings of the shipped workload, with a budget as people write it or the default one."""
+    """Return the settings of the shipped workload, with the given budget or the default one."""
     folder = Path(str(files("boa_daemon") / "data" / "demo"))
     file = load_problem(folder / "classes.yaml", require_rates=False)
     trace = read_trace(folder / "trace.csv")
@@ -153,7 +153,7 @@ def shipped_settings(budget: str = "") -> SimulationSettings:
 
 
 def default_budget(problem: Problem) -> Budget:
-    """Return the default budget: a multiple of what the work costs per hour on single GPUs, whole dollars."""
+    """Return the default budget in whole dollars per hour: `LOAD_FACTOR` times the cost on single GPUs."""
     load = sum(
         job_class.arrivals_per_hour * job_class.size_gpu_hours * _cheapest_price(problem)
         for job_class in problem.classes
@@ -167,7 +167,7 @@ def _cheapest_price(problem: Problem) -> float:
 
 
 def run_rivals(settings: SimulationSettings, boa: Simulation) -> list[Rival]:
-    """Return the baselines: fixed fleets that cost at least what BOA spent per hour, and rent-on-arrival."""
+    """Run the baselines: fixed fleets that cost at least what BOA spent per hour, and rent-on-arrival."""
     instance_type = next(iter(settings.instance_types.values()))
     nodes = max(1, math.ceil(boa.mean_usd_per_hour / instance_type.usd_per_hour))
     fifo = [
@@ -195,12 +195,11 @@ def run_rivals(settings: SimulationSettings, boa: Simulation) -> list[Rival]:
 
 
 def _mean_jct(rival: Rival) -> float:
-    """Return what rivals are ranked by."""
     return rival.result.mean_jct_hours
 
 
 def conclusions(settings: SimulationSettings, boa: Simulation, rivals: list[Rival]) -> list[str]:
-    """Return what the figures say, computed, whoever wins."""
+    """Return sentences about the results, computed from the figures whoever wins."""
     unit = "GPU-hours" if boa.budget_gpus is not None else "USD"
     bound = boa.lower_bound_mean_jct_hours
     best = min((rival for rival in rivals if rival.is_static), key=_mean_jct)
@@ -220,7 +219,7 @@ def conclusions(settings: SimulationSettings, boa: Simulation, rivals: list[Riva
 
 
 def _against(rival: Rival, boa: Simulation, unit: str, what: str) -> str:
-    """Return one comparison with the baseline named, honest about who is ahead and about the money."""
+    """Return a sentence that compares a baseline with BOA in time and money."""
     result = rival.result
     ratio = result.mean_jct_hours / boa.mean_jct_hours
     money = result.spent_usd / boa.spent_usd - 1.0
@@ -232,7 +231,7 @@ def _against(rival: Rival, boa: Simulation, unit: str, what: str) -> str:
 
 
 def _opening(settings: SimulationSettings, *, is_default: bool) -> str:
-    """Return what is about to run."""
+    """Return the introduction: jobs, budget, and what the plan aims at."""
     classes = ", ".join(job_class.name for job_class in settings.problem.classes)
     planned = settings.planning_budget or settings.budget
     why = f", {LOAD_FACTOR} times what the work costs on single GPUs" if is_default else ""
@@ -246,7 +245,7 @@ def _opening(settings: SimulationSettings, *, is_default: bool) -> str:
 
 @contextmanager
 def _watching(run: PreparedRun, speed: float, *, quiet: bool) -> Iterator[Callable[[Decision], None]]:
-    """Give a callback that shows the run: live on a terminal, else a line per simulated hour, or not."""
+    """Yield a callback that shows the run: live on a terminal, else a line per simulated hour."""
     console = stdout_console()
     if quiet:
         yield lambda _decision: None
@@ -258,7 +257,7 @@ def _watching(run: PreparedRun, speed: float, *, quiet: bool) -> Iterator[Callab
 
 
 def _live_frames(run: PreparedRun, speed: float, live: Live) -> Callable[[Decision], None]:
-    """Return a callback that draws frames, and sleeps so that simulated time passes at `speed`."""
+    """Return a callback that draws frames, and sleeps so that simulated time runs at `speed`."""
     classes = {job_class.name: job_class for job_class in run.settings.problem.classes}
     began, shown_at = time.monotonic(), -math.inf
 
@@ -297,7 +296,7 @@ def _plain_lines(run: PreparedRun) -> Callable[[Decision], None]:
 
 
 def _print_comparison(boa: Simulation, rivals: list[Rival], sentences: list[str]) -> None:
-    """Print the figures side by side, then what they say, then what to try next."""
+    """Print the table of runs, the sentences, and what to try next."""
     unit = "GPU-hours" if boa.budget_gpus is not None else "USD"
     table = a_table(
         "The same jobs",

@@ -1,8 +1,8 @@
-"""``boa dev``: a node to work on that always ends.
+"""``boa dev``: rent a node for interactive work, with several limits that end it.
 
-It is a job whose command waits. Five things end it, and each alone is enough: its hours and its dollars,
-which the daemon counts; its shell, with this command; nobody in it for a while, and its hours once more, by
-its own command, which needs neither of the two. A node without any daemon ends by its lease.
+The node runs a job whose command waits. Any one of these ends the job: its limit in hours or dollars, which
+the daemon enforces; the end of its shell, which `boa dev` sees; an idle time without an open shell, or its
+hours, which the job's command enforces alone. A node without a daemon ends when its lease expires.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from boa_daemon.inputs.submission import as_submitted
 
 READY = "ready: boa shell"
 LATE_SECONDS = 60.0
-"""Its command ends so long after its hours, where no daemon has ended it by then."""
+"""Seconds after its hours at which the job's command ends by itself, if the daemon has not ended it."""
 _WAIT = """echo "{ready} $BOA_JOB_ID"
 inside=$(dirname "$BOA_PROGRESS_FILE")/inside
 trap 'exit 0' TERM
@@ -40,37 +40,39 @@ while [ $SECONDS -lt {seconds:.0f} ]; do
 done
 echo "its hours are over"
 """
-"""What its command does: it waits, and looks who is inside."""
+"""The job's command: wait, and check that somebody uses the node."""
 
 
 def dev(
     *,
-    hours: Annotated[float, typer.Option(min=0.001, help="Hours after which it ends.")],
-    max_usd: Annotated[float, typer.Option(min=0.01, help="Dollars that it may cost at the most.")],
-    gpus: Annotated[int, typer.Option(min=1, help="GPUs that it has.")] = 1,
+    hours: Annotated[float, typer.Option(min=0.001, help="Hours after which the node is given back.")],
+    max_usd: Annotated[float, typer.Option(min=0.01, help="Most dollars that it may cost.")],
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs of the node.")] = 1,
     class_name: Annotated[
-        str, typer.Option("--class", help="The class whose machines it may have.")
+        str, typer.Option("--class", help="Job class whose machine types may be rented.")
     ] = "default",
     code: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A folder to bring, without what git ignores.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of code to copy to the node, without what git ignores."),
     ] = None,
-    image: Annotated[str | None, typer.Option(help="A container image to be in.")] = None,
+    image: Annotated[str | None, typer.Option(help="Container image to work in.")] = None,
     idle_minutes: Annotated[
-        float, typer.Option(min=0.05, help="Minutes with nobody inside after which it ends.")
+        float, typer.Option(min=0.05, help="Minutes without an open shell after which it ends.")
     ] = 30.0,
-    name: Annotated[str, typer.Option(help="The name of its job.")] = "dev",
+    name: Annotated[str, typer.Option(help="Name of the job.")] = "dev",
     shell: Annotated[
-        bool, typer.Option("--shell/--no-shell", help="Open a shell in it, and end it with that.")
+        bool,
+        typer.Option("--shell/--no-shell", help="Open a shell on the node, and end the job with the shell."),
     ] = True,
     config: ConfigOption = None,
     socket: SocketOption = None,
     wait_seconds: WaitOption = 600.0,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Rent a node to work on, with a shell, that always ends: by hours, dollars, or being left.
+    """Rent a node for interactive work; it ends after --hours, --max-usd, or when left idle.
 
-    With a terminal a shell opens in it, and its end is the node's. Without one, or with --no-shell, it runs
-    until Ctrl-C. The receipt says what it cost; exit codes are those of `boa run`.
+    On a terminal a shell opens, and the node is given back when the shell ends. Without a terminal, or with
+    --no-shell, the node runs until Ctrl-C. The receipt shows the cost; exit codes are those of `boa run`.
     """
     content = dev_job(
         name=name, class_name=class_name, gpus=gpus, hours=hours, max_usd=max_usd,
@@ -99,10 +101,10 @@ def dev_job(
     code: Path | None = None,
     image: str | None = None,
 ) -> Mapping[str, Any]:
-    """Return the job file of a node to work on.
+    """Return the job file of a development node.
 
     Raises:
-        InputError: when the folder or the image is none.
+        InputError: when the code folder or the image name is not valid.
     """
     pause = min(max(idle_seconds / 10.0, 0.2), 10.0)
     wait = _WAIT.format(ready=READY, seconds=3600.0 * hours + LATE_SECONDS, idle=idle_seconds, pause=pause)
@@ -126,7 +128,7 @@ def dev_job(
 
 @dataclass(slots=True, kw_only=True)
 class DevSession(JobRun):
-    """A run whose job waits: a shell is opened in it once it is there, and its end is the end."""
+    """A run whose job only waits: a shell opens once the node is ready, and the run ends with the shell."""
 
     shell_words: tuple[str, ...] = ()
     has_shell: bool = True
@@ -136,7 +138,7 @@ class DevSession(JobRun):
     _is_left: bool = False
 
     def has_ended_well(self, receipt: Mapping[str, Any]) -> bool:
-        """Whether it ended by itself, or with the shell."""
+        """Return whether the job finished, or was cancelled because the shell ended."""
         return self._is_left or JobRun.has_ended_well(self, receipt)
 
     def _visit(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""``boa doctor``: is this account ready to rent, and to release?"""
+"""``boa doctor``: check that this machine and account can rent instances and end them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def doctor(
     cluster: ClusterOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Check this machine; on AWS also credentials, types, subnets, prices, quotas, images and rights.
+    """Check this machine and its settings; on AWS also credentials, quotas, prices, images and permissions.
 
-    Nothing is started: launches and ends are tried as DryRun. Exit code 1 when a check failed.
+    Nothing is started: launches and terminations are tried as DryRun. Exit code 1 if a check failed.
     """
     simulated = simulated_settings(config) if region is None and cluster is None else None
     if simulated is not None:
@@ -68,19 +68,18 @@ def doctor(
 
 
 def _leaks(settings: Settings) -> Iterator[DoctorCheck]:
-    """Yield whether nodes of the simulated cloud run that nobody wants."""
+    """Yield a check for nodes of the simulated cloud that no daemon wants."""
     if not daemon_paths(settings).state.is_dir():
         return
     leaks = [each for each in find_simulated(settings) if each.leak]
     if leaks:
-        said = f"{counted(len(leaks), 'node')} that nobody wants"
+        said = f"{counted(len(leaks), 'node')} that no daemon wants"
         yield DoctorCheck(name="leaks", status="warning", said=said, fix="`boa gc` ends them")
     else:
         yield DoctorCheck(name="leaks", status="ok", said="none")
 
 
 def _print_checks(title: str, checks: list[DoctorCheck]) -> None:
-    """Print what was checked, what was found, and how to mend what failed."""
     table = a_table(title, "check", "", "found")
     for check in checks:
         fix = f"\n[dim]{escape(check.fix)}[/]" if check.fix else ""

@@ -1,4 +1,4 @@
-"""``boa down``: the daemon lets everything go; ``--all`` ends everything of the cluster, with a receipt."""
+"""``boa down``: the daemon releases all instances; ``--all`` ends everything of the cluster without it."""
 
 from __future__ import annotations
 
@@ -31,28 +31,31 @@ from boa_daemon.units import counted
 def down(
     *,
     everything: Annotated[
-        bool, typer.Option("--all", help="Everything of this cluster, without the daemon.")
+        bool, typer.Option("--all", help="End everything of this cluster directly, without the daemon.")
     ] = False,
     stack: Annotated[
-        bool, typer.Option("--stack", help="With --all: what `boa up` made goes too, but for the bucket.")
+        bool, typer.Option("--stack", help="With --all: also delete what `boa up` made, except the bucket.")
     ] = False,
     data: Annotated[
-        bool, typer.Option("--data", help="With --stack: the bucket goes too, with all checkpoints and logs.")
+        bool,
+        typer.Option("--data", help="With --stack: also delete the bucket, with all checkpoints and logs."),
     ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="The daemon takes work up again.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Let the daemon start jobs again.")] = False,
     socket: SocketOption = None,
     config: ConfigOption = DEFAULT_CONFIG,
     region: RegionsOption = None,
     cluster: ClusterOption = None,
-    wait_seconds: Annotated[float, typer.Option(min=0.0, help="How long to wait for the ends.")] = 600.0,
+    wait_seconds: Annotated[
+        float, typer.Option(min=0.0, help="Seconds to wait until everything has ended.")
+    ] = 600.0,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Let everything go: jobs checkpoint and wait, instances are given back, nothing new is started.
+    """Stop renting: running jobs write checkpoints and wait, and all instances end.
 
-    With --all end all instances, disks, interfaces and spot requests of this cluster, in each region named,
-    whoever started them; stop the daemon first, or it will rent anew. With --stack what `boa up` made goes as
-    well, once nothing is rented any more. On the simulated cloud the processes of jobs end too. Exit code 4
-    when something is left.
+    Nothing new starts until --resume. --all ends all instances, disks, interfaces and spot requests of this
+    cluster in each region named, whoever started them. Stop the daemon first, or it will rent again.
+    --stack also deletes what `boa up` made, once nothing is rented. On the simulated cloud --all also ends
+    the job processes. Exit code 4 if something is left.
     """
     if (stack and not everything) or (data and not stack):
         raise InputError("--stack goes with --all, and --data with --all --stack")
@@ -66,7 +69,7 @@ def down(
     simulated = simulated_settings(config) if region is None and cluster is None else None
     if simulated is not None:
         if stack:
-            raise InputError("--stack is about AWS: the simulated cloud has none")
+            raise InputError("--stack is for AWS: the simulated cloud has no stack")
         receipt = end_simulated(simulated)
         _show(SIMULATED, [receipt], None, stack=False, form=output, billed=billed_usd(simulated))
         return
@@ -77,7 +80,7 @@ def down(
     regions = regions_of(region, settings)
     receipts = [end_everything(sweeper, where, clock=clock, wait_seconds=wait_seconds) for where in regions]
     is_clean = all(receipt.is_clean for receipt in receipts)
-    # While something is rented the role that could end it, and the node's own, stay.
+    # Keep the stack while something is rented: it holds the roles that can end instances.
     gone = _take_away(Stack(calls), wait_seconds, data=data) if stack and is_clean else None
     whole = load_settings(config).settings if cluster is None and config.exists() else None
     if gone is not None and whole is not None:
@@ -91,7 +94,7 @@ def down(
 
 
 def _images(calls: AwsCalls) -> dict[str, Any] | None:
-    """Return how many images stay and what they cost at the most; None where nobody may look."""
+    """Return the number of images left and their highest cost; None where AWS or a price fails."""
     try:
         images = own_images(calls)
         usd = most_usd_per_hour(images, calls.settings) * HOURS_OF_A_MONTH
@@ -110,7 +113,7 @@ def _show(
     images: dict[str, Any] | None = None,
     billed: Mapping[str, float] | None = None,
 ) -> None:
-    """Show the receipts, what stays, what was billed by kind, and what became of the stack."""
+    """Show the receipts, what is left, the bill by kind, and what became of the stack."""
     document: dict[str, Any] = {
         "cluster": cluster,
         "regions": [receipt.row() for receipt in receipts],
@@ -128,7 +131,7 @@ def _show(
 
 
 def _take_away(stack: Stack, wait_seconds: float, *, data: bool) -> dict[str, Any]:
-    """Take the stack away, and say what became of its bucket.
+    """Delete the stack, and return what became of its bucket.
 
     Raises:
         CallFailed: when AWS refuses.
@@ -155,13 +158,12 @@ def _take_away(stack: Stack, wait_seconds: float, *, data: bool) -> dict[str, An
 def _print(
     document: Mapping[str, Any], receipts: list[Receipt], gone: dict[str, Any] | None, *, asked: bool
 ) -> None:
-    """Print the receipts, what stays, what was billed by kind, and what became of the stack."""
     print_receipts(receipts)
     console = stdout_console()
     if images := document["images"]:
         console.print(
             f"{counted(images['count'], 'image')} left, at most {images['most_usd_per_month']:g} USD/month; "
-            "`boa image remove --keep 0` takes all away."
+            "`boa image remove --keep 0` removes them."
             if images["count"]
             else "0 images.",
             soft_wrap=True,
@@ -173,7 +175,9 @@ def _print(
         )
     if gone is None:
         if asked:
-            console.print("The stack stays: something is still rented. Type the same again.")
+            console.print(
+                "The stack was kept, because something is still rented. Run the same command again."
+            )
         return
     console.print(f"stack {gone['name']}: " + ("gone." if gone["removed"] else "there was none."))
     if gone["bucket_removed"]:

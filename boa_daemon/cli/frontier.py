@@ -1,4 +1,4 @@
-"""``boa frontier``: waiting against money, the whole curve."""
+"""``boa frontier``: the whole curve of waiting against money."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _BUDGETS_HELP = (
 def frontier(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Problem file, YAML, JSON or TOML.")],
     *,
-    budgets: Annotated[str | None, typer.Option(help=f"Budgets to answer: {_BUDGETS_HELP}")] = None,
+    budgets: Annotated[str | None, typer.Option(help=f"Budgets to compute: {_BUDGETS_HELP}")] = None,
     version: VersionOption = VersionName.mixed,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.svg|png", help="Draw the curve.")] = None,
     title: Annotated[str | None, typer.Option(help="Title of the plot. Default: the file's name.")] = None,
@@ -63,7 +63,7 @@ def frontier(
     page: PageOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Show what each budget buys: the knee, the floor, the cliff, and a plot for a slide."""
+    """Show what each budget buys: the least budget, the knee, the largest useful budget, and a plot."""
     if plot is not None:
         check_plot_path(plot)
     check_report(report)
@@ -113,10 +113,10 @@ Point = tuple[float, Solution | InfeasibleBudget]
 
 
 def parse_budgets(text: str, file: ProblemFile) -> list[Budget]:
-    """Return the budgets that a flag says, rising.
+    """Return the budgets of --budgets, ascending.
 
     Raises:
-        InputError: when the text is no range and no list, or asks for too many points.
+        InputError: when the text is neither a range nor a list, or asks for too many points.
     """
     amounts, slash, per = text.partition("/")
     per, colon, points_wanted = per.partition(":")
@@ -149,7 +149,7 @@ def parse_budgets(text: str, file: ProblemFile) -> list[Budget]:
 
 
 def _default_amounts(curve: Curve) -> list[float]:
-    """Return budgets over the part of the curve where it bends, denser where it is steep."""
+    """Return budgets where the curve bends, denser where it is steep."""
     knee = curve.knee()
     end = min(knee.cliff_budget + 2.0 * (knee.flat_budget - knee.cliff_budget), curve.largest_useful)
     reach = max(end - curve.cheapest, 0.0)
@@ -161,7 +161,7 @@ def _default_amounts(curve: Curve) -> list[float]:
 
 
 def _solutions(curve: Curve, amounts: list[float]) -> list[Point]:
-    """Return the answer at each budget; the pure version solves each anew, so it shows its progress."""
+    """Return the solution at each budget. integer-pure solves each one anew, so it shows its progress."""
     points: list[Point] = []
     console = stderr_console()
     slow = curve.version == "integer-pure" and console.is_terminal
@@ -176,7 +176,7 @@ def _solutions(curve: Curve, amounts: list[float]) -> list[Point]:
 
 
 def _document(curve: Curve, points: list[Point]) -> dict[str, Any]:
-    """Return the whole curve as one document; each point is what ``boa solve`` answers there."""
+    """Return the whole curve as one document; each point is the ``boa solve`` document at its budget."""
     return {
         "version": curve.version,
         "budget_unit": curve.problem.budget_unit,
@@ -211,7 +211,7 @@ def _row(budget: float, point: Solution | InfeasibleBudget) -> dict[str, Any]:
 
 
 def _print_table(curve: Curve, points: list[Point], file: Path, unused: Sequence[UnusedType]) -> None:
-    """Print the curve for people, a bar for each waiting time."""
+    """Print the curve as a table with a bar for each waiting time."""
     console = stdout_console()
     unit = curve.problem.budget_unit
     mean = "weighted mean JCT" if has_weights(curve.problem) else "mean JCT"
@@ -237,7 +237,7 @@ def _print_table(curve: Curve, points: list[Point], file: Path, unused: Sequence
 
 
 def curve_sentences(curve: Curve) -> list[str]:
-    """Return the curve in words: cliff, knee, floor."""
+    """Return sentences about the curve: cliff, knee and floor."""
     knee, unit = curve.knee(), curve.problem.budget_unit
     flat, end = money(knee.flat_budget, unit), money(curve.largest_useful, unit)
     one = "GPU" if unit == "gpus" else "dollar"

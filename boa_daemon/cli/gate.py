@@ -1,4 +1,4 @@
-"""``boa gate``: let jobs that share network cards send in order; its status; tokens for jobs."""
+"""``boa gate``: run the gate that orders messages on shared network cards; show its status; issue tokens."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ from boa_daemon.job.gate.token import PLANNER, issue_token, read_or_make_secret,
 from policies.links.ada_srsf import DEFAULT_LINK_POLICY
 from policies.links.contention import Link
 
-app = typer.Typer(name="gate", help="Who sends first on shared network cards.", invoke_without_command=True)
+app = typer.Typer(
+    name="gate", help="Order the messages of jobs that share network cards.", invoke_without_command=True
+)
 
 PolicyName = StrEnum("PolicyName", {name: name for name in POLICIES})  # type: ignore[misc]  # names from a table
 
 
 def default_folder() -> Path:
-    """Return where the socket and the secret are: systemd's folder, or the user's."""
+    """Return the folder of the socket and the secret: systemd's, or the user's state folder."""
     for name in ("RUNTIME_DIRECTORY", "STATE_DIRECTORY"):
         if os.environ.get(name):
             return Path(os.environ[name].split(":")[0])
@@ -39,7 +41,7 @@ def default_folder() -> Path:
 
 SecretOption = Annotated[
     Path | None,
-    typer.Option(help="File with the gate's secret. Made on the first start.", show_default="gate.secret"),
+    typer.Option(help="File with the gate's secret. Created at the first start.", show_default="gate.secret"),
 ]
 AddressOption = Annotated[str, typer.Option(help="Where the gate listens.", show_default="unix:gate.sock")]
 
@@ -50,25 +52,31 @@ def run(
     *,
     listen: Annotated[
         list[str] | None,
-        typer.Option(help="unix:PATH or tcp:HOST:PORT; repeatable.", show_default="unix:gate.sock"),
+        typer.Option(help="unix:PATH or tcp:HOST:PORT; may be repeated.", show_default="unix:gate.sock"),
     ] = None,
     secret_file: SecretOption = None,
-    policy: Annotated[PolicyName, typer.Option(help="Who goes first.")] = PolicyName[DEFAULT_LINK_POLICY],
+    policy: Annotated[
+        PolicyName, typer.Option(help="Policy that decides which job sends first.")
+    ] = PolicyName[DEFAULT_LINK_POLICY],
     gigabits: Annotated[float, typer.Option(min=0.001, help="Speed of a network card, Gbit/s.")] = 10.0,
     link: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Measured link: the answer of `boa network fit -o json`."),
+        typer.Option(metavar="FILE", help="Measured link: the output of `boa network fit -o json`."),
     ] = None,
     bucket_megabytes: Annotated[
-        float | None, typer.Option(min=0.001, help="What one grant covers at least.")
+        float | None, typer.Option(min=0.001, help="Least megabytes that one grant covers.")
     ] = None,
-    patience_seconds: Annotated[float, typer.Option(min=0.001, help="Who waited longer goes first.")] = 5.0,
-    always_on: Annotated[bool, typer.Option(help="Order messages even where it cannot pay.")] = False,
+    patience_seconds: Annotated[
+        float, typer.Option(min=0.001, help="A job that waited longer sends first.")
+    ] = 5.0,
+    always_on: Annotated[
+        bool, typer.Option(help="Order messages even where ordering brings nothing.")
+    ] = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Run the gate until SIGTERM or Ctrl-C, or ask one that runs.
+    """Run the gate until SIGTERM or Ctrl-C; the subcommands ask a running gate.
 
-    Jobs find it through BOA_GATE (see `boa gate token`). Whatever happens to it, they go on.
+    Jobs find the gate through BOA_GATE (see `boa gate token`). If the gate fails, jobs go on without it.
     """
     if context.invoked_subcommand is not None:
         return
@@ -86,7 +94,7 @@ def run(
         secret = read_or_make_secret(path)
     except (OSError, ValueError) as fault:
         raise InputError(
-            f"the secret cannot be had: {fault}", hint="Name another with --secret-file"
+            f"the secret can be neither read nor made: {fault}", hint="Name another with --secret-file"
         ) from None
     code = asyncio.run(_serve(settings, secret, addresses, path, form=output))
     raise typer.Exit(code)
@@ -99,7 +107,7 @@ def status(
     secret_file: SecretOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Show which cards are ordered and why, and what each job does."""
+    """Show which network cards are ordered and why, and the state of each job."""
     where = _address(address or f"unix:{default_folder() / 'gate.sock'}")
     token = issue_token(_read_secret(secret_file), role=PLANNER)
     try:
@@ -120,14 +128,14 @@ def status(
 def token(
     job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, its BOA_JOB_ID.")],
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="New file for the token; only you can read it.")
+        Path, typer.Argument(metavar="FILE", help="File to create for the token, readable only by you.")
     ],
     *,
     address: AddressOption = "",
     secret_file: SecretOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Write a job's token to a file, and print the BOA_GATE that leads the job to the gate."""
+    """Write a job's token to a file, and print the BOA_GATE variable for the job."""
     where = _address(address or f"unix:{default_folder() / 'gate.sock'}")
     secret = _read_secret(secret_file)
     try:
@@ -135,7 +143,7 @@ def token(
     except FileExistsError:
         raise InputError("the file exists already", file=file, hint="Remove it, or name another") from None
     except OSError as fault:
-        raise InputError(f"the token cannot be written: {fault.strerror}", file=file) from None
+        raise InputError(f"cannot write the token: {fault.strerror}", file=file) from None
     value = str(
         GateAddress(
             path=where.path,
@@ -187,7 +195,7 @@ async def _serve(
         for one in bound:
             typer.echo(f"The gate ({settings.policy}) listens on {one}")
         typer.echo(f"Secret: {secret_file}. A job's BOA_GATE: boa gate token JOB FILE")
-    # A pipe would keep the lines until the gate ends.
+    # Flush: into a pipe the lines would be buffered until the gate ends.
     sys.stdout.flush()
     code = await stopped
     await server.close()
@@ -202,20 +210,19 @@ def _address(text: str) -> GateAddress:
 
 
 def _read_secret(path: Path | None) -> str:
-    """Return the secret of a gate that runs, or ran, here."""
+    """Return the secret that a gate on this machine has made."""
     path = path or default_folder() / "gate.secret"
     try:
         return read_token(path)
     except (OSError, ValueError) as fault:
         raise InputError(
-            f"the gate's secret cannot be read: {getattr(fault, 'strerror', None) or fault}",
+            f"cannot read the gate's secret: {getattr(fault, 'strerror', None) or fault}",
             file=path,
             hint="`boa gate` makes it; name it with --secret-file",
         ) from None
 
 
 def _read_link(path: Path) -> Link:
-    """Return the link in an answer of `boa network fit`."""
     try:
         constants = json.loads(path.read_text(encoding="utf-8"))["link"]
         return Link(**{name: float(constants[name]) for name in Link.__slots__})
@@ -223,12 +230,11 @@ def _read_link(path: Path) -> Link:
         raise InputError(
             f"no link found: {type(fault).__name__}: {fault}",
             file=path,
-            hint="Expected the answer of `boa network fit SAMPLES -o json`",
+            hint="Expected the output of `boa network fit SAMPLES -o json`",
         ) from None
 
 
 def _print_status(answer: dict[str, Any]) -> None:
-    """Print cards and jobs."""
     console = stdout_console()
     link = answer["link"]
     fitted = link["fitted_from_messages"]
@@ -241,8 +247,8 @@ def _print_status(answer: dict[str, Any]) -> None:
     )
     counts = answer["counts"]
     console.print(
-        f"{counts['asks']:,} questions, {counts['meetings']:,} met a message in flight; "
-        f"{counts['stalled']:,} holders stalled."
+        f"{counts['asks']:,} requests, {counts['meetings']:,} of them while another message was in flight; "
+        f"{counts['stalled']:,} grants expired."
     )
     cards = a_table("Cards", "card", "ordered", "jobs", "meetings", "why", right=("jobs", "meetings"))
     for nic in answer["nics"]:

@@ -1,8 +1,8 @@
-"""``boa demo --gate``: real DDP jobs on shared links, with and without the gate, and what it brought.
+"""``boa demo --gate``: run real DDP jobs on shared links with and without the gate, and compare.
 
-Hosts are network namespaces with cards of 200 Mbit/s, jobs are PyTorch DDP over gloo; computing is a sleep,
-the gradients are real bytes. The same jobs run without the gate, with it, with it and without it, so that
-what the machine does meanwhile falls on both. The gate is what the daemon runs by default.
+Hosts are network namespaces with cards of 200 Mbit/s. Jobs are PyTorch DDP over gloo: computing is a sleep,
+and the gradients are real bytes. Four rounds run the same jobs: without the gate, twice with it, and again
+without it, so that other load on the machine affects both alike. The gate has the daemon's default policy.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ JOBS = (
     ("resnet50", 849_000, 0.0100, 0.0148, 16, 0.3),
     ("inception3", 882_000, 0.0140, 0.0208, 12, 0.6),
 )
-"""The four models of arXiv 2002.10105, bytes and seconds scaled down alike."""
+"""The four models of arXiv 2002.10105; bytes and seconds are scaled down by the same factor."""
 SEATS: list[tuple[int, ...]] = [(0, 1)] * len(JOBS)
 ROUNDS = (False, True, True, False)
-"""Whether the gate is there, round by round."""
+"""For each round, whether the gate is used."""
 LOOKS_PER_SECOND = 8.0
 
 
 def gate_demo(*, output: OutputFormat) -> None:
-    """Run the jobs both ways, live, and print what the gate brought.
+    """Run the jobs with and without the gate, show progress, and print what the gate saved.
 
     Raises:
-        BoaError: where hosts cannot be made: that needs Linux, root, iproute2 and PyTorch.
+        BoaError: where hosts cannot be made, which needs Linux, root, iproute2 and PyTorch.
     """
     reason = why_not()
     if reason:
@@ -66,10 +66,10 @@ def gate_demo(*, output: OutputFormat) -> None:
     if not quiet:
         stdout_console().print(
             f"{len(JOBS)} training jobs, each on two hosts that they share, cards of {MEGABITS:g} Mbit/s. "
-            "Without the gate all send at once; with it, first whoever has least left."
+            "Without the gate all jobs send at once; with it the job with the least work left sends first."
         )
     found: dict[bool, list[list[float]]] = {False: [], True: []}
-    # A demo that is ended still takes its hosts down.
+    # On SIGTERM exit normally, so that the hosts are removed.
     before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
@@ -88,7 +88,7 @@ def gate_demo(*, output: OutputFormat) -> None:
 
 
 def document_of(without: list[list[float]], gated: list[list[float]]) -> dict[str, Any]:
-    """Return what each job took both ways, the means, and the part of the mean that the gate saved."""
+    """Return each job's time with and without the gate, the means, and the fraction that the gate saved."""
     jobs = [
         {
             "job": name,
@@ -137,14 +137,14 @@ def _one_round(crews: list[WorkerGroup], number: int, *, is_gated: bool, quiet: 
 
 
 def _watched(run: Callable[[], list[dict[str, Any]]], files: list[Path], title: str) -> list[dict[str, Any]]:
-    """Run the jobs, and show how far each has come."""
+    """Run the jobs in a thread, and show the progress of each."""
     answers: list[list[dict[str, Any]]] = []
     faults: list[BaseException] = []
 
     def work() -> None:
         try:
             answers.append(run())
-        except BaseException as fault:  # It is raised again below, where it can be seen.
+        except BaseException as fault:  # Raised again below, in the main thread.
             faults.append(fault)
 
     thread = threading.Thread(target=work, name="boa-demo-round")
@@ -169,7 +169,6 @@ def _bars(files: list[Path], title: str) -> Group:
 
 
 def _print(document: dict[str, Any]) -> None:
-    """Print the table and the sentence."""
     columns = ("all at once", "with the gate")
     table = a_table("Seconds from arrival to end", "job", *columns, right=columns)
     for row in document["jobs"]:
@@ -183,6 +182,6 @@ def _print(document: dict[str, Any]) -> None:
     saved = document["saved_fraction"]
     when = "sooner" if saved >= 0 else "later"
     stdout_console().print(
-        f"With the gate jobs ended {abs(saved):.0%} {when} on average: short ones do not wait for long ones, "
-        "and the last ends no sooner. These are two rounds each; docs/explanation/gate.md has 20."
+        f"With the gate jobs ended {abs(saved):.0%} {when} on average: short jobs do not wait for long ones, "
+        "and the last job ends no sooner. This was two rounds each; docs/explanation/gate.md has 20."
     )

@@ -1,4 +1,4 @@
-"""``boa gc``: find what is rented and wanted by nobody, and end it."""
+"""``boa gc``: find leaked resources of the cluster, and end them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from boa_daemon.errors import DRIFT_FOUND, PARTLY_DONE
 from boa_daemon.units import counted
 
 RegionsOption = Annotated[
-    list[str] | None, typer.Option("--region", help="Instead of the region of the settings; may be repeated.")
+    list[str] | None, typer.Option("--region", help="AWS region, may be repeated; overrides the settings.")
 ]
 
 
@@ -27,15 +27,17 @@ def gc(
     region: RegionsOption = None,
     cluster: ClusterOption = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Only look; exit code 6 when there are leaks.")
+        bool, typer.Option("--check", help="Only report leaks; exit code 6 if there are any.")
     ] = False,
-    wait_seconds: Annotated[float, typer.Option(min=0.0, help="How long to wait for the ends.")] = 600.0,
+    wait_seconds: Annotated[
+        float, typer.Option(min=0.0, help="Seconds to wait until everything has ended.")
+    ] = 600.0,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """End instances, disks, interfaces and spot requests of this cluster that nobody wants any more.
+    """End leaked instances, disks, network interfaces and spot requests of this cluster.
 
-    A leak bears the cluster's tag and has no intent, or its lease ran out, or it is attached to nothing. What
-    does not bear the tag is never touched. On the simulated cloud a leak is a node that no daemon wants.
+    A leak has the cluster's tag, and no daemon intended it, its lease ran out, or it is attached to nothing.
+    Resources without the tag are never touched. On the simulated cloud a leak is a node that no daemon wants.
     """
     simulated = simulated_settings(config) if region is None and cluster is None else None
     if simulated is not None:
@@ -77,7 +79,6 @@ def gc(
 
 
 def _row(found: OwnedResource) -> dict[str, Any]:
-    """Return a leak as JSON shows it."""
     return {
         "kind": found.kind,
         "id": found.id,

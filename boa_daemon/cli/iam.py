@@ -1,4 +1,4 @@
-"""``boa iam``: the least-privilege policy, made from the calls that the code makes."""
+"""``boa iam``: print least-privilege policies, derived from the AWS calls that the code makes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from boa_daemon.errors import InputError
 
 
 class QueueName(StrEnum):
-    """The queues of a site."""
+    """The SQS queues of a site."""
 
     warnings = "warnings"
     reports = "reports"
@@ -41,31 +41,27 @@ def iam(
     region: RegionOption = None,
     cluster: ClusterOption = None,
     cloudformation: Annotated[
-        bool, typer.Option("--cloudformation", help="The template that `boa up` makes its stack of.")
+        bool, typer.Option("--cloudformation", help="Print the CloudFormation template that `boa up` uses.")
     ] = False,
-    node: Annotated[
-        bool, typer.Option("--node", help="The policy of the nodes, in place of the daemon's.")
-    ] = False,
+    node: Annotated[bool, typer.Option("--node", help="Print the policy of the nodes.")] = False,
     image: Annotated[
         bool,
-        typer.Option("--image", help="The policy of whoever types `boa image`, in place of the daemon's."),
+        typer.Option("--image", help="Print the policy that `boa image` needs."),
     ] = False,
     pool_end: Annotated[
-        bool, typer.Option("--pool-end", help="The policy of the role that ends what stays stopped.")
+        bool, typer.Option("--pool-end", help="Print the policy of the role that ends stopped instances.")
     ] = False,
-    bucket: Annotated[
-        bool, typer.Option("--bucket", help="The policy of the bucket itself, in place of the daemon's.")
-    ] = False,
+    bucket: Annotated[bool, typer.Option("--bucket", help="Print the policy of the S3 bucket.")] = False,
     queue: Annotated[
         QueueName | None,
-        typer.Option(help="The policy of a queue itself, as `aws sqs set-queue-attributes` takes it."),
+        typer.Option(help="Print the policy of a queue, for `aws sqs set-queue-attributes`."),
     ] = None,
     account: Annotated[str, typer.Option(help="Account id to write into the ARNs.")] = "*",
-    node_role: Annotated[str, typer.Option(metavar="ARN", help="The role of the nodes.")] = "",
-    control_role: Annotated[str, typer.Option(metavar="ARN", help="The role of the daemon.")] = "",
+    node_role: Annotated[str, typer.Option(metavar="ARN", help="ARN of the nodes' role.")] = "",
+    control_role: Annotated[str, typer.Option(metavar="ARN", help="ARN of the daemon's role.")] = "",
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Print the policy that the daemon needs: these calls, on what bears the cluster's tag, and no more."""
+    """Print the least-privilege IAM policy that the daemon needs; with a flag, another policy."""
     settings = settings_of(config, region=region, cluster=cluster)
     if account != "*" and not (account.isdigit() and len(account) == 12):
         raise InputError(f"--account {account!r} is not an account id", hint="It has 12 digits")
@@ -90,7 +86,7 @@ def iam(
         case OutputFormat.json:
             print_json(document)
         case OutputFormat.csv:
-            raise InputError("a policy is no table", hint="Leave -o out, or use -o json")
+            raise InputError("a policy cannot be printed as CSV", hint="Leave -o out, or use -o json")
         case OutputFormat.table:
             typer.echo(as_yaml(document).rstrip() if cloudformation else _indented(document))
 
@@ -99,7 +95,7 @@ def _of_bucket(settings: AwsSettings, uses: UsedResources) -> dict[str, Any]:
     """Return the policy of the bucket.
 
     Raises:
-        InputError: when none is named.
+        InputError: when the settings name no bucket.
     """
     if not uses.uri:
         raise InputError("[engine] uri names no bucket", hint="`boa up` makes one, and names it")
@@ -108,10 +104,10 @@ def _of_bucket(settings: AwsSettings, uses: UsedResources) -> dict[str, Any]:
 
 
 def _of_queue(queue: QueueName, settings: AwsSettings, uses: UsedResources, account: str) -> dict[str, Any]:
-    """Return the policy of a queue as an attribute of it.
+    """Return the policy of a queue as its `Policy` attribute.
 
     Raises:
-        InputError: when it is not named, or nobody knows whose it is.
+        InputError: when the settings name no queue, or its account is not known.
     """
     is_ours = queue is QueueName.warnings
     url = settings.queue_url if is_ours else uses.reports_queue_url
@@ -121,12 +117,12 @@ def _of_queue(queue: QueueName, settings: AwsSettings, uses: UsedResources, acco
     owner = queue_arn(settings, url, account).split(":")[4]
     if not owner.isdigit():
         raise InputError(
-            f"{where} does not say whose the queue is", hint="Give --account, with its 12 digits"
+            f"{where} does not contain the account of the queue", hint="Give --account, with its 12 digits"
         )
     document = queue_policy("warnings" if is_ours else "reports", queue_arn(settings, url, account), owner)
     return {"Policy": json.dumps(document, separators=(",", ":"))}
 
 
 def _indented(document: object) -> str:
-    """Return JSON for people: IAM takes it as it stands."""
+    """Return indented JSON, which IAM accepts."""
     return json.dumps(document, indent=2)

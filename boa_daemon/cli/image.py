@@ -1,4 +1,4 @@
-"""``boa image``: images with all that nodes need, so that a boot fetches nothing: build, list, remove."""
+"""``boa image``: build, list and remove node images with everything installed, so that boots are fast."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ from boa_daemon.errors import InputError
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.tick.offers import Offer
 
-app = typer.Typer(help="Images of the nodes, with all that they need.", no_args_is_help=True)
+app = typer.Typer(help="Build, list and remove images for nodes.", no_args_is_help=True)
 _OVERTIME_MINUTES, _USUAL_MINUTES = 10.0, 20.0
-"""From launch to the first script, at most; and how long a build takes, as an assumption."""
+"""Most minutes from launch to the first script; and the assumed minutes of a build."""
 _NO_CAPACITY = "InsufficientInstanceCapacity"
 
 
@@ -62,30 +62,32 @@ _NO_CAPACITY = "InsufficientInstanceCapacity"
 def build(
     *,
     instance_type: Annotated[
-        str | None, typer.Option("--type", help="What to build on; the cheapest of instance_types if unset.")
+        str | None,
+        typer.Option("--type", help="Instance type to build on. Default: the cheapest of instance_types."),
     ] = None,
     pip: Annotated[
-        list[str] | None, typer.Option(help="A Python package to install, as torch==2.9.0; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Python package to install, such as torch==2.9.0; may be repeated."),
     ] = None,
     container: Annotated[
-        list[str] | None, typer.Option(help="A container image to pull; may be repeated.")
+        list[str] | None, typer.Option(help="Container image to pull; may be repeated.")
     ] = None,
     script: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A script of your own, run as root at the end.")
+        Path | None, typer.Option(metavar="FILE", help="Script to run as root at the end.")
     ] = None,
     minutes: Annotated[
-        float, typer.Option(min=10.0, max=600.0, help="The builder ends after so long at the latest.")
+        float, typer.Option(min=10.0, max=600.0, help="Minutes after which the builder ends at the latest.")
     ] = 60.0,
-    keep: Annotated[int, typer.Option(min=1, help="Images that are kept, the new one included.")] = 2,
+    keep: Annotated[int, typer.Option(min=1, help="Images to keep, including the new one.")] = 2,
     yes: Annotated[bool, typer.Option("--yes", help="Build it; without this nothing is rented.")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     region: RegionOption = None,
     cluster: ClusterOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Show what building an image of the nodes costs; with --yes build it, and have nodes boot from it.
+    """Show what building a node image costs; with --yes build it, and let nodes boot from it.
 
-    A node is rented, prepared, stopped, its disk kept, and it ends. Killed anywhere, the same goes on.
+    A node is rented, prepared and stopped; its disk becomes the image. A killed build resumes when rerun.
     """
     settings = settings_of(config, region=region, cluster=cluster)
     whole = load_settings(config if config.exists() else None).settings
@@ -112,7 +114,7 @@ def list_images(
     cluster: ClusterOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """List the cluster's images, the newest first: their age, what is in them, and what is stale."""
+    """List the cluster's images, newest first: age, contents, and what is out of date."""
     cloud = _looking(settings_of(config, region=region, cluster=cluster))
     now = SystemClock().now()
     rows = [_row(cloud, image, now) for image in own_images(cloud.calls)]
@@ -126,17 +128,17 @@ def list_images(
 
 @app.command("remove")
 def remove_images(
-    images: Annotated[list[str] | None, typer.Argument(help="Ids of images, as ami-0ab.")] = None,
+    images: Annotated[list[str] | None, typer.Argument(help="Image ids, such as ami-0ab.")] = None,
     *,
     keep: Annotated[
-        int | None, typer.Option(min=0, help="In place of ids: all but the newest so many.")
+        int | None, typer.Option(min=0, help="Instead of ids: remove all but the newest N.")
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     region: RegionOption = None,
     cluster: ClusterOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Take images of the cluster away, with their snapshots, which are what costs money."""
+    """Remove images of the cluster with their snapshots, which are what costs money."""
     if bool(images) == (keep is not None):
         raise InputError("name images, or give --keep N", hint="`boa image list` lists them")
     cloud = _looking(settings_of(config, region=region, cluster=cluster))
@@ -150,17 +152,17 @@ def remove_images(
         output,
         {"cluster": cloud.settings.cluster, "removed": gone},
         rows=lambda: [{"id": name} for name in gone],
-        table=lambda: stdout_console().print(f"Gone: {', '.join(gone) or 'nothing'}."),
+        table=lambda: stdout_console().print(f"Removed: {', '.join(gone) or 'nothing'}."),
     )
 
 
 def _looking(settings: AwsSettings) -> AwsCloud:
-    """Return a cloud that only looks."""
+    """Return a read-only AWS cloud."""
     return AwsCloud(settings, catalog=Catalog.load(), clock=SystemClock(), touches=False)
 
 
 def _read(path: Path) -> str:
-    """Return a script.
+    """Return the text of a script.
 
     Raises:
         InputError: when it cannot be read.
@@ -172,10 +174,10 @@ def _read(path: Path) -> str:
 
 
 def _build(cloud: AwsCloud, whole: Settings, plan: ImagePlan) -> BuildResult:
-    """Build it, in the first zone that has capacity; its bill is in the books at the end.
+    """Build the image in the first zone with capacity, and enter the builder's bill in the ledger.
 
     Raises:
-        NoRoom: when a cap could be broken.
+        NoRoom: when the build could exceed a cap.
         BuildFailed: when no zone has capacity, or the build failed.
     """
     folder = daemon_paths(whole).state
@@ -205,7 +207,7 @@ def _build(cloud: AwsCloud, whole: Settings, plan: ImagePlan) -> BuildResult:
             except BuildFailed as error:
                 if error.code != _NO_CAPACITY or number == len(plan.places):
                     raise
-                _say(f"{offer.zone} has none; trying the next zone")
+                _say(f"{offer.zone} has no capacity; trying the next zone")
         raise AssertionError("there is at least one place")
     finally:
         _enter_bills(cloud, whole)
@@ -213,26 +215,24 @@ def _build(cloud: AwsCloud, whole: Settings, plan: ImagePlan) -> BuildResult:
 
 
 def _standing(cloud: AwsCloud, plan: ImagePlan) -> float:
-    """Return what images cost per hour at the most once there is one more: old ones go after the build."""
+    """Return the highest cost of images per hour with one more: old images are removed after the build."""
     settings = cloud.settings
     one = settings.volume_gib * side_prices(settings).snapshot_usd_per_gb_month / HOURS_OF_A_MONTH
     return most_usd_per_hour(own_images(cloud.calls), settings) + one
 
 
 def _enter_bills(cloud: AwsCloud, whole: Settings) -> None:
-    """Enter what builders cost that have ended; a daemon that runs does so itself."""
+    """Enter the bills of ended builders in the ledger; a running daemon does so itself."""
     for node in _looking(cloud.settings).nodes():
         if node.ended_at is not None and node.launched_by.startswith("image-"):
             enter_bill(whole, node)
 
 
 def _say(sentence: str) -> None:
-    """Say what goes on."""
     stderr_console().print(escape(sentence), soft_wrap=True)
 
 
 def _row(cloud: AwsCloud, image: OwnImage, now: float) -> dict[str, Any]:
-    """Return an image as JSON shows it."""
     return {
         "id": image.id,
         "name": image.name,
@@ -278,7 +278,6 @@ def _document(
 
 
 def _print(document: Mapping[str, Any]) -> None:
-    """Print what would be built, or was."""
     console = stdout_console()
     if document["is_built"]:
         console.print(
@@ -286,7 +285,7 @@ def _print(document: Mapping[str, Any]) -> None:
             soft_wrap=True, markup=False,
         )  # fmt: skip
         if document["removed"]:
-            console.print(f"Gone: {', '.join(document['removed'])}.", soft_wrap=True)
+            console.print(f"Removed: {', '.join(document['removed'])}.", soft_wrap=True)
         console.print(
             f'Wrote [cloud] image = "{BUILT}" to {document["writes"]}.', soft_wrap=True, markup=False
         )
@@ -294,7 +293,7 @@ def _print(document: Mapping[str, Any]) -> None:
     what = [*document["pip"], *document["containers"], *(["your script"] if document["has_script"] else [])]
     rows = (
         ("base", f"{document['base']}, {document['base_name']}"),
-        ("adds", ", ".join(what) or "nothing beside what the base has"),
+        ("adds", ", ".join(what) or "nothing to the base image"),
         ("builder", f"a {document['instance_type']} on demand in {' or '.join(document['zones'])}"),
         (
             "costs",
@@ -310,7 +309,7 @@ def _print(document: Mapping[str, Any]) -> None:
     for name, said in rows:
         console.print(f"{name}: {said}", soft_wrap=True, markup=False)
     for sid, said in zip(document["lacks"], document["fixes"], strict=True):
-        console.print(f"You lack {sid}: {said}", soft_wrap=True, markup=False)
+        console.print(f"Missing permission {sid}: {said}", soft_wrap=True, markup=False)
     console.print("Nothing was rented. `boa image build --yes` builds it.")
 
 

@@ -1,4 +1,4 @@
-"""Where an image would be built, of what, at which price, and which rights that lacks."""
+"""The plan of an image build: places, recipe, price, and missing permissions."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from boa_daemon.tick.offers import Offer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagePlan:
-    """Where a builder would be rented, and at which price."""
+    """Where a builder would be rented, at which price, and which permissions are missing."""
 
     instance_type: str
     places: Sequence[tuple[Offer, LaunchTarget]]
     recipe: Recipe
     lacks: Sequence[tuple[str, str]]
-    """Statements that whoever types this lacks, each with what mends it."""
+    """IAM statements that the caller lacks, each with its fix."""
 
     @property
     def usd_per_hour(self) -> float:
-        """The dearest place's price."""
+        """The price of the most expensive place."""
         return max(offer.usd_per_hour or 0.0 for offer, _ in self.places)
 
     def usd(self, minutes: float) -> float:
-        """Return what a builder costs in so many minutes."""
+        """Return the dollars that a builder costs in `minutes`."""
         return self.usd_per_hour * minutes / 60.0
 
 
@@ -44,25 +44,25 @@ def image_plan(
     cloud: AwsCloud, config: Path, instance_type: str | None, *, pip: tuple[str, ...],
     containers: tuple[str, ...], script: str, minutes: float, keep: int,
 ) -> ImagePlan:  # fmt: skip
-    """Return what would be rented where.
+    """Return the plan of an image build.
 
     Raises:
-        CallFailed: when AWS cannot be asked.
-        InputError: when nodes could not be prepared, or no zone rents the type.
+        CallFailed: when a call to AWS fails.
+        InputError: when nodes have no instance profile, the type may not be rented, or no zone offers it.
     """
     settings, catalog = cloud.settings, Catalog.load()
     if not settings.instance_profile:
         raise InputError(
-            "nodes have no instance profile, so nothing can be run on one", hint="`boa up` makes it"
+            "nodes have no instance profile, so nothing can be run on them", hint="`boa up` makes it"
         )
     if not settings.instance_types:
         raise InputError(
-            "[cloud] instance_types is empty", hint="Name what nodes are; `boa catalog` lists types"
+            "[cloud] instance_types is empty", hint="Name the types to rent; `boa catalog` lists them"
         )
     name = instance_type or min(settings.instance_types, key=catalog.price_of)
     if name not in settings.instance_types:
         raise InputError(
-            f"--type {name} is none of [cloud] instance_types",
+            f"--type {name} is not in [cloud] instance_types",
             hint=f"The policy allows {', '.join(settings.instance_types)}",
         )
     base_name = settings.base_of(name)
@@ -79,10 +79,10 @@ def image_plan(
             for each in reachable[:1]
         ]
     if not found:
-        raise InputError(f"no zone of {settings.region} rents {name} in a subnet that reaches SSM")
+        raise InputError(f"no zone of {settings.region} offers {name} in a subnet that reaches SSM")
     if any(offer.usd_per_hour is None for offer, _ in found):
         raise InputError(
-            f"no price of {name} in {settings.region} is known", hint="`boa prices --refresh FILE.toml`"
+            f"the price of {name} in {settings.region} is not known", hint="`boa prices --refresh FILE.toml`"
         )
     recipe = Recipe(
         base_name=base_name, base=found[0][1].image, pip=pip, containers=containers, script=script,
@@ -92,7 +92,7 @@ def image_plan(
 
 
 def _lacks(cloud: AwsCloud, config: Path) -> list[tuple[str, str]]:
-    """Return what whoever types this lacks, as IAM says, and what mends it; none where IAM was not asked."""
+    """Return the IAM statements that the caller lacks, with fixes; empty where IAM may not be asked."""
     caller = cloud.calls.call("sts:GetCallerIdentity")
     principal = principal_of(str(caller["Arn"]))
     role = principal if ":role/" in principal else ""

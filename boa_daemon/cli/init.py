@@ -1,4 +1,4 @@
-"""``boa init``: five questions, and the files that a first day needs."""
+"""``boa init``: ask five questions and write the first settings, classes and job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = ("g4dn.xlarge", "g5.xlarge", "g5.12xlarge", "g6.xlarge", "p4d.24xlarge",
 
 
 class RentalMarket(StrEnum):
-    """How machines are rented."""
+    """The market to rent machines on."""
 
     on_demand = "on-demand"
     spot = "spot"
@@ -28,7 +28,7 @@ class RentalMarket(StrEnum):
 
 
 class CloudName(StrEnum):
-    """Where machines come from."""
+    """Where machines are rented."""
 
     simulated = "simulated"
     local = "local"
@@ -36,7 +36,7 @@ class CloudName(StrEnum):
 
 
 class JobOwners(StrEnum):
-    """Whose jobs run."""
+    """Whose jobs run on the machines."""
 
     mine = "mine"
     everybodys = "everybodys"
@@ -44,23 +44,23 @@ class JobOwners(StrEnum):
 
 def init(
     *,
-    folder: Annotated[Path, typer.Option(help="Where to write.")] = Path(),
+    folder: Annotated[Path, typer.Option(help="Folder to write to.")] = Path(),
     gpus: Annotated[
         str | None, typer.Option(metavar="TYPE[,TYPE]", help="Instance types or families to rent.")
     ] = None,
-    usd_per_month: Annotated[float | None, typer.Option(min=1.0, help="Budget, dollars a month.")] = None,
-    market: Annotated[RentalMarket | None, typer.Option(help="On demand, or spot.")] = None,
+    usd_per_month: Annotated[float | None, typer.Option(min=1.0, help="Budget in dollars a month.")] = None,
+    market: Annotated[RentalMarket | None, typer.Option(help="Market to rent on.")] = None,
     whose: Annotated[JobOwners | None, typer.Option(help="Whose jobs run.")] = None,
     where: Annotated[CloudName | None, typer.Option(help="Simulated, this machine, or AWS.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Ask five questions and write boa.toml, classes and a first job."""
+    """Ask five questions and write boa.toml, classes.yaml and a first job."""
     catalog = Catalog.load()
     machines = _machines(gpus, catalog) if gpus is not None else _ask_gpus(catalog)
     if usd_per_month is None:
         usd_per_month = typer.prompt("Budget, dollars a month", type=float, default=2000.0)
     if not usd_per_month > 0.0:
-        raise InputError(f"a budget is more than nothing; got {usd_per_month:g} dollars a month")
+        raise InputError(f"the budget must be more than zero; got {usd_per_month:g} dollars a month")
     market = market or RentalMarket(_choose("On demand or spot", RentalMarket, RentalMarket.on_demand))
     whose = whose or JobOwners(_choose("Whose jobs run here", JobOwners, JobOwners.mine))
     where = where or CloudName(_choose("Where", CloudName, CloudName.simulated))
@@ -82,7 +82,7 @@ def init(
     cheapest = min(machines, key=lambda kind: kind.usd_per_hour)
     stdout_console().print(
         f"Wrote {', '.join(files)}. {hours:.2f} dollars an hour rent {hours / cheapest.usd_per_hour:.1f} "
-        f"{cheapest.name} around the clock, more while others rest.",
+        f"{cheapest.name} around the clock, or more at busy times and fewer at others.",
         markup=False,
     )
     first = "boa doctor" if where is CloudName.aws else "boa daemon"
@@ -90,14 +90,14 @@ def init(
 
 
 def _ask_gpus(catalog: Catalog) -> list[InstanceType]:
-    """Show machines with their prices and what they take of a quota, and ask which until some are known."""
-    print_text("Which machines may be rented? Some, with list prices; `boa catalog` has all.\n")
+    """Show machines with prices and vCPUs, and ask which to rent until the answer is valid."""
+    print_text("Which machines may be rented? Here are some with list prices; `boa catalog` lists all.\n")
     for name in SHOWN:
         kind = catalog.entries.get(name)
         if kind is not None and kind.usd_per_hour is not None:
             price = f"{kind.gpus} x {kind.gpu_type:<6} {kind.usd_per_hour:8.2f} USD/hour"
             print_text(f"  {name:<14} {price} {kind.vcpus:4d} vCPUs of a quota\n")
-    print_text("On AWS new accounts may rent no p type before they ask for a quota: `boa doctor` says.\n")
+    print_text("New AWS accounts have no quota for p types and must ask AWS for one: `boa doctor` tells.\n")
     while True:
         answer = str(typer.prompt("Types or families, separated by commas", default="g5.xlarge"))
         try:
@@ -107,10 +107,10 @@ def _ask_gpus(catalog: Catalog) -> list[InstanceType]:
 
 
 def _machines(text: str, catalog: Catalog) -> list[InstanceType]:
-    """Return the types of a list; a family or a GPU type is all of it that is sold at a known price.
+    """Return the types of a list; a family or a GPU type stands for all its types with a known price.
 
     Raises:
-        InputError: when one is not in the catalogue.
+        InputError: when a name is not in the catalogue, or none is given.
     """
     names = [word.strip() for word in text.split(",") if word.strip()]
     if not names:
@@ -124,7 +124,7 @@ def _machines(text: str, catalog: Catalog) -> list[InstanceType]:
 
 
 def _choose(question: str, options: type[StrEnum], default: StrEnum) -> str:
-    """Ask for one of a few until one is said."""
+    """Ask until the answer is one of the options."""
     names = [one.value for one in options]
     while True:
         answer = str(typer.prompt(f"{question} ({', '.join(names)})", default=default.value)).strip()
@@ -140,7 +140,6 @@ def _settings(
     whose: JobOwners,
     where: CloudName,
 ) -> str:
-    """Return boa.toml."""
     names = ", ".join(f'"{kind.name}"' for kind in machines)
     engine = {CloudName.aws: "ssm"}.get(where, "local")
     shared = "shared_account = true        # everybody who submits is trusted with the daemon's rights\n"
@@ -164,7 +163,7 @@ def _settings(
 
 
 def _classes(machines: list[InstanceType]) -> str:
-    """Return a class file with guesses that the daemon corrects as jobs run."""
+    """Return a class file of guesses, which the daemon corrects as jobs run."""
     types = {kind.gpu_type: kind for kind in machines}
     widths = {
         kind.gpu_type: sorted({1, 2, 4, 8, kind.gpus} & set(range(1, max(8, kind.gpus) + 1)))

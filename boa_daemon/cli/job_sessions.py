@@ -1,4 +1,4 @@
-"""``boa exec``, ``boa shell``, ``boa port-forward``: into a job that runs, on this machine or over SSM."""
+"""``boa exec``, ``boa shell``, ``boa port-forward``: enter a running job, on this machine or over SSM."""
 
 from __future__ import annotations
 
@@ -16,27 +16,29 @@ from boa_daemon.cli.output import OutputFormat, OutputOption, print_json, print_
 from boa_daemon.engines.ssm_session import Session, run_session
 from boa_daemon.errors import FAILED, InputError
 
-NodeOption: TypeAlias = Annotated[int, typer.Option("--node", min=0, help="The node of the job, from 0 on.")]
+NodeOption: TypeAlias = Annotated[
+    int, typer.Option("--node", min=0, help="Number of the job's node, counted from 0.")
+]
 PrintOption: TypeAlias = Annotated[
-    bool, typer.Option("--print", help="Print the command of the session, and run nothing.")
+    bool, typer.Option("--print", help="Print the session's command instead of running it.")
 ]
 
 
 def execute(
     *,
     job: JobArgument,
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="After `--`: what to run.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="Command to run, after `--`.")],
     node: NodeOption = 0,
     seconds: Annotated[
-        float, typer.Option(min=1.0, max=3600.0, help="After so many seconds it is ended.")
+        float, typer.Option(min=1.0, max=3600.0, help="Seconds after which the command is ended.")
     ] = 60.0,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Run a command beside a job: on its node, as its user, in its folder, with its GPUs.
+    """Run a command beside a running job: on its node, as its user, in its folder, with its GPUs.
 
-    One word is a line for the shell. Exit code 0 where the command's own is 0, else 1.
+    A single word is run as a shell line. Exit code 0 if the command's is 0, else 1.
     """
     with a_client(config, socket) as client:
         said = client.exec(job, command[0] if len(command) == 1 else command, node=node, seconds=seconds)
@@ -61,9 +63,9 @@ def shell(
     config: ConfigOption = None,
     socket: SocketOption = None,
 ) -> None:
-    """Open a shell beside a job: on its node, as its user, in its folder, with its GPUs.
+    """Open a shell beside a running job: on its node, as its user, in its folder, with its GPUs.
 
-    On a rented node it is a session of SSM of your own, which needs AWS's session manager plugin here.
+    On a rented node the shell is your own SSM session; it needs AWS's Session Manager plugin on this machine.
     """
     from boa_daemon.cli.terminal import RelayedTerminal, is_on_terminal  # noqa: PLC0415 - one verb needs it
 
@@ -83,24 +85,28 @@ def shell(
 def port_forward(
     *,
     job: JobArgument,
-    port: Annotated[int, typer.Argument(metavar="PORT", min=1, max=65535, help="Where the job listens.")],
+    port: Annotated[
+        int, typer.Argument(metavar="PORT", min=1, max=65535, help="Port that the job listens on.")
+    ],
     local_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="The port here; the same by default.")
+        int | None, typer.Option(min=1, max=65535, help="Port on this machine. Default: the same.")
     ] = None,
     node: NodeOption = 0,
     prints: PrintOption = False,
     config: ConfigOption = None,
     socket: SocketOption = None,
 ) -> None:
-    """Bring a port of a job here, TensorBoard's for instance, until Ctrl-C.
+    """Forward a port of a job to this machine, such as TensorBoard's, until Ctrl-C.
 
-    Of a rented node by a session of SSM; nothing on the node listens to the network.
+    A rented node's port comes through an SSM session; no port of the node is open to the network.
     """
     with a_client(config, socket) as client:
         way = client.get(f"/jobs/{_quoted(job)}/way", node=node)
     here = local_port or port
     if way["kind"] == "ssm":
-        stderr_console().print(f"http://127.0.0.1:{here}/ once the session says that it waits", markup=False)
+        stderr_console().print(
+            f"http://127.0.0.1:{here}/ once the session says that it is waiting", markup=False
+        )
         _session(port_session(way, port, here), prints=prints)
     if here == port:
         print_text(f"http://127.0.0.1:{port}/\n")
@@ -113,7 +119,7 @@ def port_forward(
 
 
 def shell_session(way: Mapping[str, Any]) -> Session:
-    """Return the session that opens a shell beside a job on a rented node."""
+    """Return the SSM session that opens a shell beside a job on a rented node."""
     command = {"command": [shlex.join(way["shell"])]}
     return Session(
         target=str(way["node"]),
@@ -124,7 +130,7 @@ def shell_session(way: Mapping[str, Any]) -> Session:
 
 
 def port_session(way: Mapping[str, Any], port: int, here: int) -> Session:
-    """Return the session that brings a port of a rented node here."""
+    """Return the SSM session that forwards a port of a rented node to this machine."""
     return Session(
         target=str(way["node"]),
         document="AWS-StartPortForwardingSession",
@@ -134,7 +140,7 @@ def port_session(way: Mapping[str, Any], port: int, here: int) -> Session:
 
 
 def _session(session: Session, *, prints: bool) -> NoReturn:
-    """Open a session of SSM and stay until its end, or print the command that would."""
+    """Run an SSM session until its end, or print its command."""
     if prints:
         print_text(f"{shlex.join(session.command)}\n")
         raise typer.Exit
@@ -144,5 +150,5 @@ def _session(session: Session, *, prints: bool) -> NoReturn:
 
 
 def _quoted(name: str) -> str:
-    """Return an id as part of a path; what is none is for the daemon to refuse."""
+    """Return an id quoted for a URL path; the daemon refuses what is no id."""
     return quote(name or " ", safe="").replace("%2F", "%252F")

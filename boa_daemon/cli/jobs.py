@@ -1,4 +1,4 @@
-"""``boa submit``, ``jobs``, ``explain``, ``logs``, ``cancel``: the jobs of the daemon."""
+"""``boa submit``, ``jobs``, ``explain``, ``logs`` and ``cancel``: the daemon's jobs."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def submit(
     config: ConfigOption = None,
     socket: SocketOption = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Only check the files, by the settings at hand; ask no daemon.")
+        bool, typer.Option("--check", help="Only check the files against the settings; needs no daemon.")
     ] = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Give jobs to the daemon, all or none."""
+    """Submit jobs to the daemon: all of the files, or none."""
     from boa_daemon.engines.generation_units import RIGID  # noqa: PLC0415 - slow to import, and listing needs none of it
     from boa_daemon.inputs.groups import size_of  # noqa: PLC0415
     from boa_daemon.inputs.submission import read_submission  # noqa: PLC0415
@@ -84,14 +84,14 @@ def submit(
 
 
 def _by_settings(contents: Sequence[Mapping[str, Any]], config: Path | None) -> dict[str, Any]:
-    """Return by job what machines of the settings lack for it, and limits of it that would hold nothing.
+    """Return by job the machines that lack what it asks for, and its limits that are not enforced.
 
-    Nothing of either where no file has settings.
+    Both are empty where there is no settings file.
 
     Raises:
-        InputError: when no machine has enough for a job.
+        InputError: when no machine is large enough for a job.
     """
-    # All of these are slow to import, and only a check needs them.
+    # These imports are slow, and only --check needs them.
     from boa_daemon.daemon.assembly import cloud_class  # noqa: PLC0415
     from boa_daemon.daemon.planner import Planner  # noqa: PLC0415
     from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
@@ -102,7 +102,7 @@ def _by_settings(contents: Sequence[Mapping[str, Any]], config: Path | None) -> 
     if not loaded.files:
         return {"not_planned_on": {}, "not_enforced": {}}
     planner = Planner(loaded.settings, cloud=cloud_class(loaded.settings))
-    # As the daemon reads it: with what the file leaves out.
+    # Fill in the defaults, as the daemon does.
     whole = [check_job(Document(name="job", content=content, language="json")) for content in contents]
     found = [(content["name"], planner.lacks(content), planner.unenforced(content)) for content in whole]
     return {
@@ -114,20 +114,20 @@ def _by_settings(contents: Sequence[Mapping[str, Any]], config: Path | None) -> 
 def jobs(
     *,
     user: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
-    group: Annotated[str | None, typer.Option(help="Only jobs of this group, and what they cost.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also jobs that are over.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=20_000, help="At most this many, the newest.")] = 50,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again every two seconds.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Ids alone, one a line.")] = False,
+    group: Annotated[str | None, typer.Option(help="Only jobs of this group, and their cost.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also jobs that have ended.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=20_000, help="Show at most this many, the newest.")] = 50,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every two seconds.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only ids, one per line.")] = False,
     team: Annotated[str | None, typer.Option(help="Only jobs that this team pays for.")] = None,
     before: Annotated[
-        int | None, typer.Option(min=1, help="The page that follows: what the last one gave as next.")
+        int | None, typer.Option(min=1, help="Next page: the number that the last page printed.")
     ] = None,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, newest first."""
     with a_client(config, socket) as client:
 
         def ask() -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _print_jobs(document: Mapping[str, Any]) -> None:
 
 
 def _watch(ask: Callable[[], dict[str, Any]], document: dict[str, Any]) -> NoReturn:
-    """Show jobs again and again, as many as the terminal has lines, until Ctrl-C."""
+    """Refresh the list of jobs until Ctrl-C, with as many rows as fit on the terminal."""
     from rich.live import Live  # noqa: PLC0415 - one flag needs it
 
     console = stdout_console()
@@ -213,14 +213,14 @@ def _jobs_table(document: Mapping[str, Any]) -> Any:
 
 
 def _print_group(group: Mapping[str, Any]) -> None:
-    """Print how a group is: how many jobs are how, and what they cost together."""
+    """Print a group's number of jobs by status, and their total cost."""
     counts = ", ".join(f"{number} {status}" for status, number in group["counts"].items())
     most = "" if group["max_usd"] is None else f" of {usd(group['max_usd'])}"
     stdout_console().print(f"{group['group']}: {counts}; {usd(group['usd'])}{most} USD", highlight=False)
 
 
 def _print_end(row: Mapping[str, Any]) -> None:
-    """Print how a job's last generation ended: the cause, the exit code, and what it printed last."""
+    """Print how a job's last generation ended: cause, exit code and last lines of its log."""
     number = row["exit_code"]
     code = "" if number is None else f"signal {-number}" if number < 0 else f"exit code {number}"
     code = "" if not code or code in str(row["cause"]) else f" ({code})"
@@ -236,7 +236,7 @@ def explain(
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Say why a job has its width and its nodes, or why it waits."""
+    """Explain why a job has its GPUs and nodes, or why it waits."""
     with a_client(config, socket) as client:
         document = client.explain(job)
     if output is OutputFormat.json:
@@ -250,19 +250,23 @@ def explain(
 def logs(
     *,
     job: JobArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job is over.")] = False,
-    generation: Annotated[int | None, typer.Option(min=1, help="Of this start; default: the newest.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing until the job ends.")] = False,
+    generation: Annotated[
+        int | None, typer.Option(min=1, help="Log of this start of the job. Default: the newest.")
+    ] = None,
     node: Annotated[
         int | None,
-        typer.Option(min=0, help="Of this node of the job, from 0 on; default: the one that reports."),
+        typer.Option(min=0, help="Log of this node of the job, from 0. Default: the node that reports."),
     ] = None,
-    rank: Annotated[int | None, typer.Option(min=0, help="Only the lines of this rank (torchrun).")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Of all nodes, each line with its node.")] = False,
+    rank: Annotated[int | None, typer.Option(min=0, help="Only lines of this torchrun rank.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Logs of all nodes, each line with its node.")
+    ] = False,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Print what a job printed."""
+    """Print the log of a job."""
     if (node is not None) + (rank is not None) + everything > 1:
         raise InputError("--node, --rank and --all exclude each other", hint="Give one of them")
     texts: list[str] = []
@@ -298,8 +302,8 @@ def logs(
         print_text(last)
     if rank is not None and not shown.has_shown:
         raise InputError(
-            f"no line of rank {rank} is in the logs of {job}",
-            hint="Lines carry their rank where torchrun started several; --node N and --all show whole logs",
+            f"the logs of {job} have no line of rank {rank}",
+            hint="torchrun marks lines only if it starts several ranks; --node N and --all show whole logs",
         )
     if is_json:
         offset = max(reader.offset for reader in readers.values())
@@ -310,13 +314,13 @@ def cancel(
     *,
     names: Annotated[
         list[str],
-        typer.Argument(metavar="JOB...", help="Ids of jobs or groups.", autocompletion=complete_jobs),
+        typer.Argument(metavar="JOB...", help="Job or group ids.", autocompletion=complete_jobs),
     ],
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Cancel jobs; one that runs may write its checkpoint first."""
+    """Cancel jobs; a running job may write a checkpoint first."""
     answers: list[CancelAnswer] = []
     faults: list[str] = []
     with a_client(config, socket) as client:

@@ -46,7 +46,11 @@ def test_a_class_file_is_written_from_what_was_measured(
 @pytest.mark.parametrize(
     ("program", "patience", "said"),
     [
-        ("print('no data'); raise SystemExit(3)", 60.0, "fewer than two steps: it exited with code 3: no data"),
+        (
+            "print('no data'); raise SystemExit(3)",
+            60.0,
+            "fewer than two steps: it exited with code 3: no data",
+        ),
         ("import time; time.sleep(60)", 0.5, "fewer than two steps: it was still running"),
     ],
 )

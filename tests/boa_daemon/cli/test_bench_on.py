@@ -55,7 +55,7 @@ def test_a_width_is_measured_from_its_first_record_to_its_last(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("program", "first", "said"),
     [
-        ("raise SystemExit(3)", 20.0, "it exited with code 3 before its first step"),
+        ("raise SystemExit(3)", 20.0, "exit code 3 before its first step"),
         ("import time; time.sleep(60)", 1.0, "no step in 1 s"),
     ],
 )
@@ -90,7 +90,10 @@ def test_its_job_is_bounded_in_every_way() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--instance-type", "g5.xlarge", "--on", "g5.xlarge"), "name the type of this machine, or the types"),
+        (
+            ("--instance-type", "g5.xlarge", "--on", "g5.xlarge"),
+            "name the type of this machine, or the types",
+        ),
         (("--on", "g5.xlarge"), "--on needs --max-usd and --write"),
         (("--on", "g5.xlarge,g5.2xlarge", "--max-usd", "1"), "two of the machines have the same GPU type"),
         (("--on", "g5.xlarge", "--gpus", "1,2"), "from 1 to 1, which g5.xlarge has"),

@@ -91,11 +91,14 @@ def test_a_gate_serves_a_job_and_ends_with_the_signals_code(
     ("arguments", "says"),
     [
         (["gate", "--listen", "gate.sock"], "unix:PATH or tcp:HOST:PORT"),
-        (["gate", "--link", "{tmp}/none.json"], "Expected the answer of `boa network fit"),
-        (["gate", "--secret-file", "{tmp}"], "the secret cannot be had"),
-        (["gate", "status", "--secret-file", "{tmp}/none"], "the gate's secret cannot be read"),
+        (["gate", "--link", "{tmp}/none.json"], "Expected the output of `boa network fit"),
+        (["gate", "--secret-file", "{tmp}"], "the secret can be neither read nor made"),
+        (["gate", "status", "--secret-file", "{tmp}/none"], "cannot read the gate's secret"),
         (["gate", "token", "j1", "{tmp}/taken", "--secret-file", "{tmp}/secret"], "the file exists already"),
-        (["gate", "token", "j1", "{tmp}/no/folder", "--secret-file", "{tmp}/secret"], "cannot be written"),
+        (
+            ["gate", "token", "j1", "{tmp}/no/folder", "--secret-file", "{tmp}/secret"],
+            "cannot write the token",
+        ),
         (["gate", "--policy", "srsf-preemptive"], "srsf-preemptive"),
     ],
 )

@@ -115,7 +115,7 @@ def test_what_could_break_a_cap_is_not_rented(boa: Boa, fake: FakeCloud) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("build", "--type", "p4d.24xlarge"), "none of [cloud] instance_types"),
+        (("build", "--type", "p4d.24xlarge"), "is not in [cloud] instance_types"),
         (("build", "--pip", "a b"), "is no requirement"),
         (("build", "--script", "missing.sh"), "cannot read the script"),
         (("remove",), "name images, or give --keep N"),
