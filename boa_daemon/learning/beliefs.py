@@ -1,8 +1,8 @@
-"""What is believed of each class: its arrival rate and its size, prior and estimate, with intervals.
+"""Beliefs about each class: arrival rate and size, with prior, estimate and intervals.
 
-The prior is the class file, the data are the rows of `boa_daemon.learning.samples` and the work of jobs that
-run. The mathematics is in `policies.online.estimates`. A class that may have changed is estimated anew, a few
-classes at a time.
+The prior is the class file. The data are the rows of `boa_daemon.learning.samples` and the work of running
+jobs. The mathematics is in `policies.online.estimates`. Classes that may have changed are estimated again, a
+few at a time.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from policies.speedup import Floats
 
 PRIOR_JOBS, HALF_LIFE_HOURS = 2.0, 168.0
 UNSTATED_JOBS = 0.5
-"""The weight of a rate that nobody stated: the first arrivals outvote it."""
+"""The weight, in jobs, of a rate that is not stated: the first arrivals outweigh it."""
 AGAIN_SECONDS, LATE_SECONDS = 120.0, 600.0
-"""Between estimates of a class that jobs came of, and of another."""
+"""Seconds between estimates: of a class with jobs, and of a class without."""
 MOST_AT_ONCE = 16
 """Classes estimated in one tick: each takes up to five milliseconds."""
 MOST_HALF_LIVES = 13.0
 CHANGE_THRESHOLD = 0.1
-"""A rate, a size or a speed that turns out so much different is worth a new plan."""
+"""A relative change of a rate, a size or a speed above this is worth a new plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceWeights:
-    """The class file counts as `prior_jobs` jobs; what is older by a half-life counts half."""
+    """Weights of evidence: the class file counts as `prior_jobs` jobs; data one half-life old count half."""
 
     prior_jobs: float = PRIOR_JOBS
     half_life_hours: float = HALF_LIFE_HOURS
@@ -48,11 +48,11 @@ class EvidenceWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassBelief:
-    """What is believed of a class.
+    """The belief about a class.
 
-    `rate` is in jobs per hour, `size` in hours on one reference GPU for a job of scale 1; the stated ones are
-    those of the class file. `arrivals` and `ended` are how many jobs were counted, `cut` how many did not end
-    by themselves, `newest_at` when the last of them was seen; None before the first.
+    `rate` is in jobs per hour, `size` in hours on one reference GPU for a job of scale 1; `stated_per_hour`
+    and `stated_gpu_hours` are from the class file. `arrivals` and `ended` count jobs, `cut` those that did
+    not end by themselves; `newest_at` is when the last of them was seen, None before the first.
     """
 
     name: str
@@ -67,7 +67,7 @@ class ClassBelief:
 
     @property
     def size_factor(self) -> float:
-        """How much larger jobs are than was stated."""
+        """The factor from the stated size to the believed one."""
         return self.size.mean / self.stated_gpu_hours
 
 
@@ -80,7 +80,7 @@ def estimate_class(
     weights: EvidenceWeights,
     is_rate_stated: bool = True,
 ) -> ClassBelief:
-    """Return what is believed of a class from its rows, and the work that jobs which still run have done."""
+    """Return the belief about a class from its rows and from the work that running jobs have done."""
     stated = job_class.size_gpu_hours
     life = weights.half_life_hours
     rate = estimate_rate(
@@ -115,12 +115,11 @@ def estimate_class(
 
 
 def _count(rows: Iterable[Sample], kind: str) -> int:
-    """Return how many things the rows of a kind stand for."""
     return round(sum(row.count for row in rows if row.kind == kind))
 
 
 def _counts(rows: Iterable[Sample], now: float, half_life_hours: float) -> ArrivalCounts | None:
-    """Return arrivals by the hour since a class was first seen; None where it never was."""
+    """Return arrivals by the hour since a class was first seen; None if it never was."""
     seen = [row.at for row in rows if row.kind == "seen"]
     if not seen:
         return None
@@ -144,16 +143,16 @@ def _counts(rows: Iterable[Sample], now: float, half_life_hours: float) -> Arriv
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFigures:
-    """The rate and the size that a class is planned by: jobs per hour, and the factor on the stated size."""
+    """The figures that a class is planned with: jobs per hour, and the factor on the stated size."""
 
     per_hour: float
     size_factor: float = 1.0
 
     def followed(self, belief: ClassBelief, *, rates: bool, sizes: bool) -> PlannedFigures:
-        """Return what to plan by: each figure stays until the data contradict it, then it is the estimate.
+        """Return the figures to plan with: each stays until the data contradict it, then it is the estimate.
 
-        A figure is contradicted once it lies outside the interval: so a plan moves a few times in all, and
-        not with every job. `rates` and `sizes` say which may move.
+        A figure is contradicted once it lies outside the interval, so a plan changes a few times in all and
+        not with every job. `rates` and `sizes` say which figures may change.
         """
         per_hour, factor = self.per_hour, self.size_factor
         if rates and not belief.rate.low <= per_hour <= belief.rate.high:
@@ -164,7 +163,7 @@ class PlannedFigures:
         return PlannedFigures(per_hour=per_hour, size_factor=factor)
 
     def of(self, job_class: JobClass) -> JobClass:
-        """Return a class, or a variant of it, at the rate and size; its phases keep their proportions."""
+        """Return a class, or a variant of it, with this rate and size; its phases keep their proportions."""
         if self.size_factor == 1.0:
             return replace(job_class, arrivals_per_hour=self.per_hour)
         phases = tuple(
@@ -176,7 +175,7 @@ class PlannedFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingWork:
-    """What is believed of the rest of a job: the work left, the phase that it is in, and its scale."""
+    """The belief about the rest of a job: the work left, its current phase, and its scale."""
 
     left: float
     phase: int
@@ -184,10 +183,10 @@ class RemainingWork:
 
 
 def remaining_work_of(job_class: JobClass, *, scale: float, done: float, spread: float) -> RemainingWork:
-    """Return the rest of a job that has done so much work, of a class planned at a size.
+    """Return the rest of a job that has done some work, for a class planned with a size.
 
-    The mean left is that of the sizes above what is done, `spread` their standard deviation over their mean.
-    The job then counts as one of the size that this makes, so its phases are as much longer.
+    The work left is the mean over the sizes above the work done; `spread` is the sizes' standard deviation
+    over their mean. The job then counts as one of the resulting size, so its phases are longer in proportion.
     """
     left = mean_left(job_class.size_gpu_hours * scale, done, spread=spread)
     whole = max(done, 0.0) + left
@@ -196,7 +195,7 @@ def remaining_work_of(job_class: JobClass, *, scale: float, done: float, spread:
 
 
 def phase_at(job_class: JobClass, left: float, size: float) -> tuple[int, float]:
-    """Return the phase that a job is in when so much of its work is left, and its scale."""
+    """Return the phase of a job with so much work left, and the job's scale."""
     scale = size / job_class.size_gpu_hours
     if len(job_class.phases) == 1:
         return 0, scale
@@ -225,7 +224,7 @@ def classes_differ(found: JobClass, known: JobClass) -> bool:
 
 
 def explain_belief(belief: ClassBelief) -> str:
-    """Return rate and size with their intervals in a sentence, beside what was stated."""
+    """Return rate and size with their intervals, beside the stated ones, as a sentence."""
     return (
         f"Class {belief.name}: {_said(belief.rate)}; stated {belief.stated_per_hour:.3g}) jobs/h from "
         f"{belief.arrivals} jobs; {_said(belief.size)}; stated {belief.stated_gpu_hours:.3g}) GPU-hours a "
@@ -240,7 +239,7 @@ def _said(belief: Belief) -> str:
 
 @dataclass(slots=True)
 class Beliefs:
-    """The newest belief about each class, brought up to date a few classes at a time."""
+    """The newest belief about each class, refreshed a few classes at a time."""
 
     weights: EvidenceWeights = field(default_factory=EvidenceWeights)
     again_seconds: float = AGAIN_SECONDS
@@ -248,12 +247,12 @@ class Beliefs:
     _estimated_at: dict[str, float] = field(default_factory=dict)
 
     def spread_of(self, name: str) -> float:
-        """Return how much the sizes of the jobs of a class differ, standard deviation over mean."""
+        """Return the spread of the job sizes of a class: standard deviation over mean."""
         known = self.known.get(name.partition("[")[0])
         return SPREAD if known is None else known.size.spread
 
     def due(self, classes: Collection[str], seen: Collection[str], *, now: float) -> list[str]:
-        """Return the classes to estimate now, those that waited longest first."""
+        """Return the classes to estimate now, the longest wait first."""
         waited = {name: now - self._estimated_at.get(name, float("-inf")) for name in classes}
         rests = {name: self.again_seconds if name in seen else LATE_SECONDS for name in classes}
         found = [name for name, age in waited.items() if age >= rests[name]]
@@ -268,7 +267,7 @@ class Beliefs:
         is_rate_stated: bool = True,
         now: float,
     ) -> None:
-        """Estimate a class anew."""
+        """Estimate a class again."""
         self._estimated_at[job_class.name] = now
         self.known[job_class.name] = estimate_class(
             job_class, rows, running, now=now, weights=self.weights, is_rate_stated=is_rate_stated

@@ -1,11 +1,10 @@
-"""Whether the budget pays for the load: when the daemon falls to a best effort, and when it comes back.
+"""Watch whether the budget pays for the load: begin a best effort when it does not, and end it later.
 
-A best effort (`policies.online.best_effort`) begins when the least feasible spend rises above the budget: by
-a lower budget, a higher price, or a load that was learnt. It ends when the budget is `MARGIN` above the
-least, or at once when the settings name another budget that is enough, so a learnt load that moves around
-the budget does not switch the plan each time. The account is opened at the beginning, at what was
-spent until then: what was overspent under another budget is not held against the new one. It outlives a
-restart.
+A best effort (`policies.online.best_effort`) begins when the least feasible spend rises above the budget:
+after a lower budget, a higher price, or a newly learnt load. It ends when the budget is `MARGIN` above that
+least spend, or at once when the settings name another, sufficient budget. So a learnt load that varies around
+the budget does not switch the plan each time. The account opens at the beginning, with what was spent until
+then: overspending under another budget is not held against the new one. The account survives a restart.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from policies.optimum.hull import TIE
 from policies.registry import PolicyOptions, Site, build_policy, find_policy, shortfall_of_site
 
 MARGIN = 1.05
-"""The budget must be this many times the least feasible spend before a best effort ends of itself."""
+"""The budget must be this many times the least feasible spend before a best effort ends by itself."""
 
 PRICE_STEP = 1.05
-"""Prices above the planned ones are told apart in steps of this factor."""
+"""Prices above the planned ones are rounded to steps of this factor."""
 
 
 class BudgetWatch:
-    """Turns policies that the budget does not pay for into best efforts."""
+    """Turn policies that the budget does not pay for into best efforts."""
 
     def __init__(self, account: Account | None = None) -> None:
         self.account = account
@@ -38,9 +37,10 @@ class BudgetWatch:
     def look(
         self, policy: str, site: Site, options: PolicyOptions, *, now: float, spent: Callable[[], float]
     ) -> Account | None:
-        """Return the account of the best effort to be made; None where the budget pays for the policy.
+        """Return the account of the current best effort; None if the budget pays for the policy.
 
-        `spent` returns what was spent until now, in the unit of the budget, and is asked when one begins.
+        `spent` returns what was spent until now, in the unit of the budget; it is called when a best effort
+        begins.
 
         Raises:
             PolicyError: when nothing can be planned for the site at all.
@@ -59,9 +59,9 @@ class BudgetWatch:
 
 
 def _shortfall(policy: str, site: Site, options: PolicyOptions, *, margin: float) -> Shortfall | None:
-    """Return by how much the budget falls short of `margin` times what the policy needs; None if it does not.
+    """Return how far the budget is below `margin` times the policy's need; None if it is not.
 
-    How the queue grows is told of BOA's cheapest widths, which stand in for any policy then.
+    The growth of the queue is computed for BOA's cheapest widths, which then stand in for any policy.
     """
     if find_policy(policy).kind == "optimum":
         found = shortfall_of_site(site)
@@ -75,14 +75,14 @@ def _shortfall(policy: str, site: Site, options: PolicyOptions, *, margin: float
 
 
 def at_dearer_offers(site: Site, offers: Sequence[Offer]) -> Site:
-    """Return the site at the prices that the cloud asks now, where they are above those that were planned.
+    """Return the site at the cloud's current prices where they exceed the planned ones.
 
-    They are rounded up to the next step of `PRICE_STEP`, so that a price that wanders changes no plan.
+    They are rounded up to the next step of `PRICE_STEP`, so that a fluctuating price changes no plan.
     """
     dearer = {}
     for kind, machine in site.instance_types.items():
         mine = (o.compute_usd_per_hour for o in offers if o.instance_type == machine.name)
-        # Disks and addresses are a few parts in a hundred: pacing sees them on the bill.
+        # Disks and addresses add only a few percent, and pacing sees them on the bill.
         asked = [price for price in mine if price]
         if asked and min(asked) > machine.usd_per_hour:
             steps = ceil(log(min(asked) / machine.usd_per_hour) / log(PRICE_STEP) - 1e-9)

@@ -1,4 +1,4 @@
-"""What is believed of the classes, as a document: prior, plan and estimate of rate, size and speed-up."""
+"""The beliefs about classes as a document: prior, plan and estimate of rate, size and speed-up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policies.online.estimates import Belief
 from policies.speedup import SpeedupCurve
 
 Z95 = 1.959964
-"""Standard deviations to either side that hold 95 % of a normal belief."""
+"""Standard deviations to either side that contain 95 % of a normal distribution."""
 
 
 def class_document(
@@ -28,7 +28,7 @@ def class_document(
     link: LinkEstimate | None = None,
     needs: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Return a class: stated, planned by, estimated with its 95 % interval, and what stands behind that."""
+    """Return a class as stated, as planned, and as estimated with 95 % intervals and the data behind them."""
     found = {curve.gpu_type: curve for curve in curves if curve.class_name == stated.name}
     size = stated.size_gpu_hours
     newest = None if belief is None else belief.newest_at
@@ -60,7 +60,7 @@ def class_document(
 
 
 def _sending(link: LinkEstimate) -> dict[str, Any]:
-    """Return seconds of sending per second of computing, stated and estimated, and on which machines."""
+    """Return seconds of sending per second of computing, stated and estimated, and the measured machines."""
     share = link.stated_share
     return {
         "stated": share,
@@ -72,14 +72,14 @@ def _sending(link: LinkEstimate) -> dict[str, Any]:
 
 
 def _estimate(belief: Belief | None) -> Mapping[str, float | None]:
-    """Return an estimate and its interval; None before the first."""
+    """Return an estimate and its interval; None before the first estimate."""
     if belief is None:
         return {"estimate": None, "low": None, "high": None}
     return {"estimate": belief.mean, "low": belief.low, "high": belief.high}
 
 
 def _speedups(gpu_type: str, curve: SpeedupCurve, found: CurveEstimate | None) -> Iterable[dict[str, Any]]:
-    """Yield the speed-up over the narrowest width at each that was estimated, or at powers of two."""
+    """Yield the speed-up over the narrowest width, at each estimated width or else at powers of two."""
     whole = [int(width) for width in curve.whole_widths()]
     widths = [w for w in whole if w & (w - 1) == 0 or w == whole[-1]]
     if found is not None:
@@ -88,7 +88,7 @@ def _speedups(gpu_type: str, curve: SpeedupCurve, found: CurveEstimate | None) -
     for gpus in widths:
         one = None if found is None else found.at(gpus)
         spread = None if one is None else Z95 * one.spread
-        # The spread of the narrowest is that of its level; over itself its speed-up is one.
+        # The spread of the narrowest width is that of its level; its own speed-up is exactly one.
         spread = 0.0 if spread is not None and gpus == widths[0] else spread
         yield {
             "gpu_type": gpu_type,
@@ -101,6 +101,6 @@ def _speedups(gpu_type: str, curve: SpeedupCurve, found: CurveEstimate | None) -
             "samples_per_second": None if one is None else one.samples_per_second,
             "measured_seconds": 0.0 if one is None else one.measured_seconds,
             "measurements": 0 if one is None else one.measurements,
-            # Estimated from other widths alone.
+            # Estimated only from other widths.
             "is_extrapolated": one is not None and not one.measurements,
         }

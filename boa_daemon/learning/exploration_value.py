@@ -1,4 +1,4 @@
-"""Which width of a class is worth trying, for what its speed would be worth to know."""
+"""Which width of a class is worth trying, given the value of knowing its speed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from boa_daemon.units import SECONDS_PER_HOUR, counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploration:
-    """A width worth trying for a while, and the GPU-seconds that trying it may waste."""
+    """A width worth trying for a while, and the GPU-seconds that the trial may waste."""
 
     gpus: int
     gpu_seconds: float
@@ -24,11 +24,11 @@ class Exploration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplorationStakes:
-    """What a better width would be worth to a class, and what trying one takes.
+    """The value of a better width to a class, and the cost of trying one.
 
-    `gpu_hour_worth` is the weighted hours that the money for a GPU-hour saves elsewhere; `hours_to_come` is
-    how long the jobs of the class will work, at the planned width, while a measurement counts. GPUs that are
-    added come in nodes of `node_gpus`.
+    `gpu_hour_worth` is the weighted hours that the money for a GPU-hour saves elsewhere. `hours_to_come` is
+    how long the jobs of the class will work at the planned width while a measurement is valid. Added GPUs
+    come in nodes of `node_gpus`.
     """
 
     gpu_hour_worth: float
@@ -40,7 +40,7 @@ class ExplorationStakes:
     most_gpu_seconds: float = math.inf
 
     def an_hour(self, gpus: int) -> float:
-        """Return what an hour at a width costs, weighted hours."""
+        """Return the cost of an hour at a width, in weighted hours."""
         return self.weight + self.gpu_hour_worth * gpus
 
 
@@ -52,10 +52,9 @@ def worth_exploring(
     seconds: float = 120.0,
     allowed: Collection[int] | None = None,
 ) -> Exploration | None:
-    """Return the width whose speed is most worth knowing, where that is more than trying it costs.
+    """Return the width whose speed is most worth knowing, if that exceeds the cost of trying it.
 
-    A width that was measured is not tried again. None where no try pays, or none is within what tries may
-    waste.
+    A measured width is not tried again. None if no trial pays, or none is within what trials may waste.
     """
     best, found = 0.0, None
     for width in curve.widths:
@@ -85,7 +84,7 @@ def worth_exploring(
 def _worth_of_knowing(
     mean: float, spread: float, gpus: int, planned: int, stakes: ExplorationStakes
 ) -> float:
-    """Return what knowing the speed of a width saves for each hour at the planned one, weighted hours."""
+    """Return the weighted hours that knowing a width's speed saves per hour at the planned width."""
     here, there = stakes.an_hour(planned), stakes.an_hour(gpus)
     linear = math.log(max(gpus / planned, 1.0)) if gpus > planned else math.inf
     mean = min(mean, linear)

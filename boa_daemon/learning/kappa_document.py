@@ -1,4 +1,4 @@
-"""Which kappa the speed of links and the size of messages advise, and why, as a document."""
+"""The kappa that link speeds and message sizes suggest, and why, as a document."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from policies.placement.kappa import widest_to_spread
 def kappa_document(
     classes: Iterable[JobClass], machines: Mapping[str, InstanceType], *, kappa: float
 ) -> dict[str, Any]:
-    """Return the kappa that is set, the most that may pay for every class, and what that is for each.
+    """Return the configured kappa, the largest that may pay for every class, and that of each class.
 
-    Only widths that fit on a node and are more than one GPU can be spread or not; a class that does not say
-    what it sends (`network`) has no say.
+    Only widths of more than one GPU that fit on a node matter. A class that does not say what it sends
+    (`network`) is ignored.
     """
     rows = [row for each in classes for row in _rows(each, machines)]
     most = min((row["most"] for row in rows), default=None)
@@ -25,7 +25,7 @@ def kappa_document(
 
 
 def _rows(job_class: JobClass, machines: Mapping[str, InstanceType]) -> Iterable[dict[str, Any]]:
-    """Yield for each machine of a class what its messages take there, and the most that may pay."""
+    """Yield for each machine of a class the cost of its messages there, and the largest useful kappa."""
     if job_class.network is None:
         return
     for kind, curve in job_class.phases[0].speedups.items():
@@ -45,7 +45,7 @@ def _rows(job_class: JobClass, machines: Mapping[str, InstanceType]) -> Iterable
 
 
 def _why(rows: list[dict[str, Any]], kappa: float) -> str:
-    """Return the advice as a sentence; nothing where no class says what it sends."""
+    """Return the advice as a sentence; empty if no class says what it sends."""
     if not rows:
         return ""
     worst = min(rows, key=lambda row: (row["most"], -row["share"]))

@@ -1,10 +1,10 @@
-"""What the daemon learns while jobs come, run and end: rows of samples, from which classes are estimated.
+"""What the daemon learns from jobs as they arrive, run and end: rows of samples for estimating classes.
 
-From one report of a generation to the next is a stretch of work at one width. Stretches of the same class and
-width within an hour are added up, arrivals by the hour; older rows are taken together, so that years of work
-stay small. Everything is in memory and read once; `save` writes what is new, one batch a tick. A job's end is
-written with its record, and arrivals carry the number of the job counted last, so a crash counts nothing
-twice and loses no more than the stretches since the last `save`.
+A stretch of work at one width lies between two reports of a generation. Stretches of the same class and width
+within an hour are added up, and arrivals are counted by the hour. Older rows are merged, so that years of
+work stay small. Everything is in memory and read once; `save` writes what is new, one batch per tick. A job's
+end is written with its record, and arrivals carry the number of the last counted job. So a crash counts
+nothing twice, and loses at most the stretches since the last `save`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from policies.links.gpu_kinds import without_market
 from policies.model import JobClass, JobId, Width
 
 STRETCH_SECONDS = 5.0
-"""A shorter stretch of work says little about the speed."""
+"""The shortest stretch of work that says enough about the speed."""
 TOGETHER_SECONDS = 3600.0
 COMPACT_SECONDS = 3600.0
 MINUTE = 60.0
 
 
 class Learner:
-    """Keeps samples, in memory and in a store where it has one; all under the lock of the tick."""
+    """Samples in memory, and in a store if given; every call happens under the lock of the tick."""
 
     def __init__(self, store: SampleStore | None = None) -> None:
         self._store = store
         self.reload()
 
     def reload(self) -> None:
-        """Read everything back from the store; what was not saved is lost."""
+        """Read everything from the store again; unsaved rows are lost."""
         found = None if self._store is None else self._store.read()
         self.rows: dict[str, Sample] = {} if found is None else {row.key: row for row in found.rows}
         self._of_class: dict[str, dict[str, Sample]] = {}
@@ -61,7 +61,7 @@ class Learner:
 
     @property
     def samples(self) -> list[SpeedSample]:
-        """The stretches of work, the oldest first."""
+        """The stretches of work, oldest first."""
         if self._speeds is None:
             rows = sorted(
                 (row for row in self.rows.values() if row.kind == "speed"), key=lambda row: (row.at, row.key)
@@ -84,9 +84,9 @@ class Learner:
     def take(
         self, report: RunReport, *, class_name: str, width: Width, now: float, over_first_phase: float = 1.0
     ) -> None:
-        """Take in a report of a generation that runs or has just ended.
+        """Record a report of a generation that runs or has just ended.
 
-        `over_first_phase` is how much faster the class is said to be in the job's phase than in its first.
+        `over_first_phase` is the stated speed of the class in the job's phase over that in its first phase.
         """
         if report.samples is None or report.seconds is None or report.step is None:
             return
@@ -114,7 +114,7 @@ class Learner:
         )
 
     def worked(self, sample: SpeedSample) -> None:
-        """Add a stretch to the one before it, where they belong together; markets make no difference."""
+        """Add a stretch to the open one of the same kind, if recent; markets make no difference."""
         sample = replace(sample, gpu_type=without_market(sample.gpu_type))
         self.has_news = True
         kind = _kind(sample)
@@ -128,7 +128,7 @@ class Learner:
         self._speeds = None
 
     def arrived(self, class_name: str, at: float) -> None:
-        """Count an arrival; the first one of a class only begins the count."""
+        """Count an arrival; the first one of a class only starts the count."""
         seen = f"seen|{class_name}"
         if seen not in self.rows:
             self._keep(Sample(key=seen, kind="seen", class_name=class_name, at=at))
@@ -142,18 +142,18 @@ class Learner:
         minute, number = self._minutes.get(class_name, (0, 0))
         number = number + 1 if minute == int(at // MINUTE) else 1
         self._minutes[class_name] = (int(at // MINUTE), number)
-        # The squares of the minutes' counts: n^2 - (n - 1)^2 more.
+        # `moment` sums the squares of the counts per minute: add n^2 - (n - 1)^2.
         self._keep(replace(row, count=row.count + 1.0, moment=row.moment + 2.0 * number - 1.0))
 
     def take_arrivals(self, arrivals: Iterable[tuple[int, str, float]]) -> None:
-        """Count jobs by (number, class, instant); those that were counted before are passed over."""
+        """Count jobs given as (number, class, instant); jobs counted before are skipped."""
         for number, class_name, at in arrivals:
             if number > self.arrived_through:
                 self.arrived(class_name.partition("[")[0], at)
                 self.arrived_through = number
 
     def ended(self, job: JobId, *, class_name: str, work_gpu_hours: float, at: float, is_whole: bool) -> None:
-        """Note how large a job was, over its scale, or what it did until it was cut off; written at once."""
+        """Record a job's work over its scale, as a size or as cut off; written at once."""
         self._before.pop(job, None)
         if work_gpu_hours <= 0.0:
             return
@@ -172,10 +172,10 @@ class Learner:
         self._file(row)
 
     def save(self, now: float, *, kept_seconds: float = KEPT_SECONDS) -> None:
-        """Write what is new since the last time; now and then, take what is old together.
+        """Write what is new since the last save, and compact old rows once an hour.
 
         Raises:
-            SQLAlchemyError: when it cannot be written; then it is tried again at the next save.
+            SQLAlchemyError: when writing fails; the next save tries again.
         """
         if now - self._compacted_at >= COMPACT_SECONDS:
             self._compact(now, kept_seconds)
@@ -192,7 +192,6 @@ class Learner:
         self._saved_through = self.arrived_through
 
     def _compact(self, now: float, kept_seconds: float) -> None:
-        """Take old rows together."""
         self._compacted_at = now
         merged, gone = compact_samples(self.rows, now=now, kept_seconds=kept_seconds)
         for key in gone:
@@ -205,33 +204,33 @@ class Learner:
         self._speeds = None
 
     def curves(self, stated: Iterable[JobClass], *, now: float) -> Mapping[tuple[str, str], CurveEstimate]:
-        """Return what is believed of each class and GPU type that was measured."""
+        """Return the estimate for each measured class and GPU type."""
         self.has_news = False
         return estimate_all(self.samples, stated, now=now)
 
     def _keep(self, row: Sample) -> None:
-        """Keep a row, to be saved."""
+        """Store a row, to be written by the next save."""
         self.rows[row.key] = row
         self._file(row)
         self._changed.add(row.key)
 
     def _file(self, row: Sample) -> None:
-        """Make a row easy to find by its class."""
+        """Index a row by its class."""
         if row.kind != "speed":
             self._of_class.setdefault(row.class_name, {})[row.key] = row
 
     @property
     def seen(self) -> Collection[str]:
-        """The classes that jobs came of."""
+        """The classes that jobs have arrived for."""
         return self._of_class.keys()
 
     def rows_of(self, class_name: str) -> Collection[Sample]:
-        """Return the rows on arrivals and sizes of a class."""
+        """Return a class's rows on arrivals and sizes."""
         return self._of_class.get(class_name, {}).values()
 
 
 def _kind(sample: SpeedSample) -> tuple[object, ...]:
-    """Return what two stretches must share to be added up; with known noise, batches of about one size."""
+    """Return what two stretches must share to be added up; with known noise also the rough batch size."""
     batch = None
     if sample.gradient_noise is not None and sample.batch:
         batch = round(math.log2(sample.batch))

@@ -1,7 +1,7 @@
-"""The learning step: what jobs reported becomes figures of their classes, and the plan follows those.
+"""The learning step: turn the reports of jobs into figures of their classes that the plan follows.
 
-The daemon takes it before each tick, the simulator after one: so what is measured in the
-simulator is what the daemon learns with. A figure of the plan stays until the data contradict it.
+The daemon takes this step before each tick, the simulator after one, so the simulator tests the daemon's own
+learning. A planned figure stays until the data contradict it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from policies.online.rhythm import Rhythm
 
 
 class LearntClasses:
-    """Classes as they are stated, and as they are planned by; a variant, `vision[2-8]`, follows its class.
+    """Classes as stated and as planned; a variant, `vision[2-8]`, follows its class.
 
-    `rates` and `sizes` say whether the plan follows those; speeds are always followed. The rates of
-    `unstated` classes nobody stated.
+    `rates` and `sizes` say whether the plan follows these figures; it always follows speeds. The rates of
+    `unstated` classes are not stated.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LearntClasses:
         self._all_stated = dict(stated)
 
     def adopt(self, names: Iterable[str]) -> None:
-        """Take in classes that jobs came of, where the class file need not name each."""
+        """Add classes that jobs arrived for, if the class file need not name each."""
         del names
 
     def learn(
@@ -61,12 +61,12 @@ class LearntClasses:
         curves: Mapping[tuple[str, str], CurveEstimate],
         beliefs: Mapping[str, ClassBelief] | None = None,
     ) -> bool:
-        """Take what was measured and seen; return whether it differs enough from the plan to plan anew.
+        """Take new measurements; return whether they differ enough from the plan for a new one.
 
-        Without `beliefs` rates and sizes stay as they are planned by.
+        Without `beliefs` rates and sizes stay as planned.
 
         Raises:
-            PolicyError: when no problem has such figures; the plan keeps to those that it had.
+            PolicyError: when no problem has such figures; the plan keeps its earlier ones.
         """
         before, old_curves = dict(self.figures), self.curves
         self.curves = curves
@@ -80,16 +80,16 @@ class LearntClasses:
             self.figures, self.curves = before, old_curves
             raise
         if not any(classes_differ(found[name], known) for name, known in self.planned.items()):
-            # New variants of a class are planned by the figures of the others.
+            # Keep the old figures, so that new variants of a class are planned with the same ones.
             self.figures = before
             return False
         self._plan_by(found)
         return True
 
     def learn_rhythm(self, rows: Iterable[Sample], *, now: float) -> bool:
-        """Take the rhythm of what came, where rates are followed; return whether it is another one.
+        """Estimate the weekly rhythm of arrivals, if rates are followed; return whether it is new.
 
-        It is new where a day of the week, or an hour of the day, differs by more than a plan may be off.
+        It is new if a day of the week, or an hour of the day, differs by more than a plan may be off.
         """
         if not self._rates:
             return False
@@ -101,29 +101,28 @@ class LearntClasses:
         return is_new
 
     def take_back(self, figures: Mapping[str, PlannedFigures]) -> None:
-        """Plan by earlier rates and sizes once more."""
+        """Return to earlier rates and sizes."""
         self.figures = dict(figures)
         self._plan_by({name: self.measured(stated) for name, stated in list(self._all_stated.items())})
 
     def measured(self, stated: JobClass) -> JobClass:
-        """Return a class or a variant with what was measured of its class."""
+        """Return a class or a variant with the measurements of its class."""
         base = self.stated[stated.name.partition("[")[0]]
         found = measured_class(stated, list(self.curves.values()), base=base)
         figures = self.figures.get(base.name)
         return found if figures is None else figures.of(found)
 
     def _plan_by(self, found: dict[str, JobClass]) -> None:
-        """Plan by classes and variants."""
         self.planned = found
         self.classes = {name: found[name] for name in self.stated}
 
 
 @dataclass(slots=True)
 class LearningStep:
-    """What is remembered of jobs, what is believed of classes, and who tries a width.
+    """The learner, the beliefs about classes, and the width trials of jobs.
 
     Without `at_once` new speeds wait for the next estimate of a rate, unless a job tries a width or nothing
-    was measured before: that is quicker where a second lasts no second.
+    was measured before; this is faster in simulated time.
     """
 
     learner: Learner = field(default_factory=Learner)
@@ -139,12 +138,12 @@ class LearningStep:
         *,
         now: float,
     ) -> bool:
-        """Write down what was seen and estimate what is due; return whether the classes are planned anew.
+        """Save what was seen and estimate what is due; return whether the classes are planned anew.
 
-        `done_by_class` gives the work, over their scales, that jobs which are not over have done.
+        `done_by_class` gives the work, over their scales, that unfinished jobs have done.
 
         Raises:
-            PolicyError: when no problem has such figures; the classes keep to those that they had.
+            PolicyError: when no problem has such figures; the classes keep their earlier ones.
         """
         learner, life = self.learner, self.beliefs.weights.half_life_hours
         learner.save(now, kept_seconds=max(KEPT_SECONDS, MOST_HALF_LIVES * HOUR * life))
@@ -179,7 +178,7 @@ class LearningStep:
         worth: GpuHourWorth | None,
         now: float,
     ) -> Mapping[JobId, Exploration]:
-        """Let a few jobs try widths whose speed is worth more than the try costs; return the new tries."""
+        """Let a few jobs try widths whose speed is worth more than the trial costs; return the new trials."""
         if worth is None or self.tries.fraction <= 0.0 or not classes.curves:
             return {}
         before = self.tries.explorations

@@ -1,18 +1,18 @@
-"""What a class sends between nodes, learnt from speeds: for machines on which it was not measured.
+"""The sending time of a class between nodes, learnt from speeds, for machines where it was not measured.
 
-A class says how many bytes it sends in each iteration and for how long it computes, so c / t seconds of
-sending per second of computing on a link (`policies.links.link_share`). How far that is off shows in how
-much slower the class is across nodes than within one, against what its curve says:
+A class says how many bytes it sends in each iteration and for how long it computes, which gives c / t seconds
+of sending per second of computing on a link (`policies.links.link_share`). The error shows in how much slower
+the class is across nodes than within one, compared with its stated curve:
 
     log s(k) / s(j)  measured - stated  =  log (1 + c/t) - log (1 + f c/t)       j on one node, k on several
 
     symbol   here      meaning
-    f        factor    what sending takes over what the class says; a priori log f ~ N(0, 0.7^2)
+    f        factor    sending time over the stated one; a priori log f ~ N(0, 0.7^2)
     s        curves    speed at a width, as estimated (`learning.speedups`)
 
-Each machine whose speeds were measured on one node and across nodes speaks once, by the two widths that were
-measured the longest. The posterior is summed over a grid. With it the speeds on a sibling machine are those
-of the machine that was measured, with f c/t in place of c/t; what was measured there itself stands.
+Each machine whose speeds were measured on one node and across nodes contributes once, by the two widths that
+were measured the longest. The posterior is summed over a grid. The speeds on a sibling machine are then those
+of the measured machine, with f c/t in place of c/t; measurements on the sibling itself take precedence.
 
 Cost: O(machines x widths) for each class.
 """
@@ -33,17 +33,17 @@ from policies.model import AllReduce, InstanceType, JobClass, Phase
 from policies.speedup import SpeedupCurve, Table
 
 PRIOR = 0.7
-"""Spread of the logarithm of the factor, as of other figures that somebody stated and that may be wrong."""
+"""Prior spread of the logarithm of the factor, as for other stated figures that may be wrong."""
 LEAST_SPREAD = 0.03
-"""A speed ratio is known no better than that: nodes differ, and neighbours send too."""
+"""The least spread of a speed ratio, because nodes differ and neighbours send too."""
 _GRID = np.linspace(-5.0 * PRIOR, 5.0 * PRIOR, 701)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkEstimate:
-    """What sending takes a class over what it says: the median, the ends of 95 %, and the machines behind it.
+    """A class's sending time over its stated one: median, ends of the 95 % interval, and measured machines.
 
-    `stated_share` are seconds of sending per second of computing on the first machine, as the class says.
+    `stated_share` is the stated seconds of sending per second of computing on the first machine.
     """
 
     stated_share: float
@@ -53,14 +53,14 @@ class LinkEstimate:
     machines: tuple[str, ...]
 
     def of(self, need: AllReduce) -> AllReduce:
-        """Return what a class sends with as many seconds of computing as make up for the factor."""
+        """Return what a class sends, with its computing time changed to account for the factor."""
         return replace(need, compute_seconds=need.compute_seconds / self.factor)
 
 
 def link_estimate(
     job_class: JobClass, curves: Collection[CurveEstimate], machines: Mapping[str, InstanceType]
 ) -> LinkEstimate | None:
-    """Return what was learnt of the sending of a class as stated; None where nothing speaks of it."""
+    """Return the estimate for a class as stated; None without measurements."""
     need, density = job_class.network, -0.5 * (_GRID / PRIOR) ** 2
     seen: dict[str, float] = {}
     if need is None:
@@ -88,7 +88,7 @@ def link_estimate(
 
 
 def _longest(curve: CurveEstimate, stated: SpeedupCurve, gpus: int, *, is_across: bool) -> int | None:
-    """Return the width on one node, or across nodes, that was measured the longest; None where none was."""
+    """Return the width on one node, or across nodes, that was measured the longest; None if none was."""
     known = set(stated.whole_widths().tolist())
     widths = [
         width
@@ -99,7 +99,7 @@ def _longest(curve: CurveEstimate, stated: SpeedupCurve, gpus: int, *, is_across
 
 
 def derived_kinds(job_class: JobClass, machines: Mapping[str, InstanceType]) -> frozenset[str]:
-    """Return the kinds of which a class has the speeds that follow from those of another machine."""
+    """Return the kinds on which a class's speeds are derived from those of another machine."""
     found = set()
     for kind in machines:
         card = card_of(kind)
@@ -120,7 +120,7 @@ def with_link(
     kinds: Collection[str],
     machines: Mapping[str, InstanceType],
 ) -> JobClass:
-    """Return a class with the speeds on `kinds` that follow from those of their siblings, as learnt."""
+    """Return a class whose speeds on `kinds` are derived from those of their siblings with the estimate."""
     need = job_class.network
     if estimate is None or need is None or not kinds:
         return job_class

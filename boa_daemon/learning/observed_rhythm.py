@@ -1,4 +1,4 @@
-"""The rhythm of the week, from the arrivals that the daemon remembers by the hour."""
+"""The weekly rhythm of work, from the daemon's hourly counts of arrivals."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from policies.speedup import Floats
 
 
 def rhythm_of(rows: Iterable[Sample], gpu_hours: Mapping[str, float], *, now: float) -> Rhythm | None:
-    """Return the rhythm of the work that came since the first job; None where the data show none.
+    """Return the rhythm of the arriving work since the first job; None if the data show none.
 
-    `gpu_hours` is the work of a job of each class; arrivals of classes that are not known any more, and those
-    of the hour that goes on, do not count.
+    `gpu_hours` is the work of a job of each class. Arrivals of unknown classes and those of the current hour
+    do not count.
     """
     kept = [row for row in rows if row.kind in ("seen", "arrivals") and row.class_name in gpu_hours]
     if not kept:

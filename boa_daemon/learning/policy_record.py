@@ -1,6 +1,6 @@
-"""A policy for a site, by name: where it becomes a controller, for the daemon, a replay and a simulation.
+"""A policy for a site, by name: builds the controller for the daemon, a replay or a simulation.
 
-What the three differ in is their world, which a controller reaches through its ports.
+These three differ only in their worlds, which a controller reaches through its ports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DOWN_POLICY = "none"
 
 
 class EmptyAllocator:
-    """An allocator that gives no job anything."""
+    """An allocator that gives no job any GPUs."""
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return no widths."""
@@ -36,9 +36,9 @@ class EmptyAllocator:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyRecord:
-    """A policy as it can be written down and built again, to the bit.
+    """A policy that can be stored and built again exactly.
 
-    `tries` are the widths that jobs try: (GPUs, GPU-seconds that this costs at the most, reason). With
+    `tries` are the widths that jobs try: (GPUs, the most GPU-seconds that this costs, reason). With
     `best_effort` the policy is what that account pays for (`policies.online.best_effort`).
     """
 
@@ -63,7 +63,7 @@ class PolicyRecord:
         return build_policy(self.name, self.site, self.options, account=self.best_effort)
 
     def build(self) -> tuple[Allocator, Placer, Rules]:
-        """Return what `decide` takes."""
+        """Return the arguments of `decide`: allocator, placer and rules."""
         allocator = self.built.allocator
         if self.tries:
             tries = {
@@ -94,7 +94,7 @@ class PolicyRecord:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> PolicyRecord:
-        """Return the record that a document holds."""
+        """Return the record in a document."""
         return cls(
             name=document["policy"],
             options=document["options"],
@@ -108,5 +108,5 @@ class PolicyRecord:
 
     @property
     def hash(self) -> str:
-        """The short name of the record."""
+        """The short hash of the record."""
         return digest(dumps(self.document))

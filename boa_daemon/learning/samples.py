@@ -1,4 +1,4 @@
-"""What is remembered of the work of jobs, row by row: speeds, arrivals, sizes. Old rows are taken together.
+"""Samples of the work of jobs, row by row: speeds, arrivals, sizes. Old rows are merged.
 
     kind       one row is                        total          moment                        seconds   at
     speed      a class at a width for an hour    samples done   0                             of work   begin
@@ -7,8 +7,8 @@
     size       a job that ended by itself        work           its logarithm                 0         end
     cut        a job that was ended              work           0                             0         end
 
-`count` is how many were taken together; figures of sizes are then means. Work is hours on one reference GPU
-over the scale of the job. Keys are made from what a row is about, so writing one twice changes nothing.
+`count` is how many things were merged; the figures of sizes are then means. Work is hours on one reference
+GPU over the scale of the job. Keys are made from the content of a row, so writing one twice changes nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from policies.online.estimates import SizeSums
 SampleKind: TypeAlias = Literal["speed", "seen", "arrivals", "size", "cut"]
 HOUR, DAY = 3600.0, 86_400.0
 BY_HOUR_SECONDS, BY_WEEK_SECONDS, KEPT_SECONDS = 2.0 * HOUR, 14.0 * DAY, 91.0 * DAY
-"""Stretches of work are taken together by the hour when older than the first, by the week than the second,
-and all of a width older than the third into one. Thirteen half-lives of a week have passed by then."""
+"""Stretches of work older than the first are merged by the hour, older than the second by the week, and older
+than the third into one per width. Thirteen half-lives of a week have passed by then."""
 BAND = 0.25
-"""Jobs that were ended are taken together where the logarithms of their work differ by less."""
+"""Width of the bands of log(work) within which jobs that were cut off are merged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class SampleHistory:
 
 
 class SampleStore(Protocol):
-    """Keeps rows."""
+    """A store of rows."""
 
     def read(self) -> SampleHistory:
         """Return everything."""
@@ -69,14 +69,14 @@ class SampleStore(Protocol):
         forget: Iterable[str] = (),
         arrived_through: int | None = None,
     ) -> None:
-        """Put rows in place of those with the same keys and drop others, all or nothing."""
+        """Replace rows with the same keys and drop others, all or nothing."""
         ...
 
 
 def compact_samples(
     rows: Mapping[str, Sample], *, now: float, kept_seconds: float = KEPT_SECONDS
 ) -> tuple[list[Sample], list[str]]:
-    """Return rows that stand for older ones, and the keys that go; arrivals that are too old go as well."""
+    """Return rows that replace older ones, and the keys to drop; arrivals that are too old are dropped."""
     groups: dict[str, list[Sample]] = {}
     gone: list[str] = []
     for row in rows.values():
@@ -95,7 +95,7 @@ def compact_samples(
 
 
 def _group(row: Sample, age: float, kept_seconds: float) -> str | None:
-    """Return the key of the row that one belongs to: its own while it is young, None where it is dropped."""
+    """Return the key of the row to merge with: its own while young, None if it is dropped."""
     if row.kind == "seen":
         return row.key
     if row.kind == "arrivals":
@@ -114,21 +114,21 @@ def _group(row: Sample, age: float, kept_seconds: float) -> str | None:
 
 
 def _period(at: float, age: float) -> str:
-    """Return the hour, the week, or the long time ago that an instant belongs to."""
+    """Return the hour, the week, or "old" for an instant."""
     if age <= BY_WEEK_SECONDS:
         return f"h{int(at // HOUR)}"
     return f"w{int(at // (7.0 * DAY))}" if age <= KEPT_SECONDS else "old"
 
 
 def _batches(row: Sample) -> str:
-    """Return which batches are taken together: where the noise is known, those of about the same size."""
+    """Return which batch sizes are merged: with known noise only those of about the same size."""
     if row.gradient_noise is None or row.batch is None:
         return "-"
     return f"b{round(math.log2(row.batch))}"
 
 
 def merge_samples(rows: list[Sample]) -> Sample:
-    """Return rows taken together; each kind adds up in its own way."""
+    """Return rows of one kind merged into one."""
     first, count = rows[0], sum(row.count for row in rows)
     weights = [row.seconds if row.kind == "speed" else row.count for row in rows]
     at = sum(row.at * weight for row, weight in zip(rows, weights, strict=True)) / sum(weights)
@@ -150,7 +150,7 @@ def merge_samples(rows: list[Sample]) -> Sample:
             gradient_noise=means.get("gradient_noise"),
         )
     if first.kind == "cut":
-        # The least of them is a bound for all of them.
+        # The smallest is a lower bound for each of them.
         return replace(first, at=at, count=count, total=min(row.total for row in rows))
     sums = SizeSums()
     for row in rows:

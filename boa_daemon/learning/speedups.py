@@ -1,9 +1,9 @@
-"""From what jobs report to the speed-up of their class: smoothed, and with its uncertainty.
+"""Estimate the speed-up of a class from the reports of its jobs: smoothed, with its uncertainty.
 
-Of each class and GPU type the logarithm of the speed is a function of x = log2(width). It is the stated curve
-plus a deviation of unknown level that wanders from octave to octave; measurements are deviations with noise.
-All of it is Gaussian, so the posterior is a small linear system: regression with a Brownian kernel. Nothing
-forces the curve to rise, so a width that turned out slower than a narrower one stays slower.
+For each class and GPU type the logarithm of the speed is a function of x = log2(width): the stated curve plus
+a deviation of unknown level that drifts from octave to octave. Measurements are deviations with noise.
+Everything is Gaussian, so the posterior is a small linear system: regression with a Brownian kernel. Nothing
+forces the curve to rise, so a width that was measured slower than a narrower one stays slower.
 
     symbol    here              meaning
     x         log2(width)       octaves
@@ -11,23 +11,23 @@ forces the curve to rise, so a width that turned out slower than a narrower one 
     sigma     NOISE             spread of a measurement of a minute, in logarithms
     phi, M    gradient_noise, batch    statistical efficiency (phi + M0) / (phi + M)   (Pollux 2021)
 
-Speeds count useful samples: where a job reports its gradient noise, a batch M teaches as much per sample as
-the smallest one measured, M0, times that efficiency.
+Speeds count useful samples: if a job reports its gradient noise, a sample in a batch M teaches as much as one
+in the smallest measured batch M0, times that efficiency.
 
-What trying a width is worth. Let a job hold k GPUs, nu hours be what the money for a GPU-hour saves
-elsewhere, w its weight, and rho the speed at k' GPUs over that at k; log rho ~ N(m, s^2) is believed. An hour
-at k costs A = w + nu k; the same work at k' costs B / rho with B = w + nu k'. Were rho known, the cheaper of
-the two would be used, so knowing it saves on average, for each hour at k,
+The value of trying a width: a job holds k GPUs, nu hours are what the money for a GPU-hour saves elsewhere, w
+is the job's weight, and rho is the speed at k' GPUs over that at k, with the belief log rho ~ N(m, s^2). An
+hour at k costs A = w + nu k; the same work at k' costs B / rho with B = w + nu k'. If rho were known, the
+cheaper width would be used. So knowing it saves on average, for each hour at k,
 
     V = E[max(A - B / rho, 0)] - max(A - B E[1 / rho], 0)
     E[max(A - B / rho, 0)] = A Phi(d) - B e^(s^2/2 - m) Phi(d - s),    d = (m - log(B / A)) / s
 
-as in the price of a put option (Black and Scholes 1973); a speed beyond a linear one counts as linear. That
-holds for a stated curve that may be wrong; in one that is right there is nothing to learn. The probability p
-that it is wrong follows from the widths that were measured so far, whoever ran at them: N(0, S) of their
-deviations with tau = 0.4 against tau = 0.05, and prior odds that all curves of the file share. A width is
-tried where p V x (hours of the class to come while the measurement counts) is more than the two restarts, the
-boot and the slower work of the try.
+as in the price of a put option (Black and Scholes 1973); a speed above a linear one counts as linear. This
+holds for a stated curve that may be wrong; with a correct one there is nothing to learn. The probability p
+that the curve is wrong follows from the widths measured so far, by any job: N(0, S) of their deviations with
+tau = 0.4 against tau = 0.05, and prior odds that all curves of the file share. A width is tried if p V x
+(hours of the class to come while the measurement is valid) exceeds the two restarts, the boot and the slower
+work of the trial.
 
 Cost: O(widths^3), with at most a few dozen widths.
 """
@@ -49,13 +49,13 @@ from policies.speedup import SpeedupCurve, Table
 Floats = NDArray[np.float64]
 
 WANDER, RIGHT = 0.4, 0.05
-"""Of a stated curve that may be wrong, and of one that is about right. With the first, 1.3 stated where 3.15
-is true, two octaves up, is within the 95 % interval; intervals are always by it."""
+"""tau of a stated curve that may be wrong, and of one that is about right. With the first, a true 3.15 is
+within the 95 % interval of a stated 1.3, two octaves up; intervals always use it."""
 NOISE = 0.10
 DOUBTED = 2.0
-"""The value of `NOISE` is believed as much as if it came from so many measurements."""
+"""The weight of `NOISE`, as a number of measurements."""
 FLOOR = 0.01
-"""However long one measures, the same code on another day differs by a percent."""
+"""The least spread of a measurement: the same code differs by a percent from day to day."""
 HALF_LIFE_SECONDS = 7 * 24 * 3600.0
 """A week-old measurement counts half: code, data and drivers change."""
 UNKNOWN_LEVEL = 10.0
@@ -67,9 +67,9 @@ MOST_WIDTHS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedSample:
-    """A stretch of work of one job at one width: samples done, and the seconds that took.
+    """A stretch of work of one job at one width: the samples done, and the seconds taken.
 
-    `batch` is the samples of one step; `gradient_noise` the noise scale in samples, where it was reported.
+    `batch` is the samples of one step; `gradient_noise` is the noise scale in samples, if reported.
     """
 
     class_name: str
@@ -88,11 +88,11 @@ class SpeedSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WidthEstimate:
-    """What is believed of one width: useful samples per second, and how far off that may be.
+    """The belief about one width: useful samples per second, and their uncertainty.
 
-    `speedup` is relative to the narrowest width of the curve, `spread` the standard deviation of its
-    logarithm: 0.05 reads as plus or minus five percent. `measured_seconds` is 0 where only the stated curve
-    and the neighbours speak.
+    `speedup` is relative to the narrowest width of the curve, `spread` is the standard deviation of its
+    logarithm: 0.05 means plus or minus five percent. `measured_seconds` is 0 if only the stated curve and the
+    neighbours contribute.
     """
 
     gpus: int
@@ -111,14 +111,14 @@ class CurveEstimate:
     gpu_type: str
     widths: tuple[WidthEstimate, ...]
     covariance: tuple[tuple[float, ...], ...]
-    """Of the logarithms of the speeds, width by width."""
+    """Covariance of the logarithms of the speeds, width by width."""
     log_odds: float = 0.0
-    """What was measured, for the stated curve being wrong and against its being about right."""
+    """Log odds, from the measurements, that the stated curve is wrong rather than about right."""
     doubt: float = 0.5
     """The probability that the stated curve is wrong."""
 
     def ratio(self, gpus: int, base: int) -> tuple[float, float]:
-        """Return (mean, standard deviation) of the logarithm of the speed at a width over that at another."""
+        """Return (mean, standard deviation) of the logarithm of the speed at `gpus` over that at `base`."""
         numbers = {width.gpus: number for number, width in enumerate(self.widths)}
         of, to = numbers[gpus], numbers[base]
         speeds = [self.widths[number].samples_per_second for number in (of, to)]
@@ -138,13 +138,13 @@ class CurveEstimate:
 
     @property
     def is_monotone(self) -> bool:
-        """Whether more GPUs were never slower."""
+        """Whether more GPUs are never slower."""
         speeds = [width.samples_per_second for width in self.widths]
         return all(wide >= narrow for narrow, wide in pairwise(speeds))
 
 
 def statistical_efficiency(*, gradient_noise: float, batch: float, base_batch: float) -> float:
-    """Return how much a sample teaches in a batch, relative to one in the base batch: 1 at the base."""
+    """Return how much a sample of a batch teaches, relative to one of the base batch: 1 at the base."""
     return (gradient_noise + base_batch) / (gradient_noise + batch)
 
 
@@ -193,7 +193,7 @@ def estimate_curve(
 
 
 def _menu(stated: SpeedupCurve) -> list[int]:
-    """Return the widths to estimate: all of a table, powers of two and the ends of a formula."""
+    """Return the widths to estimate: all of a table, or powers of two and the ends of a formula."""
     whole = [int(width) for width in stated.whole_widths()]
     if isinstance(stated, Table) or len(whole) <= 2:
         return whole
@@ -202,7 +202,7 @@ def _menu(stated: SpeedupCurve) -> list[int]:
 
 
 def _wandering(octaves: Floats, wander: float) -> Floats:
-    """Return the covariance of deviations of unknown level that wander by so much from octave to octave."""
+    """Return the covariance of deviations of unknown level that drift by `wander` per octave."""
     return UNKNOWN_LEVEL**2 + wander**2 * np.minimum.outer(octaves, octaves)
 
 
@@ -216,7 +216,7 @@ def _posterior(
 
 
 def _log_density(deviations: Floats, covariance: Floats, noise: Floats) -> float:
-    """Return the logarithm of N(0, covariance + noise) at deviations, but for a constant."""
+    """Return the log density of N(0, covariance + noise) at the deviations, up to a constant."""
     whole = covariance + np.diag(noise**2)
     _, log_determinant = np.linalg.slogdet(whole)
     return -0.5 * float(deviations @ np.linalg.solve(whole, deviations) + log_determinant)
@@ -225,7 +225,7 @@ def _log_density(deviations: Floats, covariance: Floats, noise: Floats) -> float
 def _measurements(
     samples: Sequence[SpeedSample], widths: Sequence[int], now: float
 ) -> tuple[Floats, Floats, dict[int, float], dict[int, int]]:
-    """Return (mean log speed, its noise as it is likeliest and for intervals) per width; seconds; counts."""
+    """Return (mean log speed, its likeliest noise and its noise for intervals) per width; seconds; counts."""
     batches = [sample.batch for sample in samples if sample.batch]
     base = min(batches, default=0.0)
     means, noise, seconds, counts = [], [], {}, {}
@@ -245,7 +245,7 @@ def _measurements(
         excess += float(((logs - mean) ** 2 / expected).sum())
         freedom += len(ours) - 1.0
         seconds[width], counts[width] = float(sum(s.seconds for s in ours)), len(ours)
-    # How noisy jobs are is known from all widths together: Student's t instead of the normal distribution.
+    # The noise is estimated from all widths together: Student's t instead of the normal distribution.
     factor = max(excess / freedom, 1.0)
     spreads = np.sqrt([FLOOR**2 + max(factor * by_time, own) for by_time, own in noise])
     wider = float(scipy.special.stdtrit(freedom, 0.975) / scipy.special.ndtri(0.975))
@@ -253,7 +253,7 @@ def _measurements(
 
 
 def _useful_per_second(sample: SpeedSample, base_batch: float) -> float:
-    """Return samples per second, each counted for what it teaches."""
+    """Return useful samples per second, weighted by statistical efficiency."""
     rate = sample.samples / sample.seconds
     if sample.gradient_noise is None or sample.batch is None:
         return rate
@@ -265,8 +265,8 @@ def _useful_per_second(sample: SpeedSample, base_batch: float) -> float:
 def over_first_phase(job_class: JobClass, phase: int, width: Width) -> float:
     """Return a phase's stated speed at a width over that of the first phase, which `measured_class` corrects.
 
-    Samples of a later phase are divided by it: how much better a class scales late in its life than early is
-    stated phase by phase, and is no error of what was stated.
+    Samples of a later phase are divided by it: how much better a class scales late in its life is stated
+    phase by phase, and is not an error of the stated curve.
     """
     first, now = (job_class.phases[n].speedups.get(width.gpu_type) for n in (0, phase))
     if first is None or now is None or first is now:
@@ -277,12 +277,12 @@ def over_first_phase(job_class: JobClass, phase: int, width: Width) -> float:
 def measured_class(
     job_class: JobClass, curves: Collection[CurveEstimate], *, base: JobClass | None = None
 ) -> JobClass:
-    """Return the class with what was measured in place of what was stated, on the GPU types that were.
+    """Return the class with measured speeds instead of stated ones, on the measured GPU types.
 
-    Each phase keeps its own shape: it is corrected, width by width, by how far the class is off. Speeds stay
-    relative to the reference GPU: on each type the narrowest width measured keeps its stated speed, so one
-    type's measurements do not move another's, and sizes in GPU-hours stay what they are. `base` is the class
-    that was measured, where this one is a variant of it with fewer widths; its widths stay its own.
+    Each phase keeps its own shape and is corrected, width by width, by the error of the class. Speeds stay
+    relative to the reference GPU: on each type the narrowest measured width keeps its stated speed. So
+    measurements of one type do not move another's, and sizes in GPU-hours stay the same. `base` is the class
+    that was measured, if this one is a variant of it with fewer widths; the variant keeps its own widths.
     """
     base = base or job_class
     ours = {curve.gpu_type: curve for curve in curves if curve.class_name == base.name}
@@ -305,9 +305,9 @@ def measured_class(
 
 
 def _corrected(curve: SpeedupCurve, stated: SpeedupCurve, found: CurveEstimate) -> Table:
-    """Return a phase's curve times how far measurement and statement differ, at each of its widths.
+    """Return a phase's curve times the ratio of measurement to statement, at each of its widths.
 
-    Between the widths that were estimated the difference is interpolated, in logarithms.
+    Between the estimated widths the logarithm of the ratio is interpolated.
     """
     estimated = np.array([width.gpus for width in found.widths], dtype=float)
     speeds = np.array([width.samples_per_second for width in found.widths])
@@ -322,7 +322,7 @@ def _corrected(curve: SpeedupCurve, stated: SpeedupCurve, found: CurveEstimate) 
 
 
 def explain_curve(curve: CurveEstimate) -> str:
-    """Return curve, samples and confidence in a sentence."""
+    """Return the curve, the samples and the confidence as a sentence."""
     narrowest = curve.widths[0]
     total = sum(width.measured_seconds for width in curve.widths)
     points = ", ".join(
@@ -341,7 +341,7 @@ def explain_curve(curve: CurveEstimate) -> str:
 def estimate_all(
     samples: Sequence[SpeedSample], classes: Iterable[JobClass], *, now: float
 ) -> Mapping[tuple[str, str], CurveEstimate]:
-    """Return the estimate of each class and GPU type that was measured, with how far the file is doubted."""
+    """Return the estimate of each measured class and GPU type, with the doubt about each stated curve."""
     found = {}
     for job_class in classes:
         for gpu_type, stated in job_class.phases[0].speedups.items():
@@ -352,10 +352,10 @@ def estimate_all(
 
 
 def doubted(curves: Mapping[tuple[str, str], CurveEstimate]) -> dict[tuple[str, str], CurveEstimate]:
-    """Return curves whose doubts share their prior: the part of a file's curves that are wrong is unknown.
+    """Return curves whose doubts share a prior: the unknown fraction of wrong curves in the file.
 
-    That part has a flat prior and is estimated by expectation maximisation, from the curves of which several
-    widths were measured.
+    That fraction has a flat prior and is estimated by expectation maximisation, from the curves with several
+    measured widths.
     """
     log_odds = np.array([curve.log_odds for curve in curves.values()])
     several = [sum(1 for width in curve.widths if width.measurements) > 1 for curve in curves.values()]

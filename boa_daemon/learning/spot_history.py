@@ -1,19 +1,18 @@
-"""What the site saw of the spot market, by instance type and zone: interruptions, stock and prices.
+"""The site's history of the spot market, by instance type and zone: interruptions, stock and prices.
 
-Plans begin with what is believed beforehand and go by what was seen, on the careful side of it.
-Interruptions of a type are a Poisson process over the hours of its nodes; the planned rate is the
-80 % quantile of what is known of it, and of the share of nodes that were given, of those asked for, the 20 %
-quantile.
+Plans begin with a prior and then use the history, erring on the careful side. Interruptions of a type are a
+Poisson process over the hours of its nodes. The planned rate is the 80 % quantile of the posterior; the
+planned share of requested nodes that are granted is the 20 % quantile.
 
     symbol   here                        meaning
-    a, b     PRIOR_ENDS, PRIOR_HOURS     what the belief on interruptions is worth: Gamma(a, b), 1 in 12 hours
-    g, r     PRIOR_GIVEN, PRIOR_SHORT    what the belief on stock is worth: Beta(g, r), 4 nodes of 5 are given
-    u        PRIOR_SUDDEN                of interruptions without a notice: one in four, as if 4 had been seen
+    a, b     PRIOR_ENDS, PRIOR_HOURS     prior of interruptions: Gamma(a, b), 1 in 12 hours
+    g, r     PRIOR_GIVEN, PRIOR_SHORT    prior of stock: Beta(g, r), 4 nodes of 5 are granted
+    u        PRIOR_SUDDEN                interruptions without notice: one in four, as if 4 had been seen
 
-What was seen counts half after `HALF_LIFE_HOURS`. A node that vanishes, or whose end was announced, counts as
-interrupted where we did not end it; so does one that goes back because its hardware is unfit. Hours before a
-restart in which nobody looked are not counted: that errs on the careful side too. Figures are rounded to
-steps, so that one more hour changes no plan. Cost: O(live nodes) per look.
+Data of age `HALF_LIFE_HOURS` count half. A node that vanishes, or whose end was announced, counts as
+interrupted unless we ended it; so does a node that goes back with unfit hardware. Hours before a restart in
+which the daemon did not run are not counted, which is careful too. Figures are rounded to steps, so that one
+more hour changes no plan. Cost: O(live nodes) per look.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ PRIOR_ENDS, PRIOR_HOURS = 2.0, 24.0
 PRIOR_GIVEN, PRIOR_SHORT = 4.0, 1.0
 PRIOR_SUDDEN, PRIOR_INTERRUPTIONS = 1.0, 4.0
 PRIOR_FRACTION = 0.7
-"""A spot price as a part of that on demand, where none was ever seen."""
+"""The assumed spot price over the on-demand price, if no spot price was ever seen."""
 CAREFUL_QUANTILE = 0.8
 HALF_LIFE_HOURS = 14 * 24.0
 PRICE_HOURS = 24.0
-"""The mean price that is planned with forgets a day."""
+"""Half-life, in hours, of the mean price used for planning."""
 _RATE_STEP, _PART_STEP = 1.25, 0.05
 _ROUNDING = 1e-9
 
 
 @dataclass(slots=True, kw_only=True)
 class SpotCounts:
-    """What was seen of a type in a zone; `price_fraction` is the mean, 0 where no price was seen."""
+    """The counts of a type in a zone; `price_fraction` is the mean price, 0 if no price was seen."""
 
     hours: float = 0.0
     ends: float = 0.0
@@ -59,10 +58,10 @@ class SpotCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotTerms:
-    """What plans count on for a type: interruptions, the part that comes suddenly, price and stock.
+    """The assumptions of plans about a type: interruptions, the sudden fraction of them, price and stock.
 
-    `price_fraction` is the spot price over that on demand, `given_fraction` the part of the nodes that are
-    asked for and given; the others are rented on demand.
+    `price_fraction` is the spot price over the on-demand price. `given_fraction` is the fraction of requested
+    nodes that are granted; the others are rented on demand.
     """
 
     per_node_hour: float
@@ -72,12 +71,12 @@ class SpotTerms:
 
     @property
     def planned_fraction(self) -> float:
-        """What an hour planned on spot costs on average, over an hour on demand."""
+        """The mean cost of an hour planned on spot, over an hour on demand."""
         return self.given_fraction * self.price_fraction + 1.0 - self.given_fraction
 
 
 class SpotHistory:
-    """Counts; all under the lock of the tick."""
+    """Counts of the spot market; every call happens under the lock of the tick."""
 
     def __init__(self, documents: Mapping[str, str] | None = None) -> None:
         self._rows: dict[tuple[str, str], SpotCounts] = defaultdict(SpotCounts)
@@ -90,7 +89,7 @@ class SpotHistory:
             self._rows[name, zone] = SpotCounts(**{k: v for k, v in json.loads(text).items() if k in known})
 
     def documents(self) -> dict[str, str]:
-        """Return the counts to be kept."""
+        """Return the counts to store."""
         return {f"{name}/{zone}": json.dumps(asdict(row)) for (name, zone), row in self._rows.items()}
 
     def look(
@@ -101,9 +100,9 @@ class SpotHistory:
         *,
         now: float,
     ) -> None:
-        """Count the hours and ends of spot nodes since the last look, and what the market asks.
+        """Count the hours and ends of spot nodes since the last look, and note the market's prices.
 
-        `on_demand` is what each type costs on demand.
+        `on_demand` is the on-demand price of each type.
         """
         hours = 0.0 if self._looked_at is None else max(now - self._looked_at, 0.0) / SECONDS_PER_HOUR
         self._looked_at = now
@@ -128,7 +127,7 @@ class SpotHistory:
         self._note_prices(offers, on_demand, hours)
 
     def _note_prices(self, offers: Sequence[Offer], on_demand: Mapping[str, float], hours: float) -> None:
-        """Let mean prices follow what is asked now."""
+        """Move the mean prices towards the current ones."""
         weight = 1.0 - 0.5 ** (hours / PRICE_HOURS)
         for offer in offers:
             name = without_market(offer.instance_type)
@@ -140,22 +139,22 @@ class SpotHistory:
             row.price_fraction += (fraction - row.price_fraction) * (weight if row.price_fraction else 1.0)
 
     def note_ended(self, nodes: Collection[NodeId]) -> None:
-        """Nodes that we end are not interrupted."""
+        """Record nodes that we end, so that they do not count as interrupted."""
         self._ended_by_us |= self._live.keys() & set(nodes)
 
     def note_launch(self, offer: Offer | None, *, asked: int, given: int) -> None:
-        """Count what was given of the nodes that were asked for."""
+        """Count the requested and the granted nodes of a launch."""
         if offer is not None and offer.market == "spot":
             row = self._rows[without_market(offer.instance_type), offer.zone]
             row.asked, row.given = row.asked + asked, row.given + given
 
     def zones(self, instance_type: str) -> Mapping[str, SpotCounts]:
-        """Return what was seen of a type, by zone."""
+        """Return the counts of a type, by zone."""
         wanted = without_market(instance_type)
         return {zone: row for (name, zone), row in sorted(self._rows.items()) if name == wanted}
 
     def terms(self, instance_type: str) -> SpotTerms:
-        """Return what plans count on for a type, over its zones; the price is that of the cheapest."""
+        """Return the assumptions of plans about a type, over its zones, at the price of the cheapest zone."""
         rows = self.zones(instance_type).values()
         ends, hours, sudden = (
             sum(getattr(row, name) for row in rows) for name in ("ends", "hours", "sudden")
@@ -175,7 +174,7 @@ class SpotHistory:
         )
 
     def sentence(self, instance_type: str) -> str:
-        """Say what plans count on for a type, and what that rests on."""
+        """Return the assumptions of plans about a type, and the data behind them, as a sentence."""
         terms, rows = self.terms(instance_type), self.zones(instance_type)
         seen = [
             f"{zone or 'the region'}: {row.ends:.3g} in {row.hours:,.0f} node-hours, "
@@ -192,5 +191,5 @@ class SpotHistory:
 
 
 def _up(part: float) -> float:
-    """Return a part rounded up to a step, at most the whole."""
+    """Return a fraction rounded up to a step, at most 1."""
     return min(_PART_STEP * ceil(part / _PART_STEP - _ROUNDING), 1.0)

@@ -1,13 +1,13 @@
-"""Jobs that try a width whose speed nobody knows yet, for a while, so that the plan knows it from then on.
+"""Width trials: jobs try a width of unknown speed for a while, so that later plans know the speed.
 
-One job of a class at a time tries one width beside its planned one, the one most worth knowing
-(`boa_daemon.learning.speedups`), as soon as the class has been measured at any width.
+One job of a class at a time tries one width beside its planned one, the width most worth knowing
+(`boa_daemon.learning.speedups`), as soon as the class was measured at any width.
 
-What the tries of a class may waste, restarts and boots of whole nodes included, stays below a fraction of the
-GPU time that the class has worked, and one job's: so the first job may try, and whoever sends three jobs does
-not pay for a week of tries. As to how much is to come, a class is trusted to go on for as long as it has
-worked, and for ten jobs; a measurement counts for a week. A width that was tried and could not be measured is
-tried again when the class has worked twice as long.
+The trials of a class may waste, restarts and boots of whole nodes included, a fraction of the GPU time that
+the class has worked plus the GPU time of one job. So the first job may try, and a user of three jobs does not
+pay for a week of trials. A class is assumed to go on for as long as it has worked, plus ten jobs; a
+measurement is valid for a week. A width that was tried and could not be measured is tried again once the
+class has worked twice as long.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from policies.protocols import Allocator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExploringAllocator:
-    """Follow another allocator, but for the jobs in `tries`; who tries what is decided elsewhere."""
+    """Follow another allocator, except for the jobs in `tries`, which are chosen elsewhere."""
 
     base: Allocator
     tries: Mapping[JobId, Exploration] = field(default_factory=lambda: MappingProxyType({}))
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the base's allocation with the widths that are tried; a job that waits tries nothing."""
+        """Return the base's allocation with the tried widths; a waiting job tries nothing."""
         found = self.base.allocate(jobs, now=now, money=money)
         tried = {job: self.tries[job] for job in found.widths if job in self.tries}
         if not tried:
@@ -47,20 +47,20 @@ class ExploringAllocator:
 
 
 TRY_SECONDS, LEAST_TRY_SECONDS = 120.0, 30.0
-"""A try works for so long: two minutes tell a speed to 7 %. Short jobs try for less."""
+"""Seconds of work in a trial: two minutes measure a speed to 7 %. Short jobs try for less."""
 LATEST_SECONDS = 900.0
-"""A try that has not been measured by then is given up: its nodes did not come, or its job cannot start."""
+"""A trial not measured by then is given up: its nodes did not come, or its job cannot start."""
 PART_OF_A_JOB = 1.0 / 3.0
 ADVANCE_JOBS = 1.0
-"""Of a job's GPU time, which the tries of a class may waste before it has worked at all."""
+"""How many jobs' GPU time the trials of a class may waste before the class has worked at all."""
 TRUSTED_JOBS = 10.0
-"""A class is trusted to send so many more jobs, however little was seen of it."""
+"""How many more jobs a class is assumed to send, however few were seen."""
 HALF_LIFE_HOURS = HALF_LIFE_SECONDS / SECONDS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WidthTrial:
-    """A job that tries a width since an instant."""
+    """A job's current trial of a width."""
 
     class_name: str
     gpu_type: str
@@ -70,7 +70,7 @@ class WidthTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHourWorth:
-    """What the last decision says of money, by GPU type: the hours that a GPU-hour's money saves.
+    """The value of money in the last decision, by GPU type: the hours that a GPU-hour's money saves.
 
     A node has `node_gpus` and takes `boot_seconds` until it is ready.
     """
@@ -81,7 +81,7 @@ class GpuHourWorth:
 
     @classmethod
     def of(cls, node_prices: NodePrices | None, machines: Mapping[str, InstanceType]) -> GpuHourWorth | None:
-        """Return what a policy that knows the worth of nodes says; None where it does not."""
+        """Return the values from a policy's node prices; None if the policy has none."""
         if node_prices is None:
             return None
         return cls(
@@ -93,12 +93,12 @@ class GpuHourWorth:
 
 @dataclass(slots=True)
 class WidthTrials:
-    """Who tries what now. `fraction` is the part of its GPU time that the tries of a class may waste."""
+    """The current width trials. `fraction` is the part of a class's GPU time that its trials may waste."""
 
     fraction: float = 0.02
     _now: dict[JobId, WidthTrial] = field(default_factory=dict)
     _wasted: dict[str, float] = field(default_factory=dict)
-    # By class, type and width: the GPU-seconds that the class has to have worked before it is tried again.
+    # By class, type and width: the GPU-seconds of work of the class before the width is tried again.
     _not_before: dict[tuple[str, str, int], float] = field(default_factory=dict)
 
     @property
@@ -108,7 +108,7 @@ class WidthTrials:
 
     @property
     def wasted_gpu_seconds(self) -> float:
-        """What all tries so far may have wasted."""
+        """The most that all trials so far may have wasted."""
         return sum(self._wasted.values())
 
     def update(
@@ -121,9 +121,9 @@ class WidthTrials:
         worth: GpuHourWorth,
         now: float,
     ) -> None:
-        """End the tries that have said what they can, and let at most one job of each class begin one.
+        """End the trials that are over, and let at most one job of each class begin one.
 
-        `classes` are those that jobs are planned by, by name, their limits on width included.
+        `classes` are those that jobs are planned with, by name, with their limits on width.
         """
         worked = _worked(samples)
         for job, one in list(self._now.items()):
@@ -154,7 +154,7 @@ class WidthTrials:
         *,
         worked: _Worked,
     ) -> tuple[JobId, Exploration] | None:
-        """Return what the running job of a class that has most left should try; None where nothing pays."""
+        """Return a trial for the class's running job with the most work left; None if none pays."""
         mine = [
             job.job
             for job in jobs.values()
@@ -211,14 +211,13 @@ class WidthTrials:
 
 @dataclass(frozen=True, slots=True)
 class _Worked:
-    """How long jobs of a class have worked while they were measured, and the same times their GPUs."""
+    """How long jobs of a class worked while measured, in seconds and in GPU-seconds."""
 
     seconds: float = 0.0
     gpu_seconds: float = 0.0
 
 
 def _worked(samples: Sequence[SpeedSample]) -> Mapping[str, _Worked]:
-    """Return how long each class has worked."""
     found: dict[str, _Worked] = {}
     for one in samples:
         before = found.get(one.class_name, _Worked())
@@ -229,7 +228,7 @@ def _worked(samples: Sequence[SpeedSample]) -> Mapping[str, _Worked]:
 
 
 def _is_over(one: WidthTrial, samples: Sequence[SpeedSample], now: float) -> bool:
-    """Return whether a try has taken its time, or its width was measured for long enough."""
+    """Return whether a trial has timed out, or its width was measured for long enough."""
     if now - one.began_at > LATEST_SECONDS:
         return True
     known = sum(

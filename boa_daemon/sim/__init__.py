@@ -1,1 +1,1 @@
-"""Another world, run by the same program: arrivals from a trace, nodes that boot, work at the speed held."""
+"""The simulator: a simulated world, run by the daemon's own program, with arrivals from a trace."""

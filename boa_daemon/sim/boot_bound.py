@@ -1,10 +1,10 @@
-"""What no policy can beat that boots whole nodes and holds no more than so many of them: by weak duality.
+"""A lower bound on the mean JCT of any policy that boots whole nodes under a cap on nodes: by weak duality.
 
-Prices that vary over time take the place of the money, of the GPUs that are ready, and of the cap on nodes.
-Each job then looks for its own cheapest schedule, each node for its own best time, and the sum of what they
-find, less what the money and the cap are worth, is below the sum of the completion times of every policy,
-whatever the prices (docs/explanation/bound.md has the proof). A search looks for prices that make it large;
-one that ends early gives a weaker bound, but a bound.
+Time-varying prices replace the limits on money, on ready GPUs and on nodes. Each job then finds its own
+cheapest schedule and each node its own best times. The sum of what they find, less the worth of the money and
+the cap, is below the sum of the completion times of every policy, whatever the prices
+(docs/explanation/bound.md has the proof). A search looks for prices that make it large; a search that ends
+early gives a weaker bound, but still a bound.
 
     symbol   here             meaning
     mu       multiplier       hours that one more unit of money saves; all other prices are in units of it
@@ -12,10 +12,11 @@ one that ends early gives a weaker bound, but a bound.
     rho_m    scarce           price of the cap, per node and hour
     nu_m     node_price       income of a ready node: P (1 + b (v_m - v_(m+1)) / d_m) + rho_m >= 0
     s_m      shares           part of nu_m that the anchor pays for each node that it is on
-    p_m      gpu_price        (1 - s_m) nu_m / g, what a GPU takes in
-    y        time_values      price per hour of one job's window: whatever the values, the bound holds
+    p_m      gpu_price        (1 - s_m) nu_m / g, the income of a GPU
+    y        time_values      price per hour of one job's window: the bound holds for any values
 
-The anchor of a cell is one job, chosen beforehand: it is on ceil(k / g) nodes at the least, whoever else is.
+The anchor of a cell is one job, chosen beforehand: it is on at least ceil(k / g) nodes, whatever other jobs
+do.
 
 Cost: `SearchEffort.steps` times O(groups x values x cells x choices + jobs x values x cells).
 """
@@ -51,13 +52,13 @@ from policies.optimum.solution import Solution
 from policies.speedup import Floats, Ints
 
 STEP = 0.1
-"""First step of the search, in parts of each price's range; it falls as 1 / (1 + n / 20)."""
+"""First step of the search, as a fraction of each price's range; it falls as 1 / (1 + n / 20)."""
 LEAST_STEPS = 12
 MOST_WORK = 2e10
-"""Steps of the search are fewer where there are very many jobs, so that it takes a minute or two."""
+"""A limit on work: the search takes fewer steps for very many jobs, so that it ends in a minute or two."""
 LAST_FACTORS = (0.96, 0.98, 1.0, 1.02, 1.04)
 USUAL = 1.0 - 1e-6
-"""y times mu at flat prices, a little less, so that rounding does not make an hour more pay for itself."""
+"""y times mu at flat prices, slightly reduced, so that rounding makes no extra hour pay for itself."""
 COARSE = np.concatenate(
     (
         np.geomspace(0.03, 0.8, 12),
@@ -75,7 +76,7 @@ FINE = np.concatenate((np.geomspace(0.02, 1.0, 60) * USUAL, np.geomspace(1.0, 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEffort:
-    """How long to search, and how fine jobs of several phases are looked at meanwhile and at last."""
+    """How long to search, and the resolution for jobs of several phases: in the search, and at its end."""
 
     steps: int = 60
     search: Resolution = SEARCH
@@ -87,7 +88,7 @@ THOROUGH = SearchEffort()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSupply:
-    """How nodes are had: by GPU type, the hours of every boot at the least, and the most nodes at once."""
+    """The supply of nodes: types by GPU type, the least hours of any boot, and the most nodes at once."""
 
     instance_types: Mapping[str, InstanceType]
     boot_hours: float
@@ -121,7 +122,7 @@ class _Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Value:
-    """The dual function at some prices, in hours over all jobs, and its slopes as `_Prices` orders them."""
+    """The dual function at some prices, in hours over all jobs, and its slopes in the order of `_Prices`."""
 
     hours: float
     multiplier: float
@@ -132,7 +133,7 @@ class _Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Values:
-    """Of a group of jobs of one phase: for each y, a job's worth and what each choice earns an hour."""
+    """For a group of single-phase jobs and each y: a job's worth, and what each choice earns per hour."""
 
     worth: Floats
     per_hour: Floats
@@ -140,10 +141,10 @@ class _Values:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Earnings:
-    """Of a group at some prices: its values, and what follows in each cell.
+    """The earnings of a group at some prices, in each cell.
 
-    `best` is the choice that earns most, `profit` what it earns beyond its price per hour, none where nothing
-    does, and `until` its sum up to each edge of the cells.
+    `best` is the choice that earns most, `profit` is what it earns beyond its price per hour (0 if nothing
+    does), and `until` is the cumulative profit up to each edge of the cells.
     """
 
     values: _Values
@@ -172,7 +173,7 @@ class _Dual:
 
     @classmethod
     def of(cls, trace: Trace, problem: Problem, money: float, renting: NodeSupply, flat: Solution) -> _Dual:
-        """Return the arrays of a workload; `flat` is its optimum with GPUs one by one, to start from."""
+        """Return the arrays of a workload; `flat` is its optimum with single GPUs, to start from."""
         names = [gpu.name for gpu in problem.gpu_types if gpu.name in renting.instance_types]
         choices = choices_of(problem, names)
         gpu_type = np.array([number for number, _ in choices])
@@ -189,7 +190,7 @@ class _Dual:
         starts = np.maximum(arrived + waits, renting.boot_hours)
         until = float((starts + 2.0 * hours).max())
         if renting.max_nodes is not None:
-            # At a cap jobs may wait for one another: all of them could stand in line.
+            # At a cap jobs may wait for one another: all of them could be in one queue.
             until += 2.0 * float(hours.sum()) / renting.max_nodes
         edges = edges_of(float(arrived[-1]), until)
         cell = np.searchsorted(edges, starts, side="right") - 1
@@ -229,14 +230,14 @@ class _Dual:
 
     @property
     def flat_rates(self) -> Floats:
-        """What an hour at each choice costs where every GPU costs its share of its node."""
+        """The cost of an hour at each choice if every GPU costs its share of its node."""
         return np.asarray((self.node_price / self.node_gpus)[self.gpu_type] * self.gpus)
 
     def values(self, grid: Floats, multiplier: float) -> list[_Values | None]:
         """Return the values of each group's jobs for values of y; None for jobs of several phases.
 
-        A stint at choice k does a part f of the work in no less than f (overhead + t_k) hours, so an hour
-        of it earns no more than worth / (overhead + t_k), whatever a job is worth.
+        A stint at choice k does a fraction f of the work in at least f (overhead + t_k) hours, so an hour of
+        it earns at most worth / (overhead + t_k), whatever a job is worth.
         """
         rates = grid[:, None] / multiplier + self.flat_rates
         found: list[_Values | None] = []
@@ -250,7 +251,7 @@ class _Dual:
         return found
 
     def search(self, effort: SearchEffort) -> float:
-        """Return the largest value that the search finds: Adam's steps, then the multiplier once more."""
+        """Return the largest value found: by steps of Adam, and then by varying the multiplier."""
         search = replace(self, resolution=effort.search)
         at = max(self.starts(), key=lambda prices: search.evaluate_afresh(prices, COARSE))
         values, found = self.values(COARSE, at.multiplier), (-math.inf, at)
@@ -274,7 +275,7 @@ class _Dual:
         return max(fine.evaluate_afresh(prices, FINE) for prices in tried)
 
     def _affordable(self, steps: int) -> int:
-        """Return so many steps, or fewer where each is dear."""
+        """Return the number of steps, reduced if each is expensive."""
         cells = len(self.cells)
         by_group = len(self.groups) * len(self.gpus) * len(COARSE) * cells
         by_job = sum(len(group.cell) for group in self.groups) * len(COARSE) * cells
@@ -286,10 +287,10 @@ class _Dual:
         return min(steps, max(LEAST_STEPS, round(MOST_WORK / (by_group + 4.0 * by_job + 16.0 * in_phases))))
 
     def starts(self) -> list[_Prices]:
-        """Return the prices to search from, of which the best will do.
+        """Return candidate prices to start the search from.
 
-        Their multipliers are that without boots, and a usual one where it is small; at a cap also with the
-        price of a place that a single queue, the shortest job first, would have.
+        Their multipliers are the one without boots, and a usual one if that is small. At a cap there are also
+        candidates with the price of a place in a single queue, shortest job first.
         """
         usual = self.flat_hours / self.money
         if self.max_nodes is None and self.flat_multiplier > 0.1 * usual:
@@ -311,9 +312,10 @@ class _Dual:
         ]
 
     def _in_line(self) -> Floats:
-        """Return the jobs there are in each cell if all nodes work on the one with least left, at best speed.
+        """Return the jobs present in each cell if all nodes work on the one with least left, at best speed.
 
-        With a place worth that over the nodes, equal jobs that come at once do not care when their turn is.
+        At that price of a place, over the nodes, equal jobs that arrive together are indifferent to their
+        order.
         """
         per_node = self.gpus / self.node_gpus[self.gpu_type]
         arrivals = sorted(
@@ -359,7 +361,7 @@ class _Dual:
         )
 
     def _moved(self, at: _Prices, move: Floats) -> _Prices:
-        """Return the prices after a step, put back into their ranges."""
+        """Return the prices after a step, clipped to their ranges."""
         types, cells = at.shares.shape
         to_multiplier, to_warm, to_scarce, to_shares = np.split(
             move, np.cumsum([1, types * (cells + 1), cells])
@@ -369,7 +371,7 @@ class _Dual:
             scarce = np.maximum(at.scarce + to_scarce * (self.node_price.mean() + 3.0 * at.scarce), 0.0)
         warm = np.clip(at.warm + to_warm.reshape(at.warm.shape), 0.0, 1.0)
         if self.boot_hours > 0.0:
-            # Node prices are never negative: what a ready node is worth cannot rise faster than it costs.
+            # Node prices are never negative: the worth of a ready node cannot rise faster than its cost.
             rise = (1.0 + scarce / self.node_price[:, None]) * self.cells / self.boot_hours
             for cell in range(cells - 1, -1, -1):
                 warm[:, cell] = np.maximum(warm[:, cell], warm[:, cell + 1] - rise[:, cell])
@@ -379,7 +381,6 @@ class _Dual:
         return _Prices(multiplier=multiplier, warm=warm, scarce=scarce, shares=shares)
 
     def evaluate(self, at: _Prices, values: Sequence[_Values | None]) -> _Value:
-        """Return the dual function and its slopes at some prices."""
         cells, mu = self.cells, at.multiplier
         boots = self.boot_hours * (at.warm[:, :-1] - at.warm[:, 1:]) / cells
         node_price = np.maximum(self.node_price[:, None] * (1.0 + boots) + at.scarce, 0.0)
@@ -428,10 +429,10 @@ class _Dual:
     def _least_hours(  # noqa: PLR0917 - a job, its earnings and the prices
         self, group: EqualJobs, job: int, mine: _Earnings, mu: float, nodes: Floats, use: _Use
     ) -> float:
-        """Return the least of a job's hours and what it pays, over all ends of its window.
+        """Return the least of a job's hours plus its payments, over all ends of its window.
 
-        For a value y of the hours in the window, an end at F costs F + mu (worth - profit until F) or more:
-        linear in F within a cell, and y may be another in each.
+        For a value y of the hours in the window, an end at F costs at least F + mu (worth - profit until F).
+        This is linear in F within a cell, and y may differ between cells.
         """
         first, edges, begins = int(group.cell[job]), self.edges, float(group.starts_at[job])
         values = mine.values
@@ -443,7 +444,7 @@ class _Dual:
         least = by_cell[best, np.arange(by_cell.shape[1])]
         end = int(least.argmin())
         value, hours = int(best[end]), float(least[end])
-        # The tail's prices are flat: a value of y holds there if an hour more never pays for itself.
+        # The tail's prices are flat: a value of y is valid there if an extra hour never pays for itself.
         tail = np.maximum(values.per_hour - self.flat_rates, 0.0).max(axis=1)
         later = np.where(mu * tail <= 1.0, costs[:, -1], edges[-1])
         if float(later.max()) < hours:
@@ -462,7 +463,7 @@ class _Dual:
         use: _Use,
         anchors: Ints,
     ) -> None:
-        """Count a schedule near the least one: the GPUs that a job holds until it has earned its worth."""
+        """Count a schedule near the least one: the GPUs a job holds until it has earned its worth."""
         cells, values = self.cells, mine.values
         span = np.arange(first, min(end + 1, len(cells)))
         choice = mine.best[value, span]
@@ -492,7 +493,7 @@ class _Dual:
         """Return the least hours and prices of a group of jobs of several phases."""
         step, steps = self.step_hours, self.steps
         cell = np.searchsorted(self.edges, step * (np.arange(steps) + 0.5), side="right") - 1
-        # A step that touches several cells costs the least of their prices.
+        # A step that touches several cells has the least of their prices.
         low, high = (
             np.searchsorted(self.edges, step * (np.arange(steps) + at), side="right") - 1 for at in (0, 1)
         )
@@ -520,12 +521,12 @@ class _Dual:
 
     @property
     def steps(self) -> int:
-        """Steps of the programme for jobs of several phases."""
+        """The number of steps of the dynamic programme for jobs of several phases."""
         return math.floor(float(self.edges[-1]) / self.step_hours)
 
     @property
     def step_hours(self) -> float:
-        """The length of one."""
+        """The length of one step of that programme, in hours."""
         overheads = [group.times.overhead_hours for group in self.groups if group.times.overhead_hours > 0.0]
         shortest = min(overheads, default=LEAST_CELL_HOURS) / self.resolution.steps_per_overhead
         return max(shortest, float(self.edges[-1]) / self.resolution.most_steps)
@@ -533,7 +534,7 @@ class _Dual:
 
 @dataclass(slots=True, kw_only=True)
 class _Use:
-    """What all jobs use: GPU-hours and node-hours of anchors, by type and cell, and the price of the tail."""
+    """The usage of all jobs: GPU-hours and anchors' node-hours, by type and cell, and the tail's price."""
 
     used: Floats
     anchored: Floats

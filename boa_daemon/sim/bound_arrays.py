@@ -1,4 +1,4 @@
-"""A workload in arrays, for the bound with boots: groups of equal jobs, widths, cells of time, anchors."""
+"""A workload as arrays for the bound with boots: groups of equal jobs, widths, time cells, anchors."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from policies.model import JobClass, Problem
 from policies.speedup import Floats, Ints
 
 CELLS = 200
-"""Cells of equal length from the first to the last arrival; longer and longer ones follow."""
+"""The number of equal cells from the first to the last arrival; ever longer ones follow."""
 LEAST_CELL_HOURS = 30.0 / SECONDS_PER_HOUR
 LONGER = 1.1
 """Factor between the lengths of the cells after the last arrival."""
 MOST_CHOICES = 96
-"""Widths of a type beyond which neighbours are one: the GPUs of the narrowest, the speed of the fastest."""
+"""With more widths per type, neighbours are merged: the GPUs of the narrowest, the speed of the fastest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EqualJobs:
-    """Equal jobs: what they take, when each arrives and may first work, that cell, and the cells it anchors.
+    """Equal jobs: their times, when each arrives and may start, that cell, and the cells they anchor.
 
     Shapes: arrived_at, starts_at and cell (jobs,).
     """
@@ -40,12 +40,12 @@ class EqualJobs:
 
 
 def wait_hours(job_class: JobClass) -> float:
-    """Return the hours of a start-up beyond a rescale: they come before all work."""
+    """Return the hours by which a start-up exceeds a rescale: they come before all work."""
     return max(0.0, job_class.startup_hours - job_class.rescale_hours)
 
 
 def rounded_scales(trace: Trace) -> list[tuple[str, float]]:
-    """Return the class and the scale of each job, scales rounded down where a class has too many."""
+    """Return the class and scale of each job; scales are rounded down if a class has too many."""
     scales: dict[str, set[float]] = defaultdict(set)
     for job in trace.jobs:
         scales[job.class_name].add(job.scale)
@@ -54,7 +54,7 @@ def rounded_scales(trace: Trace) -> list[tuple[str, float]]:
 
 
 def choices_of(problem: Problem, names: Sequence[str]) -> list[tuple[int, int]]:
-    """Return every pair of a GPU type's number and a width that some phase may use, or of a block of them."""
+    """Return every pair (number of a GPU type, width) that some phase may use, merged into blocks."""
     widths = {
         (number, width)
         for job_class in problem.classes
@@ -83,7 +83,7 @@ def times_of(
     names: Sequence[str],
     choices: Sequence[tuple[int, int]],
 ) -> JobTimes:
-    """Return the hours of each phase at each choice: those of the fastest width of its block."""
+    """Return the hours of each phase at each choice: those of the fastest width in the choice's block."""
     hours = np.full((len(job_class.phases), len(choices)), np.inf)
     firsts = [[width for number, width in choices if number == of_type] for of_type in range(len(names))]
     offsets = np.cumsum([0, *(len(found) for found in firsts)])
@@ -99,7 +99,7 @@ def times_of(
 
 
 def edges_of(last_arrival: float, until: float) -> Floats:
-    """Return the edges of the cells: equal ones while jobs arrive, then longer and longer ones."""
+    """Return the edges of the cells: equal ones while jobs arrive, then ever longer ones."""
     length = max(last_arrival / CELLS, LEAST_CELL_HOURS)
     edges = (length * np.arange(math.ceil(last_arrival / length) + 2)).tolist()
     while edges[-1] < until:
@@ -109,7 +109,7 @@ def edges_of(last_arrival: float, until: float) -> Floats:
 
 
 def anchors_of(edges: Floats, arrived: Floats, hours: Floats) -> Ints:
-    """Return the anchor of each cell: of the jobs there at flat prices, the one that stays longest."""
+    """Return the anchor of each cell: of the jobs present at flat prices, the one that stays longest."""
     ends = arrived + hours
     found = np.full(len(edges) - 1, -1)
     for cell, begin in enumerate(edges[:-1]):

@@ -1,4 +1,4 @@
-"""The planning budget whose run spends the budget: some are tried, then the gap above the best."""
+"""Find the planning budget with which a run spends the actual budget: try several, then refine."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from policies.errors import InfeasibleBudget
 from policies.registry import build_policy
 
 RunAll: TypeAlias = Callable[[Sequence[SimulationSettings]], Sequence[Simulation]]
-"""Does runs that do not depend on each other."""
+"""A function that does independent runs."""
 REHEARSALS = 14
-"""Planning budgets that a rehearsal tries over the whole range."""
+"""The number of planning budgets tried over the whole range."""
 REFINEMENTS = 5
-"""Further ones, each halving the gap above the best."""
+"""The number of further ones, each halving the gap above the best."""
 WIDER_TRIALS, WIDER_STEP = 4, 1.08
-"""Plans above the budget that are tried while the widest one still keeps it, and the factor between them."""
+"""Plans above the budget, tried while the largest is the best, and the factor between them."""
 CAPPED_TRIALS, CAPPED_STEP = 8, 1.35
-"""The same where nodes are capped: a cap holds back spend, and far wider plans may use the money."""
+"""The same if nodes are capped: a cap holds back spending, and much larger plans may use the money."""
 NEARLY = 1.02
-"""Spends within this factor of the least are as good as the least, where none is within the budget."""
+"""If no run is within the budget, spends within this factor of the least count as equally good."""
 LEAST_BUDGET = 1e-9
-"""A budget that no plan meets: the refusal names the least that would do."""
+"""A budget too small for any plan: the refusal names the least sufficient one."""
 
 
 def one_by_one(settings: Sequence[SimulationSettings]) -> list[Simulation]:
-    """Return the figures of runs, one after the other."""
+    """Return the results of the runs, done one after the other."""
     return [simulate(one) for one in settings]
 
 
 def tune_planning_budget(settings: SimulationSettings, run_all: RunAll = one_by_one) -> SimulationSettings:
-    """Return the settings with the planning budget whose run waits least within the budget.
+    """Return the settings with the planning budget whose run has the least mean JCT within the budget.
 
-    What a run spends does not rise smoothly with what is planned, so the whole range from the least feasible
-    plan to the budget is tried, and then the gap above the best trial. Where every plan spends more than the
-    budget, it is the one that waits least among those that spend least.
+    The spend of a run does not rise smoothly with its planning budget, so the whole range from the least
+    feasible plan to the budget is tried, and then the gap above the best trial. If every run spends more than
+    the budget, the result is the run with the least mean JCT among those that spend least.
     """
     most = settings.budget.amount
     plans = np.geomspace(most, min(_least_plan(settings), most), REHEARSALS).tolist()
@@ -47,7 +47,7 @@ def tune_planning_budget(settings: SimulationSettings, run_all: RunAll = one_by_
     capped = settings.max_nodes_with_quotas is not None
     wider, step = (CAPPED_TRIALS, CAPPED_STEP) if capped else (WIDER_TRIALS, WIDER_STEP)
     for _ in range(wider):
-        # Plans count a boot for every job; where most are spared theirs, a wider plan spends the budget.
+        # Plans count a boot for every job; if most jobs need none, a larger plan spends the budget.
         widest = max(trials)
         if _best_plan(trials, most) != widest:
             break
@@ -68,14 +68,14 @@ def tune_planning_budget(settings: SimulationSettings, run_all: RunAll = one_by_
 def _rehearse(
     settings: SimulationSettings, plans: Sequence[float], run_all: RunAll
 ) -> list[tuple[float, float]]:
-    """Return (money per hour, mean JCT in hours) of runs that plan for budgets."""
+    """Return (money per hour, mean JCT in hours) of runs with these planning budgets."""
     budgets = [replace(settings.budget, amount=planned) for planned in plans]
     runs = run_all([replace(settings, planning_budget=budget) for budget in budgets])
     return [(run.mean_usd_per_hour, run.mean_jct_hours) for run in runs]
 
 
 def _best_plan(trials: Mapping[float, tuple[float, float]], budget: float) -> float:
-    """Return the plan that waits least within the budget, or nearly within the least that any spends."""
+    """Return the plan with the least mean JCT within the budget, or else near the least spend."""
     allowed = max(budget, NEARLY * min(spent for spent, _ in trials.values()))
     within = [planned for planned, (spent, _) in trials.items() if spent <= budget] or [
         planned for planned, (spent, _) in trials.items() if spent <= allowed
@@ -84,7 +84,7 @@ def _best_plan(trials: Mapping[float, tuple[float, float]], budget: float) -> fl
 
 
 def _least_plan(settings: SimulationSettings) -> float:
-    """Return the least budget that the policy can plan for; the budget itself where it names none."""
+    """Return the least budget that the policy can plan for; the budget itself if the policy names none."""
     try:
         build_policy(
             settings.policy,

@@ -1,7 +1,7 @@
-"""What the simulated cloud has for us: zones, markets, stock, quotas and prices.
+"""The capacity of the simulated cloud: zones, markets, stock, quotas and prices.
 
-Stock and spot prices are step functions of time that no run changes (`boa_daemon.sim.step_functions`). What a
-run holds is subtracted from the stock.
+Stock and spot prices are step functions of time that no run changes (`boa_daemon.sim.step_functions`). The
+nodes that a run holds are subtracted from the stock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from policies.model import InstanceType, NodeId
 
 @dataclass(slots=True)
 class CapacityPool:
-    """The nodes of one type in one zone on one market: how many there are for us, and which we hold."""
+    """The nodes of one type in one zone on one market: the stock, and the nodes that the run holds."""
 
     instance_type: InstanceType
     zone: str
@@ -34,12 +34,12 @@ class CapacityPool:
 
     @property
     def key(self) -> str:
-        """The key of its offer."""
+        """The key of the pool's offer."""
         return Offer(instance_type=self.instance_type.name, zone=self.zone, market=self.market).key
 
 
 class CapacityPools:
-    """All pools of a world, and who may take how much from them."""
+    """All pools of a world, and the limits on taking nodes from them."""
 
     def __init__(
         self, world: WorldSettings, instance_types: Sequence[InstanceType], *, seed: int, start: float
@@ -60,7 +60,7 @@ class CapacityPools:
         }
 
     def offers(self, now: float) -> tuple[Offer, ...]:
-        """Return what may be rented at which price; nothing where the world names no offers."""
+        """Return the current offers; empty if the world names none."""
         if not self._world.names_offers:
             return ()
         return tuple(
@@ -76,16 +76,16 @@ class CapacityPools:
 
     @property
     def is_limited(self) -> bool:
-        """Whether somebody may have to wait for what somebody else gives back."""
+        """Whether an order may have to wait for nodes to be given back."""
         return self._is_limited
 
     @property
     def notice_seconds(self) -> float:
-        """How long before a spot node is taken back that is announced."""
+        """The time between the announcement of a spot interruption and the end of the node."""
         return 0.0 if self._world.spot is None else self._world.spot.notice_seconds
 
     def least_prices(self, until: float) -> dict[str, float]:
-        """Return by instance type the least price that it ever had anywhere, dollars per hour."""
+        """Return the least price so far in any zone and market by instance type, dollars per hour."""
         least = {pool.instance_type.name: pool.instance_type.usd_per_hour for pool in self._pools.values()}
         for pool in self._pools.values():
             if pool.prices is not None:
@@ -95,11 +95,11 @@ class CapacityPools:
         return least
 
     def pool_of(self, action: LaunchNodes) -> CapacityPool | None:
-        """Return where an order wants its nodes from; None where there is no such place."""
+        """Return the pool that an order takes its nodes from; None if there is no such pool."""
         return self._pools.get(action.offer_key)
 
     def grant(self, pool: CapacityPool, action: LaunchNodes, now: float) -> tuple[int, Refused | None]:
-        """Return how many nodes of an order there are, and why not all. A gang gets all or none."""
+        """Return how many nodes of an order are available, and why not all. A gang gets all or none."""
         name = pool.instance_type.name
         quota, stock = self._quota_left(name), pool.stock.at(now) - len(pool.live)
         granted = int(max(0.0, min(action.count, stock, action.count if quota is None else quota)))
@@ -112,12 +112,12 @@ class CapacityPools:
         return (0 if action.is_gang else granted), why
 
     def take(self, pool: CapacityPool, node: NodeId) -> None:
-        """A node of the pool is ours."""
+        """Add a node to those the run holds."""
         pool.live[node] = None
         self._held[pool.instance_type.name] += 1
 
     def put_back(self, pool: CapacityPool, node: NodeId) -> None:
-        """It is not any more."""
+        """Remove a node from those the run holds."""
         del pool.live[node]
         self._held[pool.instance_type.name] -= 1
 
@@ -128,7 +128,7 @@ class CapacityPools:
 
 
 def _own_markets(kind: InstanceType, world: WorldSettings) -> WorldSettings:
-    """Return the world with the one market of a machine, where the plan says which it is."""
+    """Return the world with only the market of this machine, if the plan names markets."""
     on_spot = is_spot(kind.gpu_type)
     return replace(world, on_demand=not on_spot, spot=world.spot if on_spot else None)
 

@@ -1,4 +1,4 @@
-"""The way to the cloud, which throttles requests and loses answers: what a controller talks to."""
+"""The simulated cloud's API, which throttles requests and loses answers; controllers talk to it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ THROTTLED_SECONDS = 5.0
 
 
 class CloudApi:
-    """Implements `Cloud` over a cloud that always answers.
+    """Implement `Cloud` over a cloud that always answers.
 
-    `patience_seconds` is how long a controller waits for nodes that nobody has seen.
+    `patience_seconds` is how long a controller waits for nodes that no listing shows.
     """
 
     def __init__(self, cloud: SimulatedCloud, draws: Draws) -> None:
@@ -32,11 +32,11 @@ class CloudApi:
         return self._cloud.nodes()
 
     def offers(self) -> Sequence[Offer]:
-        """Return what the world rents where; nothing where it names no zones, markets or quotas."""
+        """Return the offers; empty if the world names no zones, markets or quotas."""
         return self._cloud.offers()
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
-        """Ask for nodes. An order whose answer was lost gets the same answer when it comes again."""
+        """Request nodes. Repeating an order whose answer was lost gives the same answer."""
         if action.id in self._unheard:
             return self._unheard[action.id]
         answer = self._draws.of_request()
@@ -51,7 +51,7 @@ class CloudApi:
         return outcome
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
-        """Give nodes back; all of a request share the fate of its answer."""
+        """Give nodes back; the answer of a request applies to all its nodes."""
         answer, names = self._draws.of_request(), [action.node for action in actions]
         if answer == "throttled":
             return dict.fromkeys(names, self._throttled())
@@ -61,13 +61,13 @@ class CloudApi:
         return dict.fromkeys(names, self._lost()) if answer == "lost-but-done" else outcomes
 
     def _throttled(self) -> Refused:
-        """Refuse a request because there were too many."""
+        """Refuse a request because of too many requests."""
         return self._cloud.refuse(
             Refused(reason="too many requests", kind="throttled", retry_after_seconds=THROTTLED_SECONDS)
         )
 
     def _lost(self) -> Unknown:
-        """Count a lost answer; whoever waits for its nodes gives up some time."""
+        """Count a lost answer; tick again soon, and once the controller gives up waiting for its nodes."""
         self._cloud.meter.refused("no-answer")
         self._cloud.look_again()
         self._cloud.look_again(self.patience_seconds + 1.0)

@@ -1,4 +1,8 @@
-"""What becomes of each node and each request, drawn from seeds of their own: no draw shifts another."""
+"""Random outcomes of nodes, launch requests and jobs.
+
+Each node and each generation of a job has its own seed, and requests share one, so an extra draw for one does
+not change the others.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +21,10 @@ RequestDraw: TypeAlias = Literal["heard", "throttled", "lost", "lost-but-done"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDraw:
-    """What becomes of a node, in seconds from its launch; infinity is never.
+    """The outcomes of a node, in seconds from its launch; infinity is never.
 
-    `speed` is what it works at. It is taken back after `taken_back_seconds`, announced or not, and breaks
-    after `breaks_seconds`.
+    `speed` is the node's relative speed. It is taken back after `taken_back_seconds`, announced or not, and
+    breaks after `breaks_seconds`.
     """
 
     boot_seconds: float
@@ -32,7 +36,7 @@ class NodeDraw:
 
 
 class Draws:
-    """Draws what becomes of nodes, requests and jobs."""
+    """Draw the outcomes of nodes, requests and jobs."""
 
     def __init__(self, world: WorldSettings, *, boot_seconds: float, seed: int) -> None:
         self._world, self._seed = world, seed
@@ -49,7 +53,7 @@ class Draws:
         self._is_heard = not (faults.lost_answer_fraction or faults.throttled_fraction)
 
     def of_node(self, node: NodeId, kind: InstanceType, market: Market) -> NodeDraw:
-        """Return what becomes of a node."""
+        """Return the outcomes of a node."""
         if self._is_plain:
             return self._plain
         world, rng = self._world, Random(f"{self._seed}/node/{node}")
@@ -70,7 +74,7 @@ class Draws:
         )
 
     def of_request(self) -> RequestDraw:
-        """Return what becomes of a request to the cloud; lost ones were carried out half of the time."""
+        """Return the outcome of a request to the cloud; half of the lost ones were carried out."""
         if self._is_heard:
             return "heard"
         faults, chance = self._world.faults, self._requests.random()
@@ -79,7 +83,7 @@ class Draws:
         return "throttled" if chance < faults.lost_answer_fraction + faults.throttled_fraction else "heard"
 
     def granted(self, count: int) -> int:
-        """Return how many of `count` nodes a request gets where the cloud gives only a part of some."""
+        """Return how many of `count` nodes a request gets; some requests are granted only in part."""
         fraction = self._world.faults.short_grant_fraction
         if count < 2 or fraction == 0.0 or self._requests.random() >= fraction:
             return count

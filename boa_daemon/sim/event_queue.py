@@ -1,4 +1,4 @@
-"""What happens next: a heap of instants, with ties broken by order of scheduling."""
+"""A queue of future events: a heap of instants, with ties broken by order of scheduling."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class EventQueue:
         return len(self._heap)
 
     def schedule(self, at: float, happen: Callable[[Any], None], what: Any) -> None:
-        """Let `happen(what)` take place at the instant `at`."""
+        """Schedule the call `happen(what)` for the instant `at`."""
         self._number += 1
         heapq.heappush(self._heap, (at, self._number, happen, what))
 
     @property
     def next_at(self) -> float | None:
-        """The instant of the next event; None when nothing will happen."""
+        """The instant of the next event; None if there is none."""
         return self._heap[0][0] if self._heap else None
 
     def happen(self, at: float) -> None:
-        """Let everything that is due at the instant `at` take place, also what it schedules for now."""
+        """Run every event due at the instant `at`, including those scheduled by these events for now."""
         heap = self._heap
         while heap and heap[0][0] <= at:
             _, _, happen, what = heapq.heappop(heap)

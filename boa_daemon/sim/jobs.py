@@ -30,10 +30,10 @@ from policies.model import Job, JobId
 
 @dataclass(slots=True)
 class JobTotals:
-    """What the jobs did in all. GPU-seconds; JCTs in seconds, in order of completion.
+    """The totals over all jobs. GPU-seconds; JCTs in seconds, in order of completion.
 
-    Used is work that counted; lost is work that a failure undid. A restart follows a failure, of the job
-    itself (`job_failures`) or of a node under it; any other change of GPUs is a rescale.
+    Used is work that counted; lost is work that a failure undid. A restart follows a failure of the job
+    itself (`job_failures`) or of one of its nodes; any other change of GPUs is a rescale.
     """
 
     used_gpu_seconds: float = 0.0
@@ -47,12 +47,12 @@ class JobTotals:
 
 
 class SimulatedJobs:
-    """Implements `JobSource` and `Engine`.
+    """Implement `JobSource` and `Engine`.
 
-    `asks_for_tick` is called with a job that entered a new phase and says whether that is worth a tick;
-    `next_phase_to_look_at` says before which of its phases it need not be asked. `wants_tick` is called when
-    something happened that is worth one. With `fresh_progress` the work left is measured at
-    each look, not only when a job changes. `draws` say when jobs fail.
+    `asks_for_tick` is called with a job that entered a new phase and returns whether this needs a tick;
+    `next_phase_to_look_at` returns the first later phase for which to ask. `wants_tick` is called after an
+    event that needs a tick. With `fresh_progress` the remaining work is measured at each look, not only when
+    a job changes. `draws` say when jobs fail.
     """
 
     def __init__(
@@ -101,18 +101,18 @@ class SimulatedJobs:
 
     @property
     def running(self) -> Mapping[JobId, SimulatedJob]:
-        """The jobs that are present as the world knows them: what their engine would report."""
+        """The jobs that are present as the world knows them, as an engine would report them."""
         self._pass_phases()
         return self._present
 
     def look_again(self, after_seconds: float) -> None:
-        """Have a tick after some time, even if nothing happens."""
+        """Schedule a tick after some time, even if nothing happens."""
         self._cloud.look_again(after_seconds)
 
     def arrive(
         self, trace: TraceJob, physics: Physics, draw: float, *, told: tuple[float, float] = (1.0, 1.0)
     ) -> None:
-        """Let a job arrive now; `told` are the factors on size and scale by which a tick is told wrong."""
+        """Let a job arrive now; `told` are the error factors on the size and scale shown to ticks."""
         left = physics.sizes[0] * trace.scale
         job = SimulatedJob(
             trace=trace,
@@ -160,7 +160,7 @@ class SimulatedJobs:
         return Accepted()
 
     def lose(self, job_id: JobId) -> None:
-        """A job fails, or a node under it: it falls back to its last checkpoint and waits."""
+        """Handle a failure of a job or of one of its nodes: return to the last checkpoint and wait."""
         job = self._present[job_id]
         self._measure(job)
         lost = job.fall_back()
@@ -169,16 +169,16 @@ class SimulatedJobs:
         self._let_go(job)
 
     def look(self) -> None:
-        """Say nothing: no gate runs, and messages go in the order of the plan."""
+        """Return None: no gate runs, and messages follow the plan's order."""
         return
 
     def follow(self, _state: ClusterState, plan: Plan) -> None:
-        """Let the jobs that share links send in the order of the plan from now on."""
+        """Let the jobs that share links send in the order of this plan from now on."""
         if self._links.follow(plan.link_order):
             self._share_links()
 
     def _let_go(self, job: SimulatedJob) -> None:
-        """Take its GPUs from a job that stays."""
+        """Release the GPUs of a job that stays."""
         self._with_ends_ahead.pop(job.trace.id, None)
         self._cloud.free(job.slots)
         job.let_go()
@@ -187,14 +187,14 @@ class SimulatedJobs:
         self._states[job.trace.id] = job.state()
 
     def _foretell(self, job: SimulatedJob, now: float) -> None:
-        """Schedule the failure of a generation, if it is to fail."""
+        """Schedule the failure of a generation, if it will fail."""
         if self._draws is not None:
             seconds = self._draws.job_runs_seconds(job.trace.id, job.generation)
             if not isinf(seconds):
                 self._events.schedule(now + seconds, self._fail, (job, job.generation))
 
     def _fail(self, doomed: tuple[SimulatedJob, int]) -> None:
-        """A job fails, unless that generation of it is over."""
+        """Fail a job, unless that generation of it is over."""
         job, generation = doomed
         if job.generation == generation and job.slots:
             self.totals.job_failures += 1
@@ -202,7 +202,7 @@ class SimulatedJobs:
             self._wants_tick()
 
     def _share_links(self) -> None:
-        """Give every sending job the pace that its links leave it, and a new end of its phase."""
+        """Set every sending job's pace by its links, and reschedule the end of its phase."""
         for job_id, pace in self._links.paces().items():
             job = self._present[job_id]
             if pace != job.pace:
@@ -211,7 +211,7 @@ class SimulatedJobs:
                 self._appoint(job, job.job())
 
     def _appoint(self, job: SimulatedJob, seen: Job) -> None:
-        """Schedule the next end of a phase that somebody has to look at, if the job can work at its width."""
+        """Schedule the next end of a phase that needs a look, if the job can work at its width."""
         job.appointment += 1
         ends_at = job.look_ahead(self.next_phase_to_look_at(seen))
         if job.ends_ahead:
@@ -222,7 +222,7 @@ class SimulatedJobs:
             self._events.schedule(ends_at, self._end_phase, (job, job.appointment))
 
     def _end_phase(self, appointment: tuple[SimulatedJob, int]) -> None:
-        """A phase is done: enter the next one, or leave. An appointment that was changed is void."""
+        """End a phase: enter the next one, or finish the job. A rescheduled appointment is void."""
         job, number = appointment
         if number != job.appointment:
             return
@@ -233,13 +233,13 @@ class SimulatedJobs:
         job.enter_next_phase()
         seen = job.job()
         self._appoint(job, seen)
-        if not self._fresh_progress:  # else the next look brings it up to date
+        if not self._fresh_progress:  # otherwise the next look updates the state
             self._states[job.trace.id] = JobState(job=seen, slots=job.slots, generation=job.generation)
         if job.speeds[job.phase] <= 0.0 or self.asks_for_tick(seen):
             self._wants_tick()
 
     def _leave(self, job: SimulatedJob) -> None:
-        """A job is done."""
+        """Remove a finished job."""
         self._cloud.free(job.slots)
         job.slots = ()
         del self._present[job.trace.id], self._states[job.trace.id]
@@ -250,14 +250,14 @@ class SimulatedJobs:
         self._wants_tick()
 
     def _measure(self, job: SimulatedJob) -> None:
-        """Bring the work left and the GPU-seconds up to now."""
+        """Update a job's remaining work and GPU-seconds to now."""
         now = self._clock.now()
         if job.ends_ahead and job.ends_ahead[0] <= now:
             self._pass_phases_of(job, now)
         self._count(job.measure(now))
 
     def _pass_phases(self) -> None:
-        """Bring all jobs into the phases that they are in by now."""
+        """Move all jobs into their current phases."""
         if not self._with_ends_ahead:
             return
         now = self._clock.now()
@@ -265,7 +265,7 @@ class SimulatedJobs:
             self._pass_phases_of(job, now)
 
     def _pass_phases_of(self, job: SimulatedJob, now: float) -> None:
-        """Bring a job into the phase that it is in by now."""
+        """Move a job into its current phase."""
         self._count(job.pass_phases(now))
         self._states[job.trace.id] = job.state()
         if not job.ends_ahead:

@@ -1,7 +1,7 @@
-"""A policy that learns while the world goes on: the daemon's own learning step, under the same tick.
+"""A policy that learns during a run: the daemon's own learning step, in the same ticks.
 
-The world tells it what an engine would report: who came, what each job has done, how fast it works, who
-ended. What it believes of classes, and of the work that a job has left, is estimated from that alone.
+The world reports to it what an engine would: the arrived jobs, each job's progress and speed, and the ended
+jobs. Its beliefs about classes and about a job's remaining work are estimated from these reports alone.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ from policies.protocols import Allocator
 from policies.registry import PolicyOptions, Site, build_policy
 
 AGAIN_SECONDS = 300.0
-"""Between estimates: less often than the daemon, as a simulated minute should take no second."""
+"""Seconds between estimates: less often than in the daemon, because simulated time must pass quickly."""
 TRY_TICK_SECONDS = 30.0
-"""Between ticks while a job tries a width, or is the first of its class: a daemon ticks as often."""
+"""Seconds between ticks while a job tries a width or is the first of its class, as in the daemon."""
 
 
 class LearningPolicy:
-    """Implements `Allocator`: the named policy for the site, built anew when its beliefs have changed.
+    """Implement `Allocator`: the named policy for the site, rebuilt when its beliefs have changed.
 
-    `noise` is the spread of what jobs report of their speed. Give `watch` to the run, so that it sees every
-    tick.
+    `noise` is the spread of the speeds that jobs report. Pass `watch` to the run, so that it sees every tick.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class LearningPolicy:
         self._base: Allocator | None = None
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return what the policy wants for the work that is believed to be left."""
+        """Return the policy's allocation for the believed remaining work of the jobs."""
         if self._base is None:
             self._base = self._built(self._site, now=now, spent=0.0 if money is None else money.spent)
         tries = self.learning.tries.explorations if self._watch.account is None else {}
@@ -73,7 +72,7 @@ class LearningPolicy:
         return allocator.allocate([self._told(job) for job in jobs], now=now, money=money)
 
     def _told(self, job: Job) -> Job:
-        """Return a job with the work that its class's believed size leaves of it."""
+        """Return a job with the remaining work that follows from its class's believed size."""
         running = self._jobs.running.get(job.id)
         if running is None:
             return job
@@ -85,7 +84,7 @@ class LearningPolicy:
         return replace(job, remaining_gpu_hours=rest.left, phase=rest.phase, scale=rest.scale)
 
     def watch(self, decision: Decision) -> None:
-        """Take a tick in: who came, who left, how fast who works; plan anew where that changes beliefs."""
+        """Learn from a tick: arrivals, ends and speeds of jobs; plan anew if beliefs have changed enough."""
         now, present = decision.state.now, decision.state.jobs
         for job in [job for job in self._seen if job not in present]:
             class_name, work = self._seen.pop(job)
@@ -149,7 +148,7 @@ class LearningPolicy:
             )
 
     def _done_by_class(self, decision: Decision) -> Mapping[str, list[float]]:
-        """Return by class what the jobs that are present have done, over their scales."""
+        """Return the work that the present jobs have done, over their scales, by class."""
         found: dict[str, list[float]] = {}
         for job, state in decision.state.jobs.items():
             running = self._jobs.running.get(job)
@@ -160,7 +159,7 @@ class LearningPolicy:
         return found
 
     def _plan_anew(self, decision: Decision) -> None:
-        """Build the policy for the classes as they are planned now; pacing goes on from the stated load."""
+        """Rebuild the policy for the currently planned classes; pacing continues from the stated load."""
         planned = self.classes.planned
         site = replace(
             self._site,
@@ -173,7 +172,7 @@ class LearningPolicy:
         self.plans += 1
 
     def _built(self, site: Site, *, now: float, spent: float) -> Allocator:
-        """Return the policy for a site; as the daemon, a best effort where the budget does not pay for it."""
+        """Return the policy for a site; like the daemon, a best effort if the budget does not pay for it."""
         account = self._watch.look(self._name, site, self._options, now=now, spent=lambda: spent)
         return build_policy(self._name, site, self._options, account=account).allocator
 
@@ -184,5 +183,5 @@ def _work(running: SimulatedJob) -> float:
 
 
 def _work_per_hour(classes: Mapping[str, JobClass]) -> float:
-    """Return the work that comes in an hour."""
+    """Return the work that arrives per hour."""
     return sum(c.arrivals_per_hour * c.size_gpu_hours for c in classes.values())

@@ -1,10 +1,11 @@
-"""The links and shared GPUs of the simulated nodes: how much slower jobs are that meet others there.
+"""The links and shared GPUs of the simulated nodes: how much jobs that share them slow each other down.
 
 A job whose class says what an iteration sends (`network`) pays for its link when it spans nodes, and more
-when others send through the same one (`policies.links.link_share`): jobs that the plan ranks higher go first,
-or all messages share where there is no order. One whose nodes are in several racks, say, takes the uplinks of
-these as well (`boa_daemon.sim.topology`). Other classes neither pay nor disturb. On a machine whose GPUs have
-several places a job works at the pace that those beside it leave it (`policies.links.gpu_share`).
+when other jobs send through the same link (`policies.links.link_share`): jobs that the plan ranks higher send
+first, or all messages share the link if there is no order. A job whose nodes are in several racks, for
+example, also uses the uplinks of these racks (`boa_daemon.sim.topology`). Other classes neither pay nor
+disturb. On a machine whose GPUs have several places a job's pace depends on the jobs beside it
+(`policies.links.gpu_share`).
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from policies.links.link_share import network_share, slowdowns
 from policies.model import AllReduce, GpuSlot, InstanceType, JobId, NodeId
 
 ROUNDS = 12
-"""Rounds of the fixed point of GPUs and links that are shared: each moves half of the way."""
+"""Rounds of the fixed-point iteration for shared GPUs and links: each moves half of the way."""
 _Gpu = tuple[NodeId, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sender:
-    """A job that spans nodes: its links, and seconds of sending per second of computing when alone there.
+    """A job that spans nodes: its links, and its seconds of sending per second of computing when alone there.
 
-    `links` says of each what part of the time of its message that one takes: 1 for the slowest. `paid` is the
-    share that its speed-up counts already: that of its nodes' cards, or none for a job that is scattered,
-    which would have fitted on one node. `planned` are the seconds of an iteration per second of computing
-    that its speed-up stands for, where its `gpus` may be shared with others.
+    `links` gives for each link the part of a message's time that the link takes: 1 for the slowest. `paid` is
+    the share that the job's speed-up already includes: that of its nodes' cards, or 0 for a scattered job,
+    which would have fitted on one node. `planned` is the seconds of an iteration per second of computing that
+    its speed-up assumes, if its `gpus` may be shared with other jobs.
     """
 
     links: Mapping[str, float]
@@ -42,7 +43,7 @@ class _Sender:
 
 
 class SharedLinks:
-    """Who sends where, and at what pace each job works."""
+    """Which job sends through which links, and the pace of each job."""
 
     def __init__(self, *, in_order: bool = True, topology: SimulatedTopology | None = None) -> None:
         self._in_order, self._topology = in_order, topology or SimulatedTopology()
@@ -59,7 +60,7 @@ class SharedLinks:
         kinds: Mapping[NodeId, InstanceType],
         tiers: Mapping[NodeId, tuple[str, ...]] = MappingProxyType({}),
     ) -> bool:
-        """Let a job that starts use its links; return whether anybody's pace may change.
+        """Add a starting job to its links; return whether any pace may change.
 
         `tiers` are the parts of the network above each node.
         """
@@ -91,21 +92,21 @@ class SharedLinks:
         return True
 
     def leave(self, job: JobId) -> bool:
-        """Let a job that stops go from its links; return whether anybody's pace may change."""
+        """Remove a stopping job from its links; return whether any pace may change."""
         gone = self._senders.pop(job, None)
         self._on_shared_gpus -= gone is not None and bool(gone.gpus)
         return gone is not None
 
     def follow(self, order: Mapping[NodeId, tuple[JobId, ...]]) -> bool:
-        """Let jobs send in this order from now on; return whether anybody's pace may change."""
+        """Let jobs send in this order from now on; return whether any pace may change."""
         is_new = self._in_order and bool(self._senders) and order != self._order
         self._order = order
         return is_new
 
     def paces(self) -> dict[JobId, float]:
-        """Return the part of its speed that each job keeps, 1 where it has what its speed-up counts.
+        """Return the fraction of its speed that each job keeps: 1 if it has what its speed-up assumes.
 
-        On GPUs with several places that is more than 1 for a job that has a GPU to itself.
+        On GPUs with several places it exceeds 1 for a job that has a GPU to itself.
         """
         if self._on_shared_gpus:
             return self._paces_on_shared_gpus()
@@ -116,7 +117,7 @@ class SharedLinks:
         }
 
     def _slowdowns(self, shares: Mapping[JobId, float]) -> dict[JobId, float]:
-        """Return how much slower jobs are for the messages of others, by the share of each."""
+        """Return how much slower jobs are because of others' messages, by the share of each."""
         first = {job: place for jobs in self._order.values() for place, job in enumerate(jobs)}
         sending = (job for job, sender in self._senders.items() if sender.links)
         ranked = sorted(sending, key=lambda job: first.get(job, len(first)))
@@ -128,7 +129,7 @@ class SharedLinks:
         )
 
     def _paces_on_shared_gpus(self) -> dict[JobId, float]:
-        """Return the paces where GPUs are shared: who is long on a GPU sends less often, and the reverse."""
+        """Return the paces on shared GPUs: a job slowed on a GPU sends less often, and the reverse."""
         senders = self._senders
         gpus_of = {job: sender.gpus for job, sender in senders.items()}
         stretch, sending = dict.fromkeys(senders, 1.0), {job: one.share for job, one in senders.items()}

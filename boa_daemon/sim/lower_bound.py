@@ -1,14 +1,14 @@
-"""What no policy can beat: the optimum over the very jobs of a trace, for a given sum of money.
+"""A lower bound for any policy: the optimum over the jobs of a trace, for a given sum of money.
 
-Whatever a policy does, it does some share of each phase at each width; the mean of the times is then at least
-the optimum of the linear program over those shares (`policies.optimum.boa`, integer-mixed), with every job of
-the trace as one arrival and the money in all as the budget. Queueing, booting and idle nodes only add to it.
+Any policy does some share of each phase at each width, so its mean JCT is at least the optimum of the linear
+program over those shares (`policies.optimum.boa`, integer-mixed), with every job of the trace as one arrival
+and the total money as the budget. Queueing, booting and idle nodes only add to it.
 
-A start-up that is longer than a rescale is no reason to hold the width of the first phase meanwhile: a job
-may start narrow and change. What exceeds the rescale is therefore counted at one GPU of the cheapest type,
-apart.
+A start-up longer than a rescale does not force a job to hold the width of its first phase meanwhile: the job
+may start narrow and change. The time beyond a rescale is therefore counted separately, at one GPU of the
+cheapest type.
 
-Jobs of one class and scale are one group. When a trace has more groups than the solver should see, scales are
+Jobs of one class and scale form one group. If a trace has more groups than the solver should see, scales are
 rounded down to a geometric grid: a smaller job is faster and cheaper, so the bound stays below.
 """
 
@@ -27,19 +27,19 @@ from policies.optimum.frontier import MixedFrontier
 MOST_GROUPS = 64
 """Scales per class beyond which they are rounded down to a grid."""
 SLACK = 1e-9
-"""Relative slack in the money for the last digits of floats, so that the bound stays below the truth."""
+"""Relative slack in the money for rounding errors, so that the bound stays below the truth."""
 
 
 def lower_bound_hours(trace: Trace, problem: Problem, money: float) -> float:
     """Return the least mean JCT, hours, that any policy can reach on the jobs of a trace for `money` in all.
 
-    Money is dollars, or GPU-hours where the problem counts GPUs. Infinite when the money cannot run the jobs.
+    Money is dollars, or GPU-hours if the problem counts GPUs. Infinite when the money cannot run the jobs.
     """
     return lower_bounds_hours(trace, problem, (money,))[0]
 
 
 def lower_bounds_hours(trace: Trace, problem: Problem, moneys: Iterable[float]) -> list[float]:
-    """Return the bounds for several sums of money: the jobs are swept once."""
+    """Return the bounds for several sums of money, with a single sweep over the jobs."""
     apart_hours, apart_money = _start_ups_apart(trace, problem)
     frontier = MixedFrontier.of(groups_of(trace, problem))
 
@@ -55,14 +55,14 @@ def lower_bounds_hours(trace: Trace, problem: Problem, moneys: Iterable[float]) 
 
 
 def _start_ups_apart(trace: Trace, problem: Problem) -> tuple[float, float]:
-    """Return the hours and the money of the start-ups that are counted apart, summed over the jobs."""
+    """Return the hours and money of the separately counted start-ups, summed over the jobs."""
     excess = {c.name: max(0.0, c.startup_hours - c.rescale_hours) for c in problem.classes}
     hours = math.fsum(excess[job.class_name] for job in trace.jobs)
     return hours, hours * min(problem.price_of(gpu.name) for gpu in problem.gpu_types)
 
 
 def groups_of(trace: Trace, problem: Problem) -> Problem:
-    """Return the problem whose classes are the groups of equal jobs, each arriving as often as it occurs."""
+    """Return the problem whose classes are the groups of equal jobs, each with its count as arrivals."""
     by_name = {job_class.name: job_class for job_class in problem.classes}
     scales: dict[str, Counter[float]] = {}
     for job in trace.jobs:
@@ -76,7 +76,7 @@ def groups_of(trace: Trace, problem: Problem) -> Problem:
 
 
 def _on_grid(counts: Counter[float]) -> Counter[float]:
-    """Return the counts with scales rounded down to a geometric grid, when there are too many."""
+    """Return the counts with scales rounded down to a geometric grid, if there are too many."""
     grid = grid_of(counts)
     merged: Counter[float] = Counter()
     for scale, count in counts.items():
@@ -85,7 +85,7 @@ def _on_grid(counts: Counter[float]) -> Counter[float]:
 
 
 def grid_of(scales: Collection[float]) -> Mapping[float, float]:
-    """Return what each of some distinct scales is rounded down to, itself where they are few."""
+    """Return the value that each of some distinct scales is rounded down to; itself if there are few."""
     if len(scales) <= MOST_GROUPS:
         return {scale: scale for scale in scales}
     low = min(scales)

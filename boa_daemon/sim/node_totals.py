@@ -1,4 +1,4 @@
-"""What the nodes of a run took in all."""
+"""Totals over the nodes of a run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from boa_daemon.units import dollars
 
 @dataclass(slots=True)
 class NodeTotals:
-    """What the nodes took in all: GPU-seconds from launch to end, of which booting, the bill, and mishaps.
+    """Totals over the nodes: GPU-seconds from launch to end, those of booting, the bill, and mishaps.
 
-    `starts` are launches that started one of the `stops`, `stopped_node_seconds` the time on disks alone.
+    `starts` are launches that started one of the `stops`, `stopped_node_seconds` is the time on disks alone.
     `refusals` counts launches that were not served, or only in part, by reason; unanswered ones too.
-    `on_demand` has GPU type, GPUs, launch and end of each node that commitments can pay for: not of spot.
+    `on_demand` has GPU type, GPUs, launch and end of each node that commitments can pay for; spot nodes are
+    not included.
     """
 
     rented_gpu_seconds: float = 0.0
@@ -33,7 +34,7 @@ class NodeTotals:
 
     @property
     def most_usd(self) -> float:
-        """What the bills may have been at the most: each is rounded to whole micro-dollars.
+        """The upper bound on the bills, each of which is rounded to whole micro-dollars.
 
         A bound on waiting for this money holds for the true bills as well.
         """
@@ -44,7 +45,7 @@ class NodeTotals:
         self.refusals[kind] = self.refusals.get(kind, 0) + 1
 
     def stopped(self, node: NodeState) -> None:
-        """Add the bill of a node that was stopped, and is not any more."""
+        """Add the bill of a node that was stopped and is now started or ended."""
         ended_at = node.launched_at if node.ended_at is None else node.ended_at
         self.stops += 1
         self.stopped_node_seconds += ended_at - node.launched_at

@@ -1,4 +1,4 @@
-"""A cloud that boots nodes, bills them by the second, runs out of stock, and takes nodes back.
+"""A simulated cloud that boots nodes, bills them by the second, runs out of stock, and takes nodes back.
 
 `boa_daemon.sim.capacity_pools` holds the stock, and `boa_daemon.sim.draws` what happens to each node. This
 module applies both: nodes become ready, get a notice of their end, vanish under their jobs, and are billed.
@@ -26,9 +26,9 @@ from policies.fast_dataclasses import field_replacer, replace
 from policies.model import GpuSlot, InstanceType, JobId, NodeId
 
 RETRY_SECONDS = 300.0
-"""After a refusal in an outage, asking again makes sense this much later."""
+"""Seconds to wait before asking again after a refusal in an outage."""
 NEXT_TICK_SECONDS = 30.0
-"""A daemon ticks as often: what was refused or not answered is looked at again that much later."""
+"""Seconds to the tick after a refused or unanswered request, as in the daemon."""
 _holding = field_replacer(NodeState, "gpus", "idle_since")
 _booted = field_replacer(NodeState, "phase", "idle_since")
 _over = field_replacer(NodeState, "phase", "ended_at", "idle_since")
@@ -36,7 +36,7 @@ _over = field_replacer(NodeState, "phase", "ended_at", "idle_since")
 
 @dataclass(slots=True)
 class _Rented:
-    """What only the world knows of a node."""
+    """What only the world knows about a node."""
 
     pool: CapacityPool
     fate: NodeDraw
@@ -44,10 +44,9 @@ class _Rented:
 
 
 class SimulatedCloud:
-    """Implements `Cloud`; also says which GPUs are held, because nodes do not know jobs.
+    """Implement `Cloud`, and track which GPUs are held, because nodes do not know jobs.
 
-    `wants_tick` is called when something happened that a tick should see, `loses` with a job whose node went
-    away under it.
+    `wants_tick` is called after an event that a tick should see, `loses` with a job that lost a node.
     """
 
     def __init__(
@@ -88,15 +87,15 @@ class SimulatedCloud:
         return listed
 
     def offers(self) -> Sequence[Offer]:
-        """Return what the world rents where; nothing where it names no zones, markets or quotas."""
+        """Return the offers; empty if the world names no zones, markets or quotas."""
         return self._shelves.offers(self._clock.now())
 
     def slowest(self, slots: Sequence[GpuSlot]) -> float:
-        """Return the speed of the slowest node of a job: all wait for it."""
+        """Return the speed of a job's slowest node, which all others wait for."""
         return min(self._rented[slot.node].fate.speed for slot in slots)
 
     def launch(self, action: LaunchNodes) -> Launched | Refused:
-        """Rent nodes, as far as there are any: billed from now, ready after their boots."""
+        """Rent available nodes: billed from now, ready after their boots."""
         now, pool = self._clock.now(), self._shelves.pool_of(action)
         if pool is None:
             return self.refuse(Refused(reason=f"{action.offer_key} is not offered", kind="bad-request"))
@@ -118,20 +117,20 @@ class SimulatedCloud:
         return Launched(nodes=tuple(nodes), short=short)
 
     def refuse(self, refused: Refused) -> Refused:
-        """Count a refusal, and have it looked at again."""
+        """Count a refusal, and schedule another tick."""
         self.meter.refused(refused.kind)
         self.look_again()
         return refused
 
     def look_again(self, seconds: float = NEXT_TICK_SECONDS) -> None:
-        """Have a tick that much later."""
+        """Schedule a tick after some seconds."""
         at = self._clock.now() + seconds
         if at != self._last_look:
             self._last_look = at
             self._events.schedule(at, lambda _: self._wants_tick(), None)
 
     def _start(self, action: LaunchNodes, pool: CapacityPool, name: NodeId) -> NodeId:
-        """Start a stopped node: a new life, which boots in less time."""
+        """Start a stopped node: a new life, with a shorter boot."""
         self._settle(self.stopped.take(name, self._clock.now()))
         self.meter.starts += 1
         return self._rent(action, pool, life=next_life(name))
@@ -142,7 +141,7 @@ class SimulatedCloud:
         self._ended.append(node)
 
     def _rent(self, action: LaunchNodes, pool: CapacityPool, *, life: NodeId = "") -> NodeId:
-        """Rent one node; `life` is its name where it is started."""
+        """Rent one node; `life` is the node's name if it is started rather than launched."""
         now, meter = self._clock.now(), self.meter
         meter.launches += 1
         node = life or f"n{meter.launches}"
@@ -174,7 +173,7 @@ class SimulatedCloud:
         return node
 
     def _foretell(self, node: NodeId, fate: NodeDraw, now: float) -> None:
-        """Schedule what becomes of a node."""
+        """Schedule the outcomes of a node."""
         self._events.schedule(now + fate.boot_seconds, self._ready if fate.boots else self._break, node)
         if not isinf(fate.breaks_seconds):
             self._events.schedule(now + fate.breaks_seconds, self._break, node)
@@ -182,10 +181,10 @@ class SimulatedCloud:
             self._events.schedule(now + fate.taken_back_seconds, self._take_back, node)
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused]:
-        """Give nodes back at once; jobs on one would be lost, so that is refused."""
+        """Give nodes back at once; refused for a node with jobs, because they would be lost."""
         outcomes = {action.node: self._terminate(action) for action in actions}
         if self._shelves.is_limited:
-            # What was given back may be what somebody waits for.
+            # A job may be waiting for the nodes that were given back.
             self.look_again()
         return outcomes
 
@@ -205,7 +204,7 @@ class SimulatedCloud:
         return Accepted()
 
     def hold(self, job: JobId, slots: Sequence[GpuSlot]) -> bool:
-        """Give free GPUs of ready nodes to a job; False, and nothing changes, if any is not."""
+        """Give free GPUs of ready nodes to a job; return False without any change if one is not free."""
         for slot in slots:
             node = self._live.get(slot.node)
             if node is None or node.phase != "ready" or node.gpus[slot.index] is not None:
@@ -218,14 +217,14 @@ class SimulatedCloud:
         self._write(slots, None)
 
     def close(self) -> None:
-        """End everything: the run is over."""
+        """End every node at the end of the run."""
         for node in list(self._live.values()):
             self._end(node)
         for node in list(self.stopped):
             self._settle(self.stopped.take(node.id, self._clock.now()))
 
     def _write(self, slots: Sequence[GpuSlot], job: JobId | None) -> None:
-        """Write a name, or None, on GPUs."""
+        """Set the holder of GPUs to a job, or to None."""
         live, now = self._live, self._clock.now() if job is None else None
         indices: dict[NodeId, list[int]] = {}
         for slot in slots:
@@ -242,20 +241,20 @@ class SimulatedCloud:
             live[name] = _holding(node, tuple(gpus), now if is_idle else None)
 
     def _ready(self, name: NodeId) -> None:
-        """A node has booted."""
+        """Mark a node as booted."""
         node = self._live.get(name)
         if node is not None:
             self._live[name] = _booted(node, "ready", self._clock.now())
             self._wants_tick()
 
     def _break(self, name: NodeId) -> None:
-        """A node fails, in its boot or later, without a warning."""
+        """Fail a node, during its boot or later, without warning."""
         if name in self._live:
             self.meter.node_failures += 1
             self._vanish(name)
 
     def _take_back(self, name: NodeId) -> None:
-        """The cloud wants a spot node back: it says so, and takes it when the notice is over."""
+        """Interrupt a spot node: announce it, and take the node when the notice is over."""
         node = self._live.get(name)
         if node is None or node.ends_by is not None:
             return
@@ -269,7 +268,7 @@ class SimulatedCloud:
         self._wants_tick()
 
     def _vanish(self, name: NodeId) -> None:
-        """A node goes away under its jobs."""
+        """Remove a node under its jobs."""
         if name not in self._live:
             return
         for job in dict.fromkeys(job for job in self._live[name].gpus if job is not None):
@@ -278,14 +277,14 @@ class SimulatedCloud:
         self._wants_tick()
 
     def _watch(self, pool: CapacityPool) -> None:
-        """Look at a spot pool again when its stock changes, as long as a node of it is held."""
+        """Check a spot pool again when its stock changes, as long as one of its nodes is held."""
         at = pool.stock.next_change(self._clock.now())
         if not pool.is_watched and not isinf(at):
             pool.is_watched = True
             self._events.schedule(at, self._restock, pool)
 
     def _restock(self, pool: CapacityPool) -> None:
-        """The stock of a spot pool changed: nodes beyond it are taken back, the youngest first."""
+        """Handle a change of a spot pool's stock: take back the nodes beyond it, the youngest first."""
         pool.is_watched = False
         staying = [name for name in pool.live if self._live[name].ends_by is None]
         left = pool.stock.at(self._clock.now())
@@ -295,7 +294,7 @@ class SimulatedCloud:
             self._watch(pool)
 
     def _price(self, name: NodeId) -> None:
-        """Bring the prices of a spot node up to now."""
+        """Update the prices of a spot node to now."""
         rented, now = self._rented[name], self._clock.now()
         prices = rented.pool.prices
         if prices is not None and prices.index_at(now) != rented.priced_to:

@@ -1,12 +1,12 @@
-"""One job in the world: what it did, what of that is saved, and when its phase ends.
+"""One simulated job: its progress, what of it is saved, and when its phase ends.
 
-Work is in seconds on one reference GPU. A job that holds GPUs first pays what is left of its rescale and its
-start-up; then it works and, where the world has checkpoints, saves after each stretch of work. Time since the
-first working second of a generation runs in cycles of working I and saving C seconds:
+Work is in seconds on one reference GPU. A job that holds GPUs first pays the rest of its rescale and of its
+start-up; then it works and, if the world has checkpoints, saves after each stretch of work. Time since the
+first working second of a generation runs in cycles of I seconds of work and C seconds of saving:
 
     symbol   here                       meaning
     I        every_seconds              work between two checkpoints
-    C        cost_seconds               what one takes
+    C        cost_seconds               duration of a checkpoint
     x        position                   seconds into the cycle, 0 <= x < I + C
     W(X)     floor(X / (I+C)) I + min(X mod (I+C), I)      work done X seconds after a checkpoint
 """
@@ -25,14 +25,15 @@ from boa_daemon.units import SECONDS_PER_HOUR
 from policies.model import GpuSlot, Job, Width
 
 ROUNDING = 1e-9
-"""Of a stretch of work: what ends so little after it ends with it."""
+"""Tolerance, as a fraction of a stretch of work, for ends that coincide with the end of the stretch."""
 
 
 @dataclass(slots=True)
 class SimulatedJob:
-    """One job in the world. `told_*` are the factors by which a tick is told wrong sizes.
+    """One simulated job. `told_*` are the error factors on the sizes that ticks are told.
 
-    `ends_ahead` are the instants at which this phase and those after it end unseen, before its appointment.
+    `ends_ahead` are the instants at which this phase and later ones end without an event, before the
+    appointment.
     """
 
     trace: TraceJob
@@ -63,11 +64,11 @@ class SimulatedJob:
 
     @property
     def rate(self) -> float:
-        """Work per second, once it works."""
+        """Work per second, once the job works."""
         return self.speeds[self.phase] * self.pace * self.node_speed
 
     def left_at(self, now: float) -> float:
-        """Return the work left in the phase at an instant, without bringing anything up to it."""
+        """Return the work left in the phase at an instant, without changing any state."""
         seconds = now - max(self.measured_at, self.works_from)
         if seconds <= 0.0 or not self.slots:
             return self.left
@@ -78,11 +79,11 @@ class SimulatedJob:
         return max(0.0, self.left - seconds * self.rate)
 
     def state(self, now: float | None = None) -> JobState:
-        """Return what a tick may see: the work left at an instant, or as last measured."""
+        """Return what a tick may see: with the work left at an instant, or as last measured."""
         return JobState(job=self.job(now), slots=self.slots, generation=self.generation)
 
     def job(self, now: float | None = None) -> Job:
-        """Return what a policy may see: the work left at an instant, or as last measured."""
+        """Return what a policy may see: with the work left at an instant, or as last measured."""
         trace, physics = self.trace, self.physics
         left, counted_at = (self.left, self.measured_at) if now is None else (self.left_at(now), now)
         work = left + physics.tail_sizes[self.phase] * trace.scale
@@ -101,7 +102,7 @@ class SimulatedJob:
         )
 
     def begin(self, now: float, *, generation: int, width: Width, slots: tuple[GpuSlot, ...]) -> None:
-        """Hold GPUs: a rescale is due where it ran before."""
+        """Take GPUs; a rescale is due if the job ran before."""
         self.rescale_left = self.physics.rescale_seconds if self.generation else 0.0
         self.generation, self.width, self.slots = generation, width, slots
         self.speeds = self.physics.speeds(width)
@@ -110,18 +111,18 @@ class SimulatedJob:
         self.save()
 
     def let_go(self) -> None:
-        """Hold nothing."""
+        """Release all GPUs."""
         self.slots, self.width, self.speeds, self.ends_ahead = (), None, (), []
         self.pace, self.node_speed = 1.0, 1.0
         self.appointment += 1
 
     def save(self) -> None:
-        """Put the progress where a failure does not reach it."""
+        """Save the progress, so that a failure does not lose it."""
         self.saved = (self.phase, self.left, self.startup_left)
         self.unsaved_gpu_seconds = 0.0
 
     def fall_back(self) -> float:
-        """Return to what was saved; return the GPU-seconds of work that are lost by it."""
+        """Return to the saved progress; return the GPU-seconds of work lost."""
         self.phase, self.left, self.startup_left = self.saved
         lost, self.unsaved_gpu_seconds, self.has_failed = self.unsaved_gpu_seconds, 0.0, True
         return lost
@@ -131,11 +132,10 @@ class SimulatedJob:
         self._begin_phase(self.phase + 1)
 
     def _begin_phase(self, phase: int) -> None:
-        """Be at the beginning of a phase."""
         self.phase, self.left = phase, self.physics.sizes[phase] * self.trace.scale
 
     def phase_ends_at(self) -> float | None:
-        """Return when the phase ends at this rate; None where it never does."""
+        """Return when the phase ends at the current rate; None if never."""
         rate = self.rate
         if rate <= 0.0:
             return None
@@ -143,15 +143,15 @@ class SimulatedJob:
         if self.checkpoints is None or not self.checkpoints.cost_seconds:
             return begins + work
         target = min(self.position, self.checkpoints.every_seconds) + work
-        # Work that ends with a stretch is not saved any more.
+        # A phase that ends together with a stretch of work needs no save.
         saves = max(0, math.ceil(target / self.checkpoints.every_seconds - ROUNDING) - 1)
         return begins + max(0.0, target + saves * self.checkpoints.cost_seconds - self.position)
 
     def look_ahead(self, until: int) -> float | None:
-        """Return when the phase before the phase `until` ends at this width; those before it end unseen.
+        """Return when the last phase before `until` ends at this width; earlier ones end without an event.
 
-        Where the world has checkpoints, or a phase cannot be done at this width, it is an earlier one; None
-        where this phase never ends.
+        It is an earlier phase if the world has checkpoints or a phase cannot run at this width; None if the
+        current phase never ends.
         """
         ends_at = self.phase_ends_at()
         self.ends_ahead = []
@@ -166,7 +166,7 @@ class SimulatedJob:
         return ends_at
 
     def pass_phases(self, now: float) -> tuple[float, float]:
-        """Enter the phase that it is in by now; return the GPU-seconds of overhead and of work until then."""
+        """Enter the phase current at `now`; return the GPU-seconds of overhead and work until it began."""
         passed = bisect_right(self.ends_ahead, now)
         if not passed:
             return 0.0, 0.0
@@ -176,10 +176,10 @@ class SimulatedJob:
         return measured
 
     def measure(self, now: float) -> tuple[float, float]:
-        """Bring the work left up to now; return the GPU-seconds of overhead and of work since last time."""
+        """Update the work left to `now`; return the GPU-seconds of overhead and of work since last time."""
         gpus, elapsed = len(self.slots), now - self.measured_at
         if self.works_from <= self.measured_at and self.checkpoints is None:
-            # Nothing but work, as at the ends of nearly all phases.
+            # Fast path: only work since the last measurement, as at the end of nearly every phase.
             self.left = max(0.0, self.left - elapsed * self.rate)
             worked = gpus * elapsed
             self.unsaved_gpu_seconds += worked
@@ -194,7 +194,7 @@ class SimulatedJob:
         return gpus * (elapsed - worked), gpus * worked
 
     def _work(self, seconds: float) -> float:
-        """Work, and save on the way; return the seconds of work in `seconds`."""
+        """Work and save for `seconds`; return the seconds of work among them."""
         gpus, rate = len(self.slots), self.rate
         if self.checkpoints is None:
             self.left = max(0.0, self.left - seconds * rate)

@@ -1,9 +1,8 @@
-"""An engine whose jobs only take time: for rehearsals of the daemon on a clock of one's own.
+"""A simulated engine whose jobs only take time, for tests of the daemon on a virtual clock.
 
-It stands for machines, so it keeps what happened in a journal of its own where it is given one, and an engine
-that is opened on that journal again knows it all. A job's work is `HOURS` of its environment, hours on one
-reference GPU; a stop takes the time of a checkpoint; with `FAILS` a generation fails where it would have
-ended.
+The engine stands for machines, so it can keep its events in a journal; an engine opened on the same journal
+knows all of them. A job's work is `HOURS` of its environment, in hours on one reference GPU. A stop takes the
+time of a checkpoint. With `FAILS` in its environment a generation fails where it would have finished.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Speed = Callable[[str, Width], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """A generation: when it began, how fast it works, what was left then, and how it was ended."""
+    """A generation: its begin, its speed, the work left at its begin, and when it was stopped or killed."""
 
     generation: int
     began_at: float
@@ -36,7 +35,7 @@ class _Run:
 
 
 class SimulatedRunner:
-    """Implements `Runner` on a clock."""
+    """Implement `Runner` on a clock."""
 
     name = "simulated"
 
@@ -54,14 +53,14 @@ class SimulatedRunner:
                 self._happen(json.loads(line))
 
     def _write(self, event: Mapping[str, Any]) -> None:
-        """Let something happen, after writing it down."""
+        """Append an event to the journal and apply it."""
         if self._journal is not None:
             with self._journal.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(event) + "\n")
         self._happen(event)
 
     def _happen(self, event: Mapping[str, Any]) -> None:
-        """Take an event in."""
+        """Apply an event."""
         job = event["job"]
         if event["what"] == "start":
             self.started.append((job, event["generation"]))
@@ -81,12 +80,12 @@ class SimulatedRunner:
         return {node.id: Accepted() for node in nodes}
 
     def admit(self, spec: JobSpec) -> Accepted | Refused:
-        """Learn what to run."""
+        """Store what to run for a job."""
         self._specs[spec.job] = spec
         return Accepted()
 
     def start(self, action: StartJob) -> Accepted | Refused:
-        """Start a generation; one that runs already is accepted."""
+        """Start a generation; accepted if it runs already."""
         spec, before = self._specs.get(action.job), self._runs.get(action.job)
         if spec is None:
             return Refused(reason=f"job {action.job} was not admitted", kind="bad-request")
@@ -116,7 +115,7 @@ class SimulatedRunner:
         return max(run.left - run.speed * (at - run.began_at) / SECONDS_PER_HOUR, 0.0)
 
     def _end(self, job: JobId) -> tuple[bool, float]:
-        """Return whether the newest generation is over, and when it ended or will."""
+        """Return whether the newest generation is over, and when it ended or will end."""
         run, now = self._runs[job], self._clock.now()
         done_at = run.began_at + run.left / run.speed * SECONDS_PER_HOUR
         ends = [done_at]
@@ -127,7 +126,7 @@ class SimulatedRunner:
         return min(ends) <= now, min(ends)
 
     def stop(self, action: StopJob) -> Accepted | Refused:
-        """Order a checkpoint and an end."""
+        """Order a checkpoint followed by the end of a generation."""
         return self._order("stop", action.job, action.generation)
 
     def kill(self, job: JobId, generation: int) -> Accepted | Refused:
@@ -135,7 +134,7 @@ class SimulatedRunner:
         return self._order("kill", job, generation)
 
     def _order(self, what: str, job: JobId, generation: int) -> Accepted:
-        """Write an order down, once."""
+        """Record an order, once."""
         run = self._runs.get(job)
         if run is None or run.generation != generation or self._end(job)[0]:
             return Accepted()
@@ -148,7 +147,6 @@ class SimulatedRunner:
         return {job: self._report(job) for job in self._runs if job not in self._forgotten}
 
     def _report(self, job: JobId) -> RunReport:
-        """Return how a generation does."""
         run = self._runs[job]
         is_over, at = self._end(job)
         phase: Any = "running" if run.stop_at is None else "stopping"
@@ -165,12 +163,12 @@ class SimulatedRunner:
     def logs(
         self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
     ) -> LogChunk:
-        """Return nothing: nobody prints."""
+        """Return no text: simulated jobs print nothing."""
         del job, generation, node
         return LogChunk(text="", next_offset=since)
 
     def reattach(self) -> Mapping[JobId, RunReport]:
-        """Return what the journal knows."""
+        """Return the jobs in the journal."""
         return self.poll()
 
     def forget(self, job: JobId) -> None:

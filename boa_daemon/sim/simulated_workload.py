@@ -1,4 +1,4 @@
-"""The jobs of a trace with the physics of their classes: how much work, how fast at which width."""
+"""The jobs of a trace with the physics of their classes: the amount of work, and the speed at each width."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from policies.speedup import Table
 
 
 class Physics:
-    """What the work of one class takes, in seconds on one reference GPU, and its speed at each width."""
+    """The work of one class, in seconds on one reference GPU, and its speed at each width."""
 
     __slots__ = (
         "_job_class",
@@ -40,7 +40,7 @@ class Physics:
         self.network = job_class.network
 
     def speeds(self, width: Width) -> tuple[float, ...]:
-        """Return the speed in each phase at a width; 0 where the phase cannot use it."""
+        """Return the speed in each phase at a width; 0 if the phase cannot use it."""
         speeds = self._speeds.get(width)
         if speeds is None:
             speeds = tuple(_speed(phase, width) for phase in self._job_class.phases)
@@ -49,12 +49,12 @@ class Physics:
 
 
 def _speed(phase: Phase, width: Width) -> float:
-    """Return the speed of a phase at a width, 0 where it may not be used."""
+    """Return the speed of a phase at a width; 0 if the phase may not use it."""
     curve = phase.speedups.get(width.gpu_type)
     if curve is None or not curve.min_gpus <= width.gpus <= curve.max_gpus:
         return 0.0
     if isinstance(curve, Table):
-        # Asked of each of many phases: what was measured is looked up.
+        # Fast path, because there are many phases: look up the measured speed.
         return float(curve.speeds[curve.gpus.index(width.gpus)]) if width.gpus in curve.gpus else 0.0
     if width.gpus not in curve.whole_widths():
         return 0.0
@@ -70,7 +70,7 @@ class SimulatedWorkload:
 
     @property
     def jobs(self) -> int:
-        """How many jobs arrive."""
+        """The number of jobs that arrive."""
         return len(self.trace.jobs)
 
 
@@ -81,7 +81,7 @@ def a_workload(
     *,
     most_nodes: Mapping[str, int | None] | None = None,
 ) -> SimulatedWorkload:
-    """Return the workload, after checking that every job can run on what can be rented.
+    """Return the workload, after checking that every job can run on rentable nodes.
 
     `most_nodes` is how many nodes of a GPU type may be held at once; None, or no entry, is no limit.
 
@@ -103,17 +103,17 @@ def a_workload(
 
 
 def in_bursts(trace: Trace, burstiness: float, *, seed: int) -> Trace:
-    """Return the same jobs in the same order, some hours full of them and others empty.
+    """Return the same jobs in the same order with bursty arrivals: some hours are full, others empty.
 
     Each hour's rate is multiplied by a draw of a gamma distribution with mean 1 and variance `burstiness`;
-    the first and the last job come when they came.
+    the first and the last job keep their instants.
     """
     hours = math.ceil(trace.window_hours)
     if not burstiness or not hours:
         return trace
     begin, end = trace.jobs[0].arrived_at_seconds, trace.jobs[-1].arrived_at_seconds
     dice = np.random.default_rng([seed, hours, 0xB0057])
-    # A little is left in each hour, so that every job has an instant.
+    # Each hour keeps a small rate, so that every job gets an instant.
     factors = np.maximum(dice.gamma(1.0 / burstiness, burstiness, hours), 1e-6)
     edges = np.minimum(begin + SECONDS_PER_HOUR * np.arange(hours + 1), end)
     passed = np.concatenate([[0.0], np.cumsum(factors * np.diff(edges))])
@@ -130,7 +130,7 @@ def in_bursts(trace: Trace, burstiness: float, *, seed: int) -> Trace:
 def _check_rentable(
     job_class: JobClass, instance_types: Mapping[str, InstanceType], most_nodes: Mapping[str, int | None]
 ) -> None:
-    """Refuse a class with a phase that fits no cluster that may be rented: it would wait for ever."""
+    """Refuse a class with a phase that fits on no rentable cluster: its jobs would wait for ever."""
     for number, phase in enumerate(job_class.phases):
         most = {
             kind: math.inf if nodes is None else nodes * instance_types[kind].whole_gpus

@@ -1,4 +1,4 @@
-"""What a run came to, by the names of the interface."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from policies.registry import BuiltPolicy
 class Simulation:
     """The figures of one run. With a budget in GPUs, money is GPU-hours at price 1.
 
-    `mean_usd_per_hour` is all that was spent, the tail included, over the hours from first to last arrival.
-    `mean_usd_per_simulated_hour` is the same over the hours until the last job left: a best effort keeps
-    that to the budget, as jobs are left when the last one has come. `status` says whether the budget pays
-    for the load, or a best effort was made of less; `shortfall` says by how much it falls short then.
+    `mean_usd_per_hour` is all spending, the tail included, over the hours from first to last arrival.
+    `mean_usd_per_simulated_hour` is the same over the hours until the last job left; a best effort keeps this
+    one to the budget, because jobs are left when the last one has come. `status` says whether the budget pays
+    for the load, or a best effort was made; `shortfall` then says by how much the budget falls short.
     `pacing_loss_fraction` is the part of the waiting that following the spend costs by the frontier, computed
-    before the run, where the policy does that. GPU-hours rented are those used, lost (work that a failure
-    undid), booting, idle, and in overhead (start-up, rescale and checkpoints) together. `interruptions` are
+    before the run, if the policy does that. Rented GPU-hours are the sum of those used, lost (work that a
+    failure undid), booting, idle, and in overhead (start-up, rescale and checkpoints). `interruptions` are
     nodes that the cloud took back; `launch_refusals` are launches not served in full, by reason.
-    `lower_bound_mean_jct_hours` is what no policy could beat on these jobs with the money that was spent;
-    `lower_bound_at_budget_mean_jct_hours` with the money that was allowed.
-    `lower_bound_with_boots_mean_jct_hours` knows boots, whole nodes and the cap as well; None where not
-    asked for.
+    `lower_bound_mean_jct_hours` is the lower bound for any policy on these jobs with the money spent,
+    `lower_bound_at_budget_mean_jct_hours` with the money allowed. `lower_bound_with_boots_mean_jct_hours`
+    also includes boots, whole nodes and the cap; None unless requested.
     """
 
     policy: str
@@ -76,7 +75,7 @@ class Simulation:
     node_hours_stopped: float = 0.0
 
     def to_document(self) -> dict[str, object]:
-        """Return the answer as JSON says it."""
+        """Return the result as a JSON document."""
         answer = asdict(self)
         del answer["shortfall"]
         return answer | {"best_effort": shortfall_document(self.shortfall)}
@@ -92,7 +91,7 @@ def summarize_run(
     wall_seconds: float,
     shortfall: Shortfall | None = None,
 ) -> Simulation:
-    """Return the figures of a run that is over."""
+    """Return the figures of a finished run."""
     trace, meter, totals = world.workload.trace, world.cloud.meter, world.jobs.totals
     jct_hours = np.array(totals.jct_seconds) / SECONDS_PER_HOUR
     p50, p95, p99 = (float(value) for value in np.percentile(jct_hours, (50, 95, 99)))
@@ -106,7 +105,7 @@ def summarize_run(
         "lost": totals.lost_gpu_seconds / SECONDS_PER_HOUR,
     }
     busy = hours["used"] + hours["booting"] + hours["overhead"] + hours["lost"]
-    # One arrival has no window: then the run itself is the only measure of time.
+    # A single arrival has no window; the length of the run is used instead.
     paid_hours = window or simulated_hours
     moneys = meter.most_usd, budget.amount * paid_hours
     for_spent, for_budget = lower_bounds_hours(trace, problem, moneys)

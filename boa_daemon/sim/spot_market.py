@@ -1,8 +1,8 @@
-"""The spot market as options of a plan: each machine once more, at the spot price, with interruptions.
+"""The spot market as options of a plan: each machine a second time, at the spot price, with interruptions.
 
-`t4@spot` is the machine of `t4` on the spot market, a GPU type of its own: its price is the mean spot price,
-its speed what the interruptions of the world leave of it (`policies.optimum.interruptions`). So a plan mixes
-spot and on demand by class and phase, exactly. Stock and prices that move are not in the plan.
+`t4@spot` is the machine of `t4` on the spot market, as a GPU type of its own. Its price is the mean spot
+price; its speed is what remains after the interruptions of the world (`policies.optimum.interruptions`). So a
+plan mixes spot and on demand by class and phase, exactly. Varying stock and prices are not in the plan.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from policies.speedup import Table
 
 _Value = TypeVar("_Value")
 BOOT_SECONDS = 180.0
-"""What a boot after an interruption takes where the world does not say."""
+"""The boot time after an interruption if the world does not say."""
 _LEAST_SPEED = 1e-9
-"""Where interruptions leave less of a speed, a width is not offered."""
+"""A width is not offered if interruptions leave less speed than this."""
 
 
 def mean_price_fraction(spot: Spot) -> float:
@@ -47,7 +47,7 @@ def mean_price_fraction(spot: Spot) -> float:
 
 
 def for_both_markets(world: WorldSettings) -> WorldSettings:
-    """Return the world in which machines on the spot market boot, and have quotas, as on demand."""
+    """Return the world with the boots and quotas of on-demand machines for spot machines too."""
     return replace(world, boots=_on_spot_too(world.boots), quotas=_on_spot_too(world.quotas))
 
 
@@ -57,9 +57,9 @@ def _on_spot_too(by_name: Mapping[str, _Value]) -> dict[str, _Value]:
 
 
 def with_spot(file: ProblemFile, world: WorldSettings) -> ProblemFile:
-    """Return the file with each machine once more on the spot market, or on that alone.
+    """Return the file with each machine added on the spot market, or on that market alone.
 
-    A class is as fast there as on demand, as long as nothing happens: see `interrupted`.
+    A class is as fast there as on demand while nothing happens: see `interrupted`.
     """
     if world.spot is None:
         return file
@@ -84,17 +84,17 @@ def on_both_markets(file: ProblemFile, world: WorldSettings) -> ProblemFile:
 
 
 def machine_on_spot(kind: str, machine: InstanceType) -> InstanceType:
-    """Return a machine on the spot market, at the price on demand: the most that it may cost there."""
+    """Return a machine on the spot market, at its on-demand price: the most that it may cost there."""
     return replace(machine, name=spot_kind(machine.name), gpu_type=spot_kind(kind))
 
 
 def class_on_both(job_class: JobClass, machines: Mapping[str, InstanceType]) -> JobClass:
-    """Return the class as fast on the spot market as on demand, as far as there are machines."""
+    """Return the class with its on-demand speeds also on the spot market, for the given machines."""
     return replace(job_class, phases=tuple(_on_both(phase, machines) for phase in job_class.phases))
 
 
 def _on_both(phase: Phase, machines: Mapping[str, InstanceType]) -> Phase:
-    """Return a phase with its speed-ups on both markets, as far as there are machines."""
+    """Return a phase with its speed-ups on both markets, for the given machines."""
     speedups = {**phase.speedups, **{spot_kind(kind): curve for kind, curve in phase.speedups.items()}}
     return replace(phase, speedups={kind: curve for kind, curve in speedups.items() if kind in machines})
 
@@ -104,7 +104,8 @@ def interrupted(
 ) -> Problem:
     """Return the problem with the speeds that interruptions leave on machines of the spot market.
 
-    Where the world has no checkpoints nothing is saved in a phase. The same object where there is no spot.
+    Without checkpoints in the world, nothing is saved within a phase. Without spot the same object is
+    returned.
     """
     if world.spot is None or not any(is_spot(kind) for kind in machines):
         return problem
@@ -160,7 +161,7 @@ def _interrupted(
 
 
 def terms_of(world: WorldSettings, machine: InstanceType, *, boot_seconds: float) -> Interruptions:
-    """Return how nodes of a machine are taken back in a world with a spot market."""
+    """Return how nodes of a machine are interrupted in a world with a spot market."""
     spot = world.spot or Spot()
     boot = of_type(world.boots, without_market(machine.name), card_of(machine.gpu_type))
     seconds = boot_seconds if boot is None else boot.mean_seconds
@@ -174,7 +175,7 @@ def terms_of(world: WorldSettings, machine: InstanceType, *, boot_seconds: float
 
 
 def saves_of(world: WorldSettings) -> CheckpointSchedule:
-    """Return how often jobs save in a world; never where it does not say."""
+    """Return how often jobs save in a world; never if it does not say."""
     if world.checkpoints is None:
         return CheckpointSchedule()
     return CheckpointSchedule(
@@ -185,7 +186,7 @@ def saves_of(world: WorldSettings) -> CheckpointSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveAdvice:
-    """How often jobs had better save on so many nodes, seconds of work; infinite where nothing is lost."""
+    """How often jobs should save on so many nodes, in seconds of work; infinite if nothing is lost."""
 
     nodes: int
     best_seconds: float
@@ -193,7 +194,7 @@ class SaveAdvice:
 
 
 def advice(world: WorldSettings, nodes: int) -> SaveAdvice:
-    """Return the interval between saves that loses the least on so many nodes of the spot market."""
+    """Return the interval between saves that loses the least on so many spot nodes."""
     spot, saves = world.spot or Spot(), saves_of(world)
     terms = terms_of(
         replace(world, spot=spot),

@@ -1,9 +1,9 @@
-"""Files of values over time: CSV with two columns, or a spot availability trace as SkyPilot publishes them.
+"""Files of values over time: CSV with two columns, or a spot availability trace as published by SkyPilot.
 
     at_seconds,nodes      at_seconds,price_fraction      {"metadata": {"gap_seconds": 195}, "data": [0, 1]}
 
-The JSON form says how many instances could be had at each tick. Seconds count from the first arrival of the
-run; before the first row the first value holds, after the last row the last one.
+The JSON form gives the number of available instances at each tick. Seconds count from the first arrival of
+the run. Before the first row the first value holds, after the last row the last one.
 """
 
 from __future__ import annotations

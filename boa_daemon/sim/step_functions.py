@@ -1,6 +1,7 @@
-"""Values that change in steps as time goes by, whatever the run does: stock, and prices on the spot market.
+"""Step functions of time that no run changes: stock, and prices on the spot market.
 
-A path is drawn as far as somebody looks, from its own seed: two runs of the same world see the same path.
+A function is drawn only as far as it is read, from its own seed, so two runs of the same world see the same
+one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _Steps = Iterator[tuple[float, Value]]
 
 
 class StepFunction(Generic[Value]):
-    """A step function of time, from steps (instant, value) in order; the first holds before it, too."""
+    """A step function of time, from steps (instant, value) in order; the first also holds before it."""
 
     __slots__ = ("_ends_at", "_instants", "_steps", "_values")
 
@@ -40,7 +41,7 @@ class StepFunction(Generic[Value]):
         return max(0, bisect_right(self._instants, instant) - 1)
 
     def next_change(self, instant: float) -> float:
-        """Return when the value changes next; infinity where it never does."""
+        """Return when the value changes next; infinity if never."""
         number = self.index_at(instant) + 1
         if number == len(self._instants):
             self._draw_one()
@@ -58,7 +59,7 @@ class StepFunction(Generic[Value]):
             self._draw_one()
 
     def _draw_one(self) -> None:
-        """Draw one step more; after the last, the path goes on for ever."""
+        """Draw one more step; after the last, the value stays for ever."""
         step = next(self._steps, None)
         if step is None:
             self._ends_at = math.inf
@@ -69,7 +70,7 @@ class StepFunction(Generic[Value]):
 
 
 def stock_path(stock: Stock, seed: str, *, start: float) -> StepFunction[float]:
-    """Return how many nodes there are for us from `start` on; infinity where there is no limit."""
+    """Return the number of available nodes from `start` on; infinity without a limit."""
     if stock.path:
         steps: _Steps[float] = ((start + at, float(nodes)) for at, nodes in stock.path)
     elif math.isinf(stock.mean_in_hours):
@@ -92,7 +93,7 @@ def _nodes(stock: Stock) -> float:
 
 
 def _in_and_out(stock: Stock, rng: Random, start: float) -> _Steps[float]:
-    """Yield the times in and out of stock; the start is as likely in either as any other instant."""
+    """Yield the times in and out of stock; the start is a random instant of the process."""
     share_in = stock.mean_in_hours / (stock.mean_in_hours + stock.mean_out_hours)
     is_in, at = rng.random() < share_in, start
     while True:

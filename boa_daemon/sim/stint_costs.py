@@ -1,23 +1,23 @@
-"""The cheapest way through the phases of a job while prices vary: a lower bound by dynamic programming.
+"""The cheapest way through the phases of a job at varying prices: a lower bound by dynamic programming.
 
 A job does its phases in order, in stints: a stint holds one width and begins with `overhead` hours without
-work (the start-up, or a rescale where that is shorter). The programme walks over units of work (phases, in
-equal parts where long) and over steps of time, and rounds everything down:
+work (the start-up, or a rescale if that is shorter). The programme walks over units of work (phases, long
+ones in equal parts) and over steps of time, and rounds everything down:
 
-* Each stint of the programme lies within the true one, but for a part of a step: it begins at most a step
-  early, and takes at most its true time, as the steps of its units are differences of rounded-down sums, too
-  long by one step at most, and its overhead is rounded down and shortened by one step more.
-* Each step costs the least price of itself and of the two steps beside it, as it may stand for either.
-* The unit in which the width changes may take any time from the fastest width's on. Of those times, in
-  classes, each costs at least what the widths need that do the unit no slower on average (`_Class.worth`, at
-  flat prices), times the least of prices over flat prices: while the stint before does it (`head`), while
-  the one after does (`tail`), or ever from now on, and then with another overhead (`between`). What is left
-  of the stint after it is the end of the true one.
+* Each stint of the programme lies within the true one, except for a part of a step: it begins at most a
+  step early and takes at most its true time. The steps of its units are differences of rounded-down sums,
+  at most one step too long, and its overhead is rounded down and shortened by one more step.
+* Each step costs the least price of itself and its two neighbours, because it may stand for any of them.
+* The unit in which the width changes may take any time from the fastest width's on. These times form
+  classes. Each class costs at least what the widths need that do the unit no slower on average
+  (`_Class.worth`, at flat prices), times the least of prices over flat prices: while the stint before does
+  it (`head`), while the one after does (`tail`), or ever from now on, and then with another overhead
+  (`between`). What is left of the stint after it is the end of the true one.
 
     symbol   here        meaning
-    V_ik(n)  staying     least end of the job plus what it pays, from step n on, holding k before unit i
+    V_ik(n)  staying     least end of the job plus payments, from step n on, holding k before unit i
     O_i(n)   clean       the same, holding nothing: the least beginning of a stint from n on
-             begun       the same where the stint pays for the unit before it as well
+             begun       the same if the stint pays for the unit before it as well
              changed     the same, when the unit is the one in which the width changes
 
 Cost: O(units x choices x steps) in time, O(choices x steps) in memory.
@@ -34,16 +34,16 @@ from boa_daemon.sim.stint_paths import JobTimes, Resolution
 from policies.speedup import Floats, Ints
 
 CLASSES = 12
-"""Times of the unit in which the width changes are told apart so far."""
+"""The number of classes for the times of the unit in which the width changes."""
 MOST_BEHIND = 5
-"""Steps that a unit of the programme begins before the true one, at the most."""
+"""The most steps by which a unit of the programme begins before the true one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Class:
-    """A class of times of the unit in which the width changes: the least and the most hours, and its price.
+    """A class of times of the unit in which the width changes: its least and most hours, and its price.
 
-    `worth` is what it costs at flat prices or more.
+    `worth` is a lower bound of its cost at flat prices.
     """
 
     least_hours: float
@@ -60,9 +60,10 @@ def least_costs(
     step_hours: float,
     resolution: Resolution,
 ) -> Floats:
-    """Return the least hours of a job's end plus `multiplier` times what it pays, from each step on.
+    """Return the least of a job's end in hours plus `multiplier` times its payments, from each step on.
 
-    `prices` is what a choice costs per hour in each step, shape (choices, steps); `tail_rates` from then on.
+    `prices` is the cost of a choice per hour in each step, shape (choices, steps); `tail_rates` is the cost
+    after that.
     """
     units = times.in_units(resolution)
     choices, count = prices.shape
@@ -76,14 +77,14 @@ def least_costs(
     clock = step_hours * np.arange(count + 1)
     slowest = float(np.where(np.isfinite(units), units, 0.0).max())
     longest = int((slowest + times.overhead_hours) / step_hours) + 3
-    # What holding a choice from step 0 on has cost, beyond the last step too.
+    # The cost of holding a choice from step 0 on, also beyond the last step.
     paid = np.concatenate((paid, paid[:, -1:] + tail[:, None] * np.arange(1, longest + 1)), axis=1)
     beyond: Floats = np.asarray(step_hours * np.arange(1, longest + 1), dtype=np.float64)
     walk = _Walk(clock=clock, beyond=beyond)
     changing = _Changing.of(times, least, tail_rates, multiplier, walk)
     held = paid[:, overhead : overhead + count + 1] - paid[:, : count + 1]
     staying = np.broadcast_to(clock, (choices, count + 1)).copy()
-    # Costs beyond the last step are the time and a constant.
+    # Costs beyond the last step are the time plus a constant.
     after = np.zeros(choices)
     for unit in range(len(units) - 1, -1, -1):
         costs = walk.later(staying, after, overhead)
@@ -105,7 +106,7 @@ def least_costs(
 
 
 def _steps_of(units: Floats, overhead_hours: float, step_hours: float) -> Ints:
-    """Return the steps of each unit at each choice, none where it cannot run."""
+    """Return the steps of each unit at each choice; 0 if it cannot run there."""
     finite = np.where(np.isfinite(units), units, 0.0)
     if overhead_hours < step_hours:
         # Without an overhead to shorten, every unit is rounded down by itself.
@@ -122,13 +123,13 @@ def _from_now_on(costs: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Walk:
-    """The time of each step, and what it is beyond the last one."""
+    """The time of each step, and the times beyond the last one."""
 
     clock: Floats
     beyond: Floats
 
     def later(self, costs: Floats, after: Floats, steps: int) -> Floats:
-        """Return a copy of the costs so many steps later; beyond the last step `after` and the time."""
+        """Return a copy of the costs shifted by `steps`; beyond the last step, `after` plus the time."""
         if steps == 0:
             return costs.copy()
         tail = (self.clock[-1] + self.beyond[:steps]) + after[:, None]
@@ -138,9 +139,9 @@ class _Walk:
 
 @dataclass(slots=True, kw_only=True)
 class _Changing:
-    """What the unit costs in which the width changes.
+    """The cost of the unit in which the width changes.
 
-    `windows` holds the least price over the flat one in the next 1, 2, 4 ... steps, made when asked for.
+    `windows` holds the least price over the flat one in the next 1, 2, 4 ... steps; it is filled on demand.
     """
 
     windows: list[Floats]
@@ -156,7 +157,7 @@ class _Changing:
     def of(
         cls, times: JobTimes, least: Floats, tail_rates: Floats, multiplier: float, walk: _Walk
     ) -> _Changing:
-        """Return the least prices in windows, the widest of which is one step."""
+        """Return the least prices, so far in windows of one step."""
         by_flat = np.append((least / tail_rates[:, None]).min(axis=0), 1.0)
         return cls(
             windows=[by_flat],
@@ -168,9 +169,9 @@ class _Changing:
         )
 
     def least(self, hours: Floats, starting: Floats, after: float) -> tuple[Floats, float]:
-        """Return the least costs of letting go within a unit, from each step on, and beyond the last one.
+        """Return the least costs of a change within a unit, from each step on, and beyond the last step.
 
-        `starting` and `after` are those of a stint that begins with the next unit.
+        `starting` and `after` are the costs of a stint that begins with the next unit.
         """
         step, overhead = float(self.walk.clock[1]), self.overhead_hours
         drifts = overhead < step
@@ -181,7 +182,7 @@ class _Changing:
             once = int(of_time.least_hours / step + 1e-9)
             more = int((of_time.least_hours + further) / step + 1e-9)
             worth = self.multiplier * of_time.worth
-            # Where units drift from their true times, they are paid at the least price of all that come.
+            # Units that drift from their true times are paid at the least of all later prices.
             worth_more = worth + self.multiplier * further * float(self.flat_rates.min())
             between = self._later(clean, after, more) + worth_more * self.cheapest
             np.minimum(found, between, out=found)
@@ -200,12 +201,12 @@ class _Changing:
         return found, float(found_after)
 
     def _later(self, costs: Floats, after: float, steps: int) -> Floats:
-        """Return costs so many steps later."""
+        """Return the costs shifted by `steps`."""
         (found,) = self.walk.later(costs[None], np.array([after]), steps)
         return np.asarray(found, dtype=np.float64)
 
     def _classes(self, hours: Floats) -> tuple[_Class, ...]:
-        """Return the classes of a unit that takes so many hours at each choice."""
+        """Return the classes of a unit with these hours at each choice; cached for the last unit."""
         if self.last_unit is None or not np.array_equal(self.last_unit, hours):
             runs = np.isfinite(hours)
             self.last_unit = hours
@@ -223,7 +224,7 @@ class _Changing:
 
 
 def _classes_of(hours: Floats, costs: Floats) -> tuple[_Class, ...]:
-    """Return the classes of times between some choices; any exchange rate bounds what a class costs."""
+    """Return the classes of times between some choices; any exchange rate gives a bound on a class's cost."""
     fastest, slowest = float(hours.min()), float(hours.max())
     frugal = max(float(hours[costs.argmin()]), fastest)
     edges = (
@@ -240,7 +241,7 @@ def _classes_of(hours: Floats, costs: Floats) -> tuple[_Class, ...]:
 
 
 def _shifted(row: Floats, steps: int) -> Floats:
-    """Return the values so many steps later, those at the ends beyond them."""
+    """Return the values shifted by `steps`, with the end values beyond the ends."""
     if steps == 0:
         return row
     ends = np.full(min(abs(steps), len(row)), row[-1] if steps > 0 else row[0])

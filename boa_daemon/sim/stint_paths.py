@@ -1,9 +1,9 @@
-"""A cheap way through the phases of a job while prices vary, for the search for prices: nearly the cheapest.
+"""A near-cheapest way through the phases of a job at varying prices, used by the search for prices.
 
 A job does its phases in order, in stints: a stint holds one width and begins with `overhead` hours without
-work. The programme walks over units of work (phases, in equal parts where long) and over steps of time,
-rounds to the nearest step, and changes widths between units only. What it finds is near the truth and no
-bound; `boa_daemon/sim/stint_costs.py` has the programme that is one.
+work. The programme walks over units of work (phases, long ones in equal parts) and over steps of time, rounds
+to the nearest step, and changes widths only between units. Its result is near the optimum but is not a bound;
+`boa_daemon/sim/stint_costs.py` computes a bound.
 
 Cost: O(units x choices x steps) in time; a byte for each unit, choice and step in memory.
 """
@@ -20,9 +20,9 @@ from policies.speedup import Floats, Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """Steps of time in the shortest overhead and in all, and units of work in an overhead's time and in all.
+    """Time steps per shortest overhead and in all, and units of work per overhead time and in all.
 
-    Coarse or fine, the bound holds; a finer one is higher.
+    The bound holds at any resolution; a finer one gives a higher bound.
     """
 
     steps_per_overhead: float
@@ -35,7 +35,7 @@ class Resolution:
 class JobTimes:
     """The hours of each phase of a job at each choice (a GPU type and a width), shape (phases, choices).
 
-    `overhead_hours` are those that each stint loses.
+    `overhead_hours` is lost by each stint.
     """
 
     hours: Floats
@@ -54,7 +54,7 @@ class JobTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stints:
-    """The stints of several jobs, in no order: the choice held, and the first and the last step of each."""
+    """The stints of several jobs, in no order: the choice held, and the first and last step of each."""
 
     choices: Ints
     begins: Ints
@@ -71,9 +71,10 @@ def near_paths(
     step_hours: float,
     resolution: Resolution,
 ) -> tuple[Floats, Stints]:
-    """Return, for jobs that begin at some steps, the hours of their end plus what they pay, and their stints.
+    """Return each job's end in hours plus payments, from its first step on, and the stints of all jobs.
 
-    `prices` is what a choice costs per hour in each step, shape (choices, steps); `tail_rates` from then on.
+    `prices` is the cost of a choice per hour in each step, shape (choices, steps); `tail_rates` is the cost
+    after that.
     """
     units = times.in_units(resolution)
     number, (choices, count) = len(units), prices.shape
@@ -82,7 +83,7 @@ def near_paths(
     reached = np.rint(sums / step_hours).astype(np.int64)
     steps = reached[1:] - reached[:-1]
     longest = max(int(steps.max()), overhead, 1)
-    # Beyond the last step time stands still at the tail's prices: far from where anything is decided.
+    # Beyond the last step the tail's prices hold at a single step, far from any decision.
     rates = (
         multiplier * step_hours * np.concatenate((prices, np.repeat(tail_rates[:, None], longest, 1)), axis=1)
     )
@@ -99,7 +100,7 @@ def near_paths(
         runs = np.isfinite(units[unit])
         for choice in range(choices):
             if not runs[choice]:
-                # Whoever holds it begins another stint before this unit.
+                # A job that holds this choice begins another stint before this unit.
                 staying[choice] = np.inf
                 continue
             length = int(steps[unit, choice])
@@ -123,7 +124,7 @@ def near_paths(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Walk:
-    """What is best from each unit and step on: whether to stay at a choice, and what to begin when otherwise.
+    """The best decisions from each unit and step on: whether to keep a choice, and what to begin otherwise.
 
     Shapes: steps (units, choices), stays (units, choices, steps), started and next_start (units, steps).
     """
@@ -135,7 +136,7 @@ class _Walk:
     next_start: NDArray[np.int32]
 
     def followed(self, first_steps: Ints) -> Stints:
-        """Return the stints of the jobs that begin at some steps, all of them at once."""
+        """Return the stints of the jobs that begin at these steps, computed together."""
         number, last = len(self.steps), self.next_start.shape[1] - 1
         unit, step = np.zeros(len(first_steps), dtype=np.int64), first_steps.copy()
         held = np.full(len(first_steps), -1)

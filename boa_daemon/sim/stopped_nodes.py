@@ -1,4 +1,4 @@
-"""What is stopped in the simulated cloud: it costs its disk alone, and holds no stock and no quota.
+"""The stopped nodes of the simulated cloud: each costs only its disk, and uses no stock and no quota.
 
 So a start needs stock as a launch does: capacity is not guaranteed.
 """
@@ -14,12 +14,12 @@ from policies.fast_dataclasses import replace
 from policies.model import NodeId
 
 START_SECONDS = 40.0
-"""What a start of a stopped node takes, where nobody says: a guess, as no account was measured."""
+"""The default time of a start of a stopped node: a guess, because it was never measured on an account."""
 
 
 @dataclass(slots=True)
 class StoppedNodes:
-    """The stopped nodes by name; `start_seconds` is how long one takes from its start to ready."""
+    """The stopped nodes by name; `start_seconds` is the time from a start to ready."""
 
     start_seconds: float = START_SECONDS
     disk_usd_per_hour: float = DISK_USD_PER_HOUR
@@ -35,7 +35,7 @@ class StoppedNodes:
         return iter(self._nodes.values())
 
     def add(self, node: NodeState, now: float) -> None:
-        """Take in a node whose run has just ended."""
+        """Add a node whose run has just ended."""
         name = next_life(node.id)
         self._nodes[name] = replace(
             node,
@@ -50,5 +50,5 @@ class StoppedNodes:
         )
 
     def take(self, name: NodeId, now: float) -> NodeState:
-        """Hand out a node that is not stopped any more, its bill final."""
+        """Remove and return a stopped node, with its bill final."""
         return replace(self._nodes.pop(name), phase="terminated", ended_at=now)

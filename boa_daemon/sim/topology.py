@@ -1,12 +1,12 @@
-"""The network above the simulated nodes: tiers from the zone down, each part with one uplink of its own.
+"""The network above the simulated nodes: tiers from the zone down, each part with its own uplink.
 
-    tier     here          say
+    tier     here          meaning
     spine    groups: 2     every zone has two, and each has its link to the others
     rack     groups: 4     every spine has four
 
-Where a node lands is drawn from its name and the seed, as a cloud puts instances where it has room. A job
-whose nodes are under several parts of a tier sends through the uplink of each, as much as through a node's
-card: a ring enters and leaves each part once.
+A node's place is drawn from its name and the seed, because a cloud puts instances where it has room. A job
+whose nodes are under several parts of a tier sends through the uplink of each part, as much as through a
+node's card: a ring enters and leaves each part once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from policies.model import NodeId
 
 
 class SimulatedTopology:
-    """Which part of which tier a node is in, and what the uplinks carry."""
+    """The part of each tier that a node is in, and the capacity of the uplinks."""
 
     def __init__(self, tiers: Sequence[Tier] = (), *, seed: int = 0) -> None:
         self._tiers, self._seed = tuple(tiers), seed
@@ -35,7 +35,7 @@ class SimulatedTopology:
         return tuple(found)
 
     def uplinks(self, above: Collection[Sequence[str]]) -> Mapping[str, float]:
-        """Return the uplinks that messages between nodes under these parts take, with their Gbit/s."""
+        """Return the uplinks that messages between nodes under these parts use, with their Gbit/s."""
         found: dict[str, float] = {}
         for depth, tier in enumerate(self._tiers):
             names = {parts[depth] for parts in above}

@@ -1,4 +1,4 @@
-"""Where parts meet: settings become a controller with its ports, and a simulation becomes a run."""
+"""Wiring: turn settings into a controller with its ports, and into a run."""
 
 from __future__ import annotations
 
@@ -46,15 +46,14 @@ from policies.site import with_boots
 class SimulationSettings:
     """A run: a trace, the classes and machines, a policy under a budget, and the world's constants.
 
-    Classes in `sized_by_trace` are planned at the mean size of their jobs, the others at the size they state.
+    Classes in `sized_by_trace` are planned at the mean size of their jobs, the others at their stated size.
     The policy plans for `planning_budget`, which is the budget unless it is set lower to leave room for what
-    no plan counts: nodes that are idle or only partly used. A policy that `learns` begins with the classes as
-    they are believed and corrects them as the daemon does; where it believes in more load than the budget
-    pays for, it makes a best effort as the daemon does. In `outages`, pairs of instants, nothing can be
-    launched. `world` is everything else that is random or scarce; where it says nothing of boots, each takes
-    `boot_seconds`. With `best_effort` a budget below the least feasible spend is not refused, but spent on
-    as much as it pays for. At most `warm_pool_nodes` are kept stopped; a start
-    takes `start_seconds`.
+    no plan counts: idle or partly used nodes. A policy that `learns` begins with the believed classes and
+    corrects them as the daemon does; if it believes in more load than the budget pays for, it makes a best
+    effort as the daemon does. During `outages`, pairs of instants, nothing can be launched. `world` is
+    everything else that is random or scarce; without boots in it, each boot takes `boot_seconds`. With
+    `best_effort` a budget below the least feasible spend is not refused, but spent on as much as it pays for.
+    At most `warm_pool_nodes` are kept stopped; a start takes `start_seconds`.
     """
 
     trace: Trace
@@ -81,7 +80,7 @@ class SimulationSettings:
 
     @property
     def rules(self) -> Rules:
-        """The site's rules that follow."""
+        """The site's rules that follow from the settings."""
         return Rules(
             instance_types=self.instance_types,
             idle_hold_seconds=self.idle_hold_seconds,
@@ -92,14 +91,14 @@ class SimulationSettings:
 
     @property
     def warm_pool(self) -> WarmPool | None:
-        """The pool of stopped nodes; None where there is none."""
+        """The pool of stopped nodes; None without one."""
         if not self.warm_pool_nodes:
             return None
         return WarmPool(nodes=self.warm_pool_nodes, start_seconds=self.start_seconds)
 
     @property
     def planned_boot_seconds(self) -> float:
-        """What the policy takes a boot for: the mean over the types that may be rented, unless it is told."""
+        """The boot time that the policy assumes: the mean over rentable types, unless beliefs set another."""
         if self.world.beliefs.boot_seconds is not None:
             return self.world.beliefs.boot_seconds
         kinds = self.instance_types.values()
@@ -108,7 +107,7 @@ class SimulationSettings:
 
     @property
     def least_boot_seconds(self) -> float:
-        """The least that any boot or start takes; zero where boots are drawn from a distribution."""
+        """The least time of any boot or start; zero if boots are drawn from a distribution."""
         kinds = self.instance_types.values()
         boots = [of_type(self.world.boots, kind.name, kind.gpu_type) for kind in kinds]
         least = min(
@@ -119,7 +118,7 @@ class SimulationSettings:
 
     @property
     def max_nodes_with_quotas(self) -> int | None:
-        """The cap on nodes, or the sum of the quotas where every type has one and that is less."""
+        """The cap on nodes, or the sum of the quotas if every type has one and the sum is less."""
         kinds = self.instance_types.values()
         quotas = [of_type(self.world.quotas, kind.name, kind.gpu_type) for kind in kinds]
         in_all = None if None in quotas else sum(quota for quota in quotas if quota is not None)
@@ -127,7 +126,7 @@ class SimulationSettings:
 
     @property
     def most_nodes(self) -> dict[str, int | None]:
-        """By GPU type, the most nodes that one job could ever hold: the cap, quotas and stock of a zone."""
+        """The most nodes that one job could ever hold, by GPU type: by cap, quotas and a zone's stock."""
         by_type: dict[str, int | None] = {}
         for name, kind in self.instance_types.items():
             limits = (self.max_nodes, self.world.most_nodes(kind.name, kind.gpu_type))
@@ -136,13 +135,13 @@ class SimulationSettings:
 
     @property
     def has_networks(self) -> bool:
-        """Whether some class says what it sends between nodes, so that links matter at all."""
+        """Whether any class says what it sends between nodes, so that links matter."""
         return any(job_class.network is not None for job_class in self.problem.classes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRun:
-    """A world at its first instant and the controller that will drive it."""
+    """A world at its first instant, and the controller that will drive it."""
 
     settings: SimulationSettings
     policy: BuiltPolicy
@@ -165,7 +164,7 @@ class PreparedRun:
         )
 
     def _watched(self, on_tick: Callable[[Decision], None] | None) -> Callable[[Decision], None] | None:
-        """Return what sees every decision: the policy where it learns, and then `on_tick`."""
+        """Return the observer of every decision: the policy if it learns, and then `on_tick`."""
         taught = self.controller.allocator
         if not (self.settings.learns and isinstance(taught, LearningPolicy)):
             return on_tick
@@ -178,7 +177,7 @@ class PreparedRun:
         return watch
 
     def with_boot_bound(self, result: Simulation, *, effort: SearchEffort = THOROUGH) -> Simulation:
-        """Return the figures of the run with the lower bound that knows boots, whole nodes and the cap."""
+        """Return the figures of the run with the lower bound that includes boots, whole nodes and the cap."""
         settings = self.settings
         renting = NodeSupply(
             instance_types=settings.instance_types,
@@ -190,7 +189,7 @@ class PreparedRun:
         return replace(result, lower_bound_with_boots_mean_jct_hours=hours)
 
     def _at_least_prices(self) -> Problem:
-        """Return the problem at the least prices that there were: the bound holds for whoever paid them."""
+        """Return the problem at the least prices of the run, so that the bound holds for any prices paid."""
         kinds = self.settings.instance_types
         least = self.world.shelves.least_prices(self.world.clock.now())
         return _at_prices(
@@ -202,7 +201,7 @@ class PreparedRun:
 def settings_for(file: ProblemFile, trace: Trace, budget: Budget) -> SimulationSettings:
     """Return the settings of a run of the BOA policy; classes without a rate get that of the trace.
 
-    Where GPUs are counted, a node costs its GPUs: money is then GPU-hours at price 1.
+    If GPUs are counted, a node costs its GPUs: money is then GPU-hours at price 1.
     """
     file = with_budget(file, budget)
     machines = {
@@ -220,13 +219,13 @@ def settings_for(file: ProblemFile, trace: Trace, budget: Budget) -> SimulationS
 
 
 def site_of(settings: SimulationSettings) -> Site:
-    """Return what the policy is built for: boots in every start-up, no widths that the cap cannot hold."""
+    """Return the site to plan for: boots in every start-up, and no widths that the cap cannot hold."""
     classes = at_mean_scale(settings.problem.classes, settings.trace, only=settings.sized_by_trace)
     planned = believed_problem(replace(settings.problem, classes=classes), settings.world.beliefs)
     planned = interrupted(
         planned, settings.instance_types, settings.world, boot_seconds=settings.boot_seconds
     )
-    # Where the plan says on which market, the prices of both are in it.
+    # A plan with both markets already contains the prices of both.
     fraction = 1.0 if any(map(is_spot, settings.instance_types)) else settings.world.mean_price_fraction
     return Site(
         problem=_at_prices(
@@ -275,7 +274,7 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
         cloud=world.api,
         jobs=world.jobs,
         engine=world.jobs,
-        # No run has rules against flapping, which alone look at what was ordered before.
+        # Only rules against flapping read earlier acts, and no run has such rules.
         store=MemoryStore(acts=0),
         links=world.jobs if settings.has_networks else None,
     )
@@ -294,19 +293,19 @@ def prepare(settings: SimulationSettings) -> PreparedRun:
 
 
 def check_budget(settings: SimulationSettings) -> None:
-    """Refuse a budget that no plan of an optimum meets, unless a best effort is asked for.
+    """Refuse a budget that no plan of an optimum meets, unless a best effort is requested.
 
     A paced policy would run the cheapest widths and spend more.
 
     Raises:
-        InfeasibleBudget: naming the least that would do.
+        InfeasibleBudget: naming the least sufficient budget.
     """
     if find_policy(settings.policy).kind == "optimum" and not (settings.best_effort or settings.learns):
         build_policy("boa", site_of(settings), PolicyOptions())
 
 
 def _record_of(settings: SimulationSettings) -> tuple[PolicyRecord, Shortfall | None]:
-    """Return the policy, and by how much the budget falls short where a best effort is made of it."""
+    """Return the policy, and by how much the budget falls short if a best effort is made."""
     site = site_of(settings)
     short = shortfall_of_site(site) if settings.best_effort else None
     if short is not None and not short.is_short:
@@ -317,7 +316,7 @@ def _record_of(settings: SimulationSettings) -> tuple[PolicyRecord, Shortfall | 
         placer=settings.placer,
         site=site,
         rules=settings.rules,
-        # An account without a beginning is as old as the ledger.
+        # An account without an opening instant is as old as the ledger.
         best_effort=None if short is None else Account(budget=site.budget.amount),
         kappa=settings.kappa,
     )
@@ -332,7 +331,7 @@ def simulate(settings: SimulationSettings, on_tick: Callable[[Decision], None] |
 def _at_prices(problem: Problem, fractions: Mapping[str, float]) -> Problem:
     """Return the problem with the price of each GPU type times a factor.
 
-    Where GPUs are counted money is GPU-hours at price 1, of which a discount takes a part all the same.
+    If GPUs are counted, money is GPU-hours at price 1, to which a discount applies all the same.
     """
     if all(fraction == 1.0 for fraction in fractions.values()):
         return problem
@@ -344,7 +343,7 @@ def _at_prices(problem: Problem, fractions: Mapping[str, float]) -> Problem:
 
 
 def _within_nodes(problem: Problem, settings: SimulationSettings) -> Problem:
-    """Return the problem without the widths that no cluster that may be rented can ever hold."""
+    """Return the problem without the widths that no rentable cluster can ever hold."""
     most_nodes = settings.most_nodes
     if all(nodes is None for nodes in most_nodes.values()):
         return problem
@@ -358,12 +357,12 @@ def _within_nodes(problem: Problem, settings: SimulationSettings) -> Problem:
 
 
 def _phase_within(phase: Phase, settings: SimulationSettings, most_nodes: Mapping[str, int | None]) -> Phase:
-    """Return a phase without the widths that are wider than its type's nodes."""
+    """Return a phase without the widths that exceed its type's nodes."""
     speedups = {}
     for name, whole in phase.speedups.items():
         nodes = most_nodes.get(name)
         most_gpus = None if nodes is None else nodes * settings.instance_types[name].whole_gpus
-        # A type of which none may be rented leaves the planner's table, not only its widths.
+        # A type that cannot be rented at all is removed from the planner's table, not only narrowed.
         kept = {} if most_gpus == 0 else limited({name: whole}, min_gpus=None, max_gpus=most_gpus)
         speedups.update(kept)
     return replace(phase, speedups=speedups)

@@ -1,7 +1,7 @@
-"""The world on a virtual clock: a cloud, jobs from a trace, and the loop that lets things happen.
+"""The world on a virtual clock: a cloud, jobs from a trace, and the event loop.
 
-The loop is all that the simulator adds: time moves to the next event, everything due takes place, and if any
-of it matters the very `Controller.run_once()` of the daemon decides. Same workload, same seed, same run to
+The loop is all that the simulator adds: time moves to the next event, everything due happens, and if any of
+it matters the daemon's own `Controller.run_once()` decides. The same workload and seed give the same run to
 the bit.
 """
 
@@ -30,12 +30,12 @@ from boa_daemon.tick.decision import Decision
 from policies.model import InstanceType
 
 QUIET_TICKS = 10_000
-"""Ticks in a row without an arrival or the end of a phase: the run goes round in circles."""
+"""After this many ticks in a row without an arrival or the end of a phase the run counts as stuck."""
 
 STILL = 0.01
-"""What a tick counts that does nothing: a policy that decides every minute has many while a long job runs."""
+"""The weight of a tick without actions: a policy with rounds makes many while a long job runs."""
 QUIET_EVENTS = 1_000_000
-"""The same, where the cloud's comings and goings never end."""
+"""The same for events, if events of the cloud never end."""
 
 
 class StuckSimulation(BoaError):
@@ -102,9 +102,9 @@ class SimulatedWorld:
         *,
         until_empty: bool = False,
     ) -> None:
-        """Let the trace happen under a controller, until the last job has left; then end every node.
+        """Run the trace under a controller until the last job has left; then end every node.
 
-        With `until_empty` nobody ends the nodes but the controller, and the run goes on until it has.
+        With `until_empty` only the controller ends nodes, and the run goes on until it has.
 
         Raises:
             StuckSimulation: when jobs are left and nothing will happen any more.
@@ -120,7 +120,7 @@ class SimulatedWorld:
                 decision = controller.run_once()
                 self.ticks += 1
                 self._quiet_ticks += 1.0 if decision.actions else STILL
-                # Stock and prices may change at any time; otherwise what did nothing does nothing again.
+                # Stock and prices may change at any time. Without them a repeated idle tick stays idle.
                 is_still = not (decision.actions or decision.state.offers)
                 self._wake(decision.wake_at)
                 if on_tick is not None:
@@ -130,11 +130,11 @@ class SimulatedWorld:
 
     @property
     def finished(self) -> int:
-        """How many jobs have left."""
+        """The number of jobs that have left."""
         return len(self.jobs.totals.finished)
 
     def _advance(self) -> None:
-        """Move to the next event and let everything due take place."""
+        """Move to the next event and run everything due."""
         at = self._events.next_at
         self._quiet_events += 1
         if at is None or self._quiet_ticks > QUIET_TICKS or self._quiet_events > QUIET_EVENTS:
@@ -143,7 +143,7 @@ class SimulatedWorld:
         self._events.happen(at)
 
     def _why_stuck(self) -> str:
-        """Return who is left, and what to try."""
+        """Return which jobs are left, and what to try."""
         present = self.jobs.jobs()
         waiting = sorted(job for job, state in present.items() if not state.slots)
         stalled = len(present) - len(waiting)
@@ -154,22 +154,22 @@ class SimulatedWorld:
         )
 
     def _want_tick(self) -> None:
-        """Something happened that a tick should see."""
+        """Request a tick after an event that a tick should see."""
         self._tick_wanted = True
 
     def _progress(self) -> None:
-        """A job arrived, entered a phase, or left."""
+        """Request a tick after a job arrived, entered a phase, or left."""
         self._quiet_ticks, self._quiet_events = 0.0, 0
         self._tick_wanted = True
 
     def _wake(self, at: float | None) -> None:
-        """Tick again at an instant, unless a tick is due before anyway."""
+        """Tick again at an instant, unless an earlier wake-up is scheduled."""
         if at is not None and (self._wake_at is None or at < self._wake_at):
             self._wake_at = at
             self._events.schedule(max(at, self.clock.now()), self._ring, at)
 
     def _ring(self, at: float) -> None:
-        """The alarm that a decision asked for; one that was replaced by an earlier alarm is silent."""
+        """Handle a wake-up, unless an earlier one replaced it."""
         if at == self._wake_at:
             self._wake_at = None
             self._tick_wanted = True
@@ -182,7 +182,7 @@ class SimulatedWorld:
             self._next_job += 1
 
     def _arrive(self, number: int) -> None:
-        """Let a job arrive, and schedule the next."""
+        """Let a job arrive, and schedule the next arrival."""
         trace = self.workload.trace.jobs[number]
         self.jobs.arrive(
             trace,

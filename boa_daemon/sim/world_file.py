@@ -1,7 +1,7 @@
 """The world file: zones, boots, stock, quotas, spot, faults, checkpoints and beliefs, in YAML.
 
-`docs/reference/world-file.md` describes it. Whatever is wrong is one `InputError` that names key, file and
-line. Paths in it are files of their own (`boa_daemon.sim.step_file`), looked for beside it.
+`docs/reference/world-file.md` describes it. Every error is one `InputError` that names key, file and line.
+Paths in it are files of their own (`boa_daemon.sim.step_file`), relative to the world file.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def parse_world(
 
 
 def _check_names(document: Document, at: KeyPath, known: Collection[str], what: str) -> None:
-    """Refuse names that nothing is called."""
+    """Refuse unknown names."""
     content = document.content
     for key in at:
         content = content.get(key) if isinstance(content, Mapping) else None
@@ -210,12 +210,12 @@ def _boots(value: object, document: Document, instance_types: Collection[Instanc
 
 
 def aws_boots(instance_types: Collection[InstanceType]) -> dict[str, Boot]:
-    """Return AWS's boots by the family of each type; those of G for what is of no known family."""
+    """Return AWS's boots by the family of each type; those of G for an unknown family."""
     return {kind.name: AWS_BOOTS.get(kind.name[:1], AWS_BOOTS["g"]) for kind in instance_types}
 
 
 def parse_boot(text: str, instance_types: Collection[InstanceType]) -> dict[str, Boot]:
-    """Return the boots that a flag says: ``aws``, ``constant:180`` or ``lognormal:180,900`` (median, p99).
+    """Return the boots of a flag: ``aws``, ``constant:180`` or ``lognormal:180,900`` (median, p99).
 
     Raises:
         InputError: when it is none of these.
@@ -289,10 +289,10 @@ def _beliefs(row: _Beliefs, document: Document, class_names: Collection[str]) ->
 
 
 def _key(name: str) -> str:
-    """Return a name as the settings have it."""
+    """Return a name as the settings use it."""
     return "" if name == DEFAULT else name
 
 
 def _beside(document: Document, name: str) -> Path:
-    """Return a file that a world file names: beside it, unless its path is absolute."""
+    """Return the path of a file named in a world file: relative to the world file unless absolute."""
     return Path(document.name).parent / name

@@ -1,7 +1,7 @@
-"""What a simulated world is like: boots, zones, stock, quotas, spot, failures, checkpoints, wrong beliefs.
+"""Settings of a simulated world: boots, zones, stock, quotas, spot, failures, checkpoints, wrong beliefs.
 
-Everything is off unless set: then there is one zone without limits, nothing fails and beliefs are true.
-Defaults of what is switched on, and their sources, stand in `docs/explanation/simulator.md`.
+Everything is off unless set: then there is one zone without limits, nothing fails and beliefs are true. The
+defaults of features that are switched on, and their sources, are in `docs/explanation/simulator.md`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boot:
-    """How long a node takes from launch to ready, seconds: lognormal, or constant where p99 is the median."""
+    """The time of a node from launch to ready, in seconds: lognormal, or constant if p99 is the median."""
 
     median_seconds: float
     p99_seconds: float
@@ -38,7 +38,7 @@ class Boot:
 
     @classmethod
     def constant(cls, seconds: float) -> Boot:
-        """Return a boot that always takes as long."""
+        """Return a boot that always takes the same time."""
         return cls(median_seconds=seconds, p99_seconds=seconds)
 
     @property
@@ -65,12 +65,12 @@ AWS_BOOTS: Mapping[str, Boot] = MappingProxyType(
         "g": Boot(median_seconds=180.0, p99_seconds=900.0),
     }
 )
-"""By the first letter of the instance type: nobody publishes figures; issues speak of 5 to 15 minutes."""
+"""By the first letter of the instance type: no figures are published; issues report 5 to 15 minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stock:
-    """How many nodes of a type a zone has for us: `nodes` while in stock, none while out of it.
+    """How many nodes of a type a zone has: `nodes` while in stock, none while out of stock.
 
     Times in and out of stock are exponential. A `path` of (seconds from the start, nodes) replaces them.
     `nodes` None is no limit.
@@ -83,18 +83,18 @@ class Stock:
 
     @property
     def most_nodes(self) -> int | None:
-        """The most nodes that there ever are; None where there is no limit."""
+        """The most nodes that there ever are; None without a limit."""
         return max(nodes for _, nodes in self.path) if self.path else self.nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """A spot market: what a node costs as a share of the on-demand price, and when it is taken back.
+    """A spot market: the price of a node as a share of the on-demand price, and when it is taken back.
 
-    The logarithm of the price wanders hourly round that of `price_fraction` with `price_volatility` and
-    returns to it within `price_memory_hours`; it never exceeds on demand. `prices` of (seconds, fraction)
-    replace that. Each node is taken back after an exponential time, and when the stock falls below what is
-    held; `unannounced_fraction` of the times without a notice.
+    The logarithm of the price varies hourly around that of `price_fraction` with `price_volatility` and
+    returns to it within `price_memory_hours`; the price never exceeds on demand. `prices` of (seconds,
+    fraction) replace this. Each node is taken back after an exponential time, and when the stock falls below
+    the held nodes; a fraction `unannounced_fraction` of the interruptions comes without notice.
     """
 
     price_fraction: float = 0.3
@@ -111,8 +111,9 @@ class Spot:
 class Faults:
     """What goes wrong: fractions of requests, nodes and boots; mean hours between failures.
 
-    A lost answer was carried out half of the time. A short grant gives part of what was asked for. A node
-    that fails to boot is ended by the cloud and billed. A slow node works at `slow_speed` of its speed.
+    Half of the requests with a lost answer were carried out. A short grant gives part of the requested nodes.
+    A node that fails to boot is ended by the cloud and billed. A slow node works at `slow_speed` of its
+    speed.
     """
 
     boot_failure_fraction: float = 0.0
@@ -129,7 +130,7 @@ class Faults:
 class Checkpoints:
     """A job saves its progress after each `every_seconds` of work, which takes `cost_seconds` of its GPUs.
 
-    Whatever was done since is lost when the job or a node of it fails; an ordered stop saves.
+    Work since then is lost when the job or one of its nodes fails; an ordered stop saves.
     """
 
     every_seconds: float = 600.0
@@ -145,9 +146,9 @@ class WrongBeliefs:
     """What the policy believes, as factors on the truth; by class, "" for the others.
 
     A speed-up s is believed to be s(least) (s / s(least)) ** exponent: above 1 too good, below 1 too bad.
-    `size_spread` is the standard deviation of the logarithm of an error that each job has for itself. Without
-    `tells_scales` a job does not say how large it is beside the others of its class: its scale is told as 1.
-    `boot_seconds` is what every boot is believed to take, where that is not the truth.
+    `size_spread` is the standard deviation of the logarithm of each job's own error. Without `tells_scales` a
+    job does not say how large it is within its class: its scale is reported as 1. `boot_seconds` is the
+    believed time of every boot, if it is not the truth.
     """
 
     rates: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -176,10 +177,10 @@ class WorldSettings:
     """A world. Mappings are by instance type, or GPU type; "" stands for all others.
 
     Without `boots` every boot takes the run's constant. A quota is a number of nodes over all zones and
-    markets. With `spot` there is a spot market beside on demand, or, where not `on_demand`, instead of it.
-    `topology` are the tiers of the network within a zone, the widest first; without, all nodes are as near.
-    `bursts` moves the arrivals of the very same jobs together, hour by hour: the variance of the rate of an
-    hour over its square, beside what the trace has.
+    markets. With `spot` there is a spot market beside on demand, or instead of it if not `on_demand`.
+    `topology` are the tiers of the network within a zone, the widest first; without tiers all nodes are
+    equally near. `bursts` moves the arrivals of the same jobs together, hour by hour: the added variance of
+    an hour's rate over its square.
     """
 
     zones: tuple[str, ...] = ()
@@ -197,13 +198,13 @@ class WorldSettings:
 
     @property
     def markets(self) -> tuple[Market, ...]:
-        """The markets that there are."""
+        """The existing markets."""
         spot: tuple[Market, ...] = () if self.spot is None else ("spot",)
         return (*spot, "on-demand") if self.on_demand else spot
 
     @property
     def mean_price_fraction(self) -> float:
-        """What a node costs on average as a share of the on-demand price: spot is asked first."""
+        """The mean price of a node as a share of the on-demand price; spot is asked first."""
         if self.spot is None:
             return 1.0
         prices = [fraction for _, fraction in self.spot.prices] or [self.spot.price_fraction]
@@ -211,7 +212,7 @@ class WorldSettings:
 
     @property
     def names_offers(self) -> bool:
-        """Whether the cloud says where and on which market it rents."""
+        """Whether the cloud says in which zones and on which markets it rents."""
         return bool(self.zones or self.quotas) or self.spot is not None
 
     def stock_in(self, zone: str, *names: str) -> Stock:
@@ -229,5 +230,5 @@ class WorldSettings:
 
 
 def of_type(by_name: Mapping[str, _Value], *names: str) -> _Value | None:
-    """Return the value of the first name that has one; else that of all others, if any."""
+    """Return the value of the first name that has one; else the value for all others, if any."""
     return next((by_name[name] for name in (*names, "") if name in by_name), None)

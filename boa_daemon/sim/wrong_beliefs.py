@@ -1,6 +1,6 @@
-"""What a policy is made to believe: rates, sizes and speed-ups that are off by known factors.
+"""The wrong beliefs of a policy: rates, sizes and speed-ups that are off by known factors.
 
-The world keeps the truth. A policy is built from the believed classes and is told wrong sizes of jobs.
+The world keeps the truth. The policy is built from the believed classes and is told wrong sizes of jobs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from policies.speedup import SpeedupCurve, Table
 
 
 def believed_problem(problem: Problem, beliefs: WrongBeliefs) -> Problem:
-    """Return the problem as the policy sees it; the same object where beliefs are true."""
+    """Return the problem as the policy sees it; the same object if the beliefs are true."""
     if not (beliefs.rates or beliefs.sizes or beliefs.speedup_exponents):
         return problem
     return replace(problem, classes=tuple(_believed_class(c, beliefs) for c in problem.classes))
@@ -25,7 +25,7 @@ def believed_problem(problem: Problem, beliefs: WrongBeliefs) -> Problem:
 def wrong_size_factors(
     beliefs: WrongBeliefs, class_name: str, job: JobId, *, scale: float = 1.0, seed: int
 ) -> tuple[float, float]:
-    """Return the factors on a job's remaining work and on its scale by which a tick is told wrong."""
+    """Return the error factors on the remaining work and the scale of a job that ticks are told."""
     error = 1.0 if beliefs.tells_scales else 1.0 / scale
     if beliefs.size_spread:
         error *= math.exp(Random(f"{seed}/belief/{job}").gauss(0.0, beliefs.size_spread))
