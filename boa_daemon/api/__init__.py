@@ -1,1 +1,1 @@
-"""HTTP over a Unix socket: the application, its server, and the client of the command line."""
+"""The daemon's HTTP API, over a unix socket or TCP: application, server and client."""

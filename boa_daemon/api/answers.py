@@ -1,7 +1,7 @@
-"""What a daemon answers, as types: the documents of the HTTP API, which `boa ... -o json` prints.
+"""Types of the daemon's answers: the documents of the HTTP API, which `boa ... -o json` prints.
 
-Instants are seconds since the Unix epoch, durations seconds, money dollars. `as_of` is the instant of the
-last look of the daemon that an answer rests on. Keys may be added; none changes its meaning.
+Instants are seconds since the Unix epoch, durations are seconds, money is dollars. `as_of` is the instant of
+the tick that an answer rests on. Keys may be added; no key changes its meaning.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ _Class = TypedDict("_Class", {"class": str})
 
 
 class SubmittedAnswer(TypedDict):
-    """Ids of the jobs that were taken, in the order of the submission, and of the groups among them.
+    """Ids of the accepted jobs, in the order of the submission, and of the groups among them.
 
-    `dates` says for jobs whose file names one whether it can be met: a `verdict` (sure, likely, infeasible),
-    the `probability`, the dollars, and where it cannot the `earliest` and the `cheapest` that can.
+    `dates` says for each job with a date whether it can be met: a `verdict` (sure, likely, infeasible), the
+    `probability` and the dollars; when it cannot, also the `earliest` and the `cheapest` date that can.
     """
 
     as_of: float
@@ -27,12 +27,12 @@ class SubmittedAnswer(TypedDict):
 class JobAnswer(_Class):
     """One job.
 
-    `group`, `index` and `matrix` say which job of which group it is, with which values. `status` is queued,
+    `group`, `index` and `matrix` are its place and values in a group. `status` is queued,
     running, cancelling, finished, failed or cancelled. `gpus`, `gpu_type` and `nodes` are what it holds now.
-    `generation` counts its starts, `step` is the last step that it reported, `lost_steps` were done and are
-    in no checkpoint. `cause` is a sentence on how it ended last, `waits_for` a reason code. `ran_seconds` is
-    how long it held GPUs over all starts, `lost_gpu_hours` how much of that was lost. `usd` is what its GPUs
-    have cost. `last_lines` is what it printed last, empty for who may not read it.
+    `generation` counts its starts, `step` is the last step that it reported, `lost_steps` are done steps
+    in no checkpoint. `cause` is a sentence on how it last ended, `waits_for` a reason code. `ran_seconds` is
+    how long it held GPUs over all starts, `lost_gpu_hours` the part that was lost. `usd` is the cost of its
+    GPUs. `last_lines` is its last output, empty for callers who may not read it.
     """
 
     id: str
@@ -67,14 +67,14 @@ class JobAnswer(_Class):
 
 
 class WholeJobAnswer(JobAnswer):
-    """One job with the content of its file, defaults filled in."""
+    """One job with the content of its file, defaults included."""
 
     as_of: float
     file: dict[str, Any]
 
 
 class JobsAnswer(TypedDict):
-    """Jobs, the newest first; `next` is `before` of the page that follows, None where there is none."""
+    """Jobs, newest first; `next` is the `before` of the next page, None on the last page."""
 
     as_of: float
     jobs: list[JobAnswer]
@@ -89,7 +89,7 @@ class _Explained(TypedDict):
 
 
 class ExplainAnswer(_Explained, total=False):
-    """Why a job has what it has: a `text`, a `reason` code, and figures for a job that is planned."""
+    """Why a job has its GPUs or waits: a `text`, a `reason` code, and figures for a planned job."""
 
     choice: dict[str, Any] | None
     finish: dict[str, float] | None
@@ -98,10 +98,10 @@ class ExplainAnswer(_Explained, total=False):
 
 
 class LogAnswer(TypedDict):
-    """A piece of what a job printed on one node.
+    """A piece of a job's output on one node.
 
-    `next_offset` is the byte to go on from, `dropped_bytes` how many before the text are gone, `nodes` how
-    many nodes the generation has, `status` that of the job.
+    `next_offset` is the byte to continue from, `dropped_bytes` the number of lost bytes before the text,
+    `nodes` the number of nodes of the generation, `status` that of the job.
     """
 
     job: str
@@ -114,7 +114,7 @@ class LogAnswer(TypedDict):
 
 
 class GroupAnswer(TypedDict):
-    """A group of so many `jobs`: `counts` by status, what they cost together and may cost, in dollars."""
+    """A group of `jobs` jobs: `counts` by status, and their total cost and limit in dollars."""
 
     as_of: float
     group: str
@@ -127,14 +127,14 @@ class GroupAnswer(TypedDict):
 
 
 class ArtifactAnswer(TypedDict):
-    """One file that a job has left."""
+    """One output file of a job."""
 
     name: str
     bytes: int
 
 
 class ArtifactsAnswer(TypedDict):
-    """The files that a job has left."""
+    """The output files of a job."""
 
     as_of: float
     job: str
@@ -142,7 +142,7 @@ class ArtifactsAnswer(TypedDict):
 
 
 class ExecAnswer(TypedDict):
-    """How a command beside a job ended; `exit_code` is None where it has none, and `why` says why."""
+    """How a command beside a job ended; `exit_code` is None if there is none, and `why` says why."""
 
     job: str
     is_over: bool
@@ -160,9 +160,9 @@ class _Cancelled(TypedDict):
 
 
 class CancelAnswer(_Cancelled, total=False):
-    """What became of an order to cancel: `changed` is false where all was over already.
+    """The result of a cancel: `changed` is false when everything was over already.
 
-    Of a group, `jobs` is how many were not.
+    For a group, `jobs` is the number of jobs that were not over.
     """
 
     jobs: int
@@ -188,12 +188,12 @@ class _Standing(TypedDict):
 
 
 class StatusAnswer(_Standing, total=False):
-    """How the daemon is. From `tick` on: what its last look saw, left out before the first one.
+    """The daemon's status. Keys from `tick` on describe the last tick, and are missing before the first.
 
-    `fault` is empty where all is well. `usd_per_hour` is what all nodes cost now, `stopped_nodes` are those
-    of the warm pool. `books` has for `day` and `month` what was spent, the cap and the forecast, in dollars.
-    `finishes` has for jobs when they end and what they cost until then, each as what is expected and what
-    nine of ten cases lie between; `dates` for those with a date the probability that it is met.
+    `fault` is empty when all is well. `usd_per_hour` is the present cost of all nodes, `stopped_nodes` counts
+    those of the warm pool. `books` has the spending, the cap and the forecast for `day` and `month`, in
+    dollars. `finishes` has the expected end and cost of jobs with their 90 % intervals; `dates` has the
+    probability that a job's date is met.
     """
 
     tick: int
@@ -214,7 +214,7 @@ class StatusAnswer(_Standing, total=False):
 
 
 class ActionAnswer(TypedDict):
-    """One thing that a tick would do."""
+    """One action that a tick would take."""
 
     kind: str
     target: str
@@ -222,7 +222,7 @@ class ActionAnswer(TypedDict):
 
 
 class PlanAnswer(TypedDict):
-    """What a tick would do now; nothing is done. `waiting` maps ids of jobs to reason codes."""
+    """What a tick would do now, without doing it; `waiting` maps job ids to reason codes."""
 
     as_of: float
     actions: list[ActionAnswer]
@@ -232,7 +232,7 @@ class PlanAnswer(TypedDict):
 
 
 class CostRow(TypedDict):
-    """What one job, class, user, team, day or kind cost; which figures there are depends on which."""
+    """The cost of one job, class, user, team, day or kind; the grouping decides which keys exist."""
 
     name: str
     usd: float
@@ -242,7 +242,7 @@ class CostRow(TypedDict):
 
 
 class CostAnswer(TypedDict):
-    """Who spent what since an instant; `books` as in `StatusAnswer`."""
+    """Costs since an instant; `books` as in `StatusAnswer`."""
 
     as_of: float
     since: float
@@ -253,7 +253,7 @@ class CostAnswer(TypedDict):
 
 
 class InstanceAnswer(TypedDict):
-    """One node; `usd` is its cost so far, `kinds` the parts, `tiers` what is above it, widest first."""
+    """One node; `usd` is its cost so far, `kinds` its parts, `tiers` its network tiers, widest first."""
 
     id: str
     instance_type: str
@@ -281,7 +281,7 @@ class InstancesAnswer(TypedDict):
 
 
 class DownAnswer(TypedDict):
-    """Whether everything is let go."""
+    """Whether all nodes are being released."""
 
     as_of: float
     is_down: bool

@@ -1,7 +1,7 @@
-"""The HTTP application: what may be asked of a daemon, and by whom.
+"""The HTTP application: the routes of the API and their access rights.
 
-Over the socket the kernel says who asks; over TCP a bearer token does. Every refusal is a document with one
-sentence, and a refused request has stored nothing.
+Over the socket the kernel identifies the caller; over TCP a bearer token does. Every refusal is a document
+with one sentence, and a refused request has stored nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Problem(BaseModel):
 
 
 class JobPage(BaseModel):
-    """Which jobs are listed."""
+    """Query parameters that select the jobs to list."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,7 +59,7 @@ class JobPage(BaseModel):
 
 
 class Submission(BaseModel):
-    """Jobs to take, all or none; each is the content of a job file."""
+    """Jobs to accept, all or none; each is the content of a job file."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -67,7 +67,7 @@ class Submission(BaseModel):
 
 
 class Down(BaseModel):
-    """Whether to let everything go."""
+    """Whether to release all nodes."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -75,7 +75,7 @@ class Down(BaseModel):
 
 
 class Resize(BaseModel):
-    """On how many GPUs a job is to run; null: on what its file allows."""
+    """The number of GPUs for a job; null means within the limits of its file."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -100,7 +100,7 @@ def _refusal(status: int, error: str, message: str, exit_code: int) -> JSONRespo
 
 
 def _refused(_request: Request, error: Exception) -> JSONResponse:
-    """Return the refusal of a known error."""
+    """Return the response to a known error."""
     status = 500
     for kind, code in _STATUS:
         if isinstance(error, kind):
@@ -110,14 +110,14 @@ def _refused(_request: Request, error: Exception) -> JSONResponse:
 
 
 def _unwritable(_request: Request, error: Exception) -> JSONResponse:
-    """Return the refusal of what the database could not do: a full disk, a read-only one."""
+    """Return the response to a database error, such as a full or read-only disk."""
     said = str(getattr(error, "orig", None) or type(error).__name__)
     hint = ". Free some space on its disk" if "full" in said else ""
     return _refusal(503, "NotReady", f"the database cannot do that now, nothing was stored: {said}{hint}", 1)
 
 
 def _malformed(_request: Request, error: Exception) -> JSONResponse:
-    """Return the refusal of a request that does not have its form."""
+    """Return the response to a malformed request."""
     faults = error.errors() if isinstance(error, RequestValidationError) else []
     first = faults[0] if faults else {"loc": (), "msg": "malformed"}
     where = ".".join(str(part) for part in first["loc"])
@@ -129,7 +129,7 @@ def _malformed(_request: Request, error: Exception) -> JSONResponse:
 
 
 def _http(_request: Request, error: Exception) -> JSONResponse:
-    """Return the refusal of a request for something that is not there."""
+    """Return the response to an HTTP error, such as an unknown path."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     detail = error.detail if isinstance(error, HTTPException) else "failed"
     answer = _refusal(status, "HTTPError", str(detail), 1)
@@ -139,11 +139,11 @@ def _http(_request: Request, error: Exception) -> JSONResponse:
 
 
 def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "unreleased") -> FastAPI:
-    """Return the application for a service; `version` is said in its description."""
+    """Return the application for a service; its description states `version`."""
     app = FastAPI(
         title="BOA daemon",
         version=version,
-        # Their pages load scripts from a CDN; /openapi.json is the reference.
+        # The pages of these tools load scripts from a CDN; /openapi.json is the reference.
         docs_url=None,
         redoc_url=None,
         responses={
@@ -151,11 +151,11 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
             for code, words in (
                 (400, "The request is not HTTP that can be read."),
                 (401, "No valid token."),
-                (403, "Not yours, or more than you may have."),
-                (404, "There is no such thing."),
-                (409, "That cannot be done as things are."),
+                (403, "It belongs to another user, or exceeds your limits."),
+                (404, "Not found."),
+                (409, "Impossible in the present state."),
                 (413, "Too large."),
-                (422, "Wrong; nothing was stored."),
+                (422, "Invalid; nothing was stored."),
                 (503, "The daemon cannot do that now."),
             )
         },
@@ -174,7 +174,7 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
         lambda: PlainTextResponse(service.daemon.metrics.text(), media_type="text/plain; version=0.0.4"),
         response_class=PlainTextResponse,
         dependencies=[Depends(gatekeeper.admit)],
-        summary="Return numbers for Prometheus.",
+        summary="Return metrics for Prometheus.",
         operation_id="metrics",
     )
     app.include_router(_routes(service, gatekeeper))
@@ -186,17 +186,17 @@ def create_app(service: Service, gatekeeper: Authenticator, *, version: str = "u
 
 
 def _open_routes(service: Service) -> APIRouter:
-    """Return what anybody who can connect may ask."""
+    """Return the routes that need no authentication."""
     router = APIRouter()
 
     @router.get("/healthz")
     async def healthz() -> dict[str, str]:
-        """Say that the process answers."""
+        """Report that the process answers."""
         return {"status": "ok"}
 
     @router.get("/readyz")
     def readyz() -> dict[str, str]:
-        """Say whether ticks are done; 503 where one failed, or none came to its end for too long."""
+        """Report whether ticks complete; 503 when one failed, or none completed for too long."""
         trouble = service.daemon.trouble
         if trouble:
             raise NotReady(trouble)
@@ -206,24 +206,24 @@ def _open_routes(service: Service) -> APIRouter:
 
 
 def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
-    """Return what known callers may ask."""
+    """Return the routes that need authentication."""
     router = APIRouter(prefix="/v1")
     writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="boa-submit")
     ask = Depends(gatekeeper.admit)
 
     @router.post("/jobs", status_code=201)
     async def submit(submission: Submission, caller: Caller = ask) -> dict[str, Any]:
-        """Take jobs, all or none."""
+        """Submit jobs, all or none."""
         service.check_may_submit(caller.user, is_admin=caller.is_admin)
         ticket = service.entered(submission.jobs, user=caller.user)
         if ticket is None:
             return await run_in_threadpool(service.submit, submission.jobs, user=caller.user)
-        # One thread writes: what comes while it waits for the disk goes there together the next time.
+        # One thread writes: submissions that arrive while it waits for the disk are committed together next.
         return await asyncio.get_running_loop().run_in_executor(writer, service.settled, ticket)
 
     @router.get("/jobs")
     def jobs(*, page: Annotated[JobPage, Query()], caller: Caller = ask) -> dict[str, Any]:
-        """List jobs, the newest first; `next` of a page is `before` of the one that follows."""
+        """List jobs, newest first; `next` of a page is the `before` of the next page."""
         return service.jobs(
             user=page.user,
             ended=page.ended,
@@ -236,7 +236,7 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
 
     @router.get("/groups/{name}")
     def group_of_jobs(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Say how many jobs of a group are how, and what they have cost together."""
+        """Return the number of a group's jobs by status, and their total cost."""
         return service.group(name)
 
     @router.post("/groups/{name}/cancel")
@@ -246,12 +246,12 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
 
     @router.get("/jobs/{name}")
     def job(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Return one job; of somebody else's without what it may hold of secrets."""
+        """Return one job; command and environment of somebody else's are hidden."""
         return service.job(name, may_read=caller.may_read)
 
     @router.get("/jobs/{name}/explain")
     def explain(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Say why a job has what it has."""
+        """Explain why a job has its GPUs or waits."""
         return service.explain(name)
 
     @router.get("/jobs/{name}/logs")
@@ -262,28 +262,28 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         generation: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
         node: Annotated[int | None, Query(ge=0, le=10_000)] = None,
     ) -> dict[str, Any]:
-        """Return what a job printed on a node."""
+        """Return a job's output on a node."""
         return service.logs(name, since=since, generation=generation, node=node, may_read=caller.may_read)
 
     @router.get("/jobs/{name}/artifacts")
     def artifacts(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """List the files that a job has left."""
+        """List a job's output files."""
         return service.artifacts(name, may_read=caller.may_read)
 
     @router.get("/jobs/{name}/artifacts/{file:path}", response_class=StreamingResponse)
     def artifact(name: JobName, file: str, caller: Caller = ask) -> StreamingResponse:
-        """Return one of the files that a job has left."""
+        """Return one of a job's output files."""
         content = service.artifact(name, file, may_read=caller.may_read)
         return StreamingResponse(content, media_type="application/octet-stream")
 
     @router.get("/code/{digest}")
     def has_code(digest: Digest, caller: Caller = ask) -> dict[str, Any]:
-        """Say whether packed code is here."""
+        """Report whether packed code was sent before."""
         return {"digest": digest, "is_here": service.has_code(digest)}
 
     @router.put("/code/{digest}", status_code=201)
     async def take_code(digest: Digest, request: Request, caller: Caller = ask) -> dict[str, Any]:
-        """Keep packed code for the jobs that name its digest."""
+        """Store packed code for the jobs that name its digest."""
         service.check_may_submit(caller.user, is_admin=caller.is_admin)
         await run_in_threadpool(service.take_code, digest, await request.body())
         return {"digest": digest, "is_here": True}
@@ -295,18 +295,18 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
 
     @router.post("/jobs/{name}/resize")
     def resize(name: JobName, order: Resize, caller: Caller = ask) -> dict[str, Any]:
-        """Have a job run on so many GPUs, null for what its file allows."""
+        """Set the number of GPUs of a job; null means within the limits of its file."""
         return service.resize(name, gpus=order.gpus, user=caller.user, is_admin=caller.is_admin)
 
     @router.post("/jobs/{name}/interrupt")
     def interrupt(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Rehearse that the cloud takes back a node of a job."""
+        """Rehearse a spot interruption of one of a job's nodes."""
         return service.interrupt(name, user=caller.user, is_admin=caller.is_admin)
 
     @router.get("/status", response_model=dict[str, Any])
     async def status(caller: Caller = ask) -> JSONResponse:
-        """Say how the daemon is."""
-        # From memory and written as it is: no thread is waited for, and none is needed.
+        """Return the daemon's status."""
+        # Built from memory without validation, so that no thread is needed.
         return JSONResponse(service.status())
 
     @router.get("/decisions")
@@ -315,7 +315,7 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         count: Annotated[int, Query(alias="limit", ge=1, le=1000)] = 20,
         acting: bool = False,
     ) -> dict[str, Any]:
-        """List decisions, the newest first."""
+        """List decisions, newest first."""
         return service.decisions(limit=count, acting=acting)
 
     @router.get("/decisions/{tick}")
@@ -334,12 +334,12 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
         by: CostBy = "job",
         since: Annotated[float | None, Query(ge=0, le=1e11)] = None,
     ) -> dict[str, Any]:
-        """Say who spent what."""
+        """Return costs by job, class, user, team, day or kind."""
         return service.cost(by=by, since=since)
 
     @router.get("/classes")
     def classes(caller: Caller = ask) -> dict[str, Any]:
-        """Say what is believed of the classes."""
+        """Return the estimates for each class."""
         return service.classes()
 
     @router.get("/past")
@@ -349,17 +349,17 @@ def _routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
 
     @router.get("/plan")
     def plan(caller: Caller = ask) -> dict[str, Any]:
-        """Say what a tick would do now."""
+        """Return what a tick would do now."""
         return service.plan()
 
     @router.get("/alerts")
     def alerts(caller: Caller = ask) -> dict[str, Any]:
-        """List messages."""
+        """List alerts, newest first."""
         return service.alerts()
 
     @router.post("/down")
     def down(order: Down, caller: Caller = ask) -> dict[str, Any]:
-        """Let everything go, or take work up again."""
+        """Release all nodes, or resume work; for administrators."""
         if not caller.is_admin:
             raise NotAllowed(f"only administrators may do that; you are {caller.user}")
         return service.down(is_down=order.is_down)

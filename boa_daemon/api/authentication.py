@@ -1,4 +1,4 @@
-"""Who asks: a user of this machine by the kernel's word, or the owner of a token."""
+"""Identify callers: a user of this machine, as the kernel reports, or the owner of a token."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from boa_daemon.errors import InputError
 
 _LOG = logging.getLogger("boa.api")
 WRONG_TOKEN_SECONDS = 1.0
-"""So long a caller with a wrong token waits for the answer: with few connections, guessing takes for ever."""
+"""Delay of the answer to a wrong token; with few connections, guessing takes too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A user, and whether the jobs of others are theirs to cancel, or to read."""
+    """A user, and whether they may administer or read the jobs of others."""
 
     user: str
     is_admin: bool
     is_reader: bool = False
 
     def may_read(self, owner: str) -> bool:
-        """Whether the file and the logs of somebody's jobs are theirs to read."""
+        """Whether the caller may read the files and logs of the owner's jobs."""
         return self.is_admin or self.is_reader or self.user == owner
 
 
@@ -66,12 +66,12 @@ def read_tokens(path: Path) -> dict[str, str]:
 
 
 def _digest(token: str) -> str:
-    """Return what is compared in place of a token."""
+    """Return the digest that is compared instead of the token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 class Authenticator:
-    """Admits callers. The user that the daemon runs as, root, and `admins` are administrators."""
+    """Identifies callers; administrators are root, the daemon's own user, and `[api] admins`."""
 
     def __init__(self, settings: ApiSettings) -> None:
         self._admins, self._readers = set(settings.admins), set(settings.readers)
@@ -84,10 +84,10 @@ class Authenticator:
             self._tokens = read_tokens(Path(settings.tokens))
 
     async def admit(self, request: Request) -> Caller:
-        """Return who asks; a coroutine, because another thread for this costs more than the answer.
+        """Return the caller; a coroutine, because a thread for this would cost more than the answer.
 
         Raises:
-            HTTPException: 401 when nobody vouches for the caller.
+            HTTPException: 401 without a known token or session; 403 when a session tries to write.
         """
         host = "" if request.client is None else request.client.host
         if host.startswith("uid:"):
@@ -106,10 +106,10 @@ class Authenticator:
         raise _unknown()
 
     async def of_token(self, token: str, request: Request) -> Caller:
-        """Return whose token it is.
+        """Return the owner of a token.
 
         Raises:
-            HTTPException: 401 when it is nobody's, after a while.
+            HTTPException: 401 when the token is unknown, after `WRONG_TOKEN_SECONDS`.
         """
         digest = _digest(token.strip())
         for known, user in self._tokens.items():
@@ -120,25 +120,24 @@ class Authenticator:
         raise _unknown()
 
     def _caller(self, user: str) -> Caller:
-        """Return a user who came over TCP."""
+        """Return the caller for a user who connected over TCP."""
         return Caller(user=user, is_admin=user in self._admins, is_reader=user in self._readers)
 
 
 def _unknown() -> HTTPException:
-    """Return the refusal of a caller for whom nobody vouches."""
     return HTTPException(401, "a bearer token is needed over TCP", headers={"WWW-Authenticate": "Bearer"})
 
 
 @lru_cache(maxsize=1024)
 def user_name(uid: int) -> str:
-    """Return the name of a user, the number where there is none; asked once, as a directory may be slow."""
+    """Return the name of a user, or the number as text; cached, as a user directory may be slow."""
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return str(uid)
 
 
 def group_id(name: str) -> int | None:
-    """Return the number of a group; None where there is none."""
+    """Return the number of a group, or None."""
     with suppress(KeyError):
         return grp.getgrnam(name).gr_gid
     return None

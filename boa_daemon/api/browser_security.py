@@ -1,9 +1,9 @@
-"""What keeps a browser from being somebody's tool: hosts, origins, sessions, and what a page may load.
+"""Protect the API from other sites that steer a browser: hosts, origins, sessions, page policy.
 
-Whoever has a token in hand says so in a header, which no other site can make a browser do. What comes
-without one may be a browser that another site steers: then the host that it believes to talk to must be ours
-(a name that was bound anew to this address is not), and the request must begin at our own page. A session
-only reads.
+A client with a token sends it in a header, which no other site can make a browser do. A request without this
+header may come from a browser that another site steers. Then the Host header must name this daemon (which a
+rebound DNS name does not), and the request must originate from the daemon's own page. A session may only
+read.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ HEADERS = {
 
 
 class Sessions:
-    """Who signed in with a token; a session ends after half a day, and with the daemon."""
+    """Sessions of users who signed in with a token; they end after 12 hours, and with the daemon."""
 
     def __init__(self) -> None:
         self._users: dict[str, tuple[str, float]] = {}
 
     def begin(self, user: str) -> str:
-        """Return the key of a new session."""
+        """Begin a session and return its key."""
         now = time.monotonic()
         self._users = {key: one for key, one in self._users.items() if one[1] > now}
         while len(self._users) >= MOST_SESSIONS:
@@ -53,7 +53,7 @@ class Sessions:
         return key
 
     def user(self, key: str | None) -> str | None:
-        """Return whose session it is."""
+        """Return the user of a session, or None."""
         user, until = self._users.get(key or "", (None, 0.0))
         return user if until > time.monotonic() else None
 
@@ -63,7 +63,7 @@ class Sessions:
 
 
 class BrowserGuard:
-    """Refuses what another site makes a browser ask, and says in every answer what a page may load."""
+    """Middleware that refuses cross-site requests, and adds the security headers to every response."""
 
     def __init__(self, app: _App, *, listen: str | None = None, hosts: Iterable[str] = ()) -> None:
         self._app = app
@@ -71,7 +71,7 @@ class BrowserGuard:
         self._hosts = {host.lower() for host in (*hosts, own, "localhost") if host}
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: _Receive, send: _Send) -> None:
-        """Let a request through, or refuse it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -92,7 +92,7 @@ class BrowserGuard:
         await self._app(scope, receive, with_headers)
 
     def refusal(self, scope: MutableMapping[str, Any]) -> str:
-        """Return why a request is refused; empty where it is not."""
+        """Return why a request is refused; empty when it is allowed."""
         client = scope.get("client")
         headers = Headers(scope=scope)
         if (client is not None and str(client[0]).startswith("uid:")) or "authorization" in headers:
@@ -110,7 +110,7 @@ class BrowserGuard:
         return "" if is_link and scope["path"] == "/" else "that was asked by another site"
 
     def _is_ours(self, host: str) -> bool:
-        """Whether a browser that says this host means us: an address, or a name that we were given."""
+        """Whether a Host header names this daemon: an IP address, or a configured name."""
         name = (urlsplit(f"//{host}").hostname or "").lower() if host else ""
         if name in self._hosts:
             return True

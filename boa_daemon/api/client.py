@@ -1,4 +1,4 @@
-"""The client of a daemon, for Python and for the command line: one connection, typed questions.
+"""Python client of a daemon, which the command line uses as well: one connection, typed answers.
 
     from boa_daemon import Client
 
@@ -7,9 +7,9 @@
         boa.wait(names, check=True)
 
 Answers are the documents that `boa ... -o json` prints (`boa_daemon.api.answers`): instants in seconds since
-the Unix epoch, durations in seconds, money in dollars. What the daemon refuses is `RefusedByDaemon` with its
-sentence, a daemon that does not answer is `DaemonUnreachable`; both are a `BoaError`, with the exit code of a
-command that met it.
+the Unix epoch, durations in seconds, money in dollars. A refusal raises `RefusedByDaemon` with the daemon's
+sentence, a daemon that does not answer raises `DaemonUnreachable`. Both are a `BoaError` with the exit code
+that a command would have.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ from boa_daemon.store.records import first_of_group
 __all__ = ["Client", "DaemonUnreachable", "JobsFailed", "RefusedByDaemon", "WaitedTooLong"]
 
 ACTIVE = frozenset({"queued", "running", "cancelling"})
-"""What a job is that is not over."""
+"""Statuses of jobs that are not over."""
 MOST_ASKED_ONE_BY_ONE = 20
-"""Of more jobs the list of all that are active is asked for."""
+"""Above this number of jobs, `wait` lists all active jobs instead of asking for each."""
 MOST_LISTED = 20_000
 LOOK_SECONDS, MOST_LOOK_SECONDS = 0.1, 1.0
-"""How soon the end of a command is asked for, and how seldom in the end."""
+"""Shortest and longest pause between looks whether a command has ended."""
 RESTART_SECONDS = 300.0
-"""So long a daemon may be gone while somebody waits for a job: that is a restart."""
+"""Time that `wait` tolerates a daemon that does not answer, as during a restart."""
 
 
 class WaitedTooLong(BoaError):
-    """Jobs were not over in time; they go on."""
+    """Jobs were not over in time; they continue."""
 
 
 class JobsFailed(BoaError):
-    """Jobs ended otherwise than well; `jobs` are all that were waited for."""
+    """Some jobs failed or were cancelled; `jobs` are all jobs that were waited for."""
 
     def __init__(self, message: str, jobs: list[WholeJobAnswer]) -> None:
         super().__init__(message)
@@ -74,7 +74,7 @@ class JobsFailed(BoaError):
 
 
 class Client:
-    """Talks to a daemon; use it in a `with`, from one thread."""
+    """A connection to a daemon; use it in a `with` statement, from one thread."""
 
     def __init__(self, address: str | Path | None = None, *, token: str | None = None) -> None:
         """Open a connection.
@@ -107,12 +107,12 @@ class Client:
         """Submit jobs, all or none, and return their ids in order.
 
         Args:
-            jobs: job files, or the content of such. A folder in one is relative to the file, or to the
+            jobs: paths of job files, or their contents. A folder in one is relative to the file, or to the
                 current folder.
 
         Raises:
             InputError: when a file cannot be read or is wrong; nothing was submitted.
-            RefusedByDaemon: when the daemon does not take them; nothing was submitted.
+            RefusedByDaemon: when the daemon refuses them; nothing was submitted.
         """
         contents: list[dict[str, Any]] = []
         for job in jobs:
@@ -124,10 +124,10 @@ class Client:
         return self.submit_checked(contents)["jobs"]
 
     def submit_checked(self, contents: Iterable[Mapping[str, Any]]) -> SubmittedAnswer:
-        """Submit what `boa_daemon.inputs.submission` has read.
+        """Submit job contents that `boa_daemon.inputs.submission` has read.
 
         Raises:
-            RefusedByDaemon: when the daemon does not take them; nothing was submitted.
+            RefusedByDaemon: when the daemon refuses them; nothing was submitted.
         """
         jobs = list(contents)
         for code in {job["code"]["digest"]: job["code"] for job in jobs if job.get("code")}.values():
@@ -138,7 +138,7 @@ class Client:
         """Send packed code to the daemon, unless it has it.
 
         Raises:
-            InputError: when the code is not any more what it was when the job file was read.
+            InputError: when the code has changed since the job file was read.
         """
         if self.get(f"/code/{code['digest']}")["is_here"]:
             return
@@ -159,27 +159,27 @@ class Client:
         ended: bool = False,
         limit: int = 1000,
     ) -> JobsAnswer:
-        """List jobs, the newest first: those that are not over, with `ended` also those that are.
+        """List jobs, newest first; by default only those that are not over.
 
         Args:
             user: only those of this user.
             group: only those of this group.
             team: only those that this team pays for.
-            before: the page that follows one whose answer had this `next`.
+            before: `next` of the previous page.
             ended: also those that are over.
-            limit: so many, 20,000 at the most.
+            limit: largest number of jobs, at most 20,000.
 
         Raises:
-            RefusedByDaemon: with status 404 where there is no such group.
+            RefusedByDaemon: with status 404 when there is no such group.
         """
         words = {"user": user, "group": group, "team": team, "before": before}
         return cast(JobsAnswer, self.get("/jobs", **words, ended=ended, limit=limit))
 
     def group(self, name: str) -> GroupAnswer:
-        """Say how many jobs of a group are how, and what they have cost together.
+        """Return the number of a group's jobs by status, and their total cost.
 
         Raises:
-            RefusedByDaemon: with status 404 where there is none of that id.
+            RefusedByDaemon: with status 404 when there is no such group.
         """
         return cast(GroupAnswer, self.get(f"/groups/{_quoted(name)}"))
 
@@ -187,15 +187,15 @@ class Client:
         """Return one job with its file.
 
         Raises:
-            RefusedByDaemon: with status 404 where there is none of that id.
+            RefusedByDaemon: with status 404 when there is no such job.
         """
         return cast(WholeJobAnswer, self.get(f"/jobs/{_quoted(name)}"))
 
     def explain(self, name: str) -> ExplainAnswer:
-        """Say why a job has its width and its nodes, or why it waits.
+        """Explain why a job has its width and its nodes, or why it waits.
 
         Raises:
-            RefusedByDaemon: with status 404 where there is none of that id.
+            RefusedByDaemon: with status 404 when there is no such job.
         """
         return cast(ExplainAnswer, self.get(f"/jobs/{_quoted(name)}/explain"))
 
@@ -207,18 +207,18 @@ class Client:
         check: bool = False,
         poll_seconds: float = 1.0,
     ) -> list[WholeJobAnswer]:
-        """Wait until jobs are over, and return them in order; a daemon that restarts meanwhile is waited for.
+        """Wait until jobs are over, through a restart of the daemon, and return them in order.
 
         Args:
-            names: ids of jobs; that of a group stands for all of it.
-            timeout_seconds: how long, at the most; for ever by default.
+            names: ids of jobs or groups; a group stands for all of its jobs.
+            timeout_seconds: longest time to wait; unlimited by default.
             check: raise `JobsFailed` unless all have finished.
             poll_seconds: time between looks.
 
         Raises:
-            WaitedTooLong: when the time is over; the jobs go on.
+            WaitedTooLong: when the time is over; the jobs continue.
             JobsFailed: with `check`, when a job has failed or was cancelled.
-            RefusedByDaemon: with status 404 where there is no job of an id.
+            RefusedByDaemon: with status 404 when there is no job with an id.
             DaemonUnreachable: when the daemon does not answer for `RESTART_SECONDS`.
         """
         given = [names] if isinstance(names, str) else list(names)
@@ -256,7 +256,7 @@ class Client:
         return [job["id"] for job in reversed(self.jobs(group=name, ended=True, limit=MOST_LISTED)["jobs"])]
 
     def _take_over(self, wanted: list[str], over: dict[str, WholeJobAnswer]) -> None:
-        """Look which jobs are over by now."""
+        """Add the jobs that are over by now to `over`."""
         left = [name for name in wanted if name not in over]
         if len(left) > MOST_ASKED_ONE_BY_ONE:
             active = {job["id"] for job in self.jobs(limit=MOST_LISTED)["jobs"]}
@@ -269,16 +269,16 @@ class Client:
     def logs(
         self, name: str, *, since: int = 0, generation: int | None = None, node: int | None = None
     ) -> LogAnswer:
-        """Return a piece of what a job printed, from a byte on.
+        """Return a piece of a job's output, from a byte on.
 
         Args:
             name: id of the job.
-            since: the byte; `next_offset` of the piece before.
-            generation: of this start, from 1 on; the newest by default.
-            node: of this node of the job, from 0 on; by default the one of the process that reports.
+            since: the first byte; `next_offset` of the previous piece.
+            generation: number of the start, from 1; the newest by default.
+            node: number of the job's node, from 0; by default that of the process that reports.
 
         Raises:
-            RefusedByDaemon: when there is none of that id, start or node, or it is not yours to read.
+            RefusedByDaemon: when there is no such job, start or node, or you may not read it.
         """
         path = f"/jobs/{_quoted(name)}/logs"
         return cast(LogAnswer, self.get(path, since=since, generation=generation, node=node))
@@ -286,7 +286,7 @@ class Client:
     def follow(
         self, name: str, *, generation: int | None = None, node: int | None = None, poll_seconds: float = 1.0
     ) -> Iterator[str]:
-        """Yield what a job prints until it is over; as `logs` otherwise."""
+        """Yield a job's output until it is over; arguments and errors are those of `logs`."""
         since, was_over = 0, False
         while True:
             piece = self.logs(name, since=since, generation=generation, node=node)
@@ -295,16 +295,16 @@ class Client:
             is_new, since = piece["next_offset"] != since, piece["next_offset"]
             if not is_new and was_over:
                 return
-            # A job that is over may have printed between the two questions: it is asked once more.
+            # A job may have printed between the last piece and its end: ask once more.
             was_over = piece["status"] not in ACTIVE
             if not is_new and not was_over:
                 time.sleep(poll_seconds)
 
     def cancel(self, name: str) -> CancelAnswer:
-        """Cancel a job, or every job of a group; those that run may write their checkpoints first.
+        """Cancel a job, or every job of a group; running jobs may write their checkpoints first.
 
         Raises:
-            RefusedByDaemon: when there is none of that id, or it is not yours.
+            RefusedByDaemon: when there is no such job or group, or it is not yours.
         """
         kind = "groups" if _is_group(name) else "jobs"
         return cast(CancelAnswer, self.post(f"/{kind}/{_quoted(name)}/cancel"))
@@ -312,16 +312,16 @@ class Client:
     def exec(
         self, name: str, command: str | Sequence[str], *, node: int = 0, seconds: float = 60.0
     ) -> ExecAnswer:
-        """Run a command beside a job that runs, and return how it ended, with the newest of what it printed.
+        """Run a command beside a running job, and return how it ended, with the end of its output.
 
         Args:
             name: id of the job.
             command: a line for the shell, or the words of a command.
-            node: the node of the job, from 0 on.
-            seconds: after so many it is ended.
+            node: number of the job's node, from 0.
+            seconds: time after which the command is ended.
 
         Raises:
-            RefusedByDaemon: when the job does not run or is not yours, or it has no such node.
+            RefusedByDaemon: when the job does not run, is not yours, or has no such node.
         """
         text = command if isinstance(command, str) else shlex.join(command)
         path = f"/jobs/{_quoted(name)}/exec"
@@ -333,19 +333,19 @@ class Client:
         return cast(ExecAnswer, said)
 
     def artifacts(self, name: str) -> ArtifactsAnswer:
-        """List the files that a job has left, by the `artifacts` of its file.
+        """List a job's output files, as the `artifacts` of its file select them.
 
         Raises:
-            RefusedByDaemon: when there is none of that id, or it is not yours to read.
+            RefusedByDaemon: when there is no such job, or you may not read it.
         """
         return cast(ArtifactsAnswer, self.get(f"/jobs/{_quoted(name)}/artifacts"))
 
     def download(self, name: str, file: str, target: str | Path) -> Path:
-        """Copy one of the files that a job has left to a file here, whole or not at all; return where it is.
+        """Download one of a job's output files to `target`, atomically; return its path.
 
         Raises:
-            RefusedByDaemon: when there is no such file, or it is not yours to read.
-            DaemonUnreachable: when the daemon goes away in the middle.
+            RefusedByDaemon: when there is no such file, or you may not read it.
+            DaemonUnreachable: when the connection breaks.
         """
         path = Path(target)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -361,19 +361,19 @@ class Client:
         return path
 
     def status(self) -> StatusAnswer:
-        """Say how the daemon is; it answers at once, whatever it is doing."""
+        """Return the daemon's status; it answers at once, even during a tick."""
         return cast(StatusAnswer, self.get("/status"))
 
     def plan(self) -> PlanAnswer:
-        """Say what the next look would do; nothing is done.
+        """Return what the next tick would do, without doing it.
 
         Raises:
-            RefusedByDaemon: with status 503 before the first look.
+            RefusedByDaemon: with status 503 before the first tick.
         """
         return cast(PlanAnswer, self.get("/plan"))
 
     def cost(self, *, by: By = "job", since: float | None = None) -> CostAnswer:
-        """Say who spent what since an instant; by default since the month (UTC) began."""
+        """Return costs since an instant, by default since the month (UTC) began."""
         return cast(CostAnswer, self.get("/cost", by=by, since=since))
 
     def instances(self, *, ended: bool = False) -> InstancesAnswer:
@@ -381,7 +381,7 @@ class Client:
         return cast(InstancesAnswer, self.get("/instances", ended=ended))
 
     def down(self, *, is_down: bool = True) -> DownAnswer:
-        """Let everything go, or take work up again; for administrators.
+        """Release all nodes, or resume work; for administrators.
 
         Raises:
             RefusedByDaemon: with status 403 for everybody else.
@@ -389,18 +389,18 @@ class Client:
         return cast(DownAnswer, self.post("/down", {"is_down": is_down}))
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
-        """Ask for the document at any path of the HTTP API, without its `/v1`; it may carry a query."""
+        """Return the document at a path of the HTTP API, given without `/v1`; the path may have a query."""
         given = {key: value for key, value in query.items() if value is not None}
         return ask(self._http, "GET", path, at=self._at, query=given)
 
     def post(self, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Order something at any path of the HTTP API."""
+        """Send a POST to a path of the HTTP API, given without `/v1`, and return its answer."""
         given = None if document is None else dict(document)
         return ask(self._http, "POST", path, at=self._at, json=given)
 
 
 def default_address(config: Path | None = None, socket: str | None = None) -> str | Path:
-    """Return where the daemon is that flags, `BOA_ADDRESS` or the settings name, in this order.
+    """Return the daemon's address from the flags, `BOA_ADDRESS` or the settings, in this order.
 
     Raises:
         InputError: when a settings file is wrong.
@@ -410,17 +410,17 @@ def default_address(config: Path | None = None, socket: str | None = None) -> st
     if config is None:
         with suppress(KeyError):
             return os.environ["BOA_ADDRESS"]
-    from boa_daemon.daemon.daemon_paths import socket_of  # noqa: PLC0415 - slow to import, where an address needs none
+    from boa_daemon.daemon.daemon_paths import socket_of  # noqa: PLC0415 - slow to import, and unused with an address
     from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
 
     return socket_of(load_settings(config).settings)
 
 
 def _is_group(name: str) -> bool:
-    """Whether an id is that of a group; those of jobs end in a number alone."""
+    """Whether an id is that of a group; a job's id ends in a plain number."""
     return first_of_group(name) is not None
 
 
 def _quoted(name: str) -> str:
-    """Return an id as part of a path; what is none is for the daemon to refuse."""
+    """Return an id as part of a path; the daemon refuses invalid ids."""
     return quote(name or " ", safe="").replace("%2F", "%252F")

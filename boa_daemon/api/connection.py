@@ -1,4 +1,4 @@
-"""How a daemon is reached: a socket of this machine, or HTTP(S) with a token."""
+"""Connections to a daemon: a unix socket of this machine, or HTTP(S) with a token."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from boa_daemon.errors import DAEMON_UNREACHABLE, BoaError, InputError
 
 PATIENCE_SECONDS = 60.0
 _TRUSTED = ("/run/",)
-"""Only root makes folders there, so whatever listens there was put there by root."""
+"""Folders in which only root creates entries, so that root has placed any socket there."""
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class DaemonUnreachable(BoaError):
-    """Nobody answers there, or somebody who is not trusted."""
+    """Nobody answers at the address, or the socket is not trusted."""
 
     exit_code = DAEMON_UNREACHABLE
 
 
 class RefusedByDaemon(BoaError):
-    """The daemon said no: `status` is the HTTP status, `exit_code` its own."""
+    """The daemon refused: `status` is the HTTP status, `exit_code` that of its error."""
 
     def __init__(self, message: str, *, exit_code: int, status: int) -> None:
         super().__init__(message)
@@ -35,12 +35,12 @@ class RefusedByDaemon(BoaError):
 
 
 def is_url(address: str | Path) -> bool:
-    """Whether an address is one of HTTP, and no socket."""
+    """Whether an address is an HTTP URL rather than a socket."""
     return str(address).startswith(("http://", "https://"))
 
 
 def open_http(address: str | Path, token: str | None) -> httpx.Client:
-    """Return what asks the daemon at a socket or a URL; nothing has been asked over a URL yet.
+    """Return an HTTP client for a socket or a URL; a URL is not contacted yet.
 
     Raises:
         InputError: when a token is missing, or would cross a network in the clear.
@@ -50,7 +50,7 @@ def open_http(address: str | Path, token: str | None) -> httpx.Client:
         path = Path(address)
         check_owner(path)
         check_listens(path)
-        # Nothing is encrypted on a socket: to read all certificates would take longer than most answers.
+        # A socket needs no TLS, and loading all certificates would take longer than most answers.
         transport = httpx.HTTPTransport(uds=str(path), verify=False)
         return httpx.Client(transport=transport, base_url="http://boa", timeout=PATIENCE_SECONDS)
     url = urlsplit(str(address))
@@ -61,7 +61,7 @@ def open_http(address: str | Path, token: str | None) -> httpx.Client:
     if not token.isascii() or not token.isprintable():
         raise InputError("a token is printable ASCII without line ends")
     headers = {"Authorization": f"Bearer {token}"}
-    # What a daemon answers is no redirection: a token goes to nobody else.
+    # Redirects are not followed, so the token reaches no other host.
     return httpx.Client(
         base_url=str(address).rstrip("/"),
         headers=headers,
@@ -79,13 +79,13 @@ def ask(
     query: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> dict[str, Any]:
-    """Return the answer to one question as a document; `at` is named in errors.
+    """Send one request and return its document; errors name `at`.
 
-    `query` is added to that of the path.
+    `query` is added to the query of `path`.
 
     Raises:
         DaemonUnreachable: when nobody answers.
-        RefusedByDaemon: when the daemon says no.
+        RefusedByDaemon: when the daemon refuses.
     """
     if not is_url(at):
         check_listens(Path(at))
@@ -119,7 +119,7 @@ def _refusal(answer: httpx.Response, at: str | Path) -> BoaError:
 
 
 def stream(http: httpx.Client, path: str, *, at: str | Path) -> Iterator[bytes]:
-    """Yield an answer that is no document, in pieces; as `ask` otherwise."""
+    """Yield the pieces of an answer that is not a document; raises as `ask` does."""
     try:
         with http.stream("GET", f"/v1{path}") as answer:
             if answer.is_error:
@@ -132,7 +132,7 @@ def stream(http: httpx.Client, path: str, *, at: str | Path) -> Iterator[bytes]:
 
 
 def check_owner(path: Path) -> None:
-    """Refuse a socket that somebody else put there: it could pretend to be the daemon.
+    """Refuse a socket of another user, who could impersonate the daemon.
 
     Raises:
         DaemonUnreachable: when there is no socket, or it is not ours or root's.
@@ -152,7 +152,7 @@ def check_owner(path: Path) -> None:
 
 
 def check_listens(path: Path) -> None:
-    """Knock at a socket: the library that asks leaks one where nobody opens.
+    """Check that a socket accepts connections, because httpx leaks a socket when one does not.
 
     Raises:
         DaemonUnreachable: when nobody listens.

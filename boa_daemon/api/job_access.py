@@ -1,4 +1,4 @@
-"""What may be asked about a job that runs by who wants to go into it: a command, a shell, where it is."""
+"""HTTP routes for access to running jobs: where a job runs, a command, a shell."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from boa_daemon.daemon.service_base import NotAllowed
 
 JobName = Annotated[str, Path(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
 ExecId = Annotated[
-    str, Path(pattern=r"^[0-9a-f]{32}$", description="what the start of a command was answered")
+    str, Path(pattern=r"^[0-9a-f]{32}$", description="id from the answer to the start of a command")
 ]
 Node = Annotated[int, Field(ge=0, le=10_000)]
 
 
 class Command(BaseModel):
-    """A command beside a job's own, on one of its nodes, for so many seconds at the most."""
+    """A command to run beside a job on one of its nodes, for at most `seconds`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -30,7 +30,7 @@ class Command(BaseModel):
 
 
 class Terminal(BaseModel):
-    """A terminal of this machine on which a shell is wanted."""
+    """A terminal of this machine for a shell."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -40,7 +40,7 @@ class Terminal(BaseModel):
 
 
 def job_access_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
-    """Return what is asked about the inside of jobs."""
+    """Return the routes for access to running jobs."""
     router = APIRouter(prefix="/v1/jobs/{name}")
     entering = JobAccess(service)
     ask = Depends(gatekeeper.admit)
@@ -49,12 +49,12 @@ def job_access_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
     def way(
         name: JobName, caller: Caller = ask, node: Annotated[int, Query(ge=0, le=10_000)] = 0
     ) -> dict[str, Any]:
-        """Say where a job runs, and what opens a shell there."""
+        """Return where a job runs, and the command that opens a shell there."""
         return entering.way(name, node=node, user=caller.user, is_admin=caller.is_admin)
 
     @router.post("/exec", status_code=201)
     def begin(name: JobName, order: Command, caller: Caller = ask) -> dict[str, Any]:
-        """Start a command beside a job's own, as its user."""
+        """Start a command beside a job, as the job's user."""
         return entering.begin(
             name,
             order.command,
@@ -66,12 +66,12 @@ def job_access_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
 
     @router.get("/exec/{word}")
     def end(name: JobName, word: ExecId, caller: Caller = ask) -> dict[str, Any]:
-        """Say how a command ended; an end is told once."""
+        """Return how a command ended; the end is returned only once."""
         return entering.end(name, word, user=caller.user, is_admin=caller.is_admin)
 
     @router.post("/shell", status_code=201)
     def shell(name: JobName, order: Terminal, request: Request, caller: Caller = ask) -> dict[str, Any]:
-        """Open a shell beside a job on a terminal of the caller, who is on this machine."""
+        """Open a shell beside a job on the caller's terminal on this machine."""
         host = "" if request.client is None else request.client.host
         if not host.startswith("uid:"):
             raise NotAllowed(

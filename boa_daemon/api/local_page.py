@@ -1,11 +1,10 @@
-"""The page of a daemon's socket, for the browser of the user who opens it: `boa open`.
+"""Serve the daemon's page to the browser of the user who runs `boa open`.
 
-A server on this machine's loopback passes what the page asks on to the socket, where the kernel names this
-user. So only this user's browser may ask it: the address holds a path that nobody guesses and a key that
-works once, which is exchanged for a cookie of that path, HttpOnly and SameSite=Strict. Other users of the
-machine reach the port and get nothing; other sites reach it through the browser and get nothing either,
-because the name that they use is not ours and their requests say where they come from. Nothing but GET goes
-through.
+A server on the loopback interface forwards requests to the daemon's socket, where the kernel identifies this
+user. So only this user's browser may use it. The address holds a secret path and a key that works once and is
+exchanged for a cookie of that path, HttpOnly and SameSite=Strict. Other users of the machine can reach the
+port but have neither. Other sites can reach the port through the browser, but their requests have a foreign
+Host or Origin and are refused. Only GET is forwarded.
 """
 
 from __future__ import annotations
@@ -28,14 +27,12 @@ _FILES = ("", "page.css", "page.js")
 
 
 class _OverSocket(http.client.HTTPConnection):
-    """HTTP to a Unix socket."""
-
     def __init__(self, path: Path) -> None:
         super().__init__("boa", timeout=PATIENCE_SECONDS)
         self._path = path
 
     def connect(self) -> None:
-        """Connect to the socket, if it is still ours or root's."""
+        """Connect to the socket, if it still belongs to this user or root."""
         check_owner(self._path)
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(PATIENCE_SECONDS)
@@ -43,13 +40,13 @@ class _OverSocket(http.client.HTTPConnection):
 
 
 class LocalPage:
-    """Serves the page of a socket on a port of the loopback, to whoever has the address."""
+    """A server of the page on a loopback port, for the holder of the address."""
 
     def __init__(self, path: Path, *, port: int = 0) -> None:
         """Listen.
 
         Raises:
-            DaemonUnreachable: when nobody listens at the socket, or it is not trusted.
+            DaemonUnreachable: when nobody listens on the socket, or it is not trusted.
             InputError: when the port is taken.
         """
         check_owner(path)
@@ -75,7 +72,7 @@ class LocalPage:
         return f"http://{self.host}{self.place}?key={self._key}"
 
     def spend_key(self, given: str) -> bool:
-        """Whether it is the key; it works once."""
+        """Whether `given` is the key, which is used up then."""
         with self._guard:
             is_right = self._key is not None and hmac.compare_digest(self._key.encode(), given.encode())
             if is_right:
@@ -83,12 +80,12 @@ class LocalPage:
             return is_right
 
     def knows(self, cookie: str) -> bool:
-        """Whether it is our cookie."""
+        """Whether a cookie is the right one."""
         return hmac.compare_digest(self._cookie.encode(), cookie.encode())
 
     @property
     def set_cookie(self) -> str:
-        """The cookie as a header; browsers send it to this path alone, whatever else this machine serves."""
+        """The cookie as a header; browsers send it to no other path of this machine."""
         return f"{COOKIE}={self._cookie}; Path={self.place}; HttpOnly; SameSite=Strict"
 
     def serve(self) -> None:
@@ -102,18 +99,18 @@ class LocalPage:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one browser."""
+    """Answers the requests of the page."""
 
     local: LocalPage
     protocol_version = "HTTP/1.1"
     timeout = 60.0
 
     def do_GET(self) -> None:
-        """Pass a question on, or refuse it."""
+        """Forward a request, or refuse it."""
         asked = urlsplit(self.path)
         local = self.local
         key = parse_qs(asked.query).get("key", [""])[0] if asked.path == local.place else ""
-        # The key is proof enough: the file that `boa open` has a browser open counts as another site.
+        # With the key no origin is checked: the file that `boa open` opens in the browser is another site.
         refusal = self._refusal(is_key=bool(key))
         if refusal or not asked.path.startswith(local.place):
             self._say(403 if refusal else 404, refusal or "there is nothing here")
@@ -131,18 +128,18 @@ class _Handler(BaseHTTPRequestHandler):
         self._pass_on(f"/{rest}" + (f"?{asked.query}" if asked.query else ""))
 
     def _exchange(self, key: str) -> None:
-        """Give the cookie for the key."""
+        """Exchange the key for the cookie."""
         if not self.local.spend_key(key):
             self._say(403, "that address was used already: run boa open again")
             return
-        # Not a redirect: a cookie that is strict is sent only where our own page leads.
+        # Not a redirect: browsers send a strict cookie only to links from the same site.
         go_on = f'<meta http-equiv="refresh" content="0;url={self.local.place}">'
         body = f'<!DOCTYPE html><link rel="icon" href="data:,">{go_on}'.encode()
         kind = "text/html; charset=utf-8"
         self._answer(200, body, {"Content-Type": kind, "Set-Cookie": self.local.set_cookie})
 
     def _refusal(self, *, is_key: bool) -> str:
-        """Return why a request is refused whatever it asks; empty where it is not."""
+        """Return why a request is refused for its origin; empty when it is allowed."""
         if self.headers.get("Host") != self.local.host:
             return "this server is reached by its own address alone"
         if is_key:
@@ -163,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
         return "" if found is None else found.value
 
     def _pass_on(self, target: str) -> None:
-        """Ask the daemon and hand its answer on."""
+        """Forward a request to the daemon, and its answer to the browser."""
         connection = _OverSocket(self.local.path)
         try:
             connection.request("GET", target)
@@ -173,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(502, f"the daemon does not answer: {error or type(error).__name__}")
             return
         except Exception as error:
-            # The socket is gone, or somebody else's by now.
+            # The socket is gone, or belongs to somebody else now.
             self._say(502, str(error))
             return
         finally:
@@ -193,4 +190,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
-        """Keep the terminal quiet."""
+        """Do not log requests to the terminal."""

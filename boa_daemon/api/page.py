@@ -1,4 +1,4 @@
-"""The page and what it asks for: its files, a session for a token, and one document per view."""
+"""HTTP routes of the page: its files, sessions for tokens, and one document per view."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from boa_daemon.dashboard.money import MoneyView
 from boa_daemon.dashboard.overview import overview_document
 
 _TYPES = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
-Hours = Annotated[float, Query(gt=0.0, le=24.0 * 90, description="so many hours until now")]
+Hours = Annotated[float, Query(gt=0.0, le=24.0 * 90, description="number of hours until now")]
 JobName = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9-]{1,80}$", description="id of a job")]
 
 
@@ -33,7 +33,7 @@ class SignIn(BaseModel):
 
 
 def file_routes() -> APIRouter:
-    """Return the files of the page; they hold nothing that anybody may not see."""
+    """Return the routes of the page's files, which are public."""
     router = APIRouter(include_in_schema=False)
 
     def serve(name: str) -> Callable[[], Response]:
@@ -45,14 +45,14 @@ def file_routes() -> APIRouter:
 
 
 def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
-    """Return what the page asks."""
+    """Return the routes of the page's documents."""
     router = APIRouter(prefix="/v1")
     money = MoneyView(service)
     ask = Depends(gatekeeper.admit)
 
     @router.post("/session")
     async def sign_in(given: SignIn, request: Request, response: Response) -> dict[str, str]:
-        """Begin a session that only reads, for a token."""
+        """Begin a read-only session with a token."""
         caller = await gatekeeper.of_token(given.token, request)
         response.set_cookie(
             COOKIE,
@@ -73,32 +73,32 @@ def page_routes(service: Service, gatekeeper: Authenticator) -> APIRouter:
 
     @router.get("/page/now")
     def now(caller: Caller = ask) -> dict[str, Any]:
-        """Return what the page shows first."""
+        """Return the overview."""
         return overview_document(service)
 
     @router.get("/page/frontier")
     def frontier(caller: Caller = ask) -> dict[str, Any]:
-        """Return the curve of waiting against money, and where the daemon is on it."""
+        """Return the curve of waiting against money, and the daemon's position on it."""
         return money.frontier()
 
     @router.get("/page/history")
     def history(hours: Hours = 24.0, caller: Caller = ask) -> dict[str, Any]:
-        """Return what was, averaged over equal stretches."""
+        """Return the history, averaged over equal intervals."""
         return money.history(hours=hours)
 
     @router.get("/page/cost")
     def cost(by: CostBy = "class", hours: Hours = 24.0, caller: Caller = ask) -> dict[str, Any]:
-        """Say who spent what in the last hours."""
+        """Return the costs of the last hours."""
         return money.cost(by=by, hours=hours)
 
     @router.get("/page/jobs/{name}")
     def job(name: JobName, caller: Caller = ask) -> dict[str, Any]:
-        """Return a job with its starts, its trail and the curve of its class."""
+        """Return a job with its starts, its progress and the curve of its class."""
         return job_document(service, name, may_read=caller.may_read)
 
     @router.get("/decisions/{tick}/replay")
     def again(tick: Annotated[int, PathParameter(ge=0, le=2**53)], caller: Caller = ask) -> dict[str, Any]:
-        """Decide once more from the record of a tick, say whether that gives the same, and do nothing."""
+        """Repeat the decision of a tick from its record, without acting, and compare the results."""
         found = replay(service.decision(tick))
         actions = [{"id": action.id, "reason": action.reason} for action in found.decision.actions]
         return {"tick": tick, "is_same": found.is_same, "actions": actions}

@@ -1,4 +1,4 @@
-"""uvicorn on a Unix socket that knows its peers, and on TCP where that is asked for."""
+"""The API server: uvicorn on a unix socket with peer credentials, and on TCP if configured."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from boa_daemon.api.authentication import group_id
 from boa_daemon.errors import InputError
 
 MOST_BYTES = 32 * 2**20
-"""A batch of ten thousand jobs is a few megabytes."""
+"""Largest request; a batch of ten thousand jobs is a few megabytes."""
 MOST_CONNECTIONS, HEAD_SECONDS, BODY_SECONDS = 128, 10.0, 60.0
-"""Over TCP: so many at once, and so long for a request's head, and for its body."""
+"""Over TCP: connections at once, and seconds allowed for a request's head and for its body."""
 GROUP = "boa"
-"""Where there is a group of this name, its members may talk to the daemon."""
+"""Group whose members may use the daemon's socket, if the group exists."""
 _Message = MutableMapping[str, Any]
 _App = Callable[
     [MutableMapping[str, Any], Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]],
@@ -33,13 +33,13 @@ _App = Callable[
 
 
 class PeerProtocol(H11Protocol):
-    """HTTP/1.1 whose client, on a Unix socket, is the user that the kernel names."""
+    """HTTP/1.1 that identifies the client of a unix socket by the kernel's peer credentials."""
 
     is_over_tcp = False
     _alarm: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Ask the kernel who connected."""
+        """Identify the peer of a unix socket; limit the number of TCP connections."""
         super().connection_made(transport)
         channel = transport.get_extra_info("socket")
         if channel is not None and channel.family == socket.AF_UNIX:
@@ -47,7 +47,7 @@ class PeerProtocol(H11Protocol):
             pid, uid, _ = struct.unpack("3i", raw)
             self.client = (f"uid:{uid}", pid)
             return
-        # Over TCP anybody may connect: few at a time, and none that takes its time to say what it wants.
+        # Anybody may connect over TCP: limit the number of connections, and the time for a request.
         others = sum(1 for each in self.connections if getattr(each, "is_over_tcp", False))
         self.is_over_tcp = True
         if others >= MOST_CONNECTIONS:
@@ -56,31 +56,31 @@ class PeerProtocol(H11Protocol):
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the alarm."""
+        """Cancel the timer."""
         if self._alarm is not None:
             self._alarm.cancel()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, for as short a time as for the first."""
+        """Start the timer for the next request."""
         super().on_response_complete()
         if self.is_over_tcp and not self.transport.is_closing():
             self._await_head()
 
     def _await_head(self) -> None:
-        """Hang up on a caller whose request is not there in time."""
+        """Start a timer that closes the connection if no request arrives in time."""
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm = self.loop.call_later(HEAD_SECONDS, self._hang_up_if_silent)
 
     def _hang_up_if_silent(self) -> None:
-        """Hang up unless a request is being answered."""
+        """Close the connection unless a request is being answered."""
         if self.cycle is None or self.cycle.response_complete:
             self.transport.abort()
 
 
 class BodySizeLimit:
-    """Refuses requests that are too large, whether or not they say so at the start."""
+    """Middleware that refuses large requests, with or without a Content-Length."""
 
     def __init__(self, app: _App, most: int = MOST_BYTES) -> None:
         self._app, self._most = app, most
@@ -91,7 +91,7 @@ class BodySizeLimit:
         receive: Callable[[], Awaitable[_Message]],
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
-        """Count what comes in."""
+        """Read and count the body, then pass the request on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -133,7 +133,7 @@ async def _too_large(send: Callable[[_Message], Awaitable[None]], most: int) -> 
 
 
 def unix_socket(path: Path) -> socket.socket:
-    """Return a listening socket that its user and the group `boa` may use; an old one gives way."""
+    """Return a listening socket for its user and the group `boa`, replacing an old socket."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -151,10 +151,10 @@ def unix_socket(path: Path) -> socket.socket:
 
 
 def tcp_socket(listen: str, *, is_secret: bool = False) -> socket.socket:
-    """Return a listening socket at ``host:port``; beyond this machine only where what is said is secret.
+    """Return a listening socket at ``host:port``; beyond this machine only with TLS (`is_secret`).
 
     Raises:
-        InputError: when that is no address of this machine, or tokens would cross a network in the clear.
+        InputError: when this machine has no such address, or tokens would cross a network in the clear.
     """
     host, _, port = listen.rpartition(":")
     if not host:
@@ -179,7 +179,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class ApiServer:
-    """Serves an application in a thread of its own; over TLS with a certificate and its key."""
+    """Serves an application in its own thread; `tls` is a certificate file and its key file."""
 
     def __init__(self, app: Any, sockets: list[socket.socket], *, tls: tuple[str, str] | None = None) -> None:
         config = uvicorn.Config(
@@ -188,7 +188,7 @@ class ApiServer:
             log_config=None,
             access_log=False,
             lifespan="off",
-            # A header must not say who connected.
+            # A request header must not override the client's address.
             proxy_headers=False,
             timeout_graceful_shutdown=5,
             ssl_certfile=None if tls is None else tls[0],
@@ -203,7 +203,6 @@ class ApiServer:
         self._thread = threading.Thread(target=self._run, name="boa-api", daemon=True)
 
     def _run(self) -> None:
-        """Serve until told to stop."""
         asyncio.run(self._server.serve(sockets=self._sockets))
 
     def start(self) -> None:
@@ -211,7 +210,7 @@ class ApiServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the requests in flight and stop."""
+        """Finish running requests and stop."""
         self._server.should_exit = True
         self._thread.join(timeout=10.0)
         for channel in self._sockets:

@@ -1,1 +1,1 @@
-"""The page: what it shows as documents, and its files, for a daemon and as one file that needs nothing."""
+"""The dashboard page: its documents and files, served by a daemon or written as one static file."""

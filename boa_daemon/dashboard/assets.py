@@ -1,6 +1,6 @@
-"""The files of the page: served by the daemon, or put into one file with the answers inside.
+"""Files of the page: served by the daemon, or written as one static file with its answers.
 
-The scripts are plain ones that are put one after the other, so both ways run the same text.
+The scripts are plain scripts that are concatenated, so both variants run the same code.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 from boa_daemon.errors import InputError
 
 SCRIPTS = ("lib", "charts", "solver", "now", "money", "decisions", "job", "plan", "compare", "app")
-"""In the order in which they are put together."""
+"""Scripts in the order of concatenation."""
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Content-Security-Policy of the page: nothing from elsewhere, and nothing that stands in the page itself."""
+"""Content-Security-Policy of the page: nothing from other hosts, and no inline code."""
 
 
 @cache
@@ -37,7 +37,7 @@ def asset(name: str) -> bytes:
 
 
 def write_static(path: Path, *, title: str, answers: Mapping[str, Any]) -> None:
-    """Write the page as one file that answers its own questions; `answers` are by the path of each.
+    """Write the page as one static file; `answers` maps each request path to its document.
 
     Raises:
         InputError: when the file cannot be written.
@@ -52,13 +52,13 @@ def write_static(path: Path, *, title: str, answers: Mapping[str, Any]) -> None:
 
 
 def static_page(*, title: str, answers: Mapping[str, Any]) -> str:
-    """Return the page as one document, which may run its own script and fetch nothing."""
+    """Return the page as one HTML document, which runs its own script and fetches nothing."""
     style, script = asset("page.css").decode(), asset("page.js").decode()
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    # Within a script element only "</" could end it, and "<!--" could begin a comment.
+    # Escape "<": within a script element "</" could end it, and "<!--" could begin a comment.
     data = json.dumps({"title": title, "answers": json_safe(answers)}, allow_nan=False).replace(
         "<", "\\u003c"
     )
@@ -80,7 +80,7 @@ def static_page(*, title: str, answers: Mapping[str, Any]) -> str:
 
 
 def json_safe(value: Any) -> Any:
-    """Return a value as JSON can say it."""
+    """Return a value in JSON types; numbers that are not finite become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -91,5 +91,5 @@ def json_safe(value: Any) -> Any:
 
 
 def _hash(text: str) -> str:
-    """Return the word of a policy that allows one text."""
+    """Return the Content-Security-Policy source that allows one inline text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

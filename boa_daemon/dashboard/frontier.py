@@ -1,9 +1,9 @@
-"""The curve of waiting against money as the page draws it: the hulls of every class, in whole widths.
+"""The curve of waiting against money for the page: the hulls of every class, in whole widths.
 
-The page solves for itself: it takes the edges of these hulls in the order of what they save per dollar, until
-the money is spent, which is the exact optimum (`policies.optimum.hull`). A factor on all prices or on the
-load only stretches the axis of money, so its sliders need nobody to answer; for the boot of a job the hulls
-are laid out once for each length of it.
+The page solves by itself. It takes the edges of the hulls in the order of what they save per dollar until the
+budget is spent, which is the exact optimum (`policies.optimum.hull`). A factor on all prices or on the load
+only stretches the money axis, so these sliders need no request. For longer starts of jobs, the document holds
+one set of hulls for each length.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from policies.model import Problem
 from policies.optimum.frontier import MixedFrontier
 
 START_MINUTES = (0.0, 1.0, 3.0, 5.0, 10.0, 20.0)
-"""Minutes that may be added to the start of every job."""
+"""Choices of minutes added to the start of every job."""
 MOST_VERTICES = 4000
-"""With more vertices than this the hulls of longer starts are left out, so that a page stays small."""
+"""Above this number of vertices the hulls of longer starts are left out, to keep the page small."""
 
 
 def frontier_document(problem: Problem, *, budget: float | None = None, title: str = "") -> dict[str, Any]:
-    """Return what the page needs to draw the curve and to plan any budget on it."""
+    """Return the data with which the page draws the curve and plans any budget on it."""
     curve = Curve.of(problem, "integer-mixed")
     starts = [_start(problem, 0.0)]
     vertices = sum(len(group["hull"]) for group in starts[0]["groups"])
@@ -49,7 +49,7 @@ def frontier_document(problem: Problem, *, budget: float | None = None, title: s
 
 
 def _start(problem: Problem, minutes: float) -> dict[str, Any]:
-    """Return the hulls where every job starts so many minutes later than its class says."""
+    """Return the hulls when every job's start takes `minutes` longer than its class says."""
     classes = tuple(replace(one, startup_hours=one.startup_hours + minutes / 60.0) for one in problem.classes)
     frontier = MixedFrontier.of(replace(problem, classes=classes))
     options, chains = frontier.options, frontier.merged.chains

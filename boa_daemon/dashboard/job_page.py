@@ -1,4 +1,4 @@
-"""One job as the page shows it: its widths over time, how it gets on, the curve of its class, and why."""
+"""The page's document of one job: widths over time, progress, the curve of its class, and reasons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_GENERATIONS = 500
 
 
 def job_document(service: Service, name: JobId, *, may_read: Callable[[str], bool]) -> dict[str, Any]:
-    """Return a job with its starts, its trail and its class.
+    """Return a job with its starts, its progress and the speedups of its class.
 
     Raises:
         InputError: when there is no such job.
@@ -35,7 +35,7 @@ def job_document(service: Service, name: JobId, *, may_read: Callable[[str], boo
 
 
 def _generations(service: Service, name: JobId) -> list[dict[str, Any]]:
-    """Return the starts of a job, the newest at the end."""
+    """Return the newest starts of a job, oldest first."""
     books = service.daemon.books
     if books is None:
         return []

@@ -1,4 +1,4 @@
-"""Where the money went, and where on the curve the daemon stands."""
+"""The page's documents about money: the curve of waiting against money, the history, and costs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEASURED_SECONDS = 7 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """A curve, and the problem that it is of."""
+    """A curve, with the problem and budget that it was computed for."""
 
     problem: Problem
     budget: float
@@ -32,7 +32,7 @@ class _Drawn:
 
 
 class MoneyView:
-    """Answers about money; the curve is drawn once for the classes and prices in use."""
+    """Answers about money; the curve is cached until the problem or the budget changes."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -40,10 +40,10 @@ class MoneyView:
         self._costs: dict[tuple[CostBy, float], tuple[Any, dict[str, Any]]] = {}
 
     def frontier(self) -> dict[str, Any]:
-        """Return the curve of the load and prices that are planned by, and where the daemon is on it.
+        """Return the curve at the planned load and prices, and the daemon's measured position.
 
         Raises:
-            NotReady: when nothing can be planned.
+            NotReady: when no plan is possible, or there is no database.
         """
         daemon, books = self._service.daemon, self._books()
         try:
@@ -56,7 +56,7 @@ class MoneyView:
         return {"as_of": daemon.world.clock.now(), **self._drawn.document, "measured": self._measured(books)}
 
     def history(self, *, hours: float) -> dict[str, Any]:
-        """Return the last hours, averaged over at most `POINTS` stretches."""
+        """Return the last hours, averaged over at most `POINTS` intervals."""
         self._books()
         history, now = self._service.daemon.history, self._service.daemon.world.clock.now()
         if history is None:
@@ -65,8 +65,8 @@ class MoneyView:
         return {"as_of": now, **found}
 
     def cost(self, *, by: CostBy, hours: float) -> dict[str, Any]:
-        """Return who spent what in the last hours, as of when it was first asked since the last tick."""
-        # Between two ticks nothing starts or ends; every open page asks all the same.
+        """Return the costs of the last hours, cached between two ticks."""
+        # Every open page asks, but between two ticks nothing starts or ends.
         picture, now = self._service.daemon.standing.picture, self._service.daemon.world.clock.now()
         seen, answer = self._costs.get((by, hours), (None, {}))
         if seen is None or seen is not picture:
@@ -78,7 +78,7 @@ class MoneyView:
         return answer
 
     def _measured(self, books: Storage) -> dict[str, Any] | None:
-        """Return how long the jobs that ended well lately took, and what was burnt meanwhile on average."""
+        """Return the mean hours of recently finished jobs, and the mean burn rate of that time."""
         history, now = self._service.daemon.history, self._service.daemon.world.clock.now()
         since = now - MEASURED_SECONDS
         query = select(JOBS.c.arrived_at, JOBS.c.ended_at).where(
@@ -94,10 +94,10 @@ class MoneyView:
         return {"jobs": len(hours), "mean_jct_hours": sum(hours) / len(hours), "usd_per_hour": burn}
 
     def _books(self) -> Storage:
-        """Return what is on disk.
+        """Return the storage.
 
         Raises:
-            NotReady: when the database cannot be read.
+            NotReady: when the daemon has no database that it may write.
         """
         books = self._service.daemon.books
         if books is None:

@@ -1,7 +1,7 @@
-"""What the page shows first: burn, caps, queue, fleet, alerts. One document, from memory.
+"""The page's overview: burn rate, caps, queue, fleet, alerts, in one document from memory.
 
-Nodes are rows of a table with few columns, because there are thousands; jobs are the first hundreds of the
-queue, with counts of all.
+Nodes are compact rows, because there may be thousands. Jobs are the first hundreds of the queue, with counts
+of all.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ NODE_COLUMNS = ("id", "type", "phase", "zone", "market", "gpus", "used", "usd_pe
 
 
 def overview_document(service: Service) -> dict[str, Any]:
-    """Return the state of the daemon, the head of its queue, its nodes and its newest messages."""
+    """Return the daemon's status, the head of its queue, its nodes and its newest alerts."""
     decision, books = service.daemon.standing.decision, service.daemon.books
     held: Mapping[NodeId, Mapping[int, JobId]] = {} if books is None else books.queue.holders()
     active = [] if books is None else list(books.queue.active.values())
     running = sum(1 for job in active if job.slots)
     return {
         **service.status(),
-        # As the starts of the last tick left it, not as the tick found it.
+        # The counts after the starts of the last tick, not before.
         "gpus_used": sum(map(len, held.values())),
         "running": running,
         "waiting": len(active) - running,
@@ -46,9 +46,9 @@ def overview_document(service: Service) -> dict[str, Any]:
 
 
 def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOBS) -> list[dict[str, Any]]:
-    """Return the first jobs: those that run by their expected end, then those that wait by arrival.
+    """Return rows of running jobs by expected end, then of waiting jobs by arrival.
 
-    Where both are many, each has half of the rows. O(jobs), and sentences for the rows alone.
+    If there are many of both, each has half of the `most` rows. O(jobs); sentences only for the rows.
     """
     if service.daemon.books is None:
         return []
@@ -95,7 +95,7 @@ def _sentence(decision: Decision | None, job: JobRecord) -> str:
 
 
 def _left(decision: Decision | None, job: JobRecord) -> float:
-    """Return for how many seconds from the tick on a job runs; infinite where nobody knows."""
+    """Return the seconds from the last tick until a job ends; infinite if unknown."""
     seen = None if decision is None else decision.state.jobs.get(job.id)
     if decision is None or seen is None:
         return math.inf
@@ -103,7 +103,7 @@ def _left(decision: Decision | None, job: JobRecord) -> float:
 
 
 def _seconds_left(decision: Decision, job: JobState, planned: Width | None) -> float:
-    """Return how long a job runs on at what it holds, or would run at what is planned for it."""
+    """Return the seconds until a job ends at its present width, or else at its planned width."""
     prices = decision.plan.node_prices
     width = job.job.width or planned
     if prices is None or width is None:
@@ -111,14 +111,14 @@ def _seconds_left(decision: Decision, job: JobState, planned: Width | None) -> f
     try:
         hours = prices.hours_left(job.job if job.job.width == width else replace(job.job, width=width))
     except KeyError:
-        # A class that the policy in use does not know yet.
+        # The policy in use does not know the class yet.
         return math.inf
     counted_at = job.job.counted_at
     return hours * SECONDS_PER_HOUR + (0.0 if counted_at is None else counted_at - decision.state.now)
 
 
 def _why(decision: Decision | None) -> list[dict[str, Any]]:
-    """Return what jobs wait for, the most frequent first."""
+    """Return the reasons why jobs wait, most frequent first."""
     if decision is None:
         return []
     counts = Counter(decision.plan.waiting.values())

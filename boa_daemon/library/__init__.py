@@ -1,1 +1,1 @@
-"""The public face for programs and notebooks; `boa_daemon` itself hands on what is here."""
+"""The public library for programs and notebooks, exported by `boa_daemon`."""

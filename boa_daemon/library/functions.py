@@ -1,4 +1,4 @@
-"""What the commands do, as functions: solve, plan, frontier, commit, simulate, compare."""
+"""The commands as functions: solve, plan, frontier, commit, simulate, compare."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Arrivals: TypeAlias = str | PathLike[str] | Iterable[tuple[float, str]]
 def solve(
     problem: Problem, budget: str | float | None = None, *, version: Version = "integer-mixed"
 ) -> Solved:
-    """Return the widths that wait least within a budget, with a proof of optimality.
+    """Return the widths with the least waiting within a budget, with a proof of optimality.
 
     Raises:
         InfeasibleBudget: when the budget cannot run every job; it names the least that can.
-        InputError: when the budget is none.
+        InputError: when the budget is not valid.
     """
     file, asked = problem.under(budget)
     found = solve_problem(file.problem, asked.amount, version=version)
@@ -49,11 +49,11 @@ def solve(
 
 
 def plan(problem: Problem, budget: str | float | None = None) -> Planned:
-    """Return the optimum with what surrounds it: the knee, the next unit of budget, quotas to ask for.
+    """Return the optimum with the knee, the value of the next unit of budget, and quotas to ask for.
 
     Raises:
         InfeasibleBudget: when the budget cannot run every job; it names the least that can.
-        InputError: when the budget is none.
+        InputError: when the budget is not valid.
     """
     file, asked = problem.under(budget)
     found = budget_plan(file, asked, "integer-mixed")
@@ -68,7 +68,7 @@ def plan(problem: Problem, budget: str | float | None = None) -> Planned:
 
 
 def frontier(problem: Problem, *, unit: str | None = None) -> Frontier:
-    """Return the least mean JCT at every budget; ``unit="gpus"`` counts GPUs where prices are given."""
+    """Return the least mean JCT at every budget; ``unit="gpus"`` counts GPUs even with prices."""
     model: Model = problem.file.problem
     if unit is not None:
         if unit not in ("gpus", "usd_per_hour"):
@@ -112,18 +112,18 @@ def commit(
     seed: int = 0,
     policy: str = DEFAULT_POLICY,
 ) -> Committed:
-    """Return which commitments pay at the same waiting: levels of least bill, and how sure that is.
+    """Return the commitments with the least bill at the same waiting, and how sure the saving is.
 
-    `offers` is a file of offers, or a mapping with its keys. The load is that of the classes, off by `spread`
-    at the most; with a `trace` it is what a run of it by `policy` rents, and the last part, `held_out` of its
-    time, proves what the first advises.
+    `offers` is a file of offers, or a mapping with its keys. The load is that of the classes, with an error
+    of at most `spread`. With a `trace` the load is what a run of it under `policy` rents, and the last
+    fraction `held_out` of its time checks the advice from the first part.
 
     Raises:
         InfeasibleBudget: when the budget cannot run every job.
-        InputError: when the offers or the trace are wrong, the offers cover nothing, or there is no price.
-        UnknownPolicy: when there is none of that name.
+        InputError: when the offers or the trace are wrong, the offers cover nothing, or prices are missing.
+        UnknownPolicy: when there is no policy of that name.
     """
-    from boa_daemon.comparing.commitment_advice import AdviceRequest  # noqa: PLC0415 - few commit
+    from boa_daemon.comparing.commitment_advice import AdviceRequest  # noqa: PLC0415 - slow, and seldom needed
 
     if isinstance(offers, Mapping):
         document = Document(name="the offers", content=dict(offers), language="json")
@@ -171,8 +171,8 @@ def simulate(
 
     Raises:
         InfeasibleBudget: when the budget cannot run every job.
-        InputError: when the trace is none, or has a class that the problem lacks.
-        UnknownPolicy: when there is none of that name.
+        InputError: when the trace is not valid, or has a class that the problem lacks.
+        UnknownPolicy: when there is no policy of that name.
     """
     settings = replace(_settings(problem, trace, budget), seed=seed, boot_seconds=boot_seconds, policy=policy)
     words = {key: str(value) for key, value in (options or {}).items()}
@@ -204,13 +204,13 @@ def compare(
 ) -> Compared:
     """Run policies on the same jobs, each tuned to spend what BOA spends; ``on`` is as ``--on``.
 
-    Runs are kept in the user's cache, as those of ``boa compare`` are.
+    Runs are cached in the user's cache, like those of ``boa compare``.
 
     Raises:
-        InputError: when the trace is none, or has a class that the problem lacks; when there are no workers.
-        UnknownPolicy: when there is none of a name.
+        InputError: when the trace is not valid or has a class that the problem lacks, or without workers.
+        UnknownPolicy: when there is no policy of a name.
     """
-    from boa_daemon.comparing.cells import REFERENCE, Comparison  # noqa: PLC0415 - few compare
+    from boa_daemon.comparing.cells import REFERENCE, Comparison  # noqa: PLC0415 - slow, and seldom needed
     from boa_daemon.comparing.comparison_summary import lines_of  # noqa: PLC0415
     from boa_daemon.comparing.run_cells import run_all  # noqa: PLC0415
     from boa_daemon.comparing.tasks import AnswerCache, Tasks  # noqa: PLC0415
@@ -241,7 +241,7 @@ def compare(
 
 
 def _settings(problem: Problem, trace: Arrivals, budget: str | float | None) -> SimulationSettings:
-    """Return a run of arrivals under a budget."""
+    """Return the settings of a simulation of arrivals under a budget."""
     file, asked = problem.under(budget)
     arrivals, name = _arrivals(trace)
     check_classes(arrivals, [one.name for one in file.problem.classes], Path(name))
@@ -260,7 +260,7 @@ def _arrivals(trace: Arrivals) -> tuple[Trace, str]:
 
 
 def _of(found: Solution) -> dict[str, float]:
-    """Return the figures of a solution that have names of their own."""
+    """Return the figures of a solution that are fields of `Solved`."""
     return {
         "mean_jct_hours": found.mean_jct_hours,
         "mean_spend": found.mean_spend,

@@ -1,4 +1,4 @@
-"""A problem for programs: from a file, a mapping, or a table with one row per class and width."""
+"""Problems for programs: from a file, a mapping, or a table with one row per class and width."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from policies.model import Budget
 COLUMNS = ("class", "arrivals_per_hour", "size_gpu_hours", "gpu_type", "gpus", "speedup")
 _ALSO = ("weight",)
 _FACTS = ("arrivals_per_hour", "size_gpu_hours", "weight")
-"""What a class has once, though each of its rows says it."""
+"""Columns that must be equal in all rows of a class."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Classes of jobs, the GPU types that they may run on with their prices, and maybe a budget."""
+    """Job classes, the GPU types that they may run on with prices, and optionally a budget."""
 
     file: ProblemFile
 
@@ -32,7 +32,7 @@ class Problem:
         """Return the problem in a YAML, JSON or TOML file.
 
         Raises:
-            InputError: when it is none, with file and line.
+            InputError: when the file holds no valid problem, with file and line.
         """
         return cls(load_problem(Path(path), require_rates=False))
 
@@ -41,7 +41,7 @@ class Problem:
         """Return the problem that a mapping holds, with the keys of a problem file.
 
         Raises:
-            InputError: when it is none, with the key.
+            InputError: when the mapping is not a valid problem, with the key.
         """
         whole = Document(name="the problem", content=dict(document), language="json")
         return cls(parse_problem(whole, require_rates=False))
@@ -51,7 +51,7 @@ class Problem:
         """Return the problem in a CSV file with the columns of `from_rows`.
 
         Raises:
-            InputError: when it cannot be read, or holds no problem.
+            InputError: when the file cannot be read, or holds no valid problem.
         """
         try:
             with Path(path).open(encoding="utf-8", newline="") as file:
@@ -65,7 +65,7 @@ class Problem:
         """Return the problem in a pandas data frame with the columns of `from_rows`.
 
         Raises:
-            InputError: when it holds no problem.
+            InputError: when the frame holds no valid problem.
         """
         return cls.from_rows(frame.to_dict("records"), prices=prices, name="the data frame")
 
@@ -81,10 +81,10 @@ class Problem:
 
         Columns: `class`, `arrivals_per_hour`, `size_gpu_hours` (hours on one reference GPU), `gpu_type`,
         `gpus`, `speedup` (times as fast as one reference GPU), and optionally `weight`. `prices` are dollars
-        per GPU-hour by GPU type; without them a budget counts GPUs, and there is one type.
+        per GPU-hour by GPU type; without them a budget counts GPUs, and only one type is allowed.
 
         Raises:
-            InputError: when a column lacks or a class contradicts itself, with the row.
+            InputError: when a column is missing or a class contradicts itself, with the row.
         """
         classes: dict[str, dict[str, Any]] = {}
         for number, row in enumerate(rows, start=2):
@@ -113,7 +113,7 @@ class Problem:
         """Return the problem and its budget: ``"40/h"``, ``"gpus:48"``, a number in its unit, or its own.
 
         Raises:
-            InputError: when there is no budget, or it is none.
+            InputError: when there is no budget, or it is not valid.
         """
         if budget is None:
             if self.file.budget is None:
@@ -134,14 +134,14 @@ def _plain(amount: float, file: ProblemFile) -> Budget:
 
 
 def _check_columns(row: Mapping[str, Any], name: str) -> None:
-    """Refuse a row that lacks a column, or has one that nobody reads."""
+    """Refuse a row with a missing or unknown column."""
     lacks = [column for column in COLUMNS if row.get(column) in (None, "")]
     if lacks:
-        raise InputError(f"column {lacks[0]!r} lacks", file=name, hint=f"Columns: {', '.join(COLUMNS)}")
+        raise InputError(f"column {lacks[0]!r} is missing", file=name, hint=f"Columns: {', '.join(COLUMNS)}")
     for column in row:
         if column not in (*COLUMNS, *_ALSO):
             hint = did_you_mean(str(column), (*COLUMNS, *_ALSO)) or f"Columns: {', '.join(COLUMNS)}"
-            raise InputError(f"column {column!r} is none of a problem's", file=name, hint=hint)
+            raise InputError(f"column {column!r} is not a column of a problem", file=name, hint=hint)
 
 
 def _number(value: Any, key: str, name: str, line: int) -> float:
@@ -152,7 +152,7 @@ def _number(value: Any, key: str, name: str, line: int) -> float:
 
 
 def _class(label: str, one: Mapping[str, Any], prices: Mapping[str, float] | None) -> dict[str, Any]:
-    """Return a class as a problem file has it."""
+    """Return a class as an entry of a problem file."""
     tables = {kind: {"table": table} for kind, table in one["tables"].items()}
     if prices is None and len(tables) > 1:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Answers that a notebook shows: rows, a table as HTML, a data frame, and the document of the command."""
+"""Results that a notebook shows: rows, an HTML table, a data frame, and the command's document."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 MOST_SHOWN = 100
-"""Rows of a table that a notebook shows; the others are counted."""
+"""Largest number of rows that a notebook shows; the rest is counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """An answer: `document` is what the command prints as JSON, `rows` what it prints as CSV."""
+    """A result: `document` is what the command prints as JSON, `rows` what it prints as CSV."""
 
     title: str
     document: Mapping[str, Any] = field(repr=False)
     rows: Sequence[Mapping[str, Any]] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document, as the command line prints it; its keys are promised to stay."""
+        """Return the document, as the command line prints it; its keys are stable."""
         return dict(self.document)
 
     def to_frame(self) -> DataFrame:
         """Return the rows as a pandas data frame.
 
         Raises:
-            MissingExtra: without pandas.
+            MissingExtra: when pandas is not installed.
         """
         try:
             import pandas  # noqa: PLC0415 - optional
@@ -70,7 +70,7 @@ class Solved(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Planned(Solved):
-    """The optimum with what surrounds it: the knee, what one more unit of budget saves, quotas to ask for."""
+    """The optimum with the knee, what one more unit of budget saves, and quotas to ask for."""
 
     knee_budget: float
     next_unit_saves_hours: float
@@ -92,7 +92,7 @@ class Frontier(Result):
         """Draw the curve, its knee, and a budget to mark; return the axes.
 
         Raises:
-            MissingExtra: without matplotlib, the extra `plot`.
+            MissingExtra: when matplotlib (the extra `plot`) is not installed.
         """
         try:
             from matplotlib.figure import Figure  # noqa: PLC0415 - optional
@@ -112,31 +112,31 @@ class Frontier(Result):
 
     def hours_at(self, budget: float) -> float:
         """Return the least mean JCT in hours at a budget; infinite below the least feasible one."""
-        import numpy as np  # noqa: PLC0415 - whoever only reads a result needs none of it
+        import numpy as np  # noqa: PLC0415 - slow to import, and not needed to read a result
 
         if budget < self.budgets[0] * (1.0 - 1e-12):
             return float("inf")
         return float(np.interp(budget, self.budgets, self.hours))
 
     def write_page(self, path: str) -> None:
-        """Write the curve with its sliders as one HTML file that loads nothing.
+        """Write the curve with its sliders as one static HTML file.
 
         Raises:
             InputError: when the file cannot be written.
         """
         from pathlib import Path  # noqa: PLC0415
 
-        from boa_daemon.dashboard.assets import write_static  # noqa: PLC0415 - few ask for a page
+        from boa_daemon.dashboard.assets import write_static  # noqa: PLC0415 - seldom needed
 
         write_static(Path(path), title=self.title, answers={"page/frontier": self.page})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Committed(Result):
-    """What to commit to, by the term in years: dollars per hour that are paid always, and what they save.
+    """Advice on commitments by term in years: dollars per hour to commit to, and what they save.
 
-    `saved_fraction` is of the bill on demand at the likely load, `least_saved_fraction` at the lowest of its
-    interval: below zero, the commitment is a bet.
+    `saved_fraction` is the part of the on-demand bill saved at the likely load, `least_saved_fraction` the
+    least over its interval. If that is negative, the commitment may lose money.
     """
 
     usd_per_hour: Mapping[int, float]
@@ -163,7 +163,7 @@ class Compared(Result):
 
 
 def _text(value: Any) -> str:
-    """Return a value as a person reads it."""
+    """Format a value for people."""
     if isinstance(value, bool) or not isinstance(value, float):
         return str(value)
     return f"{value:,.4g}"

@@ -1,1 +1,1 @@
-"""Where intents, outcomes, charges and decisions are remembered."""
+"""Persistent storage: jobs, intents, outcomes, charges and decisions."""

@@ -1,4 +1,4 @@
-"""The account of a best effort on disk, so that a restart neither forgives a debt nor forgets a credit."""
+"""Store the account of a best effort, so that a restart forgets neither debt nor credit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = "best_effort"
 
 
 def read_best_effort(database: Database) -> Account | None:
-    """Return the best effort that was going on; None where there was none."""
+    """Return the account of the best effort in progress; None without one."""
     with database.read() as connection:
         found = connection.scalar(select(META.c.value).where(META.c.key == KEY))
     known = None if found is None else json.loads(found)
@@ -24,7 +24,7 @@ def read_best_effort(database: Database) -> Account | None:
 
 
 def write_best_effort(database: Database, account: Account | None) -> None:
-    """Write down the best effort that is going on, or that there is none."""
+    """Store the account of the best effort in progress, or None."""
     with database.write() as connection:
         known = None if account is None else asdict(account)
         put(connection, META, key=KEY, value=json.dumps(known))

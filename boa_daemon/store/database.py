@@ -1,4 +1,4 @@
-"""One writer: a lock around every transaction that writes, which other writes of the thread join."""
+"""A database with one writer: a lock around every write transaction, which nested writes join."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 
 class Database:
-    """An engine of which this process is the only writer.
+    """A database engine with this process as its only writer.
 
-    `when_lost` is called where a transaction could not be done: what memory took for written is not on disk.
-    `fence` is called first in each transaction that writes, and raises where this process may not any more.
+    `when_lost` is called when a write transaction fails, because state in memory is then ahead of the disk.
+    `fence` is called first in each write transaction and raises when this process may no longer write.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -26,7 +26,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Lend a connection in a transaction; inside another `write` of the thread it is the same one."""
+        """Yield a connection in a transaction; a nested `write` of the same thread joins it."""
         with self._lock:
             if self._open is not None:
                 yield self._open
@@ -40,20 +40,20 @@ class Database:
                     finally:
                         self._open = None
             except (SQLAlchemyError, OSError):
-                # A full disk says so at the commit, when memory has gone ahead already.
+                # A full disk shows at the commit, when the state in memory is already ahead.
                 with suppress(SQLAlchemyError, OSError):
                     self.when_lost()
                 raise
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep every other thread from writing, without a transaction: what is committed then stays so."""
+        """Keep every other thread from writing, without opening a transaction."""
         with self._lock:
             yield
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Lend a connection that reads what is committed; it waits for nobody."""
+        """Yield a connection that reads committed data, without waiting for the writer."""
         with self.engine.connect() as connection:
             yield connection
 

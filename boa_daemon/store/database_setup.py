@@ -1,6 +1,6 @@
 """Opening the database: pragmas, migrations, integrity, backups.
 
-SQLite runs in WAL mode with `synchronous=FULL`: what was committed survives the loss of power. The daemon is
+SQLite runs in WAL mode with `synchronous=FULL`: committed data survives a power loss. The daemon is
 the only writer; readers never wait for it.
 """
 
@@ -38,7 +38,7 @@ from boa_daemon.store.tables import METADATA
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 30.0
 IDLE_SECONDS = 10.0
-"""So long PostgreSQL waits for the next word of a transaction: shorter than a leader's lease."""
+"""Time after which PostgreSQL ends an idle transaction: shorter than a leader's lease."""
 KEPT_BACKUPS = 24
 
 
@@ -47,23 +47,23 @@ class StoreUnusable(BoaError):
 
 
 class StoreUnreachable(StoreUnusable):
-    """The server of the database does not answer; nothing says that anything is wrong with what it keeps."""
+    """The database server does not answer; the data may be intact."""
 
 
 class StoreTooNew(StoreUnusable):
-    """A newer version of BOA wrote the database: it is whole, and not for this one."""
+    """A newer version of BOA wrote the database: it is intact, but this version cannot use it."""
 
 
 def sqlite_url(path: Path) -> str:
-    """Return the URL of a database file."""
+    """Return the URL of a SQLite file."""
     return f"sqlite:///{path}"
 
 
 def open_engine(url: str, *, durable: bool = True) -> Engine:
-    """Return an engine with the pragmas set; `durable` false gives up safety at power loss for speed.
+    """Return an engine with the pragmas set; `durable=False` trades safety at power loss for speed.
 
     Raises:
-        InputError: when the URL is none of SQLite or PostgreSQL.
+        InputError: when the URL is of neither SQLite nor PostgreSQL.
     """
     try:
         parsed = make_url(url)
@@ -73,8 +73,8 @@ def open_engine(url: str, *, durable: bool = True) -> Engine:
         ) from None
     backend = parsed.get_backend_name()
     if backend == "postgresql":
-        # A process that is stopped, or a machine that vanishes, within a transaction keeps its locks
-        # until the server ends it: nobody could take over before.
+        # A process that is suspended, or a machine that vanishes, within a transaction keeps its locks until
+        # the server ends the transaction. Nobody could take over before.
         given = parsed.query.get("options", "")
         options = given if isinstance(given, str) else " ".join(given)
         limit = f"{options} -c idle_in_transaction_session_timeout={IDLE_SECONDS * 1000:.0f}"
@@ -94,11 +94,11 @@ def open_engine(url: str, *, durable: bool = True) -> Engine:
 
 
 def check_integrity(engine: Engine) -> None:
-    """Read the whole database and say whether it is sound.
+    """Check the integrity of a SQLite database; of another database, that it answers.
 
     Raises:
         StoreUnreachable: when its server does not answer.
-        StoreUnusable: when it is not.
+        StoreUnusable: when the database is damaged or cannot be read.
     """
     try:
         with engine.connect() as connection:
@@ -115,15 +115,15 @@ def check_integrity(engine: Engine) -> None:
 
 
 def is_unreachable(error: Exception, engine: Engine) -> bool:
-    """Whether a failure is of the way to the database: its server is down, starts, or cannot be reached."""
+    """Whether an error means that the database server is down, starting, or cannot be reached."""
     return engine.dialect.name != "sqlite" and isinstance(error, OperationalError)
 
 
 def check_reachable(url: str) -> None:
-    """Return if the database answers, whatever is in it.
+    """Return if the database answers, whatever its content.
 
     Raises:
-        StoreUnreachable: when its server does not.
+        StoreUnreachable: when the server does not answer.
     """
     engine = open_engine(url)
     try:
@@ -138,11 +138,11 @@ def check_reachable(url: str) -> None:
 
 MIGRATION_LOCK = 0x626F61
 HEAD = "0004"
-"""The newest revision: a database that has it is left as it is."""
+"""The newest schema revision; a database at this revision is not migrated."""
 
 
 def _revision(connection: Connection) -> str | None:
-    """Return the revision of a database; None where it has none."""
+    """Return the schema revision of a database, or None."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     found = connection.scalar(text("SELECT version_num FROM alembic_version"))
@@ -150,10 +150,10 @@ def _revision(connection: Connection) -> str | None:
 
 
 def migrate(engine: Engine) -> None:
-    """Make the tables of a new database, or bring those of an older one to the newest revision.
+    """Create the tables of a new database, or migrate an older one to the newest revision.
 
     Raises:
-        StoreUnusable: when that fails, or a newer BOA wrote the database.
+        StoreUnusable: when the migration fails; `StoreTooNew` when a newer BOA wrote the database.
     """
     with engine.connect() as connection:
         found = _revision(connection)
@@ -166,7 +166,7 @@ def migrate(engine: Engine) -> None:
     try:
         with engine.begin() as connection:
             if engine.dialect.name == "postgresql":
-                # A daemon and its standby that start together: one makes the tables, the other waits.
+                # When a daemon and its standby start together, one creates the tables and the other waits.
                 connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
             if not inspect(connection).get_table_names():
                 for statement in _tables(engine.dialect.name):
@@ -183,7 +183,7 @@ def migrate(engine: Engine) -> None:
 
 @cache
 def _tables(dialect_name: str) -> tuple[str, ...]:
-    """Return what makes the tables of a new database, and the mark that they are of the newest revision."""
+    """Return the SQL statements that create all tables and mark them as the newest revision."""
     dialect = (sqlite if dialect_name == "sqlite" else postgresql).dialect()
     version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
     tables = (*METADATA.sorted_tables, version)
@@ -194,8 +194,8 @@ def _tables(dialect_name: str) -> tuple[str, ...]:
 
 
 def _bring_up(connection: Connection) -> None:
-    """Have alembic bring an older database to the newest revision."""
-    from alembic import command  # noqa: PLC0415 - slow to import, and seldom anything is to be done
+    """Migrate an older database to the newest revision with alembic."""
+    from alembic import command  # noqa: PLC0415 - slow to import, and seldom needed
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
@@ -205,7 +205,7 @@ def _bring_up(connection: Connection) -> None:
 
 
 def backup(engine: Engine, folder: Path, name: str) -> Path | None:
-    """Copy a SQLite database while it is in use, keep the newest copies; None for other databases."""
+    """Copy a SQLite database in use, and keep the newest copies; return None for other databases."""
     if engine.dialect.name != "sqlite":
         return None
     folder.mkdir(parents=True, exist_ok=True)
@@ -220,7 +220,7 @@ def backup(engine: Engine, folder: Path, name: str) -> Path | None:
 
 @contextmanager
 def _raw(engine: Engine) -> Iterator[sqlite3.Connection]:
-    """Lend the driver's own connection."""
+    """Yield the driver's own connection."""
     connection = engine.raw_connection()
     try:
         yield cast(sqlite3.Connection, connection.driver_connection)

@@ -1,7 +1,7 @@
-"""Decisions on disk: what was seen, what was chosen, what else there was, what was not allowed, and why.
+"""Store decisions: the state, the choice, the alternative, what was held back, and the reasons.
 
-The state is kept for every tick that acts, and for one in ten minutes of those that do not; `boa replay`
-decides from it again. The policy stands in a table of its own, once.
+The state is stored for every tick that acts, and once in ten minutes for ticks that do not; `boa replay`
+repeats a decision from it. Each policy is stored once, in its own table.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ KEPT_STATES_SECONDS, KEPT_SECONDS = 14 * 86_400.0, 90 * 86_400.0
 _LISTED = 50
 
 Speed = Callable[[str, int, Width], float]
-"""How fast a class works in a phase at a width; 0 where nobody knows."""
+"""A function from class, phase and width to speed; 0 when the speed is unknown."""
 
 
 class DaemonStore(SqlStore):
-    """A store that also writes down why, and that claims the GPUs of a start with its intent."""
+    """A store that also records decisions and their reasons, and claims a start's GPUs with its intent."""
 
     def __init__(self, database: Database, queue: JobQueue) -> None:
         super().__init__(database)
@@ -45,22 +45,22 @@ class DaemonStore(SqlStore):
         self._scribe = CachingEncoder()
 
     def use_policy(self, name: str, document: str) -> None:
-        """Write a policy down; decisions from now on are made by it."""
+        """Store a policy, and attribute later decisions to it."""
         with self.database.write() as connection:
             put(connection, POLICIES, hash=name, document=pack(document))
         self.policy_hash = name
 
     def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
-        """Write intents down; the GPUs of a start are its job's in the same transaction."""
+        """Record intents, and claim the GPUs of starts in the same transaction."""
         with self.database.write():
             super().record_intents(actions, at=at)
             self.queue.claim([action for action in actions if _is_start(action)], at=at)  # type: ignore[misc]
 
     def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
-        """Write down what a tick saw and decided."""
+        """Record the state and the decision of a tick."""
         text = self._scribe.text_of(state)
         keeps = bool(actions) or state.now - self._kept_state_at >= QUIET_SECONDS
-        # Nobody who submits waits for the sums and the compression, only for the row.
+        # Summarise and compress before the transaction, so that submissions wait only for the row.
         row = {
             "tick": state.tick,
             "at": state.now,
@@ -78,7 +78,7 @@ class DaemonStore(SqlStore):
             self._kept_state_at = state.now
 
     def _summary(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> dict[str, Any]:
-        """Return a decision in numbers: the chosen, the next best, the cost of each, what was held back."""
+        """Return the figures of a decision: choice, runner-up, costs, and what was held back."""
         found = Alternatives.of(state, plan)
         chosen, other = self._options(state, plan, found)
         return {
@@ -98,9 +98,9 @@ class DaemonStore(SqlStore):
     def _options(
         self, state: ClusterState, plan: Plan, found: Alternatives
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what was chosen and the next best: the one change that would cost the least more.
+        """Return the choice and the runner-up: the one change that would cost the least more.
 
-        Where the policy puts no price on money, all stays as it is in the next best.
+        When the policy puts no price on money, the runner-up is to leave everything as it is.
         """
         job = found.nearest
         if job is None:
@@ -117,7 +117,7 @@ class DaemonStore(SqlStore):
         )
 
     def _costs(self, state: ClusterState, widths: Mapping[str, Width]) -> dict[str, float]:
-        """Return what widths cost per hour, the hours until their jobs end, and the jobs left out."""
+        """Return the cost per hour of widths, the hours until their jobs end, and the jobs without GPUs."""
         prices = self.prices
         gpus, usd, hours = 0, 0.0, 0.0
         for name, width in widths.items():
@@ -143,10 +143,10 @@ class DaemonStore(SqlStore):
             return [_decision(row) for row in connection.execute(query)]
 
     def decision_record(self, tick: int) -> dict[str, Any]:
-        """Return all of one decision, for a file that `boa replay` reads.
+        """Return the whole record of a decision, for a file that `boa replay` reads.
 
         Raises:
-            InputError: when there is none, or its state was not kept.
+            InputError: when there is no such decision, or its state was not stored.
         """
         with self.database.read() as connection:
             row = connection.execute(select(DECISIONS).where(DECISIONS.c.tick == tick)).first()
@@ -167,7 +167,7 @@ class DaemonStore(SqlStore):
         }
 
     def forget_old(self, now: float) -> None:
-        """Drop states and decisions that are older than anybody replays."""
+        """Delete states older than 14 days and decisions older than 90 days."""
         with self.database.write() as connection:
             old = DECISIONS.c.at < now - KEPT_STATES_SECONDS
             connection.execute(
@@ -177,7 +177,7 @@ class DaemonStore(SqlStore):
 
 
 def _listed(state: ClusterState, action: Action, found: Alternatives) -> dict[str, Any]:
-    """Return an action as a document, with what else might have been done."""
+    """Return an action as a document, with its alternative."""
     kind, target = kind_and_target(action)
     choice = action_choice(state, action, found.jobs)
     document = {"id": action.id, "kind": kind, "target": target, "reason": action.reason}

@@ -1,4 +1,4 @@
-"""Documents that other parts of the daemon keep in the database: what an engine knows of its jobs."""
+"""Documents that parts of the daemon store in the database, such as an engine's knowledge of its jobs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from boa_daemon.store.tables import DOCUMENTS
 
 
 class Documents:
-    """Texts of one kind by their keys; only what changed is written."""
+    """Texts of one kind by key; only changes are written."""
 
     def __init__(self, database: Database, kind: str) -> None:
         self._database, self._kind = database, kind
         self._last: dict[str, str] = {}
 
     def read(self) -> Mapping[str, str]:
-        """Return all of them."""
+        """Return all documents of this kind by key."""
         query = select(DOCUMENTS.c.key, DOCUMENTS.c.document).where(DOCUMENTS.c.kind == self._kind)
         with self._database.read() as connection:
             self._last = {row.key: row.document for row in connection.execute(query)}
         return dict(self._last)
 
     def write(self, documents: Mapping[str, str]) -> None:
-        """Have these, and no others."""
+        """Replace all documents of this kind by `documents`."""
         changed = {key: text for key, text in documents.items() if self._last.get(key) != text}
         gone = [key for key in self._last if key not in documents]
         if not changed and not gone:

@@ -1,4 +1,4 @@
-"""Groups of jobs in the database: the jobs of one submission stand in one row after the other."""
+"""Groups of jobs in the database; the jobs of a group have consecutive numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from policies.model import JobId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobGroup:
-    """Jobs that were submitted by one file: so many, from a number on, for so many dollars together."""
+    """Jobs that one file submitted: `size` jobs from number `first` on, which share `max_usd` dollars."""
 
     id: str
     name: str
@@ -26,12 +26,12 @@ class JobGroup:
 
     @property
     def last(self) -> int:
-        """The number of its last job."""
+        """The number of the last job."""
         return self.first + self.size - 1
 
 
 def find_group(queue: JobQueue, name: str) -> JobGroup | None:
-    """Return the group of an id; None where there is none."""
+    """Return the group with an id, or None."""
     first = first_of_group(name)
     if first is None:
         return None
@@ -42,7 +42,7 @@ def find_group(queue: JobQueue, name: str) -> JobGroup | None:
 
 
 def group_of(job: JobRecord) -> JobGroup:
-    """Return the group of a member."""
+    """Return the group of a job that is in one."""
     place, most = job.content["group"], job.content.get("max_usd")
     return JobGroup(
         id=job.group,
@@ -55,14 +55,14 @@ def group_of(job: JobRecord) -> JobGroup:
 
 
 def member_statuses(queue: JobQueue, group: JobGroup) -> Mapping[JobId, JobStatus]:
-    """Return how each member is, in order."""
+    """Return the status of each job of a group, in order."""
     query = select(JOBS.c.id, JOBS.c.status).where(JOBS.c.seq.between(group.first, group.last))
     with queue.database.read() as connection:
         return {row.id: row.status for row in connection.execute(query.order_by(JOBS.c.seq))}
 
 
 def settled_micro_dollars(queue: JobQueue, group: JobGroup) -> int:
-    """Return what the generations of its jobs have cost that are over."""
+    """Return the micro-dollars that the ended generations of a group's jobs have cost."""
     query = (
         select(func.sum(GENERATIONS.c.micro_dollars))
         .join(JOBS, JOBS.c.id == GENERATIONS.c.job)

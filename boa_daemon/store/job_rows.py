@@ -1,4 +1,4 @@
-"""Jobs and nodes as rows of the database, and back."""
+"""Convert jobs and nodes to database rows and back."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from boa_daemon.tick.codec import loads
 from policies.model import GpuSlot
 
 MOST_KNOWN_SLOTS = 50_000
-"""Starts whose GPUs are kept in memory once they were read."""
+"""Largest number of starts whose GPUs are cached."""
 
 
 @lru_cache(maxsize=MOST_KNOWN_SLOTS)
 def slots_of(text: str) -> tuple[GpuSlot, ...]:
-    """Return the GPUs of a start; they never change, and are asked for again and again."""
+    """Return the GPUs of a start; cached, because they never change and are read often."""
     found: tuple[GpuSlot, ...] = loads(text)
     return found
 
@@ -32,7 +32,7 @@ _COLUMNS = (
     "id", "seq", "class_name", "status", "arrived_at", "remaining_gpu_hours", "generation", "started_at",
     "ended_at", "step", "cause", "is_cancelled",
 )  # fmt: skip
-"""What a job has a column of its own for, of the same name."""
+"""Fields of a job that have a column of the same name."""
 
 
 def row_of(job: JobRecord) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def row_of(job: JobRecord) -> dict[str, Any]:
 
 
 def job_of(row: Any) -> JobRecord:
-    """Return the job of a row, without what it holds."""
+    """Return the job of a row, without the GPUs that it holds."""
     spec: dict[str, Any] = json.loads(row.spec)
     for name in ("starts", "last_lines"):
         spec[name] = tuple(spec[name])

@@ -1,13 +1,12 @@
-"""Who acts for a database: one daemon at a time, with an epoch that fences off the one before.
+"""Leadership: one daemon at a time acts for a database, and an epoch fences off its predecessor.
 
-On PostgreSQL the leader holds a row for `LEASE_SECONDS` of the server's own clock and renews it; whoever
-finds it expired takes it with the next epoch. Every transaction that writes looks whether the epoch is still
-its own, and a new leader waits for those on their way: what an old one had not committed, it never will.
-Between renewals the leader trusts its own measure of the time that passed, and stops acting before the row
-expires.
+On PostgreSQL the leader holds a row for `LEASE_SECONDS` of the server's clock and renews it. Another process
+that finds the row expired takes it with the next epoch. Every write transaction checks that the epoch is
+still its own, and a new leader waits for open transactions: what the old leader has not committed by then, it
+never will. Between renewals the leader measures the time itself, and stops acting before the row expires.
 
-On SQLite the leader holds a lock on a file beside the database, which the kernel gives back however the
-process ends; the epoch is counted all the same.
+On SQLite the leader holds a lock on a file beside the database, which the kernel releases however the process
+ends. The epoch is counted there as well.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from boa_daemon.errors import BoaError
 from boa_daemon.store.tables import LEADER
 
 LEASE_SECONDS, MARGIN_SECONDS = 15.0, 4.0
-"""So long a leader is not heard of before another one takes over; it stops acting so much earlier."""
+"""Silence of a leader after which another takes over; how much earlier the leader stops acting."""
 RENEW_SECONDS = 3.0
 KEY = "daemon"
 
@@ -41,7 +40,7 @@ class LedElsewhere(BoaError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """Who acts, and since when by the database's clock."""
+    """The leading process, and since when by the database's clock."""
 
     epoch: int
     host: str
@@ -50,13 +49,13 @@ class Leader:
 
     @property
     def sentence(self) -> str:
-        """Who it is, for people."""
+        """The leader in words."""
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.since))
         return f"process {self.pid} on {self.host} (epoch {self.epoch}, since {since} UTC)"
 
 
 class Leadership:
-    """One process's claim to act. Not for several threads at once, but for `check`."""
+    """One process's leadership; not thread-safe except for `check`."""
 
     def __init__(
         self,
@@ -73,11 +72,11 @@ class Leadership:
 
     @property
     def is_of_a_file(self) -> bool:
-        """Whether the database is a file of this machine."""
+        """Whether the database is a SQLite file."""
         return self._engine.dialect.name == "sqlite"
 
     def take(self) -> Leader | None:
-        """Become the leader; return who is it where that is another."""
+        """Become the leader and return None; if another process leads, return it."""
         if self.is_of_a_file and not self._lock_file():
             with self._engine.connect() as connection:
                 row = connection.execute(select(LEADER)).first()
@@ -96,10 +95,10 @@ class Leadership:
         return None
 
     def renew(self) -> None:
-        """Stay the leader for another while.
+        """Renew the lease.
 
         Raises:
-            LedElsewhere: when another one took over.
+            LedElsewhere: when another process took over.
             SQLAlchemyError: when the database does not answer; `check` fails once that lasts too long.
         """
         if self.leader is None or self.is_of_a_file:
@@ -114,10 +113,10 @@ class Leadership:
         self._until = asked_at + self._lease - min(MARGIN_SECONDS, self._lease / 3.0)
 
     def check(self) -> None:
-        """Return if this process may act now; asks nobody.
+        """Return if this process may act now, without asking the database.
 
         Raises:
-            LedElsewhere: when it is not the leader, or could not say so for too long.
+            LedElsewhere: when it does not lead, or its last renewal is too long ago.
         """
         if self.leader is None:
             raise LedElsewhere("this daemon does not lead")
@@ -127,10 +126,10 @@ class Leadership:
             )
 
     def fence(self, connection: Connection) -> None:
-        """Let a transaction go on if the epoch is still ours; a new leader waits for its end.
+        """Allow a transaction to continue if this process still leads; a new leader waits for its end.
 
         Raises:
-            LedElsewhere: when it is not.
+            LedElsewhere: when another process leads.
         """
         if self.leader is None or self.is_of_a_file:
             return
@@ -140,7 +139,7 @@ class Leadership:
             raise self._lost(row)
 
     def give_up(self) -> None:
-        """Let the next one in at once."""
+        """End the leadership, so that another process can lead at once."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -151,12 +150,12 @@ class Leadership:
         self.leader = None
 
     def _lost(self, row: Any) -> LedElsewhere:
-        """Return what is said where another one leads; from now on this process does not."""
+        """Record that this process no longer leads, and return the error."""
         self.leader = None
         return LedElsewhere(f"another daemon leads this cluster: {_leader(row).sentence}")
 
     def _row(self, connection: Connection) -> Any:
-        """Return the row of the leader, locked; it is made where there is none."""
+        """Return the leader's row, locked; create it if missing."""
         query = select(LEADER).where(LEADER.c.key == KEY).with_for_update()
         row = connection.execute(query).first()
         if row is None:
@@ -167,13 +166,13 @@ class Leadership:
         return row
 
     def _now(self, connection: Connection) -> float:
-        """Return the time by the database's clock, the same for all who ask; a file has this machine's."""
+        """Return the time by the server's clock, which all processes share; for a file, by this machine's."""
         if self.is_of_a_file:
             return time.time()
         return float(connection.scalar(select(func.extract("epoch", func.clock_timestamp()))) or 0.0)
 
     def _lock_file(self) -> bool:
-        """Take the lock of a database in a file; return whether it is ours."""
+        """Take the lock of a SQLite file; return whether this process has it."""
         name = self._engine.url.database
         if self._file is not None or not name or name == ":memory:":
             return True

@@ -1,4 +1,4 @@
-"""A store that forgets when the program ends: exact sums, and the last records of each kind."""
+"""A store in memory, for simulations: exact sums, and the last records of each kind."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from policies.fast_dataclasses import replace
 from policies.model import NodeId
 
 GIVEN_UP_SECONDS = 60.0
-"""After a launch whose nodes never showed up, its offer is left alone this long."""
+"""Cool-down of an offer after a launch whose nodes never appeared."""
 
 MOST_ACTS = 20_000
-"""Acts that are remembered; the oldest go first."""
+"""Largest number of acts to remember; the oldest are dropped."""
 
 
 class MemoryStore:
-    """Keeps sums exactly and the last `keep` records, so that a long simulation stays small.
+    """Keeps exact sums and the last `keep` records, so that a long simulation stays small.
 
-    It knows the last `acts` orders, for rules against flapping; none where there are no such rules.
+    It remembers the last `acts` orders for the rules against flapping; 0 disables that.
     """
 
     def __init__(self, keep: int = 1000, *, acts: int = MOST_ACTS) -> None:
@@ -45,15 +45,15 @@ class MemoryStore:
         return self._tick
 
     def record_intent(self, action: Action, *, at: float) -> None:
-        """Keep what was done, and a launch until its nodes are known."""
+        """Record an action before it is tried; a launch stays open until its nodes are known."""
         self.record_intents((action,), at=at)
 
     def record_outcome(self, action: Action, outcome: Outcome, *, at: float) -> None:
-        """Close an action, unless nobody knows its outcome; refused launches leave a cool-down."""
+        """Record an outcome; unless it is unknown, close the action. Refused launches start a cool-down."""
         self.record_outcomes(((action, outcome),), at=at)
 
     def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
-        """Keep several actions."""
+        """Record several actions."""
         acts, most = self._acts, self._most_acts
         for action in actions:
             if most:
@@ -64,7 +64,7 @@ class MemoryStore:
                 self._unseen[action.id] = OpenLaunch(action=action, at=at)
 
     def record_outcomes(self, outcomes: Sequence[tuple[Action, Outcome]], *, at: float) -> None:
-        """Close several actions."""
+        """Record several outcomes."""
         for action, outcome in outcomes:
             self.outcomes.append((action, outcome, at))
             if isinstance(action, LaunchNodes) and not isinstance(outcome, Unknown):
@@ -73,7 +73,7 @@ class MemoryStore:
                 self._settle(action, outcome, at)
 
     def _settle(self, launch: LaunchNodes, outcome: Outcome, at: float) -> None:
-        """Note which nodes a launch will show, and what not to ask for again too soon."""
+        """Record the nodes that a launch must show, and start cool-downs for what was refused."""
         if isinstance(outcome, Launched):
             self._cooldowns = {
                 scope: rest
@@ -90,7 +90,7 @@ class MemoryStore:
             self._cool(launch, outcome, at)
 
     def _cool(self, launch: LaunchNodes, refused: Refused, at: float) -> None:
-        """Leave the refused scopes alone for a while."""
+        """Start cool-downs for the refused scopes."""
         for scope in refused.scopes_of(launch):
             self._cooldowns[scope] = cooled(
                 self._cooldowns.get(scope),
@@ -101,24 +101,24 @@ class MemoryStore:
             )
 
     def _keep_unseen(self, launch: OpenLaunch) -> None:
-        """Keep a launch while nodes of it were not listed."""
+        """Keep a launch open until all of its nodes were listed."""
         if launch.unseen:
             self._unseen[launch.action.id] = launch
         else:
             self._unseen.pop(launch.action.id, None)
 
     def unsettled(self) -> Sequence[OpenLaunch]:
-        """Return launches whose outcome is unknown, or whose nodes were not all seen yet."""
+        """Return launches whose outcome is unknown, or whose nodes were not all listed yet."""
         return list(self._unseen.values())
 
     def record_seen(self, launched_by: str, nodes: Collection[NodeId]) -> None:
-        """Nodes of a launch are in the cloud's list; all of them settle it."""
+        """Record that nodes of a launch were listed; the launch is settled once all were."""
         launch = self._unseen.get(launched_by)
         if launch is not None:
             self._keep_unseen(replace(launch, seen=launch.seen | frozenset(nodes)))
 
     def give_up(self, launched_by: str, reason: str, *, at: float) -> None:
-        """Settle a launch with the nodes that were seen."""
+        """Settle a launch with the nodes that were listed, and start a cool-down."""
         launch = self._unseen.pop(launched_by, None)
         if launch is not None:
             refused = Refused(reason=reason, retry_after_seconds=GIVEN_UP_SECONDS)
@@ -126,7 +126,7 @@ class MemoryStore:
             self._cool(launch.action, refused, at)
 
     def cooldowns(self, now: float) -> Mapping[str, Cooldown]:
-        """Return the scopes that were refused, while asking again is still too soon."""
+        """Return the refused scopes whose cool-down is not over."""
         return {scope: rest for scope, rest in self._cooldowns.items() if rest.until > now}
 
     def record_charge(self, charge: Charge) -> None:
@@ -139,7 +139,7 @@ class MemoryStore:
                 self._settled_by_day[day] = self._settled_by_day.get(day, 0) + part
 
     def reopen_charges(self, nodes: Collection[NodeId]) -> None:
-        """Take final bills back: the nodes live."""
+        """Withdraw final bills, because the nodes live."""
         if self._charged.isdisjoint(nodes):
             return
         for found in [charge for charge in self.charges if charge.node in nodes]:
@@ -154,16 +154,16 @@ class MemoryStore:
         return self._settled
 
     def settled_since(self, at: float) -> int:
-        """Return the parts of final bills of the day of an instant and later ones."""
+        """Return micro-dollars of final bills for the day of an instant and later days."""
         first = int(at // DAY_SECONDS)
         return sum(part for day, part in self._settled_by_day.items() if day >= first)
 
     def standing_charged_until(self) -> float:
-        """Return 0: in a simulation nothing stands without nodes."""
+        """Return 0: a simulation has no standing costs."""
         return 0.0
 
     def acts_since(self, at: float) -> Sequence[Act]:
-        """Return what was ordered from an instant on, in order of time."""
+        """Return the acts since an instant, in order of time."""
         found: list[Act] = []
         for action, then in reversed(self._acts.values()):
             if then < at:
@@ -178,16 +178,16 @@ class MemoryStore:
         return self._books_opened_at
 
     def reopen_books(self, at: float) -> None:
-        """Let the budget accrue from a later instant."""
+        """Set the instant from which the budget accrues."""
         self._books_opened_at = at
 
     def record_memory(self, memory: tuple[float, ...], *, at: float) -> None:
-        """Keep what the policy remembers."""
+        """Store the policy's memory."""
         self._memory = (memory, at)
 
     def memory(self) -> tuple[tuple[float, ...], float] | None:
-        """Return what the policy remembered last, and when."""
+        """Return the policy's last memory and its instant."""
         return self._memory
 
     def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
-        """Keep nothing: whoever runs the ticks has seen it."""
+        """Store nothing: the simulation sees each decision itself."""

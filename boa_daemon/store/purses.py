@@ -1,4 +1,4 @@
-"""What teams have spent, by the hour: sums that grow when GPUs are released."""
+"""Spending of teams by the hour, added up when GPUs are released."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from policies.model import NodeId
 def hourly_costs(
     job: JobRecord, nodes: Mapping[NodeId, NodeState], *, until: float, since: float = 0.0
 ) -> dict[int, int]:
-    """Return micro-dollars of a job's GPUs by the hour since the epoch, from its claim or an instant on."""
+    """Return micro-dollars of a job's GPUs by hour since the epoch, from its claim or `since` on."""
     begin = until if job.started_at is None else job.started_at
     gpus = Counter(slot.node for slot in job.slots)
     found: dict[int, int] = {}
@@ -38,20 +38,20 @@ def hourly_costs(
             for name, node in nodes.items()
             if name in gpus
         )
-        # Rounded up: no rounding of bills can break a cap.
+        # Round up, so that rounding never exceeds a cap.
         found[hour] = ceil(sum(parts))
     return found
 
 
 def read_purses(database: Database, *, since: int) -> list[tuple[str, int, int]]:
-    """Return (team, hour since the epoch, micro-dollars) from an hour on."""
+    """Return (team, hour since the epoch, micro-dollars) from the hour `since` on."""
     query = select(PURSES.c.team, PURSES.c.hour, PURSES.c.micro_dollars).where(PURSES.c.hour >= since)
     with database.read() as connection:
         return [(row[0], int(row[1]), int(row[2])) for row in connection.execute(query)]
 
 
 def add_to_purse(connection: Connection, team: str, hours: Mapping[int, int]) -> None:
-    """Add what a generation has cost, by the hour; in the transaction that releases its GPUs."""
+    """Add a generation's hourly costs, in the transaction that releases its GPUs."""
     for hour, amount in hours.items():
         known = select(PURSES.c.micro_dollars).where(PURSES.c.team == team, PURSES.c.hour == hour)
         before = connection.scalar(known) or 0

@@ -1,7 +1,7 @@
-"""Jobs, what they hold, and nodes, in SQL with everything that is active in memory as well.
+"""The job queue: jobs, their GPUs, and nodes, in SQL; everything active is in memory as well.
 
-A start claims its GPUs in the same transaction as its intent: a job is never on GPUs that nobody wrote down,
-and the key of the table of placements keeps two jobs off one GPU.
+A start claims its GPUs in the transaction that records its intent, so a job never runs on GPUs that are not
+recorded. The primary key of the placements table keeps two jobs off one GPU.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from boa_daemon.tick.state import NodeState
 from policies.model import GpuSlot, JobId, NodeId, Width
 
 NewJob: TypeAlias = tuple[Mapping[str, Any], str, str, float]
-"""A job to write down: (content of its file, user, planning class, size in GPU-hours)."""
+"""A job to store: (content of its file, user, planning class, size in GPU-hours)."""
 
 
 MOST_DIGITS = 15
-"""A folder that ends with more is not a job's."""
+"""Largest number of digits at the end of a job's folder name."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PendingSubmission:
-    """A submission that waits to be written down, and what became of it."""
+    """A submission that waits to be stored, with its result."""
 
     contents: Sequence[NewJob]
     at: float
@@ -47,15 +47,15 @@ class PendingSubmission:
 
     @property
     def is_settled(self) -> bool:
-        """Whether somebody has written it down, or tried to."""
+        """Whether storing the submission succeeded or failed."""
         return self.jobs is not None or self.error is not None
 
 
 class JobQueue:
-    """Every job that was ever submitted; the active ones and their GPUs are in memory.
+    """Every job that was ever submitted; active jobs and their GPUs are in memory.
 
-    Submissions that come while another transaction is on its way to the disk are committed together by the
-    first of them: a disk that takes 5 ms to say that it has something would else take 200 a second at most.
+    Submissions that arrive while a transaction is being written are committed together by the first of them.
+    A disk that takes 5 ms to confirm a write could otherwise store at most 200 submissions a second.
     """
 
     def __init__(self, database: Database) -> None:
@@ -67,7 +67,7 @@ class JobQueue:
         database.when_lost = self.reload
 
     def reload(self) -> None:
-        """Read what is active back from disk."""
+        """Reload active jobs and nodes from the database."""
         with self.database.read() as connection:
             held: dict[JobId, list[GpuSlot]] = {}
             for row in connection.execute(select(PLACEMENTS).order_by(PLACEMENTS.c.node, PLACEMENTS.c.gpu)):
@@ -86,17 +86,17 @@ class JobQueue:
             self.instances: dict[NodeId, InstanceRecord] = {row.id: instance_of(row) for row in nodes}
 
     def mark_in(self, file: Path) -> None:
-        """Keep the next number beside the database as well, and go on from the higher of the two.
+        """Store the next job number in `file` too, and continue from the higher of the two numbers.
 
-        Engines keep jobs by their ids. A database that was made anew, or copied back from yesterday, would
-        give ids a second time, and the new job would be taken for the old one, which is over.
+        Engines keep jobs by their ids. A new or restored database would assign ids a second time, and the
+        engine would take a new job for an old one, which is over.
         """
         self._mark = file
         self._next = max(self._next, self._marked())
         self._put_mark(self._next)
 
     def begin_after(self, folders: Iterable[str]) -> None:
-        """Give no job a number that a folder of an earlier job ends with."""
+        """Number new jobs above the numbers at the ends of `folders`, which belong to earlier jobs."""
         ends = (folder.rpartition("-")[2] for folder in folders)
         numbers = [int(end) for end in ends if end.isascii() and end.isdigit() and len(end) < MOST_DIGITS]
         with self.database.alone():
@@ -110,21 +110,21 @@ class JobQueue:
             return int(json.loads(_meta(connection, "next_job") or "1")) > 1
 
     def is_emptied(self, file: Path) -> bool:
-        """Whether no job was ever in this database, and the file beside it says that there were some."""
+        """Whether this database never had a job although `file` records that there were some."""
         try:
             return int(file.read_text()) > 1 and not self.has_had_jobs
         except (OSError, ValueError):
             return False
 
     def _marked(self) -> int:
-        """Return the number beside the database; 0 where there is none."""
+        """Return the number in the file beside the database; 0 without one."""
         try:
             return 0 if self._mark is None else int(self._mark.read_text())
         except (OSError, ValueError):
             return 0
 
     def _put_mark(self, number: int) -> None:
-        """Write the next number beside the database; a disk that is full keeps the one before."""
+        """Write the next number to the file beside the database; a full disk keeps the previous one."""
         if self._mark is not None:
             with suppress(OSError):
                 aside = self._mark.with_suffix(".new")
@@ -144,7 +144,7 @@ class JobQueue:
         return {row.job: Width(row.gpu_type, row.gpus) for row in rows if row.job in names}
 
     def submit(self, contents: Sequence[NewJob], *, at: float) -> list[JobRecord]:
-        """Write jobs down, all or none.
+        """Store jobs, all or none.
 
         Raises:
             SQLAlchemyError: when that cannot be done; nothing is stored then.
@@ -152,14 +152,14 @@ class JobQueue:
         return self.settle(self.enter(contents, at=at))
 
     def enter(self, contents: Sequence[NewJob], *, at: float) -> PendingSubmission:
-        """Line jobs up to be written down, all or none; they are not there before `settle`."""
+        """Queue jobs to be stored, all or none; `settle` stores them."""
         ticket = PendingSubmission(contents=contents, at=at)
         with self._door:
             self._waiting.append(ticket)
         return ticket
 
     def settle(self, ticket: PendingSubmission) -> list[JobRecord]:
-        """Return the jobs of a submission once they are on disk, and see to it that they are.
+        """Store a submission unless another thread has, and return its jobs once they are on disk.
 
         Raises:
             SQLAlchemyError: when that cannot be done; nothing is stored then.
@@ -173,7 +173,7 @@ class JobQueue:
         return ticket.jobs
 
     def _write_waiting(self) -> None:
-        """Commit every submission that waits in one transaction, and tell each what became of it."""
+        """Commit every waiting submission in one transaction, and record each result."""
         with self._door:
             tickets, self._waiting = self._waiting, []
         found: list[list[JobRecord]] = []
@@ -198,10 +198,10 @@ class JobQueue:
             ticket.jobs = jobs
 
     def claim(self, starts: Sequence[StartJob], *, at: float) -> None:
-        """Give jobs the GPUs that they are to start on: part of the intent, before the engine is asked.
+        """Claim the GPUs of starts, as part of their intents, before the engine is asked.
 
-        A job that moves still holds what it leaves, and so may those whose GPUs it is to get: stopping takes
-        as long as a checkpoint. Such a start claims nothing, and is planned anew once they have let go.
+        A start whose job or GPUs are still held claims nothing: stopping takes as long as a checkpoint. Such
+        a start is planned again once the GPUs are free.
         """
         held = {(node, gpu) for node, gpus in self.holders().items() for gpu in gpus}
         with self.database.write() as connection:
@@ -255,7 +255,7 @@ class JobQueue:
     def release(
         self, job: JobRecord, *, at: float, end: str, status: JobStatus, micro_dollars: int = 0
     ) -> JobRecord:
-        """Take a job off its GPUs: its generation has ended. `job` carries what else is new about it."""
+        """Free the GPUs of a job whose generation has ended; `job` carries its other changes."""
         is_over = status not in ACTIVE
         freed = replace(
             job,
@@ -284,7 +284,7 @@ class JobQueue:
         return freed
 
     def save(self, job: JobRecord) -> None:
-        """Write a job down as it is now."""
+        """Store the present state of a job."""
         row = row_of(job)
         with self.database.write() as connection:
             connection.execute(update(JOBS).where(JOBS.c.id == job.id).values(row))
@@ -294,11 +294,11 @@ class JobQueue:
             self.active.pop(job.id, None)
 
     def note(self, job: JobRecord) -> None:
-        """Keep what is new about a job in memory alone: progress, which the engine can tell again."""
+        """Update a job in memory only, for progress that the engine can report again."""
         self.active[job.id] = job
 
     def save_instance(self, record: InstanceRecord) -> None:
-        """Write a node down as it is now."""
+        """Store the present state of a node."""
         node = record.node
         with self.database.write() as connection:
             put(
@@ -329,7 +329,7 @@ class JobQueue:
         return held
 
     def nodes_of(self, job: JobRecord) -> dict[NodeId, NodeState]:
-        """Return the nodes that a job holds GPUs of, ended ones too: it may let go of them later."""
+        """Return the nodes of a job's GPUs, including nodes that ended before the job's release."""
         names = {slot.node for slot in job.slots}
         found = {name: self.instances[name].node for name in names if name in self.instances}
         if len(found) < len(names):
@@ -360,7 +360,7 @@ class JobQueue:
         within: tuple[int, int] | None = None,
         before: int | None = None,
     ) -> list[JobRecord]:
-        """Return the newest jobs, active ones as memory has them; those `before` a number on later pages.
+        """Return the newest jobs, active ones from memory; for later pages, those `before` a number.
 
         `within` are the first and the last number of a group.
         """
@@ -380,7 +380,7 @@ class JobQueue:
         return [self.active.get(row.id) or job_of(row) for row in rows]
 
     def arrivals_after(self, number: int, *, limit: int = 20_000) -> list[tuple[int, str, float]]:
-        """Return (number, planning class, instant) of jobs with higher numbers; no new job, no query."""
+        """Return (number, planning class, instant) of jobs above `number`; no query if there are none."""
         if self._next <= number + 1:
             return []
         query = select(JOBS.c.seq, JOBS.c.class_name, JOBS.c.arrived_at).where(JOBS.c.seq > number)
@@ -407,7 +407,7 @@ class JobQueue:
             ]
 
     def last_run(self, job: JobRecord) -> tuple[float, float] | None:
-        """Return when a waiting job's newest generation began and ended; None where that is not known."""
+        """Return when a waiting job's newest generation began and ended; None if unknown."""
         query = select(GENERATIONS.c.started_at, GENERATIONS.c.ended_at).where(
             GENERATIONS.c.job == job.id, GENERATIONS.c.generation == job.generation
         )
@@ -416,7 +416,7 @@ class JobQueue:
         return None if row is None or row.ended_at is None else (row.started_at, row.ended_at)
 
     def past_instances(self, since: float) -> list[InstanceRecord]:
-        """Return the nodes that were there after an instant."""
+        """Return the nodes that existed after an instant."""
         query = select(INSTANCES).where((INSTANCES.c.ended_at.is_(None)) | (INSTANCES.c.ended_at > since))
         with self.database.read() as connection:
             return [instance_of(row) for row in connection.execute(query)]
@@ -441,5 +441,5 @@ def _records(ticket: PendingSubmission, first: int) -> list[JobRecord]:
 
 
 def _meta(connection: Connection, key: str) -> str | None:
-    """Return one of the single values."""
+    """Return one value of the meta table."""
     return connection.scalar(select(META.c.value).where(META.c.key == key))

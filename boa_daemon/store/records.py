@@ -1,4 +1,4 @@
-"""What the daemon remembers of a job and of a node, beside what a tick may see."""
+"""The daemon's records of jobs, nodes and generations, beyond what a tick sees."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ ACTIVE: frozenset[JobStatus] = frozenset({"queued", "running"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job as submitted, and how far it is.
+    """A job as submitted, with its present state; instants are seconds since the Unix epoch.
 
     `content` is its job file with defaults filled in, `class_name` the class that its widths are planned by.
-    `remaining_gpu_hours` is the work left when the generation that runs was started, hours on one reference
-    GPU. `starts` are the instants of its starts within the last hour. `slots` are held from the intent to
-    start on until the generation has ended. `begun_step` is the step that the newest generation began after,
-    `lost_steps` the steps of all generations that were done and are in no checkpoint. `settled_generation`
-    is the one whose end was taken in last. `failed` are instant, step and cause of its failures,
-    `not_before` until when it rests after one. `exit_code` and `last_lines` are those of the generation that
-    ended last, `stalled_since` since when one that runs makes no step.
-    `started_at` is when the newest generation started, of a job that waits None. `ran_seconds` is how long
-    the generations that have ended held GPUs, `lost_gpu_hours` how much of that is in no checkpoint.
-    `has_reported` says that it has reported a step or written a checkpoint: it can be resized.
+    `remaining_gpu_hours` is the work left when the present generation started, in hours on one reference GPU.
+    `starts` are the instants of its starts within the last hour. `slots` are held from the intent to start
+    until the generation has ended. `begun_step` is the step after which the newest generation began,
+    `lost_steps` counts steps of all generations that are in no checkpoint. `settled_generation` is the last
+    generation whose end was processed. `failed` lists instant, step and cause of its failures. `not_before`
+    is the earliest start that its file allows, 0 if it names none. `exit_code` and `last_lines` are those of
+    the last ended generation, `stalled_since` is since when a running job makes no step.
+
+    `started_at` is the start of the newest generation, None for a waiting job. `ran_seconds` is how long
+    ended generations held GPUs, `lost_gpu_hours` the part of that work that is in no checkpoint.
+    `has_reported` says that the job has reported a step or written a checkpoint, so it can be resized.
     """
 
     id: JobId
@@ -74,34 +75,34 @@ class JobRecord:
 
     @property
     def group(self) -> str:
-        """The id of the group that it was submitted in; empty for a job of its own."""
+        """The id of the job's group; empty without one."""
         place = self.content.get("group")
         return "" if place is None else group_id(self.name, self.seq - int(place["index"]))
 
     @property
     def team(self) -> str:
-        """The team whose purse it draws on; empty for none."""
+        """The team that pays for the job; empty without one."""
         return str(self.content.get("team") or "")
 
     @property
     def draw(self) -> float:
-        """A number on [0, 1) that is fixed for the job: where the optimum mixes two plans, it picks one."""
+        """A fixed number on [0, 1) for the job; it selects a plan when the optimum mixes two."""
         return _draw_of(self.id)
 
     @property
     def is_active(self) -> bool:
-        """Whether it waits or runs."""
+        """Whether the job waits or runs."""
         return self.status in ACTIVE
 
     @property
     def is_rigid(self) -> bool:
-        """Whether it runs at one width: nothing says that it keeps its work when it is moved."""
+        """Whether the job keeps one width, because it is not known to keep its work when moved."""
         said = self.content.get("elastic")
         return not self.has_reported if said is None else not said
 
     @property
     def spec(self) -> JobSpec:
-        """What an engine runs."""
+        """The job's specification for an engine."""
         content = self.content
         return JobSpec(
             job=self.id,
@@ -128,7 +129,7 @@ class JobRecord:
         )
 
     def _place(self) -> dict[str, str]:
-        """Return what a member of a group is told of its place in it."""
+        """Return the environment variables with a job's place in its group."""
         place = self.content.get("group")
         if place is None:
             return {}
@@ -138,22 +139,22 @@ class JobRecord:
 
 @lru_cache(maxsize=1 << 16)
 def _draw_of(job: JobId) -> float:
-    """Return the number of a job; kept, as each tick asks for that of every job which runs."""
+    """Return the draw of a job; cached, as each tick reads it for every running job."""
     return int.from_bytes(hashlib.sha256(job.encode()).digest()[:6], "big") / 2.0**48
 
 
 def job_id(name: str, seq: int) -> JobId:
-    """Return the id of the job with a name and a number: readable, and never given twice."""
+    """Return the id of a job from its name and number: readable, and unique."""
     return f"{_slug(name)}-{seq}"
 
 
 def group_id(name: str, first: int) -> str:
-    """Return the id of the group with a name whose first job has a number; no job has such an id."""
+    """Return the id of a group from its name and first number; no job has such an id."""
     return f"{_slug(name)}-g{first}"
 
 
 def first_of_group(name: str) -> int | None:
-    """Return the number of the first job of a group; None for what is the id of none."""
+    """Return the number of a group's first job from the group's id; None for other text."""
     found = re.fullmatch(r"[a-z0-9-]+-g([1-9][0-9]{0,15})", name)
     return None if found is None else int(found[1])
 
@@ -165,9 +166,9 @@ def _slug(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRecord:
-    """A node as last listed, and what the daemon adds to that.
+    """A node as last listed, with the daemon's own data.
 
-    `idle_since` is since when it is ready and carries no job; `was_used` whether it ever carried one.
+    `idle_since` is since when it is ready and has no job; `was_used` says whether it ever had one.
     """
 
     node: NodeState
@@ -179,7 +180,7 @@ class InstanceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRecord:
-    """One generation of a job: the GPUs that it held, from when to when, and what they cost in the end."""
+    """One generation of a job: its width and GPUs, from when to when it held them, and how it ended."""
 
     job: JobId
     generation: int

@@ -1,4 +1,4 @@
-"""Rows of `boa_daemon.learning.samples` in memory and in SQL: read at the start, written batch by batch."""
+"""Store samples (`boa_daemon.learning.samples`) and planned figures in SQL."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _NAMES = tuple(field.name for field in fields(Sample))
 
 
 class SqlSamples:
-    """Implements `SampleStore`; a batch is one transaction, or part of one that is open already."""
+    """Implements `SampleStore`; a batch is one transaction, or joins an open one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def read(self) -> SampleHistory:
-        """Return everything."""
+        """Return all samples."""
         with self._database.read() as connection:
             rows = tuple(
                 Sample(**{name: getattr(row, name) for name in _NAMES})
@@ -36,7 +36,7 @@ class SqlSamples:
     def write(
         self, rows: Iterable[Sample], *, forget: Iterable[str] = (), arrived_through: int | None = None
     ) -> None:
-        """Put rows in place of those with the same keys and drop others, all or nothing."""
+        """Insert or replace rows and delete others, all or nothing."""
         gone = list(forget)
         with self._database.write() as connection:
             for begin in range(0, len(gone), 500):
@@ -48,14 +48,14 @@ class SqlSamples:
 
 
 def read_figures(database: Database) -> dict[str, list[float]]:
-    """Return what was planned by last, by class: whatever figures `write_figures` was given."""
+    """Return the stored figures of the plan by class, as given to `write_figures`."""
     with database.read() as connection:
         known = connection.scalar(select(META.c.value).where(META.c.key == FIGURES))
     return {} if known is None else dict(json.loads(known))
 
 
 def write_figures(database: Database, figures: Mapping[str, Sequence[float]]) -> None:
-    """Write down what is planned by, so that a restart changes no plan."""
+    """Store the figures of the plan, so that a restart does not change the plan."""
     with database.write() as connection:
         put(connection, META, key=FIGURES, value=json.dumps({k: list(v) for k, v in figures.items()}))
 

@@ -1,7 +1,7 @@
-"""The store of the daemon: every intent before its act, every bill, every decision, in SQL.
+"""The daemon's SQL store: intents before their acts, bills, cool-downs, and the number of the tick.
 
-What a tick asks for is kept in memory as well, written through: the process is the only writer. After a
-failed write `reload` brings memory back to what is on disk.
+Data that ticks read is also in memory, written through, because the process is the only writer. After a
+failed write `reload` restores memory from disk.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from boa_daemon.tick.state import ClusterState, Plan
 
 HOUR = 3600.0
 REMEMBERED_SECONDS = 2.0 * HOUR
-"""Acts older than this before the newest are of no use to the rules against flapping."""
+"""Age, before the newest act, beyond which the rules against flapping need no acts."""
 OPEN, DONE = "open", "done"
-"""An intent is open until its outcome is known; that of a launch, until all of its nodes were seen."""
+"""An intent is open until its outcome is known; a launch's intent, until all of its nodes were listed."""
 
 
 def kind_and_target(action: Action) -> tuple[str, str]:
-    """Return what an action does, and to what."""
+    """Return the kind of an action and its target: a job, a node or an offer."""
     if isinstance(action, StartJob):
         return "start", action.job
     if isinstance(action, StopJob):
@@ -58,13 +58,13 @@ def kind_and_target(action: Action) -> tuple[str, str]:
 
 
 def put(connection: Connection, table: Table, **values: Any) -> None:
-    """Write a row, in place of the one with the same key if there is one."""
+    """Insert a row, or replace the one with the same key."""
     connection.execute(_upsert(connection.dialect.name, table, tuple(values)), values)
 
 
 @cache
 def _upsert(dialect_name: str, table: Table, names: tuple[str, ...]) -> Any:
-    """Return the statement that writes a row of these columns; it takes ten times as long to make."""
+    """Return the upsert of these columns; cached, as building takes ten times as long as writing."""
     statement = (sqlite if dialect_name == "sqlite" else postgresql).insert(table)
     keys = [column.name for column in table.primary_key.columns]
     rest = {name: statement.excluded[name] for name in names if name not in keys}
@@ -79,11 +79,11 @@ class SqlStore:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.charged_until = 0.0
-        """Until when what stands without nodes is charged: who charges it says so."""
+        """Until when standing costs are charged; `StandingCosts` sets it."""
         self.reload()
 
     def reload(self) -> None:
-        """Read what a tick asks for back from disk."""
+        """Reload the data that ticks read from the database."""
         with self.database.read() as connection:
             meta = {row.key: json.loads(row.value) for row in connection.execute(select(META))}
             self._settled = int(connection.scalar(select(func.sum(CHARGES.c.micro_dollars))) or 0)
@@ -105,7 +105,7 @@ class SqlStore:
         self._memory = None if memory is None else (tuple(map(float, memory[0])), float(memory[1]))
 
     def _recent_acts(self, connection: Connection) -> dict[str, Act]:
-        """Return what was ordered lately, in order of time; what was refused is left out."""
+        """Return recent acts in order of time, without refused ones."""
         last = connection.scalar(select(func.max(INTENTS.c.at))) or 0.0
         recent = select(INTENTS).where(INTENTS.c.at >= last - REMEMBERED_SECONDS)
         return {
@@ -120,22 +120,22 @@ class SqlStore:
         return self._tick
 
     def never_below(self, tick: int) -> None:
-        """Number ticks above this one from now on: an old copy of the database must not name acts twice."""
+        """Number later ticks above `tick`, so that a restored database does not name acts twice."""
         if tick > self._tick:
             self._write_meta("tick", tick)
             self._tick = tick
 
     def next_tick(self) -> int:
-        """Return the number of the tick that begins; it is on disk with its decision, before any act."""
+        """Return the number of the new tick; its decision stores the number before any act."""
         self._tick += 1
         return self._tick
 
     def record_intent(self, action: Action, *, at: float) -> None:
-        """Write down an action before it is tried."""
+        """Record an action before it is tried."""
         self.record_intents([action], at=at)
 
     def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
-        """Write down several actions before they are tried, in one transaction."""
+        """Record several actions before they are tried, in one transaction."""
         rows = []
         for action in actions:
             kind, target = kind_and_target(action)
@@ -159,11 +159,11 @@ class SqlStore:
                 self._unseen[action.id] = OpenLaunch(action=action, at=at)
 
     def record_outcome(self, action: Action, outcome: Outcome, *, at: float) -> None:
-        """Write down what became of an action."""
+        """Record the outcome of an action."""
         self.record_outcomes([(action, outcome)], at=at)
 
     def record_outcomes(self, outcomes: Sequence[tuple[Action, Outcome]], *, at: float) -> None:
-        """Write down what became of several actions, in one transaction."""
+        """Record the outcomes of several actions, in one transaction."""
         if not outcomes:
             return
         with self.database.write() as connection:
@@ -181,7 +181,7 @@ class SqlStore:
                     self._settle(connection, action, outcome, at)
 
     def _settle(self, connection: Connection, launch: LaunchNodes, outcome: Outcome, at: float) -> None:
-        """Note which nodes a launch will show, and what not to ask for again too soon."""
+        """Record the nodes that a launch must show, and start cool-downs for what was refused."""
         if isinstance(outcome, Launched):
             open_again = [
                 scope
@@ -201,7 +201,7 @@ class SqlStore:
             self._cool(connection, launch, outcome, at)
 
     def _cool(self, connection: Connection, launch: LaunchNodes, refused: Refused, at: float) -> None:
-        """Leave the refused scopes alone for a while."""
+        """Start cool-downs for the refused scopes."""
         for scope in refused.scopes_of(launch):
             rest = cooled(
                 self._cooldowns.get(scope),
@@ -214,7 +214,7 @@ class SqlStore:
             self._cooldowns[scope] = rest
 
     def _keep_unseen(self, connection: Connection, launch: OpenLaunch) -> None:
-        """Keep a launch while nodes of it were not listed."""
+        """Keep a launch open until all of its nodes were listed."""
         name, status = launch.action.id, OPEN if launch.unseen else DONE
         seen = json.dumps(sorted(launch.seen))
         connection.execute(update(INTENTS).where(INTENTS.c.id == name).values(seen=seen, status=status))
@@ -224,18 +224,18 @@ class SqlStore:
             self._unseen.pop(name, None)
 
     def unsettled(self) -> Sequence[OpenLaunch]:
-        """Return launches whose outcome is unknown, or whose nodes were not all seen yet."""
+        """Return launches whose outcome is unknown, or whose nodes were not all listed yet."""
         return list(self._unseen.values())
 
     def record_seen(self, launched_by: str, nodes: Collection[str]) -> None:
-        """Nodes of a launch are in the cloud's list; all of them settle it."""
+        """Record that nodes of a launch were listed; the launch is settled once all were."""
         launch = self._unseen.get(launched_by)
         if launch is not None:
             with self.database.write() as connection:
                 self._keep_unseen(connection, replace(launch, seen=launch.seen | frozenset(nodes)))
 
     def give_up(self, launched_by: str, reason: str, *, at: float) -> None:
-        """Settle a launch with the nodes that were seen."""
+        """Settle a launch with the nodes that were listed, and start a cool-down."""
         launch = self._unseen.get(launched_by)
         refused = Refused(reason=reason, retry_after_seconds=GIVEN_UP_SECONDS)
         with self.database.write() as connection:
@@ -246,11 +246,11 @@ class SqlStore:
         self._unseen.pop(launched_by, None)
 
     def cooldowns(self, now: float) -> Mapping[str, Cooldown]:
-        """Return the scopes that were refused, while asking again is still too soon."""
+        """Return the refused scopes whose cool-down is not over."""
         return {scope: rest for scope, rest in self._cooldowns.items() if rest.until > now}
 
     def refused_launches(self, now: float) -> Mapping[str, tuple[float, str]]:
-        """Return by offer when its launch was last refused and why, if none of its type succeeded since."""
+        """Return by offer when and why its last launch was refused, unless its type was launched since."""
         launches = (
             select(INTENTS.c.at, INTENTS.c.target, INTENTS.c.outcome)
             .where(INTENTS.c.kind == "launch", INTENTS.c.outcome.is_not(None), INTENTS.c.at > now - HOUR)
@@ -292,12 +292,11 @@ class SqlStore:
             self._by_day[day] = self._by_day.get(day, 0) + part
 
     def reopen_charges(self, nodes: Collection[str]) -> None:
-        """Take final bills back: the nodes live, and are billed once more when they end."""
+        """Withdraw final bills: the nodes live, and are billed again when they end."""
         for node in sorted(self._charged.intersection(nodes)):
             self._reopen_charge(node)
 
     def _reopen_charge(self, node: str) -> None:
-        """Take a final bill back."""
         with self.database.write() as connection:
             amount = connection.scalar(select(CHARGES.c.micro_dollars).where(CHARGES.c.node == node)) or 0
             days = select(CHARGE_DAYS.c.day, CHARGE_DAYS.c.micro_dollars).where(CHARGE_DAYS.c.node == node)
@@ -314,16 +313,16 @@ class SqlStore:
         return self._settled
 
     def settled_since(self, at: float) -> int:
-        """Return the parts of final bills of the day of an instant and later ones."""
+        """Return micro-dollars of final bills for the day of an instant and later days."""
         first = int(at // DAY_SECONDS)
         return sum(part for day, part in self._by_day.items() if day >= first)
 
     def standing_charged_until(self) -> float:
-        """Return until when what the site costs without nodes is charged; 0 where it is not yet."""
+        """Return until when standing costs are charged; 0 when none are."""
         return self.charged_until
 
     def newest_charges(self, kind: str) -> tuple[float, int, int] | None:
-        """Return the last begin among the charges of a type or kind, with their sum and number from then."""
+        """Return the newest start among a kind's charges, with the sum and number of charges from then."""
         query = (
             select(CHARGES.c.started_at, func.sum(CHARGES.c.micro_dollars), func.count())
             .where(CHARGES.c.instance_type == kind)
@@ -336,7 +335,7 @@ class SqlStore:
         return None if row is None else (float(row[0]), int(row[1]), int(row[2]))
 
     def acts_since(self, at: float) -> Sequence[Act]:
-        """Return what was ordered from an instant on, in order of time; refused launches are left out."""
+        """Return the acts since an instant, in order of time, without refused launches."""
         for name in [name for name, act in self._acts.items() if act.at < at - REMEMBERED_SECONDS]:
             del self._acts[name]
         return sorted((act for act in self._acts.values() if act.at >= at), key=lambda act: act.at)
@@ -348,27 +347,27 @@ class SqlStore:
         return now if self._books_opened_at is None else self._books_opened_at
 
     def reopen_books(self, at: float) -> None:
-        """Let the budget accrue from a later instant."""
+        """Set the instant from which the budget accrues."""
         self._write_meta("books_opened_at", at)
         self._books_opened_at = at
 
     def record_memory(self, memory: tuple[float, ...], *, at: float) -> None:
-        """Keep what the policy remembers."""
+        """Store the policy's memory."""
         self._write_meta("memory", [memory, at])
         self._memory = (memory, at)
 
     def memory(self) -> tuple[tuple[float, ...], float] | None:
-        """Return what the policy remembered last, and when."""
+        """Return the policy's last memory and its instant."""
         return self._memory
 
     def record_decision(self, state: ClusterState, actions: Sequence[Action], plan: Plan) -> None:
-        """Write the number of the tick down."""
+        """Store the number of the tick."""
         del actions, plan
         self._write_meta("tick", state.tick)
 
     @property
     def name(self) -> str:
-        """A name that no other database has; it is made up when first asked for."""
+        """A unique name of the database, generated on first use."""
         with self.database.read() as connection:
             found = connection.scalar(select(META.c.value).where(META.c.key == "name"))
         if found is not None:
@@ -377,13 +376,13 @@ class SqlStore:
         return self.name
 
     def flag(self, key: str) -> bool:
-        """Return a yes or no that was written down; no where it never was."""
+        """Return a stored flag; False if it was never set."""
         with self.database.read() as connection:
             found = connection.scalar(select(META.c.value).where(META.c.key == key))
         return found is not None and bool(json.loads(found))
 
     def set_flag(self, key: str, value: bool) -> None:
-        """Write a yes or no down."""
+        """Store a flag."""
         self._write_meta(key, value)
 
     def _write_meta(self, key: str, value: object) -> None:

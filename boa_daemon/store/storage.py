@@ -1,4 +1,4 @@
-"""Everything that the daemon keeps on disk."""
+"""The daemon's storage: the job queue, the store of ticks, and the leadership."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from boa_daemon.store.queue import JobQueue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """The jobs that people submitted, and everything else that a tick reads and records.
+    """The submitted jobs, and everything else that a tick reads and records.
 
-    `leadership` is this process's claim to act for the database; None where nobody else could.
+    `leadership` is this process's claim to act for the database; None when the storage was opened without
+    one.
     """
 
     store: DaemonStore
@@ -21,10 +22,10 @@ class Storage:
     leadership: Leadership | None = None
 
     def check_leads(self) -> None:
-        """Return if this process may act.
+        """Return if this process may act for the database.
 
         Raises:
-            LedElsewhere: when another one does, or may by now.
+            LedElsewhere: when another process leads, or may lead by now.
         """
         if self.leadership is not None:
             self.leadership.check()
@@ -35,7 +36,7 @@ class Storage:
         return self.leadership is not None and self.leadership.leader is None
 
     def close(self) -> None:
-        """Let the database go, and let the next process have it."""
+        """Give up the leadership and close the database."""
         if self.leadership is not None:
             self.leadership.give_up()
         self.store.database.close()

@@ -1,7 +1,8 @@
-"""The tables, for SQLite and PostgreSQL alike.
+"""Database tables, for SQLite and PostgreSQL.
 
-Instants are seconds since the epoch, money whole micro-dollars, documents JSON text. Charges and decisions
-are only ever appended. A GPU is a row of `placements` or it is free, so no GPU can be held twice.
+Instants are seconds since the epoch, money is whole micro-dollars, documents are JSON text. Charges are only
+appended, unless a node believed ended is listed again (`reopen_charges`). A GPU with a row in `placements` is
+held, every other GPU is free, so no GPU can be held twice.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ _Instant = Float(53)
 
 
 def _name(name: str, *, key: bool = False) -> Column[str]:
-    """Return a column of short text."""
+    """Return a non-null column of short text."""
     return Column(name, String(255), primary_key=key, nullable=False)
 
 
 META = Table("meta", METADATA, _name("key", key=True), Column("value", Text, nullable=False))
-"""Single values: `key` names one, `value` is it as JSON.
+"""Single values as JSON, by `key`.
 
-Among them are the last `tick`, the number of the `next_job`, the `name` of the database, and what classes
-are planned by.
+Among them are the last `tick`, the number of the `next_job`, the `name` of the database, and the planned
+figures of classes.
 """
 JOBS = Table(
     "jobs",
@@ -59,13 +60,13 @@ JOBS = Table(
     Index("jobs_by_team", "team_name", "seq"),
     Index("jobs_by_end", "ended_at"),
 )
-"""Every job that was ever submitted.
+"""Every submitted job.
 
-`id` is made of `name` and `seq`, its number; `user_name` submitted it, and `team_name` pays.
-`class_name` is the class that its widths are planned by, `status` one of queued, running, finished, failed,
-cancelled. `spec` holds the job file as `content` and the fields of `JobRecord` that nothing searches for.
-`remaining_gpu_hours` was left when the newest `generation` began, which counts the starts; `started_at` is
-when that one began, `step` the last step that it reported. `cause` is a sentence on how it ended last.
+`id` is made of `name` and `seq`, the job's number; `user_name` submitted it, and `team_name` pays.
+`class_name` is the class that its widths are planned by, `status` is queued, running, finished, failed or
+cancelled. `spec` holds the job file as `content` and the fields of `JobRecord` that no query needs.
+`generation` counts the starts. `remaining_gpu_hours` is the work left when the newest generation began at
+`started_at`, `step` is the last reported step. `cause` is a sentence on how the job last ended.
 `is_cancelled` is set before the stop is ordered.
 """
 GENERATIONS = Table(
@@ -83,9 +84,9 @@ GENERATIONS = Table(
     Index("generations_by_start", "started_at"),
     Index("generations_by_end", "ended_at"),
 )
-"""Each start of a job: `generation` counts them, `slots` are the GPUs that it held, as the codec writes them.
+"""Each start of a job, numbered by `generation`; `slots` are its GPUs, as the codec writes them.
 
-`end` says how it ended (empty while it runs), `micro_dollars` what its GPUs cost, once that is known.
+`end` says how it ended (empty while it runs), `micro_dollars` is the cost of its GPUs, once known.
 """
 PLACEMENTS = Table(
     "placements",
@@ -96,7 +97,7 @@ PLACEMENTS = Table(
     Column("generation", Integer, nullable=False),
     Index("placements_by_job", "job"),
 )
-"""GPUs that are held now: number `gpu` of a `node`, by a `generation` of a `job`."""
+"""GPUs that are held now: GPU number `gpu` of a `node`, by a `generation` of a `job`."""
 INTENTS = Table(
     "intents",
     METADATA,
@@ -112,11 +113,11 @@ INTENTS = Table(
     Index("intents_by_status", "status"),
     Index("intents_by_at", "at"),
 )
-"""What was ordered, written before it was tried.
+"""Intents: orders, recorded before they are tried.
 
-`action` is the order as the codec writes it, `kind` and `target` what it does to what. `status` is open
-until `outcome` is known: what became of it. Of a launch, `nodes` are those that the answer named, and
-`seen` those of them that a listing has shown.
+`action` is the order as the codec writes it; `kind` and `target` summarise it. `status` is open until the
+`outcome` is known. For a launch, `nodes` are the nodes that the answer named, and `seen` those that a listing
+has shown.
 """
 COOLDOWNS = Table(
     "cooldowns",
@@ -126,9 +127,7 @@ COOLDOWNS = Table(
     Column("times", Integer, nullable=False),
     _name("kind"),
 )
-"""What the cloud refused: a `scope` is not asked `until` an instant, after `times` refusals of a `kind` in a
-row.
-"""
+"""Refusals of the cloud: do not ask for a `scope` `until` an instant, after `times` refusals in a row."""
 INSTANCES = Table(
     "instances",
     METADATA,
@@ -146,8 +145,8 @@ INSTANCES = Table(
 )
 """Every node that a listing ever showed; `launched_by` is the id of the intent.
 
-`node` is the `NodeState` as the codec writes it, as of `last_seen_at`. `ready_at` is when it could first
-run a job, `idle_since` since when it carries none, `was_used` whether it ever carried one.
+`node` is the `NodeState` as the codec writes it, as of `last_seen_at`. `ready_at` is when it could first run
+a job, `idle_since` since when it has none, `was_used` whether it ever had one.
 """
 CHARGES = Table(
     "charges",
@@ -158,9 +157,9 @@ CHARGES = Table(
     Column("ended_at", _Instant, nullable=False),
     Column("micro_dollars", BigInteger, nullable=False),
 )
-"""Final bills: what a `node` cost from its launch to its end, or an hour of what stands without one.
+"""Final bills: the cost of a `node` from launch to end, or of an hour of a standing cost.
 
-Of the latter `node` names the hour and `instance_type` the kind, such as `gateway`.
+For a standing cost, `node` names the hour and `instance_type` the kind, such as `gateway`.
 """
 CHARGE_DAYS = Table(
     "charge_days",
@@ -170,7 +169,7 @@ CHARGE_DAYS = Table(
     Column("micro_dollars", BigInteger, nullable=False),
     Index("charge_days_by_day", "day"),
 )
-"""The parts of final bills by the `day` since the epoch (UTC) that they fall into."""
+"""Final bills divided by `day` since the epoch (UTC)."""
 PURSES = Table(
     "purses",
     METADATA,
@@ -179,11 +178,11 @@ PURSES = Table(
     Column("micro_dollars", BigInteger, nullable=False),
     Index("purses_by_hour", "hour"),
 )
-"""What the ended generations of a `team` cost, by the `hour` since the epoch in which it was spent."""
+"""Cost of a `team`'s ended generations, by the `hour` since the epoch in which it arose."""
 POLICIES = Table(
     "policies", METADATA, _name("hash", key=True), Column("document", LargeBinary, nullable=False)
 )
-"""Policies that decided: `document` is the compressed `PolicyRecord`, `hash` its short name."""
+"""Policies that made decisions: `document` is the compressed `PolicyRecord`, `hash` its digest."""
 DECISIONS = Table(
     "decisions",
     METADATA,
@@ -199,9 +198,9 @@ DECISIONS = Table(
 )
 """One row for each tick.
 
-`inputs` and `outputs` are short names of the state and the actions, which a replay must come to again;
-`policy` is a hash of `policies`. `actions` counts them, `summary` is the decision in numbers. `state` is
-the compressed `ClusterState`; null where nothing was done, or once it is old.
+`inputs` and `outputs` are digests of the state and the actions, which a replay must reproduce; `policy` is a
+hash in `policies`. `actions` is their number, `summary` the figures of the decision. `state` is the
+compressed `ClusterState`; null when nothing was done, or once it is old.
 """
 SAMPLES = Table(
     "samples",
@@ -219,7 +218,7 @@ SAMPLES = Table(
     Column("batch", _Instant),
     Column("gradient_noise", _Instant),
 )
-"""What `boa_daemon.learning.samples` says; young rows are rewritten in place, old ones taken together."""
+"""Samples (`boa_daemon.learning.samples`); young rows are updated in place, old ones are combined."""
 LEADER = Table(
     "leader",
     METADATA,
@@ -231,7 +230,7 @@ LEADER = Table(
     Column("since", _Instant, nullable=False),
     Column("expires_at", _Instant, nullable=False),
 )
-"""One row: who acts for this database. Instants are by the clock of the server."""
+"""One row: the leader that acts for this database. Instants are by the server's clock."""
 DOCUMENTS = Table(
     "documents",
     METADATA,
@@ -246,4 +245,4 @@ ALERTS = Table(
     Column("at", _Instant, nullable=False),
     Column("sentence", Text, nullable=False),
 )
-"""What somebody was told, once: a `key` for what it is about, and the `sentence`."""
+"""Alerts that were sent: a `key` that prevents a second one, and the `sentence`."""

@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that `boa_daemon.store.database_setup.migrate` lends."""
+"""Run the migrations on the connection that `boa_daemon.store.database_setup.migrate` passes."""
 
 from alembic import context
 

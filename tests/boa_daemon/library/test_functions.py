@@ -136,7 +136,7 @@ def test_a_commitment_is_that_of_the_command(
         (lambda one: commit(one, {}, "gpus:9"), InputError, "paid in dollars"),
         (lambda one: commit(one, {}, "60/h", spread=2.0), InputError, "spread is a fraction"),
         (lambda one: Problem.from_rows([]), InputError, "no rows"),
-        (lambda one: Problem.from_rows([{"class": "a"}]), InputError, "'arrivals_per_hour' lacks"),
+        (lambda one: Problem.from_rows([{"class": "a"}]), InputError, "'arrivals_per_hour' is missing"),
         (lambda one: Problem.from_csv("none.csv"), InputError, "none.csv"),
     ],
 )

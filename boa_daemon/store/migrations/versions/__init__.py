@@ -1,1 +1,1 @@
-"""Alembic migrations: the schema as it grew."""
+"""Alembic migrations of the database schema, one module per revision."""

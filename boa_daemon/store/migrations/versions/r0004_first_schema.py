@@ -1,6 +1,6 @@
 """The first released schema; `boa_daemon.store.database_setup` creates it, and later migrations begin here.
 
-Numbers below it were never anybody's.
+Lower numbers were never released.
 """
 
 revision = "0004"
@@ -10,4 +10,4 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Nothing: whoever comes here has it."""
+    """Do nothing: `migrate` creates this schema directly."""
