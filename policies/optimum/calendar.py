@@ -165,7 +165,7 @@ class Calendar:
 
     @property
     def key(self) -> tuple[float, float, float]:
-        """The objective, compared in this order and minimised: weight left out, weight late, weighted hours."""
+        """The objective to minimise, in lexicographic order: weight left out, weight late, weighted hours."""
         out = sum(job.job.weight for job in self.left_out)
         return out, sum(job.job.weight for job in self.missed), self.weighted_hours
 

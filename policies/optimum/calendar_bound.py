@@ -87,7 +87,7 @@ def spendable(until: float, rate: float, limits: CalendarLimits) -> float:
 
 
 def _passing(jobs: Sequence[CalendarJob], rate: float, limits: CalendarLimits) -> float:
-    """Return the bound of money as a machine of `rate` dollars per hour, with the limits' money per period."""
+    """Return the bound of money as a machine of `rate` dollars per hour and the limits' money per period."""
     starts = [job.job.submit_hours for job in jobs]
     if np.isfinite(limits.usd_per_period):
         starts = [at // limits.period_hours * limits.period_hours for at in starts]

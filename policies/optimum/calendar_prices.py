@@ -37,8 +37,8 @@ WORK = 15_000_000
 FEWEST, MOST = 20, 200
 """Least and most rounds."""
 STEP, MEMORY, PATIENCE = 0.3, 0.7, 4
-"""First step as a share of the distance to the goal; weight of the last direction (momentum); rounds without a
-better bound after which the step is halved."""
+"""First step as a share of the distance to the goal; weight of the last direction (momentum); rounds without
+a better bound after which the step is halved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ class CalendarSearchResult:
 
     @property
     def gap(self) -> float | None:
-        """Largest share of the weighted hours that a better calendar could save; None if jobs are left out."""
+        """The largest share of weighted hours that another calendar could save; None if jobs are left out."""
         return self._gap(self.bound_weighted_hours)
 
     @property
@@ -71,8 +71,8 @@ class DeadlineFix:
     """One change that saves a deadline, and the extra dollars of the new calendar.
 
     Kind `budget` multiplies the budget by `factor`; `quota` raises the quota of `gpu_type` to `instances`;
-    `always` works through the hours off; `on-demand` takes the job off the spot market; `first` puts the job
-    first in line, and the jobs in `misses` are late instead; `date` moves the deadline to `ends`.
+    `always` works through the hours off; `first` puts the job first in line; `on-demand` does so and takes it
+    off the spot market; `date` moves the deadline to `ends`. `misses` are the jobs that become late instead.
     """
 
     kind: str
@@ -234,7 +234,7 @@ def deadline_fixes(found: CalendarSearchResult, limits: CalendarLimits) -> dict[
     """Return for each missed deadline, by job id, the cheapest change of those tried that saves it.
 
     The changes are a larger budget, a larger quota of each type that has one, no hours off, the job first in
-    line, and the job on demand instead of spot. A change counts if the job then ends in time and every
+    line, and the same on demand instead of spot. A change counts if the job then ends in time and every
     deadline that was met is still met. For the last two, other jobs may become late and are listed in
     `misses`. The last resort is another date: the job's end in this calendar.
     """

@@ -1,18 +1,18 @@
-"""What to commit to: levels that are paid always, for GPUs that are then cheaper, at the least bill.
+"""Commitments: the levels of prepaid usage at a lower rate that give the least bill for a load.
 
-The load is a distribution: so many GPUs of each type are held for such a share of the time. A commitment to a
-level of L dollars per hour is paid whether used or not, and pays for usage at its own rate q in place of the
+The load is a distribution of the GPUs of each type that are held, by share of the time. A commitment to a
+level of L dollars per hour is paid whether used or not, and pays for usage at its own rate q instead of the
 price p. With one commitment and one type the bill q c + p E[(K - c)+] is least at the newsvendor's quantile,
-the least c with P(K > c) <= q / p. Several commitments share a load: those for one type are used first, then
-those for all types, on the type with the largest discount first, which is how the cloud uses them. The bill
-is convex in the levels, so cutting planes find its minimum, with a bound that says how near they came.
+the least c with P(K > c) <= q / p. Several commitments are used in the cloud's order: those for one type
+first, then those for all types, starting with the type with the largest discount. The bill is convex in the
+levels, so cutting planes find its minimum, with a lower bound.
 
     symbol   here       meaning
     K        gpus       GPUs held, by state and type
     p, q     prices     price of a GPU-hour on demand; under a commitment: `rates`
     L        levels     dollars per hour committed
 
-Cost: O(states x types) for a bill; one of those and one small linear programme for each cut.
+Cost: O(states x types) for a bill; each cut needs one bill and one small linear programme.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from policies.optimum.swing import Swing
 from policies.speedup import Floats
 
 MOST_STATES = 200_000
-"""Joint states of several types; beyond them neighbouring counts of a type are taken together."""
+"""Most joint states of several types; with more, neighbouring counts of a type are merged."""
 NEARLY = 1e-7
-"""A bill so much above the bound, as a fraction, is the least."""
+"""A bill within this relative distance of the bound counts as the least."""
 MOST_CUTS = 400
 
 
@@ -52,19 +52,19 @@ class LoadDistribution:
 
     @property
     def mean_gpus(self) -> Floats:
-        """GPUs of each type held on average."""
+        """GPUs of each type held on average, shape (types,)."""
         return np.asarray(self.share @ self.gpus, dtype=float)
 
     def times(self, factor: float) -> LoadDistribution:
-        """Return the load with every count times a factor."""
+        """Return the load with every GPU count multiplied by `factor`."""
         return replace(self, gpus=self.gpus * factor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commitment:
-    """Usage of some GPU types at rates of its own, dollars per GPU-hour; None where it does not cover a type.
+    """Prepaid usage of GPU types at its own `rates`, dollars per GPU-hour; None for types not covered.
 
-    `step` is what a level is a whole multiple of, dollars per hour: an instance's; 0 where it need not be.
+    A level must be a whole multiple of `step` dollars per hour (the price of an instance); 0 for any level.
     """
 
     name: str
@@ -79,13 +79,16 @@ class Commitment:
 
     @property
     def is_broad(self) -> bool:
-        """Whether it covers more than one type: used after those that cover one."""
+        """Whether it covers more than one type; it is then used after those that cover one."""
         return sum(rate is not None for rate in self.rates) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """Dollars per hour on average: committed, and on demand; `used` is what of each level pays for usage."""
+    """Mean dollars per hour, committed and on demand; `used` is the used part of each level.
+
+    `left` is the load that no commitment pays for.
+    """
 
     committed: float
     on_demand: float
@@ -94,15 +97,15 @@ class Bill:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Committed and on-demand dollars per hour together."""
         return self.committed + self.on_demand
 
 
 def load_of_swings(swings: Sequence[Swing], *, factor: float = 1.0) -> LoadDistribution:
     """Return the load of a plan whose jobs come `factor` times as often.
 
-    Jobs of different types are independent Poisson numbers, so shares multiply. Where all
-    combinations are too many, neighbouring counts are taken together at their mean.
+    Counts of jobs on different types are independent, so shares multiply. If there are too many combinations,
+    neighbouring counts are merged at their mean.
     """
     most = max(2, int(MOST_STATES ** (1.0 / len(swings))))
     parts = [_thinned(s if factor == 1.0 else s.at_rates_times(factor), most) for s in swings]
@@ -120,7 +123,7 @@ def load_of_swings(swings: Sequence[Swing], *, factor: float = 1.0) -> LoadDistr
 
 
 def _thinned(swing: Swing, most: int) -> tuple[Floats, Floats]:
-    """Return counts and their shares, at most so many."""
+    """Return at most `most` counts of GPUs and their shares."""
     counts = swing.least_gpus + np.arange(len(swing.probability), dtype=float)
     seen = swing.probability > 1e-13
     counts, share = counts[seen], swing.probability[seen]
@@ -138,7 +141,7 @@ def bill_of(
     commitments: Sequence[Commitment],
     levels: Sequence[float],
 ) -> Bill:
-    """Return what a load costs under commitments to levels in dollars per hour."""
+    """Return the bill of a load under commitments; `prices` and `levels` are dollars per hour."""
     found, _ = _bill(load, prices, commitments, np.asarray(levels, dtype=float))
     return found
 
@@ -146,7 +149,7 @@ def bill_of(
 def _bill(
     load: LoadDistribution, prices: Sequence[float], commitments: Sequence[Commitment], levels: Floats
 ) -> tuple[Bill, Floats]:
-    """Return the bill, and its slope by each level."""
+    """Return the bill, and its derivative by each level."""
     left = load.gpus.astype(float).copy()
     used = np.zeros(len(commitments))
     narrow = [n for n, found in enumerate(commitments) if not found.is_broad]
@@ -163,11 +166,11 @@ def _bill(
         for g, rate in _by_discount(commitments[n], prices):
             taken = np.minimum(left[:, g], dollars / rate)
             left[:, g] -= taken
-            # Rounding must not leave less than nothing: a GPU that is not held would seem to be.
+            # Rounding must not make the rest negative.
             dollars = np.maximum(dollars - taken * rate, 0.0)
             took[n][g] = taken
         used[n] = levels[n] - float(load.share @ dollars)
-    # What one more GPU paid for by a commitment to its type alone is worth in each state, backwards.
+    # `worth`: the value in each state of one more GPU covered by a narrow commitment, computed backwards.
     worth = np.where(left > 0.0, np.asarray(prices, dtype=float), 0.0)
     slope = np.ones(len(commitments))
     for n in reversed(broad):
@@ -175,7 +178,7 @@ def _bill(
         dollar = np.max([worth[:, g] / rate for g, rate in found], axis=0)
         slope[n] -= float(load.share @ dollar)
         for g, rate in found:
-            # Never more than its price: where rounding leaves a trace of a GPU, `dollar` is another's.
+            # At most the GPU's price: where rounding leaves a trace of a GPU, `dollar` is that of another.
             freed = np.minimum(rate * dollar, prices[g])
             worth[:, g] = np.maximum(worth[:, g], np.where(took[n][g] > 0.0, freed, 0.0))
     for n in narrow:
@@ -192,18 +195,18 @@ def _bill(
 
 
 def _covered(commitment: Commitment) -> list[tuple[int, float]]:
-    """Return (type, rate) of what it covers."""
+    """Return (type, rate) of each covered type."""
     return [(g, rate) for g, rate in enumerate(commitment.rates) if rate is not None]
 
 
 def _by_discount(commitment: Commitment, prices: Sequence[float]) -> list[tuple[int, float]]:
-    """Return (type, rate), the largest discount first."""
+    """Return (type, rate) of each covered type, the largest discount first."""
     return sorted(_covered(commitment), key=lambda found: -prices[found[0]] / found[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitmentLevels:
-    """The levels at which the bill is least; no others have a bill below `bound`."""
+    """The levels with the least bill; no levels have a bill below `bound`."""
 
     levels: tuple[float, ...]
     bill: Bill
@@ -213,11 +216,11 @@ class CommitmentLevels:
 def best_levels(
     load: LoadDistribution, prices: Sequence[float], commitments: Sequence[Commitment]
 ) -> CommitmentLevels:
-    """Return the levels at which the bill is least, in whole steps where a commitment has them.
+    """Return the levels with the least bill, in whole steps for commitments that have steps.
 
     Raises:
-        InvalidProblem: when more than one commitment covers several types, or two cover the same one alone:
-            take the cheapest of those.
+        InvalidProblem: when more than one commitment covers several types, or two cover only the same type;
+            pass only the cheapest of these.
     """
     _check(commitments)
     if not commitments:
@@ -225,7 +228,7 @@ def best_levels(
         return CommitmentLevels(levels=(), bill=bill, bound=bill.total)
     most = np.array([sum(load.gpus[:, g].max() * rate for g, rate in _covered(c)) for c in commitments])
     at = np.array([_alone(load, prices, found) for found in commitments])
-    # With one for all beside those for one type, begin with the latter alone.
+    # Start with a level of zero for a broad commitment if there are others.
     at[[c.is_broad and len(commitments) > 1 for c in commitments]] = 0.0
     best, least, bound = at, np.inf, 0.0
     above: list[float] = []
@@ -248,7 +251,7 @@ def best_levels(
         if least - bound <= NEARLY * least:
             break
         at = np.clip(cut.x[:-1], 0.0, most)
-    # The bill is convex: where levels are whole steps, those around the minimum are tried.
+    # The bill is convex, so for levels in whole steps the neighbours of the minimum are tried.
     choices = [_in_steps(float(level), c.step) for c, level in zip(commitments, best, strict=True)]
     bills = {levels: bill_of(load, prices, commitments, levels) for levels in product(*choices)}
     levels = min(bills, key=lambda levels: bills[levels].total)
@@ -256,12 +259,12 @@ def best_levels(
 
 
 def _in_steps(level: float, step: float) -> tuple[float, ...]:
-    """Return the whole numbers of steps around a level; the level itself without a step."""
+    """Return the multiples of `step` next to a level; the level itself for a step of 0."""
     return (level,) if step == 0.0 else (step * floor(level / step + 1e-9), step * ceil(level / step - 1e-9))
 
 
 def _check(commitments: Sequence[Commitment]) -> None:
-    """Refuse commitments that only compete."""
+    """Raise `InvalidProblem` for commitments that cover the same GPUs."""
     scopes = [None if c.is_broad else _covered(c)[0][0] for c in commitments]
     for scope in scopes:
         if scopes.count(scope) > 1:

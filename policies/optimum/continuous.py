@@ -1,13 +1,13 @@
 """Real widths: one multiplier decouples all phases, and a one-dimensional search meets the budget.
 
-Each phase takes, for a multiplier mu, the (type, width) of least  (w + mu c k) (x / s(k) + d)  (see
-`curves`); what they spend together falls as mu rises. Tables are read as their concave envelope: without a
-start-up a width on a chord is worth the mix of its two ends, so the vertices say it all.
-Where spend jumps at the multiplier that is found (two types, or two plans, are equally good there) one
-phase or class is randomised between the two.
+For a multiplier mu each phase takes the (type, width) with the least  (w + mu c k) (x / s(k) + d)  (see
+`term_families`); the total spend falls as mu rises. Tables are replaced by their concave envelope. Without a
+start-up, a width on a chord equals the mix of its two ends, so only the vertices are needed. If the spend
+jumps at the multiplier found (two types, or two plans, are equally good there), one phase or class is
+randomised between the two.
 
-Coupled classes (rescale cost) choose among the plans on a fine grid of widths, `GRID` apart; the
-certificate then counts what a finer choice could still gain.
+Coupled classes (with a rescale cost) choose among the plans on a grid of widths with relative distance
+`real_widths.GRID`; the reported gap then includes what a finer grid could still gain.
 
     symbol   here          meaning
     mu       multiplier    hours per hour that one more unit of budget saves
@@ -33,13 +33,13 @@ from policies.speedup import Floats
 STEPS = 400
 """Steps of the search on the multiplier; halving alone would need about four times 60."""
 SAME = 1e-9
-"""Relative difference below which two choices are one."""
+"""Relative difference below which two choices are the same."""
 GAP_PROVEN = 1e-9
 """Relative gap below which an answer counts as optimal."""
 NOTHING = 1e-18
-"""A multiplier this small, relative to prices, counts time alone; its inverse counts spend alone."""
+"""At a multiplier this small, relative to prices, only time counts; at its inverse only spend counts."""
 WIDENING = 4
-"""First steps, which walk away from the middle until the budget is passed."""
+"""First steps of the search, which move away from the middle until the budget is passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class ContinuousFrontier:
 
     @classmethod
     def of(cls, problem: Problem) -> ContinuousFrontier:
-        """Lay out the terms and find both ends of the curve."""
+        """Build the terms and compute both ends of the curve."""
         terms = lay_out(problem)
         scale = 1.0 / float(np.mean(terms.price))
         fastest = terms.fastest(NOTHING * scale)
@@ -70,18 +70,19 @@ class ContinuousFrontier:
     def multipliers_at(self, budgets: Floats) -> tuple[Floats, Floats, Floats]:
         """Return (under, over, multiplier) for each budget.
 
-        The choices at `under` spend more than the budget, those at `over` at most; both are best at
-        `multiplier`. The two are neighbouring numbers. Where nothing is smooth they may lie apart, on either
-        side of a kink: the multiplier at which two choices are equally good is then known exactly.
+        The choices at `under` spend more than the budget, those at `over` at most the budget; both are
+        optimal at `multiplier`. `under` and `over` are neighbouring floating-point numbers. If all terms are
+        fixed, they may lie apart on both sides of a kink, and `multiplier` is then the exact value at which
+        two choices are equally good.
         """
         low = np.full(len(budgets), np.log(NOTHING * self.scale))
         high = np.full(len(budgets), np.log(self.scale / NOTHING))
         f_low = np.log(self.largest_useful_spend / budgets)
         f_high = np.log(np.minimum(self.cheapest_feasible_spend / budgets, 1.0))
-        # (spend, hours) of the choices at both ends, once they have been looked at.
+        # (spend, hours) of the choices at both ends; NaN until they are evaluated.
         at_low, at_high = np.full((2, len(budgets)), np.nan), np.full((2, len(budgets)), np.nan)
         kink = np.full(len(budgets), np.nan)
-        # At the least budget only rounding is over it, whatever the multiplier.
+        # At the least budget the spend exceeds it by rounding only.
         rounding = np.where(budgets <= self.cheapest_feasible_spend * (1.0 + TIE), TIE, 0.0)
         was_over = np.zeros(len(budgets), dtype=np.int64)
         at = np.full(len(budgets), np.log(self.scale))
@@ -95,7 +96,7 @@ class ContinuousFrontier:
                 is_done = ~np.isnan(kink)
             f_at = np.log(totals[0] / budgets)
             is_over = np.where(f_at > rounding, 1, -1)
-            # Illinois: an end that stays twice counts half, so that both ends close in.
+            # Illinois method: an end that stays twice counts half, so that both ends converge.
             stays = np.where(is_over == was_over, 0.5, 1.0)
             up, down = ~is_done & (is_over > 0), ~is_done & (is_over < 0)
             low, high = np.where(up, at, low), np.where(down, at, high)
@@ -116,7 +117,7 @@ class ContinuousFrontier:
                 elif step % 4 == 0:
                     at = middle
                 else:
-                    # Secants are quick where spend is smooth; halving now and then is safe where it jumps.
+                    # Secants are fast where the spend is smooth; every fourth step halves, for jumps.
                     at = low + (high - low) * (f_low / (f_low - f_high))
                 at = np.where((at > low) & (at < high), at, middle)
         return np.exp(low), np.exp(high), np.where(np.isnan(kink), np.exp(high), kink)
@@ -183,9 +184,9 @@ class ContinuousFrontier:
         )
 
     def _classes(self, more: BestTerms, less: BestTerms, budget: float) -> tuple[ClassSolution, ...]:
-        """Return plans between the choices that spend more and those that spend less than the budget.
+        """Return plans that mix the choices spending more and less than the budget, to spend it exactly.
 
-        Groups move from less to more until the budget is used; the last one moves in part.
+        Groups move from `less` to `more` until the budget is used; the last group moves in part.
         """
         terms = self.terms
         room = budget - float(terms.total_spend(less)[0])
@@ -225,7 +226,7 @@ class ContinuousFrontier:
         )
 
     def _steps(self, chosen: BestTerms) -> list[tuple[PhaseOption, ...]]:
-        """Return the phases that each group's choice stands for."""
+        """Return the phases of each group's choice."""
         terms = self.terms
         names = [gpu.name for gpu in terms.problem.gpu_types]
         steps: list[tuple[PhaseOption, ...]] = [
@@ -246,7 +247,7 @@ class ContinuousFrontier:
         return steps
 
     def _blend(self, group: int, more: BestTerms, less: BestTerms, part: float) -> PhaseOption | None:
-        """Return the one real width worth a mix of two widths of one type; None across types or plans."""
+        """Return the real width that equals a mix of two widths of one type; None across types or plans."""
         terms = self.terms
         a, b = int(less.term[0, group]), int(more.term[0, group])
         if terms.gpu_type[a] != terms.gpu_type[b] or int(terms.owner[group]) in terms.plans:
@@ -261,7 +262,7 @@ class ContinuousFrontier:
         )
 
     def _dual_bound(self, multiplier: float, budget: float) -> float:
-        """Return a weighted mean JCT that no choice of real widths beats at the budget (weak duality)."""
+        """Return a lower bound on the weighted mean JCT of real widths at the budget (weak duality)."""
         terms = self.terms
         chosen = terms.best(np.array([multiplier]))
         least = terms.weight * chosen.hours[0] + multiplier * chosen.spend[0]
@@ -273,7 +274,6 @@ class ContinuousFrontier:
 
 
 def _second(other: tuple[list[PhaseOption], float] | None) -> tuple[tuple[PhaseOption, ...] | None, float]:
-    """Return the second plan and its share, or none."""
     return (None, 0.0) if other is None else (tuple(other[0]), other[1])
 
 

@@ -1,4 +1,4 @@
-"""Plans of a class whose phases are coupled by a rescale cost: the hull, by shortest paths.
+"""The hull of whole-job plans of a class whose phases are coupled by a rescale cost, by shortest paths.
 
 Each change of type or width costs `rescale_hours` at the new width, so the phases of a job must be
 planned together. For one multiplier mu the best plan is a shortest path over (phase, column), where a
@@ -6,13 +6,13 @@ column is a (type, width) pair:
 
     f_p(o) = T_p(o) + mu C_p(o) + min( f_{p-1}(o),  min_o' f_{p-1}(o') + r (1 + mu c_o) )
 
-Every plan on the lower hull is the best one for some mu, so the hull is found by repeated shortest
-paths: two ends, then the plan that lies furthest below each chord, until none does.
-All open chords of all classes go through one vectorised pass together.
+Every plan on the lower hull is the best for some mu, so the hull is found by repeated shortest paths: first
+the two ends, then the plan furthest below each chord, until there is none. One vectorised pass handles the
+open chords of all classes.
 
     symbol   here             meaning
-    T_p(o)   phase_time       hours that phase p takes in column o, inf where not allowed
-    C_p(o)   phase_time*rate  what it costs
+    T_p(o)   phase_time       hours of phase p in column o, inf where not allowed
+    C_p(o)   phase_time*rate  its cost
     c_o      rate             cost per hour of holding column o
     r, d     rescale, startup overheads of the class, hours
 
@@ -34,7 +34,7 @@ from policies.speedup import Floats, Ints
 ROW_CELLS = 4_000_000
 """Cells (rows x phases x columns) that one vectorised pass may hold."""
 SPREAD = 40
-"""Shortest paths that open the search, between the cheapest plan and the fastest."""
+"""Initial shortest paths per class, between the cheapest plan and the fastest."""
 
 
 @fast_init
@@ -60,7 +60,7 @@ class PlanHull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stack:
-    """Classes padded to one shape; phases that do not exist take no time in any column that does."""
+    """Classes padded to one shape: missing phases take no time in real columns, missing columns take inf."""
 
     phase_time: Floats  # (classes, phases, columns)
     rate: Floats  # (classes, columns)
@@ -79,7 +79,6 @@ class _Plans:
     columns: Ints
 
     def some(self, which: Ints) -> _Plans:
-        """Return some of these plans."""
         return _Plans(
             owner=self.owner[which],
             cost=self.cost[which],
@@ -88,7 +87,6 @@ class _Plans:
         )
 
     def and_more(self, other: _Plans) -> _Plans:
-        """Return these plans and the others, in that order."""
         return _Plans(
             owner=np.concatenate([self.owner, other.owner]),
             cost=np.concatenate([self.cost, other.cost]),
@@ -102,11 +100,11 @@ def plan_hulls(classes: Sequence[CoupledClass], *, tolerance: float = TIE) -> li
     stack = _stack(classes)
     owner, multiplier = _first_multipliers(classes)
     plans = _best_plans(stack, owner, multiplier)
-    numbers = np.arange(len(plans.owner))  # of the plans, in the order in which they were found
-    tested = np.zeros(0, dtype=np.int64)  # the two plans of a chord, in one number
+    numbers = np.arange(len(plans.owner))  # numbers of the plans, in the order in which they were found
+    tested = np.zeros(0, dtype=np.int64)  # chords: the numbers of two plans, packed into one integer
     while True:
         chains = lower_hulls(plans.cost, plans.time, plans.owner, groups=len(classes))
-        # A plan above the hull never comes back: only those on it are looked at again.
+        # A plan above the hull cannot return, so only plans on the hull are kept.
         plans, numbers = plans.some(chains.option), numbers[chains.option]
         a = np.flatnonzero(chains.group[1:] == chains.group[:-1])
         chords = (numbers[a] << 32) | numbers[a + 1]
@@ -121,7 +119,7 @@ def plan_hulls(classes: Sequence[CoupledClass], *, tolerance: float = TIE) -> li
         is_below = found.time + multiplier * found.cost < on_chord * (1.0 - tolerance)
         if not is_below.any():
             break
-        # Every chord is tested once: where a plan below it changes nothing, rounding alone put it there.
+        # Every chord is tested once: if a plan found below it does not change the hull, that is rounding.
         tested = np.concatenate([tested, chords])
         better = np.flatnonzero(is_below)
         numbers = np.concatenate([numbers, numbers.max() + 1 + np.arange(len(better))])
@@ -137,7 +135,7 @@ def plan_hulls(classes: Sequence[CoupledClass], *, tolerance: float = TIE) -> li
 
 
 def best_costs(job_class: CoupledClass, multiplier: Floats) -> Floats:
-    """Return the least time + multiplier x cost of a plan for each multiplier, shape (multipliers,)."""
+    """Return the least (time + multiplier x cost) of a plan for each multiplier, shape (multipliers,)."""
     plans = _best_plans(_stack([job_class]), np.zeros(len(multiplier), dtype=np.int64), multiplier)
     return plans.time + multiplier * plans.cost
 
@@ -164,7 +162,7 @@ def _stack(classes: Sequence[CoupledClass]) -> _Stack:
 
 def _first_multipliers(classes: Sequence[CoupledClass]) -> tuple[Ints, Floats]:
     """Return (owner, multiplier) of the first paths: both ends, and a spread between them."""
-    # Two paths at each end: one sees nothing but time (or cost), one breaks its ties by the other.
+    # Two paths at each end: one for time (or cost) alone, one that breaks ties by the other.
     spread = np.concatenate([[1e-18, 1e-9], np.geomspace(1e-3, 1e3, SPREAD), [1e9, 1e18]])
     owner = np.repeat(np.arange(len(classes)), len(spread))
     mean_rate = np.array([c.rate.sum() for c in classes]) / [len(c.rate) for c in classes]
@@ -210,7 +208,7 @@ def _one_pass(stack: _Stack, owner: Ints, multiplier: Floats) -> _Plans:
 
 
 def _cost_and_time(stack: _Stack, owner: Ints, columns: Ints) -> tuple[Floats, Floats]:
-    """Return what each plan costs and takes, overheads included, shapes (plans,)."""
+    """Return (cost, hours) of each plan, overheads included, shapes (plans,)."""
     phases = columns.shape[1]
     rate = stack.rate[owner[:, None], columns]
     hours = stack.phase_time[owner[:, None], np.arange(phases), columns]

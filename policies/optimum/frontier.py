@@ -1,9 +1,9 @@
-"""The whole frontier at whole widths, from one sweep: the exact mixed optimum at every budget.
+"""The frontier at whole widths: the exact mixed optimum at every budget, from one computation.
 
-Options of every (class, phase), or plans of a coupled class, are reduced to their lower hulls and the hulls
-merged by slope (see `hull`). Between two vertices of the frontier exactly one group moves, so at most one
-phase (or one coupled class) is randomised. By linear-programming duality this is the least weighted mean
-JCT of every policy, dynamic ones included (docs/explanation/model.md).
+The options of every (class, phase), or the plans of a coupled class, are reduced to their lower hulls, and
+the hulls are merged by slope (see `hull`). Between two vertices of the frontier exactly one group moves, so
+at most one phase (or one coupled class) is randomised. By linear-programming duality this is the least
+weighted mean JCT of all policies, dynamic ones included (docs/explanation/model.md).
 
 Cost: O(n log n) for n options; then O(log n) for the curve and O(groups) for the plans of one budget.
 """
@@ -34,12 +34,12 @@ class MixedFrontier:
 
     @classmethod
     def of(cls, problem: Problem) -> MixedFrontier:
-        """Sweep the problem once."""
+        """Compute the frontier of a problem at whole widths."""
         return cls.of_options(whole_width_options(problem))
 
     @classmethod
     def of_options(cls, options: OptionSet) -> MixedFrontier:
-        """Sweep options that are already laid out."""
+        """Compute the frontier of given options."""
         chains = lower_hulls(options.cost, options.time(), options.group, groups=len(options.owner))
         return cls(problem=options.problem, options=options, merged=merge(chains))
 
@@ -55,7 +55,7 @@ class MixedFrontier:
 
     @cached_property
     def is_weighted(self) -> bool:
-        """Whether weights differ, so that the weighted mean is another than the plain one."""
+        """Whether the weights differ, so that the weighted and the plain mean differ."""
         return len({c.weight for c in self.problem.classes}) > 1
 
     @property
@@ -65,12 +65,12 @@ class MixedFrontier:
 
     @property
     def largest_useful_spend(self) -> float:
-        """The budget beyond which more money buys nothing."""
+        """The budget above which more money saves no time."""
         return float(self.merged.cost[-1])
 
     @cached_property
     def _plain_time(self) -> Floats:
-        """Sum of arrivals x JCT at each vertex of the frontier, weights left out."""
+        """Sum of arrivals x JCT (without weights) at each vertex of the frontier."""
         weights, chains = self.options.weights, self.merged.chains
         edge = self.merged.edge_vertex
         steps = (chains.time[edge] - chains.time[edge + 1]) / weights[self.merged.edge_group]
@@ -78,7 +78,7 @@ class MixedFrontier:
 
     @cached_property
     def _plain(self) -> MergedFrontier:
-        """The frontier of the plain mean JCT: the same problem with every weight one."""
+        """The frontier of the plain mean JCT: the same problem with all weights 1."""
         options = self.options
         time = options.time(is_weighted=False)
         return merge(lower_hulls(options.cost, time, options.group, groups=len(options.owner)))
@@ -108,7 +108,7 @@ class MixedFrontier:
             raise infeasible_budget(budget, least, self.problem)
 
     def least_mean_jct_at(self, budget: float) -> float:
-        """Return the plain mean JCT in hours of the optimal plans at a budget, without the plans.
+        """Return the plain mean JCT in hours of the optimal plans at a budget, without computing the plans.
 
         Raises:
             InfeasibleBudget: when the budget is below `cheapest_feasible_spend`.
@@ -117,7 +117,6 @@ class MixedFrontier:
         return float(self.mean_jct_at(np.array([self._spent_of(budget)]))[0])
 
     def _spent_of(self, budget: float) -> float:
-        """Return what the optimal plans at a budget spend."""
         return min(max(budget, self.cheapest_feasible_spend), self.largest_useful_spend)
 
     def solution_at(self, budget: float) -> Solution:
@@ -156,7 +155,7 @@ class MixedFrontier:
         )
 
     def _mix(self, vertices: Ints, moving: tuple[int, float] | None) -> tuple[int, int, float] | None:
-        """Return (group, its other option, fraction of jobs there) of the one randomised group."""
+        """Return (group, its second option, fraction of jobs with it) of the randomised group, if any."""
         if moving is None:
             return None
         group, share = moving
@@ -164,7 +163,7 @@ class MixedFrontier:
 
 
 def infeasible_budget(budget: float, least: float, problem: Problem) -> InfeasibleBudget:
-    """Return the error that says the least budget that would do."""
+    """Return the error for a budget that is too small; it names the least sufficient budget."""
     jobs, unit = len(problem.classes), problem.budget_unit
     enough = f"{rounded_up(least)} {'GPUs' if unit == 'gpus' else 'USD/hour'}"
     return InfeasibleBudget(
@@ -176,7 +175,7 @@ def infeasible_budget(budget: float, least: float, problem: Problem) -> Infeasib
 
 
 def rounded_up(amount: float) -> str:
-    """Return an amount with six digits that is enough when it is typed back in."""
+    """Return an amount rounded up to six digits, so that it is enough when it is typed in again."""
     unit = 10.0 ** (math.floor(math.log10(amount)) - 5)
     return f"{math.ceil(amount / unit * (1.0 - TIE)) * unit:.6g}"
 
@@ -184,7 +183,10 @@ def rounded_up(amount: float) -> str:
 def class_solutions(
     options: OptionSet, chosen: Ints, mix: tuple[int, int, float] | None
 ) -> tuple[ClassSolution, ...]:
-    """Return the plans of every class: `chosen[group]` for all, one group mixed with another option."""
+    """Return the plans of every class: `chosen[group]` for all groups, and a second option for one.
+
+    `mix` is (group, second option, fraction of jobs with it).
+    """
     mixed_group, other, share = (-1, -1, 0.0) if mix is None else mix
     main: list[list[PhaseOption]] = [[] for _ in options.problem.classes]
     second: dict[int, list[PhaseOption]] = {}
@@ -210,7 +212,7 @@ def class_solutions(
 def plan_pair(
     steps: tuple[PhaseOption, ...], others: tuple[PhaseOption, ...] | None, share: float
 ) -> tuple[PlanShare, ...]:
-    """Return one plan, or two whose fractions add up to one."""
+    """Return one plan, or two plans with the fractions 1 - `share` and `share`."""
     if others is None:
         return (PlanShare(job_fraction=1.0, steps=steps),)
     return PlanShare(job_fraction=1.0 - share, steps=steps), PlanShare(job_fraction=share, steps=others)

@@ -1,13 +1,13 @@
 """Lower hulls of (cost, time) points, for many groups at once, and their merge into one frontier.
 
-A group offers options; a job takes one, or a random mix. What mixing can reach is the convex hull of the
-options, and its lower-left chain is all that an optimum ever uses (the LP relaxation of a multiple-choice
-knapsack, Zemel 1980). Merging the chains of all groups by slope, steepest first, gives the least total time
-at every total cost: one sort, the whole frontier.
+A group has options; a job takes one, or a random mix. Mixes reach the convex hull of the options, and an
+optimum only uses its lower-left chain (the LP relaxation of a multiple-choice knapsack, Zemel 1980). Merging
+the chains of all groups by slope, steepest first, gives the least total time at every total cost: one sort
+yields the whole frontier.
 
     symbol   here               meaning
     C        cost               budget that an option takes (dollars per hour, or GPUs)
-    T        time               weighted hours of completion time that it takes
+    T        time               weighted hours of completion time of an option
     mu       slope              hours saved per unit of budget along an edge, -dT/dC
 
 Cost: O(n log n) for n options; memory O(n).
@@ -27,16 +27,16 @@ from policies.speedup import Floats, Ints
 BoolArray: TypeAlias = NDArray[np.bool_]
 
 TIE = 1e-12
-"""Relative difference below which two amounts are the same amount."""
+"""Relative difference below which two amounts are equal."""
 PATIENCE = 6
-"""Rounds of neighbour tests, each quick, before groups that still shrink are cut by their furthest points."""
+"""Rounds of quick neighbour tests before quickhull is used for groups that still shrink."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HullChains:
     """The lower-left chains of all groups, group after group, each by rising cost and falling time.
 
-    `option` holds positions in the arrays that were given; shapes are (vertices,) and (groups + 1,).
+    `option` are positions in the input arrays. Shapes are (vertices,); `starts` is (groups + 1,).
     """
 
     option: Ints
@@ -49,11 +49,10 @@ class HullChains:
 def lower_hulls(cost: Floats, time: Floats, group: Ints, *, groups: int) -> HullChains:
     """Return the chain of each group: no vertex dominated, none above or on a chord.
 
-    `group` numbers the group of each option, 0 to groups - 1; every group has at least one option.
-    All groups shrink together: a round drops every point that its two surviving neighbours prove
-    superfluous, so the work is vectorised whatever the number of groups. Costs that differ by less than
-    `TIE` are the same cost: of such options only the fastest stays. A chain ends where the next vertex saves
-    less than that of its time.
+    `group` is the group of each option, 0 to groups - 1; every group has at least one option. A round drops,
+    in all groups at once, every point that lies on or above the chord of its two remaining neighbours, so the
+    work is vectorised for any number of groups. Of options whose costs differ by less than `TIE` only the
+    fastest stays. A chain ends where the next vertex saves less than `TIE` of its time.
     """
     keep = np.lexsort((time, cost, group)).astype(np.int64)
     keep = keep[undominated(group[keep], time[keep])]
@@ -64,7 +63,7 @@ def lower_hulls(cost: Floats, time: Floats, group: Ints, *, groups: int) -> Hull
         drop = np.zeros(len(c), dtype=bool)
         drop[:-1] = same & (dc <= TIE * c[1:])
         if not drop.any():
-            # Only among distinct, undominated points does a chord prove anything.
+            # The chord test is valid only for distinct, undominated points.
             inner = same[:-1] & same[1:]
             drop[1:-1] = inner & (dt[:-1] * dc[1:] >= dt[1:] * dc[:-1])
             drop[1:] |= same & np.append(~same[1:], True) & (-dt <= TIE * t[1:])
@@ -79,9 +78,9 @@ def lower_hulls(cost: Floats, time: Floats, group: Ints, *, groups: int) -> Hull
 
 
 def undominated(group: Ints, time: Floats) -> Ints:
-    """Return the entries, sorted by group and cost, that are faster than all cheaper ones of their group.
+    """Return the entries that are faster than all cheaper ones of their group; input is sorted by cost.
 
-    A running minimum that starts anew in each group, over spans that double.
+    Computed as a running minimum within each group, over spans that double.
     """
     before = np.full(len(time), np.inf)
     same = group[1:] == group[:-1]
@@ -96,7 +95,8 @@ def undominated(group: Ints, time: Floats) -> Ints:
 def _above_chords(cost: Floats, time: Floats, group: Ints, is_open: BoolArray) -> BoolArray:
     """Return which points of the open groups lie on or above the lower hull of their group.
 
-    Quickhull: the point furthest below a chord is a vertex and splits it; what is not below any goes.
+    Quickhull: the point furthest below a chord is a vertex and splits the chord; points not below are
+    dropped.
     """
     at = np.flatnonzero(is_open[group])
     above = np.zeros(len(cost), dtype=bool)
@@ -132,9 +132,9 @@ class MergedFrontier:
     time: Floats
 
     def split(self, budget: float) -> tuple[int, float]:
-        """Return (edges taken whole, share of the next one) that spend `budget` exactly.
+        """Return (number of whole edges, share of the next edge) that spend `budget` exactly.
 
-        The share is 0 where the budget ends at a vertex or buys nothing more.
+        The share is 0 if the budget ends at a vertex or beyond the last one.
         """
         taken = int(np.searchsorted(self.cost, budget * (1.0 + TIE), side="right")) - 1
         taken = max(taken, 0)
@@ -145,23 +145,23 @@ class MergedFrontier:
         return taken, share if share > TIE else 0.0
 
     def time_at(self, budgets: Floats) -> Floats:
-        """Return the least total time at each budget; budgets below the least cost are the caller's error."""
+        """Return the least total time at each budget; budgets must not be below the least cost."""
         return np.asarray(np.interp(budgets, self.cost, self.time))
 
     def slope_at(self, budgets: Floats) -> Floats:
-        """Return what one more unit of budget saves at each budget: the slope to the right, 0 at the end."""
+        """Return the time that one more unit saves at each budget: the slope to the right, 0 at the end."""
         taken = np.searchsorted(self.cost, budgets * (1.0 + TIE), side="right") - 1
         return np.append(self.slope, 0.0)[np.clip(taken, 0, len(self.slope))]
 
     def vertices_after(self, taken: int) -> Ints:
-        """Return the vertex of each group once the first `taken` edges are taken, shape (groups,)."""
+        """Return the vertex of each group after the first `taken` edges, shape (groups,)."""
         groups = len(self.chains.starts) - 1
         moves = np.bincount(self.edge_group[:taken], minlength=groups)
         return np.asarray(self.chains.starts[:-1] + moves)
 
 
 def backward_sums(amounts: Floats) -> Floats:
-    """Return the sum of all amounts from each on, and a zero at the end."""
+    """Return the suffix sums of the amounts, with a zero at the end."""
     return np.append(np.cumsum(amounts[::-1])[::-1], 0.0)
 
 
@@ -180,6 +180,6 @@ def merge(chains: HullChains) -> MergedFrontier:
         edge_group=chains.group[inside[order]],
         slope=slope[order],
         cost=np.concatenate([[0.0], np.cumsum(dc[order])]) + float(chains.cost[first].sum()),
-        # Summed from the far end: what is left is small, and no large sums cancel.
+        # Summed from the far end, where times are small, so that no large sums cancel.
         time=float(chains.time[chains.starts[1:] - 1].sum()) + backward_sums(dt[order]),
     )

@@ -1,26 +1,27 @@
-"""What interruptions cost a job on the spot market, and how often it had better save.
+"""The cost of interruptions to a job on the spot market, and the best interval between its checkpoints.
 
-A job of T hours on n nodes, each taken back at a rate per hour, saves after every c hours of work, which
-takes v hours. Most interruptions are announced in time for one more save, at the rate A in all; others, at
-the rate L, lose what was done since the last save. After each the job waits for a new node and restarts.
+A job of T hours on n nodes, each taken back at a rate per hour, saves a checkpoint after every c hours of
+work; a save takes v hours. Most interruptions, at a total rate A, are announced in time for one more save.
+The others, at the rate L, lose the work since the last save. After each interruption the job waits for a new
+node and restarts.
 
-    E(t)  = ln(1 + A (exp((A + L) t) - 1) / (A + L)) / A      hours until t hours are done, save to save
-    work  = m E(c + v) + E(T - m c),  m = ceil(T / c) - 1     the last stretch is not saved
+    E(t)  = ln(1 + A (exp((A + L) t) - 1) / (A + L)) / A      mean hours until t hours are done, save to save
+    work  = m E(c + v) + E(T - m c),  m = ceil(T / c) - 1     there is no save after the last stretch
     held  = work exp((A + L) r)                               restarts of r hours are interrupted as well
     hours = held (1 + A b_a + L b_u)                          b: hours of waiting for the new node
 
-For E: the first interruption comes after x hours, and what is left then is E(t - x), or E(t) again. With
-A = 0 it is the known (exp(L t) - 1) / L, with L = 0 it is t. Interruptions are a Poisson process over the
-hours that nodes are held, so each line is exact, but for one thing: after an announced interruption the next
-save is taken to come when it was due, though it comes c hours later.
+Derivation of E: the first interruption comes after x hours, and then E(t - x) hours are left if it was
+announced, E(t) if not. With A = 0 E is the known (exp(L t) - 1) / L, with L = 0 it is t. Interruptions are a
+Poisson process over the hours that nodes are held, so each line is exact with one exception: after an
+announced interruption the next save is assumed to come when it was due before, though it comes c hours later.
 
-The best interval minimises E(c + v) / c. With A = 0 it is (1 + W(-exp(-L v - 1))) / L, W being the upper
-branch of Lambert's function: sqrt(2 v / L) for small L v (Young 1974, Daly 2006). Where announced
-interruptions are frequent and saves are dear, it is best never to save in between.
+The best interval minimises E(c + v) / c. With A = 0 it is (1 + W(-exp(-L v - 1))) / L, where W is the upper
+branch of Lambert's function: sqrt(2 v / L) for small L v (Young 1974, Daly 2006). If announced interruptions
+are frequent and saves are expensive, it is best never to save in between.
 
     symbol   here                     meaning
     A, L     announced, lost          per hour of the job, all nodes together
-    v, c     cost_hours, every_hours  of a save; work between two
+    v, c     cost_hours, every_hours  of a save; work between two saves
     r        restart_hours            from new nodes to work
 
 Cost: O(1) per option.
@@ -38,14 +39,14 @@ from policies.model import check_positive
 _MOST_EXPONENT = 500.0
 _SMALL = 1e-9
 _LONGEST = 1e3
-"""Intervals are looked for up to so many times the best one without announced interruptions."""
+"""The longest interval considered, as a multiple of the best one without announced interruptions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruptions:
-    """How often nodes are taken back, and how: `unannounced_fraction` of the times without a notice.
+    """The rate at which a node is taken back, and the `unannounced_fraction` that comes without notice.
 
-    A job leaves a node `leave_hours` before its end, and waits `boot_hours` for another one.
+    A job leaves a node `leave_hours` before the node's end, and waits `boot_hours` for a new node.
     """
 
     per_node_hour: float
@@ -59,7 +60,7 @@ class Interruptions:
             check_positive(name, getattr(self, name), zero=True)
 
     def rates(self, nodes: int, *, cost_hours: float) -> tuple[float, float]:
-        """Return how often per hour a job on so many nodes can still save, and how often it cannot."""
+        """Return interruptions per hour on `nodes` nodes: (those with time for a save, those without)."""
         every = self.per_node_hour * nodes
         lost = every * (1.0 if cost_hours > self.notice_hours else self.unannounced_fraction)
         return every - lost, lost
@@ -67,7 +68,7 @@ class Interruptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSchedule:
-    """A job saves after `every_hours` of work, for `cost_hours`; infinite hours are never."""
+    """A job saves after every `every_hours` of work, which takes `cost_hours`; infinite means never."""
 
     every_hours: float = math.inf
     cost_hours: float = 0.0
@@ -77,7 +78,7 @@ class CheckpointSchedule:
 
 
 def best_interval(announced: float, lost: float, cost_hours: float) -> float:
-    """Return the hours of work between two saves that lose the least; infinite where nothing is ever lost."""
+    """Return the hours of work between two saves that lose the least time; infinite if saves do not pay."""
     if lost == 0.0:
         return math.inf
     if cost_hours == 0.0:
@@ -90,7 +91,7 @@ def best_interval(announced: float, lost: float, cost_hours: float) -> float:
         every = math.exp(log_every)
         return _in_a_row(every + cost_hours, announced, lost) / every
 
-    # Announced interruptions save as well, so the best interval is no shorter than without them.
+    # Announced interruptions also save, so the best interval is at least that without them.
     within = math.log(alone), math.log(_LONGEST * alone)
     found = scipy.optimize.minimize_scalar(per_hour, bounds=within, method="bounded")
     never = (announced + lost) / announced
@@ -102,7 +103,10 @@ def hours_with_interruptions(
 ) -> float:
     """Return the mean hours, waiting and restarts included, of a job that works for `hours` on `nodes`.
 
-    Infinite where it practically never ends.
+    Infinite if the job practically never ends.
+
+    Raises:
+        ValueError: when there is no work between two saves.
     """
     announced, lost = terms.rates(nodes, cost_hours=saves.cost_hours)
     stretch = min(saves.every_hours, hours)
@@ -115,7 +119,7 @@ def hours_with_interruptions(
     restarts = terms.per_node_hour * nodes * restart_hours
     if restarts > _MOST_EXPONENT:
         return math.inf
-    # A notice that is too short for a save is one all the same: the next node is asked for at once.
+    # Even if a notice is too short for a save, the next node is requested as soon as it comes.
     unannounced = terms.per_node_hour * nodes * terms.unannounced_fraction
     ahead = max(0.0, terms.notice_hours - terms.leave_hours)
     waits = (announced + lost - unannounced) * max(0.0, terms.boot_hours - ahead)
@@ -123,7 +127,7 @@ def hours_with_interruptions(
 
 
 def _in_a_row(hours: float, announced: float, lost: float) -> float:
-    """Return the mean hours until so many are done, where announced interruptions save and others do not."""
+    """Return E(hours), the mean hours until `hours` of work are done from one save to the next."""
     both = announced + lost
     if lost == 0.0:
         return hours

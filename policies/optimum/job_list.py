@@ -1,11 +1,11 @@
-"""A finite list of jobs and one sum of money: the least total weighted waiting, deadlines met.
+"""A finite list of jobs and one sum of money: the least weighted completion times that meet all deadlines.
 
-The same optimum as for a stream (`frontier`), with a count in place of a rate and dollars in place of
-dollars per hour. Jobs of one class, scale, weight and deadline are one group, which chooses among whole-job
-plans; a deadline takes away every plan that would miss it: what is left is the hull's timely vertices and
-the plans between the last late vertex and the first timely one, which are enumerated (`knapsack.near_plans`).
-The mixed optimum moves whole jobs, rounded down, and what money is left then speeds up whichever job gains
-most, so the budget is never exceeded; what rounding loses is in `gap`.
+The same optimum as for a stream (`frontier`), with a count instead of a rate and dollars instead of dollars
+per hour. Jobs of one class, scale, weight and deadline form a group, which chooses among whole-job plans. A
+deadline excludes every plan that misses it. The remaining plans are the timely vertices of the hull, and the
+plans between the last late vertex and the first timely one, which are enumerated (`knapsack.near_plans`). The
+mixed optimum moves whole jobs, rounded down, and the money left then speeds up the jobs that gain most, so
+the budget is never exceeded; `gap` includes the loss by rounding.
 
 Every job gets its GPUs at once: rented capacity has no queue, so a job's completion time is its run time.
 
@@ -13,7 +13,7 @@ Every job gets its GPUs at once: rented capacity has no queue, so a job's comple
     D        deadline_hours   latest completion, hours after the job arrives
     B        budget           dollars (or GPU-hours) in all
 
-Cost: that of one sweep over the distinct groups.
+Cost: that of one frontier over the distinct groups.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from policies.optimum.solution import PlanShare
 class ListedJob:
     """One job of the list; `scale` multiplies the sizes of its class.
 
-    `submit_hours` is when it arrives, hours after the list's beginning; a calendar needs it.
+    `submit_hours` is its submission, hours after the list's beginning; only calendars use it.
     """
 
     id: JobId
@@ -50,7 +50,7 @@ class ListedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """What one job does: its plan, with the hours and dollars of each phase."""
+    """A job and its plan, with the hours and dollars of each phase."""
 
     job: ListedJob
     plan: PlanShare
@@ -58,7 +58,7 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListSolution:
-    """Plans for all jobs. The bound holds for every way to spend the budget on whole widths."""
+    """Plans for all jobs. The bound holds for all ways to spend the budget on whole widths."""
 
     jobs: tuple[JobPlan, ...]
     budget: float
@@ -78,14 +78,14 @@ class ListSolution:
 
 @dataclass(frozen=True)
 class JobList:
-    """All plans of a list of jobs, ready for any budget."""
+    """The frontier of a list of jobs, for plans at any budget."""
 
     groups: tuple[tuple[ListedJob, ...], ...]
     frontier: MixedFrontier
 
     @classmethod
     def of(cls, problem: Problem, jobs: Sequence[ListedJob]) -> JobList:
-        """Sweep the list once.
+        """Compute the frontier of a list.
 
         Raises:
             InfeasibleDeadline: when no allowed plan of a job meets its deadline.
@@ -139,11 +139,11 @@ class JobList:
         )
 
     def _infeasible(self, budget: float) -> InfeasibleBudget:
-        """Return the error that says the least sum that would do."""
+        """Return the error for a budget that is too small; it names the least sufficient sum."""
         least = self.frontier.cheapest_feasible_spend
         unit = "GPU-hours" if self.frontier.problem.budget_unit == "gpus" else "USD"
         jobs = sum(len(group) for group in self.groups)
-        # Rounded up, so that it is enough when it is typed back in.
+        # Rounded up, so that it is enough when it is typed in again.
         return InfeasibleBudget(
             f"{budget:.2f} {unit} in all is too small: {jobs} {'job needs' if jobs == 1 else 'jobs need'} "
             f"at least {np.ceil(100.0 * least) / 100.0:.2f} {unit}. Raise the budget or relax the deadlines",
@@ -169,7 +169,7 @@ class JobList:
         return at
 
     def _best_move(self, at: list[list[int]], room: float) -> tuple[int, int, int] | None:
-        """Return (group, job, vertex) of the step that saves most weighted hours for at most `room`."""
+        """Return (group, job, vertex) of the move that saves the most weighted hours for at most `room`."""
         best, found = 0.0, None
         for number, own in enumerate(at):
             hull = self.frontier.options.plan_hulls[number]
@@ -182,7 +182,6 @@ class JobList:
         return found
 
     def _plans(self, number: int, vertices: Sequence[int]) -> list[PlanShare]:
-        """Return the plans of a group's jobs at their hull vertices."""
         options = self.frontier.options
         columns, hull = options.columns[number], options.plan_hulls[number]
         steps = {v: plan_steps(options.problem, columns, hull.columns[v]) for v in set(vertices)}
@@ -190,7 +189,7 @@ class JobList:
 
 
 def _scaled(job_class: JobClass, group: Sequence[ListedJob], number: int) -> JobClass:
-    """Return the class of one group: its sizes scaled, its count as the rate, a name of its own."""
+    """Return the class of one group: sizes scaled, the count as the rate, and a unique name."""
     return replace(
         job_class,
         name=f"{job_class.name}#{number}",
@@ -204,7 +203,7 @@ def _scaled(job_class: JobClass, group: Sequence[ListedJob], number: int) -> Job
 
 
 def _frontier(problem: Problem, groups: Sequence[Sequence[ListedJob]]) -> MixedFrontier:
-    """Return the frontier of all groups, each a choice among whole-job plans that end in time."""
+    """Return the frontier of all groups, where each chooses among whole-job plans that end in time."""
     columns = {i: whole_columns(problem, job_class) for i, job_class in enumerate(problem.classes)}
     hulls = {}
     for i, hull in enumerate(plan_hulls([columns[i].arrays for i in columns])):
@@ -216,8 +215,8 @@ def _frontier(problem: Problem, groups: Sequence[Sequence[ListedJob]]) -> MixedF
 def _in_time(hull: PlanHull, columns: Columns, deadline: float, job: ListedJob) -> PlanHull:
     """Return the lower hull of the plans that end by the deadline.
 
-    A plan that joins the hull left of its first timely vertex costs less than that vertex and takes at most
-    the deadline, which bounds its reduced cost on the edge that crosses the deadline.
+    A timely plan left of the first timely vertex costs less than that vertex and takes at most the deadline.
+    This bounds its reduced cost on the edge that crosses the deadline.
     """
     late = int(np.sum(hull.time > deadline * (1.0 + TIE)))
     if late == len(hull.time):
@@ -235,7 +234,7 @@ def _in_time(hull: PlanHull, columns: Columns, deadline: float, job: ListedJob) 
     try:
         near = near_plans(columns.arrays, slope, reach, state_limit=STATE_LIMIT)
     except TooManyStatesError:
-        # The timely vertices are plans all the same; what finer ones would save shows in no bound, only here.
+        # Keep only the timely vertices. The bound then ignores what the plans between would save.
         return PlanHull(cost=cost, time=time, columns=plans)
     fits = near.time <= deadline * (1.0 + TIE)
     cost = np.concatenate([cost, near.cost[fits]])

@@ -1,14 +1,14 @@
 """One whole width per phase, none randomised: a multiple-choice knapsack, solved to proven optimality.
 
-The mixed optimum gives a multiplier mu and a bound. Measured against them every option has a reduced cost
-that it adds to the bound, so only combinations whose reduced costs add up to less than (best found - bound)
-can be better. Those are enumerated group by group, keeping undominated (cost, time) states only: the
-"expanding core" of Pisinger (1995) with lists in place of integer weights. A state whose spend is off the
-budget is charged the least that the groups still to come ask for mending it. A coupled class enters with all
-its undominated plans of small reduced cost, found the same way along its phases.
+The mixed optimum gives a multiplier mu and a bound. Relative to these, every option has a reduced cost, which
+it adds to the bound. So only combinations whose reduced costs add up to less than (best found - bound) can be
+better. These are enumerated group by group, keeping undominated (cost, time) states only: the "expanding
+core" of Pisinger (1995) with lists instead of integer weights. A state whose spend differs from the budget is
+charged the least reduced cost at which the remaining groups can correct it. A coupled class enters with all
+its undominated plans of small reduced cost, found in the same way along its phases.
 
     symbol   here        meaning
-    theta    reach       reduced costs up to this are enumerated; grown until the optimum is proven
+    theta    reach       reduced costs up to this are enumerated; it grows until the optimum is proven
     L        bound       the mixed optimum: no pure answer is better
 
 Cost: exponential at worst; in practice a few thousand states, because the gap is at most one edge of the
@@ -33,9 +33,9 @@ from policies.speedup import Floats, Ints
 STATE_LIMIT = 400_000
 """Undominated states, or labels of one class, beyond which the search gives up."""
 UNAVAILABLE_RATE = 1e100
-"""The rate of what cannot be had at all; finite, so that none of it costs nothing."""
+"""Rate of a correction that is impossible; finite, so that zero times it is zero."""
 GAP_FRACTIONS = (1.0 / 1024, 1.0 / 64, 1.0 / 8, 1.0)
-"""Parts of the first gap that are enumerated in turn; the first that proves the optimum ends the search."""
+"""Shares of the gap that are enumerated in turn; the search ends when one proves the optimum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidates:
-    """Options of one group that may still be part of the optimum, relative to the group's base option."""
+    """Options of one group that may be in the optimum; costs and times are relative to the base option."""
 
     option: Ints
     cost: Floats
@@ -58,7 +58,7 @@ class _Candidates:
     reduced: Floats
 
     def rate(self, moved: Floats) -> float:
-        """Return the least reduced cost per unit moved, inf where nothing moves."""
+        """Return the least reduced cost per unit of `moved`, over its positive entries; inf if none."""
         moves = moved > 0.0
         return float((self.reduced[moves] / moved[moves]).min(initial=np.inf))
 
@@ -68,7 +68,7 @@ def solve_pure(problem: Problem, budget: float, *, state_limit: int = STATE_LIMI
 
     Raises:
         InfeasibleBudget: when the budget is below the least that runs every job.
-        ProblemTooLarge: beyond `state_limit`; `best` is the best `Solution` found, `gap` what is unproven.
+        ProblemTooLarge: beyond `state_limit`; `best` is the best `Solution` found, `gap` its unproven gap.
     """
     frontier = MixedFrontier.of(problem)
     frontier.check(budget)
@@ -95,14 +95,14 @@ def solve_pure(problem: Problem, budget: float, *, state_limit: int = STATE_LIMI
                 best=solution,
                 gap=solution.gap,
             ) from None
-        # Every answer within reach of the bound has been seen.
+        # Every answer within `reach` of the bound has been considered.
         proven = min(best.time, bound + reach)
     return _solution(frontier, budget, best, best.time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
-    """One pass: reduced costs up to `reach` above `bound` are enumerated, measured by `multiplier`."""
+    """Inputs of one pass, which enumerates reduced costs (at `multiplier`) up to `reach` above `bound`."""
 
     multiplier: float
     budget: float
@@ -112,11 +112,11 @@ class _Search:
 
 
 class TooManyStatesError(Exception):
-    """The list of states has outgrown its limit."""
+    """The search has more states than its limit."""
 
 
 def _rounded_down(frontier: MixedFrontier, budget: float) -> _Answer:
-    """Return the mixed optimum without its random part, improved by every later edge that still fits."""
+    """Return the mixed optimum without its partial edge, improved by every later edge that still fits."""
     merged = frontier.merged
     taken, _ = merged.split(budget)
     vertices = merged.vertices_after(taken)
@@ -154,15 +154,15 @@ def _with_near_plans(frontier: MixedFrontier, search: _Search) -> OptionSet:
 
 
 def _enumerate(options: OptionSet, search: _Search, best: _Answer) -> _Answer:
-    """Return the best answer whose reduced cost is within reach of the bound, or `best` if none beats it."""
+    """Return the best answer with a reduced cost within reach, or `best` if no answer is better."""
     cost, time = options.cost, options.time()
     base, candidates = _candidates(options, cost, time, search.multiplier, search.reach)
     base_cost, base_time = float(cost[base].sum()), float(time[base].sum())
     room = search.budget * (1.0 + TIE) - base_cost
     state_cost, state_time, state_reduced = np.zeros(1), np.zeros(1), np.zeros(1)
-    # What the groups still to come can give back at most: a state beyond it can never become affordable.
+    # The most that the remaining groups can give back: a state further over the budget is never affordable.
     relief = np.cumsum([0.0] + [max(0.0, -float(c.cost.min())) for _, c in reversed(candidates)])[::-1]
-    # The least reduced cost per unit of budget at which those groups can give back, and take up.
+    # The least reduced cost per unit of budget at which the remaining groups can give back, and take up.
     give = _from_each_on([c.rate(-c.cost) for _, c in candidates], UNAVAILABLE_RATE)
     take = _from_each_on([c.rate(c.cost) for _, c in candidates], search.multiplier)
     blur = 2.0 * TIE * search.budget
@@ -175,7 +175,7 @@ def _enumerate(options: OptionSet, search: _Search, best: _Answer) -> _Answer:
         t = (state_time[:, None] + group.time).ravel()
         r = (state_reduced[:, None] + group.reduced).ravel()
         allowed = min(search.reach, known - search.bound) * (1.0 + 1e-9) + TIE * abs(search.bound)
-        # Overspending must be given back; budget left over is taken up, or lost at the multiplier.
+        # Overspend must be given back; budget left over is taken up, or lost at the multiplier.
         to_come = give[number + 1] * np.maximum(c - room - blur, 0.0)
         to_come += take[number + 1] * np.maximum(room - c - blur, 0.0)
         alive = np.flatnonzero((r + to_come <= allowed) & (c <= room + relief[number + 1]))
@@ -203,14 +203,14 @@ def _enumerate(options: OptionSet, search: _Search, best: _Answer) -> _Answer:
 
 
 def _from_each_on(rates: list[float], last: float) -> list[float]:
-    """Return the least of the rates from each on, `last` included, and `last` at the end."""
+    """Return the suffix minima of the rates, with `last` as an additional last element."""
     return list(itertools.accumulate(reversed(rates), min, initial=last))[::-1]
 
 
 def _candidates(
     options: OptionSet, cost: Floats, time: Floats, multiplier: float, reach: float
 ) -> tuple[Ints, list[tuple[int, _Candidates]]]:
-    """Return each group's base option, and the groups that have another one within reach, nearest first."""
+    """Return each group's base option, and the groups with other options within reach, nearest first."""
     lagrangian = time + multiplier * cost
     order = np.lexsort((cost, lagrangian, options.group))
     groups = len(options.owner)
@@ -242,8 +242,11 @@ def near_plans(
 ) -> PlanHull:
     """Return all undominated plans of one coupled class whose reduced cost is within reach.
 
-    Labels (column, cost, time) are extended phase by phase; what is left to do is bounded from below by the
-    shortest path from the far end, so a label that cannot end within reach is dropped at once.
+    Labels (column, cost, time) are extended phase by phase. A shortest path from the far end bounds the rest
+    from below, so a label that cannot end within reach is dropped at once.
+
+    Raises:
+        TooManyStatesError: when there are more than `state_limit` labels.
     """
     time, rate = job_class.phase_time, job_class.rate
     price = 1.0 + multiplier * rate
@@ -290,7 +293,7 @@ def _shortest_to_go(job_class: CoupledClass, price: Floats) -> Floats:
 
 
 def _solution(frontier: MixedFrontier, budget: float, best: _Answer, proven: float) -> Solution:
-    """Return the answer with its certificate: `proven` is a bound on the weighted sum of hours."""
+    """Return the answer as a `Solution`; `proven` is a lower bound on the weighted sum of hours."""
     classes = class_solutions(best.options, best.chosen, None)
     problem = frontier.problem
     mixed = frontier.solution_at(budget)

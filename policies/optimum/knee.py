@@ -1,10 +1,11 @@
-"""The knee of a falling convex curve: where the next dollar stops being worth what the first ones were.
+"""The knee of a falling convex curve: the budget beyond which further money saves less than its share.
 
-Between the cliff (the least feasible budget) and the place where all but `NEAR_FLOOR` of the time above the
-floor is gone, the knee is the point furthest below the chord, both axes scaled to one (Kneedle: Satopaa
-et al. 2011, for an exact curve). There one per cent of the money range saves exactly one per cent of the
-time range; to the left it saves more, to the right less. Of points equally far below it is the last: along a
-straight line every dollar is worth the same, so the knee is where the line ends. Cost: O(vertices).
+The range is from the cliff (the least feasible budget) to the budget at which only `NEAR_FLOOR` of the time
+above the floor is left. The knee is the point of the range furthest below the chord, with both axes scaled to
+one (Kneedle: Satopaa et al. 2011, for an exact curve). There one per cent of the money range saves exactly
+one per cent of the time range; further left it saves more, further right less. Of several such points it is
+the last: along a straight line every dollar saves the same, so the knee is the end of the line. Cost:
+O(vertices).
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from policies.optimum.hull import TIE
 from policies.speedup import Floats
 
 NEAR_FLOOR = 0.05
-"""Share of the range of times above the floor that is not worth chasing."""
+"""Share of the time range, next to the floor, that is excluded from the range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knee:
-    """Where the curve bends: budget and hours there, and at both ends of the range that was judged."""
+    """Budget and hours at the knee, and at both ends of the range."""
 
     budget: float
     hours: float

@@ -1,7 +1,7 @@
-"""Everything a job may choose, in flat arrays: an option is a (type, width) of a phase, or a whole plan.
+"""All options of all jobs in flat arrays: an option is a (type, width) of a phase, or a whole-job plan.
 
-Phases whose widths are free of each other are groups of their own. A class whose phases are coupled by a
-rescale cost is one group, whose options are the plans on its hull (see `coupled`).
+Each phase whose width does not depend on other phases is a group. A class whose phases are coupled by a
+rescale cost is one group, whose options are the plans on its hull (see `coupled_plans`).
 
     symbol   here        meaning
     T        hours       x / s(k), plus the start-up in the first phase, hours per job
@@ -28,7 +28,7 @@ from policies.speedup import Floats, Ints, SpeedupCurve
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseOption:
-    """One phase at one width: what it takes per job, overheads included."""
+    """One phase at one width: hours and spend per job, overheads included."""
 
     gpu_type: str
     gpus: float
@@ -39,7 +39,7 @@ class PhaseOption:
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The (type, width) pairs of a coupled class, and its phase times: `CoupledClass` with names."""
+    """The (type, width) pairs of a coupled class, with its times and rates in `arrays`."""
 
     gpu_type: Ints
     gpus: Floats
@@ -50,8 +50,8 @@ class Columns:
 class OptionSet:
     """All options of a problem. Arrays have shape (options,); those of a group have shape (groups,).
 
-    `hours` and `spend` are per job. `gpu_type` numbers the problem's types. For a plan of a coupled class
-    `gpus` is the plan's number in `plan_hulls[class]`. `first_phase` is -1 for a coupled class.
+    `hours` and `spend` are per job. `gpu_type` is an index into the problem's types. For a plan of a coupled
+    class, `gpu_type` is -1 and `gpus` is the plan's number in `plan_hulls[class]`.
     """
 
     problem: Problem
@@ -86,7 +86,7 @@ class OptionSet:
         return self.weights[self.group] * plain if is_weighted else plain
 
     def steps_of(self, group: int, option: int) -> tuple[PhaseOption, ...]:
-        """Return the phases that an option stands for: one, or all of a coupled class."""
+        """Return the phases of an option: one phase, or all phases of a coupled class."""
         owner = int(self.owner[group])
         if owner not in self.plan_hulls:
             return (
@@ -107,7 +107,7 @@ def _tidy(gpus: float) -> float:
 
 
 def plan_steps(problem: Problem, columns: Columns, plan: Sequence[int] | Ints) -> tuple[PhaseOption, ...]:
-    """Return the phases of one whole-job plan, start-up and rescales in the phase that pays them."""
+    """Return the phases of a whole-job plan; start-up and rescales count in the phase that pays them."""
     steps, arrays, before = [], columns.arrays, -1
     for number, column in enumerate(np.asarray(plan).tolist()):
         hours = arrays.phase_time.item(number, column)
@@ -128,7 +128,7 @@ def plan_steps(problem: Problem, columns: Columns, plan: Sequence[int] | Ints) -
 
 
 def whole_width_options(problem: Problem) -> OptionSet:
-    """Return every option at whole widths, coupled classes already reduced to their hulls."""
+    """Return all options at whole widths; coupled classes are reduced to their hulls."""
     coupled = [i for i, c in enumerate(problem.classes) if c.is_coupled]
     columns = {i: whole_columns(problem, problem.classes[i]) for i in coupled}
     hulls = plan_hulls([columns[i].arrays for i in coupled]) if coupled else []
@@ -148,7 +148,7 @@ def assemble(problem: Problem, *, columns: dict[int, Columns], hulls: dict[int, 
         if i in hulls:
             plans = hulls[i]
             widths.append(np.arange(len(plans.cost)))
-            # A plan takes its own hours at its own spend; `speed` and `price` say so in the same formula.
+            # hours = 1 / speed gives the plan's hours; its spend is filled in below.
             speeds.append(1.0 / plans.time)
             scalars.append((len(owner), -1, 1.0, 0.0, np.nan))
             owner.append(i)
@@ -189,7 +189,7 @@ def assemble(problem: Problem, *, columns: dict[int, Columns], hulls: dict[int, 
 
 
 def whole_columns(problem: Problem, job_class: JobClass) -> Columns:
-    """Return the union of the (type, width) pairs of all phases; a phase that lacks one has inf there."""
+    """Return the union of the (type, width) pairs of all phases; time is inf where a phase lacks a pair."""
     number_of = {gpu.name: i for i, gpu in enumerate(problem.gpu_types)}
     price = np.array([problem.price_of(gpu.name) for gpu in problem.gpu_types])
     first = job_class.phases[0].speedups
@@ -224,7 +224,7 @@ def whole_columns(problem: Problem, job_class: JobClass) -> Columns:
 
 
 def _columns_of(job_class: JobClass, curve: SpeedupCurve, *, kind: int, price: Floats) -> Columns:
-    """Return the columns of a class whose phases all have one curve, on one type."""
+    """Return the columns of a class whose phases all have the same curve, on one type."""
     whole = curve.whole_widths()
     sizes = [[phase.size_gpu_hours] for phase in job_class.phases]
     return Columns(

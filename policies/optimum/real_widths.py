@@ -1,8 +1,8 @@
-"""Every choice of real widths, laid out as terms: what `curves` minimises, what a coupled class may plan.
+"""All choices of real widths as terms, which `term_families` minimises over.
 
-A group is a phase, or a whole coupled class; its terms are what it may choose among: one smooth curve per
-type, the vertices of a table's concave envelope (without start-up), its chords (with start-up), or the
-plans on a coupled class's hull over a fine grid of widths.
+A group is a phase, or a whole coupled class. Its terms are its choices: one smooth curve per type, the
+vertices of a table's concave envelope (without start-up), its chords (with start-up), or the plans on a
+coupled class's hull over a fine grid of widths.
 
 Cost: O(terms) memory; a coupled class costs one hull over phases x grid columns.
 """
@@ -23,11 +23,11 @@ from policies.optimum.term_families import ChordTerms, FixedTerms, PowerTerms, R
 from policies.speedup import Amdahl, Floats, Ints, PowerLaw, SpeedupCurve, Table, UniversalScalability
 
 GRID = 0.01
-"""Relative distance of the widths that coupled plans choose from."""
+"""Relative distance of the widths on the grid of coupled plans."""
 CELL = 2e-4
 """Relative width of the cells that bound what a finer grid could gain."""
 WHOLE = 100
-"""Whole widths up to this are on the grid too, beyond it the grid is as fine as they are."""
+"""Whole widths up to this are also on the grid; from here on the grid's steps are 1 GPU or more."""
 PLAN_TOLERANCE = 1e-9
 """Relative accuracy of the hull of coupled plans."""
 
@@ -53,7 +53,7 @@ class RealWidths:
     plans: dict[int, tuple[Columns, Ints]]
 
     def best(self, multiplier: Floats) -> BestTerms:
-        """Return the best term of every group for each multiplier."""
+        """Return the best term of every group for each of several multipliers."""
         gpus, hours, spend = self._terms_at(multiplier)
         shape = hours.shape
         if len(self.group) == len(self.starts):
@@ -69,11 +69,11 @@ class RealWidths:
 
     @property
     def is_stepwise(self) -> bool:
-        """Whether there are tables and plans alone, so that spend moves in steps."""
+        """Whether all terms are fixed (tables and plans), so that the spend changes in steps."""
         return all(isinstance(family, FixedTerms) for family in self.families)
 
     def fastest(self, multiplier: float) -> BestTerms:
-        """Return the fastest term of every group, the cheapest of equals; `multiplier` is next to nothing."""
+        """Return the fastest term of every group, the cheapest of equals; `multiplier` must be tiny."""
         gpus, hours, spend = (values[0] for values in self._terms_at(np.array([multiplier])))
         slack = np.minimum.reduceat(hours, self.starts)[self.group] * (1.0 + TIE)
         order = np.lexsort((np.where(hours <= slack, spend, np.inf), self.group))
@@ -89,7 +89,7 @@ class RealWidths:
         return gpus, hours, self.price * gpus * hours
 
     def total_spend(self, chosen: BestTerms) -> Floats:
-        """Return what the choices spend together, in the budget's unit, shape (multipliers,)."""
+        """Return the total spend of the choices, in the budget's unit, shape (multipliers,)."""
         return np.asarray(chosen.spend @ self.arrivals)
 
     def total_hours(self, chosen: BestTerms) -> Floats:
@@ -109,7 +109,7 @@ class BestTerms:
 
 @dataclass(slots=True)
 class _Builder:
-    """Collects terms in group order; rows become the arrays of each family at the end."""
+    """Collects terms in group order; `families` turns the rows into the arrays of each family."""
 
     group: list[int] = field(default_factory=list)
     price: list[float] = field(default_factory=list)
@@ -121,7 +121,6 @@ class _Builder:
     chord: list[tuple[float, ...]] = field(default_factory=list)
 
     def open_group(self, owner: int) -> None:
-        """Start a group of the class."""
         self.owner.append(owner)
 
     def terms(self, gpu_type: int, price: float, *, count: int) -> int:
@@ -133,7 +132,7 @@ class _Builder:
         return first
 
     def families(self) -> tuple[TermFamily, ...]:
-        """Return the families that have terms; a row lists the fields of its family in their order."""
+        """Return the families that have terms; a row lists its family's fields in order."""
         kinds: tuple[tuple[Any, list[tuple[float, ...]]], ...] = (
             (FixedTerms, self.fixed),
             (RationalTerms, self.rational),
@@ -144,7 +143,6 @@ class _Builder:
 
 
 def _family(kind: Any, rows: list[tuple[float, ...]]) -> TermFamily:
-    """Return one family, a dataclass of arrays, from its rows."""
     names = [column.name for column in fields(kind)]
     columns = dict(zip(names, np.array(rows, dtype=float).T, strict=True))
     family: TermFamily = kind(**columns | {"term": columns["term"].astype(np.int64)})
@@ -152,7 +150,11 @@ def _family(kind: Any, rows: list[tuple[float, ...]]) -> TermFamily:
 
 
 def lay_out(problem: Problem) -> RealWidths:
-    """Return all terms of the problem."""
+    """Return all terms of a problem.
+
+    Raises:
+        TypeError: when a speed-up curve is of an unknown type.
+    """
     number_of = {gpu.name: i for i, gpu in enumerate(problem.gpu_types)}
     prices = [problem.price_of(gpu.name) for gpu in problem.gpu_types]
     coupled = [i for i, c in enumerate(problem.classes) if c.is_coupled]
@@ -202,7 +204,7 @@ def lay_out(problem: Problem) -> RealWidths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PhaseOnType:
-    """One phase on one GPU type: what its terms share."""
+    """The data that all terms of one phase on one GPU type share."""
 
     gpu_type: int
     price: float
@@ -212,11 +214,11 @@ class _PhaseOnType:
 
 
 def _add_terms(rows: _Builder, curve: SpeedupCurve, phase: _PhaseOnType) -> None:
-    """Add the terms of one phase on one type."""
     if isinstance(curve, Table):
         widths, speeds = curve.corners()
         if phase.startup > 0.0 and curve.min_gpus < widths[0]:
-            # A start-up is cheaper on fewer GPUs than the best speed per GPU takes: the ray down to them.
+            # With a start-up, fewer GPUs than those of the best speed per GPU may be cheaper: add the ray
+            # from that width down to the narrowest.
             speeds.insert(0, speeds[0] * (curve.min_gpus / widths[0]))
             widths.insert(0, curve.min_gpus)
         if phase.startup == 0.0 or len(widths) == 1:
@@ -244,7 +246,7 @@ def _add_terms(rows: _Builder, curve: SpeedupCurve, phase: _PhaseOnType) -> None
 
 
 def _grid_columns(problem: Problem, job_class: JobClass) -> Columns:
-    """Return a fine grid of real widths per type for a coupled class, corners and small widths included."""
+    """Return the columns of a coupled class: a fine grid of real widths per type (see `_breakpoints`)."""
     gpu_type, gpus = _breakpoints(problem, job_class, step=GRID)
     price = np.array([problem.price_of(gpu.name) for gpu in problem.gpu_types])
     return Columns(
@@ -260,7 +262,7 @@ def _grid_columns(problem: Problem, job_class: JobClass) -> Columns:
 
 
 def _breakpoints(problem: Problem, job_class: JobClass, *, step: float) -> tuple[Ints, Floats]:
-    """Return (type, width) pairs, widths rising within a type: a grid, what tables list, whole widths."""
+    """Return (type, width) pairs by rising width: a geometric grid, tables' widths, small whole widths."""
     types: list[Ints] = []
     widths: list[Floats] = []
     for t, gpu in enumerate(problem.gpu_types):
@@ -273,7 +275,7 @@ def _breakpoints(problem: Problem, job_class: JobClass, *, step: float) -> tuple
         whole = np.arange(least, min(most, WHOLE) + 1, dtype=float)
         steps = 1 + int(np.ceil(np.log(most / least) / np.log1p(step)))
         grid = np.unique(np.concatenate([np.geomspace(least, most, steps)[1:-1], whole, *ends, *listed]))
-        # A point of the grid may be a rounding error off a corner: near twins are one.
+        # Merge points that differ by rounding errors.
         grid = grid[np.concatenate([np.diff(grid) > TIE * grid[1:], [True]])]
         types.append(np.full(len(grid), t))
         widths.append(grid)
@@ -283,7 +285,7 @@ def _breakpoints(problem: Problem, job_class: JobClass, *, step: float) -> tuple
 def _phase_times(
     problem: Problem, job_class: JobClass, gpu_type: Ints, least: Floats, most: Floats
 ) -> Floats:
-    """Return the hours of each phase at the best speed of each cell of widths, from `least` to `most`.
+    """Return the hours of each phase at the best speed in each cell of widths [least, most].
 
     Shape (phases, cells); inf where the lower end is not allowed.
     """
@@ -305,14 +307,17 @@ def _phase_times(
 
 
 def best_width(curve: SpeedupCurve) -> float:
-    """Return the width of the highest speed: the widest, or the peak of a curve that falls again."""
+    """Return the width with the highest speed: the widest, or the peak of a USL curve.
+
+    The peak may lie outside the range of the curve.
+    """
     if isinstance(curve, UniversalScalability) and curve.crosstalk > 0.0:
         return float(np.sqrt((1.0 - curve.contention) / curve.crosstalk))
     return float(curve.max_gpus)
 
 
 def real_speed(curve: SpeedupCurve, gpus: Floats) -> Floats:
-    """Return the speed at real widths: the curve, or a table's concave envelope from the origin on."""
+    """Return the speed at real widths: that of the curve, or of a table's concave envelope from (0, 0)."""
     if not isinstance(curve, Table):
         return curve.speed_at(gpus)
     widths, speeds = curve.envelope()
@@ -320,10 +325,10 @@ def real_speed(curve: SpeedupCurve, gpus: Floats) -> Floats:
 
 
 def least_lagrangian(problem: Problem, job_class: JobClass, multiplier: float) -> float:
-    """Return a bound from below on weight x hours + multiplier x spend of a coupled class, per job.
+    """Return a lower bound on weight x hours + multiplier x spend of a coupled class, per job.
 
-    A shortest path over cells of widths. In a cell the wider end takes the least time and the narrower the
-    least spend (speed per GPU never rises), so a phase takes at least the one and spends at least the other.
+    A shortest path over cells of widths. In a cell, the best speed gives the least time and the narrow end
+    the least spend (speed per GPU never rises), so each phase takes at least this time and this spend.
     """
     gpu_type, least = _breakpoints(problem, job_class, step=CELL)
     most = np.append(least[1:], 0.0)
@@ -334,7 +339,7 @@ def least_lagrangian(problem: Problem, job_class: JobClass, multiplier: float) -
     fast = _phase_times(problem, job_class, gpu_type, least, most)
     thrifty = _phase_times(problem, job_class, gpu_type, least, least)
     cells_of = CoupledClass(
-        # Hours that cost, at the narrow end's price, what both bounds come to together.
+        # Hours whose cost, at the narrow end's price, equals the sum of both bounds.
         phase_time=(fast + per_hour * rate * thrifty) / (1.0 + per_hour * rate),
         rate=rate,
         startup_hours=job_class.startup_hours,

@@ -1,4 +1,4 @@
-"""What a solver answers: widths for every class, with a certificate."""
+"""The answer of a solver: widths for every class, with a certificate of optimality."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class PlanShare:
 
     @property
     def spend(self) -> float:
-        """What a job on this plan takes from the budget: dollars, or GPU-hours."""
+        """Cost of a job on this plan: dollars, or GPU-hours."""
         return sum(step.spend for step in self.steps)
 
     @cached_property
     def widths(self) -> tuple[Width, ...]:
-        """The width of each phase; whole versions only. The same objects each time: they compare at once."""
+        """The width of each phase, whole versions only; cached, because identical objects compare fast."""
         return tuple(Width(step.gpu_type, int(step.gpus)) for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassSolution:
-    """The plans of one class; their fractions add up to one. Two plans at most, and in one class at most."""
+    """The plans of one class; their fractions add up to one. At most one class has two plans."""
 
     name: str
     is_coupled: bool
@@ -53,11 +53,11 @@ class ClassSolution:
 
     @property
     def mean_spend(self) -> float:
-        """What a job of the class takes on average: dollars, or GPU-hours."""
+        """Mean cost of a job of the class: dollars, or GPU-hours."""
         return sum(plan.job_fraction * plan.spend for plan in self.plans)
 
     def options(self) -> Iterator[tuple[tuple[float, PhaseOption], ...]]:
-        """Yield, phase by phase, the steps in use with the fraction of jobs at each; equal widths are one."""
+        """Yield for each phase the (fraction of jobs, step) of each width in use; equal widths are merged."""
         for number in range(len(self.plans[0].steps)):
             shares: dict[tuple[str, float], tuple[float, PhaseOption]] = {}
             for plan in self.plans:
@@ -72,9 +72,9 @@ class Solution:
     """An allocation for a budget, with its certificate.
 
     `multiplier` is -d(sum of arrivals x weight x JCT)/d(budget): hours per hour that one more unit saves.
-    `dual_bound_hours` bounds the weighted mean JCT of this version from below; `gap` is the relative distance
-    to it that is not proven away: 0 when the answer is optimal. `lower_bound_mean_jct_hours` holds for the
-    plain mean JCT of every policy at whole widths, dynamic and clairvoyant ones included.
+    `dual_bound_hours` is a lower bound on the weighted mean JCT of this version; `gap` is the relative
+    distance to it, 0 for an optimal answer. `lower_bound_mean_jct_hours` bounds the plain mean JCT of every
+    policy at whole widths, dynamic and clairvoyant ones included.
     """
 
     version: Version

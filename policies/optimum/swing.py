@@ -1,12 +1,12 @@
-"""How widely the cluster swings under fixed widths: mean, spread and quantiles of the GPUs held.
+"""The distribution of the GPUs held under fixed widths: mean, standard deviation and quantiles.
 
 With Poisson arrivals the jobs at each (class, plan, phase) are independent Poisson numbers with mean
 lambda x fraction x hours, whatever the distribution of sizes, so the GPUs held are compound Poisson:
 
     mean = sum k lambda T        variance = sum k^2 lambda T
 
-The whole distribution follows from its generating function exp(sum m_k (z^k - 1)) by one Fourier transform
-over a window of counts around the mean.
+The distribution is computed from its generating function exp(sum m_k (z^k - 1)) by one Fourier transform over
+a window of counts around the mean.
 
     symbol   here        meaning
     k        gpus        width
@@ -28,16 +28,17 @@ from policies.optimum.solution import Solution
 from policies.speedup import Floats
 
 TAIL = 12.0
-"""Standard deviations about the mean that the distribution covers; what is past them is below 1e-12."""
+"""Standard deviations to each side of the mean that the window covers; the tails are below 1e-12."""
 MOST_COUNTS = 2**24
-"""Counts in the window: beyond them no cloud has that many GPUs, and the sizes or rates are a slip."""
+"""Most counts in the window: no cloud has more GPUs, so a larger load is an error in sizes or rates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swing:
-    """GPUs of one type held over time.
+    """The distribution of the GPUs of one type held over time.
 
-    `probability[i]` is the share of time that exactly `least_gpus + i` are held.
+    `probability[i]` is the share of time for which exactly `least_gpus + i` are held. `mean_jobs` is the mean
+    number of jobs by width.
     """
 
     gpu_type: str
@@ -48,28 +49,28 @@ class Swing:
     least_gpus: int = 0
 
     def quantile(self, share: float) -> int:
-        """Return the least number of GPUs that is enough for `share` of the time."""
+        """Return the least number of GPUs that suffices for `share` of the time."""
         return self.least_gpus + int(np.searchsorted(np.cumsum(self.probability), share * (1.0 - 1e-12)))
 
     def at_rates_times(self, factor: float) -> Swing:
-        """Return the swing where all jobs come `factor` times as often, at the same widths."""
+        """Return the distribution if all jobs come `factor` times as often, at the same widths."""
         return _swing(self.gpu_type, {gpus: factor * mean for gpus, mean in self.mean_jobs.items()})
 
     def shared_waste_gpus(self, gpus_per_node: int) -> float:
-        """Return the GPUs idle on average if jobs were packed onto the fewest nodes at every moment."""
+        """Return the mean idle GPUs if jobs were packed onto the fewest nodes at every moment."""
         held = self.least_gpus + np.arange(len(self.probability))
         return float(self.probability @ (-held % gpus_per_node))
 
     def unshared_waste_gpus(self, gpus_per_node: int) -> float:
-        """Return the GPUs idle on average if no two jobs ever shared a node."""
+        """Return the mean idle GPUs if no two jobs ever shared a node."""
         return sum(m * (-k % gpus_per_node) for k, m in self.mean_jobs.items())
 
 
 def swings(problem: Problem, solution: Solution) -> tuple[Swing, ...]:
-    """Return the swing of each GPU type that the solution, one of whole widths, uses, in the problem's order.
+    """Return the distribution for each GPU type that a solution at whole widths uses, in problem order.
 
     Raises:
-        InvalidProblem: when more GPUs would be held than there can be.
+        InvalidProblem: when the window of counts would be larger than `MOST_COUNTS`.
     """
     jobs: dict[str, dict[int, float]] = {}
     for job_class, answer in zip(problem.classes, solution.classes, strict=True):
@@ -88,7 +89,7 @@ def _swing(gpu_type: str, mean_jobs: Mapping[int, float]) -> Swing:
     mean = float(widths @ means)
     sd = float(np.sqrt(widths.astype(float) ** 2 @ means))
     least = max(0, int(mean - TAIL * sd))
-    # A tail of compound jumps: a few of the widest beyond the normal range.
+    # The tail of a compound Poisson variable: add a few of the widest jobs to the normal range.
     most = mean + TAIL * sd + TAIL * float(widths.max()) + 1.0
     if most - least > MOST_COUNTS:
         raise InvalidProblem(

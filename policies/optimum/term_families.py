@@ -17,8 +17,8 @@ For a multiplier mu each term minimises its Lagrangian  (w + mu c k) (X / s(k) +
     a              exponent of a power law
     alpha, beta    a chord of a table's concave envelope
 
-Derivations: docs/explanation/model.md. All Lagrangians fall, then rise (the left sides above rise in k), so
-a stationary point outside the range means the nearer end.
+Derivations: docs/explanation/model.md. Each Lagrangian falls and then rises (the left sides above rise in k),
+so a stationary point outside the range means that the nearer end is best.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from policies.speedup import Floats, Ints
 
 
 class TermFamily(Protocol):
-    """A family of terms of one kind; `term` numbers them among all terms."""
+    """A family of terms of one kind."""
 
     @property
     def term(self) -> Ints:
-        """Position of each in the list of all terms, shape (terms,)."""
+        """Position of each term of the family in the list of all terms, shape (terms,)."""
         ...
 
     def best(self, multiplier: Floats) -> tuple[Floats, Floats]:
@@ -46,14 +46,14 @@ class TermFamily(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedTerms:
-    """Options with nothing to choose: a width of a table, or a whole plan."""
+    """Terms without a choice: a width of a table, or a whole-job plan."""
 
     term: Ints
     gpus: Floats
     hours: Floats
 
     def best(self, multiplier: Floats) -> tuple[Floats, Floats]:
-        """Return the same width and hours whatever the multiplier."""
+        """Return the same widths and hours for every multiplier."""
         shape = (len(multiplier), len(self.term))
         return np.broadcast_to(self.gpus, shape), np.broadcast_to(self.hours, shape)
 
@@ -89,14 +89,14 @@ class RationalTerms:
 def _positive_root(cubic: Floats, square: Floats, free: Floats) -> Floats:
     """Return the positive root of cubic k^3 + square k^2 = free; inf where the left side is zero.
 
-    Newton on q = 1/k, where f(q) = free q^3 - square q - cubic is convex for q > 0: from the right of the
-    root it falls monotonically onto it.
+    Newton's method on q = 1/k, where f(q) = free q^3 - square q - cubic is convex for q > 0, so the iterates
+    fall monotonically to the root from a start right of it.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         plain = np.sqrt(free / square)
         if not cubic.any():
             return np.where(free > 0.0, np.where(square > 0.0, plain, np.inf), 0.0)
-        # Both bounds on the root hold: f is not negative at the larger one.
+        # Start at this sum, where f is not negative: right of the root.
         q = np.cbrt(cubic / free) + np.sqrt(np.maximum(square, 0.0) / free)
         for _ in range(60):  # pragma: no branch  It converges long before.
             step = (free * q**3 - square * q - cubic) / (3.0 * free * q**2 - square)

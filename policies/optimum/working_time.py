@@ -1,10 +1,10 @@
-"""Working time: a clock that stands still in stretches that are off, such as nights and weekends.
+"""Working time: a clock that stops during hours off, such as nights and weekends.
 
-A calendar with such stretches is one without them on this clock: what runs pauses and goes on.
+On this clock a calendar with hours off is one without them: running jobs pause and then continue.
 
     symbol   here     meaning
     t        at       a moment, hours after the beginning
-    w(t)     worked   hours at work before it
+    w(t)     worked   working hours before it
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from policies.speedup import Floats
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WorkingTime:
-    """Stretches that are off: begins and ends, apart and rising; `before` is what is worked before each."""
+    """Intervals off, disjoint and ascending: `begins`, `ends`, and the working hours `before` each."""
 
     begins: Floats
     ends: Floats
@@ -27,7 +27,7 @@ class WorkingTime:
 
     @classmethod
     def without(cls, stretches: Iterable[tuple[float, float]]) -> WorkingTime:
-        """Return the working time without stretches, which may overlap; what is before 0 does not count."""
+        """Return the working time with these intervals off; they may overlap; time before 0 is ignored."""
         merged: list[list[float]] = []
         for begin, end in sorted((max(begin, 0.0), end) for begin, end in stretches if end > max(begin, 0.0)):
             if merged and begin <= merged[-1][1]:
@@ -40,29 +40,28 @@ class WorkingTime:
 
     @property
     def is_always(self) -> bool:
-        """Whether nothing is off."""
+        """Whether there are no hours off."""
         return not len(self.begins)
 
     def worked(self, at: float) -> float:
-        """Return the hours at work before a moment."""
+        """Return the working hours before the moment `at`."""
         place = int(np.searchsorted(self.begins, at, side="right")) - 1
         if place < 0:
             return at
         return float(self.before[place] + max(at - self.ends[place], 0.0))
 
     def start(self, worked: float) -> float:
-        """Return the moment at which work goes on with so many hours behind it: after what is off."""
+        """Return the last moment before which `worked` hours were worked: after an interval off."""
         return self._moment(worked, "right")
 
     def end(self, worked: float) -> float:
-        """Return the first moment with so many hours behind it: before what is off."""
+        """Return the first moment before which `worked` hours were worked: before an interval off."""
         return self._moment(worked, "left")
 
     def _moment(self, worked: float, side: str) -> float:
-        """Return a moment with so many hours behind it."""
         place = int(np.searchsorted(self.before, worked, side="right" if side == "right" else "left")) - 1
         return worked if place < 0 else float(self.ends[place] + worked - self.before[place])
 
 
 ALWAYS = WorkingTime.without(())
-"""Nothing is off."""
+"""Working time without hours off."""
