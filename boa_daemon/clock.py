@@ -83,9 +83,7 @@ class SteadyClock:
             if not self._others:
                 return ""
             off = self._others[-1] - self._offset
-            return (
-                f"the cloud's clock and ours differ by {off:.0f} s; it is asked again before anything is done"
-            )
+            return f"the cloud's clock and ours differ by {off:.0f} s; nothing is done until this is settled"
 
     @property
     def jump_seconds(self) -> float:

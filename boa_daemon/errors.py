@@ -1,15 +1,15 @@
-"""Errors that reach a person, each with the exit code of the command that met it.
+"""Errors that users see, each with the exit code of the command.
 
 Exception
 ├── BoaError                exit 1    the command failed
-│   ├── InputError          exit 2    a file or flag is wrong: mend the named line
+│   ├── InputError          exit 2    a file or flag is wrong: correct the named line
 │   │   ├── MissingPrice              a type has no price: name one, never assume zero
 │   │   └── MissingExtra              an optional library is needed: install the named extra
-│   ├── CloudFailed         exit 1    the cloud did not do it: the hint names the fix
-│   └── GateUnreachable     exit 5    no gate answers there: start one, or mend the address
-└── policies.PolicyError              the mathematics refuses; `exit_code_of` maps its leaves
+│   ├── CloudFailed         exit 1    the cloud refused or failed: the hint names the remedy
+│   └── GateUnreachable     exit 5    no gate answers: start one, or correct the address
+└── policies.PolicyError              no plan is possible; `exit_code_of` maps its subclasses
 
-What happened, with which value, what to try.
+A message says what happened, with which value, and what to try.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ DAEMON_UNREACHABLE, DRIFT_FOUND, CHANGES_PRESENT = 5, 6, 10
 
 
 class BoaError(Exception):
-    """Anything that a command reports in one sentence."""
+    """An error that a command reports in one sentence."""
 
     exit_code = FAILED
 
 
 class InputError(BoaError):
-    """A file or a flag holds something that cannot be used; nothing was done."""
+    """A file or a flag has an unusable value; nothing was done."""
 
     exit_code = USAGE
 
@@ -44,7 +44,7 @@ class InputError(BoaError):
 
 
 class MissingPrice(InputError):
-    """A type is used that has no price; zero would be a lie."""
+    """An instance type in use has no price; a price of zero would be wrong."""
 
 
 class MissingExtra(InputError):
@@ -52,7 +52,7 @@ class MissingExtra(InputError):
 
 
 class CloudFailed(BoaError):
-    """The cloud refused a call or did not answer; `code` is its own word for that."""
+    """The cloud refused a call or did not answer; `code` is the cloud's error code."""
 
     def __init__(self, problem: str, *, code: str = "", hint: str = "") -> None:
         self.problem, self.code, self.hint = problem, code, hint
@@ -60,13 +60,13 @@ class CloudFailed(BoaError):
 
 
 class GateUnreachable(BoaError):
-    """No gate answers at the address, or it does not know the secret."""
+    """No gate answers at the address, or the gate does not accept the secret."""
 
     exit_code = DAEMON_UNREACHABLE
 
 
 def did_you_mean(word: str, known: Iterable[str], *, meanings: Mapping[str, str] | None = None) -> str:
-    """Return a hint: the closest known word and its meaning, or all words when few and none is close."""
+    """Return a hint: the closest known word and its meaning, else all words if there are few."""
     words = sorted(known)
     close = get_close_matches(word, words, n=1, cutoff=0.6)
     if close:
@@ -76,7 +76,7 @@ def did_you_mean(word: str, known: Iterable[str], *, meanings: Mapping[str, str]
 
 
 def column_hint(name: str, known: Iterable[str]) -> str:
-    """Return a hint for a column that a CSV file should not have; most often its cells are not separated."""
+    """Return a hint for an unknown CSV column; the usual cause is a wrong separator."""
     for sign, said in ((";", "';'"), ("\t", "TABs")):
         if sign in name:
             return f"Separate the columns by commas, not by {said}"
@@ -84,7 +84,7 @@ def column_hint(name: str, known: Iterable[str]) -> str:
 
 
 def near_files(path: str | Path) -> str:
-    """Return a hint for a file that is not there: the one in its folder whose name is closest."""
+    """Return a hint for a missing file: the closest name in its folder."""
     path = Path(path)
     if not path.parent.is_dir():
         return f"There is no folder {str(path.parent)!r} either"
@@ -93,7 +93,7 @@ def near_files(path: str | Path) -> str:
 
 
 def exit_code_of(error: Exception) -> int:
-    """Return the exit code that `interfaces.md` gives an error."""
+    """Return the exit code of an error."""
     if isinstance(error, BoaError):
         return error.exit_code
     if isinstance(error, policy_errors.InfeasibleBudget | policy_errors.InfeasibleDeadline):

@@ -99,15 +99,15 @@ class BrowserGuard:
             return ""
         host = headers.get("host", "")
         if not self._is_ours(host):
-            return f"this is not {host!r}: name it in [api] hosts if the daemon is to be reached by that name"
+            return f"the daemon is not known as {host!r}: add that name to [api] hosts to allow it"
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return "that was asked by another site"
+            return "the request came from another site"
         site = headers.get("sec-fetch-site", "none")
         if site in ("same-origin", "none"):
             return ""
         is_link = scope["method"] == "GET" and headers.get("sec-fetch-mode") == "navigate"
-        return "" if is_link and scope["path"] == "/" else "that was asked by another site"
+        return "" if is_link and scope["path"] == "/" else "the request came from another site"
 
     def _is_ours(self, host: str) -> bool:
         """Whether a Host header names this daemon: an IP address, or a configured name."""

@@ -130,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _exchange(self, key: str) -> None:
         """Exchange the key for the cookie."""
         if not self.local.spend_key(key):
-            self._say(403, "that address was used already: run boa open again")
+            self._say(403, "that address was used before: run boa open again")
             return
         # Not a redirect: browsers send a strict cookie only to links from the same site.
         go_on = f'<meta http-equiv="refresh" content="0;url={self.local.place}">'
@@ -141,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _refusal(self, *, is_key: bool) -> str:
         """Return why a request is refused for its origin; empty when it is allowed."""
         if self.headers.get("Host") != self.local.host:
-            return "this server is reached by its own address alone"
+            return "use the address that boa open printed"
         if is_key:
             return ""
         origin, site = self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site", "none")
@@ -149,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
             "none",
             "same-origin",
         ):
-            return "that was asked by another site"
+            return "the request came from another site"
         return ""
 
     def _cookie(self) -> str:

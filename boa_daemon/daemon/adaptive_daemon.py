@@ -112,7 +112,7 @@ class AdaptiveDaemon(DaemonComponents):
 
     def _keep_the_last_plan(self, error: PolicyError) -> None:
         """Alert that the last plan continues, without jobs of other classes, as no new plan is possible."""
-        said = f"the last plan goes on, as no new one can be made: {type(error).__name__}: {error}"
+        said = f"the last plan stays in use, because no new one is possible: {type(error).__name__}: {error}"
         self.standing.plan_fault = said
         self._alert(f"plan:{int(self.world.clock.now() // DAY)}:{type(error).__name__}", said)
 
@@ -177,7 +177,10 @@ class AdaptiveDaemon(DaemonComponents):
     def _say_not_followed(self, error: PolicyError) -> None:
         """Alert, once a day, that the measured figures allow no plan."""
         day = int(self.world.clock.now() // DAY)
-        self._alert(f"unplannable:{day}", f"the plan keeps earlier rates and sizes; measured: {error}")
+        self._alert(
+            f"unplannable:{day}",
+            f"the plan keeps its earlier rates and sizes, because the measured ones allow no plan: {error}",
+        )
 
     def _explore(self) -> None:
         """Let a few jobs try a new width when learning its speed is worth more than the trial costs."""

@@ -68,7 +68,7 @@ def fault_of(error: Exception) -> str:
     """Return why a tick failed, and what that means."""
     if isinstance(error, SQLAlchemyError):
         said = str(getattr(error, "orig", None) or error).splitlines()[0][:200]
-        what = "Free some space on its disk" if "full" in said else "See to its disk or its server"
+        what = "Free some space on its disk" if "full" in said else "Check its disk or its server"
         return f"the database cannot be used: {said}. Nothing is started meanwhile. {what}"
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
@@ -79,6 +79,6 @@ def clock_note(jump_seconds: float) -> str:
         return ""
     off = f"{abs(jump_seconds):.0f} s {'ahead' if jump_seconds > 0 else 'behind'}"
     return (
-        f"the clock of this machine is {off}: it is not "
-        "followed. Set it right; where it is right, restart the daemon"
+        f"the clock of this machine is {off}, and the daemon does "
+        "not follow it. Correct the clock; if it is right, restart the daemon"
     )

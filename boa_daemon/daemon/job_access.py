@@ -33,7 +33,7 @@ class JobAccess:
 
         Raises:
             InputError: when there is no such job or node, or the engine has no access to jobs.
-            NotAllowed: when it is somebody else's.
+            NotAllowed: when it belongs to another user.
             NotReady: when the job does not run now.
         """
         way = self._inside(name, user, is_admin).way(name, node)
@@ -66,7 +66,11 @@ class JobAccess:
         inside = self._inside(name, user, is_admin)
         with self._lock:
             is_its_own = self._words.get(word) == name
-        said = inside.end(word) if is_its_own else Refused(reason="nobody knows that command any more")
+        said = (
+            inside.end(word)
+            if is_its_own
+            else Refused(reason="that command is unknown, or its end was already reported")
+        )
         if isinstance(said, Refused):
             raise UnknownJob(said.reason)
         if said is not None:
@@ -107,14 +111,14 @@ class JobAccess:
 
         Raises:
             InputError: when there is no such job, or this engine has no access to jobs.
-            NotAllowed: when it is somebody else's, or runs as a user that the caller may not be.
+            NotAllowed: when it belongs to another user, or runs as a user that the caller may not be.
             NotReady: when the job is over, or holds no GPUs.
         """
         record: JobRecord = self._service.owned(name, user, is_admin)
         self._service.check_may_submit(user, is_admin=is_admin)
         runner = self._service.daemon.world.runner
         if not isinstance(runner, AccessibleRunner):
-            raise InputError("this engine lets nobody into its jobs")
+            raise InputError("this engine gives no access to its jobs")
         if not record.slots:
             said = f"job {name} is {record.status} and on no node"
             raise NotReady(said if record.is_active else f"job {name} is over: it is {record.status}")

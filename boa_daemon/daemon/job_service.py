@@ -43,7 +43,7 @@ class JobService(ServiceBase):
 
         Raises:
             UnknownJob: when there is no such job.
-            NotAllowed: when it is somebody else's, and the caller has no role that may read it.
+            NotAllowed: when it belongs to another user, and the caller has no role that may read it.
         """
         runner = self._artifacts_of(name, may_read)
         files = [{"name": file, "bytes": size} for file, size in runner.artifacts(name).items()]
@@ -217,7 +217,7 @@ class JobService(ServiceBase):
 
         Raises:
             InputError: when there is no such job or generation.
-            NotAllowed: when it is somebody else's, and the caller has no role that may read it.
+            NotAllowed: when it belongs to another user, and the caller has no role that may read it.
         """
         record = self._find(name)
         if not may_read(record.user):
@@ -252,7 +252,7 @@ class JobService(ServiceBase):
 
         Raises:
             InputError: when there is no such job.
-            NotAllowed: when it is somebody else's.
+            NotAllowed: when it belongs to another user.
         """
         record = self.owned(name, user, is_admin)
         if not record.is_active:
@@ -290,7 +290,7 @@ class JobService(ServiceBase):
 
         Raises:
             UnknownJob: when there is no such group.
-            NotAllowed: when it is somebody else's.
+            NotAllowed: when it belongs to another user.
         """
         group = self._find_group(name)
         if group.user != user and not is_admin:
@@ -314,7 +314,7 @@ class JobService(ServiceBase):
 
         Raises:
             InputError: when there is no such job, its class has no such width, or it would lose its work.
-            NotAllowed: when it is somebody else's.
+            NotAllowed: when it belongs to another user.
         """
         record = self.owned(name, user, is_admin)
         job = resize(self.daemon, record, gpus) if record.is_active and not record.is_cancelled else None
@@ -332,7 +332,7 @@ class JobService(ServiceBase):
         Raises:
             InputError: when there is no such job.
             CannotRehearse: when it is on no node.
-            NotAllowed: when it is somebody else's, or shares the node with jobs of others.
+            NotAllowed: when it belongs to another user, or shares the node with jobs of others.
         """
         record = self.owned(name, user, is_admin)
         if not is_admin and (others := others_on(self.daemon, record)):

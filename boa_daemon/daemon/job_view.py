@@ -156,7 +156,7 @@ class JobView:
                 self._over.add(name)
             elif name not in self._stopping:
                 self._stopping.add(name)
-                self._alert(f"stray:{name}", f"job {name} runs and is not in the queue: it is stopped")
+                self._alert(f"stray:{name}", f"job {name} runs but is not in the queue, so it is stopped")
                 self._runner.stop(
                     StopJob(id=f"stray-{name}", job=name, generation=report.generation, reason="stray")
                 )
@@ -399,6 +399,6 @@ class JobView:
         elif action.code == "after":
             self._alert(f"failed:{job.id}", f"job {job.id} is not started: {action.reason}")
         elif action.code == "max-usd" and job.group:
-            said = f"group {job.group} has cost its max_usd: no more of it is started"
+            said = f"group {job.group} has spent its max_usd, so no more of its jobs start"
             self._alert(f"max-usd:{job.group}", said)
         return Accepted()

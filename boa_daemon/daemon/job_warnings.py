@@ -30,7 +30,7 @@ def silence_warning(job: JobRecord, silence: Silence, now: float) -> tuple[str, 
     half, whole = (format_hours(silence.limit_seconds / SECONDS_PER_HOUR / n) for n in (2.0, 1.0))
     return f"silent:{job.id}:{job.generation}", (
         f"job {job.id} reported no step and printed nothing within {half}: it is ended after "
-        f"{whole}, if its first_report_hours does not say more"
+        f"{whole}, unless its first_report_hours is longer"
     )
 
 

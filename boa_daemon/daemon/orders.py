@@ -66,7 +66,7 @@ def interrupt(daemon: Daemon, record: JobRecord) -> tuple[NodeId, float]:
     node = min(slot.node for slot in record.slots)
     at = daemon.rehearse_end(node)
     if at is None:
-        raise CannotRehearse(f"the cloud cannot announce the end of {node}: it is gone, or only observed")
+        raise CannotRehearse(f"the cloud cannot interrupt {node}: it is gone, or only observed")
     return node, at
 
 

@@ -39,7 +39,7 @@ class ServiceBase:
         """Return a job.
 
         Raises:
-            InputError: when there is none.
+            UnknownJob: when there is no such job.
         """
         queue = self._books().queue
         found = queue.job(name)
@@ -52,21 +52,21 @@ class ServiceBase:
         """Return a group.
 
         Raises:
-            UnknownJob: when there is none.
+            UnknownJob: when there is no such group.
         """
         found = find_group(self._books().queue, name)
         if found is None:
             recent = dict.fromkeys(job.group for job in self._books().queue.jobs(limit=RECENT_JOBS))
             hint = did_you_mean(name, [group for group in recent if group])
-            raise UnknownJob(f"no group {name!r}", hint=hint or "`boa submit` says the id of a group")
+            raise UnknownJob(f"no group {name!r}", hint=hint or "`boa submit` prints the id of a group")
         return found
 
     def owned(self, name: JobId, user: str, is_admin: bool) -> JobRecord:
         """Return a job that a caller may change.
 
         Raises:
-            InputError: when there is none.
-            NotAllowed: when it is somebody else's.
+            UnknownJob: when there is no such job.
+            NotAllowed: when it belongs to another user.
         """
         record = self._find(name)
         if record.user != user and not is_admin:

@@ -90,9 +90,7 @@ class SiteService(ServiceBase):
         is_open = self.daemon.settings.engine.shared_account
         if not is_open or not getattr(self.daemon.world.runner, "runs_jobs_as_daemon", False):
             return ""
-        return (
-            "jobs run as the daemon's own user ([engine] shared_account): whoever submits can do what it can"
-        )
+        return "jobs run as the daemon's own user ([engine] shared_account): their users have its rights"
 
     def _best_effort(self) -> dict[str, object] | None:
         """Return how far the budget goes; None when it pays for the load."""

@@ -41,8 +41,8 @@ class Submissions(ServiceBase):
 
         Raises:
             InputError: when one of them is wrong; nothing is stored then.
-            NotAllowed: when the user may not have so many, or has no money left today.
-            NotReady: when nothing can be written now.
+            NotAllowed: when the user would exceed their number of jobs, or has no money left today.
+            NotReady: when the database cannot be written now.
         """
         queue = self._books().queue
         rows = self._checked(contents, user)
@@ -60,7 +60,7 @@ class Submissions(ServiceBase):
 
         Raises:
             InputError: when one of them is wrong; nothing is stored then.
-            NotReady: when nothing can be written now.
+            NotReady: when the database cannot be written now.
         """
         queue = self._books().queue
         if len(contents) > _AT_ONCE or user in self.daemon.settings.users:

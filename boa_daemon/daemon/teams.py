@@ -22,5 +22,5 @@ def team_of(named: str | None, user: str, teams: Mapping[str, TeamSettings]) -> 
     if named not in teams:
         raise InputError(f"there is no team {named!r}", hint=did_you_mean(named, teams) or "See [teams.NAME]")
     if named not in its:
-        raise InputError(f"user {user} is not in team {named}", hint="Its members stand in [teams.NAME]")
+        raise InputError(f"user {user} is not in team {named}", hint="Its members are listed in [teams.NAME]")
     return named
