@@ -1,1 +1,1 @@
-"""Files that people write, read strictly: problems, jobs, prices, speed-ups, the catalogue."""
+"""Strict readers of files that people write: problems, jobs, prices, speed-ups, the catalogue."""

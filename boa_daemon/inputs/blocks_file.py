@@ -1,4 +1,4 @@
-"""Capacity Blocks that were bought: machines that are there from one instant to another, paid in advance.
+"""Capacity Blocks that were bought: machines between two instants, paid in advance.
 
 ```toml
 [[blocks]]
@@ -25,7 +25,7 @@ from boa_daemon.inputs.jobs_file import parse_instant
 from boa_daemon.inputs.schema import Gpus, Name, Positive, Strict, checked
 
 RECLAIM_HOURS = 0.5
-"""EC2 begins to end what runs in a block so long before its end."""
+"""EC2 begins to end the instances of a block this long before its end."""
 # TOML has instants of its own; YAML and JSON write them as text.
 _Instant = Annotated[str, BeforeValidator(lambda at: at.isoformat() if isinstance(at, datetime) else at)]
 
@@ -45,7 +45,7 @@ class _File(Strict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoughtBlock:
-    """A block: so many instances of a type, usable from `begins` to `leaves`."""
+    """A block of instances of a type, usable from `begins` until `RECLAIM_HOURS` before `ends`."""
 
     name: str
     instance_type: str
@@ -55,7 +55,7 @@ class BoughtBlock:
     usd: float
 
     def hours(self, start: datetime) -> tuple[float, float]:
-        """Return from when to when it can be used, hours after an instant."""
+        """Return begin and end of the usable time, in hours after an instant."""
         begin, end = ((at - start).total_seconds() / 3600.0 for at in (self.begins, self.ends))
         return begin, end - RECLAIM_HOURS
 
@@ -64,7 +64,7 @@ def read_blocks(path: Path) -> tuple[BoughtBlock, ...]:
     """Return the blocks of a file.
 
     Raises:
-        InputError: with file and line, for what is no block, and for two of one type that overlap.
+        InputError: with file and line, for an invalid block, or two blocks of a type that overlap.
     """
     document = read_document(path)
     file = checked(_File, document.content, document=document)
@@ -87,10 +87,10 @@ def read_blocks(path: Path) -> tuple[BoughtBlock, ...]:
 
 
 def _instant(document: Document, at: KeyPath, text: str) -> datetime:
-    """Return an instant, UTC where it names no zone.
+    """Return the instant in a text, UTC without a zone.
 
     Raises:
-        InputError: when it is none.
+        InputError: when the text is not an instant.
     """
     try:
         return parse_instant(text).astimezone(UTC)

@@ -1,7 +1,7 @@
-"""The catalogue: instance types that the cloud rents, with their GPUs, prices and the day of each price.
+"""The catalogue: instance types that the cloud rents, with GPUs, prices and the day of each price.
 
-The shipped rows (`data/instance_types.csv`) are defaults that go stale; a price file of the user's wins.
-A type without a price raises `MissingPrice`: zero would be a lie. Planning prices are per GPU-hour: whole
+The shipped rows (`data/instance_types.csv`) go stale; the user's price file overrides them. A type without a
+price raises `MissingPrice`, because a price of zero would be wrong. Planning prices are per GPU-hour: whole
 instances are rented, so a GPU costs its share of one.
 """
 
@@ -24,11 +24,11 @@ _EVERY_TYPE = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogEntry:
-    """An instance type as the catalogue knows it; `usd_per_hour` is None where no price is known.
+    """An instance type in the catalogue; `usd_per_hour` is None if no price is known.
 
-    `as_of` is the day of the price and `specs_as_of` that of the rest, both ISO dates; empty when nobody
-    said. Quotas are Service Quotas codes, counted in `vcpus`. An instance store is NVMe disks of the machine
-    itself, all of `instance_store_gb` together: they cost nothing and end with the instance.
+    `as_of` is the day of the price and `specs_as_of` that of the rest, both ISO dates, empty if unknown.
+    Quotas are Service Quotas codes, counted in `vcpus`. The instance store is the machine's own NVMe disks,
+    `instance_store_gb` in all: they cost nothing, and their content is lost when the instance ends.
     """
 
     name: str
@@ -61,17 +61,17 @@ class CatalogEntry:
 
     @property
     def usd_per_gpu_hour(self) -> float | None:
-        """Planning price: the instance's, shared by its GPUs; None where no price is known."""
+        """Planning price: the instance's price divided by its GPUs; None if no price is known."""
         return None if self.usd_per_hour is None else self.usd_per_hour / self.gpus
 
     @property
     def is_retired(self) -> bool:
-        """Whether the cloud no longer rents it: simulation and history only."""
+        """Whether the cloud no longer rents the type; it serves simulation and history only."""
         return self.status == "retired"
 
     @property
     def warning(self) -> str:
-        """A sentence for whoever plans with a retired type; empty for the others."""
+        """A warning for plans with a retired type; empty for other types."""
         if not self.is_retired:
             return ""
         described = f", last described {self.specs_as_of}" if self.specs_as_of else ""
@@ -90,10 +90,10 @@ class Catalog:
 
     @classmethod
     def load(cls, *overrides: str | Path) -> Catalog:
-        """Return the shipped catalogue as changed by price files, the last one strongest.
+        """Return the shipped catalogue as changed by price files; later files override earlier ones.
 
-        Discounts are fractions off shipped list prices; the most specific of type, family and ``*`` counts,
-        once. A price that a file states is taken as it stands.
+        Discounts are fractions off shipped list prices; only the most specific of type, family and ``*``
+        applies. A price that a file states is not discounted.
 
         Raises:
             InputError: when a file cannot be read or names an unknown type, with file and line.
@@ -134,7 +134,7 @@ class Catalog:
         return price
 
     def instance_type(self, name: str) -> InstanceType:
-        """Return a type as the planner's noun.
+        """Return a type as the planner's `InstanceType`.
 
         Raises:
             InputError: when the catalogue does not list the type.
@@ -152,7 +152,7 @@ class Catalog:
     def select(
         self, *, family: str | None = None, gpu_type: str | None = None, with_retired: bool = False
     ) -> tuple[CatalogEntry, ...]:
-        """Return the entries that match every filter given, in the order of the catalogue."""
+        """Return the entries that match all given filters, in the order of the catalogue."""
         return tuple(
             entry
             for entry in self.entries.values()
@@ -164,7 +164,7 @@ class Catalog:
     def default_instance_for(self, gpu_type: str) -> CatalogEntry | None:
         """Return the type to suggest for a GPU: newest status, then most GPUs, then cheapest per GPU-hour.
 
-        None where no type with that GPU has a price.
+        None if no type with that GPU has a price.
         """
         # Most GPUs before cheapest: a job that fits in one machine needs no network.
         statuses = ("current", "previous generation", "retired")
@@ -207,7 +207,7 @@ class Catalog:
         return Catalog(entries=entries)
 
     def _check_discounts(self, prices: PriceFile, document: Document) -> None:
-        """Raise `InputError` for a discount on something that does not exist."""
+        """Raise `InputError` for a discount on an unknown type or family."""
         known = {_EVERY_TYPE, *self.entries, *(entry.family for entry in self.entries.values())}
         for name in prices.discounts:
             if name not in known:
@@ -215,7 +215,7 @@ class Catalog:
                 raise document.error(problem, at=("discounts", name), hint=did_you_mean(name, known))
 
     def _with_discounts(self, discounts: Mapping[str, float], stated: set[str]) -> Catalog:
-        """Return the catalogue with list prices reduced; prices that a user stated stay."""
+        """Return the catalogue with discounted list prices; prices that a user stated are unchanged."""
         entries = dict(self.entries)
         for name, entry in self.entries.items():
             keys = [key for key in (name, entry.family, _EVERY_TYPE) if key in discounts]
@@ -228,7 +228,7 @@ class Catalog:
 
 @cache
 def _shipped() -> Catalog:
-    """Return the catalogue in the package."""
+    """Return the catalogue of the package."""
     with resources.as_file(resources.files("boa_daemon") / "data" / "instance_types.csv") as path:
         rows = read_rows(read_document(path))
     return Catalog(entries={row.instance_type: _new_entry(_values(row)) for row in rows})
@@ -244,6 +244,6 @@ def _values(row: TypeRow) -> dict[str, Any]:
 
 
 def _new_entry(values: Mapping[str, Any]) -> CatalogEntry:
-    """Return an entry; the family is the part of the name before the dot, where none is stated."""
+    """Return an entry; its family is the part of the name before the dot, unless stated."""
     family = str(values["name"]).partition(".")[0]
     return CatalogEntry(**{"family": family, "usd_per_hour": None, **values})

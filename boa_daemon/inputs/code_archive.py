@@ -1,6 +1,6 @@
-"""Code of a job, packed: the files of a folder that git does not ignore, or a revision, by what they hold.
+"""Pack the code of a job: the files of a folder that git does not ignore, or a git revision.
 
-The same files give the same archive on any machine, so one that a daemon has is not sent again.
+The same files give the same archive on any machine, so code that the daemon has is not sent again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import IO
 from boa_daemon.errors import InputError
 
 MOST_BYTES = 30 * 2**20
-"""An archive goes to the daemon in one request."""
+"""Largest archive in bytes; it goes to the daemon in one request."""
 MOST_FILES = 100_000
 GIT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeArchive:
-    """An archive, and the digest of what it holds before it was compressed."""
+    """A compressed archive, the digest of its uncompressed content, and the names in it."""
 
     digest: str
     archive: bytes
@@ -35,10 +35,10 @@ class CodeArchive:
 
 
 def pack(folder: Path, revision: str | None = None) -> CodeArchive:
-    """Return the code of a folder: what git does not ignore there, or what a revision has there.
+    """Return the packed code of a folder: the files that git does not ignore, or those of a revision.
 
     Raises:
-        InputError: when there is no such folder or revision, or it is too large.
+        InputError: when the folder or the revision does not exist, or the code is too large.
     """
     if not os.path.isdir(folder):
         hint = "Name the folder that the command needs"
@@ -57,7 +57,7 @@ def pack(folder: Path, revision: str | None = None) -> CodeArchive:
 
 
 def _folder(folder: Path) -> bytes:
-    """Return an archive of the files that git does not ignore, in order, without owners and times."""
+    """Return a tar archive of the files that git does not ignore, sorted, without owners and times."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for number, name in enumerate(_names(folder)):
@@ -85,7 +85,7 @@ def _folder(folder: Path) -> bytes:
 
 
 def _check_link(file: Path, folder: Path) -> None:
-    """Refuse a link that leads out of the folder: on a node it would lead nowhere."""
+    """Refuse a link out of the folder, whose target would not exist on a node."""
     target = os.readlink(file)
     inside = os.path.normpath(file.parent / target)
     if os.path.isabs(target) or not Path(inside).is_relative_to(os.path.normpath(folder)):
@@ -96,11 +96,11 @@ def _check_link(file: Path, folder: Path) -> None:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """Yield what is in a folder and not ignored, sorted; also where it is in no repository of git."""
+    """Yield the names in a folder that are not ignored, sorted; the folder may be in no git repository."""
     with tempfile.TemporaryDirectory(prefix="boa-code-") as aside:
         options = ["-C", str(folder)]
         if _git("-C", str(folder), "rev-parse", "--is-inside-work-tree").returncode:
-            # An empty repository beside it reads the ignore files just the same.
+            # Without a repository, an empty temporary one applies the ignore files.
             _must(_git("init", "--quiet", "--bare", f"{aside}/git"))
             options += [f"--git-dir={aside}/git", f"--work-tree={folder.resolve()}"]
         listed = _must(
@@ -110,7 +110,7 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def _revision(folder: Path, revision: str) -> bytes:
-    """Return the archive of a revision, of this folder alone."""
+    """Return a tar archive of this folder at a revision."""
     found = _git("-C", str(folder), "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if found.returncode:
         raise InputError(
@@ -118,7 +118,7 @@ def _revision(folder: Path, revision: str) -> bytes:
             hint="`git log` lists those that there are",
         )
     commit = found.stdout.decode().strip()
-    # Of the tree alone, so that two commits with the same files are the same code.
+    # Archive the tree, not the commit: two commits with the same files are the same code.
     tree = _must(_git("-C", str(folder), "rev-parse", f"{commit}:./")).decode().strip()
     top = os.fsdecode(_must(_git("-C", str(folder), "rev-parse", "--show-toplevel"))).strip()
     plain = io.BytesIO(_must(_git("-C", top, "archive", "--format=tar", tree)))
@@ -133,7 +133,7 @@ def _revision(folder: Path, revision: str) -> bytes:
 
 
 def _add(archive: tarfile.TarFile, member: tarfile.TarInfo, content: IO[bytes] | None) -> None:
-    """Add a file without what differs between machines: owner, time, and rights beyond being executed."""
+    """Add a file without what differs between machines: owner, time, and permissions except executable."""
     member.uid = member.gid = 0
     member.mtime = 0
     member.uname = member.gname = ""
@@ -146,7 +146,7 @@ def _git(*words: str) -> subprocess.CompletedProcess[bytes]:
     """Run git.
 
     Raises:
-        InputError: when it is not there, or takes too long.
+        InputError: when git is not installed, or takes too long.
     """
     try:
         return subprocess.run(
@@ -164,10 +164,10 @@ def _git(*words: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def _must(done: subprocess.CompletedProcess[bytes]) -> bytes:
-    """Return what git printed.
+    """Return the output of a git command.
 
     Raises:
-        InputError: when it failed.
+        InputError: when the command failed.
     """
     if done.returncode:
         raise InputError(f"code: git failed: {done.stderr.decode(errors='replace').strip()[-300:]}")

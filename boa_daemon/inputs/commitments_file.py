@@ -1,4 +1,4 @@
-"""What may be committed to, and what is committed already: offers and commitments, in TOML, YAML or JSON.
+"""Offers of commitments and existing commitments, in TOML, YAML or JSON.
 
 ```toml
 as_of = 2026-11-01
@@ -69,7 +69,7 @@ class _File(Strict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitmentTerms:
-    """What a commitment covers, at which discounts, by family, instance type or GPU type."""
+    """The coverage of a commitment: discounts by family, instance type or GPU type."""
 
     name: str
     kind: Kind
@@ -77,14 +77,14 @@ class CommitmentTerms:
     term_years: int
 
     def discount_of(self, machine: InstanceType) -> float | None:
-        """Return the discount on a machine; None where it is not covered."""
+        """Return the discount on a machine; None if the commitment does not cover it."""
         if self.kind == "reserved":
             return self.discounts.get(machine.name)
         names = (machine.name.partition(".")[0], machine.gpu_type)
         return next((self.discounts[name] for name in names if name in self.discounts), None)
 
     def on(self, machines: Sequence[InstanceType]) -> Commitment | None:
-        """Return the commitment for loads on these machines; None where it covers none of them."""
+        """Return the commitment for loads on these machines; None if it covers none of them."""
         offs = [self.discount_of(machine) for machine in machines]
         if all(off is None for off in offs):
             return None
@@ -102,7 +102,7 @@ class CommitmentTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldCommitment:
-    """A commitment that is paid anyway: a level in dollars per hour, or whole instances; between two days."""
+    """An existing commitment between two days: a level in dollars per hour, or whole instances."""
 
     terms: CommitmentTerms
     usd_per_hour: float | None
@@ -111,11 +111,11 @@ class HeldCommitment:
     ends: date | None
 
     def is_active(self, day: date) -> bool:
-        """Whether it is paid on a day."""
+        """Whether the commitment is paid on a day."""
         return (self.begins is None or self.begins <= day) and (self.ends is None or day < self.ends)
 
     def level(self, commitment: Commitment) -> float:
-        """Return what is paid always, dollars per hour."""
+        """Return the dollars per hour that are paid whether used or not."""
         return self.usd_per_hour if self.instances is None else self.instances * commitment.step  # type: ignore[return-value]
 
 
@@ -138,11 +138,11 @@ def offers_schema() -> dict[str, Any]:
 def read_commitments(
     path: str | Path, machines: Collection[InstanceType], catalog: Catalog | None = None
 ) -> CommitmentsFile:
-    """Return what a file offers and holds, checked against the families that there are.
+    """Return the offers and commitments of a file, checked against the known families and types.
 
     Raises:
-        InputError: with file and line, when it cannot be read, a family is unknown, a commitment is longer
-            than its term or stands there twice at one time, or a discount is not from 0 to less than 1.
+        InputError: with file and line, when the file cannot be read, a family is unknown, a commitment is
+            longer than its term or overlaps another of its name, or a discount is not from 0 to less than 1.
     """
     return parse_commitments(read_document(path), machines, catalog)
 
@@ -150,10 +150,10 @@ def read_commitments(
 def parse_commitments(
     document: Document, machines: Collection[InstanceType], catalog: Catalog | None = None
 ) -> CommitmentsFile:
-    """Return what a document offers and holds, as `read_commitments` does.
+    """Return the offers and commitments of a document, as `read_commitments` does.
 
     Raises:
-        InputError: when it is wrong, with the line where it has one.
+        InputError: when the document is wrong, with the line if it is known.
     """
     file = checked(_File, document.content, document=document)
     known = _Known.of(machines, catalog or Catalog.load())
@@ -181,14 +181,14 @@ def parse_commitments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """Names that discounts may be of."""
+    """Families and instance types that discounts may name."""
 
     families: frozenset[str]
     types: frozenset[str]
 
     @classmethod
     def of(cls, machines: Collection[InstanceType], catalog: Catalog) -> _Known:
-        """Return the names of the catalogue and of the machines of a file."""
+        """Return the names in the catalogue and those of the machines of a file."""
         families = {name for entry in catalog.entries.values() for name in (entry.family, entry.gpu_type)}
         families |= {name for m in machines for name in (m.name.partition(".")[0], m.gpu_type)}
         return cls(
@@ -204,7 +204,6 @@ _NEEDS: Mapping[Kind, tuple[str, ...]] = {
 
 
 def _terms(row: _Terms, known: _Known, document: Document, at: KeyPath) -> CommitmentTerms:
-    """Return the terms of a row."""
     where = spoken(at, document.content)
     for key in ("family", "instance_type", "discount", "discounts"):
         value: Any = getattr(row, key)
@@ -232,7 +231,7 @@ def _terms(row: _Terms, known: _Known, document: Document, at: KeyPath) -> Commi
 
 
 def _check(name: str, known: Collection[str], what: str, document: Document, at: KeyPath) -> None:
-    """Refuse a name that nothing is called."""
+    """Refuse an unknown name."""
     if name not in known:
         raise document.error(f"unknown {what} {name!r}", at=at, hint=did_you_mean(name, known))
 
@@ -240,7 +239,7 @@ def _check(name: str, known: Collection[str], what: str, document: Document, at:
 def _held(
     row: _Commitment, known: _Known, before: Sequence[HeldCommitment], document: Document, at: KeyPath
 ) -> HeldCommitment:
-    """Return one commitment that is paid anyway."""
+    """Return one existing commitment."""
     terms, where = _terms(row, known, document, at), spoken(at, document.content)
     wanted, other = ("instances", "usd_per_hour") if row.kind == "reserved" else ("usd_per_hour", "instances")
     if getattr(row, wanted) is None or getattr(row, other) is not None:
@@ -274,7 +273,7 @@ def _overlap(one: HeldCommitment, other: HeldCommitment) -> bool:
 
 
 def _years_after(day: date, years: int) -> date:
-    """Return the same day some years later; 28 February for the 29th."""
+    """Return the same day some years later; 29 February becomes the 28th."""
     try:
         return day.replace(year=day.year + years)
     except ValueError:
@@ -298,7 +297,7 @@ def active_commitments(
     """Return the commitments that are paid on a day, with their levels in dollars per hour.
 
     Raises:
-        InputError: when one of them covers none of the machines: it would be paid for nothing.
+        InputError: when a commitment covers none of the machines, and so would be paid for nothing.
     """
     found, levels = [], []
     for held in file.held:

@@ -1,7 +1,7 @@
-"""Files as people write them, YAML, JSON, TOML or CSV, read strictly and blamed by line.
+"""Strict readers of YAML, JSON, TOML and CSV files; errors name the file and the line.
 
-`read_document` refuses what would otherwise be guessed at: a repeated key, a second document, a file that
-breaks off. The value comes from one fast pass; the line of a key is looked up only when an error needs it.
+`read_document` refuses ambiguous files: a repeated key, a second document, a file that breaks off. One fast
+pass reads the value; the line of a key is looked up only when an error needs it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 Language: TypeAlias = Literal["yaml", "json", "toml", "csv"]
 
 MAX_BYTES = 256 * 2**20
-"""No input file is larger; a device or a core dump is."""
+"""Largest input file; this keeps out devices and core dumps."""
 
 _LANGUAGES: dict[str, Language] = {".json": "json", ".toml": "toml", ".csv": "csv"}
 _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
@@ -43,12 +43,12 @@ _TOML_PART = re.compile(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
 
 
 class _RepeatedKey(Exception):
-    """A JSON object holds a key twice."""
+    """A JSON object has a key twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The value that a file holds, and the text it came from."""
+    """The value in a file, and the file's text."""
 
     name: str
     content: Any
@@ -150,7 +150,7 @@ def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _blame_repeated_key(text: str, name: str, key: str) -> NoReturn:
-    """Raise the error for a repeated JSON key, with its line where the YAML reader can follow the text."""
+    """Raise the error for a repeated JSON key, with its line if the YAML reader can parse the text."""
     line = None
     try:
         parse_yaml(text)
@@ -177,7 +177,7 @@ def _parse_toml(text: str, name: str) -> object:
 
 
 def _toml_hint(line: str) -> str:
-    """Return what to type instead of a line that is not TOML."""
+    """Return a hint for a line that is not TOML."""
     key, _, value = (part.strip() for part in line.partition("="))
     if value in ("True", "False", "yes", "no"):
         return f"Write {key} = {'true' if value in ('True', 'yes') else 'false'}"
@@ -191,7 +191,7 @@ def _toml_hint(line: str) -> str:
 
 
 def _parse_csv(text: str, name: str) -> object:
-    """Return the rows of CSV text as mappings; a cell that looks like a number is one."""
+    """Return the rows of CSV text as mappings; cells that look like numbers become numbers."""
     reader = csv.reader(text.splitlines(keepends=True), strict=True)
     try:
         header = [column.strip() for column in next(reader)]
@@ -210,7 +210,7 @@ def _parse_csv(text: str, name: str) -> object:
 
 
 def _line_in_csv(text: str, at: Sequence[str | int]) -> int:
-    """Return the line on which the row named first in the path ends; the header's without one."""
+    """Return the line on which the path's row ends; the header's line for a path without a row."""
     reader = csv.reader(text.splitlines(keepends=True))
     rows = (reader.line_num for cells in reader if any(cell.strip() for cell in cells))
     wanted = int(at[0]) + 1 if at else 0
@@ -218,14 +218,14 @@ def _line_in_csv(text: str, at: Sequence[str | int]) -> int:
 
 
 def _cut_short(text: str, line: int | None) -> tuple[int | None, str]:
-    """Return the line, and a hint when the text breaks off at its last one: half-written files do."""
+    """Return the line, and a hint if the fault is on the last line, as in half-written files."""
     last = text.rstrip().count("\n") + 1
     is_last = line is not None and line >= last and "\t" not in text.rstrip().rpartition("\n")[2]
     return (last, "The file may be cut short") if is_last else (line, "")
 
 
 def _line_in_toml(text: str, at: Sequence[str | int]) -> int | None:
-    """Return the line of the deepest part of a path that a header or a key of TOML text names."""
+    """Return the line of the deepest part of a path that TOML text has as a header or a key."""
     wanted = [str(key) for key in at]
     table: list[str] = []
     counts: dict[tuple[str, ...], int] = {}
@@ -243,7 +243,7 @@ def _line_in_toml(text: str, at: Sequence[str | int]) -> int | None:
 
 
 def _toml_table(parts: Sequence[str], counts: dict[tuple[str, ...], int], *, is_item: bool) -> list[str]:
-    """Return the path of a TOML header, with the position in each list; `counts` holds the last of each."""
+    """Return the path of a TOML header with list positions; `counts` keeps the last position of each list."""
     trail: list[str] = []
     for number, part in enumerate(parts, start=1):
         trail.append(part)

@@ -1,4 +1,4 @@
-"""Whether a job's command runs a script that saves and reports, as far as its files show."""
+"""Detect from its files whether a job's command runs a script that checkpoints and reports."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ from policies.links.gpu_kinds import card_of, kind_on, shared_kind
 from policies.model import InstanceType
 
 DEFAULT_GPU_TYPE = "gpu"
-"""The one GPU type of a file that leaves `gpu_types` out; it costs 1, and only GPUs can be counted."""
+"""The only GPU type of a file without `gpu_types`; it costs 1, and budgets can only count GPUs."""
 _DEFAULT_LINK_GIGABITS_PER_SECOND = 10.0
 
 
 class GpuRow(Strict):
-    """A price, or the machine that has one."""
+    """A price, or the machine with a price."""
 
     usd_per_gpu_hour: Positive | None = Field(default=None, description="dollars per hour of one GPU")
     instance_type: Name | None = Field(default=None, description="a type that `boa catalog` lists")
@@ -41,7 +41,7 @@ class GpuRow(Strict):
 def read_machines(
     rows: Mapping[str, GpuRow | None] | None, *, document: Document, catalog: Catalog | None
 ) -> dict[str, InstanceType]:
-    """Return the machine that carries each GPU type; None for `rows` means one type, `DEFAULT_GPU_TYPE`.
+    """Return the machine of each GPU type; None for `rows` means one type, `DEFAULT_GPU_TYPE`.
 
     Raises:
         InputError: when an instance type is unknown or carries other GPUs, with file and line.
@@ -65,7 +65,7 @@ def read_machines(
 
 
 def _machines(name: str, row: GpuRow, document: Document, catalog: Catalog) -> dict[str, InstanceType]:
-    """Return the machines of one row: the first has the name of the GPU, each other one a name of its own."""
+    """Return the machines of one row: the first has the GPU's name, each other one a name of its own."""
     if row.instance_types is None:
         machine = _machine(name, row, document, catalog)
         return {name: machine, **_with_places(name, machine, row.places_per_gpu)}
@@ -85,7 +85,7 @@ def _machines(name: str, row: GpuRow, document: Document, catalog: Catalog) -> d
 
 
 def _with_places(name: str, machine: InstanceType, places: int | None) -> dict[str, InstanceType]:
-    """Return a machine once more, several jobs on each of its GPUs; nothing where nobody asks for that."""
+    """Return a variant of a machine with several jobs on each GPU; empty unless the row asks for it."""
     if places is None:
         return {}
     kind = shared_kind(name, machine.name, places)
@@ -118,7 +118,7 @@ def _machine(name: str, row: GpuRow, document: Document, catalog: Catalog) -> In
 def _rented_machine(
     name: str, row: GpuRow, instance_type: str, document: Document, catalog: Catalog, *, at: KeyPath
 ) -> InstanceType:
-    """Return a machine of the catalogue, at the file's price where it states one."""
+    """Return a machine of the catalogue, at the file's price if it states one."""
     own_price = row.usd_per_gpu_hour
     try:
         entry = catalog.entry(instance_type)

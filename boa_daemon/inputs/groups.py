@@ -1,7 +1,7 @@
-"""Many jobs in one job file: `matrix` and `count` make a group of one name, one budget and one cancel.
+"""Many jobs in one job file: `matrix` and `count` make a group with one name, one budget and one cancel.
 
-Each member gets the values of the matrix as variables of their names, and `BOA_INDEX`, `BOA_GROUP_SIZE` and
-`BOA_GROUP`. The values of the matrix written last change fastest; `count` repeats each combination.
+Each member gets its matrix values as environment variables, and `BOA_INDEX`, `BOA_GROUP_SIZE` and
+`BOA_GROUP`. The variable written last changes fastest; `count` repeats each combination.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _OWN_KEYS = ("matrix", "count")
 
 
 def size_of(content: Mapping[str, Any]) -> int:
-    """Return how many jobs a checked job file makes."""
+    """Return the number of jobs that a checked job file makes."""
     values = content.get("matrix") or {}
     return math.prod(len(choices) for choices in values.values()) * int(content.get("count") or 1)
 
 
 def is_group(content: Mapping[str, Any]) -> bool:
-    """Return whether a checked job file makes a group, be it of one."""
+    """Return whether a checked job file makes a group, which may have one member."""
     return bool(content.get("matrix")) or content.get("count") is not None
 
 
 def members(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the jobs that a checked job file makes: itself, or the members of its group in order."""
+    """Yield the jobs of a checked job file: the job itself, or the members of its group in order."""
     base = {key: value for key, value in content.items() if key not in _OWN_KEYS}
     if not is_group(content):
         yield base
@@ -46,5 +46,5 @@ def members(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def text_of(value: str | float | bool) -> str:
-    """Return a value of a matrix as a variable holds it: text as it is, numbers and true as JSON has them."""
+    """Return a matrix value as the text of a variable: text unchanged, numbers and booleans as in JSON."""
     return value if isinstance(value, str) else json.dumps(value)

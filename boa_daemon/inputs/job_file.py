@@ -1,4 +1,4 @@
-"""The job file: what to run, as which class, within which widths and for how many dollars."""
+"""The job file: what to run, its class, the allowed widths and its budget in dollars."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ OWN_VARIABLES = frozenset(
         "MASTER_ADDR", "MASTER_PORT",
     }
 )  # fmt: skip
-"""What the daemon tells a job, by which jobs and their GPUs are told apart: no job file sets these."""
+"""Variables that the daemon sets to keep jobs and their GPUs apart; a job file must not set them."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 AFTER_FORM = r"^[A-Za-z0-9-]{1,80}(:end)?$"
-"""The id of a job or a group, and whether any end of it will do."""
+"""The id of a job or a group; `:end` accepts any end, failures too."""
 REVISION_FORM, DIGEST_FORM = r"^[^-\s]\S*$", r"^[0-9a-f]{64}$"
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\s*?\[\]]{0,900})?")
 MOST_RETRIES = 100
 LARGE = 1e300
 IMAGE_FORM = r"^(/[^\s:]+\.sif|(docker://)?[a-z0-9]+([._:/-][A-Za-z0-9_]+|__|-+)*(@sha256:[0-9a-f]{64})?)$"
-"""A reference as containers have it, or the path of an image of Apptainer."""
+"""A container image reference, or the path of an Apptainer image."""
 FORMS[IMAGE_FORM] = "an image such as ghcr.io/acme/train:1.4, or the path of a .sif file"
 FORMS[AFTER_FORM] = "the id of a job or a group, with :end where any end of it will do"
 FORMS[REVISION_FORM] = "a branch, a tag or a commit"
 FORMS[DIGEST_FORM] = "64 hexadecimal digits"
 Event = Literal["start", "end", "failure", "move", "waiting"]
-"""What a job's user can be told of."""
+"""Events of which a job's user can be notified."""
 
 
 class CodeRef(Strict):
-    """Code that is brought to the nodes: a folder, or a revision of the git repository there.
+    """Code that is copied to the nodes: a folder, or a revision of the git repository there.
 
-    `digest` is that of its content, once it is packed.
+    `digest` is the digest of its packed content.
     """
 
     folder: str = Field(default=".", max_length=4096, description="folder with the code")
@@ -73,7 +73,7 @@ class CodeRef(Strict):
 
 
 class _JobFile(Strict):
-    """What a job file may hold, but for `class`, which Python does not allow as a name."""
+    """The keys of a job file except `class`, which is no valid name in Python."""
 
     name: str = Field(min_length=1, max_length=100, pattern=NAME_FORM, description="text")
     run: str = Field(
@@ -165,15 +165,15 @@ class _JobFile(Strict):
     @field_validator("code", mode="before")
     @classmethod
     def _code(cls, value: object) -> object:
-        """Take a text for a folder."""
+        """Convert a text to a folder."""
         return {"folder": value} if isinstance(value, str) else value
 
     @field_validator("data", mode="before")
     @classmethod
     def _data(cls, value: object) -> object:
-        """Take a text for the one source there is; refuse names and addresses that are none."""
+        """Convert a text to a single source; refuse invalid names and addresses."""
         sources = {"": value} if isinstance(value, str) else value
-        # A text for the one source comes back from here with "" for its name.
+        # A single source has the name "".
         is_one = isinstance(sources, Mapping) and list(sources) == [""]
         for name, source in sources.items() if isinstance(sources, Mapping) else ():
             if not is_one and not (isinstance(name, str) and _SOURCE_NAME.fullmatch(name)):
@@ -186,7 +186,7 @@ class _JobFile(Strict):
     @field_validator("retries", mode="before")
     @classmethod
     def _retries(cls, value: object) -> object:
-        """Refuse what is no number of retries, in one sentence."""
+        """Refuse an invalid number of retries in one sentence."""
         by_kind = value if isinstance(value, Mapping) else {"": value}
         for kind, number in by_kind.items():
             of = f"of {kind!r} " if isinstance(value, Mapping) else ""
@@ -201,7 +201,7 @@ class _JobFile(Strict):
     @field_validator("matrix", mode="before")
     @classmethod
     def _matrix(cls, value: object) -> object:
-        """Refuse what is no mapping of names to lists of values, in one sentence."""
+        """Refuse anything but a mapping of names to lists of values, in one sentence."""
         if value is None:
             return value
         if not isinstance(value, Mapping) or not value:
@@ -222,7 +222,7 @@ class _JobFile(Strict):
 
 
 def _refuse(said: str, hint: str) -> None:
-    """Refuse a value; the path to it comes first.
+    """Refuse a value; the message begins with its path.
 
     Raises:
         PydanticCustomError: always.
@@ -265,7 +265,7 @@ def check_job(document: Document) -> Mapping[str, Any]:
         if name in values["environment"]:
             raise document.error(f"secrets: {name} is in environment as well", at=("secrets", name))
         if not REFERENCE.fullmatch(reference):
-            # What stands there may be the secret itself, so it is not said.
+            # The value may be the secret itself, so the message does not show it.
             hint = "Write env:NAME, ssm:/PATH or secretsmanager:ARN; a value does not belong here"
             raise document.error(f"secrets: {name} is no reference", at=("secrets", name), hint=hint)
     least, most = values["min_gpus"], values["max_gpus"]
@@ -286,10 +286,10 @@ def check_job(document: Document) -> Mapping[str, Any]:
 
 
 def _check_variable(document: Document, name: str, *, of: str = "environment") -> None:
-    """Refuse a variable that is none, or that the daemon sets.
+    """Refuse an invalid variable name, or one that the daemon sets.
 
     Raises:
-        InputError: when it is one of those.
+        InputError: when the name is one of those.
     """
     at = (of, name)
     if name in OWN_VARIABLES or name.startswith(OWN_PREFIXES):
@@ -301,10 +301,10 @@ def _check_variable(document: Document, name: str, *, of: str = "environment") -
 
 
 def instant_of(text: str | None) -> float:
-    """Return an instant in ISO 8601 as seconds since the epoch; 0 where there is none.
+    """Return an instant in ISO 8601 as seconds since the epoch; 0 for None.
 
     Raises:
-        ValueError: when it is no instant, or says no zone.
+        ValueError: when the text is not an instant, or has no zone.
     """
     if text is None:
         return 0.0
@@ -315,7 +315,7 @@ def instant_of(text: str | None) -> float:
 
 
 def due_at(content: Mapping[str, Any], *, arrived_at: float) -> float | None:
-    """Return the instant by which a job is to end; None where its file names none."""
+    """Return the deadline of a job as an instant; None if its file has none."""
     if content.get("deadline") is not None:
         return instant_of(content["deadline"])
     hours = content.get("deadline_hours")

@@ -1,9 +1,9 @@
-"""A finite list of jobs, as ``job_id,class_name[,scale][,weight][,deadline_hours]`` and dates in CSV.
+"""A finite list of jobs in CSV: ``job_id,class_name[,scale][,weight][,deadline_hours]``, and dates.
 
-`scale` multiplies the phase sizes of the class, `weight` is the worth of an hour of the job's time, and
-`deadline_hours` is the latest completion, counted from the job's arrival; an empty cell leaves it out.
-`submit_hours` or `submit_at` is when a job arrives, `deadline_at` its latest completion as a date. A first
-line ``off: sat-sun, 20:00-08:00`` names hours in which nothing runs (`boa_daemon.inputs.off_hours`).
+`scale` multiplies the phase sizes of the class, `weight` is the value of an hour of the job's time, and
+`deadline_hours` is the latest completion, counted from the job's arrival; an empty cell means the default.
+`submit_hours` or `submit_at` is when a job arrives, and `deadline_at` is its latest completion as a date. A
+first line ``off: sat-sun, 20:00-08:00`` names hours in which nothing runs (`boa_daemon.inputs.off_hours`).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ DATES = ("submit_at", "deadline_at")
 COLUMNS = (*REQUIRED, *NUMBERS, *DATES)
 OFF = "off:"
 LEAST, MOST = 1e-12, 1e12
-"""Numbers outside are slips, as in a problem file."""
+"""Numbers outside this range are taken for typing errors, as in a problem file."""
 _HEADER = f"The first line names the columns: {','.join(REQUIRED)} and any of {', '.join(COLUMNS[2:])}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsFile:
-    """A list of jobs; `start` is the instant from which hours count, None where no dates are given.
+    """A list of jobs; hours count from the instant `start`, which is None without dates.
 
-    `has_arrivals` is whether the list says when jobs arrive, or has dates; `off` are windows as written.
+    `has_arrivals`: the list has a column for arrivals or dates; `off`: windows of hours off, as written.
     """
 
     jobs: tuple[ListedJob, ...]
@@ -45,7 +45,7 @@ class JobsFile:
 def read_list(path: Path, classes: Collection[str], start: datetime | None = None) -> JobsFile:
     """Return the jobs of a list, checked against the known classes.
 
-    Dates count from `start`; left out, from the beginning of the day of the first `submit_at`.
+    Dates count from `start`; None means the beginning of the day of the first `submit_at`.
 
     Raises:
         InputError: naming file and line, when the file cannot be read or a row is not a job.
@@ -96,10 +96,10 @@ def read_list(path: Path, classes: Collection[str], start: datetime | None = Non
 
 
 def parse_instant(text: str, *, is_end: bool = False) -> datetime:
-    """Return the instant that a text says, UTC where it names no zone; a day alone begins, or ends.
+    """Return the instant in a text, UTC without a zone; a day alone is its beginning, or end (`is_end`).
 
     Raises:
-        ValueError: when the text is no date.
+        ValueError: when the text is not a date.
     """
     found = datetime.fromisoformat(text)
     if is_end and len(text) <= len("2026-12-31"):
@@ -108,7 +108,7 @@ def parse_instant(text: str, *, is_end: bool = False) -> datetime:
 
 
 def _date(column: str, cell: str, path: Path, line: int) -> datetime:
-    """Return the date in a cell; a day alone ends when it ends."""
+    """Return the date in a cell; a deadline that is a day alone is the end of that day."""
     try:
         return parse_instant(cell, is_end=column == "deadline_at")
     except ValueError:
@@ -126,7 +126,7 @@ def _first_day(dates: Mapping[tuple[str, str], datetime], path: Path) -> datetim
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of the rows that are not blank: spreadsheets leave such rows behind."""
+    """Yield (line, cells) of each row that is not blank; spreadsheets leave blank rows behind."""
     rows = csv.reader(read_text(path).splitlines())
     try:
         for row in rows:
@@ -138,7 +138,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _check_header(header: Sequence[str], path: Path) -> None:
-    """Raise `InputError` unless the columns are known, there once, and enough."""
+    """Raise `InputError` unless the columns are known, unique and complete."""
     if not header:
         raise InputError("the list is empty", file=path, hint=_HEADER)
     for name in header:
@@ -152,7 +152,7 @@ def _check_header(header: Sequence[str], path: Path) -> None:
 def _a_job(
     cells: Mapping[str, str], hours: Mapping[tuple[str, str], float], path: Path, line: int
 ) -> ListedJob:
-    """Return the job in one row; `hours` are its dates, counted from the list's beginning."""
+    """Return the job in one row; `hours` are the list's dates in hours from its beginning."""
     name = cells["job_id"]
     for date, number in (("submit_at", "submit_hours"), ("deadline_at", "deadline_hours")):
         if cells.get(date) and cells.get(number):
@@ -178,7 +178,7 @@ def _a_job(
 
 
 def _number(name: str, cell: str, path: Path, line: int) -> float | None:
-    """Return a positive finite number, or None for an empty cell; only a submission may be at 0."""
+    """Return a positive finite number, or None for an empty cell; `submit_hours` may be 0."""
     if not cell:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Measurements as a spreadsheet has them: ``machine,gpus,step_seconds``, and a class where there are several.
+"""Measurements in CSV: ``machine,gpus,step_seconds``, and ``class_name`` for several classes.
 
-A machine is a GPU type or an instance type. Rows for the same machine and width are averaged; how far they
-lie apart says by how much a job's hours may differ.
+A machine is a GPU type or an instance type. Rows for the same machine and width are averaged; their spread
+is the fraction by which a job's hours may differ.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ CLASS, MACHINE, GPUS = "class_name", "machine", "gpus"
 
 
 def read_measurements(path: Path, value: str, class_name: str) -> tuple[dict[str, dict[str, float]], float]:
-    """Return the mean of a column by machine and width, of one class, and the part by which rows lie apart.
+    """Return a class's means of a column by machine and width, and the largest relative deviation.
 
     Raises:
-        InputError: naming file and line, when the file cannot be read or a row is no measurement.
+        InputError: naming file and line, when the file cannot be read or a row is not a measurement.
     """
     rows = csv.reader(read_text(path).splitlines())
     header = [cell.strip() for cell in next(rows, [])]

@@ -1,9 +1,9 @@
-"""The door for what machines say: statuses of units, warnings and events, files of nodes, answers of clouds.
+"""Validate messages from machines: unit statuses, events, files of nodes and answers of clouds.
 
-Anybody on a node can write to the queue, to a progress file, to a tag. So whatever comes in is held against a
-schema first; what is wrong is counted, logged once of each kind, and dropped, never raised. A part that is
-wrong and that nothing hangs on (the progress, a checkpoint, an exception) is dropped alone, so that the word
-that a job has ended still arrives.
+Anybody on a node can write to the queue, to a progress file or to a tag. So every message is validated
+against a schema; an invalid one is counted, logged once per kind and dropped, never raised. An invalid
+optional part (the progress, a checkpoint, an exception) is dropped alone, so that the news that a job has
+ended still arrives.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from boa_daemon.job.seal import TOLD, is_sealed
 
 _LOG = logging.getLogger("boa.messages")
 MOST_BYTES = 1_000_000
-"""No message and no file of a node is longer: SQS takes 256 KiB, SSM gives back 24,000 characters."""
+"""Most characters of a message or a node's file: SQS takes 256 KiB, SSM returns 24,000 characters."""
 MOST_RANKS, MOST_STEPS, MOST_LINES = 100_000, 2**53, 1000
 LATEST_EVENT = 32_503_680_000.0
-"""The year 3000: an instant beyond is a slip, and other programs cannot write it down."""
+"""The year 3000: a later instant is an error, and other programs cannot represent it."""
 
 Count = Annotated[int, Field(ge=0, le=MOST_STEPS)]
 Text = Annotated[str, Field(max_length=100_000)]
@@ -33,7 +33,7 @@ Identifier = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class DroppedMessages:
-    """How much was dropped, by where it came from; the first of each kind is logged."""
+    """Counts dropped messages by source, and logs the first of each kind."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -41,7 +41,7 @@ class DroppedMessages:
         self._lock = threading.Lock()
 
     def note(self, source: str, why: str) -> None:
-        """Count a message that was dropped, and say why, once."""
+        """Count a dropped message, and log the reason once."""
         kind = (source, why.partition(":")[0])
         with self._lock:
             self._counts[source] += 1
@@ -51,17 +51,17 @@ class DroppedMessages:
             _LOG.warning("a message was dropped: %s: %s", source, why[:300], extra={"source": source})
 
     def counts(self) -> Mapping[str, int]:
-        """Return how many messages of each source were dropped since the start."""
+        """Return the number of dropped messages by source since the start."""
         with self._lock:
             return dict(self._counts)
 
 
 DROPPED_MESSAGES = DroppedMessages()
-"""Of this process, as its log is: messages come in through several threads and rooms."""
+"""The counts of this process; messages arrive in several threads and packages."""
 
 
 class _Word(BaseModel):
-    """A part of a message: types are held to, what is not known is kept for those who know it."""
+    """A part of a message: known keys have strict types, unknown keys are kept."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -81,7 +81,7 @@ class _Exit(_Word):
 
 
 class _Progress(_Word):
-    """What the job says of itself."""
+    """The progress that a job reports."""
 
     generation: Count
     step: Count | None = None
@@ -94,18 +94,18 @@ class _Progress(_Word):
     @field_validator("samples", "seconds", "loss", "gradient_noise", "at")
     @classmethod
     def _finite(cls, value: float | None) -> float | None:
-        """Return a number that can be reckoned with; a loss that is none any more is left out."""
+        """Return a finite number; infinite or NaN values become None."""
         return value if value is not None and abs(value) <= 1e300 else None
 
     @field_validator("samples", "seconds")
     @classmethod
     def _not_negative(cls, value: float | None) -> float | None:
-        """Return an amount; less than nothing is none."""
+        """Return an amount; negative values become None."""
         return value if value is None or value >= 0.0 else None
 
 
 class _Manifest(BaseModel):
-    """A checkpoint that is whole."""
+    """The manifest of a complete checkpoint."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -116,7 +116,7 @@ class _Manifest(BaseModel):
 
 
 class _Kept(RootModel[Annotated[list[_Manifest], Field(max_length=MOST_LINES)]]):
-    """Checkpoints that stand where they are brought."""
+    """Checkpoints that are stored at their destination."""
 
 
 class _Failure(_Word):
@@ -129,7 +129,7 @@ class _Failure(_Word):
 
 
 class _Status(_Word):
-    """What a unit says."""
+    """The status message of a unit."""
 
     job: Identifier
     generation: Count
@@ -150,7 +150,7 @@ class _Status(_Word):
 
 
 class _Detail(_Word):
-    """Which instance an event is about."""
+    """The instance and state of an event."""
 
     instance_id: Identifier = Field(alias="instance-id")
     state: Text = ""
@@ -173,7 +173,7 @@ _PARTS: Mapping[str, type[BaseModel]] = {
 
 
 def json_object(body: object, source: str) -> dict[str, Any] | None:
-    """Return the JSON object in a text; None, counted, where it is none."""
+    """Return the JSON object in a text; count a text without one as dropped, and return None."""
     if not isinstance(body, str) or len(body) > MOST_BYTES:
         DROPPED_MESSAGES.note(source, "not a text of reasonable length")
         return None
@@ -188,7 +188,7 @@ def json_object(body: object, source: str) -> dict[str, Any] | None:
 
 
 def parse_unit_status(document: object, source: str) -> dict[str, Any] | None:
-    """Return a unit's word with every field in its type; None, counted, where it cannot be believed."""
+    """Return a unit's status with typed fields; count an invalid one as dropped, and return None."""
     if not isinstance(document, Mapping):
         DROPPED_MESSAGES.note(source, "not a JSON object")
         return None
@@ -203,10 +203,10 @@ def parse_unit_status(document: object, source: str) -> dict[str, Any] | None:
 def is_authentic(
     document: Mapping[str, Any], source: str, *, key: str, after: int | None = None, told: int | None = None
 ) -> bool:
-    """Return whether a unit's word carries the seal of its generation's key, and is new; counted where not.
+    """Return whether a unit's status is new and sealed with its generation's key; count it if not.
 
-    `after` is the number that was heard last, `told` the one that an answer has to carry. Without a key, in a
-    generation that an earlier version started, every word is believed.
+    `after` is the number of the last status, `told` the number that an answer must carry. Without a key, in a
+    generation that an earlier version started, every status counts as authentic.
     """
     if not key:
         return True
@@ -221,7 +221,7 @@ def is_authentic(
 
 
 def parse_event(document: object, source: str) -> tuple[str, str, float, str] | None:
-    """Return (kind, instance, instant, state) of an event; None, counted, where it is none."""
+    """Return (kind, instance, instant, state) of an event; count an invalid one, and return None."""
     found = _checked(_Event, document, source)
     if not isinstance(found, _Event):
         return None
@@ -236,7 +236,7 @@ def parse_event(document: object, source: str) -> tuple[str, str, float, str] | 
 
 
 def _checked(model: type[BaseModel], value: object, source: str) -> BaseModel | None:
-    """Return a value as a model; None, counted, where it does not have its form."""
+    """Return a value as a model; count an invalid one as dropped, and return None."""
     try:
         return model.model_validate(value)
     except ValidationError as invalid:

@@ -1,7 +1,7 @@
 """Hours off: ``20:00-08:00``, ``sat-sun``, ``mon-fri 19:00-07:00``, ``2026-12-24/2026-12-26``.
 
-Days and times are of the zone of the beginning, UTC where that names none. A time of day that ends before it
-begins ends on the day after.
+Days and times are in the zone of the start, UTC if it names none. A time window that ends before it begins
+ends on the next day.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from policies.optimum.working_time import ALWAYS, WorkingTime
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 HORIZON_DAYS = 3660
-"""Windows come again for so many days; a calendar is over long before."""
+"""Days for which weekly windows repeat, far beyond the end of any calendar."""
 _DAYS = re.compile(rf"({'|'.join(DAYS)})[a-z]*(?:\s*-\s*({'|'.join(DAYS)})[a-z]*)?")
 _TIMES = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})")
 _HINT = "Write 20:00-08:00, sat-sun, mon-fri 19:00-07:00 or 2026-12-24/2026-12-26"
@@ -25,10 +25,10 @@ _HINT = "Write 20:00-08:00, sat-sun, mon-fri 19:00-07:00 or 2026-12-24/2026-12-2
 def working_time(
     texts: Sequence[str], start: datetime | None, *, boot_hours: float, file: Path | None = None
 ) -> WorkingTime:
-    """Return the time at work from `start` on; whoever goes on after a pause waits for a boot first.
+    """Return the working time from `start` on; after each pause it begins with a boot of `boot_hours`.
 
     Raises:
-        InputError: for a text that is no window, without a day from which to count, or if all is off.
+        InputError: for a text that is not a window, for windows without `start`, or if no time is left.
     """
     if not texts:
         return ALWAYS
@@ -46,7 +46,7 @@ def working_time(
 
 
 def _stretches(text: str, start: datetime, file: Path | None) -> Iterator[tuple[float, float]]:
-    """Yield hours from the beginning to each begin and end of a window."""
+    """Yield begin and end of each occurrence of a window, in hours from the start."""
     if "/" in text:
         first, _, last = (part.strip() for part in text.partition("/"))
         try:
@@ -66,7 +66,7 @@ def _stretches(text: str, start: datetime, file: Path | None) -> Iterator[tuple[
 
 
 def _of_a_week(text: str, file: Path | None) -> tuple[frozenset[int], float, float]:
-    """Return the days of the week, when the window begins on each and how long it lasts, hours."""
+    """Return the days of the week of a window, its beginning in hours of the day, and its length in hours."""
     words = text.lower()
     days, times = _DAYS.match(words), None
     rest = words[days.end() :].strip() if days else words

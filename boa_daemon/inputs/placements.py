@@ -1,9 +1,9 @@
-"""Speeds as measured by placement, `nodes x GPUs per node`: one table serves every machine with the GPU.
+"""Speeds measured by placement, `nodes x GPUs per node`: one table serves every machine with the GPU.
 
     speedup: {t4: {placements: {1x1: 1.0, 1x2: 1.9, 1x4: 3.6, 2x1: 1.7, 4x1: 2.9, 2x4: 6.8}}}
 
-A machine with g GPUs takes up to g on one node (`1x1` to `1xg`), and beyond that whole nodes (`2xg`, `3xg`).
-Other placements say nothing about it, and a width that was not measured on it is not offered there.
+A machine with g GPUs uses the placements `1x1` to `1xg` on one node, and beyond that whole nodes (`2xg`,
+`3xg`). Its other placements are ignored, and widths that were not measured are not offered on it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _PLACEMENT = re.compile(r"([1-9]\d{0,6})x([1-9]\d{0,6})")
 def take_placements(
     raw: object, machines: Mapping[str, InstanceType], *, document: Document, at: KeyPath
 ) -> tuple[dict[str, Table], object]:
-    """Return the curves by kind that placements say, and what else stands in the speed-up of a phase.
+    """Return the curves by GPU type from the placements in a phase's speed-up, and the rest of the speed-up.
 
     Raises:
-        InputError: when a placement or a speed means nothing, or fits no machine, with file and line.
+        InputError: when a placement or a speed is invalid or fits no machine, with file and line.
     """
     if not isinstance(raw, Mapping):
         return {}, raw
@@ -48,7 +48,7 @@ def take_placements(
 def _tables(
     name: str, form: Mapping[Any, Any], machines: Mapping[str, InstanceType], document: Document, at: KeyPath
 ) -> dict[str, Table]:
-    """Return the table of each machine of a GPU, or of the one machine that is named."""
+    """Return the table of each machine with a GPU, or of the one named machine."""
     if set(form) != {FORM}:
         other = next(str(key) for key in form if key != FORM)
         problem = f"{spoken(at, document.content)} has {other!r} besides placements"
@@ -73,7 +73,7 @@ def _tables(
 
 
 def _speeds(raw: object, document: Document, at: KeyPath) -> dict[tuple[int, int], float]:
-    """Return the speed of each (nodes, GPUs per node)."""
+    """Return the speed by (nodes, GPUs per node)."""
     if not isinstance(raw, Mapping) or not raw:
         problem = f"{spoken(at, document.content)} must map placements to speeds; got {a_kind(raw)}"
         raise document.error(problem, at=at, hint="Write {1x1: 1.0, 1x4: 3.6, 2x4: 6.8}")

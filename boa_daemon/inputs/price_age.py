@@ -1,4 +1,4 @@
-"""Of which day a price is, who says so, and when that is too long ago."""
+"""The day and the source of each price, and a warning when prices are too old."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import date
 
 STALE_DAYS = 30
-"""A price that is older is said to be."""
+"""Age in days above which a price is reported as stale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceNote:
-    """The price of an instance type in a plan; `as_of` is an ISO date, empty where nobody said."""
+    """The price of an instance type in a plan; `as_of` is an ISO date, empty if unknown."""
 
     gpu_type: str
     instance_type: str
@@ -32,7 +32,7 @@ class PriceNote:
 
 
 def days_old(as_of: str, today: date) -> int | None:
-    """Return how many days ago an ISO date is; None for a text that is none."""
+    """Return how many days ago an ISO date is; None if the text is not a date."""
     try:
         return (today - date.fromisoformat(as_of)).days
     except ValueError:
@@ -40,7 +40,7 @@ def days_old(as_of: str, today: date) -> int | None:
 
 
 def stale_prices(notes: Iterable[PriceNote], today: date) -> str:
-    """Return a sentence about prices that are too old; empty where there are none."""
+    """Return a sentence about prices that are too old; empty if there are none."""
     old: dict[str, list[str]] = {}
     for note in notes:
         age = days_old(note.as_of, today)

@@ -1,4 +1,4 @@
-"""What a user says about prices: other prices, other machines, discounts on list prices.
+"""A user's price file: other prices, other machines, and discounts on list prices.
 
 ```toml
 as_of = 2026-08-01
@@ -69,7 +69,7 @@ class TypeRow(Strict):
 
 
 class PriceFile(Strict):
-    """What one file says; every part may be left out."""
+    """The content of a price file; every key is optional."""
 
     as_of: _Day | None = Field(default=None, description="the day of the prices, YYYY-MM-DD")
     prices: dict[str, Positive] = Field(default={}, description="dollars per hour by instance type")
@@ -80,7 +80,7 @@ class PriceFile(Strict):
 
 
 def read_price_file(path: str | Path) -> tuple[PriceFile, Document]:
-    """Return what a price file says, and the document to blame.
+    """Return the content of a price file, and the document for error messages with lines.
 
     Raises:
         InputError: when the file cannot be read or a value is out of range, with file and line.
@@ -92,7 +92,7 @@ def read_price_file(path: str | Path) -> tuple[PriceFile, Document]:
 
 
 def read_rows(document: Document) -> list[TypeRow]:
-    """Return the rows of a CSV document, checked.
+    """Return the checked rows of a CSV document.
 
     Raises:
         InputError: for an unknown column or a value out of range, with file and line.

@@ -1,7 +1,7 @@
-"""The problem file: GPU types with prices, classes with phases, a budget; read into the planner's nouns.
+"""The problem file: GPU types with prices, classes with phases, and a budget, read into the planner's types.
 
-`docs/reference/problem-file.md` describes the format. Whatever is wrong is one `InputError` that names the
-key, the file and the line. Cost: O(file); a table entry takes about a microsecond.
+`docs/reference/problem-file.md` describes the format. Every fault is one `InputError` that names the key, the
+file and the line. Cost: O(file); a table entry takes about a microsecond.
 """
 
 from __future__ import annotations
@@ -32,14 +32,12 @@ _HOW_TO_PRICE = "Add gpu_types: {NAME: {usd_per_gpu_hour: PRICE}}, or count GPUs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemFile:
-    """A problem file as read; `instance_types` says for each GPU type which machine carries it.
+    """A parsed problem file; `instance_types` is the machine of each GPU type.
 
-    Classes in `classes_without_rates` stand at 1 arrival per hour until somebody estimates theirs.
-    `has_prices` is false where `gpu_types` was left out.
-    `prices` say of which day each is.
-    `warnings` are sentences for the person who plans. `needs` are those of classes, beside GPUs. `spreads`
-    say of classes by how much hours of jobs may differ, `extrapolated` which widths of a class on a GPU type
-    nobody measured.
+    Classes in `classes_without_rates` have 1 arrival per hour until their rates are estimated. `has_prices`
+    is false if the file has no `gpu_types`. `prices` has the day of each price, `warnings` are sentences for
+    the user, and `needs` are the classes' needs besides GPUs. `spreads` is the fraction by which the hours of
+    a class's jobs may differ. `extrapolated` are the widths of a class on a GPU type that were not measured.
     """
 
     path: str
@@ -130,7 +128,7 @@ def parse_problem(
 def _spreads(
     rows: Sequence[ClassRow], measured: Sequence[Sequence[MeasuredPhase | None]]
 ) -> dict[str, float]:
-    """Return by how much hours of a class's jobs may differ, as stated, or as measurements lie apart."""
+    """Return the fraction by which hours of a class's jobs may differ: as stated, else from measurements."""
     found = {}
     for row, phases in zip(rows, measured, strict=True):
         apart = max((one.spread for one in phases if one is not None), default=0.0)
@@ -153,7 +151,7 @@ def with_budget(file: ProblemFile, budget: Budget) -> ProblemFile:
 
 
 def _budget(row: BudgetRow | None, document: Document) -> Budget | None:
-    """Return the budget, which is given in exactly one unit."""
+    """Return the budget; refuse one that is not in exactly one unit."""
     if row is None:
         return None
     if row.usd_per_hour is not None and row.gpus is None:
@@ -165,7 +163,7 @@ def _budget(row: BudgetRow | None, document: Document) -> Budget | None:
 
 
 def _unit(budget: Budget | None, *, has_prices: bool) -> BudgetUnit:
-    """Return what a GPU-hour is counted in: the budget's unit, else dollars where prices are known."""
+    """Return the unit of costs: the budget's unit, else dollars if prices are known, else GPUs."""
     if budget is not None:
         return budget.unit
     return "usd_per_hour" if has_prices else "gpus"
@@ -181,7 +179,7 @@ def _warnings(machines: Mapping[str, InstanceType], catalog: Catalog | None) -> 
 def _price_notes(
     file: FileRow, machines: Mapping[str, InstanceType], catalog: Catalog | None, document: Document
 ) -> tuple[PriceNote, ...]:
-    """Return of which day each price is: the catalogue's where the file states none of its own."""
+    """Return the day and source of each price: the catalogue's unless the file states the price."""
     entries, rows = (catalog or Catalog.load()).entries, file.gpu_types or {}
     notes = []
     for name, machine in machines.items():
@@ -208,7 +206,7 @@ def _job_classes(
     *,
     require_rates: bool,
 ) -> tuple[JobClass, ...]:
-    """Return the classes; their names are distinct."""
+    """Return the classes; refuse a repeated name."""
     classes: dict[str, JobClass] = {}
     for index, row in enumerate(rows):
         at: KeyPath = ("classes", index)
@@ -241,7 +239,7 @@ def _within_needs(
     catalog: Catalog,
     document: Document,
 ) -> tuple[tuple[JobClass, ...], tuple[ExcludedMachine, ...]]:
-    """Return the classes on machines that have what they need, and the machines that have not."""
+    """Return the classes on machines large enough for them, and the machines excluded for each."""
     kept: list[JobClass] = []
     excluded: list[ExcludedMachine] = []
     for index, job_class in enumerate(classes):
@@ -267,7 +265,7 @@ def _phase(
     document: Document,
     at: KeyPath,
 ) -> Phase:
-    """Return one phase, with the widths that its class allows and what sending between nodes costs."""
+    """Return one phase, limited to its class's widths, with the cost of traffic between nodes."""
     size_gpu_hours, curves = _work(phase, measured, machines, document, at)
     if row.min_gpus is not None or row.max_gpus is not None:
         curves = limited(curves, min_gpus=row.min_gpus, max_gpus=row.max_gpus)
@@ -294,7 +292,7 @@ def _work(
     document: Document,
     at: KeyPath,
 ) -> tuple[float, Mapping[str, SpeedupCurve]]:
-    """Return work and speed-ups of a phase: measured, or as stated."""
+    """Return the work and the speed-ups of a phase, measured or as stated."""
     if measured is not None:
         return measured.size_gpu_hours, measured.curves
     for key in ("size_gpu_hours", "speedup"):
@@ -313,7 +311,7 @@ def _work(
 def _measured(
     name: str, phase: PhaseRow, machines: Mapping[str, InstanceType], document: Document, at: KeyPath
 ) -> MeasuredPhase | None:
-    """Return what the measurements of a phase say; None where it has none."""
+    """Return the measured phase; None if the phase has no measurements."""
     given = phase.model_fields_set
     amounts, rates = [key for key in AMOUNTS if key in given], [key for key in RATES if key in given]
     if not amounts and not rates:

@@ -1,4 +1,4 @@
-"""The problem file as it is written: its keys, their kinds, and what each says."""
+"""The keys of a problem file, their types and their descriptions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BudgetRow(Strict):
 
 
 class PhaseRow(Strict):
-    """A stretch of work, with its speed-ups."""
+    """A phase of work, with its speed-ups."""
 
     size_gpu_hours: Positive | None = Field(
         default=None, description="hours on one GPU of the reference type"
@@ -43,7 +43,7 @@ class PhaseRow(Strict):
 
     @classmethod
     def _hint(cls, key: object) -> str:
-        """Return the key that was meant; what begins with size is a size, in whatever unit."""
+        """Return a hint for an unknown key; any key that begins with `size` means `size_gpu_hours`."""
         if str(key).startswith("size"):
             unit = cls.model_fields["size_gpu_hours"].description or ""
             return did_you_mean(str(key), ["size_gpu_hours"], meanings={"size_gpu_hours": unit})
@@ -51,7 +51,7 @@ class PhaseRow(Strict):
 
 
 class NetworkRow(Strict):
-    """What an iteration sends, and computes."""
+    """Traffic and computation of an iteration."""
 
     message_bytes: Positive = Field(description="bytes that one iteration all-reduces")
     compute_seconds: Positive = Field(description="seconds of forward and backward per iteration")

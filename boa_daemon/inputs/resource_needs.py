@@ -1,9 +1,9 @@
-"""What a class or a job needs beside GPUs: cores, memory, disk, and which machines have too little of them.
+"""Cores, memory and disk that a class or a job needs besides GPUs, and the machines that have too little.
 
-A class says what each of its GPUs needs, since its jobs share nodes; a job's `cpus` and `memory_gb` are what
-it may use on a node, so a node has to have that much. Machines that the catalogue does not know are taken to
-have enough. The GPUs of a node share its disk: the machine's own disks where the engine puts jobs on them and
-the catalogue knows their size, else the root volume of `[cloud] volume_gib`.
+A class states the needs of each of its GPUs, since its jobs share nodes. A job's `cpus` and `memory_gb` are
+what it may use on a node, so the node must have that much. Machines that the catalogue lacks count as large
+enough. The GPUs of a node share its disk: the machine's own disks if the engine puts jobs on them and the
+catalogue knows their size, else the root volume of `[cloud] volume_gib`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_DISKS: Mapping[str, float | None] = MappingProxyType({})
 
 
 class NeedsRow(Strict):
-    """What each GPU of a job needs beside it, in a problem file."""
+    """Needs of each GPU of a job, in a problem file."""
 
     cpus_per_gpu: Positive | None = Field(default=None, description="vCPUs for each GPU")
     memory_gb_per_gpu: Positive | None = Field(default=None, description="10^9 bytes of memory for each GPU")
@@ -38,7 +38,7 @@ class NeedsRow(Strict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcludedMachine:
-    """A machine that has too little for a class or a job, and of what."""
+    """A machine that is too small for a class or a job; `why` says what it lacks."""
 
     who: str
     instance_type: str
@@ -46,14 +46,14 @@ class ExcludedMachine:
 
     @property
     def sentence(self) -> str:
-        """Say it."""
+        """The exclusion as a sentence."""
         return f"{self.who} is not planned on {self.instance_type}: {self.why}"
 
 
 def disk_gb_of(machine: str, catalog: Catalog, *, root_gb: float | None, own_disks: bool) -> float | None:
-    """Return the disk that jobs on a machine share, 10^9 bytes; None where nobody knows.
+    """Return the disk that jobs on a machine share, in 10^9 bytes; None if it is not known.
 
-    With `own_disks` jobs are on the machine's own disks, and on the root volume where it has none.
+    With `own_disks` jobs use the machine's own disks, or the root volume if it has none.
     """
     entry = catalog.entries.get(machine) if own_disks and root_gb is not None else None
     return root_gb if entry is None else float(entry.instance_store_gb) or root_gb
@@ -62,9 +62,9 @@ def disk_gb_of(machine: str, catalog: Catalog, *, root_gb: float | None, own_dis
 def lack_per_gpu(
     needs: NeedsRow, machine: InstanceType, catalog: Catalog, *, disk_gb: float | None = None
 ) -> str:
-    """Return what a machine lacks for a class; nothing where it has enough, or nobody knows.
+    """Return what a machine lacks for a class; empty if it has enough, or if that is not known.
 
-    `disk_gb` is the disk of a node, 10^9 bytes.
+    `disk_gb` is the disk of a node in 10^9 bytes.
     """
     disk = needs.disk_gb_per_gpu
     if disk is not None and disk_gb is not None and disk_gb < disk * machine.gpus:
@@ -88,7 +88,7 @@ def lack_per_gpu(
 
 
 def lack_on_node(cpus: float | None, memory_gb: float | None, machine: InstanceType, catalog: Catalog) -> str:
-    """Return what a node lacks for what a job may use on it; nothing where it has enough."""
+    """Return what a node lacks of a job's `cpus` and `memory_gb`; empty if it has enough."""
     entry = catalog.entries.get(rented_name(machine.name))
     if entry is None:
         return ""
@@ -108,7 +108,7 @@ def excluded_for(
     *,
     disk_gb: Mapping[str, float | None] = NO_DISKS,
 ) -> dict[str, ExcludedMachine]:
-    """Return by GPU type the machines that have too little for a class; `disk_gb` is by GPU type too."""
+    """Return the machines that have too little for a class, keyed by GPU type, as is `disk_gb`."""
     if needs is None:
         return {}
     lacks = {
@@ -123,7 +123,7 @@ def excluded_for(
 
 
 def without_gpu_types(job_class: JobClass, kinds: Iterable[str]) -> JobClass | None:
-    """Return a class without GPU types; None where some phase is left with none."""
+    """Return a class without some GPU types; None if a phase has none left."""
     gone = frozenset(kinds)
     kept = [
         {kind: curve for kind, curve in phase.speedups.items() if kind not in gone}

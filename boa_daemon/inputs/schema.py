@@ -1,7 +1,7 @@
-"""From a document to checked values: pydantic finds the fault, one sentence reports it.
+"""Check documents against pydantic models, and report the first fault in one sentence.
 
-Models inherit `Strict`: unknown keys are errors, text is not a number, true is not 1, NaN is nothing.
-A field's description gives its unit, and returns in the hint when somebody writes another.
+Models inherit `Strict`: unknown keys are errors, text is not a number, true is not 1, NaN is not allowed.
+A field's description names its unit, and appears in the hint for an unknown key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from boa_daemon.inputs.document_file import Document, KeyPath
 from policies.speedup import MAX_GPUS
 
 LEAST, MOST = 1e-12, 1e12
-"""Rates, sizes, prices and speeds outside this range are slips of the pen, and drown in rounding."""
+"""Rates, sizes, prices and speeds outside this range are typing errors, and vanish in rounding."""
 
 Positive = Annotated[float, Field(ge=LEAST, le=MOST)]
 NotNegative = Annotated[float, Field(ge=0.0, le=MOST)]
@@ -36,7 +36,7 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _knows_every_key(cls, value: object) -> object:
-        """Refuse an unknown key before anything else: it is often why another key is missing."""
+        """Refuse unknown keys before other checks: a misspelt key often explains why another is missing."""
         if isinstance(value, Mapping):
             for key in value:
                 if key not in cls.model_fields:
@@ -56,7 +56,7 @@ _Model = TypeVar("_Model", bound=Strict)
 
 
 def checked(model: type[_Model], value: object, *, document: Document, at: KeyPath = ()) -> _Model:
-    """Return `value`, which stands at path `at` of a document, as a model.
+    """Return `value`, found at path `at` of a document, as a model.
 
     Raises:
         InputError: for the first fault, in one sentence that names the key, the file and the line.
@@ -69,7 +69,7 @@ def checked(model: type[_Model], value: object, *, document: Document, at: KeyPa
 
 
 def spoken(at: KeyPath, content: object) -> str:
-    """Return a path as a person says it, named list items by name: ``classes['vision'].weight``."""
+    """Return a path as readable text, with list items by name: ``classes['vision'].weight``."""
     words = ""
     for key in at:
         content = _step(content, key)
@@ -99,7 +99,7 @@ def a_kind(value: object) -> str:
 
 
 def _step(content: object, key: str | int) -> object:
-    """Return what stands at a key, or None."""
+    """Return the value at a key, or None."""
     if isinstance(content, Mapping):
         return content.get(key)
     if isinstance(content, list) and isinstance(key, int) and key < len(content):
@@ -108,11 +108,11 @@ def _step(content: object, key: str | int) -> object:
 
 
 def _sentence(fault: ErrorDetails, document: Document, at: KeyPath, model: type[Strict]) -> InputError:
-    """Return the error that says a pydantic fault in one sentence."""
+    """Return the error for a pydantic fault, in one sentence."""
     context: dict[str, Any] = fault.get("ctx", {})
     kind, value = fault["type"], fault["input"]
     path: KeyPath = at + tuple(part for part in fault["loc"] if part != "[key]")
-    # A row of a CSV file is named by its line, a cell of it by its column.
+    # The line identifies the row of a CSV file, and the column its cell.
     in_row = document.language == "csv" and isinstance(path[0] if path else None, int)
     where = spoken(path[1:] if in_row else path, document.content)
     if kind == "unknown_key" and in_row:
@@ -136,13 +136,13 @@ def _sentence(fault: ErrorDetails, document: Document, at: KeyPath, model: type[
 
 NAME_FORM = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 FORMS = {NAME_FORM: "letters, digits, dots, underscores and hyphens, a letter or a digit first"}
-"""What a pattern demands, as a person says it; whoever writes a pattern adds its line."""
+"""Descriptions of patterns in plain words; a module with a pattern adds its own."""
 _NUMBER = re.compile(r"[$€]?\s*(-?\d+(?:\.\d+)?)\s*[A-Za-z$€%/]*")
 _SAYS_YES, _SAYS_NO = ("yes", "on", "true"), ("no", "off", "false")
 
 
 def _to_type(kind: str, value: Any, context: Mapping[str, Any]) -> str:
-    """Return what to type instead, where the value shows what was meant."""
+    """Return a hint with the corrected value, if the value shows what was meant; else empty."""
     if kind in ("float_type", "int_type") and isinstance(value, str):
         number = _NUMBER.fullmatch(value.replace(",", "").strip())
         return f"Write {number[1]}, without quotes and without a unit" if number else ""
@@ -160,14 +160,14 @@ def _to_type(kind: str, value: Any, context: Mapping[str, Any]) -> str:
 
 
 def _by_name(model: type[Strict], name: str) -> type[Strict] | None:
-    """Return the model of a name among those that inherit another."""
+    """Return the model of a name among a model and its subclasses."""
     if model.__name__ == name:
         return model
     return next((found for child in model.__subclasses__() if (found := _by_name(child, name))), None)
 
 
 def wanted(kind: str, value: Any, context: Mapping[str, Any]) -> str:
-    """Return what a value should have been, from the kind of fault."""
+    """Return the expected kind of value, from the kind of fault."""
     if kind == "greater_than_equal":
         return "more than zero" if context["ge"] == LEAST and value <= 0 else f"at least {context['ge']:g}"
     if kind == "less_than_equal":

@@ -73,7 +73,7 @@ class _Usl(Strict):
 def read_speedups(
     raw: object, gpu_types: Sequence[str], *, document: Document, at: KeyPath
 ) -> dict[str, SpeedupCurve]:
-    """Return the curve for each GPU type that a phase may use; `at` is where `raw` stands.
+    """Return the curve for each GPU type that a phase may use; `at` is the path of `raw`.
 
     Raises:
         InputError: when a curve is malformed, with file and line.
@@ -112,7 +112,7 @@ def read_speedups(
 
 
 def _as_table(raw: Mapping[object, object], gpu_types: Sequence[str]) -> str:
-    """Return how widths are written."""
+    """Return a hint that shows how to write widths as a table."""
     entries = ", ".join(f"{key}: {value}" for key, value in list(raw.items())[:3])
     table = f"{{table: {{{entries}{', ...' if len(raw) > 3 else ''}}}}}"
     return f"Write {table}" if len(gpu_types) < 2 else f"Write {{{gpu_types[0]}: {table}}}"
@@ -125,9 +125,9 @@ def limited(
     max_gpus: int | None,
     batch: int | None = None,
 ) -> dict[str, SpeedupCurve]:
-    """Return the curves at widths from `min_gpus` to `max_gpus` only; types left without one drop out.
+    """Return the curves at widths from `min_gpus` to `max_gpus`, without types that have none left.
 
-    With `batch` only widths that divide it are left.
+    With `batch`, only widths that divide it remain.
     """
     least, most = min_gpus or 1, max_gpus or MAX_GPUS
     kept = {name: _limited(curve, least, most) for name, curve in curves.items()}
@@ -137,7 +137,7 @@ def limited(
 
 
 def _splitting(curve: SpeedupCurve, batch: int) -> SpeedupCurve | None:
-    """Return a curve at the widths that split a batch evenly, or None where there is none."""
+    """Return a curve at the widths that split a batch evenly, or None if there are none."""
     widths = [int(width) for width in curve.whole_widths()]
     even = [width for width in widths if batch % width == 0]
     if even == widths:
@@ -147,7 +147,7 @@ def _splitting(curve: SpeedupCurve, batch: int) -> SpeedupCurve | None:
 
 
 def _limited(curve: SpeedupCurve, least: int, most: int) -> SpeedupCurve | None:
-    """Return a curve with fewer widths, or None where none is left."""
+    """Return a curve limited to a range of widths, or None if none is left."""
     if isinstance(curve, Table):
         pairs = [
             (width, speed)
@@ -162,14 +162,14 @@ def _limited(curve: SpeedupCurve, least: int, most: int) -> SpeedupCurve | None:
 
 
 def _unpriced(name: object, gpu_types: Sequence[str], document: Document, at: KeyPath) -> InputError:
-    """Return the error for a curve on something that is neither a priced GPU type nor a form."""
+    """Return the error for a curve whose name is neither a priced GPU type nor a form."""
     problem = f"{spoken(at[:-1], document.content)}: GPU type {str(name)!r} has a speed-up but no price"
     hint = did_you_mean(str(name), [*gpu_types, *FORMS])
     return document.error(problem, at=at, hint=hint, kind=MissingPrice)
 
 
 def _curve(raw: object, document: Document, at: KeyPath) -> SpeedupCurve:
-    """Return the curve that one form describes."""
+    """Return the curve in one form."""
     if not isinstance(raw, Mapping) or len(raw) != 1:
         got = " and ".join(map(str, raw)) if isinstance(raw, Mapping) and raw else a_kind(raw)
         where, forms = spoken(at, document.content), ", ".join(FORMS)
@@ -193,7 +193,7 @@ def _curve(raw: object, document: Document, at: KeyPath) -> SpeedupCurve:
 
 
 def _table(raw: object, document: Document, at: KeyPath) -> Table:
-    """Return a table, its widths in rising order whatever the order of the file."""
+    """Return a table with its widths in ascending order."""
     if not isinstance(raw, Mapping) or not raw:
         problem = f"{spoken(at, document.content)} must map widths to speeds; got {a_kind(raw)}"
         raise document.error(problem, at=at, hint="Write {1: 1.0, 2: 1.9}")
@@ -215,5 +215,5 @@ def _table(raw: object, document: Document, at: KeyPath) -> Table:
 
 
 def _width(key: object) -> int:
-    """Return the width that a key of text says (JSON and TOML have no others), or 0."""
+    """Return the width in a text key (JSON and TOML have only text keys), or 0 if it is none."""
     return int(key) if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 10 else 0

@@ -1,13 +1,13 @@
-"""A phase as people measure it: how much work, and how fast it is done at each width and machine.
+"""A measured phase: its amount of work, and its speed at each width on each machine.
 
     steps: 90000
     step_seconds: {a100: {1: 0.42, 2: 0.23, 4: 0.12, 8: 0.066}}
 
-Work may be in steps, samples, tokens or epochs (`RATES` lists what goes with each), and the measurements may
-stand in a CSV file (`boa_daemon.inputs.measurements`). The first type's narrowest width becomes the
-reference of the phase: its work is in hours on that width, and speeds are ratios of seconds. Only measured
-widths may be used, unless `extrapolate_to` names a wider one. Widths beyond the measured ones take the time
-of the line a + b / k, a >= 0, through the last three; they are marked wherever they are planned.
+Work can be in steps, samples, tokens or epochs (`RATES` lists the keys of each), and a CSV file can hold the
+measurements (`boa_daemon.inputs.measurements`). The first type's narrowest width is the reference of the
+phase: its work is in hours on that width, and speeds are ratios of seconds. Only measured widths are used,
+unless `extrapolate_to` names a wider one. Widths beyond the measured ones take the time of the line
+a + b / k, a >= 0, through the last three measured widths; plans mark them.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ RATES: Mapping[str, str] = {
     "tokens_per_second": "tokens",
     "epoch_seconds": "epochs",
 }
-"""What says how fast work is done, and in what the work then is."""
+"""Keys of measured speeds, and the unit of work of each."""
 AMOUNTS = tuple(dict.fromkeys(RATES.values()))
 LAST = 3
-"""Measured widths that a line goes through, the widest ones."""
+"""Number of measured widths, the widest ones, through which the extrapolating line goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPhase:
-    """Work, GPU-hours of the reference, and the curve of each type.
+    """Work in GPU-hours of the reference, and the curve of each type.
 
-    `extrapolated` are the widths of each type that nobody measured, `spread` how far measurements lie apart.
+    `extrapolated` are the widths of each type that were not measured; `spread` is the largest relative
+    difference between repeated measurements and their mean.
     """
 
     size_gpu_hours: float
@@ -63,12 +64,12 @@ def measured_work(
     document: Document,
     at: KeyPath,
 ) -> MeasuredPhase:
-    """Return what so much work is, by the measurements in `raw`, which stands at `at`.
+    """Return the phase of an amount of work, from the measurements in `raw` at path `at`.
 
-    A type is named as in `gpu_types`, or by its instance type; with one type the widths may stand alone.
+    A type is named as in `gpu_types`, or by its instance type; with one type, `raw` can map widths directly.
 
     Raises:
-        InputError: when a name, a width or a time means nothing, with file and line.
+        InputError: when a name, a width or a time is invalid, with file and line.
     """
     spread = 0.0
     if isinstance(raw, str):
@@ -106,13 +107,13 @@ def measured_work(
 
 
 def _beyond(seconds: Mapping[int, float], most: int | None) -> dict[int, float]:
-    """Return the seconds of widths beyond the measured ones, each twice the one before, up to a widest."""
+    """Return the seconds at extrapolated widths, each twice the one before, up to `most`."""
     widest = max(seconds)
     if most is None or len(seconds) < 2:
         return {}
     widths = np.array(sorted(seconds)[-LAST:], dtype=float)
     times = np.array([seconds[int(width)] for width in widths])
-    # The line goes through the widest width, so that nothing jumps there.
+    # The line goes through the widest measured width, so that the curve does not jump there.
     parts = 1.0 / widths - 1.0 / widths[-1]
     slope = float(parts @ (times - times[-1]) / (parts @ parts))
     slope = min(max(slope, 0.0), float(times[-1] * widths[-1]))
@@ -124,17 +125,17 @@ def _beyond(seconds: Mapping[int, float], most: int | None) -> dict[int, float]:
 
 
 def _known(name: str, names: Sequence[str]) -> str:
-    """Return what may be written in place of an unknown name."""
+    """Return a hint for an unknown name."""
     return did_you_mean(name, names) or f"Known: {', '.join(names)}"
 
 
 def _what(rate: str) -> str:
-    """Return what the numbers of a rate are."""
+    """Return the unit of a rate's numbers."""
     return "seconds" if rate.endswith("_seconds") else rate.replace("_", " ")
 
 
 def _seconds(raw: object, rate: str, document: Document, at: KeyPath) -> dict[int, float]:
-    """Return the seconds of one unit of work by width, the narrowest first."""
+    """Return the seconds per unit of work by width, narrowest first."""
     if not isinstance(raw, Mapping) or not raw:
         problem = f"{spoken(at, document.content)} must map widths to {_what(rate)}; got {a_kind(raw)}"
         raise document.error(problem, at=at, hint="Write {1: 0.42, 2: 0.23}")

@@ -1,4 +1,4 @@
-"""Job files as they are submitted: read, checked, and made to mean the same wherever the daemon stands."""
+"""Read and check job files for submission, and make them independent of the daemon's working folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from boa_daemon.units import format_instant
 
 
 def read_submission(path: Path, *, now: float = -inf) -> list[dict[str, Any]]:
-    """Return the checked jobs of a file, which holds one or a list; folders are made absolute.
+    """Return the checked jobs of a file with one job or a list; folders become absolute paths.
 
     Raises:
         InputError: when the file is not a job file, its workdir is not a folder, or its deadline is past.
@@ -61,7 +61,7 @@ def as_submitted(document: Document, *, beside: Path) -> list[dict[str, Any]]:
 
 
 def _without_links(path: Path) -> Path:
-    """Return a path with its links followed; as it is where they go in a circle, or no file is named so."""
+    """Return a path with links resolved; unchanged if the links are circular or the name is invalid."""
     with suppress(RuntimeError, ValueError):
         return path.resolve()
     return path
@@ -70,10 +70,10 @@ def _without_links(path: Path) -> Path:
 def _data(
     document: Document, at: KeyPath, said: dict[str, str] | None, beside: Path
 ) -> dict[str, str] | None:
-    """Return sources of data with their folders made absolute.
+    """Return sources of data with absolute folders.
 
     Raises:
-        InputError: when one is a folder that is not there.
+        InputError: when a folder does not exist.
     """
     found = {}
     for name, source in (said or {}).items():
@@ -86,10 +86,10 @@ def _data(
 
 
 def _packed(document: Document, at: KeyPath, content: dict[str, Any], beside: Path) -> dict[str, Any]:
-    """Return where the code of a job is, and the digest of what it holds now.
+    """Return the folder of a job's code and the digest of its current content.
 
     Raises:
-        InputError: when there is none, or the working folder is not in it.
+        InputError: when there is no such code, or the working folder is not in it.
     """
     said = content["code"]
     folder = _without_links(beside / said["folder"])

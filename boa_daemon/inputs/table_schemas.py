@@ -1,7 +1,7 @@
-"""JSON schemas of files in CSV: a list with one object for each row under the header.
+"""JSON schemas of CSV files: a list with one object for each row below the header.
 
-Traces and lists of jobs are read without pydantic, a microsecond a row; what is allowed in them is said here
-once more, and a test holds the two together.
+Traces and lists of jobs are read without pydantic, a microsecond a row. These schemas repeat their rules, and
+a test compares the two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from boa_daemon.inputs.schema import Name, Positive, Strict
 
 
 class TraceRow(Strict):
-    """An arrival."""
+    """One arrival of a trace."""
 
     job_id: Name = Field(description="distinct")
     arrived_at_seconds: float = Field(ge=0.0, description="seconds from the start of the trace, in order")

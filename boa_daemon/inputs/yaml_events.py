@@ -1,4 +1,4 @@
-"""YAML from parser events: values in one pass, and the line of a path in another.
+"""A YAML reader on parser events: values in one pass, and the line of a path in another.
 
 PyYAML's own constructor takes six times as long on large files, lets a repeated key win silently and reads
 ``1e3`` as text. This reader follows the core schema of YAML 1.2, in decimal: ``1e3`` is a number, ``no`` and
@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 import yaml
 
 MAX_NESTING = 100
-"""Levels of lists and mappings: people write five."""
+"""Most nested levels of lists and mappings; files usually have five."""
 MAX_NODES = 20_000_000
-"""Values in one file once aliases are followed: ten times the largest problem in the benchmarks."""
+"""Most values in one file with aliases expanded: ten times the largest problem in the benchmarks."""
 
 # The C parser is fifteen times faster; PyYAML wheels carry it, distribution packages may not.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -34,7 +34,7 @@ _NO_KEY = object()
 
 
 class YamlProblem(Exception):
-    """Something this reader refuses, with its line (counted from 1) where known."""
+    """Text that this reader refuses, with its line (counted from 1) if known."""
 
     def __init__(self, problem: str, line: int | None) -> None:
         super().__init__(problem)
@@ -42,16 +42,16 @@ class YamlProblem(Exception):
 
 
 class BrokenYaml(YamlProblem):
-    """Text that is no YAML: a slip, or a file that breaks off."""
+    """Text that is not YAML: a typing error, or a file that breaks off."""
 
 
 def whole_number(digits: str) -> int | float:
-    """Return an int, or a float when there are more digits than any count of ours can need."""
+    """Return an int, or a float for more than 18 digits."""
     return int(digits) if len(digits) <= 18 else float(digits)
 
 
 def plain_value(text: str) -> object:
-    """Return what an unquoted scalar means in the core schema of YAML 1.2."""
+    """Return the value of an unquoted scalar in the core schema of YAML 1.2."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if text[0] not in "0123456789+-.":
@@ -87,7 +87,7 @@ def line_in_yaml(text: str, path: Sequence[object]) -> int | None:
                 if len(trail) == len(wanted):
                     break
     except YamlProblem:
-        pass  # The deepest part that was found before the text broke off is still the best answer.
+        pass  # The deepest part found before the text breaks off is still the best answer.
     return best[1]
 
 
@@ -110,7 +110,7 @@ def _events(text: str) -> Iterator[Any]:
 
 
 def _is_tab(text: str, line: int) -> bool:
-    """Whether a line (from 0) has a TAB before its first word, or behind its dash."""
+    """Whether a line (from 0) has a TAB before its first word, or after its dash."""
     lines = text.splitlines()
     head = lines[line][: len(lines[line]) - len(lines[line].lstrip(" \t-"))] if line < len(lines) else ""
     return "\t" in head
@@ -132,7 +132,7 @@ class _Frame:
 
 
 class _Builder:
-    """Builds one value from events, refusing what a careful reader would ask about."""
+    """Builds one value from events, and refuses ambiguous text."""
 
     def __init__(self) -> None:
         self.roots: list[object] = []
@@ -160,7 +160,7 @@ class _Builder:
         return self.roots[0] if self.roots else None
 
     def _scalar(self, event: Any) -> None:
-        """Add a scalar: quoted ones are text, plain ones what they look like."""
+        """Add a scalar: quoted scalars are text, plain scalars are parsed."""
         text: str = event.value
         if event.tag is not None and not event.implicit[0] and not event.implicit[1]:
             self._fail(f"the tag {event.tag} is not read", event)
@@ -175,7 +175,7 @@ class _Builder:
         self._add(value, event)
 
     def _add(self, value: Any, event: Any) -> None:
-        """Put a value where the innermost open container expects one."""
+        """Add a value to the innermost open container."""
         self.nodes += 1
         frame = self.frames[-1]
         container = frame.container

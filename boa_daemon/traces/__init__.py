@@ -1,1 +1,1 @@
-"""Traces of arrivals: read ours strictly, and turn public ones into ours."""
+"""Traces of arrivals: a strict reader of BOA's format, and importers of public traces."""

@@ -1,4 +1,4 @@
-"""Public CSV files, read strictly: every refusal names the file and the line."""
+"""A strict reader of public CSV files: every error names the file and the line."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from boa_daemon.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One line of a table: cells by column, and where they stand."""
+    """One line of a table: cells by column, with the file and the line."""
 
     cells: dict[str, str]
     path: Path
     line: int
 
     def text(self, column: str) -> str:
-        """Return the cell as it is, which may not be empty."""
+        """Return the stripped text of the cell, which must not be empty."""
         cell = self.cells[column].strip()
         if not cell:
             raise self.refuse(f"{column} is empty")
@@ -38,14 +38,14 @@ class TableRow:
         return value
 
     def whole(self, column: str, *, least: int = 0) -> int:
-        """Return the whole number in the cell, at least `least`; 8.0 is 8."""
+        """Return the whole number in the cell, at least `least`; 8.0 counts as 8."""
         value = self.number(column, least=least)
         if value != int(value):
             raise self.refuse(f"{column} must be a whole number; got {self.cells[column]!r}")
         return int(value)
 
     def refuse(self, problem: str, hint: str = "") -> InputError:
-        """Return the error that says what is wrong with this line."""
+        """Return the error for a problem in this line."""
         return InputError(problem, file=self.path, line=self.line, hint=hint)
 
 
@@ -104,10 +104,10 @@ def read_rows(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
 
 
 def pick_file(source: Path, patterns: Sequence[str], chosen: str | None) -> Path:
-    """Return the one file meant: `source` itself, the chosen one inside it, or the only one that matches.
+    """Return the source file: `source` itself, the chosen file in it, or the only one that matches.
 
     Raises:
-        InputError: when nothing matches, or several do and none was chosen; the error lists them.
+        InputError: when no file matches, or several do and none was chosen; the error lists them.
     """
     if chosen is not None:
         for candidate in (source / chosen, Path(chosen)):
@@ -129,7 +129,7 @@ def pick_file(source: Path, patterns: Sequence[str], chosen: str | None) -> Path
 
 
 def _matches(source: Path, patterns: Sequence[str]) -> list[Path]:
-    """Return the files of the first pattern that matches any, in order of name."""
+    """Return the files of the first pattern with a match, sorted by name."""
     for pattern in patterns:
         found = sorted(path for path in source.glob(pattern) if path.is_file())
         if found:
@@ -138,6 +138,6 @@ def _matches(source: Path, patterns: Sequence[str]) -> list[Path]:
 
 
 def _listing(source: Path, patterns: Sequence[str]) -> str:
-    """Return a hint that lists what --workload could name."""
+    """Return a hint with the possible values of --workload."""
     names = [str(path.relative_to(source)) for path in _matches(source, patterns)]
     return f"Pick one with --workload: {', '.join(names)}" if names else ""

@@ -1,7 +1,7 @@
-"""Classes of elastic jobs: one phase per epoch, with the speed-ups that the profile measured.
+"""Classes of elastic jobs: one phase per epoch, with the measured speed-ups of its profile.
 
-Speed at n GPUs of a type is the best goodput there, over the measured placements on the fewest nodes, divided
-by the goodput of one GPU of the reference type; an epoch's size is its progress divided by the latter.
+Speed at n GPUs of a type is the best goodput over the measured placements on the fewest nodes, divided by the
+goodput of one GPU of the reference type; an epoch's size is its progress divided by the goodput of that GPU.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from policies.speedup import Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobShape:
-    """How much a job leaves open: None for a batch or a GPU count that may change."""
+    """A job's batch and GPU count; None if the scheduler may change it."""
 
     batch: int | None = None
     gpus: int | None = None
@@ -40,7 +40,7 @@ ONE_GPU = JobShape(gpus=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationProfile:
-    """One application as measured on one or several GPU types, the reference type first."""
+    """Measurements of one application on one or more GPU types, the reference type first."""
 
     name: str
     facts: ApplicationFacts
@@ -48,7 +48,7 @@ class ApplicationProfile:
     times: Mapping[str, Mapping[int, tuple[StepTimes, ...]]]
 
     def goodputs(self, gpu_type: str, shape: JobShape = ADAPTIVE) -> dict[int, Floats]:
-        """Return GPUs -> goodput of each epoch, steps a second, for every width that a job may use."""
+        """Return GPUs -> goodput of each epoch in steps per second, for every width that a job may use."""
         batch = shape.batch if self.facts.fixed_batch is None else self.facts.fixed_batch
         best: dict[int, Floats] = {}
         for gpus, placements in sorted(self.times[gpu_type].items()):
@@ -63,7 +63,7 @@ class ApplicationProfile:
     def job_class(
         self, name: str, *, shape: JobShape = ADAPTIVE, startup_hours: float, rescale_hours: float
     ) -> JobClass | None:
-        """Return the class, one phase per epoch, or None where nothing was measured that fits the shape."""
+        """Return the class, one phase per epoch, or None if no measurement fits the shape."""
         reference = next(iter(self.times))
         one_gpu = self.goodputs(reference, ONE_GPU).get(1)
         if one_gpu is None:
@@ -90,12 +90,12 @@ class ApplicationProfile:
 
 
 def applications_in(directory: Path) -> list[str]:
-    """Return the applications that have a profile below `directory`, in order of name."""
+    """Return the applications with a profile below `directory`, sorted by name."""
     return sorted({path.parent.name for path in directory.glob("*/validation-*.csv")})
 
 
 def profile_directory(source: Path) -> Path:
-    """Return the directory of profiles in `source`: its ``traces``, or itself.
+    """Return the directory of profiles: ``traces`` in `source`, or `source` itself.
 
     Raises:
         InputError: when neither holds ``APP/validation-*.csv``.

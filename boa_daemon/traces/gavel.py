@@ -1,9 +1,9 @@
-"""Gavel's traces: jobs of 26 kinds with measured steps a second on V100, P100 and K80 GPUs.
+"""Gavel's traces: jobs of 26 kinds with measured steps per second on V100, P100 and K80 GPUs.
 
-A class is a kind of job: a model at a batch per GPU. Gavel's jobs keep the width that they were given; here a
-job may use every width that was measured, and its work, the steps of all workers together, is the same at
-each: throughput counts, not statistical efficiency, which was not measured. Size is steps / (steps a second
-on one GPU of the first type), speed at n is steps a second at n divided by that.
+A class is a kind of job: a model at a batch per GPU. Gavel's jobs keep their width; here a job may use every
+measured width, and its work, the steps of all workers together, is the same at each width. This counts
+throughput, not statistical efficiency, which was not measured. Size is steps / (steps per second on one GPU
+of the first type), speed at n is steps per second at n divided by steps per second on one GPU.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ FILES = ("*.trace", "physical_cluster/*.trace", "msr/*/*.trace")
 THROUGHPUTS = "simulation_throughputs.json"
 GPU_TYPES: Mapping[str, GpuSource] = {
     "v100": GpuSource(instance_type="p3.8xlarge"),
-    # No EC2 instance carries them any more: Google Cloud's list prices of GPUs, as Gavel's paper uses them.
+    # EC2 has no instances with these GPUs any more: Google Cloud's GPU list prices, as in Gavel's paper.
     "p100": GpuSource(usd_per_gpu_hour=1.46, gpus_per_instance=4),
     "k80": GpuSource(usd_per_gpu_hour=0.45, gpus_per_instance=4),
 }
 _COLUMNS = {10: (0, 5, 9), 7: (0, 4, 5)}
-"""Columns in a line -> where the kind, the steps and the arrival stand."""
+"""Columns in a line -> positions of the kind, the steps and the arrival."""
 _KEY = re.compile(r"\('(.+)', (\d+)\)")
 
 
@@ -49,7 +49,7 @@ def import_gavel(source: Path, options: Options) -> Workload:
     """Return the workload of one trace.
 
     Raises:
-        InputError: when a file is missing, damaged or one of several, or no job's kind was measured.
+        InputError: when a file is missing, damaged or ambiguous, or no job's kind was measured.
     """
     path = pick_file(source, FILES, options.workload)
     measured = priced(read_throughputs(_throughputs_beside(source, path)), options)
@@ -82,10 +82,10 @@ def import_gavel(source: Path, options: Options) -> Workload:
 
 
 def read_throughputs(path: Path) -> dict[str, StepsPerSecond]:
-    """Return the steps a second of each kind running alone; widths that could not run are left out.
+    """Return the steps per second of each kind running alone, without widths that could not run.
 
     Raises:
-        InputError: when the file cannot be read or is no such table.
+        InputError: when the file cannot be read or is not such a table.
     """
     try:
         document: dict[str, Any] = json.loads(read_text(path))
@@ -114,7 +114,7 @@ def _throughputs_beside(source: Path, path: Path) -> Path:
 
 
 def priced(measured: Mapping[str, StepsPerSecond], options: Options) -> dict[str, StepsPerSecond]:
-    """Return the kinds measured on one GPU of the first type, on the types that have a price."""
+    """Return the kinds that were measured on one GPU of the first type, on the priced types."""
     types = [*GPU_TYPES, *(name for name in options.gpu_types if name not in GPU_TYPES)]
     usable = {
         kind: {name: rates[name] for name in types if name in rates} for kind, rates in measured.items()
@@ -128,7 +128,7 @@ def class_name_of(kind: str) -> str:
 
 
 def _jobs(path: Path) -> Iterator[_Job]:
-    """Yield the jobs of either layout, ten columns or the older seven; their ids are their line numbers."""
+    """Yield the jobs of the layout with ten columns or the older one with seven; ids are line numbers."""
     for number, line in enumerate(read_text(path).splitlines(), 1):
         cells = line.split("\t")
         if len(cells) not in _COLUMNS:

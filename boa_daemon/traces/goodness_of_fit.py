@@ -1,18 +1,18 @@
-"""How far drawn load is from the trace that it was fitted to: what was seen beside what draws come to.
+"""Goodness of fit: compare statistics of a trace with those of draws from the load fitted to it.
 
-The fitted load is drawn many times, each as long as the trace. For each figure of the trace the draws say
-between what 95 % of a correct fit's would lie; for each group of figures they say how often chance alone is
-as far off, all figures of the group together. Some groups are what was fitted. Others are not, and are where
-a load that is no such thing shows itself: jobs that follow each other, days that are busy for no hour's sake,
-sizes that change.
+The fitted load is drawn many times, each draw as long as the trace. For each statistic of the trace the draws
+give the interval of 95 % of correct fits. For each group of statistics they give the probability that chance
+alone is as far off, over all statistics of the group. Some groups were fitted. The others show a trace for
+which the model is wrong: jobs that depend on each other, days that are busier than their hours explain, or
+sizes that change over time.
 
     symbol   here        meaning
-    x, m, s  figures     seen; mean and standard deviation of the draws
-    d        distance    mean of ((x - m) / s)^2 over the figures of a group
-    p        chance      part of the draws that are as far from m as the trace is
+    x, m, s  figures     the trace's value; mean and standard deviation of the draws
+    d        distance    mean of ((x - m) / s)^2 over the statistics of a group
+    p        chance      fraction of the draws that are as far from m as the trace is
 
-A group whose chance is below `LEVEL` over the number of groups tells: of correct fits one in twenty has one.
-As the load was fitted to the very trace, what was fitted lies nearer than that.
+A group with a chance below `LEVEL` / (number of groups) rejects the fit: one in twenty correct fits has such
+a group. As the load was fitted to this very trace, fitted statistics lie closer than that.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _INTERVAL = (0.025, 0.975)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitStatistic:
-    """One figure of the trace, the mean of the draws, and between what 95 % of them lie."""
+    """One statistic of the trace, the mean of the draws, and the interval of 95 % of them."""
 
     name: str
     seen: float
@@ -49,17 +49,17 @@ class FitStatistic:
 
     @property
     def is_inside(self) -> bool:
-        """Whether the trace lies where a correct fit would."""
+        """Whether the trace's value lies in the interval."""
         return self.low <= self.seen <= self.high
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON says it."""
+        """Return the fields as a JSON object."""
         return {"name": self.name, "seen": self.seen, "drawn": self.drawn, "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatisticGroup:
-    """Figures that belong together; `chance` is the part of the draws that are as far off as the trace."""
+    """Related statistics; `chance` is the fraction of the draws that are as far off as the trace."""
 
     name: str
     figures: tuple[FitStatistic, ...]
@@ -69,11 +69,11 @@ class StatisticGroup:
 
     @property
     def outside(self) -> int:
-        """How many figures lie where one in twenty would."""
+        """Number of statistics outside their intervals; one in twenty is expected."""
         return sum(not figure.is_inside for figure in self.figures)
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON says it."""
+        """Return the fields as a JSON object."""
         return {
             "name": self.name,
             "is_like": self.is_like,
@@ -85,19 +85,19 @@ class StatisticGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoodnessOfFit:
-    """How like a trace its fitted load is, group by group."""
+    """The comparison of a trace with its fitted load, by group."""
 
     draws: int
     groups: tuple[StatisticGroup, ...]
 
     @property
     def is_like(self) -> bool:
-        """Whether no group tells the draws from the trace."""
+        """Whether no group rejects the fit."""
         return all(group.is_like for group in self.groups)
 
     @property
     def sentence(self) -> str:
-        """What is to be known before the load is used."""
+        """The result of the comparison as a sentence."""
         wrong = [group for group in self.groups if not group.is_like]
         if not wrong:
             return f"Drawn load is like the trace: all {len(self.groups)} groups of figures agree."
@@ -109,7 +109,7 @@ class GoodnessOfFit:
         return f"Drawn load is NOT like the trace in {counted(len(wrong), 'group')} of figures: {told}."
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON says it."""
+        """Return the fields as a JSON object."""
         return {
             "is_like": self.is_like,
             "draws": self.draws,
@@ -118,7 +118,7 @@ class GoodnessOfFit:
 
 
 def goodness_of_fit(trace: Trace, load: TraceLoad, *, draws: int = DRAWS, seed: int = 0) -> GoodnessOfFit:
-    """Return how like the trace so many draws of a load are. Cost: draws x (hours + jobs)."""
+    """Compare a trace with `draws` draws of a load. Cost: draws x (hours + jobs)."""
     names = load.class_names
     known = {name: number for number, name in enumerate(names)}
     begin = trace.jobs[0].arrived_at_seconds
@@ -141,10 +141,10 @@ def goodness_of_fit(trace: Trace, load: TraceLoad, *, draws: int = DRAWS, seed: 
 
 
 def _group(name: str, seen: Mapping[str, float], drawn: Floats, level: float) -> StatisticGroup:
-    """Return one group; `drawn` has a row for each draw and a column for each figure."""
+    """Return one group; `drawn` has a row for each draw and a column for each statistic."""
     values = np.array(list(seen.values()))
     mean, spread = drawn.mean(axis=0), drawn.std(axis=0)
-    # A figure that no draw changes is exact, or it is far off.
+    # A statistic that is equal in all draws must match exactly.
     spread = np.maximum(spread, 1e-6 * np.maximum(np.abs(mean), 1e-6))
     off = ((values - mean) / spread) ** 2
     distances = (((drawn - mean) / spread) ** 2).mean(axis=1)
@@ -164,7 +164,7 @@ def _group(name: str, seen: Mapping[str, float], drawn: Floats, level: float) ->
 
 
 def _figures(found: DrawnArrivals, hours: float, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the figures of arrivals by group, always the same of them for the same hours and classes."""
+    """Return the statistics of arrivals by group: the same keys for the same hours and classes."""
     in_all = max(1, math.ceil(hours))
     at = np.minimum((found.seconds / SECONDS_PER_HOUR).astype(np.int64), in_all - 1)
     by_hour = np.bincount(at, minlength=in_all).astype(float)
@@ -208,12 +208,12 @@ def _figures(found: DrawnArrivals, hours: float, names: Sequence[str]) -> dict[s
 
 
 def _part(of: Any) -> float:
-    """Return the part of what is true; 0 where there is nothing."""
+    """Return the fraction of true values; 0 for no values."""
     return float(np.mean(of)) if len(of) else 0.0
 
 
 def _correlation(one: Floats, other: Floats) -> float:
-    """Return the correlation of two rows; 0 where one of them never varies."""
+    """Return the correlation of two rows; 0 if one of them is constant."""
     if len(one) < 2 or not (one.std() and other.std()):
         return 0.0
     return float(np.corrcoef(one, other)[0, 1])

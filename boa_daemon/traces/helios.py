@@ -18,14 +18,14 @@ def import_helios(source: Path, options: Options) -> Workload:
     """Return the workload of one cluster.
 
     Raises:
-        InputError: when the file is missing, damaged or one of several.
+        InputError: when the file is missing, damaged or ambiguous.
     """
     path = pick_file(source, FILES, options.workload)
     return rigid_workload(f"Helios {path.name}", _jobs(path), options, path=path, dropped=Counter())
 
 
 def _jobs(path: Path) -> Iterator[RigidJob]:
-    """Yield the jobs; `duration` is seconds of run time, waiting excluded."""
+    """Yield the jobs; `duration` is the run time in seconds, without waiting."""
     for row in read_rows(path, ("job_id", "gpu_num", "submit_time", "duration")):
         gpus = row.whole("gpu_num")
         yield RigidJob(

@@ -1,4 +1,4 @@
-"""Public sources by name, and the options that each of them understands."""
+"""Importers of public traces by name, and the options that each accepts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Importer: TypeAlias = Callable[[Path, Options], Workload]
 
 
 class SourceName(StrEnum):
-    """Whose trace it is."""
+    """Name of a public source of traces."""
 
     pollux = "pollux"
     sia = "sia"
@@ -36,7 +36,7 @@ class SourceName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """An importer, and the options that only some importers understand and this one does."""
+    """An importer, and which of the options that only some importers have it accepts."""
 
     importer: Importer
     accepts: frozenset[str]
@@ -55,7 +55,7 @@ _PARTIAL = ("apps", "profiles", "seed")
 
 
 def import_source(name: str, source: Path, options: Options) -> Workload:
-    """Return the workload that a public source holds.
+    """Return the workload of a public source.
 
     Raises:
         InputError: when a file is missing, damaged or ambiguous, or an option does not apply.
@@ -73,15 +73,15 @@ def import_source(name: str, source: Path, options: Options) -> Workload:
 
 
 def source_names() -> tuple[str, ...]:
-    """Return whose traces are understood, those of plug-ins last."""
+    """Return the names of all sources, those of plug-ins last."""
     return (*(name.value for name in SourceName), *plugins.names("boa.traces"))
 
 
 def _of_plugin(name: str) -> Importer:
-    """Return the importer that another package adds.
+    """Return the importer of a plug-in.
 
     Raises:
-        InputError: when there is none of that name.
+        InputError: when no plug-in has that name.
     """
     found: Importer | None = plugins.load("boa.traces", name)
     if found is None:

@@ -1,8 +1,8 @@
-"""Microsoft's ITP trace: raw (width and duration), or with models, as ElasticFlow's authors drew them.
+"""Microsoft's ITP trace: raw (width and duration), or with the models that ElasticFlow's authors drew.
 
-With models and ElasticFlow's throughputs a class is a model at a global batch, which stays the same at every
-width. Size is iterations / (steps a second on one GPU), speed at n is steps a second at n divided by that.
-Without throughputs a job keeps the width that it had.
+With models and ElasticFlow's throughputs, a class is a model at a global batch, which is the same at every
+width. Size is iterations / (steps per second on one GPU), speed at n is steps per second at n divided by
+steps per second on one GPU. Without throughputs a job keeps its width.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Model: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TrainingJob:
-    """A job with a model: optimizer steps to take."""
+    """A job with a model; `iterations` are its optimizer steps."""
 
     id: str
     submitted_at_seconds: float
@@ -43,7 +43,7 @@ def import_itp(source: Path, options: Options) -> Workload:
     """Return the workload of one cluster.
 
     Raises:
-        InputError: when a file is missing, damaged or one of several, or no job's model was measured.
+        InputError: when a file is missing, damaged or ambiguous, or no job's model was measured.
     """
     path = pick_file(source, FILES, options.workload)
     if options.profiles is None:
@@ -84,9 +84,9 @@ def import_itp(source: Path, options: Options) -> Workload:
 
 
 def read_throughputs(directory: Path) -> dict[Model, StepsPerSecond]:
-    """Return the steps a second in ``throughputs_TYPE/MODEL.csv``.
+    """Return the steps per second in ``throughputs_TYPE/MODEL.csv``.
 
-    An empty, nan or zero cell is a width that was not measured, and left out.
+    An empty, nan or zero cell is a width without a measurement, and is left out.
 
     Raises:
         InputError: when there is no such file, or one is damaged.
@@ -105,13 +105,13 @@ def read_throughputs(directory: Path) -> dict[Model, StepsPerSecond]:
 
 
 def _measured(row: TableRow, column: str) -> float:
-    """Return the steps a second in a cell, or 0 where nothing was measured."""
+    """Return the steps per second in a cell, or 0 without a measurement."""
     cell = row.cells[column].strip()
     return 0.0 if not cell or cell.lower() == "nan" else row.number(column)
 
 
 def _priced(measured: Mapping[Model, StepsPerSecond], options: Options) -> dict[Model, StepsPerSecond]:
-    """Return the measurements on types with a price that include one GPU, in the order of the types."""
+    """Return the measurements on priced types that include one GPU, in the order of the types."""
     types = [*GPU_TYPES, *(name for name in options.gpu_types if name not in GPU_TYPES)]
     usable = {
         model: {name: by_type[name] for name in types if 1 in by_type.get(name, {})}
@@ -121,12 +121,10 @@ def _priced(measured: Mapping[Model, StepsPerSecond], options: Options) -> dict[
 
 
 def _name(model: Model) -> str:
-    """Return the class name of a model at a batch."""
     return f"{model[0]}-b{model[1]}"
 
 
 def _training_jobs(path: Path) -> Iterator[_TrainingJob]:
-    """Yield the jobs of a trace with models."""
     for row in read_rows(path, ("job_id", "submission_time", "num_iteration", "model_name", "batch_size")):
         yield _TrainingJob(
             id=row.text("job_id"),
@@ -137,7 +135,7 @@ def _training_jobs(path: Path) -> Iterator[_TrainingJob]:
 
 
 def _raw_jobs(path: Path) -> Iterator[RigidJob]:
-    """Yield the jobs as they ran."""
+    """Yield the jobs with their widths and run times."""
     for row in read_rows(path, ("job_id", "submission_time", "duration", "num_gpu")):
         gpus = row.whole("num_gpu")
         yield RigidJob(

@@ -1,24 +1,25 @@
-"""Load like that of a trace: rates by hour of the week, growth, bursts, classes, sizes are fitted and drawn.
+"""Fit a load model to a trace, and draw load from it: hourly rates, growth, bursts, classes and sizes.
 
-A trace says how many submissions came in each hour. The rate of an hour of the week is their mean, drawn
-towards that of its hour of the day, and this towards the mean of all, by as much as `PRIOR_HOURS` of watching
-weigh: a trace of two days says little of Sundays. Each hour of the day has its own mix of classes, drawn
-towards that of all hours by as much as hours differ no more than chance lets them. Where hours of equal rate
-differ more than chance lets them, each hour's rate is drawn from a gamma distribution round it, and arrivals
-come in bursts as those of the trace do. Two weeks or more tell whether the load grows from week to week.
+A trace has a count of submissions for each hour. The rate of an hour of the week is their mean, shrunk
+towards the rate of its hour of the day, which is shrunk towards the overall mean; the prior weighs
+`PRIOR_HOURS` of observation, because a trace of two days says little of Sundays. Each hour of the day has its
+own mix of classes, shrunk towards the overall mix as far as chance explains the differences between hours. If
+hours of equal rate differ more than by chance, each hour's rate is drawn from a gamma distribution around it,
+and arrivals come in bursts like those of the trace. Two weeks or more show whether the load grows by week.
 
     symbol   here              meaning
     n_h      counts            submissions in hour h of the trace
     r_cw     rates             submissions of class c per hour in hour w of the week, hour 0 the trace's first
-    g        growth_per_week   n_h ~ r_w exp(g t), t in weeks from the middle of the trace; kept where it is
-                               more than `GROWTH_ERRORS` of its standard errors
+    g        growth_per_week   n_h ~ r_w exp(g t), t in weeks from the middle of the trace; kept if it is more
+                               than `GROWTH_ERRORS` of its standard errors
     v        burstiness        variance of an hour's rate over its square: var n = r + v r^2
-    rho      alike             how alike jobs of one hour of the day are: E chi^2 = (C-1) sum(1 + (n-1) rho)
+    rho      alike             similarity of jobs of one hour of the day: E chi^2 = (C-1) sum(1 + (n-1) rho)
 
-Jobs of one class that come within `TOGETHER_SECONDS` of each other are one submission, a sweep say, and a
-submission that is drawn is one that was seen: as many jobs, as large. So each class has, on average, the jobs
-and the work of the trace. Less than two weeks do not tell bursts from busy hours of single days. Not fitted:
-jobs that come because another one ended, and sizes or classes that change over weeks; `likeness` tells.
+Jobs of one class that arrive within `TOGETHER_SECONDS` of each other are one submission, for example a sweep.
+A drawn submission repeats one of the trace, with as many jobs of the same sizes. So each class has, on
+average, the jobs and the work of the trace. In less than two weeks, bursts cannot be told from busy hours of
+single days. Not modelled: jobs that arrive because another one ended, and sizes or classes that change over
+weeks; `goodness_of_fit` detects them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from boa_daemon.units import SECONDS_PER_HOUR
 from policies.speedup import Floats, Ints
 
 Submission: TypeAlias = tuple[tuple[float, float], ...]
-"""Seconds after its first job, and scale, of each job."""
+"""Seconds after the first job, and scale, for each job."""
 HOURS_PER_DAY, HOURS_PER_WEEK, DAYS_PER_WEEK = 24, 168, 7
 PRIOR_HOURS = 1.0
 LEAST_JOBS = 10
@@ -49,7 +50,7 @@ _MOST_ALIKE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnArrivals:
-    """Jobs in order of time: seconds from the first hour's start, number of the class by name, and scale."""
+    """Jobs in order of time: seconds from the first hour's start, index of the class by name, and scale."""
 
     seconds: Floats
     kinds: Ints
@@ -58,10 +59,11 @@ class DrawnArrivals:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceLoad:
-    """What a trace is like. `rates` has for each class submissions per hour in each hour of the week.
+    """The fitted model of a trace.
 
-    `growth_per_week` is that of the logarithm of the rate over the `hours` that were watched; afterwards the
-    load stays as it is. `growth_error` is its standard error, None where it was not looked for.
+    `rates` has the submissions per hour of each class in each hour of the week. `growth_per_week` is the
+    growth of the logarithm of the rate over the observed `hours`; afterwards the rate stays constant.
+    `growth_error` is its standard error, None if growth was not estimated.
     """
 
     rates: Mapping[str, tuple[float, ...]]
@@ -73,13 +75,13 @@ class TraceLoad:
 
     @property
     def class_names(self) -> list[str]:
-        """The classes, in the order of their numbers."""
+        """The classes, in the order of their indices."""
         return sorted(self.rates)
 
     def arrivals(
         self, hours: float, *, dice: np.random.Generator, load: float = 1.0, bursts: float | None = None
     ) -> DrawnArrivals:
-        """Return arrivals of so many hours. Cost: O(hours + jobs), in numpy."""
+        """Draw the arrivals of `hours` hours. Cost: O(hours + jobs), in numpy."""
         names = self.class_names
         table = np.array([self.rates[name] for name in names])
         spread = self.burstiness if bursts is None else bursts
@@ -89,7 +91,7 @@ class TraceLoad:
         factors = dice.gamma(1.0 / spread, spread, len(hour)) if spread > 0.0 else np.ones(len(hour))
         at = np.repeat(hour, dice.poisson(means * factors))
         began = np.sort(at + dice.random(len(at)) * width[at])
-        # Which class: where a number between 0 and 1 falls in the parts of the hour.
+        # Draw the class: a uniform number falls into the cumulative fractions of the hour's classes.
         parts = np.cumsum(table, axis=0) / np.maximum(table.sum(axis=0), 1e-300)
         kinds = (dice.random(len(at)) > parts[:-1, slots[at]]).sum(axis=0)
         first, among, after, scale = self._flat
@@ -108,9 +110,9 @@ class TraceLoad:
 
     @cached_property
     def _flat(self) -> tuple[Ints, Ints, Floats, Floats]:
-        """Return the submissions in rows.
+        """Return the submissions as flat arrays.
 
-        The first submission of each class; where the jobs of each submission begin, and the end of all;
+        Index of each class's first submission; index of each submission's first job, and the number of jobs;
         seconds and scale of each job.
         """
         per_class = [self.submissions[name] for name in self.class_names]
@@ -121,7 +123,7 @@ class TraceLoad:
         return first, among, jobs[:, 0], jobs[:, 1]
 
     def draw(self, hours: float, *, seed: int, load: float = 1.0, bursts: float | None = None) -> Trace:
-        """Return a trace of so many hours; `load` multiplies rates, `bursts` replaces the burstiness.
+        """Draw a trace of `hours` hours; `load` multiplies rates, `bursts` replaces the burstiness.
 
         Raises:
             InputError: when nothing arrives.
@@ -141,17 +143,17 @@ class TraceLoad:
 
 
 def fit_load(trace: Trace) -> TraceLoad:
-    """Return what a trace is like.
+    """Fit the load model to a trace.
 
     Raises:
-        InputError: when it has too few jobs to say, or all at one instant.
+        InputError: when the trace has too few jobs, or all at one instant.
     """
     if len(trace.jobs) < LEAST_JOBS:
         raise InputError(f"a load is fitted to {LEAST_JOBS} jobs or more; got {len(trace.jobs)}")
     if not trace.window_hours:
         raise InputError(f"a load is fitted to arrivals over time; all {len(trace.jobs)} came at one instant")
     began, names, submissions = _submissions(trace)
-    # Hours that were watched, the last of them in part.
+    # Observed hours; the last one is partial.
     hours = max(1, math.ceil(trace.window_hours))
     watched = np.minimum(1.0, trace.window_hours - np.arange(hours))
     at = np.minimum((began / SECONDS_PER_HOUR).astype(np.int64), hours - 1)
@@ -172,13 +174,13 @@ def fit_load(trace: Trace) -> TraceLoad:
 
 
 def growth(hour: Ints, hours: float, per_week: float) -> Floats:
-    """Return the factor on the rate of each hour: 1 in the middle of those watched, constant after them."""
+    """Return the factor on each hour's rate: 1 in the middle of the observed hours, constant after them."""
     weeks = (np.minimum(hour + 0.5, hours) - 0.5 * hours) / HOURS_PER_WEEK
     return np.asarray(np.exp(per_week * weeks))
 
 
 def _submissions(trace: Trace) -> tuple[Floats, Sequence[str], dict[str, list[Submission]]]:
-    """Return when each submission came, seconds from the first, of which class, and those of each class."""
+    """Return each submission's time in seconds from the first, its class, and the submissions by class."""
     begin = trace.jobs[0].arrived_at_seconds
     began: list[float] = []
     names: list[str] = []
@@ -201,10 +203,10 @@ def _submissions(trace: Trace) -> tuple[Floats, Sequence[str], dict[str, list[Su
 
 
 def _growth(counts: Floats, watched: Floats) -> tuple[float, float | None]:
-    """Return the growth of the logarithm per week, 0 where chance would make as much, and its error.
+    """Return the growth of the log rate per week, 0 if chance explains it, and its standard error.
 
-    Hours are beside the same hour of other weeks alone, so no rhythm is taken for growth. The error is that
-    of Poisson counts, widened by how much more hours, or whole days, differ.
+    An hour is compared only with the same hour of other weeks, so that rhythms are not taken for growth. The
+    error is that of Poisson counts, enlarged if hours or whole days vary more than Poisson counts.
     """
     if len(counts) < 2 * HOURS_PER_WEEK:
         return 0.0, None
@@ -233,16 +235,16 @@ def _growth(counts: Floats, watched: Floats) -> tuple[float, float | None]:
 
 
 def _dispersion(counts: Floats, expected: Floats, fitted_values: int) -> float:
-    """Return the variance of counts over what chance makes it, after so many values were fitted."""
+    """Return the variance of counts relative to a Poisson variance, after fitting `fitted_values` values."""
     some = expected > 0.0
     excess = float(((counts[some] - expected[some]) ** 2 / expected[some]).sum())
     return excess / max(len(counts) - fitted_values, 1)
 
 
 def _burstiness(counts: Floats, exposed: Floats, rates: Floats) -> float:
-    """Return the variance of an hour's rate over its square, by the moments of a gamma mixture of Poisson.
+    """Return the variance of an hour's rate over its square, by the moments of a gamma-Poisson mixture.
 
-    Less than chance is no burstiness. An hour has a part in its own rate, and so differs less from it.
+    Less variance than Poisson counts as 0. An hour contributes to its own rate, so it differs less from it.
     """
     slots = np.arange(len(counts)) % HOURS_PER_WEEK
     expected = rates[slots] * exposed
@@ -254,19 +256,19 @@ def _burstiness(counts: Floats, exposed: Floats, rates: Floats) -> float:
 
 
 def _rates(counts: Floats, watched: Floats) -> Floats:
-    """Return submissions per hour for each hour of the week, each drawn towards what is less particular."""
+    """Return submissions per hour for each hour of the week, shrunk towards the less specific rates."""
     hour = np.arange(len(counts), dtype=np.int64)
     overall = float(counts.sum() / watched.sum())
     of_day = _towards(np.full(HOURS_PER_DAY, overall), hour % HOURS_PER_DAY, counts, watched)
     usual = of_day[np.arange(HOURS_PER_WEEK) % HOURS_PER_DAY]
     rates = _towards(usual, hour % HOURS_PER_WEEK, counts, watched)
-    # As many as there were, in the hours that were watched.
+    # Scale to the observed number of submissions in the observed hours.
     expected = float((rates[hour % HOURS_PER_WEEK] * watched).sum())
     return np.asarray(rates * (counts.sum() / expected))
 
 
 def _towards(usual: Floats, slots: Ints, counts: Floats, watched: Floats) -> Floats:
-    """Return a rate for each slot: what came in it, and the usual as if that had been watched a while."""
+    """Return a rate for each slot: its own count, shrunk towards `usual` with a weight of `PRIOR_HOURS`."""
     came = np.bincount(slots, weights=counts, minlength=len(usual))
     seen = np.bincount(slots, weights=watched, minlength=len(usual))
     return np.asarray((came + PRIOR_HOURS * usual) / (seen + PRIOR_HOURS))
@@ -275,7 +277,7 @@ def _towards(usual: Floats, slots: Ints, counts: Floats, watched: Floats) -> Flo
 def _by_class(
     rates: Floats, at: Ints, kinds: Ints, exposed: Floats, names: Sequence[str]
 ) -> dict[str, tuple[float, ...]]:
-    """Return the rates of each class: that of the hour of the week, by the parts of its hour of the day."""
+    """Return the rates of each class: the rate of the hour of the week times the class's fraction."""
     counts = np.zeros((HOURS_PER_DAY, len(names)))
     np.add.at(counts, (at % HOURS_PER_DAY, kinds), 1.0)
     in_all, of_hour = counts.sum(axis=0), counts.sum(axis=1)
@@ -292,7 +294,7 @@ def _by_class(
             parts = (counts + prior * parts) / (of_hour + prior)[:, None]
     slot = np.arange(HOURS_PER_WEEK)
     table = rates[:, None] * parts[slot % HOURS_PER_DAY]
-    # Each class as often as it came, in the hours that were watched.
+    # Scale each class to its observed number of submissions in the observed hours.
     hours = np.arange(len(exposed)) % HOURS_PER_WEEK
     table *= in_all / (table[hours] * exposed[:, None]).sum(axis=0)
     return {name: tuple(table[:, number].tolist()) for number, name in enumerate(names)}

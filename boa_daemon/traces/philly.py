@@ -1,8 +1,8 @@
-"""Microsoft's Philly trace: the original job log (JSON), and the extract that Pollux ships (CSV).
+"""Microsoft's Philly trace: the original job log (JSON), and the extract in Pollux's repository (CSV).
 
-Times are local and without a zone; across a change of the clocks they are off by an hour. The original log
-lists attempts: a job's GPU-time is their sum, its width that of the widest. Jobs without an attempt that
-ended are left out.
+Times are local and without a zone; across a daylight-saving change they are off by an hour. The original log
+lists attempts: a job's GPU-time is their sum, and its width is that of the widest. Jobs without a finished
+attempt are left out.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def import_philly(source: Path, options: Options) -> Workload:
 
 
 def clock_seconds(text: str) -> float:
-    """Return seconds on a clock without zones of ``YYYY-MM-DD HH:MM:SS``; raises ValueError otherwise."""
+    """Return a time ``YYYY-MM-DD HH:MM:SS`` in seconds, read as UTC; raise ValueError for other texts."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
 def row_seconds(row: TableRow, column: str) -> float:
-    """Return the time in a cell, seconds on a clock without zones.
+    """Return the time in a cell in seconds, read as UTC.
 
     Raises:
-        InputError: naming the line, when it is no time.
+        InputError: naming the line, when the cell is not a time.
     """
     text = row.text(column)
     try:
@@ -55,7 +55,7 @@ def row_seconds(row: TableRow, column: str) -> float:
 
 
 def _extract_jobs(path: Path) -> Iterator[RigidJob]:
-    """Yield the jobs of Pollux's extract, which has no ids: the line number serves."""
+    """Yield the jobs of Pollux's extract; it has no ids, so the line number is the id."""
     for row in read_rows(path, ("timestamp", "duration", "num_gpus")):
         gpus = row.whole("num_gpus")
         yield RigidJob(

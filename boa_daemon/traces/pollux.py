@@ -42,7 +42,7 @@ def import_pollux(source: Path, options: Options) -> Workload:
 
 
 def read_arrivals(path: Path, options: Options, dropped: Counter[str]) -> list[tuple[float, TableRow]]:
-    """Return (seconds, row) of the jobs of a workload file that the options keep, in order of time.
+    """Return (seconds, row) of the jobs in a workload file that the options select, in order of time.
 
     Raises:
         InputError: when the file is damaged, or a filter names an application that it does not have.
@@ -61,10 +61,10 @@ def read_arrivals(path: Path, options: Options, dropped: Counter[str]) -> list[t
 
 
 def application_classes(home: Path, applications: Iterable[str], options: Options) -> list[JobClass]:
-    """Return the class of each application from the T4 profiles in `home`, in order of name.
+    """Return the class of each application from the T4 profiles in `home`, sorted by name.
 
     Raises:
-        InputError: when an application has no profile, or one that no width fits.
+        InputError: when an application has no profile, or no measured width fits its limits.
     """
     classes = []
     for application in sorted(applications):

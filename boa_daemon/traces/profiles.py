@@ -1,4 +1,4 @@
-"""Measured profiles of training jobs, as AdaptDL (Pollux) and Sia publish them, and the goodput they imply.
+"""Measured profiles of training jobs, as AdaptDL (Pollux) and Sia publish them, and their goodput.
 
 Source: Qiao et al., "Pollux", OSDI 2021, and its public simulator.
 
@@ -13,9 +13,9 @@ Source: Qiao et al., "Pollux", OSDI 2021, and its public simulator.
     s        sync_seconds   the part of t that waits for synchronisation
     q, v     grad_sqr, grad_var   squared norm and variance of the gradient, per epoch
 
-Goodput is progress a second: optimizer steps at B0 that would have advanced the job as far. Step times are
-linear between measured batches per GPU, gradient statistics between measured global batches; no GPU count is
-offered that was not measured.
+Goodput is progress per second, in optimizer steps at B0 that advance the job equally. Step times are
+interpolated linearly between measured batches per GPU, gradient statistics between measured global batches.
+GPU counts without measurements are not offered.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Ints: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationFacts:
-    """What the published simulators add to the measurements of an application.
+    """Facts of an application in the published simulators, besides its measurements.
 
-    `epochs` a job has; `max_local_batch` samples per GPU and pass; `fixed_batch` is the only global batch
-    that it runs at; `max_gpus` is the widest it runs at. None: as far as was measured.
+    A job has `epochs`; `max_local_batch` is samples per GPU and pass; `fixed_batch` is its only global batch;
+    `max_gpus` is its widest width. None: no limit but the measurements.
     """
 
     epochs: int | None = None
@@ -61,7 +61,7 @@ POLLUX_FACTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
-    """One placement: seconds of a pass at each measured batch per GPU, ascending."""
+    """One placement: seconds of a pass at each measured batch per GPU, in ascending order."""
 
     gpus: int
     nodes: int
@@ -72,7 +72,7 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """The training runs: per epoch the progress at its end, and the gradient at each batch.
+    """The training runs: progress at the end of each epoch, and the gradient at each batch.
 
     `progress_steps` has shape (epochs,), in steps at the initial batch; `grad_sqr` and `grad_var` have shape
     (epochs, batches).
@@ -85,7 +85,7 @@ class Statistics:
 
     @property
     def initial_batch(self) -> int:
-        """The smallest batch trained at, samples."""
+        """The smallest measured batch, samples."""
         return int(self.batches[0])
 
     @property
@@ -103,7 +103,7 @@ class Statistics:
 def goodput(
     times: StepTimes, statistics: Statistics, facts: ApplicationFacts, batch: int | None = None
 ) -> Floats | None:
-    """Return the best goodput of each epoch at this placement, steps a second, shape (epochs,).
+    """Return the best goodput of each epoch at this placement, steps per second, shape (epochs,).
 
     With `batch` the global batch is fixed; otherwise the best of all whole batches per GPU is taken. None
     when no batch fits the limits. Cost: O(epochs x batches per GPU).
@@ -123,8 +123,8 @@ def _passes(
 ) -> tuple[Ints, Ints]:
     """Return the allowed pairs (accumulation, batch per GPU and pass).
 
-    As in the simulator: accumulate only when a GPU cannot hold its share, except that one GPU beyond the
-    initial batch makes at least two passes, since one alone tells nothing about the gradient's variance.
+    As in the simulator, passes are accumulated only if a GPU cannot hold its share. A single GPU with more
+    than the initial batch makes at least two passes: one pass shows nothing of the gradient's variance.
     """
     low, high = int(times.local_batches[0]), int(times.local_batches[-1])
     high = min(high, facts.max_local_batch or high)
@@ -145,10 +145,10 @@ def _passes(
 def read_statistics(directory: Path, facts: ApplicationFacts) -> Statistics:
     """Return the training runs in ``validation-B.csv``.
 
-    An epoch ends where the slowest batch has its end, as in the simulator.
+    The progress of an epoch is that of the batch with the least, as in the simulator.
 
     Raises:
-        InputError: when there is none, or a file is damaged or shorter than the job.
+        InputError: when there is no file, or a file is damaged or has fewer epochs than the job.
     """
     runs: dict[int, list[TableRow]] = {}
     columns = ("progress", "grad_sqr", "grad_var")
@@ -177,10 +177,10 @@ def read_statistics(directory: Path, facts: ApplicationFacts) -> Statistics:
 def read_step_times(
     directory: Path, suffix: str = "", *, gpus_per_node: int | None = None
 ) -> dict[int, tuple[StepTimes, ...]]:
-    """Return GPUs -> the measured placements on the fewest nodes, from placements and scalability.
+    """Return GPUs -> the measured placements on the fewest nodes, from the placements and scalability files.
 
     `suffix` names a GPU type, as in ``placements-aws.csv``. The scalability file may be missing. With
-    `gpus_per_node` only placements count that fit machines of so many GPUs.
+    `gpus_per_node`, placements that do not fit machines of that size are left out.
 
     Raises:
         InputError: when the placements file is missing or a file is damaged.

@@ -1,4 +1,4 @@
-"""What a trace says of its classes: how often their jobs come, and how large they are on average."""
+"""Arrival rates and mean sizes of classes, from a trace."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from policies.model import JobClass, Phase
 def with_rates(
     classes: Sequence[JobClass], trace: Trace, *, missing: Collection[str] | None = None
 ) -> tuple[JobClass, ...]:
-    """Return the classes with rates from the trace, jobs per hour of its window: all, or the missing ones.
+    """Return the classes with rates from the trace, in jobs per hour: all classes, or those in `missing`.
 
-    A class whose rate is to be taken and that the trace does not have is left out. A trace without a window,
-    all jobs at one instant, counts as an hour.
+    A class that needs a rate and has no job in the trace is left out. A trace whose jobs all arrive at one
+    instant counts as an hour.
     """
     scales = _scales(trace)
     hours = trace.window_hours or 1.0
@@ -31,7 +31,7 @@ def with_rates(
 def at_mean_scale(
     classes: Sequence[JobClass], trace: Trace, *, only: Collection[str] | None = None
 ) -> tuple[JobClass, ...]:
-    """Return the classes, all or the named ones, at the mean size of their jobs in the trace."""
+    """Return the classes with the mean size of their jobs in the trace: all classes, or those in `only`."""
     scales = _scales(trace)
     return tuple(
         _scaled(job_class, scales.get(job_class.name, [1.0]))
@@ -42,7 +42,7 @@ def at_mean_scale(
 
 
 def _scales(trace: Trace) -> dict[str, list[float]]:
-    """Return the factors of each class's jobs."""
+    """Return the scales of each class's jobs."""
     scales: dict[str, list[float]] = {}
     for job in trace.jobs:
         scales.setdefault(job.class_name, []).append(job.scale)
@@ -50,7 +50,7 @@ def _scales(trace: Trace) -> dict[str, list[float]]:
 
 
 def _scaled(job_class: JobClass, scales: Sequence[float]) -> JobClass:
-    """Return the class with its sizes times the mean factor."""
+    """Return the class with its sizes multiplied by the mean scale."""
     mean = sum(scales) / len(scales)
     if mean == 1.0:
         return job_class

@@ -1,8 +1,7 @@
-"""Traces: who arrives when, as ``job_id,arrived_at_seconds,class_name[,scale]``.
+"""A strict reader of traces: arrivals as ``job_id,arrived_at_seconds,class_name[,scale]``.
 
 `arrived_at_seconds` counts from the start of the trace; `scale` multiplies the phase sizes of the class.
-Anything that is not exactly that is refused with the file and the line, so that no simulation runs on half
-a file.
+Any other content is refused with file and line, so that no simulation runs on half a file.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class TraceJob:
 
 
 class TraceFault(ValueError):
-    """Jobs that cannot be one trace; `index` is the place of the first offender."""
+    """Jobs that are not a valid trace; `index` is the position of the first wrong job."""
 
     def __init__(self, message: str, *, index: int) -> None:
         super().__init__(message)
@@ -57,7 +56,7 @@ class TraceFault(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Arrivals in order of time, each id once."""
+    """Arrivals in order of time, with unique ids."""
 
     jobs: tuple[TraceJob, ...]
 
@@ -85,7 +84,7 @@ class Trace:
 
 
 def read_trace(path: str | Path) -> Trace:
-    """Return the trace in a CSV file. Cost: O(jobs), about 2 microseconds a job.
+    """Return the trace in a CSV file. Cost: O(jobs), about 2 microseconds per job.
 
     Raises:
         InputError: naming file and line, when the file cannot be read, is empty or not UTF-8 text, when a
@@ -115,10 +114,10 @@ def read_trace(path: str | Path) -> Trace:
 
 
 def class_file_of(trace: Path, classes: Path | None) -> Path:
-    """Return the class file of a trace: the one that is named, or ``classes.yaml`` beside it.
+    """Return the class file of a trace: `classes` if given, else ``classes.yaml`` beside the trace.
 
     Raises:
-        InputError: when none is named, and none is there.
+        InputError: when `classes` is None and there is no such file.
     """
     if classes is not None:
         return classes
@@ -135,10 +134,10 @@ def class_file_of(trace: Path, classes: Path | None) -> Path:
 
 
 def check_classes(trace: Trace, known: Collection[str], path: str | Path) -> None:
-    """Check that every job's class is known.
+    """Check that the class of every job is known.
 
     Raises:
-        InputError: naming the line in `path` of the first job whose class is not.
+        InputError: naming the line in `path` of the first job with an unknown class.
     """
     names = frozenset(known)
     for index, job in enumerate(trace.jobs):
@@ -176,7 +175,7 @@ def _jobs(file: Iterator[str], path: Path) -> Iterator[TraceJob]:
 
 
 def _places(header: list[str], path: Path) -> tuple[int, int, int, int | None]:
-    """Return the place of each column; scale may be absent."""
+    """Return the position of each column; None for an absent scale."""
     for name in header:
         if name not in COLUMNS:
             hint = column_hint(name, COLUMNS)
@@ -191,7 +190,7 @@ def _places(header: list[str], path: Path) -> tuple[int, int, int, int | None]:
 
 
 def _job(row: list[str], places: tuple[int, int, int, int | None]) -> TraceJob:
-    """Return the job of a row; raises ValueError for a cell that is no number or out of range."""
+    """Return the job of a row; raise ValueError for a cell that is not a number in range."""
     identity, arrival, name, scale = places
     return TraceJob(
         row[identity],

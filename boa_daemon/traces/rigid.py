@@ -1,9 +1,9 @@
-"""Production traces that say how long a job ran on how many GPUs, and nothing about other widths.
+"""Production traces of job durations on fixed numbers of GPUs, without data on other widths.
 
 By default nothing else is assumed: jobs of n GPUs are one class whose only width is n, at speed n. With
-size = duration x n GPU-hours a job alone then takes exactly its measured duration. With profiles, each job
-is instead given a measured application, drawn by its GPU-time as the Pollux authors did, and scaled so that
-its work is the trace's GPU-time. Either way a class has the mean size of its jobs.
+size = duration x n GPU-hours, a job alone takes exactly its measured duration. With profiles, each job gets a
+measured application, drawn by its GPU-time as the Pollux authors did, and scaled so that its work is the
+trace's GPU-time. In both cases a class has the mean size of its jobs.
 
     GPU-time, h      drawn from
     under 1          cifar10, ncf
@@ -29,14 +29,14 @@ from policies.model import JobClass, Phase
 from policies.speedup import Table
 
 GPU_TYPE = "gpu"
-"""The type of GPUs that a trace does not name; also what a budget in GPUs counts."""
+"""The GPU type of traces that name none; a budget in GPUs counts these."""
 CATEGORIES = (
     (1.0, ("cifar10", "ncf")),
     (10.0, ("deepspeech2", "bert")),
     (100.0, ("yolov3",)),
     (float("inf"), ("imagenet",)),
 )
-"""(GPU-hours below, applications)."""
+"""(Upper limit of GPU-hours, applications)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def _with_profiles(
     path: Path,
     dropped: Counter[str],
 ) -> Workload:
-    """Return the jobs as measured applications, drawn with the seed."""
+    """Return the jobs as measured applications, drawn with the options' seed."""
     home = profile_directory(profiles)
     seed = options.seed or 0
     drawn = _draw(kept, frozenset(applications_in(home)), seed, home)
@@ -149,14 +149,14 @@ def _with_profiles(
 
 
 def _resized(job_class: JobClass, size_gpu_hours: float) -> JobClass:
-    """Return the class with all phases scaled alike, so that the job's work is `size_gpu_hours`."""
+    """Return the class with all phases scaled by one factor, so that its work is `size_gpu_hours`."""
     factor = size_gpu_hours / job_class.size_gpu_hours
     phases = tuple(replace(phase, size_gpu_hours=phase.size_gpu_hours * factor) for phase in job_class.phases)
     return replace(job_class, phases=phases)
 
 
 def _draw(kept: list[tuple[float, RigidJob]], known: frozenset[str], seed: int, home: Path) -> list[str]:
-    """Return an application for each job, in order."""
+    """Return an application for each job, in the order of the jobs."""
     chance = random.Random(seed)
     drawn = []
     for _, job in kept:

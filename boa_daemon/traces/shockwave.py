@@ -1,9 +1,9 @@
-"""Shockwave's trace: Gavel's kinds of jobs, whose batch size changes while they run, each with its run time.
+"""Shockwave's trace: Gavel's kinds of jobs, with batch sizes that change during a run, and run times.
 
-Twelve columns, of which five count: the kind, the GPUs it was given, how its batch size changes, its run time
-alone on those GPUs (V100), and its arrival. Steps are not used: at a changing batch size a step is no measure
-of work, and the rates of Shockwave's machines are not those of Gavel's. Size is run time x speed of those
-GPUs over one; how speed depends on the width is Gavel's table, in the source or in `--profiles`.
+Five of the twelve columns are used: the kind, the GPUs, how the batch size changes, the run time alone on
+those GPUs (V100), and the arrival. Steps are not used: with a changing batch size they do not measure work,
+and the step rates of Shockwave's machines are not Gavel's. Size is run time x speed of those GPUs relative to
+one; the speed by width comes from Gavel's table, in the source or in `--profiles`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def import_shockwave(source: Path, options: Options) -> Workload:
     """Return the workload of one trace.
 
     Raises:
-        InputError: when a file is missing, damaged or one of several, or no job's kind was measured.
+        InputError: when a file is missing, damaged or ambiguous, or no job's kind was measured.
     """
     path = pick_file(source, ("*.trace",), options.workload)
     measured = priced(read_throughputs(_throughputs(source, options)), options)
@@ -94,7 +94,6 @@ def import_shockwave(source: Path, options: Options) -> Workload:
 
 
 def _throughputs(source: Path, options: Options) -> Path:
-    """Return the table of throughputs in `--profiles`, or in the source."""
     home = options.profiles or (source if source.is_dir() else source.parent)
     path = home / THROUGHPUTS
     if not path.is_file():

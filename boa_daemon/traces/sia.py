@@ -1,8 +1,8 @@
-"""Sia: Pollux's kind of profiles on several GPU types, and jobs that leave more or less open.
+"""Sia: profiles like Pollux's on several GPU types, and jobs of different flexibility.
 
-The column `category` says what a job leaves open: `adaptive` (its GPUs and its batch; also when the column is
-missing), `scale-gpus` (its GPUs), `rigid` (neither). A class's reference type is the first of its types
-in the order below.
+The column `category` says what a job lets the scheduler change: `adaptive` (GPUs and batch; also the default
+without the column), `scale-gpus` (GPUs) or `rigid` (neither). A class's reference type is its first type in
+the order below.
 
     suffix         type   instance type     why
     aws            t4     g4dn.12xlarge     measured there
@@ -40,12 +40,12 @@ SUFFIXES = {
     "quad": ("-quad",),
     "rtx": ("-rtx",),
 }
-"""Type -> file suffixes, the preferred one first: dgx-ext was measured at more batches."""
+"""Type -> file suffixes, the preferred one first: dgx-ext has measurements at more batches."""
 FACTS = {**POLLUX_FACTS, "yolov3": ApplicationFacts(epochs=50)}
 RESTARTS_SECONDS = {"cifar10": 50, "deepspeech2": 25, "bert": 120, "yolov3": 80, "imagenet": 250, "ncf": 15}
-"""What a restart costs in Sia's simulator; any other application: `RESTART_SECONDS`."""
+"""Seconds of a restart in Sia's simulator; other applications: `RESTART_SECONDS`."""
 PIPELINED = "gpt_pmp"
-"""Runs in pipelines of several GPUs: its profile counts stages, not data-parallel workers."""
+"""An application that runs in pipelines of several GPUs: its profile counts stages, not workers."""
 
 
 def import_sia(source: Path, options: Options) -> Workload:
@@ -87,7 +87,7 @@ def import_sia(source: Path, options: Options) -> Workload:
 
 
 def _shape(row: TableRow, application: str) -> tuple[str, JobShape]:
-    """Return the class name and the shape that a row's category gives."""
+    """Return the class name and the shape of a row, from its category."""
     category = row.cells.get("category", "").strip() or "adaptive"
     if category == "adaptive":
         return application, ADAPTIVE
@@ -104,7 +104,7 @@ def _shape(row: TableRow, application: str) -> tuple[str, JobShape]:
 
 
 def _profile(home: Path, application: str, options: Options) -> ApplicationProfile:
-    """Return the profile on every type that was measured and has a price."""
+    """Return the profile on every type with measurements and a price."""
     priced = {**GPU_TYPES, **options.gpu_types}
     types = {}
     for gpu_type, suffixes in SUFFIXES.items():
@@ -121,7 +121,7 @@ def _profile(home: Path, application: str, options: Options) -> ApplicationProfi
 
 
 def _class(profile: ApplicationProfile, name: str, shape: JobShape, options: Options) -> JobClass | None:
-    """Return the class, or None where nothing was measured that fits the shape."""
+    """Return the class, or None if no measurement fits the shape."""
     restart = RESTARTS_SECONDS.get(profile.name, RESTART_SECONDS)
     return profile.job_class(
         name,
@@ -132,7 +132,7 @@ def _class(profile: ApplicationProfile, name: str, shape: JobShape, options: Opt
 
 
 def _unpriced(home: Path, options: Options) -> list[str]:
-    """Return a note per measured type that was left out because it has no price."""
+    """Return a note for each measured type that is left out because it has no price."""
     return [
         f"{gpu_type} was measured but has no AWS instance type: left out without --price {gpu_type}=USD"
         for gpu_type, suffixes in SUFFIXES.items()

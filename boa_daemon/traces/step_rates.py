@@ -1,4 +1,4 @@
-"""Classes from tables of measured steps a second: Gavel's and ElasticFlow's."""
+"""Classes from tables of measured steps per second: Gavel's and ElasticFlow's."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from policies.model import JobClass, Phase
 from policies.speedup import Table
 
 StepsPerSecond: TypeAlias = dict[str, dict[int, float]]
-"""GPU type -> GPUs -> steps a second."""
+"""GPU type -> GPUs -> steps per second."""
 
 
 def class_from_step_rates(
     name: str, steps: float, by_type: Mapping[str, Mapping[int, float]], options: Options
 ) -> JobClass:
-    """Return the class whose mean job takes so many steps; one GPU of the first type is the unit of work."""
+    """Return the class whose mean job takes `steps`; one GPU of the first type is the unit of work."""
     one_gpu = next(iter(by_type.values()))[1]
     speedups = {
         gpu_type: Table(gpus=tuple(rates), speeds=tuple(rate / one_gpu for rate in rates.values()))

@@ -1,4 +1,4 @@
-"""What every importer makes: a trace, the classes its jobs are of, and the GPU types they run on."""
+"""The result of every importer: a trace, the classes of its jobs, and their GPU types."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from policies.model import JobClass
 Arrival = TypeVar("Arrival")
 
 RESTART_SECONDS = 30.0
-"""What a start or a change of width costs in the Pollux simulator."""
+"""Seconds of a start or a change of width in the Pollux simulator."""
 SHORTEST_WINDOW_HOURS = 1.0 / 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSource:
-    """Where a GPU type's price comes from: an instance type of the catalogue, or dollars per GPU-hour.
+    """The source of a GPU type's price: an instance type of the catalogue, or dollars per GPU-hour.
 
-    `gpus_per_instance`, None is one, and the network's gigabits per second go with the latter.
+    With the latter go `gpus_per_instance` (None: one) and the network's gigabits per second.
     """
 
     instance_type: str | None = None
@@ -37,7 +37,7 @@ class GpuSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a person asked of an import; None means "as the source has it"."""
+    """Options of an import; None means "as in the source"."""
 
     workload: str | None = None
     apps: tuple[str, ...] | None = None
@@ -61,10 +61,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A trace and the classes of its jobs; `dropped` counts jobs left out, by reason.
+    """A trace and the classes of its jobs; `dropped` counts omitted jobs by reason.
 
-    A class's `arrivals_per_hour` is the trace's own rate, and no number at all (`rates_known` is false) when
-    all jobs arrive within a second.
+    A class's `arrivals_per_hour` is the rate in the trace, and meaningless (`rates_known` is false) if all
+    jobs arrive within a second.
     """
 
     source: str
@@ -76,11 +76,11 @@ class Workload:
 
     @property
     def rates_known(self) -> bool:
-        """Whether the arrivals span a second, so that a rate can be told."""
+        """Whether the arrivals span at least a second, so that they have a rate."""
         return self.trace.window_hours >= SHORTEST_WINDOW_HOURS
 
     def work_gpu_hours(self) -> dict[str, float]:
-        """Return the work of all jobs of each class, hours on one reference GPU."""
+        """Return the work of all jobs of each class, in hours on one reference GPU."""
         sizes = {job_class.name: job_class.size_gpu_hours for job_class in self.classes}
         work = dict.fromkeys(sizes, 0.0)
         for job in self.trace.jobs:
@@ -101,7 +101,7 @@ def assemble(
 ) -> Workload:
     """Return the workload of `jobs`, sorted by time, with the rate of each class that has a job.
 
-    `gpu_types` are the source's own prices; those of the options come before them.
+    `gpu_types` are the source's own prices; prices in the options override them.
 
     Raises:
         InputError: when no job is left, an id occurs twice, or a price is for a type that no class uses.
@@ -144,10 +144,10 @@ def cut(
     options: Options,
     dropped: Counter[str],
 ) -> list[tuple[float, Arrival]]:
-    """Return (seconds, item) of the arrivals in the window asked for, in order, at most `options.limit`.
+    """Return (seconds, item) of the arrivals in the options' window, in order, at most `options.limit`.
 
-    Seconds count from the start of the window, which is the start of the source's clock unless
-    `from_hours` says otherwise. What is left out is added to `dropped`.
+    Seconds count from the start of the window, which is the source's time 0 unless `from_hours` is set.
+    Omitted arrivals are counted in `dropped`.
     """
     start = (options.from_hours or 0.0) * 3600.0
     end = math.inf if options.to_hours is None else options.to_hours * 3600.0

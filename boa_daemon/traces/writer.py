@@ -1,7 +1,7 @@
-"""Writes ``trace.csv`` and ``classes.yaml``, each whole or not at all.
+"""Write ``trace.csv`` and ``classes.yaml``, each completely or not at all.
 
-Numbers in the class file have 6 significant digits, more than any of the measurements; times and scales in
-the trace are written so that reading gives the same number back.
+Numbers in the class file have 6 significant digits, more than any measurement; times and scales in the trace
+are written so that reading returns the same numbers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Dumper.add_representer(
 def write_workload(workload: Workload, directory: Path) -> tuple[Path, Path]:
     """Write the trace and the class file into `directory`; return their paths.
 
-    Both are written in full before either replaces what was there.
+    Both new files are complete before either replaces an old one.
 
     Raises:
         BoaError: when a file cannot be written.
@@ -53,7 +53,7 @@ def write_workload(workload: Workload, directory: Path) -> tuple[Path, Path]:
 
 
 def write_trace(trace: Trace, path: Path) -> None:
-    """Write a trace alone, whole or not at all.
+    """Write a trace without a class file, completely or not at all.
 
     Raises:
         BoaError: when it cannot be written.
@@ -62,7 +62,7 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 
 def _write(texts: Mapping[Path, str]) -> None:
-    """Write texts into their files, each in full before any replaces what was there."""
+    """Write texts to files; all new files are complete before any replaces an old one."""
     staged: list[Path] = []
     try:
         for path, text in texts.items():
@@ -79,7 +79,7 @@ def _write(texts: Mapping[Path, str]) -> None:
 
 
 def trace_text(trace: Trace) -> str:
-    """Return the trace as CSV; the column `scale` only where a job has one."""
+    """Return the trace as CSV; the column `scale` is left out if every scale is 1."""
     scaled = any(job.scale != 1.0 for job in trace.jobs)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -112,7 +112,7 @@ def _gpu(gpu: GpuSource) -> _Flow:
 
 
 def _class(job_class: JobClass, rates_known: bool) -> dict[str, Any]:
-    """Return the entry of one class; a rate that is not known is left out."""
+    """Return the entry of one class, without an unknown rate."""
     entry: dict[str, Any] = {"name": job_class.name}
     if rates_known:
         entry["arrivals_per_hour"] = _round(job_class.arrivals_per_hour)
@@ -143,17 +143,17 @@ def _round(value: float) -> float:
 
 
 def _shortest(value: float) -> str:
-    """Return the shortest text that reads back as the same number."""
+    """Return the shortest text that parses to the same number."""
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
 
 
 def _stage(path: Path, text: str, staged: list[Path]) -> None:
-    """Write the text to a new file beside `path`, and note that file in `staged`."""
+    """Write the text to a new file beside `path`, and append that file to `staged`."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     staged.append(Path(name))
     with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    # mkstemp makes private files; these are for anyone who may read the directory.
+    # mkstemp makes private files; everybody who may read the directory may read these.
     Path(name).chmod(0o644)
