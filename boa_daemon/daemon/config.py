@@ -34,8 +34,8 @@ class BudgetSettings(Strict):
     )
     usd_per_day_cap: Positive | None = Field(
         default=300.0,
-        description="dollars per day (UTC), never exceeded; more than 24 h of the budget. "
-        "With usd_per_month two mean days' money if unset",
+        description="dollars per day (UTC), never exceeded; set it above 24 h of the budget. With "
+        "usd_per_month, two mean days of the budget if unset",
     )
     usd_per_month_cap: Positive | None = Field(
         default=None, description="dollars per calendar month (UTC), never exceeded"
@@ -45,15 +45,16 @@ class BudgetSettings(Strict):
     )
     standing_usd_per_hour: NotNegative = Field(
         default=0.0,
-        description="dollars per hour that the site costs without a node, as a NAT gateway; a charge an hour",
+        description="dollars per hour that the site costs without a node, such as a NAT gateway; charged "
+        "hourly",
     )
     max_instances: int | None = Field(default=16, ge=1, le=100_000, description="instances at once")
     share_half_life_hours: Positive = Field(
-        default=24.0, description="hours after which what a team was lent, or left unspent, counts half"
+        default=24.0, description="hours after which money that a team was lent, or left unspent, counts half"
     )
     window_hours: Positive = Field(
         default=MONTH_HOURS,
-        description="hours over which spend agrees with the budget; 730: a calendar month",
+        description="hours over which spending meets the budget on average; 730 means a calendar month",
     )
 
     @model_validator(mode="before")
@@ -94,16 +95,16 @@ class _CloudSettings(Strict):
     )
     commitments: str | None = Field(
         default=None,
-        description="file of commitments that are paid anyway, as boa plan --commitments reads it",
+        description="file of commitments that are paid in any case, in the format of boa plan --commitments",
     )
     blocks: str | None = Field(
         default=None,
-        description="file of Capacity Blocks that were bought, as boa plan --blocks reads it: their fees",
+        description="file of purchased Capacity Blocks with their fees, in the format of boa plan --blocks",
     )
     gpu_places: dict[Name, int] = Field(
         default_factory=dict,
-        description="instance type to how many jobs may share each of its GPUs, of classes that permit it; "
-        "one job to a GPU if unset",
+        description="by instance type, how many jobs may share each GPU, for classes that permit it; one "
+        "job per GPU if unset",
     )
     boot_seconds: NotNegative = Field(default=5.0, description="seconds that a simulated node boots")
     warm_pool_nodes: int = Field(
@@ -113,7 +114,8 @@ class _CloudSettings(Strict):
     )
     start_seconds: NotNegative | None = Field(
         default=None,
-        description="seconds from the start of a stopped node to ready; a third of a boot until it was seen",
+        description="seconds from the start of a stopped node to ready; if unset as measured, before that "
+        "a third of a boot",
     )
     stock: int | None = Field(
         default=None, ge=0, description="nodes that the simulated or the local cloud has; local: 4 if unset"
@@ -158,21 +160,22 @@ class EngineSettings(Strict):
     name: Name = Field(default="local", description="local, ssm or ray")
     shared_account: bool = Field(
         default=False,
-        description="let others submit jobs that run as the daemon's own user (local, ray): "
-        "whoever may submit can then do what the daemon can",
+        description="let others submit jobs that run as the daemon's own user (local, ray): every "
+        "submitter then has the daemon's rights",
     )
     own_user: bool = Field(
         default=True,
-        description="run each job as a user of its own where the daemon may (ssm; local: as its submitter's "
-        "account, where the daemon is root); false: as root on nodes, as the daemon here",
+        description="run each job as its own user if the daemon can (ssm; local: as the submitter's "
+        "account if the daemon is root); false: as root on nodes, as the daemon's user here",
     )
     secrets_file: str = Field(
         default="",
-        description="file of NAME=VALUE lines, mode 0600: what jobs name as env:NAME (local, ray)",
+        description="file of NAME=VALUE lines, mode 0600: secrets that jobs name as env:NAME (local, ray)",
     )
     secrets: list[Name] = Field(
         default_factory=list,
-        description="ssm:/PATH and secretsmanager:ARN that jobs may name, * for the rest of one (ssm)",
+        description="references, ssm:/PATH or secretsmanager:ARN, that jobs may name; * matches any part "
+        "(ssm)",
     )
     data: list[Name] = Field(
         default_factory=list,
@@ -191,41 +194,45 @@ class WorkloadSettings(Strict):
     policy: str = Field(default=DEFAULT_POLICY, description="a policy of boa simulate")
     placer: str = Field(default="lwf", description="a placer of boa simulate")
     kappa: float = Field(
-        default=DEFAULT_KAPPA, ge=1, description="widest job that lwf may spread over nodes' leftovers, GPUs"
+        default=DEFAULT_KAPPA,
+        ge=1,
+        description="largest job, in GPUs, that lwf may spread over leftover GPUs of several nodes",
     )
     explore_fraction: Fraction = Field(
         default=0.02,
-        description="part of a class's GPU time, and one job's, that tries of widths may waste",
+        description="fraction of a class's, and of one job's, GPU time that trials of other widths may waste",
     )
 
 
 class LearningSettings(Strict):
     """What is learned from jobs, apart from their speed."""
 
-    rates: bool = Field(default=True, description="plan by the arrival rates that were seen")
-    sizes: bool = Field(default=True, description="plan by the sizes that jobs turned out to have")
+    rates: bool = Field(default=True, description="plan by the measured arrival rates")
+    sizes: bool = Field(default=True, description="plan by the measured sizes of jobs")
     prior_jobs: Positive = Field(
-        default=PRIOR_JOBS, description="jobs that the class file's word on a rate or a size is worth"
+        default=PRIOR_JOBS,
+        description="number of observed jobs that a rate or size in the class file counts as",
     )
     half_life_hours: Positive = Field(
-        default=HALF_LIFE_HOURS, description="hours after which what was seen counts half"
+        default=HALF_LIFE_HOURS, description="hours after which a measurement counts half"
     )
     save_minutes: Positive = Field(
-        default=30.0, description="minutes of work between two saves of a job that plans on spot count on"
+        default=30.0, description="minutes of work between two saves of a job that plans on spot assume"
     )
     save_seconds: NotNegative = Field(
-        default=60.0, description="seconds that a save takes, as plans on spot count on"
+        default=60.0, description="seconds that a save takes, as plans on spot assume"
     )
     prior_class: Name | None = Field(
         default=None,
-        description="class that one without an entry in the class file starts as; refused if unset",
+        description="class that a class without an entry in the class file starts as; its jobs are "
+        "refused if unset",
     )
 
 
 class DaemonSettings(Strict):
     """The program itself."""
 
-    tick_seconds: Positive = Field(default=30.0, description="seconds between looks, at the most")
+    tick_seconds: Positive = Field(default=30.0, description="seconds between ticks, at most")
     checkpoint_seconds: NotNegative = Field(
         default=90.0, description="seconds that jobs get to stop before a hard cap ends their nodes"
     )
@@ -236,16 +243,16 @@ class DaemonSettings(Strict):
     database: str | None = Field(default=None, description="URL; a SQLite file in state_dir if unset")
     observe: bool = Field(default=False, description="decide and record, and touch nothing")
     idle_hold_seconds: NotNegative = Field(
-        default=300.0, description="seconds that an idle node is kept, at the most"
+        default=300.0, description="seconds that an idle node is kept, at most"
     )
     stall_seconds: Positive = Field(
         default=600.0,
-        description="seconds without a step after which a job counts as stalled, at the least; see engines",
+        description="seconds without a step after which a job counts as stalled, at least; see engines",
     )
     keep_days: float | None = Field(
         default=None,
         ge=32,
-        description="days after which a job that is over is dropped, with its folder here; kept if unset",
+        description="days after which a job that is over is deleted, with its folder here; kept if unset",
     )
     backup_seconds: Positive = Field(default=3600.0, description="seconds between backups")
 
@@ -259,7 +266,7 @@ class SteadySettings(Strict):
     loop_times: int = Field(
         default=8,
         ge=2,
-        description="times within an hour that lead nowhere, before a start or launch rests",
+        description="fruitless starts or launches within an hour before they pause",
     )
 
 
@@ -270,7 +277,7 @@ class AlertSettings(Strict):
         default_factory=list, description="URLs of apprise (mail, chat and others; needs the extra apprise)"
     )
     long_wait_hours: Positive = Field(
-        default=6.0, description="hours without GPUs after which a job's user may be told that it waits"
+        default=6.0, description="hours without GPUs after which a job's user may be notified that it waits"
     )
 
     at_fractions: list[Fraction] = Field(
@@ -282,7 +289,7 @@ class AlertSettings(Strict):
         default=None, description="command, run without a shell; the sentence is in BOA_ALERT"
     )
     notifiers: dict[Name, str] = Field(
-        default_factory=dict, description="addresses by the name of a plug-in that tells them"
+        default_factory=dict, description="addresses by the name of the notifier plug-in that sends to them"
     )
 
 
@@ -324,7 +331,7 @@ class GateSection(Strict):
         default="ada-srsf-buckets", description="who goes first: a policy of boa gate"
     )
     gigabits: Positive = Field(default=10.0, description="Gbit/s of a network card, until it is measured")
-    always_on: bool = Field(default=False, description="order messages even where it cannot pay")
+    always_on: bool = Field(default=False, description="order messages even when it cannot help")
 
 
 class UserSettings(Strict):
@@ -336,8 +343,8 @@ class UserSettings(Strict):
     )
     notify: list[Event] = Field(
         default_factory=list,
-        description="what of their jobs the user is told, where the job's file does not say: "
-        "start, end, failure, move, waiting",
+        description="events of their jobs that the user is notified of, unless the job's file says "
+        "otherwise: start, end, failure, move, waiting",
     )
     webhook: str | None = Field(default=None, description="URL that takes Slack-compatible JSON")
     apprise: list[Name] = Field(
@@ -348,7 +355,7 @@ class UserSettings(Strict):
 class TeamSettings(Strict):
     """A team's members, caps and share of the budget."""
 
-    members: list[Name] = Field(default_factory=list, description="users whose jobs draw on it")
+    members: list[Name] = Field(default_factory=list, description="users whose jobs the team may pay for")
     usd_per_day_cap: Positive | None = Field(
         default=None, description="dollars per day (UTC) that its jobs never exceed"
     )
@@ -357,7 +364,8 @@ class TeamSettings(Strict):
     )
     share: Positive | None = Field(
         default=None,
-        description="its part of the budget, against the others' shares; what it leaves is lent to them",
+        description="its part of the budget, relative to the other teams' shares; what it leaves is lent "
+        "to them",
     )
 
 
@@ -369,17 +377,20 @@ class Settings(Strict):
     engine: EngineSettings = Field(default_factory=EngineSettings, description="what runs jobs")
     workload: WorkloadSettings = Field(default_factory=WorkloadSettings, description="what runs")
     learning: LearningSettings = Field(
-        default_factory=LearningSettings, description="what is learnt from jobs"
+        default_factory=LearningSettings, description="what is learned from jobs"
     )
     daemon: DaemonSettings = Field(default_factory=DaemonSettings, description="the program itself")
-    steady: SteadySettings = Field(default_factory=SteadySettings, description="against flapping")
-    alerts: AlertSettings = Field(default_factory=AlertSettings, description="who is told")
+    steady: SteadySettings = Field(default_factory=SteadySettings, description="limits against flapping")
+    alerts: AlertSettings = Field(default_factory=AlertSettings, description="who receives alerts")
     api: ApiSettings = Field(default_factory=ApiSettings, description="who may ask")
     gate: GateSection = Field(default_factory=GateSection, description="who sends first on shared cards")
     users: dict[Name, UserSettings] = Field(default_factory=dict, description="what one user may do")
-    teams: dict[Name, TeamSettings] = Field(default_factory=dict, description="purses, and who draws on them")
+    teams: dict[Name, TeamSettings] = Field(
+        default_factory=dict, description="teams, their members and their money"
+    )
     secrets: dict[Name, list[Name]] = Field(
         default_factory=dict,
-        description="who may name a secret in a job: users and team:NAME, by its reference; * for the rest "
-        "of one, and the longest that fits decides. What none fits anybody may name",
+        description="who may name a secret in a job: users and team:NAME, by reference; * matches any "
+        "part, and the longest matching pattern decides. Anybody may name a reference that no "
+        "pattern matches",
     )
