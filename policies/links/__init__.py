@@ -1,1 +1,1 @@
-"""Jobs that share a network link: what that costs, and who sends first."""
+"""Network links shared by jobs: the cost of contention, and the order of sending."""

@@ -1,20 +1,21 @@
-"""Ada-SRSF: of the jobs whose messages are ready, the one with the least service left sends first.
+"""Ada-SRSF: of the jobs whose messages are ready, the one with the least remaining service sends first.
 
 Source: Wang, Shi, Wang, Chu, arXiv 2002.10105, Ada-SRSF. Whenever something changes, ready messages are
 visited by remaining service of their job (remaining time x GPUs, over its weight), and each may start if the
-policy's test lets it on all of its servers:
+policy's test allows it on all of its servers:
 
     policy             test, with c = messages in flight on the most crowded of its servers
     srsf-n             c < n
     ada-srsf           c = 0, or c = 1 and AdaDUAL (policies/links/adadual.py) says yes for each message met
     ada-srsf-weighted  the same, AdaDUAL with weights: a job's weight over its remaining service
     ada-srsf-queue     the same, AdaDUAL with the messages that wait for the link
-    ada-srsf-buckets   ada-srsf on buckets of `bucket_bytes`: the order is decided anew at every border
+    ada-srsf-buckets   ada-srsf on buckets of `bucket_bytes`: the order is decided again after each bucket
     srsf-preemptive    no better-ranked message wants the server; worse ones in flight are paused (the ideal)
 
-Least service first can starve a large job. `max_wait_seconds` is the remedy: a message that has waited longer
-goes before all others, oldest first, and reserves its servers, so that nobody slips in while it waits for the
-last of them. It then waits only for those in flight and for those overdue before it. Infinite in the paper.
+Least service first can starve a large job. So a message that has waited longer than `max_wait_seconds` goes
+before all others, oldest first, and reserves its servers, so that no other message starts there while it
+waits for the last of them. It then waits only for messages in flight and for those overdue before it. The
+limit is infinite in the paper.
 
     symbol   here                     meaning
     R_j      service_seconds          remaining time of the job x its GPUs
@@ -40,11 +41,11 @@ from policies.links.contention import Link
 from policies.model import JobId
 
 LEAST_BUCKET_BYTES = 25_000_000
-"""What data-parallel training sends at a time."""
+"""The bucket size of data-parallel training."""
 LATENCIES_PER_BUCKET = 30
-"""A default bucket takes at least this many latencies to send, so cutting costs at most some 3 %."""
+"""A default bucket takes at least this many latencies to send, so buckets cost at most about 3 %."""
 LEAST_RANK = 1e-9
-"""Service below this counts as this where its inverse is a weight."""
+"""Lower limit of a rank whose inverse is used as a weight."""
 
 AdmissionRule = Literal["plain", "weighted", "queue"]
 
@@ -68,7 +69,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What changes now: jobs whose messages may start, in order, and jobs whose messages must pause."""
+    """The changes to make now: jobs whose messages start, in order, and jobs whose messages must pause."""
 
     start: tuple[JobId, ...]
     pause: tuple[JobId, ...] = ()
@@ -76,9 +77,9 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPolicy:
-    """Who may send, given who is ready and who is sending.
+    """Decides which ready messages may start, given those in flight.
 
-    `threshold` is AdaDUAL's, tried where a message would meet another: 0 never overlaps, infinity always.
+    `threshold` is AdaDUAL's, used when a message would meet another: 0 never overlaps, infinity always does.
     """
 
     link: Link
@@ -104,7 +105,7 @@ class LinkPolicy:
     def admit(self, waiting: Sequence[Message], in_flight: Sequence[Message]) -> Admission:
         """Return which messages start now, best first, and which pause.
 
-        Ties of rank go to the message that comes first in `waiting` (preemptive: in flight before waiting).
+        Of equal ranks the message earlier in `waiting` wins (preemptive: in flight before waiting).
         """
         if self.preempts:
             return self._preempt(waiting, in_flight)
@@ -126,7 +127,7 @@ class LinkPolicy:
         return Admission(start=tuple(started))
 
     def reserved(self, waiting: Iterable[Message]) -> frozenset[Hashable]:
-        """Return the servers on which nobody starts out of order: messages that are overdue wait for them."""
+        """Return the servers that overdue messages wait for; no other message may start on them."""
         return frozenset[Hashable]().union(*(m.servers for m in waiting if self._is_overdue(m)))
 
     def _order(self, message: Message) -> tuple[bool, float]:
@@ -167,14 +168,14 @@ class LinkPolicy:
 
     @staticmethod
     def _waiting_weight(message: Message, queued: Sequence[Message]) -> float:
-        """Return how many other messages wait for the most wanted of the message's servers."""
+        """Return how many other messages wait for the message's most wanted server."""
         wanted = Counter(
             s for other in queued if other is not message for s in other.servers & message.servers
         )
         return float(max(wanted.values(), default=0))
 
     def _preempt(self, waiting: Sequence[Message], in_flight: Sequence[Message]) -> Admission:
-        """Give every server to the best-ranked message that wants it and gets all of its servers."""
+        """Give servers in order of rank to the messages that get all of their servers; the rest pause."""
         taken: set[Hashable] = set()
         flying = {id(message) for message in in_flight}
         start, kept = [], set()
@@ -201,13 +202,13 @@ LINK_POLICIES: Mapping[str, str] = MappingProxyType(
         "srsf-preemptive": "the ideal: a better-ranked message pauses a worse one",
     }
 )
-"""Every link policy by name, with what it does."""
+"""Every link policy by name, with a short description."""
 
 DEFAULT_LINK_POLICY = "ada-srsf-buckets"
 
 
 def default_bucket_bytes(link: Link) -> float:
-    """Return the bucket for a link: 25 MB, or more where that would be sent within a few latencies."""
+    """Return the bucket size for a link: 25 MB, or more if that takes less than 30 latencies to send."""
     return max(LEAST_BUCKET_BYTES, LATENCIES_PER_BUCKET * link.latency_seconds / link.seconds_per_byte)
 
 
@@ -223,6 +224,9 @@ def link_policy(
 
     `threshold` replaces AdaDUAL's b / (2 (b + eta)) in `ada-srsf` and `ada-srsf-buckets`; `bucket_bytes`
     replaces `default_bucket_bytes(link)`.
+
+    Raises:
+        UnknownPolicy: when there is none of that name.
     """
     if name not in LINK_POLICIES:
         raise UnknownPolicy(f"there is no link policy {name!r}. Choose one of {', '.join(LINK_POLICIES)}")

@@ -1,28 +1,28 @@
-"""AdaDUAL: start a second message on a busy link only if it is small enough beside the first.
+"""AdaDUAL: start a second message on a busy link only if it is small enough relative to the first.
 
 Source: Wang, Shi, Wang, Chu, arXiv 2002.10105, the two-task theorems. One link carries a message with M1
 bytes left; another of M2 bytes is ready. The sum of their finish times, as a function of the second one's
-start, rises and then falls until the link is free, so the best start is at once or then, never in between.
-At once is best if and only if
+start, rises and then falls until the link is free. So the best start is at once or when the link is free,
+never in between. At once is best if and only if
 
     M2 / M1 < b / (2 (b + eta))
 
-M1 shrinks as it is sent, so a refused message stays refused until the link's load changes: testing on events
-is enough. With weights w1, w2 of the two jobs and W the summed weight of further messages that wait for the
-link (each loses eta M2), the same comparison gives
+M1 shrinks as it is sent, so a refused message stays refused until the link's load changes, and it is enough
+to test on events. With weights w1, w2 of the two jobs and W the summed weight of further messages that wait
+for the link (each loses eta M2), the same comparison gives
 
     M2 / M1 < w2 b / ((w1 + w2)(b + eta) + W eta)
 
     symbol   here                          meaning
-    M1       bytes_left                    what the message in flight still has to send
-    M2       message_bytes                 what the ready message would send
+    M1       bytes_left                    bytes left of the message in flight
+    M2       message_bytes                 bytes of the ready message
     b        seconds_per_byte              time of a byte on an idle link
     eta      contention_seconds_per_byte   extra time per byte and per further message
-    w1, w2   old_weight, new_weight        how much a second of each job's delay costs
+    w1, w2   old_weight, new_weight        cost of a second's delay of each job
     W        waiting_weight                the same, summed over messages that wait behind both
 
-The rule is exact for two messages on one link. It claims nothing about a queue of jobs that iterate, where it
-can lose to never overlapping. Cost: O(1).
+The rule is exact for two messages on one link. For a queue of jobs that iterate it is not, and can be worse
+than never overlapping. Cost: O(1).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def threshold(
     old_weight: float = 1.0,
     waiting_weight: float = 0.0,
 ) -> float:
-    """Return the largest ratio M2 / M1 at which starting at once still pays."""
+    """Return the ratio M2 / M1 below which starting at once pays."""
     both = (new_weight + old_weight) * (seconds_per_byte + contention_seconds_per_byte)
     return new_weight * seconds_per_byte / (both + waiting_weight * contention_seconds_per_byte)
 
@@ -47,6 +47,6 @@ def threshold(
 def overlap_pays(message_bytes: float, bytes_left: float, ratio: float) -> bool:
     """Return whether a message should start beside one with `bytes_left`, at threshold `ratio`.
 
-    Threshold 0 always waits and infinity never does, whatever the sizes.
+    Threshold 0 always waits and infinity never waits, for any sizes.
     """
     return ratio == INFINITY or message_bytes < ratio * bytes_left

@@ -1,12 +1,12 @@
-"""Contention on a shared link: k messages at once each get a k-th, less a penalty for crowding.
+"""Contention on a shared link: each of k messages gets 1/k of the bandwidth, less a penalty for contention.
 
-Source: Wang, Shi, Wang, Chu, arXiv 2002.10105, section on communication contention. One all-reduce of M
-bytes that meets k messages (itself included) from start to end takes
+Source: Wang, Shi, Wang, Chu, arXiv 2002.10105, section on communication contention. An all-reduce of M bytes
+that shares the link from start to end, with k messages in flight (itself included), takes
 
     T(k, M) = a + k b M + (k - 1) eta M
 
-so it moves at one byte per ``k b + (k - 1) eta`` seconds. A message over several servers moves at the pace of
-its most crowded server, and paces change whenever a message starts or ends there.
+so it sends one byte per ``k b + (k - 1) eta`` seconds. A message over several servers has the pace of its
+most crowded server, and paces change whenever a message starts or ends there.
 
     symbol   here                          meaning
     a        latency_seconds               fixed time of a message, whatever its size
@@ -15,8 +15,8 @@ its most crowded server, and paces change whenever a message starts or ends ther
     k        messages_at_once              messages on the most crowded link, >= 1
     M        message_bytes                 size of the message
 
-Cost: `paces` is linear in the number of (message, server) pairs; `fit_link` is a weighted least-squares fit
-repeated until it settles, linear in the samples.
+Cost: `paces` is linear in the number of (message, server) pairs; `fit_link` repeats a weighted least-squares
+fit until it converges, linear in the samples.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def pace(seconds_per_byte: float, contention_seconds_per_byte: float, messages_a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """The three constants of a server's network card; measure them, they depend on transport and fabric."""
+    """The three constants of a server's network card. Measure them: they depend on transport and fabric."""
 
     latency_seconds: float
     seconds_per_byte: float
@@ -84,7 +84,7 @@ class Link:
         return pace(self.seconds_per_byte, self.contention_seconds_per_byte, messages_at_once)
 
     def seconds(self, message_bytes: float, *, messages_at_once: int = 1) -> float:
-        """Return T(k, M): the time of a message that meets the same crowd from start to end."""
+        """Return T(k, M): the time of a message with the same number of messages at once throughout."""
         return self.latency_seconds + message_bytes * self.pace(messages_at_once)
 
 
@@ -93,19 +93,19 @@ ETHERNET_10G = Link(latency_seconds=6.69e-4, seconds_per_byte=8.56e-10, contenti
 
 
 def crowds(servers_of: Mapping[Key, Collection[Hashable]]) -> dict[Key, int]:
-    """Return k of each message in flight: how many messages its most crowded server carries."""
+    """Return k of each message in flight: the number of messages on its most crowded server."""
     load = Counter(server for servers in servers_of.values() for server in set(servers))
     return {key: max((load[server] for server in servers), default=1) for key, servers in servers_of.items()}
 
 
 def paces(link: Link, servers_of: Mapping[Key, Collection[Hashable]]) -> dict[Key, float]:
-    """Return the seconds per byte at which each message in flight moves now."""
+    """Return the current seconds per byte of each message in flight."""
     return {key: link.pace(k) for key, k in crowds(servers_of).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSample:
-    """One measured all-reduce: how many ran at once from start to end, how large, how long."""
+    """One measured all-reduce: messages at once throughout, bytes, and seconds."""
 
     messages_at_once: int
     message_bytes: float
@@ -120,7 +120,7 @@ class LinkSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantEstimate:
-    """A constant with the interval that covers it at the stated confidence."""
+    """An estimate of a constant with its confidence interval."""
 
     value: float
     low: float
@@ -129,10 +129,10 @@ class ConstantEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFit:
-    """The constants of a link as measured, and how well the model describes the samples.
+    """The measured constants of a link, and how well the model fits the samples.
 
-    `median_relative_error` is the median of |measured - model| / model. `at_bound` names constants whose best
-    value would be negative and that were set to zero.
+    `median_relative_error` is the median of |measured - model| / model. `at_bound` names the constants that
+    were set to zero because their best fit is negative.
     """
 
     latency_seconds: ConstantEstimate
@@ -163,11 +163,14 @@ _NAMES = ("latency_seconds", "seconds_per_byte", "contention_seconds_per_byte")
 
 
 def fit_link(samples: Sequence[LinkSample], *, confidence: float = 0.95) -> LinkFit:
-    """Return the link that explains the samples best, with confidence intervals.
+    """Fit the constants of a link to samples, with confidence intervals.
 
-    Residuals are taken relative to the model, because a long message varies more than a short one, and
-    Huber's weights keep single outliers from moving the answer. Intervals come from the sandwich covariance
-    with a leverage correction (HC3) and Student's t.
+    Residuals are relative to the model, because long messages vary more than short ones. Huber's weights
+    limit the effect of outliers. Intervals use the sandwich covariance with a leverage correction (HC3) and
+    Student's t.
+
+    Raises:
+        InvalidProblem: when the samples cannot tell the constants apart, or larger messages take no longer.
     """
     if not 0.0 < confidence < 1.0:
         raise InvalidProblem(f"confidence must lie between 0 and 1; got {confidence!r}")
@@ -235,7 +238,7 @@ def _check_identifiable(crowd: Floats, size: Floats) -> None:
 
 
 def _fit_robust(design: Floats, seconds: Floats, free: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Return (values, covariance) of the free columns' fit; the others are zero."""
+    """Return (values, covariance) of a fit to the columns in `free`; the other columns get zeros."""
     columns = design[:, free]
     unit = np.abs(columns).max(axis=0)
     columns = columns / unit
@@ -251,7 +254,7 @@ def _fit_robust(design: Floats, seconds: Floats, free: NDArray[np.bool_]) -> tup
         if np.allclose(answer, before, rtol=1e-10, atol=0.0):
             break
     rows = columns / model[:, None]
-    # The curvature of Huber's loss is one inside the cut and nothing beyond it.
+    # The curvature of Huber's loss is one inside the cut and zero outside.
     inside = (weight == 1.0).astype(float)
     bread = np.linalg.pinv(rows.T @ (rows * inside[:, None]))
     leverage = np.clip(np.einsum("ij,jk,ik->i", rows, bread, rows) * inside, 0.0, 0.99)
@@ -263,7 +266,7 @@ def _fit_robust(design: Floats, seconds: Floats, free: NDArray[np.bool_]) -> tup
 
 
 def _huber_weights(relative: Floats) -> Floats:
-    """Return 1 for ordinary residuals and less for outliers, in proportion."""
+    """Return Huber's weights: 1 for ordinary residuals, and cut / residual for outliers."""
     scale = 1.4826 * float(np.median(np.abs(relative)))
     if scale <= 1e-12:
         return np.ones_like(relative)

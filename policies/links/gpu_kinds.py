@@ -1,23 +1,24 @@
-"""Several machines that carry the same GPU: each is a GPU type of its own, with its own price and speeds.
+"""GPU types for several machines with the same GPU: each machine is a type with its own price and speeds.
 
 A *kind* is a GPU type of the problem. The first machine of a GPU has the GPU's own name (`t4`), every other
-one `t4@g4dn.xlarge`. So whatever chooses among GPU types chooses among machines, exactly. A class need not
-say how fast it is on each machine. Where it was measured on one only, with g GPUs, then on one with h
+machine a name like `t4@g4dn.xlarge`. So a choice among GPU types is a choice among machines. A class need not
+state its speed on every machine. If it was measured on one machine with g GPUs, its speed on one with h GPUs
+is
 
     s_h(k) = s_g(k)                                      k <= h: one node, at least as fast as several
-    s_h(k) = s_g(k) (1 + c_g / t) / (1 + c_h / t)        k > h, where both widths span nodes
-    s_h(k) = s_g(k) / (1 + c_h / t)                      k > h, k <= g: the second node costs the link
+    s_h(k) = s_g(k) (1 + c_g / t) / (1 + c_h / t)        k > h, k > g: the job spans nodes on both machines
+    s_h(k) = s_g(k) / (1 + c_h / t)                      k > h, k <= g: it spans nodes on the second only
 
     symbol   here                    meaning
     c / t    share                   seconds of sending per second of computing (`link_share`)
     k        widths                  GPUs of the job
 
-Nothing is known of a link where the class does not say what it sends: only widths within one node are then
-offered on the other machine.
+If the class does not state its network traffic, the cost of the link is not known, and only widths within one
+node are offered on the other machine.
 
-A machine whose GPUs have m places is one more, `t4@g4dn.12xlarge/2`, whose places cost 1/m of its GPUs. Only
-a class that `may_share` has a speed-up there; where it states none it is that of the whole GPU over
-T_m / T_1, for m jobs like it with GPUs and link in common (`gpu_share`): m on one node, less across nodes.
+A machine whose GPUs have m places is a further kind, `t4@g4dn.12xlarge/2`, whose places cost 1/m of its GPUs.
+Only a class that `may_share` has a speed-up there. If it states none, the speed-up is that of the whole GPU
+over T_m / T_1, for m equal jobs that share GPUs and link (`gpu_share`): m on one node, less across nodes.
 
 Cost: O(classes x widths x machines).
 """
@@ -45,37 +46,37 @@ def card_of(kind: str) -> str:
 
 
 def kind_on(card: str, machine: str) -> str:
-    """Return the name of a further machine of a GPU as a GPU type."""
+    """Return the GPU type of a further machine with a GPU: ``t4@g4dn.xlarge``."""
     return f"{card}{_AT}{machine}"
 
 
 def is_spot(kind: str) -> bool:
-    """Return whether a GPU type, or a machine, is one on the spot market."""
+    """Return whether the name of a GPU type or machine is one on the spot market."""
     return kind.endswith(f"{_AT}{SPOT}")
 
 
 def spot_kind(kind: str) -> str:
-    """Return the name of a GPU type, or of a machine, on the spot market: ``t4@spot``."""
+    """Return the spot-market name of a GPU type or machine: ``t4@spot``."""
     return kind_on(kind, SPOT)
 
 
 def without_market(kind: str) -> str:
-    """Return the name of a GPU type, or of a machine, whatever its market."""
+    """Return the name of a GPU type or machine without its market."""
     return kind.removesuffix(f"{_AT}{SPOT}")
 
 
 def shared_kind(card: str, machine: str, places: int) -> str:
-    """Return the name of a machine whose GPUs several jobs share, as a GPU type: ``t4@g4dn.12xlarge/2``."""
+    """Return the GPU type of a machine whose GPUs several jobs share: ``t4@g4dn.12xlarge/2``."""
     return f"{kind_on(card, machine)}/{places}"
 
 
 def rented_name(machine: str) -> str:
-    """Return the name by which a cloud rents a machine, whatever its market and its places."""
+    """Return the cloud's name of a machine, without market and places."""
     return machine.partition(_AT)[0]
 
 
 def siblings(kinds: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return by kind all kinds of its GPU, where there are several; nothing where each has one machine."""
+    """Return, for each kind whose GPU has several kinds, all kinds of that GPU; other kinds are left out."""
     by_card: dict[str, list[str]] = {}
     for kind in kinds:
         by_card.setdefault(card_of(kind), []).append(kind)
@@ -85,7 +86,7 @@ def siblings(kinds: Iterable[str]) -> dict[str, tuple[str, ...]]:
 def machines_by_kind(
     machines: Iterable[InstanceType], own: Mapping[str, InstanceType]
 ) -> dict[str, InstanceType]:
-    """Return machines by kind, in their order; those of `own` keep the name that they have there."""
+    """Return the machines by kind, in order; machines in `own` keep their kind from there."""
     machines = tuple(machines)
     kinds = {machine.name: kind for kind, machine in own.items()}
     taken = {kinds[machine.name] for machine in machines if machine.name in kinds}
@@ -104,9 +105,9 @@ def machines_by_kind(
 def on_machines(
     job_class: JobClass, machines: Mapping[str, InstanceType], measured: Mapping[str, InstanceType]
 ) -> JobClass:
-    """Return the class with a speed-up on every machine whose GPU it knows; what is stated stays.
+    """Return the class with a speed-up on every machine whose GPU it knows; stated speed-ups are kept.
 
-    `measured` says on which machine each kind of the class was measured.
+    `measured` is the machine on which each kind of the class was measured.
     """
     if not siblings({**machines, **measured}):
         return job_class
@@ -122,7 +123,6 @@ def _phase_on(
     measured: Mapping[str, InstanceType],
     need: AllReduce | None,
 ) -> Phase:
-    """Return the phase with a speed-up on every machine whose GPU it knows."""
     speedups = dict(phase.speedups)
     for kind, machine in machines.items():
         card = card_of(kind)
@@ -137,7 +137,7 @@ def _phase_on(
 def speedup_on(
     curve: SpeedupCurve, *, measured: InstanceType, machine: InstanceType, need: AllReduce | None
 ) -> Table | None:
-    """Return the curve of one machine on another with the same GPU; None where no width is known there."""
+    """Return the curve on `machine` from that on the `measured` one; None if no width is known there."""
     widths = curve.whole_widths()
     if need is None:
         widths = widths[widths <= machine.whole_gpus]

@@ -1,23 +1,23 @@
-"""What shared links cost a job on average: iterations compute, then send, then compute again.
+"""The average slowdown of jobs by shared links, for iterations that compute, send and compute again.
 
-A job that spans nodes sends one message per iteration. Alone it takes  t + c  with  c = a + b M  (see
-`contention`), so its speed is  1 / (1 + c / t)  of what it would be on one node. Neighbours on a node's
-link make c longer. Over many iterations with drifting phases only the averages matter:
+A job that spans nodes sends one message per iteration. Alone, an iteration takes  t + c  with  c = a + b M
+(see `contention`), so its speed is  1 / (1 + c / t)  of that on one node. Other jobs on its nodes' links make
+c longer. Over many iterations with drifting phases only the averages matter:
 
-    in order   a better-ranked job sends first, so a job has what its betters leave of its busiest link:
+    in order   better-ranked jobs send first, so a job gets the rest of its busiest link:
                c' = c / (1 - sum u_j),  u_j = c_j / (iteration of j), over the better-ranked j
     unordered  all messages in flight share: c' = k c + (k - 1) (eta / b) c,  k = 1 + sum u_j over all others
 
     symbol   here             meaning
     t        compute_seconds  forward and backward of one iteration on each GPU
     c / t    share            seconds of sending, alone, per second of computing
-    u_j      busy             part of the time that job j uses its links
-    k        crowd            messages in flight, itself included, on average
+    u_j      busy             fraction of time that job j uses its links
+    k        crowd            mean number of messages in flight, itself included
 
-This is the mean-field form of the iteration-level model of `contention`. Against that model on the paper's
-job mix it is within 5 % (in order) and 10 % (unordered) of the mean completion time, on two to three jobs
+This is the mean-field form of the iteration-level model of `contention`. Compared with that model on the
+paper's job mix, the mean completion time is within 5 % (in order) and 10 % (unordered), for two to three jobs
 that share their links from start to end (`tests/simulation/test_link_share.py`).
-Cost: O(sum over jobs of their nodes), times a few rounds where unordered.
+Cost: O(sum over jobs of their nodes), times `ROUNDS` if unordered.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from policies.speedup import SpeedupCurve, Table
 Server = TypeVar("Server", bound=Hashable)
 
 LEAST_LEFT = 0.05
-"""A job is never left with less of a link than this: ageing lets even the last one send."""
+"""The least share of a link that a job gets: ageing lets even the last job send."""
 ROUNDS = 8
-"""Rounds of the fixed point where messages share unordered; it contracts by more than half each."""
+"""Rounds of the fixed-point iteration for unordered messages; each contracts by more than half."""
 
 
 def network_share(link: Link, need: AllReduce) -> float:
@@ -45,9 +45,9 @@ def network_share(link: Link, need: AllReduce) -> float:
 
 
 def across_nodes(curve: SpeedupCurve, *, gpus_per_node: int, share: float) -> SpeedupCurve:
-    """Return a curve whose widths beyond one node pay for the link; a table is as measured and stays.
+    """Return the curve with speeds beyond one node reduced by the link; a measured table is unchanged.
 
-    The answer is a table of the curve's whole widths, because its speed drops where the second node begins.
+    The answer is a table of the curve's whole widths, because the speed drops at the second node.
     """
     if isinstance(curve, Table) or curve.max_gpus <= gpus_per_node:
         return curve
@@ -63,11 +63,11 @@ def slowdowns(
     crowding: float = 0.0,
     in_order: bool = True,
 ) -> dict[JobId, float]:
-    """Return by what factor each job that sends is slower than alone on the same nodes, 1 or more.
+    """Return the slowdown of each job that sends, relative to the job alone on the same nodes; 1 or more.
 
-    `servers_of` names the servers of every job that spans several, best-ranked first; `shares` is c / t of
-    each; `crowding` is eta / b of the link, which counts only where messages share unordered. Where a job
-    takes links of several speeds, it maps each to what part of c its message takes there: 1 on its slowest.
+    `servers_of` are the servers of every job that spans several, best-ranked jobs first; `shares` is c / t of
+    each job; `crowding` is eta / b of the link, used only if not `in_order`. For a job with links of several
+    speeds, `servers_of` maps each link to the part of c that the message takes there: 1 on the slowest.
     """
     taken = {
         job: servers if isinstance(servers, Mapping) else dict.fromkeys(servers, 1.0)
@@ -81,7 +81,7 @@ def slowdowns(
 def _in_order(
     servers_of: Mapping[JobId, Mapping[Server, float]], shares: Mapping[JobId, float]
 ) -> dict[JobId, float]:
-    """Return the factors where better-ranked jobs send first."""
+    """Return the slowdowns if better-ranked jobs send first."""
     busy: dict[Server, float] = {}
     factors: dict[JobId, float] = {}
     for job, servers in servers_of.items():
@@ -96,7 +96,7 @@ def _in_order(
 def _unordered(
     servers_of: Mapping[JobId, Mapping[Server, float]], shares: Mapping[JobId, float], crowding: float
 ) -> dict[JobId, float]:
-    """Return the factors where all messages in flight share, by a damped fixed point."""
+    """Return the slowdowns if all messages in flight share, by a damped fixed-point iteration."""
     sending = {job: shares[job] for job in servers_of}
     for _ in range(ROUNDS):
         uses = {job: sending[job] / (1.0 + sending[job]) for job in servers_of}

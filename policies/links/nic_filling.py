@@ -1,25 +1,25 @@
-"""Filling idle cards: messages that start beside the first one, because a card would idle otherwise.
+"""Filling idle network cards: start one or two further messages if a card would otherwise idle.
 
-A message needs all of its cards at once. In order, one at a time on each card, the pairs of a triangle of
-hosts use two cards of three: while 1-2 sends, 3 idles, and whoever wants 3 waits for 1 or 2. All three at
-once share each card between two, and move half as fast: 1.5 messages at a time in place of one. So after the
-order has been served, one or two further messages start where two things hold at the paces that all would
-then have:
+A message needs all of its cards at once. If each card carries one message at a time, three pairs of hosts
+that form a triangle use two of three cards: while 1-2 sends, 3 idles, and the messages that need 3 wait for 1
+or 2. If all three send at once, each card is shared by two, and each message has half the speed: 1.5 messages
+at a time instead of one. So after the ordered messages, one or two further messages start if two conditions
+hold at the resulting speeds:
 
-    more moves              sum_i p_i  rises,  p_i = 1 / (k_i + (k_i - 1) eta / b)
-    and ends come sooner    sum_i p_i / R_i  rises by a fifth,  R_i = remaining service over weight
+    more throughput         sum_i p_i  rises,  p_i = 1 / (k_i + (k_i - 1) eta / b)
+    and earlier ends        sum_i p_i / R_i  rises by a fifth,  R_i = remaining service over weight
 
-The first is never so where the messages share all of their cards: there it changes nothing. The second is the
-rate at which jobs end, in shortest remaining service first, and keeps a nearly finished job's link to itself.
-Both sums are over whoever the caller hands in: the messages that cards link with each other, for what moves
-elsewhere in a cluster is nothing to these.
+The first never holds for messages that share all of their cards, so nothing changes for them. The second sum
+is the rate at which jobs end; the condition keeps the link of a nearly finished job free. Both sums are over
+the messages that the caller passes: those connected by shared cards, because other messages in the cluster do
+not affect these.
 
     symbol   here       meaning
     k_i      crowd      messages on the most crowded card of message i, itself included
-    p_i      pace       part of the speed that message i has alone
+    p_i      pace       speed of message i relative to its speed alone
     R_i      rank       remaining service over weight
 
-Cost: O(w^2 f) for w messages that wait and f in flight; the best `MOST_TRIED` that wait are looked at.
+Cost: O(w^2 f) for w waiting messages and f in flight; only the best `MOST_TRIED` waiting ones are tried.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from policies.links.ada_srsf import LEAST_RANK, Message
 MOST_TRIED = 8
 MARGIN = 1e-9
 LEAST_GAIN = 1.2
-"""Jobs must come to their end so much faster: soon the next ones ask, and find their cards taken."""
+"""The least factor on the rate at which jobs end: further messages block the cards of the next requests."""
 
 
 def relative_speeds(messages: Sequence[Message], *, crowding: float) -> list[float]:
-    """Return which part of its speed each message has while all are in flight; `crowding` is eta / b."""
+    """Return each message's speed relative to its speed alone, with all in flight; `crowding` is eta / b."""
     on: Counter[Hashable] = Counter(server for message in messages for server in message.servers)
     crowds = [max((on[server] for server in message.servers), default=1) for message in messages]
     return [1.0 / (crowd + (crowd - 1) * crowding) for crowd in crowds]
@@ -46,7 +46,7 @@ def relative_speeds(messages: Sequence[Message], *, crowding: float) -> list[flo
 def fill_idle_nics(
     waiting: Sequence[Message], in_flight: Sequence[Message], *, crowding: float
 ) -> tuple[Message, ...]:
-    """Return the messages, at most two, that should start beside those in flight; none where none should."""
+    """Return the messages, at most two, that should start in addition to those in flight."""
     if not in_flight:
         return ()
     tried = sorted(waiting, key=lambda message: message.rank)[:MOST_TRIED]
@@ -61,7 +61,7 @@ def fill_idle_nics(
 
 
 def _rates(messages: Sequence[Message], crowding: float) -> tuple[float, float]:
-    """Return how much moves, and how fast jobs come to their end."""
+    """Return (total relative speed, rate at which jobs end)."""
     found = relative_speeds(messages, crowding=crowding)
     return sum(found), sum(
         pace / max(message.rank, LEAST_RANK) for pace, message in zip(found, messages, strict=True)

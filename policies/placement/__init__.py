@@ -1,1 +1,1 @@
-"""Which GPUs of which nodes a job gets."""
+"""Placement: the choice of the GPUs and nodes of each job."""

@@ -1,15 +1,15 @@
-"""First fit: each job takes the first node with room; a wider one takes as few nodes as it can.
+"""First fit: each job takes the first node with room; a job wider than that takes as few nodes as it can.
 
-The plain neighbour of `lwf`. Nodes stand in the caller's order (oldest first, say), so old nodes stay full
-and young ones fall empty. Cost: O(jobs x nodes).
+A simple alternative to `lwf`. Nodes are in the caller's order (for example oldest first), so old nodes stay
+full and young ones become empty. Cost: O(jobs x nodes).
 
     symbol   here          meaning
     k        width.gpus    GPUs that a job needs
-    f        free[node]    indices of the GPUs nobody holds
+    f        free[node]    indices of the free GPUs
 
-A job that fits on one node is put on the first such node (one where it already has GPUs before others). One
-that does not takes the nodes with most room first. Spreading is allowed: a job fits exactly when enough GPUs
-of its type are free, so no job starves because of fragmentation.
+A job that fits on one node gets the first such node; nodes on which it already has GPUs come first. A job
+that does not takes the nodes with most room first. A job may be spread over nodes, so it fits exactly if
+enough GPUs of its type are free, and no job starves because of fragmentation.
 """
 
 from __future__ import annotations
@@ -53,14 +53,13 @@ class FirstFit:
 
 
 def _matches(own: tuple[GpuSlot, ...], width: Width, ready: Mapping[NodeId, Node]) -> bool:
-    """Return whether the held slots are the width: as many, of the type, on ready nodes."""
+    """Return whether the held slots have the width's number and type of GPUs, all on ready nodes."""
     return len(own) == width.gpus and all(
         slot.node in ready and ready[slot.node].instance_type.gpu_type == width.gpu_type for slot in own
     )
 
 
 def _take(free: _Free, slots: tuple[GpuSlot, ...]) -> None:
-    """Remove slots from the free ones."""
     for slot in slots:
         free[slot.node].remove(slot.index)
 

@@ -3,8 +3,8 @@
 Source: Wang, Shi, Wang, Chu, arXiv 2002.10105, LWF-kappa. The workload L_g of a GPU is the time that the jobs
 on it still need. A job of n workers takes, of the GPUs with room for it,
 
-    n <= kappa: the n with the smallest L_g, wherever they are
-    n >  kappa: all it can from the server with the smallest sum of L_g, then from the next; by L_g in each
+    n <= kappa: the n GPUs with the smallest L_g, on any servers n >  kappa: as many as possible of the server
+    with the smallest sum of L_g, then of the next; by L_g in each
 
     symbol   here        meaning
     n        gpus        workers of the job, one GPU each
@@ -12,10 +12,10 @@ on it still need. A job of n workers takes, of the GPUs with room for it,
     F        fits        GPUs with enough free memory
     L_g      workload    seconds of work left on each GPU
 
-On rented clusters a GPU holds one job, so free GPUs all have L_g = 0 and the choice is among servers:
-`LeastWorkloadFirst` takes the fewest servers, then those whose links are quiet, then the best fit, so that
-whole instances fall empty (see `policies.placement.packing`). Jobs stay where they are; what moves them is a
-stage of the tick.
+On rented clusters a GPU holds one job, so all free GPUs have L_g = 0 and the choice is among servers:
+`LeastWorkloadFirst` takes the fewest servers, then those with quiet links, then the best fit, so that whole
+instances become empty (see `policies.placement.packing`). Placed jobs stay where they are; a separate stage
+of the tick moves jobs.
 
 Cost: a choice among G GPUs sorts them, O(G log G); exclusive placement is O(sizes of an instance) per server
 taken, whatever the cluster.
@@ -41,7 +41,7 @@ class GpuChooser(Protocol):
     """Chooses the GPUs of one job on a cluster whose GPUs may be shared."""
 
     def choose(self, gpus: int, *, fits: Mask, workload: Floats, server_of: Ints) -> Ints | None:
-        """Return the indices of `gpus` GPUs, or None where fewer fit. Arrays have one entry per GPU."""
+        """Return the indices of `gpus` GPUs, or None if fewer fit. Arrays have one entry per GPU."""
         ...
 
 
@@ -52,7 +52,7 @@ class RandomChoice:
     rng: np.random.Generator
 
     def choose(self, gpus: int, *, fits: Mask, workload: Floats, server_of: Ints) -> Ints | None:
-        """Return random GPUs."""
+        """Return random GPUs that fit."""
         free = np.flatnonzero(fits)
         return None if len(free) < gpus else self.rng.permutation(free)[:gpus]
 
@@ -74,7 +74,7 @@ class LeastWorkload:
     kappa: float = 1
 
     def choose(self, gpus: int, *, fits: Mask, workload: Floats, server_of: Ints) -> Ints | None:
-        """Return the least loaded GPUs, server by server where the job is wider than kappa."""
+        """Return the least loaded GPUs, server by server if the job is wider than kappa."""
         free = np.flatnonzero(fits)
         if len(free) < gpus:
             return None
@@ -88,7 +88,7 @@ class LeastWorkload:
 class LeastWorkloadFirst:
     """Exclusive GPUs: fewest nodes, quiet links, best fit; a job that holds its width stays where it is.
 
-    Jobs of up to `kappa` GPUs take what is left over on the fullest nodes, wherever that is.
+    Jobs of 2 to `kappa` GPUs take the free GPUs of the fullest nodes, and may be spread over them.
     """
 
     kappa: float = 1
@@ -100,10 +100,10 @@ class LeastWorkloadFirst:
         nodes: Sequence[Node],
         held: Mapping[JobId, tuple[GpuSlot, ...]],
     ) -> Placement:
-        """Return the slots of each job that fits on ready nodes; earlier in `widths` means first served.
+        """Return the slots of each job that fits on ready nodes; jobs earlier in `widths` are served first.
 
-        GPUs are exclusive and a job may span nodes, so a job fits if enough GPUs of its type are free. Those
-        that fit are placed widest first, which leaves fewer of them in pieces.
+        GPUs are exclusive and a job may span nodes, so a job fits if enough GPUs of its type are free. The
+        jobs that fit are placed widest first, so that fewer of them span nodes.
         """
         packing, new = _with_held(widths, nodes, held)
         left = {kind: packing.free_gpus(kind) for kind in {width.gpu_type for width in widths.values()}}
@@ -125,7 +125,7 @@ class LeastWorkloadFirst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnyFree:
-    """Exclusive GPUs, any that are free: what placing is worth. Drawn by job and GPU, so it repeats."""
+    """Exclusive GPUs, chosen at random: a baseline for placers. A hash of job and GPU makes it repeatable."""
 
     def place(
         self,
@@ -134,7 +134,7 @@ class AnyFree:
         nodes: Sequence[Node],
         held: Mapping[JobId, tuple[GpuSlot, ...]],
     ) -> Placement:
-        """Return the slots of each job that fits on ready nodes; earlier in `widths` means first served."""
+        """Return the slots of each job that fits on ready nodes; earlier jobs in `widths` come first."""
         packing, new = _with_held(widths, nodes, held)
         for job in new:
             free = packing.free_slots(widths[job].gpu_type)
@@ -148,7 +148,7 @@ class AnyFree:
 def _with_held(
     widths: Mapping[JobId, Width], nodes: Sequence[Node], held: Mapping[JobId, tuple[GpuSlot, ...]]
 ) -> tuple[ClusterPacking, list[JobId]]:
-    """Return the ready nodes with the jobs that hold their width already, and the other jobs."""
+    """Return the packing of ready nodes with the jobs that already hold their width, and the other jobs."""
     packing = ClusterPacking([node for node in nodes if node.is_ready])
     new: list[JobId] = []
     for job, width in widths.items():
@@ -161,10 +161,10 @@ def _with_held(
 def senders(
     slots: Mapping[JobId, Sequence[GpuSlot]], above: Mapping[NodeId, Sequence[str]] | None = None
 ) -> dict[str, tuple[JobId, ...]]:
-    """Return, for each link, the jobs that send through it (they span nodes), in the order given.
+    """Return, for each link, the jobs that send through it because they span nodes, in the order given.
 
-    A link has the name of its node, or of the part of the network whose uplink it is: `above` says which
-    parts are above each node, the widest first.
+    A link has the name of its node, or of the network part whose uplink it is. `above` lists the network
+    parts above each node, the widest first.
     """
     jobs_of: dict[str, list[JobId]] = {}
     for job, held in slots.items():
@@ -176,6 +176,6 @@ def senders(
 
 
 def _uplinks(above: Sequence[Sequence[str]]) -> list[str]:
-    """Return the parts of the network whose uplinks nodes take that are under these."""
+    """Return the network parts whose uplinks a job uses, from the parts above each of its nodes."""
     tiers = (dict.fromkeys(tier) for tier in zip(*above, strict=False))
     return [name for names in tiers if len(names) > 1 for name in names]

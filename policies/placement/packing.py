@@ -1,10 +1,11 @@
-"""Which GPUs of which nodes are taken, kept so that the next choice is quick.
+"""An index of the free GPUs of a cluster, for a fast choice of the nodes of each job.
 
-A job on exclusive GPUs takes the fewest nodes; where it needs several, the nearest ones, under the narrowest
-part of the network that has them; of those, nodes whose links are quiet; of those, the fullest that fit, so
-that whole nodes stay or fall empty. Nodes are filed by whether they are in use, how many GPUs are free and
-whether their link is busy, so a choice looks at a few short lists. Where GPUs have several places, one counts
-as free while a place on it is; a job gets one place on a GPU, first where the fewest others are.
+A job on exclusive GPUs takes the fewest nodes. If it needs several, it takes the nearest ones, under the
+narrowest network part that has them; of those, nodes with quiet links; of those, the fullest that fit, so
+that whole nodes stay or become empty. Nodes are indexed ("shelved") by whether they are in use, how many GPUs
+are free and whether their link is busy, so a choice looks at a few short lists. A GPU with several places
+counts as free while one of its places is free; a job gets one place per GPU, first on the GPUs with the
+fewest other jobs.
 
     symbol   here         meaning
     n        gpus         GPUs wanted
@@ -12,7 +13,7 @@ as free while a place on it is; a job gets one place on a GPU, first where the f
     -        senders      jobs on v that span several nodes, and so use its link
 
 Cost: O(largest instance) per node taken, plus a shift in a sorted list; O(nodes x tiers) for a job on several
-nodes, where it is known what is above them.
+nodes if the network parts above them are known.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from functools import lru_cache
 from policies.model import GpuSlot, InstanceType, JobId, Node, NodeId, Width
 
 _Shelf = list[int]
-"""Nodes by index, ascending."""
+"""Indices of nodes, ascending."""
 _Key = tuple[str, bool, int, bool]
-"""GPU type, whether in use, free GPUs, whether the link is busy."""
+"""(GPU type, whether in use, free GPUs, whether the link is busy)."""
 _Shelves = dict[_Key, _Shelf]
 
 
 @lru_cache(maxsize=65_536)
 def slots_of_node(node: NodeId, gpus: int) -> tuple[GpuSlot, ...]:
-    """Return the slots of a node in order: the same objects each time, for they are made by the million."""
+    """Return the slots of a node in order; cached, because millions of them are needed."""
     return tuple(GpuSlot(node, index) for index in range(gpus))
 
 
 class ClusterPacking:
-    """The nodes of a cluster with the jobs on them."""
+    """The nodes of a cluster, the jobs placed on them, and the index of free GPUs."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._ids = [node.id for node in nodes]
@@ -51,7 +52,7 @@ class ClusterPacking:
         self._slots: dict[JobId, tuple[GpuSlot, ...]] = {}
         self._total_free: defaultdict[str, int] = defaultdict(int)
         self._widest: defaultdict[str, int] = defaultdict(int)
-        # Nodes are filed when somebody first looks for one: all who hold GPUs before that come to one filing.
+        # The index is built at the first search, after all jobs that keep their GPUs were entered.
         self._filed: _Shelves | None = None
         self._under: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for place, above in enumerate(nodes):
@@ -69,7 +70,7 @@ class ClusterPacking:
 
     @property
     def slots(self) -> dict[JobId, tuple[GpuSlot, ...]]:
-        """The GPUs of each job placed."""
+        """The GPUs of each placed job."""
         return dict(self._slots)
 
     def slots_of(self, job: JobId) -> tuple[GpuSlot, ...]:
@@ -77,7 +78,7 @@ class ClusterPacking:
         return self._slots[job]
 
     def free_gpus(self, gpu_type: str) -> int:
-        """Return how many GPUs of the type are free, on all nodes together."""
+        """Return the number of free GPUs of the type, on all nodes together."""
         return self._total_free.get(gpu_type, 0)
 
     def free_slots(self, gpu_type: str) -> list[GpuSlot]:
@@ -97,9 +98,9 @@ class ClusterPacking:
         self._give(job, slots, by_node)
 
     def keep(self, job: JobId, slots: Sequence[GpuSlot], width: Width) -> bool:
-        """Give the job these GPUs if they exist, are free, are of the width's type and make it up.
+        """Give the job these GPUs if they exist, are free, and have the width's type and number.
 
-        Return whether that is so. Two places on one GPU do not.
+        Return whether they do. Two places on one GPU are not allowed.
         """
         if len(slots) != width.gpus:
             return False
@@ -119,7 +120,7 @@ class ClusterPacking:
         return True
 
     def _give(self, job: JobId, slots: Sequence[GpuSlot], by_node: Mapping[int, Sequence[int]]) -> None:
-        """Give the job free GPUs, by the nodes that they are on."""
+        """Give the job free GPUs; `by_node` groups their indices by node."""
         spans = len(by_node) > 1
         for node, taken in by_node.items():
             self._unshelve(node)
@@ -148,9 +149,9 @@ class ClusterPacking:
         return slots
 
     def add(self, job: JobId, width: Width, *, kappa: float = 1) -> bool:
-        """Place the job if enough GPUs are free, and return whether they were.
+        """Place the job if enough GPUs are free, and return whether it was placed.
 
-        A job of 2 to `kappa` GPUs takes the fullest nodes' leftovers, wherever they are.
+        A job of 2 to `kappa` GPUs takes the free GPUs of the fullest nodes, on any number of nodes.
         """
         if self.free_gpus(width.gpu_type) < width.gpus:
             return False
@@ -175,10 +176,10 @@ class ClusterPacking:
         return True
 
     def add_alike(self, jobs: Sequence[JobId], width: Width, *, kappa: float = 1) -> None:
-        """Place jobs of one width, each as `add` does after those before it.
+        """Place jobs of one width, with the same result as calling `add` for each in turn.
 
-        The first takes the fullest node that has room for it. That is then the fullest that has room for the
-        next one, as long as it has any, and after it the next node that was as full.
+        The first job takes the fullest node with room. That node is then also the fullest for the next job as
+        long as it has room, and after it the next node that was equally full. So a shelf is filled at once.
         """
         done = 0
         while done < len(jobs):
@@ -190,9 +191,9 @@ class ClusterPacking:
                 done += self._fill(key, jobs[done:], width.gpus)
 
     def _fill(self, key: _Key, jobs: Sequence[JobId], gpus: int) -> int:
-        """Give jobs the first free GPUs of the nodes on a shelf, node by node; return how many got theirs.
+        """Give jobs the first free GPUs of the nodes on a shelf, node by node; return how many were placed.
 
-        Nobody shares GPUs anywhere.
+        Only valid if no node has shared GPUs.
         """
         kind, _, room, is_busy = key
         shelves, placed, each = self._shelves, self._slots, room // gpus
@@ -232,7 +233,7 @@ class ClusterPacking:
         return taken
 
     def _leftovers(self, width: Width) -> list[int]:
-        """Return the fullest nodes, however many it takes."""
+        """Return the fullest nodes, as many as the width needs."""
         chosen: list[int] = []
         left = width.gpus
         for in_use in (True, False):
@@ -246,7 +247,7 @@ class ClusterPacking:
         return chosen
 
     def _fewest(self, width: Width) -> list[int]:
-        """Return the fewest nodes where one does not do; of those the nearest; then quiet links."""
+        """Return the fewest nodes for a width that needs several; then the nearest, then quiet links."""
         nodes = self._quietest(width, self._shelves)
         for depth in range(max(map(len, self._under), default=0), 0, -1):
             near: list[tuple[int, int, list[int]]] = []
@@ -257,16 +258,16 @@ class ClusterPacking:
                     if 0 < len(found) <= len(nodes):
                         near.append((self._busy_links(found), spare, found))
             if near:
-                # Of the parts with room the one with least to spare: the next wide job finds the others.
+                # Fewest busy links, then the network part with the least room, to keep others for wide jobs.
                 return min(near)[2]
         return nodes
 
     def _busy_links(self, nodes: Sequence[int]) -> int:
-        """Return how many of the nodes have a link that somebody uses."""
+        """Return how many of the nodes have a link that a job uses."""
         return sum(bool(self._senders.get(node)) for node in nodes)
 
     def _shelves_of(self, nodes: Iterable[int]) -> _Shelves:
-        """Return some of the nodes as they are filed."""
+        """Build an index of the given nodes."""
         found: _Shelves = {}
         if self._shared or self._senders:
             for node in nodes:
@@ -280,7 +281,7 @@ class ClusterPacking:
         return found
 
     def _quietest(self, width: Width, shelves: _Shelves) -> list[int]:
-        """Return the fewest nodes that do, those with quiet links if that takes no more of them."""
+        """Return the fewest nodes with enough room; those with quiet links if that takes no more nodes."""
         nodes = self._greedy(width, shelves, busy=(False, True))
         if self._senders and self._busy_links(nodes):
             quiet = self._greedy(width, shelves, busy=(False,))
@@ -289,7 +290,7 @@ class ClusterPacking:
         return nodes
 
     def _greedy(self, width: Width, shelves: _Shelves, *, busy: Sequence[bool]) -> list[int]:
-        """Return the freest nodes until one node fits the rest, and that node; empty where none does."""
+        """Return the freest nodes until one node fits the rest, and that node; empty if none does."""
         chosen: list[int] = []
         left, kind = width.gpus, width.gpu_type
         widest, kinds = self._widest[kind], [(is_busy, used) for is_busy in busy for used in (True, False)]
@@ -307,7 +308,7 @@ class ClusterPacking:
         return []
 
     def _best_shelf(self, width: Width) -> _Key | None:
-        """Return the shelf of the best nodes for a job on one: in use, the fullest, link busy anyway."""
+        """Return the best shelf for a job on one node: in use, then the fullest, then with a busy link."""
         kind, shelves, widest = width.gpu_type, self._shelves, self._widest[width.gpu_type]
         links = (True, False) if self._senders else (False,)
         for used in (True, False):
@@ -319,7 +320,7 @@ class ClusterPacking:
         return None
 
     def _first(self, keys: Iterable[_Key], shelves: _Shelves, avoid: Collection[int]) -> int | None:
-        """Return the first node on the first of the shelves that has one not to be avoided."""
+        """Return the first node on the shelves `keys`, in order, that is not in `avoid`."""
         for key in keys:
             for node in shelves.get(key, ()):
                 if node not in avoid:
@@ -328,31 +329,31 @@ class ClusterPacking:
 
     @property
     def _shelves(self) -> _Shelves:
-        """All nodes as they are filed."""
+        """The index of all nodes, built at the first use."""
         if self._filed is None:
             self._filed = self._shelves_of(range(len(self._ids)))
         return self._filed
 
     def _key_of(self, node: int) -> _Key:
-        """Return the shelf on which the node is."""
+        """Return the shelf of a node."""
         free = len(self._free[node])
         room = self._room(node) if node in self._shared else free
         return self._type[node], free < self._capacity[node], room, bool(self._senders.get(node))
 
     def _room(self, node: int) -> int:
-        """Return the GPUs of a node with a free place: the most that one more job can have of it."""
+        """Return the number of GPUs of a node with a free place: the most that one more job can get there."""
         free = self._free[node]
         if node not in self._shared:
             return len(free)
         return len({place % self._kinds[node].whole_gpus for place in free})
 
     def _shelve(self, node: int) -> None:
-        """File a node that is in no list, if anybody could want it."""
+        """Put a node on its shelf if it has free GPUs."""
         if self._filed is not None and self._free[node]:
             insort(self._filed.setdefault(self._key_of(node), []), node)
 
     def _unshelve(self, node: int) -> None:
-        """Take the node out of its list."""
+        """Take a node off its shelf."""
         if self._filed is not None and self._free[node]:
             shelf = self._filed[self._key_of(node)]
             del shelf[bisect_left(shelf, node)]

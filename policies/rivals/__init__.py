@@ -1,1 +1,1 @@
-"""What BOA is compared with: baselines, and schedulers from the literature."""
+"""Policies that BOA is compared with: baselines, and schedulers from the literature."""

@@ -1,22 +1,21 @@
-"""A-SRPT: jobs start in the order in which a single machine, served shortest remaining time first, ends them.
+"""A-SRPT: jobs start in the order in which a virtual single machine under SRPT would finish them.
 
 A reconstruction after Luo, Liu, Lee, Shroff, "Prediction-Assisted Online Distributed Deep Learning Workload
-Scheduling in GPU Clusters" (arXiv 2501.05563, 2025). A virtual machine as fast as the whole fleet serves
-every job that arrives, preemptively, the least work left first; a job is queued for the real fleet when the
-virtual machine ends it, and runs there to its end at its width.
+Scheduling in GPU Clusters" (arXiv 2501.05563, 2025). A virtual machine as fast as the whole fleet serves all
+arriving jobs preemptively, the least work left first. When the virtual machine finishes a job, the job is
+queued for the real fleet, and runs there to its end at its width.
 
     symbol   here      meaning
-    v_j      service   GPU-hours of the job at its width, by the believed size, over its weight for the order
+    v_j      service   GPU-hours of the job at its width, by its estimated size; over its weight for the order
     G        gpus      GPUs of the fleet: the virtual machine does G GPU-hours per hour
 
-What is better than the original: widths are the best fixed ones for the fleet (`fixed_widths`) and not
-those that a user asks for; a job that does not fit is passed over; and GPUs that no ended job can use go to
-the next in the virtual order, so that none is idle while a job waits. What is left out: the forecast of sizes
-by a random forest (the site's beliefs stand for it), and the mapping of a job's graph to servers (the site's
-placer does that).
+Better than the original: widths are the best fixed ones for the fleet (`fixed_widths`), not those that users
+ask for; a job that does not fit is skipped; and GPUs that no finished job can use go to the next job in the
+virtual order, so that no GPU idles while a job waits. Left out: the forecast of sizes by a random forest (the
+site's estimates are used), and the mapping of a job's graph to servers (the site's placer does that).
 
-The virtual machine remembers jobs that have left, so the policy keeps a state; built anew, it begins with the
-jobs that are present. Cost: O(jobs log jobs) per call.
+The virtual machine remembers jobs that have left, so the policy has state; when built again, it starts with
+the jobs that are present. Cost: O(jobs log jobs) per call.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ _NOTHING = 1e-12
 
 @dataclass(slots=True, kw_only=True)
 class VirtualMachine:
-    """One machine that serves the job with the least work left over its weight first.
+    """A machine that serves the job with the least work left over its weight first.
 
-    `ended` holds the instants at which jobs ended, hours, in that order.
+    `ended` are the instants, in hours, at which jobs ended, in this order.
     """
 
     speed: float
@@ -47,12 +46,12 @@ class VirtualMachine:
     ended: dict[JobId, float] = field(default_factory=dict)
 
     def add(self, job: JobId, work: float, *, weight: float, at: float) -> None:
-        """Let a job arrive; instants are hours and do not decrease."""
+        """Add a job that arrives at `at`; instants are in hours and must not decrease."""
         self.run_until(at)
         self.left[job], self.weights[job] = work, weight
 
     def run_until(self, hour: float) -> None:
-        """Serve until an instant."""
+        """Serve jobs until the instant `hour`."""
         while self.left and self.now < hour:
             first = self.order()[0]
             took = min(self.left[first] / self.speed, hour - self.now)
@@ -64,14 +63,14 @@ class VirtualMachine:
         self.now = max(self.now, hour)
 
     def order(self) -> list[JobId]:
-        """Return the jobs that are not ended, the next to be served first."""
+        """Return the unfinished jobs in order of service."""
         return sorted(self.left, key=lambda job: (self.left[job] / self.weights[job], job))
 
 
 class VirtualOrder:
     """Hold a fixed fleet; running jobs stay, the others start in the order of the virtual machine.
 
-    It remembers: the virtual machine goes on from call to call.
+    The virtual machine keeps its state between calls.
     """
 
     def __init__(self, *, queue: StaticSrsf) -> None:
@@ -79,7 +78,7 @@ class VirtualOrder:
         self.machine = VirtualMachine(speed=float(queue.fleet.gpus))
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the widths of running jobs and of those that start, in order, of what fits."""
+        """Return the widths of running jobs, and of the waiting jobs that fit, in the virtual order."""
         by_id = {job.id: job for job in jobs}
         running = [job.id for job in jobs if job.width is not None]
         widths: dict[JobId, Width] = {}
@@ -105,7 +104,7 @@ class VirtualOrder:
 
 
 def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
-    """Return A-SRPT with the best fixed width of each class."""
+    """Build A-SRPT with the best fixed width of each class."""
     return BuiltPolicy(allocator=VirtualOrder(queue=best_srsf(site, options)))
 
 

@@ -1,4 +1,4 @@
-"""Baselines: what a user would do instead of optimising, each without avoidable mistakes.
+"""Baselines: simple rules instead of optimisation, each without avoidable mistakes.
 
     policy                nodes                        width of a job
     EqualWidth            rented as jobs need them     the fastest within the same limit for all
@@ -8,10 +8,10 @@
     EqualShare            a fixed number               the fastest within an equal share of the fleet
 
 "The fastest within k" is the allowed width of at most k GPUs with the highest speed (the narrowest of
-equals), and the narrowest allowed one where all are wider: no baseline takes GPUs that slow its job down.
-Renting what each job asks for on arrival, as SkyPilot and Karpenter do, is EqualWidth with the width that is
-asked; an idle hold is the site's rule, not the policy's.
-Cost: O(jobs) per call, O(jobs log jobs) where jobs are sorted.
+equals), or the narrowest allowed one if all are wider. So no baseline takes GPUs that slow its job down.
+Renting what each job asks for on arrival, as SkyPilot and Karpenter do, is in `requested_widths`. How long
+idle nodes are kept is the site's rule, not the policy's. Cost: O(jobs) per call, O(jobs log jobs) where jobs
+are sorted.
 
     symbol   here           meaning
     n        len(jobs)      jobs in the system
@@ -39,7 +39,7 @@ from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 class EqualWidth:
     """Rent on arrival; every job gets the fastest width within ``gpus_per_job``.
 
-    A `share` of the jobs, by their draws, gets the next higher limit, so that any money can be spent.
+    A fraction `share` of the jobs, by their draws, gets the next higher limit, so that any budget can be met.
     """
 
     menu: WidthMenu
@@ -50,7 +50,7 @@ class EqualWidth:
         _check_share(self.share)
 
     def width_of(self, job: Job) -> Width:
-        """Return the width of one job; the others do not matter."""
+        """Return the width of one job; it does not depend on other jobs."""
         limit = self.gpus_per_job
         if job.draw < self.share:
             limit = min((wider for wider in self.menu.limits if wider > limit), default=limit)
@@ -66,9 +66,10 @@ class EfficiencyThreshold:
     """Rent on arrival; every job gets the fastest width whose efficiency is at least ``efficiency``.
 
     A job keeps one width for life. Efficiency is that of the whole job: the GPU-hours of its work at the
-    narrowest width over those at the width, T(1) / (k T(k)) where one GPU is allowed. Start-ups do not count,
-    so the choice does not depend on a job's scale. The strongest simple rule that we know of: it needs run
-    times by width and one number. A `share` of the jobs, by their draws, follows the next lower threshold.
+    narrowest width over those at the chosen width, T(1) / (k T(k)) if one GPU is allowed. Start-ups do not
+    count, so the choice does not depend on a job's scale. It is the strongest simple rule that we know: it
+    needs only run times by width and one number. A fraction `share` of the jobs, by their draws, follows the
+    next lower threshold.
     """
 
     menu: WidthMenu
@@ -81,7 +82,7 @@ class EfficiencyThreshold:
             raise InvalidProblem(f"an efficiency is a number from 0 to 1; got {self.efficiency!r}")
 
     def widths_of(self, class_name: str, *, lower: bool = False) -> Widths:
-        """Return the width of each phase of a class; those of the next lower threshold where asked."""
+        """Return the width of each phase of a class; with `lower`, those of the next lower threshold."""
         ladder, efficiency = self.menu.ladders[class_name], self.efficiency
         if lower:
             efficiency = next((e for e in self.menu.thresholds if e < efficiency), efficiency)
@@ -105,7 +106,7 @@ class StaticFifo:
     gpus_per_job: int
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return widths oldest first, up to the first job that no longer fits."""
+        """Return widths oldest first, up to the first job that does not fit."""
         widths: dict[JobId, Width] = {}
         left = self.fleet.gpus
         limit = min(self.gpus_per_job, self.fleet.gpus)
@@ -122,9 +123,9 @@ class StaticFifo:
 class StaticSrsf:
     """Hold a fixed fleet; the jobs with the least remaining service over weight run, others are stopped.
 
-    Service is GPU-hours: time times width (Gu et al., Tiresias, NSDI 2019, with sizes known). A job that no
-    longer fits is passed over, so that no GPU is idle while a job could use it. `plans` are the widths
-    of each class, phase by phase.
+    Service is GPU-hours: time times width (Gu et al., Tiresias, NSDI 2019, with sizes known). A job that does
+    not fit is skipped, so that no GPU idles while a job could use it. `plans` are the widths of each class,
+    phase by phase.
     """
 
     menu: WidthMenu
@@ -133,14 +134,14 @@ class StaticSrsf:
 
     @classmethod
     def within(cls, *, menu: WidthMenu, fleet: FixedFleet, gpus_per_job: int) -> StaticSrsf:
-        """Return the policy whose jobs have the fastest widths within one limit for all."""
+        """Build the policy with the fastest widths within one limit for all classes."""
         limit = min(gpus_per_job, fleet.gpus)
         plans = {name: menu.widths_within(name, limit) for name in menu.classes}
         return cls(menu=menu, fleet=fleet, plans=plans)
 
     @cached_property
     def services(self) -> Mapping[str, tuple[PhaseService, ...]]:
-        """By class and phase, what a job takes at its widths."""
+        """The service that a job takes at its widths, by class and phase."""
         return {name: self.menu.services(name, widths) for name, widths in self.plans.items()}
 
     def width_of(self, job: Job) -> Width:
@@ -148,7 +149,7 @@ class StaticSrsf:
         return self.plans[job.class_name][job.phase]
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return widths, least remaining service first, of the jobs that fit."""
+        """Return the widths of the jobs that fit, least remaining service over weight first."""
         widths: dict[JobId, Width] = {}
         left = self.fleet.gpus
         for job in sorted(jobs, key=lambda job: (self.service_of(job) / job.weight, job.arrived_at, job.id)):
@@ -159,7 +160,7 @@ class StaticSrsf:
         return Allocation(widths=widths, nodes=self.fleet.count_by_type)
 
     def service_of(self, job: Job) -> float:
-        """Return the GPU-hours of work that a job still takes at its widths, phase by phase."""
+        """Return the GPU-hours that a job's work left takes at its widths."""
         at = self.services[job.class_name][job.phase]
         left = max(0.0, job.remaining_gpu_hours - at.later_work_hours * job.scale)
         return left * at.gpu_hours_per_work_hour + at.later_gpu_hours * job.scale
@@ -187,7 +188,6 @@ class EqualShare:
 
 
 def _check_share(share: float) -> None:
-    """Raise unless a share of jobs is one."""
     if not 0.0 <= share <= 1.0:
         raise InvalidProblem(f"a share of jobs is a number from 0 to 1; got {share!r}")
 
@@ -198,18 +198,22 @@ def oldest_first(jobs: Sequence[Job]) -> list[Job]:
 
 
 def equal_width_averages(menu: WidthMenu, *, gpus_per_job: int) -> LongRunAverages:
-    """Return what one limit for all comes to."""
+    """Return the long-run averages of one width limit for all jobs."""
     return long_run_of({name: menu.widths_within(name, gpus_per_job) for name in menu.classes}, menu.classes)
 
 
 def efficiency_averages(menu: WidthMenu, *, efficiency: float) -> LongRunAverages:
-    """Return what one efficiency for all comes to."""
+    """Return the long-run averages of one efficiency threshold for all jobs."""
     rule = EfficiencyThreshold(menu=menu, efficiency=efficiency)
     return long_run_of({name: rule.widths_of(name) for name in menu.classes}, menu.classes)
 
 
 def equal_width(site: Site, options: PolicyOptions) -> BuiltPolicy:
-    """Return rent-on-arrival with one limit for all: the given one, or the best that the budget pays for."""
+    """Build rent-on-arrival with one width limit: the given one, or the best that the budget pays for.
+
+    Raises:
+        InfeasibleBudget: when no limit is given and the budget pays for none.
+    """
     menu = menu_of(site, options)
     limits = [options.gpus_per_job] if options.gpus_per_job else menu.limits
     promises = {limit: equal_width_averages(menu, gpus_per_job=limit) for limit in limits}
@@ -222,7 +226,11 @@ def equal_width(site: Site, options: PolicyOptions) -> BuiltPolicy:
 
 
 def efficiency(site: Site, options: PolicyOptions) -> BuiltPolicy:
-    """Return rent-on-arrival with one efficiency for all: the given one, or the best that is paid for."""
+    """Build rent-on-arrival with one efficiency: the given one, or the best that the budget pays for.
+
+    Raises:
+        InfeasibleBudget: when no efficiency is given and the budget pays for none.
+    """
     menu = menu_of(site, options)
     given = options.efficiency
     promises = {
@@ -239,7 +247,7 @@ def efficiency(site: Site, options: PolicyOptions) -> BuiltPolicy:
 def fixed_fleet_queue(
     order: Callable[..., StaticFifo | StaticSrsf], site: Site, options: PolicyOptions
 ) -> BuiltPolicy:
-    """Return a queue on the fleet that is paid for; jobs are as wide as a node unless a width is given."""
+    """Build a queue on the fleet that the budget pays for; the width limit is a node unless one is given."""
     menu = menu_of(site, options)
     fleet = fleet_of(site, options, menu.gpu_type)
     gpus = options.gpus_per_job or fleet.instance_type.gpus
@@ -247,7 +255,7 @@ def fixed_fleet_queue(
 
 
 def static_equal(site: Site, options: PolicyOptions) -> BuiltPolicy:
-    """Return equal shares of the fleet that the budget pays for."""
+    """Build equal shares of the fleet that the budget pays for."""
     menu = menu_of(site, options)
     return BuiltPolicy(allocator=EqualShare(menu=menu, fleet=fleet_of(site, options, menu.gpu_type)))
 

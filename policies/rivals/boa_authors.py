@@ -1,15 +1,16 @@
-"""Round and glue: how the BOA authors make their fractional optimum whole, and spare rescales.
+"""Round and glue: how the BOA authors get whole widths from their fractional optimum, with few rescales.
 
 Source: Li et al., BOA Constrictor (arXiv 2602.01404) and the first author's public code,
 ``_compute_width.py``, re-implemented from its description (docs/decisions/0016).
 
-1. Each phase's speed table is replaced by its concave envelope; the fractional optimum without rescales is a
-   walk along the envelopes' edges, steepest first.
-2. Fractional widths are rounded to the nearest vertex of the envelope.
-3. Spend is counted again with whole widths and rescales. While it exceeds the budget, the budget that is
-   planned with is lowered by 1 %, down to half.
-4. Gluing: phases are joined into blocks of one width, of a random length from 1 to a fifth of the phases,
-   drawn once per class; of 50 draws the one with the least mean JCT stays. The first draw glues nothing.
+1. Replace each phase's speed table by its concave envelope. The fractional optimum without rescales takes the
+   edges of the envelopes, steepest first.
+2. Round fractional widths to the nearest vertex of the envelope. 3. Compute the spend with whole widths and
+rescales. While it exceeds the budget, lower the budget that is used
+   for planning by 1 %, down to half.
+4. Glue: join phases into blocks of one width. The block length is random, from 1 to a fifth of the phases,
+and
+   drawn once per class. Of 50 draws keep the one with the least mean JCT. The first draw glues nothing.
 
     symbol   here         meaning
     z        hours        hours per job in a block, 1 / s in units of its work
@@ -39,13 +40,13 @@ DRAWS = 50
 STEP = 0.99
 LEAST_SHARE = 0.5
 SHORTEST_FOR_GLUE = 5
-"""A fifth of fewer phases is less than one phase, so there is nothing to draw."""
+"""With fewer phases, a fifth of them is less than one phase, so nothing is glued."""
 SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GluedWidths:
-    """Rent on arrival; every job gets the width of its class and phase that rounding and gluing came to."""
+    """Rent on arrival; every job gets the rounded and glued width of its class and phase."""
 
     plans: Mapping[str, Widths]
 
@@ -62,7 +63,7 @@ class GluedWidths:
         """Plan for `gpus` held on average.
 
         Raises:
-            InfeasibleBudget: when no draw comes to a plan within the budget.
+            InfeasibleBudget: when no draw gives a plan within the budget.
         """
         best: dict[str, Widths] | None = None
         least, best_hours = np.inf, np.inf
@@ -93,7 +94,7 @@ class GluedWidths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Block:
-    """Phases of one width: the envelope's vertices by rising width, with hours and GPU-hours per job."""
+    """Consecutive phases with one width: the envelope's vertices by rising width, with hours per job."""
 
     class_name: str
     phases: int
@@ -103,7 +104,7 @@ class _Block:
 
     @property
     def gpu_hours(self) -> Floats:
-        """What a job holds in this block at each vertex."""
+        """GPU-hours of a job in this block at each vertex."""
         return np.asarray(self.gpus * self.hours)
 
 
@@ -118,7 +119,7 @@ def _lengths(job_class: JobClass, rng: np.random.Generator, *, glue: bool) -> li
 
 
 def _blocks(job_class: JobClass, gpu_type: str, lengths: Sequence[int]) -> list[_Block]:
-    """Return the blocks of a class, each on the envelope of the speeds of its phases together."""
+    """Return the blocks of a class, each with the envelope of its phases' combined speeds."""
     blocks, at = [], 0
     for length in lengths:
         phases = job_class.phases[at : at + length]
@@ -144,7 +145,7 @@ def _blocks(job_class: JobClass, gpu_type: str, lengths: Sequence[int]) -> list[
 def _lowered(
     blocks: Sequence[_Block], classes: Mapping[str, JobClass], gpu_type: str, gpus: float
 ) -> Iterator[dict[str, Widths]]:
-    """Yield the rounded plans for the budget and for ever lower ones; equal neighbours once."""
+    """Yield the rounded plans for the budget and for lower and lower ones, without equal neighbours."""
     rate = np.array([block.arrivals_per_hour for block in blocks])
     owner = np.concatenate([np.full(len(b.gpus) - 1, n) for n, b in enumerate(blocks)]).astype(np.int64)
     cost = np.concatenate([np.diff(b.gpu_hours) * b.arrivals_per_hour for b in blocks])
@@ -169,7 +170,7 @@ def _lowered(
 
 
 def _is_nearer_to_next(block: _Block, vertex: int, money: float) -> bool:
-    """Return whether the fractional width that `money` pays for on an edge is nearer to its upper end."""
+    """Return whether the fractional width that `money` pays for on an edge is nearer to the upper end."""
     held = float(block.gpu_hours[vertex]) + money / block.arrivals_per_hour
     step = float(block.gpu_hours[vertex + 1] - block.gpu_hours[vertex])
     part = 0.0 if step <= 0.0 else min(max((held - float(block.gpu_hours[vertex])) / step, 0.0), 1.0)
@@ -189,7 +190,7 @@ def _plans(
 
 
 def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
-    """Return the BOA authors' rounded and glued widths; the same site gives the same plan."""
+    """Build the BOA authors' rounded and glued widths; the same site gives the same plan."""
     glued = partial(GluedWidths.within, rng=np.random.default_rng(0))
     return planned_within(site, options, glued, floor="rounding comes to {:.2f} at least")
 
