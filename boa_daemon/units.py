@@ -105,7 +105,7 @@ def format_hours(hours: float) -> str:
 
 
 def format_instant(at: float) -> str:
-    """Return an instant, seconds since the epoch, in ISO 8601 and UTC."""
+    """Format an instant, in seconds since the epoch, as ISO 8601 in UTC."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 

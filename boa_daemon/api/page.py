@@ -25,7 +25,7 @@ JobName = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9-]{1,80}$", descript
 
 
 class SignIn(BaseModel):
-    """A token, in exchange for a session."""
+    """A token to exchange for a session."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -75,7 +75,7 @@ class BudgetSettings(Strict):
 
     @property
     def mean_usd_per_hour(self) -> float:
-        """The budget per hour: a monthly one over the hours of a mean month."""
+        """The budget in dollars per hour; a monthly budget is divided by the hours of a mean month."""
         return self.usd_per_hour if self.usd_per_month is None else self.usd_per_month / MONTH_HOURS
 
 

@@ -19,7 +19,13 @@ LATE_TICKS, LATE_SECONDS = 3, 60.0
 
 @dataclass(slots=True)
 class DaemonHealth:
-    """The daemon's state: its last decision, its faults, and orders such as going down."""
+    """The daemon's state: its last decision, its faults, and orders such as going down.
+
+    `fault` says why ticks fail, `plan_fault` why the last plan stays in use; both are empty when all is well.
+    `tick_seconds` is the duration of the last tick. `reattached` counts the jobs and instances found at the
+    start. `done_at` is the monotonic time of the last complete tick; `is_late` says that its delay was
+    alerted.
+    """
 
     decision: Decision | None = None
     picture: DecisionSummary | None = None

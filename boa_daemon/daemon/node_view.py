@@ -148,7 +148,6 @@ class Fleet:
         return replace(node, instance_type=self._as_planned.setdefault(found, found))
 
     def _names(self) -> list[str]:
-        """Return the names of the machines in the plan."""
         return [machine.name for machine in self._machines()]
 
     def _note_returns(self, nodes: Iterable[NodeState], now: float) -> None:

@@ -368,7 +368,7 @@ class Planner(LearntClasses):
         return known
 
     def standing(self) -> Extras:
-        """Return what the site costs per hour without any node, by kind."""
+        """Return the site's standing costs, dollars per hour without any node, by kind."""
         return (*standing_of(self.settings.budget), *self.standing_of_cloud())
 
     def rules(self) -> Rules:

@@ -247,7 +247,7 @@ class SiteService(ServiceBase):
         return {"as_of": self._as_of(), "is_down": is_down}
 
     def alerts(self, limit: int = 50) -> dict[str, Any]:
-        """Return the newest messages."""
+        """Return the newest alerts."""
         return {"as_of": self._as_of(), "alerts": self.daemon.alerts.latest(limit)}
 
 

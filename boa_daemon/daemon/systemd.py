@@ -120,7 +120,7 @@ def install_unit(text: str, folder: Path = UNIT_FOLDER) -> Path:
 
 
 def _quoted(word: str) -> str:
-    """Return a word as systemd reads it in a command line; a percent sign is doubled."""
+    """Quote a word for a systemd command line; a percent sign is doubled."""
     word = word.replace("%", "%%")
     if _PLAIN.fullmatch(word):
         return word

@@ -1,4 +1,4 @@
-"""Which team pays for a job."""
+"""Determine the team that pays for a job."""
 
 from __future__ import annotations
 

@@ -59,7 +59,10 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Solved(Result):
-    """The optimum at a budget. Hours are means over arriving jobs; spend is in the budget's unit."""
+    """The optimum at a budget. Hours are means over arriving jobs; spend is in the budget's unit.
+
+    `multiplier` is -d(sum of arrivals x weight x JCT)/d(budget): hours per hour that one more unit saves.
+    """
 
     mean_jct_hours: float
     mean_spend: float

@@ -35,7 +35,7 @@ KEY = "daemon"
 
 
 class LedElsewhere(BoaError):
-    """Another daemon acts for this database: this one only observes."""
+    """Another daemon leads on this database; this one only observes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,5 +187,4 @@ class Leadership:
 
 
 def _leader(row: Any) -> Leader:
-    """Return a row as a leader."""
     return Leader(epoch=int(row.epoch), host=str(row.host), pid=int(row.pid), since=float(row.since))

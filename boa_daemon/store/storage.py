@@ -32,7 +32,7 @@ class Storage:
 
     @property
     def is_deposed(self) -> bool:
-        """Whether another process took over."""
+        """Whether another process took over the leadership."""
         return self.leadership is not None and self.leadership.leader is None
 
     def close(self) -> None:
