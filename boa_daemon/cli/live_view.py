@@ -1,4 +1,4 @@
-"""What a running cluster looks like on a terminal: clock, burn rate, nodes with their GPUs, jobs."""
+"""A live view of a cluster on a terminal: clock, burn rate, nodes with their GPUs, jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLOURS = (
     "bright_green",
 )
 ROWS = 12
-"""Rows of each table; a terminal is not a log."""
+"""Most rows of each table, so that the view fits on a terminal."""
 
 
 def clock_text(seconds: float) -> str:
@@ -37,7 +37,7 @@ def clock_text(seconds: float) -> str:
 
 
 def status_line(state: ClusterState, *, started_at: float, budget: Budget) -> str:
-    """Return one line: the clock, who is here, the burn rate and the dollars so far against the budget."""
+    """Return one line: clock, jobs, nodes, burn rate, and dollars spent against the budget."""
     elapsed = state.now - started_at
     unit = "GPU-hours" if budget.unit == "gpus" else "USD"
     allowed = budget.amount * elapsed / 3600.0
@@ -53,7 +53,7 @@ def status_line(state: ClusterState, *, started_at: float, budget: Budget) -> st
 def view(
     state: ClusterState, classes: Mapping[str, JobClass], *, started_at: float, budget: Budget, finished: int
 ) -> RenderableType:
-    """Return the whole view of one instant."""
+    """Return the view of one instant: status line, nodes and jobs."""
     header = Text(status_line(state, started_at=started_at, budget=budget), style="bold")
     colours = {job: COLOURS[_stable(job) % len(COLOURS)] for job in state.jobs}
     tables = Table.grid(padding=(0, 4))
@@ -62,7 +62,7 @@ def view(
 
 
 def _stable(job: JobId) -> int:
-    """Return a number that stays with a job, so that its colour does."""
+    """Return a number that depends on the job's id alone, so that the job keeps its colour."""
     return sum(map(ord, job))
 
 
@@ -87,7 +87,6 @@ def _blocks(node: NodeState, colours: Mapping[JobId, str]) -> Text:
 
 
 def _node_state(node: NodeState) -> str:
-    """Return what a node is doing, in a word."""
     if node.phase != "ready":
         return "booting" if node.phase == "requested" else node.phase
     return "idle" if node.is_idle else f"{len(node.gpus) - node.free_gpus} used"
@@ -110,6 +109,5 @@ def _jobs(state: ClusterState, classes: Mapping[str, JobClass], colours: Mapping
 
 
 def _progress(job: JobState, job_class: JobClass, style: str) -> ProgressBar:
-    """Return a bar of the phases done."""
     total = len(job_class.phases)
     return ProgressBar(total=total, completed=job.job.phase, width=20, complete_style=style)

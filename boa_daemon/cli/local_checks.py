@@ -1,4 +1,4 @@
-"""What the doctor checks on this machine, whatever the cloud: settings, plan, database, disk, socket."""
+"""Checks of `boa doctor` on this machine, for any cloud: plan, engine, disk, database, daemon."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from boa_daemon.units import counted
 from policies.errors import PolicyError
 
 LEAST_FREE_GB = 5.0
-"""A database of a month's ticks with its backups, and what a local job prints and saves."""
+"""Enough for a database of a month's ticks with its backups, and the logs and checkpoints of local jobs."""
 
 
 def local_checks(settings: Settings) -> Iterator[DoctorCheck]:
-    """Yield what can be said without asking a cloud; nothing is made or started."""
+    """Yield the checks that need no cloud; nothing is made or started."""
     yield _plan(settings)
     yield _engine(settings)
     try:
@@ -38,7 +38,7 @@ def local_checks(settings: Settings) -> Iterator[DoctorCheck]:
 
 
 def _plan(settings: Settings) -> DoctorCheck:
-    """Whether classes and machines make a plan under the budget."""
+    """Check that a plan exists for the classes and machines under the budget."""
     name, budget = "plan", settings.budget.mean_usd_per_hour
     try:
         planner = Planner(settings, cloud=cloud_class(settings))
@@ -47,7 +47,12 @@ def _plan(settings: Settings) -> DoctorCheck:
         return DoctorCheck(name=name, status="failed", said=error.problem, fix=error.hint)
     except PolicyError as error:
         said = f"{budget:g} USD/hour: {error}"
-        return DoctorCheck(name=name, status="warning", said=said, fix="The daemon then makes a best effort")
+        return DoctorCheck(
+            name=name,
+            status="warning",
+            said=said,
+            fix="The daemon serves as many jobs as it can; raise the budget to serve all",
+        )
     dearest = max(machine.usd_per_hour for machine in planner.machines.values())
     cap = settings.budget.usd_per_day_cap
     if cap is not None and cap < dearest:
@@ -58,12 +63,12 @@ def _plan(settings: Settings) -> DoctorCheck:
 
 
 def _engine(settings: Settings) -> DoctorCheck:
-    """Whether the engine goes with the cloud."""
+    """Check that the engine works with the cloud."""
     engine, cloud = settings.engine.name, settings.cloud.provider
-    # What another package adds says itself, when it is opened, with what it does not go.
+    # An engine or cloud of a plug-in checks this itself when it is opened.
     fits = fitting(cloud)
     if fits and engine in ENGINE_KINDS and engine not in fits:
-        said = f"{engine!r} does not go with the provider {cloud!r}"
+        said = f"{engine!r} does not work with the provider {cloud!r}"
         return DoctorCheck(
             name="engine", status="failed", said=said, fix=f"[engine] name: {' or '.join(fits)}"
         )
@@ -71,28 +76,28 @@ def _engine(settings: Settings) -> DoctorCheck:
 
 
 def _disk(there: DaemonPaths) -> DoctorCheck:
-    """Whether the state folder's disk has room."""
+    """Check the free space on the state folder's disk."""
     folder = there.state
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free / 1e9
     said = f"{free:.1f} GB free for {there.state}"
     if free < LEAST_FREE_GB:
-        fix = "A full disk starts nothing: free some, or set [daemon] state_dir"
+        fix = "With a full disk nothing is started: free space, or set [daemon] state_dir"
         return DoctorCheck(name="disk", status="warning", said=said, fix=fix)
     return DoctorCheck(name="disk", status="ok", said=said)
 
 
 def _database(settings: Settings, there: DaemonPaths) -> DoctorCheck:
-    """Whether the database can be read by this version."""
+    """Check that this version can read the database."""
     url = settings.daemon.database
     if url is None and not there.database.exists():
-        return DoctorCheck(name="database", status="ok", said="none yet; the daemon makes it")
+        return DoctorCheck(name="database", status="ok", said="none yet; the daemon creates it")
     engine = open_engine(url or sqlite_url(there.database))
     try:
         check_integrity(engine)
     except (StoreUnusable, SQLAlchemyError) as error:
-        fix = "`boa recover` makes it again from the newest backup and the cloud's list"
+        fix = "`boa recover` rebuilds it from the newest backup and the cloud's list of instances"
         return DoctorCheck(name="database", status="failed", said=str(error).splitlines()[0], fix=fix)
     finally:
         engine.dispose()
@@ -100,7 +105,7 @@ def _database(settings: Settings, there: DaemonPaths) -> DoctorCheck:
 
 
 def _daemon(settings: Settings) -> DoctorCheck:
-    """Whether a daemon answers; that none does is no fault."""
+    """Check that the daemon, if one is running, answers without a fault."""
     try:
         with Client(socket_of(settings)) as client:
             status = client.get("/status")

@@ -1,4 +1,4 @@
-"""Logs of several nodes as one text: whole lines, those of one rank, or each with the number of its node."""
+"""Logs of several nodes as one text: all lines, lines of one rank, or lines marked with their node."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 _MARK = re.compile(r"^\[rank (\d+)\] ")
-"""What torchrun puts before each line of a rank: `boa_daemon.job.logs.RANK_MARK`."""
+"""The prefix that torchrun puts before each line of a rank: `boa_daemon.job.logs.RANK_MARK`."""
 
 
 @dataclass(slots=True)
 class Reader:
-    """How far the log of one node is read, and the line that has not come whole yet."""
+    """The position in the log of one node, and the last line while it is incomplete (`begun`)."""
 
     offset: int = 0
     is_new: bool = False
@@ -23,7 +23,7 @@ class Reader:
 
 @dataclass(slots=True, kw_only=True)
 class LogView:
-    """What of the logs is shown: of one `rank` only, or of all nodes, with `marks_nodes`."""
+    """Which log lines are shown: those of one `rank`, or all; `marks_nodes` adds the node's number."""
 
     rank: int | None = None
     marks_nodes: bool = False
@@ -31,7 +31,7 @@ class LogView:
     _has_marks: bool = False
 
     def take(self, reader: Reader, chunk: Mapping[str, Any]) -> str:
-        """Return what a piece of a log shows, and remember how far it is read."""
+        """Return the text to show for a piece of a log, and advance the reader."""
         reader.is_new = chunk["next_offset"] > reader.offset
         reader.offset, reader.node = int(chunk["next_offset"]), int(chunk["node"])
         if self.rank is None and not self.marks_nodes:
@@ -40,17 +40,17 @@ class LogView:
         return "".join(self._line(line, reader.node) for line in whole)
 
     def rest(self, reader: Reader) -> str:
-        """Return what the last line shows, which nothing has ended."""
+        """Return the text to show for a last line without a line end."""
         begun, reader.begun = reader.begun, ""
         return self._line(begun, reader.node) if begun else ""
 
     def _line(self, line: str, node: int) -> str:
-        """Return a line as it is shown; empty where it is not."""
+        """Return a line as shown; empty if it is hidden."""
         if self.rank is None:
             return f"node {node}: {line}\n"
         mark = _MARK.match(line)
         self._has_marks |= mark is not None
-        # A job on one GPU has one rank and no marks: all that it printed is of rank 0.
+        # A job on one GPU has one rank and no prefixes: all its lines are of rank 0.
         is_own = int(mark[1]) == self.rank if mark else self.rank == 0 and not self._has_marks and node == 0
         if not is_own:
             return ""

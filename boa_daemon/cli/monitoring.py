@@ -1,4 +1,4 @@
-"""``boa grafana`` and ``boa alerts``: for those who watch the daemon with Grafana and Prometheus."""
+"""``boa grafana`` and ``boa alerts``: monitor the daemon, also with Grafana and Prometheus."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from boa_daemon.errors import InputError
 def grafana(
     *,
     as_file: Annotated[
-        bool, typer.Option("--print", help="Print the dashboard, for Grafana to import.")
+        bool, typer.Option("--print", help="Print the dashboard as JSON, for import in Grafana.")
     ] = False,
 ) -> None:
-    """Print a dashboard for Grafana, made of the daemon's metrics."""
+    """Print a Grafana dashboard of the daemon's metrics."""
     from boa_daemon.daemon.grafana import dashboard  # noqa: PLC0415 - one verb needs it
 
     if not as_file:
@@ -29,13 +29,13 @@ def alerts(
     *,
     prometheus: Annotated[
         bool,
-        typer.Option("--prometheus", help="Print alert rules for Prometheus instead; no daemon is asked."),
+        typer.Option("--prometheus", help="Print alert rules for Prometheus instead; needs no daemon."),
     ] = False,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """List what the daemon had to say, the newest first."""
+    """List the daemon's alerts, newest first."""
     if prometheus:
         import yaml  # noqa: PLC0415 - one flag needs it
 

@@ -15,13 +15,15 @@ from boa_daemon.network.fit import fit_file
 from boa_daemon.network.simulate import simulate as run_experiment
 from policies.links.contention import LinkFit
 
-app = typer.Typer(name="network", help="Jobs that share network cards.", no_args_is_help=True)
+app = typer.Typer(
+    name="network", help="Simulate jobs that share network cards, and measure links.", no_args_is_help=True
+)
 
 _ROWS_SHOWN = 20
 
 
 class EngineName(StrEnum):
-    """What runs the event loop; the answers are the same."""
+    """Implementation of the event loop; both give the same results."""
 
     auto = "auto"
     python = "python"
@@ -30,7 +32,7 @@ class EngineName(StrEnum):
 
 @app.callback()
 def _group() -> None:
-    """Jobs that share network cards."""
+    """Simulate jobs that share network cards, and measure links."""
 
 
 @app.command()
@@ -42,7 +44,7 @@ def simulate(
     ] = EngineName.auto,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Simulate training jobs iteration by iteration, and say when each finishes."""
+    """Simulate training jobs iteration by iteration, and show when each finishes."""
     experiment = read_case(file)
     try:
         outcome = run_experiment(experiment, engine=engine.value)
@@ -64,10 +66,12 @@ def fit(
         typer.Argument(metavar="SAMPLES", help="CSV with messages_at_once,message_bytes,seconds."),
     ],
     *,
-    confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="Of the intervals.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option(min=0.5, max=0.999, help="Confidence level of the intervals.")
+    ] = 0.95,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Measure a link: latency, bandwidth and contention from timed all-reduces, with intervals."""
+    """Estimate a link's latency, bandwidth and contention from timed all-reduces, with intervals."""
     fitted = fit_file(file, confidence=confidence)
     rows = _fit_rows(fitted)
     show(
@@ -79,7 +83,7 @@ def fit(
 
 
 def _print_outcome(answer: dict[str, Any]) -> None:
-    """Print a summary and the jobs, latest to finish last."""
+    """Print a summary, and the jobs in the order in which they finish."""
     console = stdout_console()
     table = a_table("Network simulation", "figure", "value", right=("value",))
     for name, unit in (
@@ -106,7 +110,6 @@ def _print_outcome(answer: dict[str, Any]) -> None:
 
 
 def _fit_rows(fitted: LinkFit) -> list[dict[str, object]]:
-    """Return one row per constant."""
     return [
         {"constant": name, "value": estimate.value, "low": estimate.low, "high": estimate.high}
         for name, estimate in (
@@ -131,7 +134,6 @@ def _fit_answer(fitted: LinkFit) -> dict[str, Any]:
 
 
 def _print_fit(fitted: LinkFit, rows: list[dict[str, object]]) -> None:
-    """Print the constants, their intervals and how well they describe the samples."""
     console = stdout_console()
     low, high = f"{fitted.confidence:.0%} low", f"{fitted.confidence:.0%} high"
     table = a_table("Link", "constant", "value", low, high, right=("value", low, high))
@@ -143,4 +145,4 @@ def _print_fit(fitted: LinkFit, rows: list[dict[str, object]]) -> None:
         f"AdaDUAL threshold {fitted.adadual_threshold:.4f}."
     )
     for name in fitted.at_bound:
-        console.print(f"{name} would come out negative and is set to zero.")
+        console.print(f"{name} would be negative and is set to zero.")

@@ -1,4 +1,4 @@
-"""``boa open``: the daemon's page in a browser; and pages of single answers, as one file."""
+"""``boa open``: open the daemon's page in a browser. Also write the page of a single answer to a file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from boa_daemon.cli.daemon_client import ConfigOption, SocketOption
 from boa_daemon.cli.output import print_text, stderr_console
 
 OpenOption: TypeAlias = Annotated[
-    bool, typer.Option("--open", help="Show it as a page in a browser; no daemon and no network.")
+    bool,
+    typer.Option("--open", help="Show the answer as a page in a browser; needs no daemon and no network."),
 ]
 PageOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--page", metavar="FILE.html", help="Write that page there instead.")
+    Path | None, typer.Option("--page", metavar="FILE.html", help="Write that page to a file.")
 ]
 
 
@@ -27,12 +28,12 @@ def open_page(
     *,
     config: ConfigOption = None,
     socket: SocketOption = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the loopback; 0: any free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0: any free one.")] = 0,
     browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open a browser, or print the address alone.")
+        bool, typer.Option("--browser/--no-browser", help="Open a browser, or only print the address.")
     ] = True,
 ) -> None:
-    """Show the daemon's page in a browser, as you and read-only, until Ctrl-C."""
+    """Open the daemon's page in a browser, read-only and with your rights, until Ctrl-C."""
     from boa_daemon.api.local_page import LocalPage  # noqa: PLC0415 - slow to import
     from boa_daemon.daemon.daemon_paths import socket_of  # noqa: PLC0415
     from boa_daemon.daemon.setting_layers import load_settings  # noqa: PLC0415
@@ -43,9 +44,11 @@ def open_page(
     serving.start()
     url = page.url
     print_text(f"{url}\n")
-    stderr_console().print("[dim]The address works once, for one browser of this machine. Ctrl-C ends it.[/]")
+    stderr_console().print(
+        "[dim]The address works once, in one browser on this machine. Ctrl-C ends the page.[/]"
+    )
     if browser:
-        # In a file that only this user reads: others see the command lines of processes.
+        # Pass the URL in a private file: other users can see the command lines of processes.
         door = Path(tempfile.mkdtemp(prefix="boa-")) / "open.html"
         door.write_text(f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={url}">', encoding="utf-8")
         with contextlib.suppress(webbrowser.Error):
@@ -57,7 +60,7 @@ def open_page(
 
 
 def show_page(title: str, answers: Mapping[str, Any], *, page: Path | None, opens: bool) -> None:
-    """Write answers as a page, and open it in a browser where that is asked for."""
+    """Write answers as a page; open it in a browser if `opens`."""
     from boa_daemon.dashboard.assets import write_static  # noqa: PLC0415
 
     if page is None and not opens:

@@ -1,4 +1,4 @@
-"""``boa resize`` and ``boa simulate-interrupt``: orders about one job, and a rehearsal."""
+"""``boa resize`` and ``boa simulate-interrupt``: change one job's width, or test its interruption."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from boa_daemon.errors import InputError
 def resize(
     *,
     job: JobArgument,
-    gpus: Annotated[int | None, typer.Option(min=1, help="The width that it is to have.")] = None,
-    auto: Annotated[bool, typer.Option("--auto", help="Any width that its file allows, as before.")] = False,
+    gpus: Annotated[int | None, typer.Option(min=1, help="Number of GPUs.")] = None,
+    auto: Annotated[
+        bool, typer.Option("--auto", help="Let the daemon choose again, within the job file's limits.")
+    ] = False,
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Have a job run on so many GPUs: it writes a checkpoint and goes on from there.
+    """Set a job's number of GPUs; it writes a checkpoint and resumes from it.
 
-    The order takes the place of min_gpus and max_gpus of its file until --auto; caps hold as before.
+    The number replaces min_gpus and max_gpus of the job file until --auto. Caps still apply.
     """
     if (gpus is None) != auto:
         raise InputError("give --gpus N or --auto, one of them")
@@ -33,8 +35,8 @@ def resize(
     if output is OutputFormat.json:
         print_json(document)
         return
-    width = "what its file allows" if gpus is None else f"{gpus} GPU{'' if gpus == 1 else 's'}"
-    said = f"is to have {width}" if document["changed"] else f"is {document['status']}; nothing is changed"
+    width = "the width that the plan gives it" if gpus is None else f"{gpus} GPU{'' if gpus == 1 else 's'}"
+    said = f"will get {width}" if document["changed"] else f"is {document['status']}; nothing is changed"
     stdout_console().print(f"{job} {said}", markup=False)
     say_next(f"boa explain {job}", f"boa logs -f {job}")
 
@@ -46,10 +48,10 @@ def simulate_interrupt(
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Rehearse that the cloud takes a node of a job back, with two minutes' notice.
+    """Simulate a spot interruption of a job's node, with two minutes' notice.
 
-    The warning goes the way that a real one goes. A simulated cloud ends the node; on AWS the instance is not
-    touched by EC2, and BOA gives it back once the job has left it.
+    The warning takes the path of a real one. The simulated cloud ends the node. On AWS, EC2 does not touch
+    the instance, and BOA gives it back once the job has left it.
     """
     with a_client(config, socket) as client:
         document = client.post(f"/jobs/{_quoted(job)}/interrupt")
@@ -63,5 +65,5 @@ def simulate_interrupt(
 
 
 def _quoted(name: str) -> str:
-    """Return an id as part of a path; what is none is for the daemon to refuse."""
+    """Return an id quoted for a URL path; the daemon refuses what is no id."""
     return quote(name or " ", safe="").replace("%2F", "%252F")

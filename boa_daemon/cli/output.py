@@ -1,4 +1,4 @@
-"""How answers leave: tables for people, one JSON document for programs, errors in one sentence."""
+"""Output of answers: tables for people, one JSON document or CSV for programs."""
 
 from __future__ import annotations
 
@@ -26,30 +26,34 @@ class OutputFormat(StrEnum):
 
 
 _JSON = "boa_daemon.cli.output.json"
-"""Where a command line keeps that `--json` was given."""
+"""Key under which the context stores whether `--json` was given."""
 
 
 def _keep_json(ctx: typer.Context, is_given: bool) -> None:
-    """Keep whether `--json` was given; it is read first, wherever it stands."""
+    """Store whether `--json` was given; eager options are read first, wherever they stand."""
     ctx.meta[_JSON] = is_given
 
 
 def _chosen(ctx: typer.Context, output: OutputFormat) -> OutputFormat:
-    """Return the form that both flags ask for together."""
+    """Return the format asked for by --json and --output together."""
     return OutputFormat.json if ctx.meta.get(_JSON) else output
 
 
 OutputOption: TypeAlias = Annotated[
     OutputFormat,
     typer.Option(
-        "--output", "-o", help="Print a table, JSON or CSV.", case_sensitive=False, callback=_chosen
+        "--output",
+        "-o",
+        help="Format of the answer: table, JSON or CSV.",
+        case_sensitive=False,
+        callback=_chosen,
     ),
 ]
 JsonFlag: TypeAlias = Annotated[
     bool,
-    typer.Option("--json", help="Short for -o json.", is_eager=True, expose_value=False, callback=_keep_json),
+    typer.Option("--json", help="Same as -o json.", is_eager=True, expose_value=False, callback=_keep_json),
 ]
-"""Every verb with `OutputOption` has it (`cli/verbs.py`), and finds its answer in the value of that."""
+"""`cli/verbs.py` adds it to every verb with `OutputOption`, whose value then is `json`."""
 
 
 def show(
@@ -59,9 +63,9 @@ def show(
     table: Callable[[], None],
     rows: Callable[[], Sequence[Mapping[str, object]]] | None = None,
 ) -> None:
-    """Print an answer in the form asked for: its document, its rows as CSV, or what `table` prints.
+    """Print an answer in the given format: its document as JSON, its rows as CSV, or what `table` prints.
 
-    An answer without `rows` is no list; asked for as CSV it comes as people read it.
+    An answer without `rows` is printed by `table` also when CSV is asked for.
     """
     if form is OutputFormat.json:
         print_json(document)
@@ -72,11 +76,11 @@ def show(
 
 
 _kept: list[Any] | None = None
-"""What is printed goes there, where somebody wants it for a page."""
+"""While not None, consoles append here instead of printing (see `printed_by`)."""
 
 
 def printed_by(table: Callable[[], None]) -> list[Any]:
-    """Return what a function prints for people, which is not printed."""
+    """Return what a function would print on the console, without printing it."""
     global _kept  # noqa: PLW0603 - one command at a time
     found: list[Any] = []
     _kept = found
@@ -88,29 +92,29 @@ def printed_by(table: Callable[[], None]) -> list[Any]:
 
 
 class _Patient(Console):
-    """A console whose reader may go away: `boa ... | head` has done what it was asked."""
+    """A console that exits with 0 when its reader closes the pipe, as in `boa ... | head`."""
 
     def print(self, *objects: Any, **how: Any) -> None:
-        """Print, or keep what would be printed (`printed_by`)."""
+        """Print, or collect what would be printed for `printed_by`."""
         if _kept is None:
             super().print(*objects, **how)
         else:
             _kept.extend(objects)
 
     def on_broken_pipe(self) -> None:
-        """Leave with 0."""
+        """Exit with 0."""
         self.quiet = True
         _leave()
 
 
 def _leave() -> NoReturn:
-    """End with 0; what is still in the buffer goes nowhere."""
+    """Exit with 0, and discard what is still in the buffer."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise SystemExit(0)
 
 
 def print_text(text: str) -> None:
-    """Write text to standard output at once; a reader that has gone has had enough."""
+    """Write text to standard output and flush it; exit with 0 if the reader has closed the pipe."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -129,27 +133,27 @@ def stderr_console() -> Console:
 
 
 _printed: list[bool] = []
-"""Whether a document was printed: there is one at most, also where something is wrong."""
+"""Not empty once a JSON document was printed: a command prints at most one, also on errors."""
 
 
 def forget_printed() -> None:
-    """Begin a command."""
+    """Reset `was_printed` at the start of a command."""
     _printed.clear()
 
 
 def was_printed() -> bool:
-    """Whether a document was printed already: there is one at most."""
+    """Return whether this command has printed its JSON document."""
     return bool(_printed)
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on one line; a float that JSON cannot say becomes null."""
+    """Print one JSON document on one line; NaN and infinite floats become null."""
     _printed.append(True)
     print_text(json.dumps(plain_document(document), allow_nan=False) + "\n")
 
 
 def plain_document(value: Any) -> Any:
-    """Return the value with floats that JSON lacks replaced by None, and tuples by lists."""
+    """Return the value with NaN and infinite floats replaced by None, and tuples by lists."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -171,7 +175,7 @@ def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def a_table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
-    """Return a table in the house's look; the columns named in `right` hold numbers."""
+    """Return a table in the common style; the columns named in `right` hold numbers."""
     table = Table(
         title=title,
         title_justify="left",
@@ -181,7 +185,7 @@ def a_table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
         pad_edge=False,
     )
     for column in columns:
-        # What is too long goes on in the next line: half an id is nobody's id.
+        # Fold long cells instead of cutting them: a cut id is useless.
         is_number = column in right
         table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
     return table

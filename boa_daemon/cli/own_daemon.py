@@ -1,7 +1,7 @@
-"""A daemon of one run: started where none listens, under caps of its own, and stopped with the run.
+"""A daemon of one `boa run`: started where none is running, with its own caps, and stopped with the run.
 
-It is the daemon that `boa daemon` starts, in a process of its own: where the run is killed it goes on, and
-its caps and the job's limit end what costs money.
+The daemon is a normal `boa daemon` in its own process. If the run is killed, the daemon goes on, and its caps
+and the job's limits end what costs money.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _TAIL_BYTES = 2000
 
 
 class DaemonFailed(BoaError):
-    """The daemon of a run did not come up, or died again and again."""
+    """The daemon of a run did not start, or died `MOST_STARTS` times."""
 
 
 def caps_within(settings: Settings, there: DaemonPaths, usd: float, *, now: float) -> dict[str, str]:
-    """Return the environment under which a daemon spends at most so many dollars from now on.
+    """Return environment variables that cap a daemon's spending at `usd` dollars from now on.
 
-    A cap by the day begins anew at midnight, so the month's is set as well; tighter ones that are set stay.
+    The day cap resets at midnight, so the month cap is set too. Tighter caps of the settings stay.
 
     Raises:
-        InputError: when jobs of an earlier daemon wait: they would run under the caps of this one.
+        InputError: when an earlier daemon left active jobs, which would run under these caps.
     """
     spent = {"day": 0.0, "month": 0.0}
     if settings.daemon.database is not None or there.database.exists():
@@ -63,14 +63,14 @@ def caps_within(settings: Settings, there: DaemonPaths, usd: float, *, now: floa
 
 
 def work_again(settings: Settings) -> None:
-    """Take back that everything is let go: the next daemon of the folder is to work."""
+    """Clear the `is_down` flag, so that the next daemon of this state folder starts jobs again."""
     there = daemon_paths(settings)
     with closing(open_books(settings.daemon.database or sqlite_url(there.database))) as books:
         books.store.set_flag("is_down", False)
 
 
 class OwnDaemon:
-    """The process, and what it says."""
+    """The daemon's process and its log."""
 
     def __init__(self, settings: Settings, options: list[str], environment: Mapping[str, str]) -> None:
         there = daemon_paths(settings)
@@ -81,10 +81,10 @@ class OwnDaemon:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait for its first look.
+        """Start the daemon, and wait for its first tick.
 
         Raises:
-            DaemonFailed: when it ends or does not come up, with the last that it said.
+            DaemonFailed: when the daemon ends or does not start, with its last log line.
         """
         self._starts += 1
         with self.log.open("ab") as log:
@@ -98,10 +98,10 @@ class OwnDaemon:
                 return
             time.sleep(LOOK_SECONDS)
         self.stop()
-        raise DaemonFailed(f"the daemon did not come up within {START_SECONDS:.0f} s: {self._last_line()}")
+        raise DaemonFailed(f"the daemon did not start within {START_SECONDS:.0f} s: {self._last_line()}")
 
     def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start the process in a session of its own: an interrupt from the keyboard is for the run alone."""
+        """Start the process in its own session, so that Ctrl-C reaches only the run."""
         return subprocess.Popen(
             [sys.executable, "-m", "boa_daemon", "daemon", *self._options],
             env=self._environment,
@@ -112,7 +112,7 @@ class OwnDaemon:
         )
 
     def _status(self) -> dict[str, Any] | None:
-        """Return what it says of itself; None while it does not answer."""
+        """Return the daemon's status; None while it does not answer."""
         try:
             with Client(self.socket) as client:
                 return client.get("/status")
@@ -120,10 +120,10 @@ class OwnDaemon:
             return None
 
     def revive(self) -> None:
-        """Start it again where it died: it takes up jobs and nodes as they are.
+        """Start the daemon again if it died; it resumes with the jobs and nodes that exist.
 
         Raises:
-            DaemonFailed: when it died too often.
+            DaemonFailed: when the daemon has died `MOST_STARTS` times.
         """
         if self._process is not None and self._process.poll() is None:
             return
@@ -132,7 +132,7 @@ class OwnDaemon:
         self.start()
 
     def stop(self) -> None:
-        """End the process; jobs and nodes stay as they are."""
+        """End the daemon's process; jobs and nodes are not touched."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -144,11 +144,10 @@ class OwnDaemon:
 
     def _last_line(self) -> str:
         lines = _tail(self.log).strip().splitlines()
-        return f"{lines[-1]} (all of it is in {self.log})" if lines else f"it said nothing ({self.log})"
+        return f"{lines[-1]} (full log: {self.log})" if lines else f"its log is empty ({self.log})"
 
 
 def _tail(path: Path) -> str:
-    """Return the end of a file."""
     try:
         return path.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "replace")
     except OSError:

@@ -52,37 +52,42 @@ def plan(
     classes: ClassesOrTraceOption = None,
     trace: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Arrivals that give the rates: trace.csv of an import."),
+        typer.Option(
+            metavar="FILE", help="Trace whose arrivals give the rates, such as trace.csv of an import."
+        ),
     ] = None,
     jobs: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A finite list instead: job_id,class_name and any of the other columns."
+            metavar="FILE", help="Plan a finite list of jobs: job_id,class_name and optional columns."
         ),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="40/h, 900/day, 25000/month or gpus:48; with --jobs also dollars in all."),
+        typer.Option(help="40/h, 900/day, 25000/month or gpus:48; with --jobs also total dollars."),
     ] = None,
     min_budget: Annotated[
         bool, typer.Option("--min-budget", help="With --jobs: the cheapest budget that meets every deadline.")
     ] = False,
     quota: Annotated[
         list[str] | None,
-        typer.Option(metavar="TYPE=N", help="With --jobs: so many instances of a type; may be repeated."),
+        typer.Option(metavar="TYPE=N", help="With --jobs: most instances of a type; may be repeated."),
     ] = None,
     start: Annotated[
-        str | None, typer.Option(metavar="DATE", help="With --jobs: the instant from which hours count.")
+        str | None, typer.Option(metavar="DATE", help="With --jobs: the begin of the calendar.")
     ] = None,
     off: Annotated[
         list[str] | None,
-        typer.Option(metavar="WHEN", help="With --jobs: hours off, 20:00-08:00 or sat-sun; may be repeated."),
+        typer.Option(
+            metavar="WHEN", help="With --jobs: times without work, 20:00-08:00 or sat-sun; may be repeated."
+        ),
     ] = None,
     blocks: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --jobs: Capacity Blocks that were bought.")
+        Path | None,
+        typer.Option(metavar="FILE", help="With --jobs: file of Capacity Blocks that you bought."),
     ] = None,
     boot_seconds: Annotated[
-        float, typer.Option(min=0, help="With --jobs and dates, a rate or a quota: seconds of a boot, paid.")
+        float, typer.Option(min=0, help="With --jobs and dates, a rate or a quota: paid seconds per boot.")
     ] = 180.0,
     gantt: Annotated[
         Path | None,
@@ -94,17 +99,22 @@ def plan(
     commitments: CommitmentsOption = None,
     market: Annotated[
         MarketName | None,
-        typer.Option(help="Plan on spot as well: default terms, or those of --world.", show_default=False),
+        typer.Option(
+            help="spot: plan on spot as well, with default terms or those of --world.", show_default=False
+        ),
     ] = None,
     world: MarketOption = None,
     spread: Annotated[
         float | None,
         typer.Option(
-            min=0, max=0.9, help="With --jobs: hours differ by this part in nine of ten cases; 0.1 if unsaid."
+            min=0,
+            max=0.9,
+            help="With --jobs: hours are off by less than this fraction in 9 of 10 cases; 0.1.",
         ),
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="What the daemon would do at its next tick; nothing is started.")
+        bool,
+        typer.Option("--live", help="Show what the daemon would do at its next tick; nothing is started."),
     ] = False,
     report: ReportOption = None,
     diff: DiffOption = None,
@@ -114,29 +124,29 @@ def plan(
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Plan a budget offline: widths, waiting and dollars per class, and what the next dollar would buy."""
+    """Plan a budget offline: GPUs, time and dollars per class, and what the next dollar would buy."""
     if live:
         show_live_plan(config, socket, output)
         return
     if jobs is None and (quota or off or blocks or start is not None or gantt is not None):
         problem = "--quota, --start, --off and --gantt need --jobs"
-        raise InputError(problem, hint="They are about a list of jobs")
+        raise InputError(problem, hint="They apply to a list of jobs")
     if jobs is None and spread is not None:
-        raise InputError("--spread needs --jobs", hint="It is about the hours of a list's jobs")
+        raise InputError("--spread needs --jobs", hint="It applies to the hours of a list's jobs")
     check_report(report)
     old = saved_plan(diff)
     file = _read(classes, trace, jobs, prices)
     if jobs is not None:
         if commitments is not None:
-            raise InputError("--commitments is for a stream of jobs", hint="A list ends long before a term")
+            raise InputError(
+                "--commitments is for a stream of jobs", hint="A list ends long before a commitment does"
+            )
         if trace is not None:
             raise InputError("--trace and --jobs exclude each other", hint="A list of jobs has no arrivals")
         if opens or page is not None:
             raise InputError("--open draws a stream of jobs", hint="A list has no curve of this kind")
         if best_effort:
-            raise InputError(
-                "--best-effort is for a stream of jobs", hint="A list has an end: leave jobs out"
-            )
+            raise InputError("--best-effort is for a stream of jobs", hint="Leave jobs out of the list")
         flags = CalendarFlags(
             budget=budget,
             quota=quota or [],
@@ -154,14 +164,14 @@ def plan(
         if not (flags.are_given or listed.has_arrivals or listed.off):
             plan_list(file, listed.jobs, budget, min_budget, output)
         elif min_budget:
-            hint = "Give a budget: the answer says which one saves each deadline"
+            hint = "Give --budget: the answer says what would meet each deadline"
             raise InputError("--min-budget is for a list without dates, rates and quotas", hint=hint)
         else:
             plan_calendar(file, jobs, listed, flags, output)
         return
     if min_budget:
         raise InputError(
-            "--min-budget needs --jobs", hint="For a stream see cheapest_feasible_spend in the answer"
+            "--min-budget needs --jobs", hint="For a stream read cheapest_feasible_spend in the JSON answer"
         )
     whole: Version = version.value
     if whole == "continuous":
@@ -223,7 +233,7 @@ def plan(
 def _read(
     classes: Path | None, trace: Path | None, jobs: Path | None, prices: list[Path] | None
 ) -> ProblemFile:
-    """Return the classes with rates: their own, or those of the trace."""
+    """Return the classes with their own rates, or with those of the trace."""
     if classes is None:
         if trace is None:
             raise InputError(

@@ -1,4 +1,4 @@
-"""``boa plan --jobs`` as a calendar: a list with dates, or money by the hour or the month."""
+"""``boa plan --jobs`` as a calendar: when each job of a list runs, under dates, a rate or a quota."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from boa_daemon.sim.world_settings import WorldSettings
 from boa_daemon.units import SECONDS_PER_HOUR
 
 _ROWS = 60
-"""Jobs that the table shows; JSON and CSV show all."""
+"""Most jobs in the table; JSON and CSV have all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarFlags:
-    """What a calendar is asked for besides its list and its classes."""
+    """The flags of a calendar, besides its list and its classes."""
 
     budget: str | None
     quota: list[str]
@@ -57,7 +57,7 @@ class CalendarFlags:
 
     @property
     def are_given(self) -> bool:
-        """Whether some flag asks for a calendar: a sum alone does not."""
+        """Whether some flag needs a calendar; a total budget alone does not."""
         has_rate = self.budget is not None and is_rate(self.budget)
         return (
             has_rate
@@ -74,7 +74,7 @@ class CalendarFlags:
 
 
 def since(text: str | None) -> datetime | None:
-    """Return the instant that `--start` says."""
+    """Return the instant of `--start`; None if it is not given."""
     try:
         return None if text is None else parse_instant(text)
     except ValueError:
@@ -85,24 +85,24 @@ def since(text: str | None) -> datetime | None:
 def plan_calendar(
     file: ProblemFile, path: Path, listed: JobsFile, flags: CalendarFlags, form: OutputFormat
 ) -> None:
-    """Plan the calendar of a list, draw it and print it; a deadline that is missed is exit code 3."""
+    """Plan the calendar of a list, and draw and print it; exit with code 3 if a deadline is missed."""
     if flags.gantt is not None:
         check_plot_path(flags.gantt, "--gantt")
     check_report(flags.report)
     if not file.has_prices:
         raise MissingPrice(
-            "a calendar counts dollars of whole instances",
+            "a calendar needs prices of whole instances",
             file=file.path,
             hint="Add gpu_types: {a100: {instance_type: p4d.24xlarge}}",
         )
     if flags.budget is None and not flags.quota and flags.blocks is None:
         raise InputError(
-            "no budget", hint="Give --budget 40000/month, 40/h or 1500 in all, or --quota TYPE=4"
+            "no budget", hint="Give --budget 40000/month, 40/h or 1500 (total), or --quota TYPE=4"
         )
     boot_hours = flags.boot_seconds / SECONDS_PER_HOUR
     off = (*listed.off, *flags.off)
     if flags.market is not None and flags.blocks is not None:
-        raise InputError("--market spot and --blocks are two ways to rent", hint="Plan with one of the two")
+        raise InputError("--market spot and --blocks exclude each other", hint="Plan with one of the two")
     start = listed.start or since(flags.start)
     working = working_time(off, start, boot_hours=boot_hours, file=path)
     timed = with_blocks(file, () if flags.blocks is None else read_blocks(flags.blocks), start, working)
@@ -155,12 +155,11 @@ def plan_calendar(
 
 
 def _rows(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the jobs as rows."""
     return list(document["jobs"])
 
 
 def _print(plan: CalendarPlan, *, rows: int = _ROWS) -> None:
-    """Print the calendar for people: who runs when, what is late, and what would save it."""
+    """Print the calendar: when each job runs, which are late, and what would save their deadlines."""
     console = stdout_console()
     money = "no limit of money" if plan.budget is None else plan.budget.said()
     table = a_table(
@@ -188,9 +187,7 @@ def _print(plan: CalendarPlan, *, rows: int = _ROWS) -> None:
     console.print(indented_lines(plan.sentences()))
     if plan.changes:
         console.print()
-        saves = a_table(
-            "What would save each deadline, the cheapest of what was tried", "job", "due", "change"
-        )
+        saves = a_table("Cheapest change found that would meet each deadline", "job", "due", "change")
         for job in plan.found.calendar.missed[:rows]:
             change = plan.said(plan.changes[job.job.id])
             saves.add_row(cell(job.job.id), plan.when(job.due_hours), cell(change))

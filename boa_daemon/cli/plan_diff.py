@@ -1,4 +1,4 @@
-"""``boa plan --diff OLD.json``: what changed since a plan that was saved, one line each."""
+"""``boa plan --diff OLD.json``: list the changes since a saved plan, one line each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def show_difference(old: Mapping[str, Any], document: Mapping[str, Any], form: O
 
 
 def saved_plan(path: Path | None) -> Mapping[str, Any] | None:
-    """Return the plan to compare with; None where none is named."""
+    """Return the saved plan; None without a path."""
     return None if path is None else read_plan(path)
 
 

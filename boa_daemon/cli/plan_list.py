@@ -15,7 +15,7 @@ from policies.errors import InfeasibleBudget, InfeasibleDeadline
 from policies.optimum.job_list import JobList, JobPlan, ListedJob, ListSolution
 
 ROWS = 60
-"""Jobs of a list that the table shows; JSON and CSV show all."""
+"""Most jobs in the table; JSON and CSV have all."""
 
 
 def plan_list(
@@ -47,11 +47,11 @@ def plan_list(
 
 
 def _in_all(text: str) -> float:
-    """Return the sum of money that a flag says; so many GPUs make no sense for a list."""
+    """Return the total dollars of --budget; a budget in GPUs makes no sense for a list."""
     if ":" in text:
         raise InputError(
-            f"--budget {text!r}: a list of jobs has dollars, and a quota of instances",
-            hint="Give dollars in all, such as 1500, or 40000/month; instances by --quota TYPE=4",
+            f"--budget {text!r}: the budget of a list of jobs is in dollars",
+            hint="Give total dollars, such as 1500, or 40000/month; limit instances with --quota TYPE=4",
         )
     return parse_dollars(text)
 
@@ -59,7 +59,7 @@ def _in_all(text: str) -> float:
 def _infeasible_list_document(
     error: InfeasibleBudget | InfeasibleDeadline, amount: float | None, file: ProblemFile
 ) -> dict[str, Any]:
-    """Return the answer where no plan does: the least money, or the least time of the job that is late."""
+    """Return the document of an infeasible list: the least budget, or the least time of the late job."""
     document = {
         "status": "infeasible",
         "budget_unit": _list_unit(file),
@@ -72,12 +72,11 @@ def _infeasible_list_document(
 
 
 def _list_unit(file: ProblemFile) -> str:
-    """Return what a list's budget counts."""
+    """Return the unit of a list's budget."""
     return "gpu_hours" if file.problem.budget_unit == "gpus" else "usd"
 
 
 def _list_document(solution: ListSolution, file: ProblemFile) -> dict[str, Any]:
-    """Return the plan of a list as JSON."""
     return {
         "status": "optimal" if solution.gap <= 1e-9 else "feasible",
         "budget_unit": _list_unit(file),
@@ -121,7 +120,6 @@ def _widths_text(job_plan: JobPlan) -> str:
 
 
 def _print_list(solution: ListSolution, file: ProblemFile, min_budget: bool) -> None:
-    """Print the plan of a list for people."""
     console = stdout_console()
     counted = file.problem.budget_unit == "gpus"
     unit = "GPU-h" if counted else "$"
@@ -148,7 +146,7 @@ def _print_list(solution: ListSolution, file: ProblemFile, min_budget: bool) -> 
     mean = f"Mean JCT {format_hours(solution.mean_jct_hours)}"
     if any(job_plan.job.weight != 1.0 for job_plan in solution.jobs):
         mean += f", weighted {format_hours(solution.weighted_mean_jct_hours)},"
-    # Rounded up, so that it is enough when it is typed back in.
+    # Round up, so that the printed budget is feasible when typed back in.
     cents = math.ceil(100.0 * solution.cheapest_feasible_spend * (1.0 - 1e-12)) / 100.0
     least = f"{cents:,.2f} GPU-hours" if counted else f"${cents:,.2f}"
     console.print(
@@ -157,7 +155,7 @@ def _print_list(solution: ListSolution, file: ProblemFile, min_budget: bool) -> 
                 f"{mean} for {total}; no plan is more than {solution.gap:.2%} better.",
                 f"The cheapest budget that runs every job in time is {least}."
                 if min_budget
-                else f"The least that would do is {least}.",
+                else f"The smallest feasible budget is {least}.",
             ]
         )
     )

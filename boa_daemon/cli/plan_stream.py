@@ -1,4 +1,4 @@
-"""How ``boa plan`` shows the plan of a stream of jobs: tables, sentences, the curve."""
+"""Output of ``boa plan`` for a stream of jobs: tables, sentences, the curve."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def plan_sentence(result: BudgetPlan) -> str:
-    """Return what a plan brings, and what it spends, in a sentence."""
+    """Return a sentence about the plan's mean time and spend."""
     unit, solution = result.budget.unit, result.solution
     month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * solution.mean_spend:,.0f} a month"
     return (
@@ -39,13 +39,13 @@ def plan_sentence(result: BudgetPlan) -> str:
 
 
 def plan_figure(result: BudgetPlan) -> Figure:
-    """Return the curve with the budget of a plan marked on it."""
+    """Return a figure of the curve with the plan's budget marked."""
     curve = Curve.of(result.problem, "integer-mixed")
     return curve_figure(curve_plot(curve, "What a budget buys", result.budget))
 
 
 def print_stream(result: BudgetPlan, bill: dict[str, Any] | None, of_spot: Sequence[str] = ()) -> None:
-    """Print the plan: who gets what, the totals, the curve around it, the swing, what is paid anyway."""
+    """Print the plan: widths by class, totals, place on the curve, GPU swing, spot advice, commitments."""
     console = stdout_console()
     unit = result.budget.unit
     per_job = "GPU-h/job" if unit == "gpus" else "$/job"
@@ -100,7 +100,7 @@ def print_stream(result: BudgetPlan, bill: dict[str, Any] | None, of_spot: Seque
 
 
 def stream_sentences(result: BudgetPlan) -> list[str]:
-    """Return what surrounds the plan on the curve, in words."""
+    """Return sentences on the plan's place on the curve, packing waste, and unused budget."""
     unit, knee, spent = result.budget.unit, result.knee, result.solution.mean_spend
     one = "GPU" if unit == "gpus" else "dollar per hour"
     mean = "weighted mean JCT" if has_weights(result.problem) else "mean JCT"
@@ -130,7 +130,7 @@ def stream_sentences(result: BudgetPlan) -> list[str]:
 
 
 def show_best_effort(result: BestEffortPlan, form: OutputFormat) -> None:
-    """Show what a budget below the least does."""
+    """Show the plan of a budget below the least feasible one."""
     show(
         form,
         result.to_document(),
@@ -140,7 +140,7 @@ def show_best_effort(result: BestEffortPlan, form: OutputFormat) -> None:
 
 
 def _print_best_effort(result: BestEffortPlan) -> None:
-    """Print for people who is served at which width, and how the queue grows."""
+    """Print which classes are served at which width, and how the queue grows."""
     unit = result.shortfall.unit
     per_job, per_hour = ("GPU-h/job", "GPUs") if unit == "gpus" else ("$/job", "$/h")
     columns = ("class", "jobs/h", "served", "width", per_job, per_hour)
@@ -161,7 +161,7 @@ def _print_best_effort(result: BestEffortPlan) -> None:
 
 
 def _swing_table(packing: tuple[PackingWaste, ...]) -> Any:
-    """Return how many GPUs and instances are held, so that quotas can be asked for."""
+    """Return the table of GPUs and instances in use, from which to choose quotas."""
     table = a_table(
         "How wide the cluster swings",
         *("GPU type", "instance", "GPUs", "mean GPUs", "± sd", "99 % of time", "to ask for"),

@@ -1,4 +1,4 @@
-"""What the planning verbs share: problem files with prices, budgets from flags, how plans are said."""
+"""Shared by the planning verbs: options, problem files with prices, budgets, formatting of plans."""
 
 from __future__ import annotations
 
@@ -34,18 +34,22 @@ from policies.optimum.solution import PlanShare, Solution
 ClassesOrTraceOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        "--classes", metavar="FILE", help="Classes and prices. Default: classes.yaml beside the trace."
+        "--classes", metavar="FILE", help="Job classes and prices. Default: classes.yaml beside the trace."
     ),
 ]
 
 PricesOption: TypeAlias = Annotated[
     list[Path] | None,
-    typer.Option("--prices", metavar="FILE", help="Your prices and discounts; may be repeated."),
+    typer.Option("--prices", metavar="FILE", help="File of your prices and discounts; may be repeated."),
 ]
 
 CommitmentsOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--commitments", metavar="FILE", help="What is paid anyway: below it a GPU costs nothing."),
+    typer.Option(
+        "--commitments",
+        metavar="FILE",
+        help="Commitments that you pay in any case; GPUs they cover cost nothing extra.",
+    ),
 ]
 
 MarketOption: TypeAlias = Annotated[
@@ -53,13 +57,13 @@ MarketOption: TypeAlias = Annotated[
     typer.Option(
         "--world",
         metavar="FILE",
-        help="Plan on the spot market of a world file as well: its price, interruptions and checkpoints.",
+        help="World file: plan on its spot market as well, with its price, interruptions and checkpoints.",
     ),
 ]
 
 
 class MarketName(StrEnum):
-    """Where a plan may rent."""
+    """Markets that a plan may rent on."""
 
     on_demand = "on-demand"
     spot = "spot"
@@ -71,18 +75,18 @@ BestEffortOption: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--best-effort",
-        help="Below the least budget that runs every job: what the money does, not a refusal.",
+        help="If the budget cannot run every job, plan for as many as it can, instead of an error.",
     ),
 ]
 
 
 @contextmanager
 def best_effort_is_named() -> Iterator[None]:
-    """Say in a refusal for lack of money that there is a flag for that."""
+    """Add a hint at --best-effort to an infeasible-budget error."""
     try:
         yield
     except InfeasibleBudget as error:
-        said = f"{error}. What this budget does all the same: --best-effort"
+        said = f"{error}. To see what this budget can do, add --best-effort"
         raise InfeasibleBudget(said, least_spend=error.least_spend) from error
 
 
@@ -93,9 +97,9 @@ def read_problem(
     require_rates: bool = True,
     market: Path | None = None,
 ) -> ProblemFile:
-    """Return the problem file; with a `market`, spot and on demand.
+    """Return the problem file; with the world file `market`, planned on spot and on demand.
 
-    Its warnings are said on standard error, and that its prices are old.
+    The file's warnings, and a note if its prices are old, go to standard error.
     """
     file = load_problem(path, catalog=Catalog.load(*(prices or ())), require_rates=require_rates)
     for warning in filter(None, (*file.warnings, stale_prices(file.prices, datetime.now(UTC).date()))):
@@ -104,10 +108,10 @@ def read_problem(
 
 
 def read_market(path: Path, file: ProblemFile) -> WorldSettings:
-    """Return the world of a file that says what the spot market is like.
+    """Return the world of a file with a spot market.
 
     Raises:
-        InputError: when it says nothing of one.
+        InputError: when the world has no spot market.
     """
     names = [job_class.name for job_class in file.problem.classes]
     world = load_world(path, tuple(file.instance_types.values()), names)
@@ -119,10 +123,10 @@ def read_market(path: Path, file: ProblemFile) -> WorldSettings:
 
 
 def chosen_market(name: MarketName | None, world: Path | None, file: ProblemFile) -> WorldSettings | None:
-    """Return the terms of the spot market that flags ask for; None for on demand alone.
+    """Return the spot market that the flags ask for; None for on demand only.
 
     Raises:
-        InputError: when a file says nothing of a spot market, or flags contradict each other.
+        InputError: when the world has no spot market, or the flags contradict each other.
     """
     if name is MarketName.on_demand and world is not None:
         raise InputError("--market on-demand and --world exclude each other", hint="Leave one out")
@@ -138,13 +142,13 @@ def chosen_market(name: MarketName | None, world: Path | None, file: ProblemFile
 def with_budget_flag(
     file: ProblemFile, text: str | None, *, is_plan: bool = False
 ) -> tuple[ProblemFile, Budget]:
-    """Return the file under the budget of the flag, or its own.
+    """Return the problem file and its budget: that of the flag, or the file's own.
 
-    A bare number counts GPUs, or is in the unit of the file's own budget; a plan is of whole months, so there
-    bare dollars are refused whatever the file says.
+    A bare number is in GPUs, or in the unit of the file's own budget. With `is_plan`, bare dollars are an
+    error whatever the file says.
 
     Raises:
-        InputError: when neither says a budget, or dollars are said without a time.
+        InputError: when neither gives a budget, or dollars are given without a time.
     """
     if text is not None:
         is_open = is_plan or file.budget is None
@@ -161,7 +165,7 @@ def with_budget_flag(
 
 
 def commitments_today(file: ProblemFile, budget: Budget, path: Path) -> PaidCommitments:
-    """Return the commitments that are paid today.
+    """Return the commitments in force today.
 
     Raises:
         InputError: when the budget is not in dollars, or the file of commitments is wrong.
@@ -172,7 +176,7 @@ def commitments_today(file: ProblemFile, budget: Budget, path: Path) -> PaidComm
 
 
 def _is_bare(text: str) -> bool:
-    """Whether a budget is a number alone."""
+    """Return whether a budget is a bare positive number."""
     try:
         return math.isfinite(float(text)) and float(text) > 0.0
     except ValueError:
@@ -180,7 +184,7 @@ def _is_bare(text: str) -> bool:
 
 
 def a_budget(text: str, file: ProblemFile, *, name: str = "--budget") -> Budget:
-    """Return the budget that a flag says; a bare number is in the file's own unit."""
+    """Return the budget given to a flag; a bare number is in the file's own unit."""
     try:
         amount = float(text)
     except ValueError:
@@ -191,7 +195,7 @@ def a_budget(text: str, file: ProblemFile, *, name: str = "--budget") -> Budget:
 
 
 def curve_answers(file: ProblemFile, budget: Budget | None) -> dict[str, Any]:
-    """Return what the page of a plan needs, by the path that it asks."""
+    """Return the data of a plan's page, by the path that the page requests."""
     from boa_daemon.dashboard.frontier import frontier_document  # noqa: PLC0415 - few ask for a page
 
     amount = None if budget is None else budget.amount
@@ -199,29 +203,29 @@ def curve_answers(file: ProblemFile, budget: Budget | None) -> dict[str, Any]:
 
 
 def money(amount: float, unit: str) -> str:
-    """Return an amount of budget as a person says it."""
+    """Return a budget as text: dollars per hour or GPUs."""
     return f"{amount:,.4g} GPUs" if unit == "gpus" else f"${amount:,.2f}/h"
 
 
 def money_up(amount: float, unit: str) -> str:
-    """Return the least amount that would do, rounded up: typed back in, it is enough."""
+    """Return a least budget as text, rounded up so that it is feasible when typed back in."""
     digits = 2 if unit != "gpus" else max(0, 3 - math.floor(math.log10(amount)))
-    # A hair of slack keeps 8.06 from becoming 8.061 where rounding put it a trifle above.
+    # The slack of 1e-12 keeps 8.06 from becoming 8.061 through a rounding error.
     return money(math.ceil(amount * 10**digits * (1.0 - 1e-12)) / 10**digits, unit)
 
 
 def print_heading(console: Console, text: str) -> None:
-    """Print the line over a table; unlike a table's own title it may be wider, and brackets in it stay."""
+    """Print a heading above a table; it may be wider than the table, and keeps brackets."""
     console.print(Text(text, style="bold"), soft_wrap=True)
 
 
 def indented_lines(sentences: Iterable[str]) -> Padding:
-    """Return sentences as lines of their own, set in from the left, also where they wrap."""
+    """Return each sentence as an indented line; wrapped lines are indented too."""
     return Padding("\n".join(sentences), (0, 0, 0, 2))
 
 
 def stretch_rows(solution: Solution, spend: str) -> list[dict[str, Any]]:
-    """Return one row per class and stretch of phases at one width; `spend` names the column of its cost."""
+    """Return a CSV row per class and run of phases at one width; `spend` names the cost column."""
     return [
         {
             "class": answer.name,
@@ -240,7 +244,7 @@ def stretch_rows(solution: Solution, spend: str) -> list[dict[str, Any]]:
 
 
 def runs(steps: Sequence[PhaseOption]) -> list[tuple[int, int, PhaseOption]]:
-    """Return the stretches of phases at one width as (first phase, last phase, step summed over them)."""
+    """Return the runs of phases at one width as (first phase, last phase, summed step)."""
     found: list[tuple[int, int, PhaseOption]] = []
     for number, step in enumerate(steps):
         if found and (found[-1][2].gpu_type, found[-1][2].gpus) == (step.gpu_type, step.gpus):
@@ -264,22 +268,22 @@ def width_text(step: PhaseOption) -> str:
 
 
 def cell(text: str) -> str:
-    """Return a name from a file as a table shows it: brackets in it are no markup."""
+    """Return a name escaped for a table, so that brackets are not read as markup."""
     return escape(text)
 
 
 def share_text(plan: PlanShare) -> str:
-    """Return the share of jobs that follow a plan, or nothing where all do."""
+    """Return the share of jobs that follow a plan; empty for all jobs."""
     return "" if plan.job_fraction == 1.0 else f"{100.0 * plan.job_fraction:.1f} %"
 
 
 def phases_text(first: int, last: int, of: int) -> str:
-    """Return which phases a stretch covers, counted from 1 as people do; nothing where there is only one."""
+    """Return the phases of a run, counted from 1; empty if there is only one phase."""
     if of == 1:
         return ""
     return f"{first + 1}" if first == last else f"{first + 1}-{last + 1}"
 
 
 def price_document(file: ProblemFile) -> dict[str, Any]:
-    """Return of which day the prices of a plan are."""
+    """Return the prices of a plan with their dates."""
     return {"prices": [note.to_document() for note in file.prices]}

@@ -1,4 +1,4 @@
-"""``boa prices``: how old each price is, and a fresh price file from AWS or from a saved price list."""
+"""``boa prices``: show the age of prices, or write a fresh price file from AWS or a saved price list."""
 
 from __future__ import annotations
 
@@ -24,31 +24,36 @@ from boa_daemon.inputs.price_age import STALE_DAYS, days_old
 def prices(
     *,
     refresh: Annotated[
-        Path | None, typer.Option("--refresh", metavar="FILE.toml", help="Write fresh prices to this file.")
+        Path | None,
+        typer.Option(
+            "--refresh", metavar="FILE.toml", help="Fetch current prices and write them to this file."
+        ),
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="A saved `aws pricing get-products`, not the account."),
+        typer.Option(
+            "--from", metavar="FILE", help="With --refresh: saved output of `aws pricing get-products`."
+        ),
     ] = None,
     beside: Annotated[
         bool,
-        typer.Option("--beside", help="Ask what the region bills beside instances; write it to --config."),
+        typer.Option(
+            "--beside", help="Fetch prices of disks, addresses, buckets and queues; write them to --config."
+        ),
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     region: RegionOption = None,
     prices: PricesOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Say how old each price is; with --refresh write fresh ones, from AWS or from a saved price list."""
+    """Show how old each price is; with --refresh fetch current prices from AWS or a saved price list."""
     catalog, today = Catalog.load(*(prices or ())), datetime.now(UTC).date()
     if beside:
         _beside(config, region, today, output)
         return
     if refresh is None:
         if source is not None:
-            raise InputError(
-                "--from goes with --refresh", hint="Say where fresh prices go: --refresh FILE.toml"
-            )
+            raise InputError("--from needs --refresh", hint="Name the file to write: --refresh FILE.toml")
         rows = _rows(catalog, today)
     else:
         if refresh.suffix != ".toml":
@@ -63,7 +68,7 @@ def prices(
 
 
 def _beside(config: Path, region: str | None, today: date, form: OutputFormat) -> None:
-    """Ask what disks, addresses, gateways, buckets and queues cost in the region, and write it down."""
+    """Fetch the region's prices of disks, addresses, gateways, buckets and queues into the settings."""
     settings = settings_of(config, region=region)
     found = ask_side_prices(AwsCalls(settings), settings.region, as_of=today.isoformat())
     values = found.model_dump()
@@ -84,7 +89,7 @@ def _beside(config: Path, region: str | None, today: date, form: OutputFormat) -
 def _refresh(
     path: Path, source: Path | None, catalog: Catalog, today: date, *, config: Path, region: str | None
 ) -> list[dict[str, Any]]:
-    """Write a price file, and return its prices beside those before."""
+    """Write a price file, and return its prices beside the old ones."""
     if source is not None:
         place = region or "us-east-1"
         found, day = read_price_list(source, place)
@@ -98,11 +103,11 @@ def _refresh(
             try:
                 found[name] = ask_price(calls, settings.region, name)
             except CallFailed as error:
-                # What the region does not sell has no price there; any other failure ends the command.
+                # A type that the region does not sell has no price there; any other failure ends the command.
                 if error.code != "NoPrice":
                     raise
     if not found:
-        raise InputError("no price of a type of the catalogue was found", file=source)
+        raise InputError("no price of an instance type in the catalogue was found", file=source)
     lines = [f"# From {said}.", f"as_of = {day}", "[prices]"]
     lines += [f'"{name}" = {price!r}' for name, price in sorted(found.items())]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -115,7 +120,7 @@ def _refresh(
 
 
 def _rows(catalog: Catalog, today: date) -> list[dict[str, Any]]:
-    """Return the prices of types that are sold, with their ages."""
+    """Return the prices of types on sale, with their ages."""
     return [
         {
             "instance_type": entry.name,
@@ -130,7 +135,6 @@ def _rows(catalog: Catalog, today: date) -> list[dict[str, Any]]:
 
 
 def _print(rows: list[dict[str, Any]], refresh: Path | None) -> None:
-    """Print prices for people."""
     extra = () if refresh is None else ("before",)
     columns = ("USD/h", *extra, "days old")
     table = a_table("Prices on demand", "type", *columns, "as of", right=columns)
@@ -141,4 +145,4 @@ def _print(rows: list[dict[str, Any]], refresh: Path | None) -> None:
         table.add_row(row["instance_type"], f"{row['usd_per_hour']:.3f}", *middle, age, row["as_of"] or "")
     stdout_console().print(table)
     if refresh is not None:
-        stdout_console().print(f"  Wrote {refresh}: give it as --prices {refresh}.")
+        stdout_console().print(f"  Wrote {refresh}. Use it with --prices {refresh}.")

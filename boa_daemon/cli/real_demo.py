@@ -1,4 +1,4 @@
-"""``boa demo --real``: small training jobs on this machine, resized by the plan, with their logs."""
+"""``boa demo --real``: run small training jobs on this machine, resized by the plan, and show their logs."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ DEFAULT_BUDGET = Budget(amount=20.0)
 MOST_SECONDS = 110.0
 LOG_LINES = 6
 LEFT_OUT = ("has yet to let go", "planning by what was seen", "re-attached")
-"""Each resize says the first once, because a job lets go before it starts in a later tick."""
+"""Log sentences not shown. Every resize logs the first: a job stops one tick before it restarts."""
 
 
 def real_demo(budget: Budget | None, *, jobs: int, output: OutputFormat) -> int:
-    """Run the jobs, show them, and return the exit code: 0, or 4 where some did not end in time."""
+    """Run and show the jobs; return the exit code: 0, or 4 if some job did not finish in time."""
     is_quiet = output is not OutputFormat.table
     budget = budget or DEFAULT_BUDGET
     began = time.monotonic()
@@ -63,10 +63,10 @@ def real_demo(budget: Budget | None, *, jobs: int, output: OutputFormat) -> int:
 
 
 def _opening(jobs: int, budget: Budget) -> str:
-    """Return what is about to happen, and what of it is pretended."""
+    """Return the introduction: what runs, and what is pretended."""
     return (
         f"{jobs} training jobs ({', '.join(kind.name for kind in JOB_KINDS)}) arrive here, one every "
-        f"{ARRIVAL_SECONDS:.0f} s, and really run under the daemon: numpy processes with checkpoints and "
+        f"{ARRIVAL_SECONDS:.0f} s, and really run under the daemon, as numpy processes with checkpoints and "
         f"logs. Pretended are the money (a budget of {budget}; a node of {NODE.gpus} workers is "
         f"{NODE.usd_per_hour:.0f} USD/hour, at most {LOCAL_NODES} nodes), the clock (a second counts as "
         f"{PACE:.0f}) and most of each step's work, which sleeps so that width matters on any "
@@ -76,7 +76,7 @@ def _opening(jobs: int, budget: Budget) -> str:
 
 @contextmanager
 def _watching(run: RealRun, *, is_quiet: bool) -> Iterator[Callable[[Decision], None]]:
-    """Give a callback that shows a tick: live on a terminal, else line by line, or not at all."""
+    """Yield a callback that shows a tick: live on a terminal, else line by line; quiet shows nothing."""
     console = stdout_console()
     if is_quiet:
         yield lambda _decision: None
@@ -88,7 +88,7 @@ def _watching(run: RealRun, *, is_quiet: bool) -> Iterator[Callable[[Decision], 
 
 
 def _frame(run: RealRun, decision: Decision) -> RenderableType:
-    """Return one instant: nodes and jobs, what was done last, and what jobs print."""
+    """Return the view of one instant: nodes, jobs, the last actions, and the jobs' newest log lines."""
     state, finished = decision.state, sum(job["status"] == "finished" for job in run.jobs)
     classes = run.daemon.planner.planned
     cluster = view(state, classes, started_at=run.started_at, budget=run.budget, finished=finished)
@@ -101,7 +101,7 @@ def _frame(run: RealRun, decision: Decision) -> RenderableType:
 
 
 def _is_shown(sentence: str) -> bool:
-    """Whether a sentence of the daemon's log says something that whoever watches wants to know."""
+    """Return whether a log sentence of the daemon is shown."""
     return not any(part in sentence for part in LEFT_OUT)
 
 
@@ -111,7 +111,7 @@ def _newest_line(run: RealRun, job: str) -> str:
 
 
 def _lines(run: RealRun) -> Callable[[Decision], None]:
-    """Return a callback that prints what was done, and a status line every ten ticks."""
+    """Return a callback that prints the daemon's actions, and a status line every ten ticks."""
     console, told, count = stdout_console(), 0, 0
 
     def show(decision: Decision) -> None:
@@ -152,7 +152,6 @@ def _document(run: RealRun, last: Decision, *, wall_seconds: float) -> dict[str,
 
 
 def _row(run: RealRun, job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one job's figures."""
     (kind,) = (kind for kind in JOB_KINDS if kind.name == job["class"])
     loss = run.loss_of(job["id"], job["generation"])
     return {
@@ -168,7 +167,6 @@ def _row(run: RealRun, job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _print(document: dict[str, Any]) -> None:
-    """Print the figures for people."""
     table = a_table("What ran", "job", "took", "workers", "steps", "final loss", right=("took", "steps"))
     for row in document["jobs"]:
         loss = "" if row["loss"] is None else f"{row['loss']:.6g}"
@@ -180,7 +178,7 @@ def _print(document: dict[str, Any]) -> None:
     console.print(table)
     same = "the same as" if document["same_loss_as_uninterrupted"] else "NOT always the same as"
     console.print(
-        f"{len(document['jobs'])} of {document['jobs_in_all']} jobs left in "
+        f"{len(document['jobs'])} of {document['jobs_in_all']} jobs ended in "
         f"{document['wall_seconds']:.0f} s, {document['resizes']} resizes, {document['lost_steps']} steps "
         f"lost; final losses are {same} those of uninterrupted "
         "runs. "

@@ -1,4 +1,4 @@
-"""``boa cost --reconcile``: the ledger beside Cost Explorer, day by day."""
+"""``boa cost --reconcile``: compare the ledger with AWS Cost Explorer, day by day."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ DEFAULT_DAYS = 14
 def reconcile(
     *, days: float | None, fraction: float, config: Path | None, socket: str | None, form: OutputFormat
 ) -> None:
-    """Compare, print, and leave with exit code 6 where a final day drifts.
+    """Compare and print; exit with code 6 if a final day differs by more than the tolerance.
 
     Raises:
-        InputError: when what the daemon rents is not on AWS.
+        InputError: when the settings name no AWS cloud.
     """
     settings = load_settings(config, flags={"daemon.socket": socket}).settings
     if not cloud_kind(settings.cloud.provider).on_aws:
@@ -83,14 +83,13 @@ def reconcile(
 
 
 def _kinds(row: Mapping[str, Any]) -> Mapping[str, float]:
-    """Return a day of the ledger by kind; what no node is known of any more was compute."""
+    """Return a day of the ledger by kind; cost whose node is no longer known counts as compute."""
     kinds: dict[str, float] = {kind: float(usd) for kind, usd in row.get("kinds", {}).items()}
     rest = float(row["usd"]) - sum(kinds.values())
     return {**kinds, COMPUTE: kinds.get(COMPUTE, 0.0) + rest}
 
 
 def _print(document: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the days for people."""
     numbers = ("compute USD", "Cost Explorer USD", "difference USD")
     table = a_table(f"Ledger and bill of cluster {document['cluster']}", "day", *numbers, "", right=numbers)
     for row in rows:
@@ -108,7 +107,9 @@ def _print(document: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
         )
     if document["drift"]:
         days = ", ".join(document["drift"])
-        console.print(f"Drift on {days}: what runs under the tag that the ledger does not know?")
+        console.print(
+            f"Drift on {days}: look for resources under the cluster's tag that the ledger does not know."
+        )
         say_next("boa gc --check", "boa instances --all")
     else:
         console.print("No day that is final differs by more than the tolerance.")

@@ -1,4 +1,4 @@
-"""``--report FILE.html``: what a command prints, its pictures and its assumptions as one page to show."""
+"""``--report FILE.html``: write a command's output, plots and assumptions as one page."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 
 ReportOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--report", metavar="FILE.html", help="Write the answer as one page, to show or to print."),
+    typer.Option(
+        "--report", metavar="FILE.html", help="Write the answer as one HTML page, to share or print."
+    ),
 ]
 
 
 def check_report(path: Path | None) -> None:
-    """Raise before any work is done if the page cannot be written.
+    """Raise an error before any work if the page cannot be written.
 
     Raises:
-        InputError: for a suffix that is no page, or a folder that does not exist.
+        InputError: when the suffix is not .html or .htm, or the folder does not exist.
         MissingExtra: without matplotlib.
     """
     if path is not None:
@@ -48,7 +50,7 @@ def write_report(
     figures: Callable[[], Sequence[Figure]],
     assumed: Mapping[str, str],
 ) -> None:
-    """Write the page of an answer, where one is asked for."""
+    """Write the page of an answer, if `path` is not None."""
     if path is None:
         return
     report = Report(
@@ -65,12 +67,12 @@ def write_report(
 
 
 def assumptions(file: ProblemFile, *, is_list: bool = False, **more: str) -> dict[str, str]:
-    """Return what an answer rests on: files, prices with their day, classes, and the rest."""
+    """Return the assumptions of an answer: files, prices with their dates, classes, and `more`."""
     found = {"classes": str(file.path)}
     days = {note.instance_type: note.as_of for note in file.prices}
     for kind, machine in file.instance_types.items():
         day = days.get(machine.name)
-        said = "no day is known" if not day else f"as of {day}"
+        said = "date unknown" if not day else f"as of {day}"
         found[f"price of {machine.name}"] = (
             f"${machine.usd_per_hour:,.10g} per hour for {machine.gpus} x {kind}, {said}"
         )
@@ -81,7 +83,7 @@ def assumptions(file: ProblemFile, *, is_list: bool = False, **more: str) -> dic
 
 
 def _parts(printed: Sequence[object]) -> list[str | PageTable]:
-    """Return what was printed as parts of a page."""
+    """Return what was printed on the console as parts of a page."""
     found: list[str | PageTable] = []
     for one in printed:
         if isinstance(one, Table):
@@ -94,7 +96,7 @@ def _parts(printed: Sequence[object]) -> list[str | PageTable]:
 
 
 def _table(table: Table) -> PageTable:
-    """Return a table of a terminal as one of a page; bars of blocks stay behind."""
+    """Return a console table as a page table, without columns of bars."""
     columns = [c for c in table.columns if _plain(c.header) or "".join(map(_plain, c.cells)).strip("█ ")]
     cells = [list(column.cells) for column in columns]
     rows = [tuple(_plain(text) for text in row) for row in zip(*cells, strict=True)]

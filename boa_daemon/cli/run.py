@@ -1,7 +1,7 @@
-"""``boa run``: one job from its file to its receipt, with what it costs in view, and nothing left behind.
+"""``boa run``: run one job to its end, show its cost meanwhile, and end everything that was rented for it.
 
-Where a daemon listens the job is given to it. Where none does, one is started for this run under the cap of
-the run: what boots and idles counts against the money as well, and at the end everything is given back.
+If a daemon is running, the job is submitted to it. Otherwise a daemon is started for this run with the run's
+budget as its cap: boots and idle nodes count against it, and at the end everything is given back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from boa_daemon.errors import FAILED, PARTLY_DONE, InputError
 from boa_daemon.inputs.submission import read_submission
 
 WaitOption: TypeAlias = Annotated[
-    float, typer.Option(min=0.0, help="How long to wait for the ends of nodes.")
+    float, typer.Option(min=0.0, help="Seconds to wait until nodes have ended.")
 ]
 LOOK_SECONDS = 0.5
 INTERRUPTED = 130
@@ -36,23 +36,23 @@ _LIMITS = ("max_usd reached", "max_hours reached")
 
 def run(
     *,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file with one job; - is standard input.")],
-    max_usd: Annotated[float, typer.Option(min=0.01, help="Dollars that the run may cost at the most.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Job file with one job; - is standard input.")],
+    max_usd: Annotated[float, typer.Option(min=0.01, help="Most dollars that the run may cost.")],
     config: ConfigOption = None,
     socket: SocketOption = None,
     wait_seconds: WaitOption = 600.0,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Run one job to its end: phases with seconds and dollars, its log, and a receipt.
+    """Run one job to its end; show its phases, log and cost, and print a receipt.
 
-    Where no daemon listens one is started for this run, may spend --max-usd in all (boots and idle nodes
-    too), and gives everything back. With a running daemon --max-usd bounds the job's share of its nodes.
-    Ctrl-C cancels the job. Exit code 0 finished, 1 failed, 4 the money or its hours ran out first, or
-    something is left.
+    If no daemon is running, one is started for this run: it may spend --max-usd in total, including boots and
+    idle nodes, and ends everything it rented. With a running daemon --max-usd limits the job's own cost.
+    Ctrl-C cancels the job. Exit code 0: finished; 1: failed; 4: the money or hours ran out, or something is
+    left.
     """
     contents = read_submission(file)
     if len(contents) != 1:
-        raise InputError(f"`boa run` takes one job; {file} holds {len(contents)}", hint="Use `boa submit`")
+        raise InputError(f"`boa run` takes one job; {file} has {len(contents)}", hint="Use `boa submit`")
     content = {**contents[0], "max_usd": min(max_usd, float(contents[0].get("max_usd", max_usd)))}
     shown = Screen(is_quiet=output is not OutputFormat.table, max_usd=max_usd)
     one = JobRun(content=content, max_usd=max_usd, screen=shown, wait_seconds=wait_seconds)
@@ -65,7 +65,7 @@ def run_to_receipt(one: JobRun, config: Path | None, socket: str | None, *, form
     Raises:
         Exit: with the exit code of a run that did not finish.
     """
-    # Whoever ends the run, or leaves its terminal, wants the money to end with it.
+    # When the run is killed or its terminal closes, spending must stop too.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     with _a_daemon(one, config, socket):
@@ -80,7 +80,7 @@ def run_to_receipt(one: JobRun, config: Path | None, socket: str | None, *, form
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> None:
-    """Take a signal for an interrupt from the keyboard; a terminal that has gone is not written to."""
+    """Turn a signal into a keyboard interrupt; after SIGHUP discard output, for the terminal is gone."""
     if number == signal.SIGHUP:
         for end in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), end)
@@ -97,7 +97,7 @@ def _exit_code(one: JobRun, receipt: Mapping[str, Any]) -> int:
 
 @contextmanager
 def _a_daemon(one: JobRun, config: Path | None, socket: str | None) -> Iterator[None]:
-    """Lend the run the daemon that listens, or one of its own; what that left is looked for at the end."""
+    """Give the run the running daemon, or one of its own; at the end count what its own one left."""
     from boa_daemon.api.client import Client, DaemonUnreachable  # noqa: PLC0415 - slow to import
     from boa_daemon.cli.cluster_resources import count_resources  # noqa: PLC0415
     from boa_daemon.cli.own_daemon import OwnDaemon, caps_within, work_again  # noqa: PLC0415
@@ -135,12 +135,12 @@ def _a_daemon(one: JobRun, config: Path | None, socket: str | None) -> Iterator[
 
 
 _OF_A_NODE = ("id", "instance_type", "zone", "market", "launched_at", "ended_at", "usd", "kinds")
-"""What a receipt says of a node."""
+"""Fields of a node in a receipt."""
 
 
 @dataclass(slots=True, kw_only=True)
 class JobRun:
-    """One job and its daemon, looked at twice a second."""
+    """One job and its daemon, polled twice a second."""
 
     content: Mapping[str, Any]
     max_usd: float
@@ -162,15 +162,15 @@ class JobRun:
     _began_at: float = field(default_factory=time.time)
 
     def begin_own(self, revive: Callable[[], None]) -> None:
-        """The daemon is one of this run's own: `revive` starts it again where it died."""
+        """Note that the daemon is this run's own; `revive` restarts it after it died."""
         self._revive, self._meter = revive, RunMeter(is_own=True)
         self._turn("starting the daemon")
 
     def through(self) -> None:
-        """Submit the job and stay with it until it is over; an interrupt from the keyboard cancels it.
+        """Submit the job and follow it until it ends; a keyboard interrupt cancels it.
 
         Raises:
-            BoaError: when the daemon refuses the job, or is not there any more.
+            BoaError: when the daemon refuses the job, or no longer answers.
         """
         before = self._ask("/instances", ended=True)["instances"]
         self._meter.before = {row["id"]: float(row["usd"]) for row in before}
@@ -182,11 +182,11 @@ class JobRun:
         self._turn("giving back")
 
     def _jobs(self) -> None:
-        """Run what there is to run: one job."""
+        """Run the jobs of this run: here one."""
         self._through(self.content)
 
     def _through(self, content: Mapping[str, Any]) -> str:
-        """Submit a job and stay with it until it is over; return its name."""
+        """Submit a job and follow it until it ends; return its name."""
         name: str = self.client.post("/jobs", {"jobs": [dict(content)]})["jobs"][0]
         self._generation, self._has_printed, self._reader = 0, False, Reader()
         self._look(name)
@@ -198,18 +198,17 @@ class JobRun:
         return name
 
     def _visit(self, name: str) -> None:
-        """Do what a run does beside its job, at each look; here nothing."""
+        """Hook called at each poll; a subclass may act beside the job."""
 
     def has_ended_well(self, receipt: Mapping[str, Any]) -> bool:
-        """Whether a run with that receipt did what it was for."""
+        """Return whether the run succeeded."""
         return bool(receipt["status"] == "finished")
 
     def _is_over(self) -> bool:
-        """Return whether the job has ended."""
         return self._job is not None and self._job["status"] in OVER
 
     def _cancel(self) -> None:
-        """Cancel the job, and wait until it has let go; a second interrupt does not wait."""
+        """Cancel the job, and wait until it has ended; a second interrupt ends the waiting."""
         if self._job is None or self._is_over():
             return
         name = self._job["id"]
@@ -221,7 +220,7 @@ class JobRun:
             self._look(name)
 
     def _end_without_money(self, name: str) -> None:
-        """Cancel a job that waits because the cap of its run leaves no room, with no node to wait for."""
+        """Cancel a job that waits because the run's cap is used up, when no node is running."""
         assert self._job is not None
         is_short = self._revive is not None and self._job["waits_for"] in ("cap-day", "cap-month")
         if is_short and not self._job["nodes"] and not any(self._living()):
@@ -229,11 +228,11 @@ class JobRun:
             self._order(f"/jobs/{name}/cancel")
 
     def _living(self) -> list[dict[str, Any]]:
-        """Return the nodes that are not gone, as last listed."""
+        """Return the nodes that had not ended at the last poll."""
         return [row for row in self._nodes.values() if row["ended_at"] is None]
 
     def _look(self, name: str) -> None:
-        """Take in how the job and its nodes are, and show what is new."""
+        """Read the state of the job and its nodes, and show what is new."""
         job = self._ask(f"/jobs/{name}")
         self._job = job
         self._take_nodes(job)
@@ -249,7 +248,7 @@ class JobRun:
             self.screen.meter(time.time() - self._began_at, self._usd, job, why)
 
     def _take_nodes(self, job: Mapping[str, Any] | None) -> None:
-        """Take in the nodes of the run: all new ones of its own daemon, else those that the job was on."""
+        """Read the nodes of the run: those of its own daemon, or else those that the job used."""
         rows = self._ask("/instances", ended=True)["instances"]
         for row in rows:
             is_own = self._revive is not None and (
@@ -260,7 +259,7 @@ class JobRun:
         self._usd = self._meter.read(job, rows)
 
     def _read_log(self, name: str, generation: int) -> None:
-        """Show what a generation printed since the last look."""
+        """Show what a generation printed since the last poll."""
         while generation:
             chunk = self._ask(f"/jobs/{name}/logs", since=self._reader.offset, generation=generation)
             if chunk["next_offset"] <= self._reader.offset:
@@ -270,28 +269,28 @@ class JobRun:
             self.screen.log(chunk["text"])
 
     def _turn(self, name: Any, *, note: str = "") -> None:
-        """Take in the phase, and show that it changed."""
+        """Record the current phase, and show a change."""
         count = len(self.phases.found)
-        # The first phase begins with the run: settings, packages and caps are read before it has a name.
+        # The first phase begins with the run, so that reading settings and caps is counted.
         at = time.time() if count else self._began_at
         ended = self.phases.take(name, at=at, usd=self._usd, note=note)
         if len(self.phases.found) > count:
             self.screen.phase(ended, self.phases.found[-1])
 
     def _ask(self, path: str, **query: Any) -> dict[str, Any]:
-        """Ask the daemon; one of our own that died is started again first.
+        """Send a GET request to the daemon; restart our own daemon if it died.
 
         Raises:
-            DaemonUnreachable: when it does not answer.
+            DaemonUnreachable: when the daemon does not answer.
         """
         return self._answered(lambda: self.client.get(path, **query))
 
     def _order(self, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Order what may be ordered twice; otherwise as `_ask`."""
+        """Send a POST request that may safely be repeated; otherwise like `_ask`."""
         return self._answered(lambda: self.client.post(path, document))
 
     def _answered(self, question: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return an answer of the daemon, of one that is started again where ours died."""
+        """Return the daemon's answer; restart our own daemon if it died, and ask again."""
         from boa_daemon.api.client import DaemonUnreachable  # noqa: PLC0415 - slow to import
 
         try:
@@ -299,12 +298,12 @@ class JobRun:
         except DaemonUnreachable:
             if self._revive is None:
                 raise
-            self.screen.note("the daemon does not answer; it is started again where it died")
+            self.screen.note("the daemon does not answer; restarting it if it died")
             self._revive()
             return question()
 
     def give_back(self) -> None:
-        """Have our own daemon give everything back, and wait for it."""
+        """Have our own daemon end all nodes, and wait for that."""
         self._cancel()
         self._turn("giving back")
         self._order("/down", {"is_down": True})
@@ -316,16 +315,16 @@ class JobRun:
                 self._take_nodes(self._job)
                 self._turn("giving back")
         except KeyboardInterrupt:
-            self.screen.note("not waiting any longer; the receipt says what is left")
+            self.screen.note("no longer waiting; the receipt says what is left")
         if self._job is not None:
             self._job = self._ask(f"/jobs/{self._job['id']}")
 
     def look_once_more(self) -> None:
-        """Take in what became of the nodes of a job that is over, while the daemon can be asked."""
+        """Read the nodes a last time after the job ended, while the daemon still answers."""
         self._take_nodes(self._job)
 
     def receipt(self) -> dict[str, Any]:
-        """Return what the run was and cost, and what is left of it."""
+        """Return the receipt: result, phases, cost, nodes, and what is left."""
         self.phases.close(at=time.time(), usd=self._usd)
         job = self._job or {}
         left = self.left

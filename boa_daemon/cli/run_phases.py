@@ -1,12 +1,12 @@
-"""What phase a job is in, as its daemon tells it, and how long and how dear each phase was.
+"""The phases of a job: derived from the daemon's answers, with the seconds and dollars of each.
 
-starting the daemon   until it has done its first look
-planning              nobody rents anything for the job yet
-booting               nodes are asked for, boot, and are looked at
-starting              a node is ready, or it holds GPUs and has said nothing yet
-running               it works
-stopping              it writes a checkpoint: a move, a limit, or the end of the money
-giving back           it is over, and nodes are still there
+starting the daemon   until its first tick is done
+planning              no node is rented for the job yet
+booting               nodes are requested, boot, and are checked
+starting              a node is ready, or the job has GPUs but has printed nothing yet
+running               the job works
+stopping              the job is cancelled, and may write a checkpoint
+giving back           the job has ended, and nodes are not yet ended
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OVER = ("finished", "failed", "cancelled")
 
 @dataclass(slots=True, kw_only=True)
 class RunPhase:
-    """One phase, from one change to the next; `note` says where it took place."""
+    """One phase; `note` names its nodes."""
 
     name: PhaseName
     began_at: float
@@ -41,14 +41,14 @@ class RunPhase:
 
 @dataclass(slots=True, kw_only=True)
 class RunPhases:
-    """The phases so far; the last of them is the one that goes on."""
+    """The phases so far; the last one is current."""
 
     found: list[RunPhase] = field(default_factory=list)
 
     def take(self, name: PhaseName, *, at: float, usd: float, note: str = "") -> RunPhase | None:
-        """Take in what phase it is now; return the one that this ends, if any.
+        """Record the current phase; return the phase that it ends, if any.
 
-        What is new on the bill belongs to the phase that begins: a node's first minute, to its boot.
+        New cost is charged to the phase that begins: a node's first minute to its boot.
         """
         last = self.found[-1] if self.found else None
         if last is None:
@@ -74,7 +74,7 @@ class RunPhases:
 def phase_of(
     job: Mapping[str, Any], instances: Sequence[Mapping[str, Any]], *, has_printed: bool
 ) -> PhaseName:
-    """Return the phase of a job that is not over; `has_printed` is about the generation that runs."""
+    """Return the phase of a job that has not ended; `has_printed` refers to the running generation."""
     if job["nodes"]:
         if job["status"] == "cancelling":
             return "stopping"
@@ -85,7 +85,7 @@ def phase_of(
 
 
 def place_of(job: Mapping[str, Any], instances: Sequence[Mapping[str, Any]]) -> str:
-    """Return where a job is: its GPUs and nodes, or the nodes that boot; empty where there are none."""
+    """Return the job's GPUs and nodes as text, or the booting nodes; empty if there are none."""
     mine = [row for row in instances if row["id"] in job["nodes"]]
     if mine:
         gpus = "1 GPU" if job["gpus"] == 1 else f"{job['gpus']} GPUs"
@@ -94,19 +94,18 @@ def place_of(job: Mapping[str, Any], instances: Sequence[Mapping[str, Any]]) -> 
 
 
 def _described(row: Mapping[str, Any]) -> str:
-    """Return a node in a few words."""
     words = (row["id"], row["instance_type"], row["market"], row["zone"])
     return " ".join(str(word) for word in words if word)
 
 
 def _has_step(job: Mapping[str, Any]) -> bool:
-    """Return whether a job that starts for the first time has reported a step."""
+    """Return whether a job in its first generation has reported a step."""
     return job["step"] is not None and job["generation"] == 1
 
 
 @dataclass(slots=True, kw_only=True)
 class RunMeter:
-    """Dollars of a run: of all nodes since it began where the daemon is its own, else of the job alone."""
+    """Dollars of a run: of all nodes since its start if the daemon is its own, else of the job."""
 
     is_own: bool
     before: Mapping[str, float] = field(default_factory=dict)
@@ -116,6 +115,6 @@ class RunMeter:
         """Return the dollars so far."""
         if not self.is_own:
             return 0.0 if job is None else float(job["usd"])
-        # One that ended a day ago is in no list any more; what it cost is still to be counted.
+        # Keep costs by node: one that ended a day ago is no longer listed, but still counts.
         self._seen.update((row["id"], float(row["usd"])) for row in instances)
         return sum(usd - self.before.get(name, 0.0) for name, usd in self._seen.items())

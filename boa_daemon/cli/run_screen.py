@@ -1,4 +1,4 @@
-"""What people see of ``boa run``: phases, the meter, the log, the receipt."""
+"""Output of ``boa run`` for people: phases, cost meter, log, receipt."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from boa_daemon.cli.output import stderr_console, stdout_console
 from boa_daemon.cli.run_phases import RunPhase
 
 METER_SECONDS = 30.0
-"""Between two lines on how long and how dear a run is so far."""
+"""Seconds between two lines on the time and cost so far."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Screen:
-    """What people see of a run; nothing where a program reads the answer."""
+    """Output of a run; `is_quiet` prints only notes and the receipt."""
 
     is_quiet: bool
     max_usd: float
     _met_at: float = 0.0
 
     def phase(self, ended: RunPhase | None, now: RunPhase) -> None:
-        """Say how the phase before ended, and which begins."""
+        """Print the phase that ended, and the one that begins."""
         if self.is_quiet:
             return
         if ended is not None:
@@ -31,7 +31,7 @@ class Screen:
         self._say(f"-- {now.name}{f': {now.note}' if now.note else ''}")
 
     def meter(self, seconds: float, usd: float, job: Mapping[str, Any], why: str) -> None:
-        """Say how long and how dear the run is so far, every half minute."""
+        """Print time and cost so far, every `METER_SECONDS`."""
         if self.is_quiet or time.monotonic() - self._met_at < METER_SECONDS:
             return
         self._met_at = time.monotonic()
@@ -39,12 +39,12 @@ class Screen:
         self._say(f"-- {seconds:.0f} s, {usd:.4f} of {self.max_usd:g} USD{step}{f'; {why}' if why else ''}")
 
     def log(self, text: str) -> None:
-        """Show what the job printed."""
+        """Print the job's log text."""
         for line in text.splitlines() if not self.is_quiet else ():
             stdout_console().print(f"   {line}", markup=False, soft_wrap=True)
 
     def note(self, sentence: str) -> None:
-        """Say something that is no part of the answer."""
+        """Print a note on standard error."""
         stderr_console().print(sentence, markup=False)
 
     def receipt(self, receipt: Mapping[str, Any]) -> None:
@@ -59,21 +59,20 @@ class Screen:
             of = f" ({parts})" if len(row["kinds"]) > 1 else ""
             self._say(f"  {row['id']} {row['instance_type']}: {row['usd']:.4f} USD{of}, {ended}")
         if receipt["left"] is None:
-            self._say("The daemon goes on, and gives nodes back by its plan: `boa instances`.")
+            self._say("The daemon keeps running, and ends nodes by its plan: see `boa instances`.")
         elif receipt["is_clean"]:
             self._say("Nothing is left running.")
         else:
             left = ", ".join(f"{count} {kind}" for kind, count in receipt["left"].items() if count)
-            self._say(f"STILL THERE: {left}. `boa down --all` ends it.")
+            self._say(f"STILL RUNNING: {left}. `boa down --all` ends it.")
 
     @staticmethod
     def _say(line: str) -> None:
-        """Print a line."""
         stdout_console().print(line, markup=False, soft_wrap=True)
 
 
 def _because(receipt: Mapping[str, Any]) -> str:
-    """Return why a run ended as it did, where it did not just finish."""
+    """Return why a run did not finish; empty if it did."""
     if receipt["is_money_used_up"]:
         return f" (the money is used up: what is left of {receipt['max_usd']:g} USD pays for no node)"
     return f" ({receipt['cause']})" if receipt["cause"] and receipt["status"] != "finished" else ""

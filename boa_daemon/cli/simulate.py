@@ -49,15 +49,15 @@ from policies.registry import DEFAULT_KAPPA, DEFAULT_POLICY, PLACERS, POLICIES, 
 
 _POLICIES = "; ".join(f"{entry.name}: {entry.summary}" for entry in POLICIES.values())
 MOST_JOBS = 100
-"""The bound that knows boots is computed unasked for no more jobs, of one phase each: it takes seconds."""
+"""With --bound auto, the bound with boots is computed for at most this many jobs, in seconds."""
 OVER = 0.005
-"""Spending this part more than the budget is said."""
+"""Overspending by more than this fraction of the budget is reported."""
 PATIENCE_SECONDS = 1.0
-"""A run that takes longer shows its progress."""
+"""Seconds after which a run shows its progress."""
 
 
 class BoundChoice(StrEnum):
-    """When to compute the bound that knows boots, whole nodes and the cap."""
+    """When to compute the lower bound with boots, whole nodes and the cap on nodes."""
 
     auto = "auto"
     boots = "boots"
@@ -69,20 +69,26 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     budget: Annotated[str, typer.Option(help="60/h, 900/day, 25000/month or gpus:48.")],
     classes: ClassesOrTraceOption = None,
     policy: Annotated[
-        str, typer.Option(help=f"{_POLICIES}.", autocompletion=complete_policies)
+        str, typer.Option(help=f"Policy. {_POLICIES}.", autocompletion=complete_policies)
     ] = DEFAULT_POLICY,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value for the policy, such as gpus_per_job=4.")
+        list[str] | None,
+        typer.Option(
+            "--set", help="Option of the policy as key=value, such as gpus_per_job=4; may be repeated."
+        ),
     ] = None,
     placer: Annotated[
         str,
-        typer.Option(help=f"Who chooses the GPUs: {', '.join(PLACERS)}.", autocompletion=complete_placers),
+        typer.Option(
+            help=f"Placer, which chooses the GPUs of a job: {', '.join(PLACERS)}.",
+            autocompletion=complete_placers,
+        ),
     ] = "lwf",
     kappa: Annotated[
         float,
-        typer.Option(min=1, help="Jobs of up to so many GPUs may be spread over nodes' leftovers by lwf."),
+        typer.Option(min=1, help="With lwf: jobs of up to this many GPUs may be spread over several nodes."),
     ] = DEFAULT_KAPPA,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of every draw; same seed, same run.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed; the same seed gives the same run.")] = 0,
     world: WorldOption = None,
     spot: SpotOption = False,
     plan_spot: PlanSpotOption = False,
@@ -92,28 +98,30 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     warm_pool: WarmPoolOption = 0,
     start_seconds: StartSecondsOption = START_SECONDS,
     rehearse: Annotated[
-        bool, typer.Option(help="Tune the plan on the trace first, so that the run spends the budget.")
+        bool,
+        typer.Option(help="First tune the planning budget in trial runs, so that the run spends the budget."),
     ] = False,
     learn: Annotated[
         bool,
-        typer.Option(help="Begin with the class file and correct it by what jobs do, as the daemon does."),
+        typer.Option(help="Correct the class file's figures by what jobs do, as the daemon does."),
     ] = False,
     link_order: Annotated[
-        bool, typer.Option(help="Jobs that share a link send in the plan's order, or all at once.")
+        bool,
+        typer.Option(help="Let jobs that share a network link send in the plan's order, or all at once."),
     ] = True,
-    max_nodes: Annotated[int | None, typer.Option(min=1, help="Never hold more nodes than this.")] = None,
+    max_nodes: Annotated[int | None, typer.Option(min=1, help="Most nodes to rent at once.")] = None,
     best_effort: BestEffortOption = False,
     commitments: CommitmentsOption = None,
     bound: Annotated[
         BoundChoice,
         typer.Option(
-            help="boots: also the bound that knows boots, whole nodes and the cap (half a minute or more); "
-            "auto: where it takes seconds; plain: never."
+            help="Bound with boots, whole nodes and the node cap. boots: compute it, for half a minute or "
+            "more; auto: where it takes seconds; plain: never."
         ),
     ] = BoundChoice.auto,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Replay a trace under a policy: waiting, dollars, and the bound that no policy can beat."""
+    """Simulate a trace under a policy: job times, dollars, and a lower bound that no policy can beat."""
     settings = replace(
         settings_in_world(
             trace, classes, parse_budget(budget), world=world, spot=spot, boot=boot, plan_spot=plan_spot
@@ -137,14 +145,16 @@ def simulate(  # noqa: PLR0917 - the parameters are the flags of the command
     if best_effort and find_policy(policy).kind != "optimum":
         raise InputError(f"--best-effort goes with boa and boa-paced, not with {policy}")
     if best_effort and rehearse:
-        raise InputError("--best-effort and --rehearse exclude each other: one needs a budget that is enough")
+        raise InputError(
+            "--best-effort and --rehearse exclude each other: --rehearse needs a feasible budget"
+        )
     if warm_pool and settings.budget.unit == "gpus":
-        raise InputError("--warm-pool goes with a budget in dollars: a disk is no GPU")
+        raise InputError("--warm-pool needs a budget in dollars, because stopped nodes cost disk and no GPUs")
     paid = None
     if commitments is not None:
         if rehearse or best_effort or settings.budget.unit == "gpus":
             raise InputError(
-                "--commitments goes with a budget in dollars, without --rehearse or --best-effort"
+                "--commitments needs a budget in dollars, and excludes --rehearse and --best-effort"
             )
         machines = tuple(settings.instance_types.values())
         paid = PaidCommitments.read(commitments, machines, datetime.now(UTC).date())
@@ -175,14 +185,14 @@ def _bill(run: PreparedRun, paid: PaidCommitments) -> dict[str, Any]:
 
 
 def _row(result: Simulation) -> dict[str, object]:
-    """Return the figures as one row, numbers only."""
+    """Return the figures as one CSV row, numbers only."""
     row = result.to_document() | {"launch_refusals": sum(result.launch_refusals.values())}
     return {key: value for key, value in row.items() if key != "best_effort"}
 
 
 @contextmanager
 def progress_of(run: PreparedRun) -> Iterator[Callable[[Decision], None]]:
-    """Give a callback that shows, on a terminal, how many jobs have finished once a second has passed."""
+    """Yield a callback that shows on a terminal how many jobs have finished, after the first second."""
     console = stderr_console()
     with Progress(
         console=console, transient=True, disable=not console.is_terminal, auto_refresh=False
@@ -201,7 +211,7 @@ def progress_of(run: PreparedRun) -> Iterator[Callable[[Decision], None]]:
 
 
 def _is_cheap(run: PreparedRun) -> bool:
-    """Return whether the bound that knows boots takes seconds: few jobs, of one phase each."""
+    """Return whether the bound with boots takes only seconds: few jobs, of one phase each."""
     phases = max(len(job_class.phases) for job_class in run.settings.problem.classes)
     return phases == 1 and run.world.workload.jobs <= MOST_JOBS
 
@@ -220,7 +230,6 @@ def _pairs(settings: Sequence[str]) -> dict[str, str]:
 
 
 def _print_table(result: Simulation, bill: dict[str, Any] | None = None) -> None:
-    """Print the figures for people."""
     table = a_table(f"{result.policy}: {result.finished} of {result.jobs} jobs finished", "", "", right=())
     gpus = result.budget_gpus is not None
     unit, per_hour = ("GPU-hours", "GPUs") if gpus else ("USD", "USD/hour")
@@ -257,7 +266,7 @@ def _print_table(result: Simulation, bill: dict[str, Any] | None = None) -> None
 
 
 def overspend_sentence(result: Simulation) -> str | None:
-    """Return why more was spent than the budget, in words; None where it was not."""
+    """Return a sentence on why more was spent than the budget; None if it was not."""
     over = result.mean_usd_per_hour / result.budget_usd_per_hour - 1.0
     if over <= OVER:
         return None
@@ -265,24 +274,26 @@ def overspend_sentence(result: Simulation) -> str | None:
     said = f"{result.mean_usd_per_hour - result.budget_usd_per_hour:,.2f} {per_hour} over the budget: "
     tail = result.simulated_hours - result.arrival_window_hours
     if result.mean_usd_per_simulated_hour <= result.budget_usd_per_hour * (1.0 + OVER):
-        return f"{said}the last job left {format_hours(tail)} after the last arrival, and that is counted in."
+        return (
+            f"{said}the last job ended {format_hours(tail)} after the last arrival, and that time is counted."
+        )
     unplanned = (result.gpu_hours_booting + result.gpu_hours_idle + result.gpu_hours_lost) / max(
         result.gpu_hours_rented, 1e-9
     )
     said += f"boots, idle GPUs and lost work were {unplanned:.0%} of what was rented"
-    return f"{said}; --rehearse plans for them."
+    return f"{said}; add --rehearse to plan for them."
 
 
 def _pool(result: Simulation) -> list[tuple[str, str]]:
-    """Return the row about the warm pool, where anything was stopped."""
+    """Return the row about the warm pool, if nodes were stopped."""
     if not result.node_hours_stopped:
         return []
-    hours = f"{result.node_hours_stopped:,.1f} node-hours on disks alone"
+    hours = f"{result.node_hours_stopped:,.1f} stopped node-hours"
     return [("  of these started", f"{result.nodes_started}, after {hours}")]
 
 
 def _boot_bound(result: Simulation) -> list[tuple[str, str]]:
-    """Return the row about the bound that knows boots, where it was computed."""
+    """Return the row about the bound with boots, if it was computed."""
     hours = result.lower_bound_with_boots_mean_jct_hours
     return (
         []
@@ -292,7 +303,7 @@ def _boot_bound(result: Simulation) -> list[tuple[str, str]]:
 
 
 def _mishaps(result: Simulation) -> list[tuple[str, str]]:
-    """Return the rows about what went wrong, where anything did."""
+    """Return the rows about failures and refused launches, if there were any."""
     rows: list[tuple[str, str]] = []
     if result.restarts or result.node_failures or result.job_failures:
         failures = f"{result.node_failures}, {result.job_failures}"

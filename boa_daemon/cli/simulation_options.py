@@ -1,4 +1,4 @@
-"""What the simulating verbs share: the flags of a trace and of a world, and the settings they make."""
+"""Shared by the simulating verbs: options of the trace and the world, and the settings made of them."""
 
 from __future__ import annotations
 
@@ -18,33 +18,37 @@ from boa_daemon.traces.reader import check_classes, class_file_of, read_trace
 from policies.model import Budget
 
 TraceOption: TypeAlias = Annotated[
-    Path, typer.Option(help="Arrivals: job_id,arrived_at_seconds,class_name[,scale].")
+    Path, typer.Option(help="Trace of arrivals: job_id,arrived_at_seconds,class_name[,scale].")
 ]
 WorldOption: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Zones, stock, spot, faults, checkpoints, beliefs.")
+    Path | None,
+    typer.Option(metavar="FILE", help="World file: zones, stock, spot, faults, checkpoints, wrong beliefs."),
 ]
 SpotOption: TypeAlias = Annotated[
     bool, typer.Option("--spot", help="Rent on a spot market first, then on demand.")
 ]
 BootOption: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="DRAW", help="aws, constant:180 or lognormal:180,900 (median, p99).")
+    str | None,
+    typer.Option(metavar="DRAW", help="Boot times: aws, constant:180 or lognormal:180,900 (median, p99)."),
 ]
-BootSecondsOption: TypeAlias = Annotated[float, typer.Option(min=0.0, help="From launch to ready, billed.")]
-IdleHoldOption: TypeAlias = Annotated[
-    float, typer.Option(min=0.0, help="How long a node that fell idle is kept.")
+BootSecondsOption: TypeAlias = Annotated[
+    float, typer.Option(min=0.0, help="Seconds from launch to ready, billed.")
 ]
+IdleHoldOption: TypeAlias = Annotated[float, typer.Option(min=0.0, help="Seconds that an idle node is kept.")]
 
 WarmPoolOption: TypeAlias = Annotated[
-    int, typer.Option("--warm-pool", min=0, help="Keep so many idle nodes stopped, at the cost of a disk.")
+    int, typer.Option("--warm-pool", min=0, help="Idle nodes to keep stopped; each costs its disk.")
 ]
 StartSecondsOption: TypeAlias = Annotated[
-    float, typer.Option(min=0.0, help="From the start of a stopped node to ready.")
+    float, typer.Option(min=0.0, help="Seconds from the start of a stopped node to ready.")
 ]
 
 
 PlanSpotOption: TypeAlias = Annotated[
     bool,
-    typer.Option("--plan-spot", help="The plan says which job is on the spot market; else spot comes first."),
+    typer.Option(
+        "--plan-spot", help="Let the plan choose spot or on demand for each job; else spot comes first."
+    ),
 ]
 
 
@@ -58,12 +62,12 @@ def settings_in_world(
     boot: str | None,
     plan_spot: bool = False,
 ) -> SimulationSettings:
-    """Return a run of the trace under the budget, in the world of a file with what the flags add to it.
+    """Return simulation settings: the trace, the budget, and the world file with the flags' changes.
 
-    Without `classes` they are those beside the trace.
+    Without `classes`, the class file beside the trace is read.
 
     Raises:
-        InputError: when a file is not what it should be, or the trace has a class that the other file lacks.
+        InputError: when a file is not valid, or the trace has a class that the class file lacks.
     """
     file = load_problem(class_file_of(trace, classes), require_rates=False)
     arrivals = read_trace(trace)

@@ -43,7 +43,7 @@ from policies.optimum.solution import ProblemTooLarge, Solution
 
 
 class VersionName(StrEnum):
-    """Which optimum: whole widths with at most one phase mixed, none mixed, or real widths."""
+    """Kind of optimum: whole widths with at most one phase mixed, with none mixed, or real widths."""
 
     mixed = "integer-mixed"
     pure = "integer-pure"
@@ -53,7 +53,9 @@ class VersionName(StrEnum):
 VersionOption = Annotated[
     VersionName,
     typer.Option(
-        "--version", help="Whole widths, one phase mixed; none mixed; or real widths.", case_sensitive=False
+        "--version",
+        help="Whole widths with one phase mixed, with none mixed, or real widths.",
+        case_sensitive=False,
     ),
 ]
 
@@ -66,13 +68,13 @@ def solve(
     version: VersionOption = VersionName.mixed,
     budget: Annotated[
         str | None,
-        typer.Option(help="Instead of the file's: 40/h, 900/day, gpus:48, or a number in its unit."),
+        typer.Option(help="40/h, 900/day, gpus:48, or a number in the file's unit. Default: the file's."),
     ] = None,
     prices: PricesOption = None,
     world: MarketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Solve for the widths that wait least within a budget, with a proof of optimality."""
+    """Compute the GPU counts with the least mean job time within a budget, with a proof of optimality."""
     cases = [with_budget_flag(read_problem(path, prices, market=world), budget) for path in files]
     code = 0
     rows: list[dict[str, Any]] = []
@@ -93,7 +95,7 @@ def solve(
 def _solve_one(
     path: str, problem: Problem, budget: Budget, version: VersionName, form: OutputFormat
 ) -> tuple[int, Solution | None]:
-    """Print one answer (CSV comes at the end, for all files) and return its exit code."""
+    """Print one answer and return its exit code; CSV is printed at the end for all files."""
     try:
         solution = solve_problem(problem, budget.amount, version=version.value)
         code = 0
@@ -113,12 +115,11 @@ def _solve_one(
 
 
 def _say(name: str, colour: str, path: str, error: Exception) -> None:
-    """Say on standard error what is the matter with one file."""
+    """Print an error about one file on standard error."""
     stderr_console().print(f"[bold {colour}]{name}[/]: {escape(f'{path}: {error}')}")
 
 
 def _print_tables(path: str, solution: Solution, problem: Problem) -> None:
-    """Print the plan for people."""
     console = stdout_console()
     print_heading(console, f"{path}: {solution.version}, {solution.status}")
     console.print(class_table(solution))
@@ -140,7 +141,7 @@ def _print_tables(path: str, solution: Solution, problem: Problem) -> None:
 
 
 def class_table(solution: Solution) -> Any:
-    """Return the table of widths by class and stretch of phases."""
+    """Return the table of widths by class and run of phases."""
     spend = "GPU-hours" if solution.budget_unit == "gpus" else "USD"
     columns = ("class", "jobs", "phases", "width", "hours", spend)
     table = a_table("", *columns, right=columns[1:])

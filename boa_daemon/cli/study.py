@@ -1,4 +1,4 @@
-"""``boa study``: traces, budgets, policies and worlds of a file, run side by side, as one report."""
+"""``boa study``: run all combinations of traces, budgets, policies and worlds of a file; write a report."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ from boa_daemon.planning.plots import check_plot_path
 
 
 def study(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Traces, budgets, policies, worlds, seeds.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Study file: traces, budgets, policies, worlds, seeds.")
+    ],
     *,
     on: OnOption = None,
     out: OutOption = None,
     report: Annotated[
         Path | None,
         typer.Option(
-            help="Write everything into one .html file, every minute what is done so far; or the blocks "
-            "of an .md page."
+            help="Write an .html report, updated every minute while runs go on; or fill in the blocks of "
+            "an .md page."
         ),
     ] = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Run the traces, budgets, policies and worlds of a file, and report ratios, regret and robustness."""
+    """Run a study file's traces, budgets, policies and worlds; report ratios, regret and robustness."""
     is_page = report is not None and report.suffix.lower() == ".md"
     if report is not None:
         check_plot_path(report, "--report", SUFFIXES)
         if is_page:
-            page_text(report)  # refused before hours of work where it has no place for a study
+            page_text(report)  # raise an error before hours of work if the page has no block for a study
     asked = load_study(file)
     seen: list[CaseRow] = []
     with tasks_with_progress(on, out, asked.cells, "cells") as headway:
@@ -57,7 +59,7 @@ def study(
         found = run_study(asked, headway.tasks, on_found=on_found)
     told = StudyReport.of(asked, found)
     if told.failures and len(told.failures) == len(found):
-        raise BoaError(f"no cell could be run: {told.failures[0].words}")
+        raise BoaError(f"every run failed; the first: {told.failures[0].words}")
     if report is not None:
         write_report(report, told)
     show(
@@ -71,7 +73,7 @@ def study(
 
 
 def _rows(found: list[CaseRow]) -> list[dict[str, Any]]:
-    """Return one line for each cell, all with the same columns."""
+    """Return a CSV row for each cell, all with the same columns."""
     documents = [one.to_document() for one in found]
     columns = dict.fromkeys(key for document in documents for key in (*document, "error"))
     rows = [{key: document.get(key, "") for key in columns} for document in documents]
@@ -83,7 +85,6 @@ def _rows(found: list[CaseRow]) -> list[dict[str, Any]]:
 
 
 def _print(report: StudyReport) -> None:
-    """Print the tables for people."""
     console = stdout_console()
     for found in report.tables().values():
         table = a_table(found.title, *found.columns, right=[found.columns[at] for at in found.right])

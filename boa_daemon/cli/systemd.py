@@ -1,4 +1,4 @@
-"""``boa systemd``: print the unit of the daemon, or install it."""
+"""``boa systemd``: print or install the daemon's systemd unit."""
 
 from __future__ import annotations
 
@@ -24,14 +24,18 @@ class SystemdAct(StrEnum):
 
 def systemd(  # noqa: PLR0917 - the parameters are the flags of the command
     what: Annotated[SystemdAct, typer.Argument(help="print or install.")] = SystemdAct.show,
-    print_it: Annotated[bool, typer.Option("--print", help="Print the unit, whatever else.")] = False,
+    print_it: Annotated[
+        bool, typer.Option("--print", help="Print the unit; the same as: boa systemd print.")
+    ] = False,
     install: Annotated[bool, typer.Option("--install", help="The same as: boa systemd install.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what install would do.")] = False,
-    program: Annotated[str | None, typer.Option(metavar="PATH", help="The boa that the unit starts.")] = None,
-    folder: Annotated[Path, typer.Option(metavar="DIR", help="Where units are.")] = UNIT_FOLDER,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what install would do.")] = False,
+    program: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Path of the boa that the unit starts.")
+    ] = None,
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="Folder of systemd units.")] = UNIT_FOLDER,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Print the hardened systemd unit of the daemon, or install it."""
+    """Print the daemon's hardened systemd unit, or install it."""
     if print_it and (install or dry_run):
         raise InputError("--print goes with neither --install nor --dry-run")
     is_install = (install or what is SystemdAct.install) and not print_it

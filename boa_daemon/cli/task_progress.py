@@ -1,4 +1,4 @@
-"""What verbs that do many tasks share: where they are done, where answers are kept, and how it goes."""
+"""Shared by the verbs with many runs: workers, the cache of finished runs, and progress."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ from boa_daemon.comparing.workers import workers_on
 OnOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--on", metavar="WHERE", help="local, local:4 or ray://HOST. Default: a process for each core."
+        "--on",
+        metavar="WHERE",
+        help="Where to run: local, local:4 or ray://HOST. Default: a process per core.",
     ),
 ]
 OutOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option(help="Folder that keeps finished runs. Default: one in the user's cache."),
+    typer.Option(help="Folder of finished runs, which are reused. Default: one in your cache folder."),
 ]
 MINUTE = 60.0
 
 
 @dataclass(slots=True)
 class TaskProgress:
-    """How far a command is: parts done of all, and the best so far in a few words."""
+    """Progress of a command: parts done, total, and the best result so far in a few words."""
 
     tasks: Tasks
     total: int
@@ -48,7 +50,7 @@ class TaskProgress:
         self.best = best or self.best
 
     def words(self) -> str:
-        """Return where it stands: parts, runs, rate, time left, best."""
+        """Return the progress in words: parts, runs, rate, time left, best result."""
         seconds = max(time.monotonic() - self.began, 1e-9)
         parts = [
             f"{self.done} of {self.total} {self.what}",
@@ -66,9 +68,9 @@ class TaskProgress:
 
 @contextmanager
 def tasks_with_progress(on: str | None, out: Path | None, total: int, what: str) -> Iterator[TaskProgress]:
-    """Give tasks with workers and answers kept; show headway as a bar, or without a terminal once a minute.
+    """Yield tasks with workers and a cache; show progress as a bar, or without a terminal once a minute.
 
-    On Ctrl-C it is said what is kept.
+    On Ctrl-C, print which runs are kept.
     """
     kept = AnswerCache.for_user() if out is None else AnswerCache(out)
     console = stderr_console()
@@ -97,7 +99,7 @@ def tasks_with_progress(on: str | None, out: Path | None, total: int, what: str)
             with bar:
                 yield headway
         except KeyboardInterrupt:
-            where = "lost" if kept.folder is None else f"kept in {kept.folder}; the same command goes on"
+            where = "lost" if kept.folder is None else f"kept in {kept.folder}; the same command resumes"
             console.print(
                 f"Stopped: {headway.done} of {total} {what} are done, "
                 f"{tasks.done + tasks.found} runs {where}.",

@@ -1,4 +1,4 @@
-"""A terminal that another process may have, relayed to ours; and a port that is relayed to another."""
+"""Relay a pseudo-terminal that another process uses to our terminal, and relay one port to another."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BLOCK_BYTES = 1 << 16
 
 
 def is_on_terminal() -> bool:
-    """Return whether somebody types here."""
+    """Return whether standard input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 class RelayedTerminal:
-    """A fresh terminal of ours: `name` is for who opens a shell on it, `relay` shows it until that ends."""
+    """A pseudo-terminal: another process opens a shell on `name`, and `relay` connects it to our terminal."""
 
     def __init__(self) -> None:
         self._ours, self._theirs = os.openpty()
@@ -48,14 +48,14 @@ class RelayedTerminal:
                 os.close(end)
 
     def _resize(self, *_: object) -> None:
-        """Make it as large as ours."""
+        """Give the pseudo-terminal the size of our terminal."""
         with suppress(OSError):
             size = fcntl.ioctl(0, termios.TIOCGWINSZ, b"\0" * 8)
             fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)
 
     def relay(self) -> None:
-        """Copy what is typed and shown, until nobody has the terminal open any more, or ours is gone."""
-        # Ours, or its end would never be seen.
+        """Copy input and output until no process has the pseudo-terminal open, or our terminal is closed."""
+        # Close our copy of the other end; while it is open, the end of the shell cannot be seen.
         os.close(self._theirs)
         self._handler = signal.signal(signal.SIGWINCH, self._resize)
         self._before = termios.tcgetattr(0)
@@ -66,20 +66,19 @@ class RelayedTerminal:
                 try:
                     block = os.read(end, BLOCK_BYTES)
                 except OSError:
-                    block = b""  # How a terminal says that its other side is closed.
+                    block = b""  # Reading fails so when the other side of a terminal is closed.
                 if not block:
                     return
                 _write(1 if end == self._ours else self._ours, block)
 
 
 def _write(end: int, block: bytes) -> None:
-    """Write all of a block."""
     while block:
         block = block[os.write(end, block) :]
 
 
 def relay_port(here: int, there: int) -> None:
-    """Relay connections to a port of the loopback to another one, until an interrupt.
+    """Relay connections from local port `here` to local port `there`, until an interrupt.
 
     Raises:
         InputError: when the port is not free.
@@ -88,7 +87,7 @@ def relay_port(here: int, there: int) -> None:
 
 
 async def _relay_port(here: int, there: int) -> None:
-    """Relay each connection to its own."""
+    """Serve `here`, and open a connection to `there` for each client."""
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -102,7 +101,7 @@ async def _relay_port(here: int, there: int) -> None:
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", there)
         except OSError:
-            writer.close()  # The job does not listen, or not yet.
+            writer.close()  # The job does not listen on the port, or not yet.
             return
         await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
 
@@ -110,7 +109,8 @@ async def _relay_port(here: int, there: int) -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", here)
     except OSError as error:
         raise InputError(
-            f"port {here} of this machine cannot be had: {error.strerror}", hint="Give another --local-port"
+            f"port {here} of this machine cannot be opened: {error.strerror}",
+            hint="Give another --local-port",
         ) from None
     async with server:
         await server.serve_forever()

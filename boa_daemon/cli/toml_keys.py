@@ -1,4 +1,4 @@
-"""Setting keys in a TOML file that people wrote, their comments and order kept."""
+"""Set keys in a TOML file and keep its comments and order."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Value: TypeAlias = str | float | tuple[str, ...] | Mapping[str, str] | Mapping[s
 
 
 def with_keys(text: str, wanted: Mapping[str, Mapping[str, Value]]) -> str:
-    """Return a TOML text with keys set, section by section; what was there in their place is gone.
+    """Return a TOML text with keys set by section; old values are replaced.
 
     Raises:
-        InputError: when the text is written in a way that this cannot change; the message says what to set.
+        InputError: when the text has a form that this function cannot change; the message says what to set.
     """
     lines = text.splitlines()
     for section, keys in wanted.items():
@@ -40,17 +40,15 @@ def with_keys(text: str, wanted: Mapping[str, Mapping[str, Value]]) -> str:
         said = "; ".join(
             f"[{name}] {key} = {_toml(value)}" for name, keys in wanted.items() for key, value in keys.items()
         )
-        raise InputError(
-            "the settings file is written in a way that cannot be changed here", hint=f"Set {said}"
-        )
+        raise InputError("the settings file has a form that boa cannot change", hint=f"Set {said}")
     return changed
 
 
 def write_keys(path: Path, wanted: Mapping[str, Mapping[str, Value]]) -> None:
-    """Set keys in a file, which is made where it is not there; what was there stays beside it as `.before`.
+    """Set keys in a file, which is created if missing; the old file is kept as `NAME.before`.
 
     Raises:
-        InputError: when it cannot be changed.
+        InputError: when the file has a form that cannot be changed.
     """
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     changed = with_keys(before, wanted)
@@ -62,7 +60,7 @@ def write_keys(path: Path, wanted: Mapping[str, Mapping[str, Value]]) -> None:
 
 
 def _says(text: str, wanted: Mapping[str, Mapping[str, Value]]) -> bool:
-    """Return whether a text says what is wanted."""
+    """Return whether a TOML text has the wanted values."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError:

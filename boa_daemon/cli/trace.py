@@ -1,4 +1,4 @@
-"""``boa trace import``: public traces and profiles become ``trace.csv`` and ``classes.yaml``."""
+"""``boa trace``: import public traces, export the daemon's history, fit and draw load."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from boa_daemon.traces.workload import GpuSource, Options, Workload
 from boa_daemon.traces.writer import write_workload
 
 app = typer.Typer(
-    name="trace", help="Bring in traces of training jobs, and draw load like theirs.", no_args_is_help=True
+    name="trace", help="Import traces of training jobs, and draw similar ones.", no_args_is_help=True
 )
 app.command("fit")(fit)
 
 
 @app.callback()
 def _group() -> None:
-    """Bring in traces of training jobs, and draw load like theirs."""
+    """Import traces of training jobs, and draw similar ones."""
 
 
 @app.command("history")
 def write_history(
     *,
-    days: Annotated[float, typer.Option(metavar="DAYS", min=0.01, max=366, help="How far back.")] = 30.0,
+    days: Annotated[float, typer.Option(metavar="DAYS", min=0.01, max=366, help="Days of history.")] = 30.0,
     out: Annotated[Path, typer.Option("--out", help="Directory for trace.csv and classes.yaml.")],
     config: ConfigOption = None,
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Write the daemon's own last days as a trace and classes."""
+    """Write the daemon's own history as a trace and classes."""
     from boa_daemon.daemon.backtest import past_workload  # noqa: PLC0415 - slow to import, and few ask
 
     with a_client(config, socket) as client:
@@ -47,7 +47,7 @@ def write_history(
 
 
 def _known(name: str) -> str:
-    """Return the name of a format, or say which there are."""
+    """Return the name of a format, or raise an error that lists the formats."""
     if name not in source_names():
         raise typer.BadParameter(f"{name!r} is none of {', '.join(source_names())}")
     return name
@@ -63,19 +63,19 @@ def import_trace(
             "--from",
             metavar="FORMAT",
             callback=_known,
-            help=f"Whose trace it is: {', '.join(SourceName)}, or of a plug-in.",
+            help=f"Format of the source: {', '.join(SourceName)}, or one of a plug-in.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Directory for trace.csv and classes.yaml.")],
     workload: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Which file of SRC, when there are several.")
+        str | None, typer.Option(metavar="FILE", help="File of SRC to read, if it has several.")
     ] = None,
     apps: Annotated[str | None, typer.Option(metavar="A,B", help="Only jobs of these applications.")] = None,
     profiles: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Measured speed-ups for a trace that has none.")
+        Path | None, typer.Option(metavar="DIR", help="Measured speed-ups, for a trace without any.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the draw from --profiles; default 0.")] = None,
-    startup_seconds: Annotated[float | None, typer.Option(help="Paid seconds before a job starts.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed for drawing from --profiles. Default: 0.")] = None,
+    startup_seconds: Annotated[float | None, typer.Option(help="Paid seconds of a job's start-up.")] = None,
     rescale_seconds: Annotated[float | None, typer.Option(help="Paid seconds at a change of width.")] = None,
     from_hours: Annotated[float | None, typer.Option(help="Leave out arrivals before this hour.")] = None,
     to_hours: Annotated[float | None, typer.Option(help="Leave out arrivals from this hour on.")] = None,
@@ -84,11 +84,11 @@ def import_trace(
         list[str] | None, typer.Option(metavar="TYPE=USD", help="Dollars per GPU-hour of a GPU type.")
     ] = None,
     instance_type: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE=NAME", help="Instance type that has the GPU type.")
+        list[str] | None, typer.Option(metavar="TYPE=NAME", help="Instance type of a GPU type.")
     ] = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Turn a public trace into a trace and classes that the simulator and the planner read."""
+    """Convert a public trace into trace.csv and classes.yaml for the simulator and the planner."""
     options = Options(
         workload=workload,
         apps=None if apps is None else tuple(name.strip() for name in apps.split(",") if name.strip()),
@@ -106,7 +106,6 @@ def import_trace(
 
 
 def _show(output: OutputFormat, summary: dict[str, Any]) -> None:
-    """Say what was written."""
     show(output, summary, rows=lambda: summary["classes"], table=lambda: _print_table(summary))
 
 
@@ -118,7 +117,7 @@ def _seconds(flag: str, value: float | None) -> float | None:
 
 
 def _gpu_types(prices: Sequence[str], instance_types: Sequence[str]) -> dict[str, GpuSource]:
-    """Return GPU type -> source of its price, from the repeated flags."""
+    """Return the source of the price by GPU type, from the repeated flags."""
     found = {}
     for text in instance_types:
         name, value = _pair("--instance-type", text, "a100=p4d.24xlarge")
@@ -146,7 +145,7 @@ def _pair(flag: str, text: str, example: str) -> tuple[str, str]:
 
 
 def _summary(found: Workload, files: Sequence[Path]) -> dict[str, Any]:
-    """Return what was imported; load is work per hour of the window, in reference GPUs."""
+    """Return a summary of the import; load is the work per hour of the window, in reference GPUs."""
     hours = found.trace.window_hours
     work = found.work_gpu_hours()
     jobs = Counter(job.class_name for job in found.trace.jobs)
@@ -199,5 +198,5 @@ def _print_table(summary: dict[str, Any]) -> None:
 
 
 def _number(value: float | None) -> str:
-    """Return a number at 4 significant digits; nothing where it is not known."""
+    """Return a number with 4 significant digits; empty for None."""
     return "" if value is None else f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""``boa trace fit``: what a trace's load is like, whether draws of it are like the trace, and a draw."""
+"""``boa trace fit``: fit a load model to a trace, test it, and draw a new trace from it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ def fit(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="Arrivals, as `boa simulate` reads them.")],
     *,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write arrivals that are drawn, as a trace.")
+        Path | None, typer.Option(metavar="FILE", help="Draw a new trace and write it to this file.")
     ] = None,
     hours: Annotated[
-        float | None, typer.Option(min=0.01, help="Of --out: how long; as long as the trace.")
+        float | None,
+        typer.Option(min=0.01, help="With --out: hours of the new trace. Default: as long as TRACE."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of --out: which draw.")] = 0,
-    load: Annotated[float, typer.Option(min=1e-6, help="Of --out: times the rates of the trace.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="With --out: random seed.")] = 0,
+    load: Annotated[float, typer.Option(min=1e-6, help="With --out: factor on the arrival rates.")] = 1.0,
     bursts: Annotated[
         float | None,
-        typer.Option(min=0, help="Of --out: variance of an hour's rate over its square; as fitted."),
+        typer.Option(
+            min=0, help="With --out: variance of the hourly rate over its mean squared. Default: as fitted."
+        ),
     ] = None,
     draws: Annotated[
-        int, typer.Option(min=200, max=100_000, help="How many are held against the trace.")
+        int, typer.Option(min=200, max=100_000, help="Number of draws to compare with the trace.")
     ] = DRAWS,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Fit a load to a trace, say how far draws of it are from the trace, and write one."""
+    """Fit a load model to a trace, compare draws from it with the trace, and write one."""
     own = read_trace(trace)
     found = fit_load(own)
     is_like = goodness_of_fit(own, found, draws=draws)
@@ -64,7 +67,7 @@ def fit(
 
 
 def fit_document(load: TraceLoad) -> dict[str, Any]:
-    """Return what was fitted, as JSON says it."""
+    """Return the fitted load model as JSON."""
     return {
         "burstiness": load.burstiness,
         "growth_per_week": load.growth_per_week,
@@ -82,7 +85,7 @@ def fit_document(load: TraceLoad) -> dict[str, Any]:
 
 
 def _print(trace: Trace, load: TraceLoad, found: GoodnessOfFit, document: dict[str, Any]) -> None:
-    """Print what was fitted, a line for each group of figures, and what to make of it."""
+    """Print the fitted load, a line for each group of figures, and the conclusion."""
     console = stdout_console()
     numbers = ("outside", "seen", "95 % of draws", "chance")
     table = a_table(
@@ -105,9 +108,9 @@ def _print(trace: Trace, load: TraceLoad, found: GoodnessOfFit, document: dict[s
     console.print()
     by_hour = [sum(rates) for rates in zip(*load.rates.values(), strict=True)]
     grows = (
-        "growth is looked for from two weeks on"
+        "growth is estimated from two weeks of trace on"
         if load.growth_error is None
-        else f"growth {load.growth_per_week:+.1%} a week, give or take {load.growth_error:.1%}"
+        else f"growth {load.growth_per_week:+.1%} ± {load.growth_error:.1%} a week"
     )
     submissions = sum(map(len, load.submissions.values()))
     for words in (

@@ -1,4 +1,4 @@
-"""``boa up``: from credentials to a working site: the stack, and the settings that go with it."""
+"""``boa up``: create the CloudFormation stack of a site, and write its settings."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from boa_daemon.inputs.catalog import Catalog
 
 _DAY_CAP_DAYS = 2.0
 _PUBLIC_CARDS = 1
-"""An instance with more interfaces gets no public address."""
+"""An instance with more network interfaces than this gets no public address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackPlan:
-    """What `boa up` would make, and what that needs."""
+    """The stack that `boa up` would create, with its template, parameters, zones and prices."""
 
     settings: AwsSettings
     wishes: StackOptions
@@ -44,7 +44,7 @@ class StackPlan:
     prices: Mapping[str, float | None]
 
     def standing(self) -> list[tuple[str, float, str]]:
-        """Return what the stack itself costs, at the prices of the region."""
+        """Return the monthly costs of the stack itself, at the prices of the region."""
         return monthly_costs(self.wishes, side_prices(self.settings))
 
 
@@ -54,26 +54,37 @@ def up(
     region: RegionOption = None,
     cluster: ClusterOption = None,
     instance_type: Annotated[
-        list[str] | None, typer.Option("--type", help="A type to rent; may be repeated.")
+        list[str] | None, typer.Option("--type", help="Instance type to rent; may be repeated.")
     ] = None,
-    market: Annotated[str | None, typer.Option(help="on-demand, spot, spot-then-on-demand, planned.")] = None,
-    usd_per_hour: Annotated[float | None, typer.Option(min=0.01, help="The budget to write down.")] = None,
+    market: Annotated[
+        str | None, typer.Option(help="Market: on-demand, spot, spot-then-on-demand or planned.")
+    ] = None,
+    usd_per_hour: Annotated[
+        float | None, typer.Option(min=0.01, help="Budget to write to the settings.")
+    ] = None,
     private: Annotated[
-        bool, typer.Option("--private", help="A network of its own: private subnets, a NAT gateway.")
+        bool, typer.Option("--private", help="Create a network with private subnets and a NAT gateway.")
     ] = False,
     expire_days: Annotated[
-        int | None, typer.Option(min=1, help="Days after which checkpoints and logs go; kept if unset.")
+        int | None,
+        typer.Option(min=1, help="Days after which checkpoints and logs are deleted. Default: never."),
     ] = None,
-    email: Annotated[str, typer.Option(help="Who is told when the account's bill passes the budget.")] = "",
-    template: Annotated[bool, typer.Option("--template", help="Print the template, and do nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Make it; without this nothing is made.")] = False,
-    wait_seconds: Annotated[float, typer.Option(min=0.0, help="How long to wait for the stack.")] = 900.0,
+    email: Annotated[
+        str, typer.Option(help="Address that AWS mails when the account's bill passes the budget.")
+    ] = "",
+    template: Annotated[
+        bool, typer.Option("--template", help="Print the CloudFormation template, and create nothing.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Create the stack; without this nothing is created.")
+    ] = False,
+    wait_seconds: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for the stack.")] = 900.0,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Show what a site needs in this account and what that costs; with --yes make it, and write boa.toml.
+    """Show what BOA needs in this AWS account and what that costs; with --yes create it, and write boa.toml.
 
-    One CloudFormation stack holds all of it: roles and policies of daemon and nodes, bucket, queues, rules,
-    security group, on request a network. The same command brings an old stack up to date.
+    One CloudFormation stack holds all of it: roles and policies of the daemon and nodes, bucket, queues,
+    rules, security group and, with --private, a network. The same command updates an existing stack.
     """
     settings = _settings(config, region, cluster, instance_type, market)
     calls = AwsCalls(settings)
@@ -85,7 +96,7 @@ def up(
     if template:
         typer.echo(as_yaml(plan.template).rstrip())
         return
-    # Before anything is made: whoever does not know what it costs makes nothing.
+    # Compute the costs first, so that nothing is created if a price is missing.
     plan.standing()
     outputs: Mapping[str, str] = {}
     is_changed = False
@@ -107,10 +118,10 @@ def up(
 def _settings(
     config: Path, region: str | None, cluster: str | None, types: list[str] | None, market: str | None
 ) -> AwsSettings:
-    """Return the settings: those of the file, flags on top.
+    """Return the settings of the file, overridden by the flags.
 
     Raises:
-        InputError: when there is no type to rent.
+        InputError: when no instance type is named.
     """
     settings = load_aws_settings(
         config, region=region, cluster=cluster, market=market, instance_types=tuple(types) if types else None
@@ -128,11 +139,11 @@ def _settings(
 def _plan(
     calls: AwsCalls, stack: Stack, *, private: bool, expire_days: int | None, email: str, usd: float | None
 ) -> StackPlan:
-    """Return what is to be made.
+    """Return the plan of the stack.
 
     Raises:
         CallFailed: when AWS cannot be asked.
-        InputError: when no zone rents what is wanted, or nodes could not be reached.
+        InputError: when no zone offers a type, or nodes would not be reachable.
     """
     settings, catalog = calls.settings, Catalog.load()
     account = str(calls.call("sts:GetCallerIdentity")["Account"])
@@ -141,7 +152,7 @@ def _plan(
     lacking = [name for name in settings.instance_types if not zones.get(name)]
     if lacking:
         raise InputError(
-            f"no zone in {settings.region} rents {', '.join(lacking)}",
+            f"no zone in {settings.region} offers {', '.join(lacking)}",
             hint="Choose another region or type; `boa catalog` lists them",
         )
     every_zone = sorted({zone for found in zones.values() for zone in found})
@@ -174,18 +185,18 @@ def _plan(
 
 
 def _vpc(calls: AwsCalls, settings: AwsSettings) -> str:
-    """Return the network of the subnets that are named, else the default one.
+    """Return the VPC of the configured subnets, else the default VPC.
 
     Raises:
         CallFailed: when AWS cannot be asked.
-        InputError: when there is none, or the subnets are in several.
+        InputError: when there is no default VPC, or the subnets are in several VPCs.
     """
     if settings.subnets:
         rows = calls.call("ec2:DescribeSubnets", SubnetIds=list(settings.subnets))["Subnets"]
         found = {row["VpcId"] for row in rows}
         if len(found) != 1:
             raise InputError(
-                f"[cloud] subnets are in {len(found)} networks, and one security group serves one"
+                f"[cloud] subnets are in {len(found)} networks, but a security group serves only one"
             )
         return str(found.pop())
     vpcs = calls.call("ec2:DescribeVpcs", Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"]
@@ -200,7 +211,7 @@ def _vpc(calls: AwsCalls, settings: AwsSettings) -> str:
 def _keys(
     plan: StackPlan, outputs: Mapping[str, str], *, usd_per_hour: float | None
 ) -> dict[str, dict[str, Value]]:
-    """Return what goes into `boa.toml`."""
+    """Return the keys to write to `boa.toml`."""
     settings = plan.settings
     cloud: dict[str, Value] = {
         "provider": "aws",
@@ -279,7 +290,6 @@ def _document(
 
 
 def _print(document: Mapping[str, Any]) -> None:
-    """Print what would be made, or was."""
     console = stdout_console()
     verb = "Made" if document["is_made"] else "Would make"
     if document["is_there"]:

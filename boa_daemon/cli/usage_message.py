@@ -1,4 +1,4 @@
-"""What is wrong with the words of a command, said as everything else is: the value, and what to type."""
+"""Usage errors in the form of other errors: the wrong value, and what to type instead."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _CHOICES = re.compile(r"'([^']*)'")
 
 
 def improve_message(error: Any) -> None:
-    """Have a usage error name the value that was typed, and the nearest one that would do.
+    """Rewrite a usage error so that it names the typed value and the nearest valid one.
 
-    What checks the values of options is pydantic, of which only the sentence is printed otherwise.
+    pydantic checks option values; without this only its general sentence would be printed.
     """
     fault = next(iter(error.__cause__.errors()), None) if hasattr(error.__cause__, "errors") else None
     if fault is None:

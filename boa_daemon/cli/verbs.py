@@ -1,4 +1,4 @@
-"""The verbs by name, each imported when it is called: `boa --help` reads this table and the verbs' files."""
+"""The table of verbs. A verb is imported when it is called; `boa --help` reads this table and the files."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PLAN, RUN, OPERATE, DEVELOP = "Plan", "Run", "Operate", "Develop"
 
 
 class Verb(NamedTuple):
-    """Where a verb stands, and under which heading it is listed."""
+    """A verb: its module and function as `module:function`, and its heading in `boa --help`."""
 
     target: str
     panel: str
 
     @property
     def summary(self) -> str:
-        """The first line of its help, read from its file: to import it would take half a second."""
+        """The first line of the verb's help, read from its file: importing it would take half a second."""
         module, _, function = self.target.partition(":")
         source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
         found = re.search(
@@ -89,16 +89,16 @@ VERBS: dict[str, Verb] = {
     "iam": Verb("iam:iam", DEVELOP),
     "systemd": Verb("systemd:systemd", DEVELOP),
 }
-"""In the order in which they are listed."""
+"""In the order of `boa --help`."""
 
 
 usage_errors: list[str] = []
-"""What was wrong with the command line, if anything."""
+"""The usage error of this command line, if any."""
 
 
 @contextmanager
 def _kept() -> Iterator[None]:
-    """Keep what is wrong with the command line."""
+    """Store the message of a usage error in `usage_errors`."""
     try:
         yield
     except Exception as error:
@@ -112,7 +112,7 @@ def _kept() -> Iterator[None]:
 
 
 class _Loaded(MutableMapping[str, Any]):
-    """Commands by name, each made when it is asked for."""
+    """Commands by name, each created on first use."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -150,7 +150,7 @@ def _command(name: str, verb: Verb) -> Any:
 
 
 def _with_json(command: Any) -> Any:
-    """Return a command with `--json` after `--output`, where it has that."""
+    """Return a command with `--json` added after `--output`, if it has `--output`."""
     names = [option.name for option in command.params]
     if "output" in names:
         command.params.insert(names.index("output") + 1, _json_flag())
@@ -170,7 +170,7 @@ def _json_flag() -> Any:
 
 
 class Verbs(TyperGroup):
-    """The verbs; help and completion list them without importing them."""
+    """The group of all verbs; help and completion list them without importing them."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -178,7 +178,7 @@ class Verbs(TyperGroup):
         self._is_listing = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a verb, or only its line in a list."""
+        """Return a verb; while listing, a stub with its help line."""
         if cmd_name not in VERBS:
             return None
         verb = VERBS[cmd_name]
@@ -187,7 +187,7 @@ class Verbs(TyperGroup):
         return self.commands[cmd_name]
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names, in the order of the table."""
+        """Return the verbs' names in the order of the table."""
         return list(VERBS)
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
@@ -201,7 +201,7 @@ class Verbs(TyperGroup):
             return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """List the verbs under their headings."""
+        """Print help with the verbs under their headings."""
         self._is_listing = True
         try:
             super().format_help(ctx, formatter)

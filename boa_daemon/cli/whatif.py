@@ -1,4 +1,4 @@
-"""``boa whatif``: a base and changes to it, as one table and one plot."""
+"""``boa whatif``: compare a base with changes to it, in one table and one plot."""
 
 from __future__ import annotations
 
@@ -26,38 +26,46 @@ def whatif(
     *,
     classes: Annotated[Path | None, typer.Option(metavar="FILE", help="Classes and prices.")] = None,
     budget: Annotated[
-        str | None, typer.Option(help="The base: 40/h, 900/day, 25000/month; with --jobs also in all.")
+        str | None,
+        typer.Option(help="Budget of the base: 40/h, 900/day, 25000/month; with --jobs also total dollars."),
     ] = None,
     change: Annotated[
         list[str],
         typer.Option(
             metavar="KEY=VALUE",
             help="budget=60000/month, prices=+10%, load=x1.5, quota=a100:4, class=NAME:x2, market=spot, "
-            "commit=FILE; commas join, and it may be repeated.",
+            "commit=FILE. Commas combine changes; repeat for more scenarios.",
         ),
     ],
     jobs: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A list, planned as a calendar; else the stream.")
+        Path | None,
+        typer.Option(metavar="FILE", help="List of jobs, planned as a calendar. Default: plan the stream."),
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A trace, run through the daemon's policy for each.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Trace, simulated under the daemon's policy for each scenario."),
     ] = None,
     history: Annotated[
         float | None,
-        typer.Option(metavar="DAYS", min=0.01, max=366, help="The daemon's own last days, run the same way."),
+        typer.Option(
+            metavar="DAYS", min=0.01, max=366, help="Simulate the daemon's own last days for each scenario."
+        ),
     ] = None,
     quota: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE=N", help="The base's quota; may be repeated.")
+        list[str] | None, typer.Option(metavar="TYPE=N", help="Quota of the base; may be repeated.")
     ] = None,
     boot_seconds: Annotated[
-        float, typer.Option(min=0, help="With --jobs or --trace: seconds of a boot, paid.")
+        float, typer.Option(min=0, help="With --jobs or --trace: paid seconds per boot.")
     ] = 180.0,
     world: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Terms of market=spot; with --trace its whole world.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="World file with the terms of market=spot; with --trace the whole world."
+        ),
     ] = None,
     prices: PricesOption = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw waiting against money; .svg, .png or .pdf.")
+        Path | None, typer.Option(metavar="FILE", help="Plot waiting against money: .svg, .png or .pdf.")
     ] = None,
     report: ReportOption = None,
     on: OnOption = "local:1",
@@ -66,7 +74,7 @@ def whatif(
     socket: SocketOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Compare a base with changes of money, prices, quota or load, in one table and one plot."""
+    """Compare what-if changes of budget, prices, quota or load with a base, in one table and plot."""
     if plot is not None:
         check_plot_path(plot)
     check_report(report)
@@ -114,7 +122,7 @@ def whatif(
 
 
 def _lines(kind: BaseKind, document: Row) -> list[str]:
-    """Return the answer in words, the first line what a page begins with."""
+    """Return the answer in sentences; the first one leads the report."""
     rows = document["scenarios"]
     lines = [_lead(rows, "/h" if kind == "stream" else ""), *(why_later(rows) if kind == "list" else [])]
     if kind == "trace":
@@ -126,8 +134,8 @@ def _lines(kind: BaseKind, document: Row) -> list[str]:
 
 
 def _agreement(seen: Row, base: Row, days: float) -> str:
-    """Return how well the replayed base meets what was seen."""
-    of = f"Of the last {days:g} days {counted(seen['jobs'], 'job')} were replayed"
+    """Return a sentence that compares the simulated base with what really happened."""
+    of = f"{counted(seen['jobs'], 'job')} of the last {days:g} days were simulated"
     if base["mean_jct_hours"] is None:
         return f"{of}."
     waits, spends = (
@@ -136,16 +144,16 @@ def _agreement(seen: Row, base: Row, days: float) -> str:
     )
     return (
         f"{of}: the base takes {format_hours(base['mean_jct_hours'])} from submission to end where "
-        f"{format_hours(seen['mean_jct_hours'])} were seen{waits}, and ${base['spend']:,.2f} where "
+        f"{format_hours(seen['mean_jct_hours'])} were measured{waits}, and ${base['spend']:,.2f} where "
         f"${seen['spend']:,.2f} were spent{spends}."
     )
 
 
 def _lead(rows: list[Row], per: str) -> str:
-    """Return what the changes do, in a sentence."""
+    """Return a sentence about the scenario with the least waiting."""
     planned = [row for row in rows if row["mean_jct_hours"] is not None]
     if not planned:
-        return "None of these budgets is enough."
+        return "None of these budgets is feasible."
     best = min(planned, key=lambda row: float(row["mean_jct_hours"]))
     words = f"Of {len(rows)} scenarios jobs wait the least with {best['scenario']}"
     return (
@@ -155,7 +163,6 @@ def _lead(rows: list[Row], per: str) -> str:
 
 
 def _print(document: Row, kind: BaseKind) -> None:
-    """Print one line for each scenario."""
     rows = document["scenarios"]
     spend = "$/h" if kind == "stream" else "$"
     columns = ["scenario", "mean JCT", "more", spend, f"more {spend}"]
@@ -192,7 +199,7 @@ def _print(document: Row, kind: BaseKind) -> None:
 
 
 def _of_a_list(row: Row) -> list[str]:
-    """Return when a list is done, and who misses a date."""
+    """Return when a list is done, and which jobs miss their dates."""
     done = row["all_done_at"] or format_hours(row["all_done_hours"])
     late = [*row["missed"], *(job for job in row["left_out"] if job not in row["missed"])]
     return [done[:16].replace("T", " "), cell(", ".join(late[:5]) + (" …" if len(late) > 5 else ""))]

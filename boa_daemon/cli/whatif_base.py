@@ -1,4 +1,4 @@
-"""What ``boa whatif`` compares: a stream, a list, a trace, or the daemon's own past."""
+"""The bases of ``boa whatif``: a stream, a list of jobs, a trace, or the daemon's own past."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Row: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfFlags:
-    """What the base is, as it was typed."""
+    """The flags that define the base."""
 
     classes: Path | None
     budget: str | None
@@ -41,7 +41,7 @@ class WhatIfFlags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioTable:
-    """What is compared: the base, how a scenario becomes a row, and what else the answer says."""
+    """A comparison: the base, the function that computes a scenario's row, and further answers (`more`)."""
 
     name: str
     base: ScenarioBase
@@ -51,7 +51,7 @@ class ScenarioTable:
 
 
 def of_plan(jobs: Path | None, prices: list[Path] | None, flags: WhatIfFlags) -> ScenarioTable:
-    """Return a stream or a list, planned anew for each scenario."""
+    """Return a comparison of plans: a stream or a list, planned anew for each scenario."""
     classes, budget = flags.classes, flags.budget
     if classes is None or budget is None:
         what = "--classes" if classes is None else "--budget"
@@ -92,7 +92,7 @@ def of_plan(jobs: Path | None, prices: list[Path] | None, flags: WhatIfFlags) ->
 
 
 def of_trace(trace: Path, flags: WhatIfFlags) -> ScenarioTable:
-    """Return a trace, run through the daemon's policy for each scenario."""
+    """Return a comparison of simulations of a trace under the daemon's policy."""
     if flags.budget is None:
         raise InputError("no budget", hint="Give --budget 40/h or 25000/month")
     file = class_file_of(trace, flags.classes)
@@ -105,7 +105,7 @@ def of_trace(trace: Path, flags: WhatIfFlags) -> ScenarioTable:
 
 
 def of_history(days: float, flags: WhatIfFlags, config: Path | None, socket: str | None) -> ScenarioTable:
-    """Return the daemon's own last days, run through its policy for each scenario."""
+    """Return a comparison of simulations of the daemon's own last days."""
     from boa_daemon.daemon.backtest import compare_with_past, past_simulation  # noqa: PLC0415 - slow to import, and few ask
 
     with a_client(config, socket) as client:
@@ -126,7 +126,7 @@ def of_history(days: float, flags: WhatIfFlags, config: Path | None, socket: str
 def _replays(
     name: str, settings: SimulationSettings, budget: str, quota: list[str], assumed: dict[str, str]
 ) -> ScenarioTable:
-    """Return runs of the same jobs."""
+    """Return a comparison of simulations of the same jobs."""
     machines = settings.instance_types
     market = settings.world.spot
     base = Scenario(name="base", budget=budget, quota=read_quota(quota, machines), spot=market)

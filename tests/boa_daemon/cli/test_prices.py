@@ -80,7 +80,7 @@ def test_ages_are_listed() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["--from", "x"], "goes with --refresh"), (["--refresh", "x.csv"], "ends in .toml")],
+    [(["--from", "x"], "needs --refresh"), (["--refresh", "x.csv"], "ends in .toml")],
 )
 def test_flags_that_do_not_go_together_are_refused(arguments: list[str], said: str) -> None:
     """Nothing is written."""

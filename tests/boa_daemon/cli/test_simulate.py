@@ -298,4 +298,4 @@ def test_a_warm_pool_is_shown_and_goes_with_dollars(case: list[str], tmp_path: P
 
     result = boa(*case, "--budget", "gpus:20", "--warm-pool", "4")
     assert isinstance(result.exception, InputError)
-    assert "a disk is no GPU" in str(result.exception)
+    assert "needs a budget in dollars" in str(result.exception)

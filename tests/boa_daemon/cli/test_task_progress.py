@@ -50,7 +50,7 @@ def test_a_pipe_gets_a_line_a_minute(
 
 
 def test_what_is_stopped_says_what_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In which folder, and that the same command goes on."""
+    """In which folder, and that the same command resumes."""
 
     def stopped() -> None:
         with tasks_with_progress("local:1", tmp_path, 2, "cells") as headway:
@@ -61,4 +61,4 @@ def test_what_is_stopped_says_what_is_kept(tmp_path: Path, capsys: pytest.Captur
         stopped()
 
     said = capsys.readouterr().err
-    assert said == f"Stopped: 0 of 2 cells are done, 1 runs kept in {tmp_path}; the same command goes on.\n"
+    assert said == f"Stopped: 0 of 2 cells are done, 1 runs kept in {tmp_path}; the same command resumes.\n"
