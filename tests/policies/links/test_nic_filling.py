@@ -17,6 +17,13 @@ def names(found: tuple[Message, ...]) -> list[str]:
     return [one.job for one in found]
 
 
+def test_each_message_beyond_the_first_on_a_card_slows_all_on_it() -> None:
+    """k on one card: 1 / (k + (k - 1) crowding) of the speed alone; a message on no card has its whole speed."""
+    found = relative_speeds([message("a", "xy"), message("b", "y"), message("c", "")], crowding=0.5)
+
+    assert found == [1.0 / 2.5, 1.0 / 2.5, 1.0]
+
+
 def test_the_third_card_of_a_triangle_does_not_idle() -> None:
     """All three at half the pace move 1.5 messages at a time; two of them would move no more than one."""
     flying, waiting = [message("a", "12")], [message("b", "23"), message("c", "13")]

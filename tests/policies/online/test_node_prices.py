@@ -13,7 +13,7 @@ from boa_daemon.testing import a_class, a_job, a_problem, an_instance_type
 from policies.answer import NodeRetention
 from policies.links.contention import Link
 from policies.links.link_share import network_share
-from policies.model import AllReduce, Width
+from policies.model import AllReduce, GpuType, Problem, Width
 from policies.online import node_prices
 from policies.online.lending import LENT_ARRIVALS
 from policies.online.node_prices import (
@@ -171,6 +171,21 @@ def test_demand_counts_starts_and_growth() -> None:
 
     assert demand.weighted_jobs_per_hour == pytest.approx(1.0)
     assert demand.nodes_per_hour == pytest.approx(0.25 + 0.75)
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_a_change_of_gpu_type_needs_all_gpus_anew(names: tuple[str, str]) -> None:
+    """4 GPUs of one type, then 4 of another, whatever they are called: a node of each, per job."""
+    first, second = (
+        replace(a_class().phases[0], speedups={name: Table(gpus=(4,), speeds=(4.0,))}) for name in names
+    )
+    types = tuple(GpuType(name=name, usd_per_gpu_hour=1.0) for name in names)
+    job_class = replace(a_class(), phases=(first, second))
+    problem = Problem(classes=(job_class,), gpu_types=types, budget_unit="usd_per_hour")
+    machines = {name: an_instance_type(gpu_type=name) for name in names}
+    demand = demands_of(problem, solve(problem, 100.0), machines)
+
+    assert [demand[name].nodes_per_hour for name in names] == pytest.approx([1.0, 1.0])
 
 
 def test_changes_of_width_are_charged_half_a_boot_in_the_plan() -> None:

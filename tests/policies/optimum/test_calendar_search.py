@@ -218,6 +218,17 @@ def test_a_change_that_is_named_saves_the_date(jobs: list[CalendarJob], most: Ca
             assert name not in {job.job.id for job in again.missed}
 
 
+def test_a_known_calendar_that_is_worse_changes_nothing() -> None:
+    """Found with a third of the money: under looser limits the search's own calendar is better, and is kept."""
+    jobs = [a_job("a", 4.0), a_job("b", 2.0), a_job("c", 1.0)]
+    known = search(jobs, CalendarLimits(usd_per_hour=1.0), PRICES, tries=8)
+    alone = search(jobs, CalendarLimits(usd_per_hour=3.0), PRICES, tries=8)
+    beside = search(jobs, CalendarLimits(usd_per_hour=3.0), PRICES, tries=8, known=known)
+
+    assert alone.calendar.key < known.calendar.key
+    assert beside.calendar.key == alone.calendar.key
+
+
 def test_the_same_list_gives_the_same_calendar() -> None:
     """Moves are drawn from the list's own count of steps."""
     jobs = [a_job(str(n), 1.0 + n % 3, due=10.0, submit=n % 2) for n in range(12)]

@@ -44,6 +44,18 @@ def test_on_one_level_the_older_job_goes_first() -> None:
     assert list(a_dally(width=4).allocate([newer, older], now=2.0).widths) == ["older"]
 
 
+@pytest.mark.parametrize(
+    ("gpu_hours", "level"), [(0.2, 0), (0.25, 1), (0.9, 1), (1.1, 2), (3.9, 2), (4.1, 3)]
+)
+def test_each_level_holds_four_times_the_service_of_the_one_before(gpu_hours: float, level: int) -> None:
+    """Below 0.25 GPU-hours, below 1, below 4, and so on; at one GPU a GPU-hour is an hour of work."""
+    policy = a_dally(width=1)
+    job = a_job(phase=int(gpu_hours > 4.0), remaining_gpu_hours=8.0 - gpu_hours)
+
+    assert policy.attained(job) == pytest.approx(gpu_hours)
+    assert policy._rank(job)[0] == level
+
+
 def test_of_equal_service_the_job_that_loses_more_to_the_network_goes_first() -> None:
     """Its service counts for less: 0.8 s of sending for a second of computing."""
     quiet, sends = a_dally(), a_dally(NEED)
