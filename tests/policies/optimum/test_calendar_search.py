@@ -219,7 +219,7 @@ def test_a_change_that_is_named_saves_the_date(jobs: list[CalendarJob], most: Ca
 
 
 def test_a_known_calendar_that_is_worse_changes_nothing() -> None:
-    """Found with a third of the money: under looser limits the search's own calendar is better, and is kept."""
+    """Found with a third of the money: under looser limits the search keeps its own, better calendar."""
     jobs = [a_job("a", 4.0), a_job("b", 2.0), a_job("c", 1.0)]
     known = search(jobs, CalendarLimits(usd_per_hour=1.0), PRICES, tries=8)
     alone = search(jobs, CalendarLimits(usd_per_hour=3.0), PRICES, tries=8)
