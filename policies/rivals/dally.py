@@ -1,21 +1,21 @@
-"""Dally: little service first, weighed by what the network costs a job; jobs wait a while to be on few nodes.
+"""Dally: least attained service first, weighted by network sensitivity; jobs wait a while for few nodes.
 
 A reconstruction after Sharma, Bhasi, Singh, Kesidis, Kandemir, Das, "GPU Cluster Scheduling for
 Network-Sensitive Deep Learning" (arXiv 2401.16492, 2024). Two rules on a fixed fleet, each minute:
 
     who runs   the least a_j n_j first, in levels that grow by LEVEL, then the older job; others are stopped
-    where      a job that waits takes GPUs on more nodes than its width needs only after its delay timer
+    where      a waiting job takes GPUs on more nodes than its width needs only after its delay timer
 
     symbol   here          meaning
     a_j      attained      GPU-hours of work that a job had at its width
-    f_j      share         seconds of sending per second of computing where it spans nodes; 0 on few nodes
+    f_j      share         seconds of sending per second of computing of a job of 2 or more GPUs across nodes
     n_j      sensitivity   1 / (1 + f_j): a job that loses more to the network goes first
     d_j      timer         hours that it would lose on more nodes: its hours left times f_j
 
-What is better than the original: levels of attained service instead of two queues; the timer of a job is what
-the better place is worth to it, where Dally tunes timers of a tier from past waits; widths are the best
-fixed ones for the fleet (`fixed_widths`) and not those that a user asks for. What is left out: racks. A cloud
-shows two tiers, one node and several, and only classes that say what they send (`network`) lose anything.
+Better than the original: levels of attained service instead of two queues; a job's timer is the time that the
+better placement saves, where Dally tunes the timers of a tier from past waits; widths are the best fixed ones
+for the fleet (`fixed_widths`), not those that users ask for. Left out: racks. A cloud has two tiers, one node
+and several, and only classes that state their traffic (`network`) are slower across nodes.
 
 Cost: O(jobs log jobs) per round.
 """
@@ -36,20 +36,20 @@ from policies.rivals.rounds import ROUND_SECONDS, is_due, widths_held
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 LEVEL = 4.0
-"""Attained service of one level over that of the level before: few levels, so that jobs seldom take turns."""
+"""Ratio of the attained service of a level to that of the level before; large, so that jobs rarely swap."""
 FIRST_GPU_HOURS = 0.25
-"""What a job may have had on the first level."""
+"""Upper end of the first level, in weighted GPU-hours of attained service."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dally:
-    """Hold a fixed fleet; in rounds, little service weighed by the network first; jobs wait for few nodes."""
+    """Hold a fixed fleet; in rounds, run jobs with little weighted service first; they wait for few nodes."""
 
     queue: StaticSrsf
     round_seconds: float = ROUND_SECONDS
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the widths of the jobs that may run; between two rounds, what is held."""
+        """Return the widths of the jobs that may run; between two rounds, the current widths."""
         fleet = self.queue.fleet
         if not is_due(money, self.round_seconds):
             return Allocation(widths=widths_held(jobs), nodes=fleet.count_by_type)
@@ -80,20 +80,20 @@ class Dally:
         return network_share(Link.of_gigabits(self.queue.fleet.instance_type.link_gigabits_per_second), need)
 
     def is_patient(self, job: Job, *, now: float) -> bool:
-        """Return whether a job that waits had better wait for few nodes: its timer has not run down."""
+        """Return whether the job's delay timer still runs, so that it should wait for few nodes."""
         width = self.queue.width_of(job)
         timer_hours = self.share_of(job) * self.queue.service_of(job) / width.gpus
         return (now - job.arrived_at) / 3600.0 < timer_hours
 
     def _rank(self, job: Job) -> tuple[int, float, JobId]:
-        """Return what jobs are ordered by."""
+        """Return the sort key of jobs."""
         weighed = self.attained(job) / (1.0 + self.share_of(job)) / job.weight
         level = 0 if weighed < FIRST_GPU_HOURS else 1 + math.floor(math.log(weighed / FIRST_GPU_HOURS, LEVEL))
         return level, job.arrived_at, job.id
 
 
 def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
-    """Return Dally with the best fixed width of each class."""
+    """Build Dally with the best fixed width of each class."""
     return BuiltPolicy(allocator=Dally(queue=best_srsf(site, options)), round_seconds=ROUND_SECONDS)
 
 

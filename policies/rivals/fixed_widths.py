@@ -1,20 +1,20 @@
-"""The best fixed widths of each class on a fleet, where the least remaining service runs first.
+"""The best fixed widths of each class on a fleet under shortest remaining service first.
 
-A fleet that is told the site's rates and speed-ups can do better than one limit on all widths. Three kinds of
-plans are laid out for each class: one width for life, the fastest width within a limit in each phase, and in
-each phase the width of least T + mu k T at a price of mu hours of waiting per GPU-hour. Of those, at a common
-price, each class takes the plan with the least
+With the site's rates and speed-ups a fleet can do better than with one limit on all widths. Three kinds of
+plans are candidates for each class: one width for life; the fastest width within a limit in each phase; and
+in each phase the width of least T + mu k T at a price of mu hours of waiting per GPU-hour. At a common price,
+each class takes the plan with the least
 
     T + mu H
 
-and the price decides how many GPUs all of them hold on average. A low price fills the fleet and jobs queue, a
-high one leaves GPUs idle. No formula gives the queue of jobs of different widths, so arrivals are drawn once
-from the site's rates (Poisson, each job of its class's size) and played through the fleet at every set of
-plans that a price can give, or at `TRIALS` of them evenly spaced.
+and the price determines how many GPUs all classes hold on average. A low price fills the fleet and jobs
+queue, a high price leaves GPUs idle. No formula gives the queue of jobs of different widths. So arrivals are
+drawn once from the site's rates (Poisson, each job of its class's size) and simulated on the fleet for every
+set of plans that a price can give, or for `TRIALS` of them, evenly spaced.
 
     symbol   here        meaning
     T        hours       completion time of a job of a plan, overheads included
-    H        gpu_hours   what it holds
+    H        gpu_hours   GPU-hours of a job of a plan
     G        gpus        GPUs of the fleet
 
 Cost: O(trials x jobs drawn x jobs present), a few tenths of a second, once per fleet.
@@ -36,16 +36,16 @@ from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 TRIALS = 32
 JOBS = 1500
-"""Jobs that are played through."""
+"""Simulated jobs."""
 FULLEST = 1.0
-"""Plans that hold more of the fleet than this on average are not tried: the queue would never end."""
+"""Plans that would hold more than this share of the fleet on average are not tried: the queue would grow."""
 PRICES = tuple(float(price) for price in np.geomspace(0.02, 2.0, 12))
 """Hours of waiting per GPU-hour at which the widths of single phases are chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WidthPlan:
-    """Widths of a class, phase by phase, and what a job takes and holds with them."""
+    """Widths of a class, phase by phase, and the hours and GPU-hours of a job with them."""
 
     widths: Widths
     hours: float
@@ -54,7 +54,7 @@ class WidthPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A job that is played through: when it comes, and what it takes at its mean width."""
+    """A simulated job: its arrival, its hours, and its mean width."""
 
     hour: float
     hours: float
@@ -62,7 +62,7 @@ class Arrival:
 
 
 def best_fixed_widths(menu: WidthMenu, *, gpus: int) -> Mapping[str, Widths]:
-    """Return the widths of each class that wait least on so many GPUs, by what is drawn from the rates."""
+    """Return the widths of each class with the least mean response time on `gpus` GPUs, by simulation."""
     rates = {name: job_class.arrivals_per_hour for name, job_class in menu.classes.items()}
     choices = _choices({name: _hull(_plans(menu, name, gpus)) for name in menu.classes})
     held = np.array([sum(rates[name] * plan.gpu_hours for name, plan in by.items()) for by in choices])
@@ -76,7 +76,7 @@ def best_fixed_widths(menu: WidthMenu, *, gpus: int) -> Mapping[str, Widths]:
 
 
 def _plans(menu: WidthMenu, name: str, gpus: int) -> list[WidthPlan]:
-    """Return the plans of a class that fit on so many GPUs; the narrowest where none does."""
+    """Return the plans of a class that fit on `gpus` GPUs, or the narrowest if none fits."""
     job_class = menu.classes[name]
     ladder = menu.ladders[name]
     found = dict.fromkeys(ladder.widths)
@@ -84,7 +84,7 @@ def _plans(menu: WidthMenu, name: str, gpus: int) -> list[WidthPlan]:
     curves = [phase.speedups[menu.gpu_type] for phase in job_class.phases]
     allowed = [curve.whole_widths() for curve in curves]
     fitting = [widths[widths <= gpus] if widths[0] <= gpus else widths[:1] for widths in allowed]
-    # Hours of an hour's work at each width, by phase.
+    # Hours per hour of work at each width, by phase.
     slowness = [1.0 / curve.speed_at(widths) for curve, widths in zip(curves, fitting, strict=True)]
     for price in PRICES:
         best = [
@@ -102,7 +102,7 @@ def _plans(menu: WidthMenu, name: str, gpus: int) -> list[WidthPlan]:
 
 
 def _hull(plans: Sequence[WidthPlan]) -> list[WidthPlan]:
-    """Return the plans that some price prefers, the cheapest first: the hull of hours over GPU-hours."""
+    """Return the plans that are best at some price, the cheapest first: the hull of hours over GPU-hours."""
     hull: list[WidthPlan] = []
     for plan in sorted(plans, key=lambda plan: (plan.gpu_hours, plan.hours)):
         if hull and plan.hours >= hull[-1].hours:
@@ -114,12 +114,12 @@ def _hull(plans: Sequence[WidthPlan]) -> list[WidthPlan]:
 
 
 def _saved(low: WidthPlan, high: WidthPlan) -> float:
-    """Return the hours saved per GPU-hour more, of which the second plan takes more."""
+    """Return the hours that the second plan saves per additional GPU-hour."""
     return (low.hours - high.hours) / (high.gpu_hours - low.gpu_hours)
 
 
 def _choices(hulls: Mapping[str, Sequence[WidthPlan]]) -> list[dict[str, WidthPlan]]:
-    """Return every choice of a plan per class that a price gives, from the cheapest to the fastest."""
+    """Return every choice of one plan per class that some price gives, from the cheapest to the fastest."""
     steps = [(_saved(low, high), name, high) for name, hull in hulls.items() for low, high in pairwise(hull)]
     by_class = {name: hull[0] for name, hull in hulls.items()}
     found = [dict(by_class)]
@@ -130,7 +130,7 @@ def _choices(hulls: Mapping[str, Sequence[WidthPlan]]) -> list[dict[str, WidthPl
 
 
 def _draw(rates: Mapping[str, float], by_class: Mapping[str, WidthPlan]) -> list[Arrival]:
-    """Return the same arrivals for every choice of plans."""
+    """Draw the arrivals, at the same instants and of the same classes for every choice of plans."""
     dice = np.random.default_rng(0)
     names, weights = list(rates), np.array(list(rates.values()))
     at = np.cumsum(dice.exponential(1.0 / weights.sum(), JOBS))
@@ -142,9 +142,9 @@ def _draw(rates: Mapping[str, float], by_class: Mapping[str, WidthPlan]) -> list
 
 
 def mean_response_hours(arrivals: Sequence[Arrival], *, gpus: int) -> float:
-    """Return the mean hours from arrival to end where the least remaining service runs first.
+    """Simulate shortest remaining service first; return the mean hours from arrival to end.
 
-    Jobs are stopped and resumed at no cost; one that does not fit is passed over.
+    Jobs are stopped and resumed at no cost; a job that does not fit is skipped.
     """
     width_of = [min(job.gpus, gpus) for job in arrivals]
     waited, now, coming = 0.0, 0.0, 0
@@ -179,9 +179,9 @@ def mean_response_hours(arrivals: Sequence[Arrival], *, gpus: int) -> float:
 
 
 def best_srsf(site: Site, options: PolicyOptions) -> StaticSrsf:
-    """Return shortest remaining service first on the fleet, at the widths that wait least there.
+    """Build shortest remaining service first on the fleet, at the widths with the least response time there.
 
-    No job waits for a boot on a fleet that stands, so boots are taken out of the start-ups.
+    No job waits for a boot on a fixed fleet, so boots are subtracted from the start-up hours.
     """
     menu = menu_of(site, options)
     fleet = fleet_of(site, options, menu.gpu_type)
@@ -194,7 +194,7 @@ def best_srsf(site: Site, options: PolicyOptions) -> StaticSrsf:
 
 
 def srpt(site: Site, options: PolicyOptions) -> BuiltPolicy:
-    """Return shortest remaining service first with the best fixed width of each class."""
+    """Build shortest remaining service first with the best fixed width of each class."""
     return BuiltPolicy(allocator=best_srsf(site, options))
 
 

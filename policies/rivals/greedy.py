@@ -1,15 +1,15 @@
-"""Greedy marginal gain: give GPUs to whoever gains most time per dollar, until the money is planned.
+"""Greedy marginal gain: give GPUs to the phase that gains most time per dollar, until the budget is used.
 
-Every phase begins at its narrowest width. Step by step, one of them moves to its next wider width that is
-faster: the one that saves the most weighted hours per unit of budget among those that still fit. No hulls and
-no looking ahead, which is what separates it from `boa`: a poor next step hides a good one behind it. The
-phases of a class whose changes of width cost a rescale move together. The obvious heuristic; Optimus (Peng et
-al., EuroSys 2018) shares a fixed cluster by such steps.
+Every phase starts at its narrowest width. In each step one phase moves to its next wider width that is
+faster: the phase that saves the most weighted hours per unit of budget among the steps that still fit. In
+contrast to `boa` there are no hulls and no look-ahead, so a poor next step hides a good one behind it. The
+phases of a class with a rescale cost move together. This is the obvious heuristic; Optimus (Peng et al.,
+EuroSys 2018) shares a fixed cluster by such steps.
 
     symbol   here       meaning
     B        gpus       GPUs that the budget pays for on average
     dT       saved      weighted hours per hour that a step saves
-    dC       taken      GPUs that it takes
+    dC       taken      GPUs that a step adds
 
 Cost: O(s log p) for s steps over p phases, and O(jobs) per call.
 """
@@ -29,18 +29,18 @@ from policies.rivals.long_run_averages import planned_within
 from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 
 SLACK = 1e-9
-"""Relative slack in the budget, for the last digits of sums."""
+"""Relative slack in the budget, for rounding errors of sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GreedyMarginal:
-    """Rent on arrival; every job gets the width of its class and phase that greedy steps came to."""
+    """Rent on arrival; every job gets the width of its class and phase from the greedy steps."""
 
     plans: Mapping[str, Widths]
 
     @classmethod
     def within(cls, classes: Mapping[str, JobClass], gpu_type: str, *, gpus: float) -> GreedyMarginal:
-        """Climb until no step fits in `gpus` held on average.
+        """Take greedy steps until none fits in `gpus` held on average.
 
         Raises:
             InfeasibleBudget: when the narrowest widths already take more.
@@ -58,7 +58,7 @@ class GreedyMarginal:
 
 
 def _ladders(job_class: JobClass, gpu_type: str) -> Iterator[WidthLadder]:
-    """Yield what moves on its own: each phase, or the whole job where changes of width cost a rescale."""
+    """Yield a ladder for each phase, or one for the whole job if changes of width cost a rescale."""
     if job_class.is_coupled:
         yield whole_job_ladder(job_class, gpu_type)
     else:
@@ -80,7 +80,7 @@ def _climb(ladders: Sequence[WidthLadder], classes: Mapping[str, JobClass], gpus
     steps: list[tuple[float, int, int]] = []
 
     def offer(number: int) -> None:
-        """Queue the next step of a ladder; one that costs nothing comes first."""
+        """Queue the next step of a ladder; steps without cost come first."""
         ladder, rung = ladders[number], rungs[number]
         after = ladder.next_faster(rung)
         if after is not None:
@@ -95,7 +95,7 @@ def _climb(ladders: Sequence[WidthLadder], classes: Mapping[str, JobClass], gpus
         _, number, after = heapq.heappop(steps)
         ladder = ladders[number]
         taken = rates[number] * float(ladder.gpu_hours[after] - ladder.gpu_hours[rungs[number]])
-        # A ladder whose next step does not fit stays where it is; cheaper steps of others may still fit.
+        # A ladder whose next step does not fit stops here; cheaper steps of other ladders may still fit.
         if taken <= room:
             room -= taken
             rungs[number] = after
@@ -104,7 +104,7 @@ def _climb(ladders: Sequence[WidthLadder], classes: Mapping[str, JobClass], gpus
 
 
 def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
-    """Return the widths that greedy steps reach within the budget."""
+    """Build the policy with the widths that greedy steps reach within the budget."""
     return planned_within(
         site, options, GreedyMarginal.within, floor="the narrowest widths take at least {:.2f}"
     )

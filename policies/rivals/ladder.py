@@ -1,13 +1,13 @@
-"""What a job takes at one width after another: the rungs that simple rules climb.
+"""Ladders of widths for simple rules: hours and GPU-hours of a job at each width, ascending.
 
-A rung is a width for some phases of a class: hours and GPU-hours per job there, overheads included, and the
-GPU-hours of the work alone. Where a ladder covers several phases that share no width, its rungs are limits
-instead, each phase at the fastest width within the limit.
+A rung is a width for some phases of a class, with hours and GPU-hours per job, overheads included, and the
+GPU-hours of the work alone. If a ladder covers several phases that have no common width, its rungs are limits
+instead, with each phase at its fastest width within the limit.
 
     symbol   here         meaning
     k        widths       GPUs at each rung, ascending
     T        hours        completion time of the phases, start-up and rescales included
-    k T      gpu_hours    what they hold
+    k T      gpu_hours    GPU-hours of the phases, overheads included
 
 Cost: O(phases x widths).
 """
@@ -39,11 +39,11 @@ class WidthLadder:
 
     @property
     def efficiencies(self) -> Floats:
-        """GPU-hours of work at the lowest rung over those at each: 1 / (k T(k)) in units of 1 / T(1)."""
+        """GPU-hours of work at the lowest rung over those at each rung: T(1) / (k T(k))."""
         return np.asarray(self.work_gpu_hours[0] / self.work_gpu_hours)
 
     def fastest_at(self, efficiency: float) -> int:
-        """Return the fastest rung of at least an efficiency, the lowest of equals; at worst the lowest."""
+        """Return the fastest rung with at least `efficiency`, the lowest of equals; else the lowest rung."""
         allowed = self.efficiencies >= efficiency
         allowed[0] = True
         return int(np.argmin(np.where(allowed, self.hours, np.inf)))
@@ -55,7 +55,7 @@ class WidthLadder:
 
 
 def whole_job_ladder(job_class: JobClass, gpu_type: str) -> WidthLadder:
-    """Return the ladder of all phases together: one width for life where the phases share any."""
+    """Return the ladder of all phases together: one width for life if the phases have a common width."""
     curves = [phase.speedups[gpu_type] for phase in job_class.phases]
     shared = reduce(np.intersect1d, [curve.whole_widths() for curve in curves])
     if len(shared):
@@ -80,7 +80,7 @@ def whole_job_ladder(job_class: JobClass, gpu_type: str) -> WidthLadder:
 
 
 def phase_ladder(job_class: JobClass, number: int, gpu_type: str) -> WidthLadder:
-    """Return the ladder of one phase by itself; the first one pays the start-up."""
+    """Return the ladder of one phase; that of the first phase includes the start-up."""
     phase = job_class.phases[number]
     curve = phase.speedups[gpu_type]
     gpus = curve.whole_widths()
@@ -97,7 +97,7 @@ def phase_ladder(job_class: JobClass, number: int, gpu_type: str) -> WidthLadder
 
 
 def fastest_within(phase: Phase, gpu_type: str, gpus: int) -> Width:
-    """Return the fastest allowed width of at most `gpus`; the narrowest allowed where none is."""
+    """Return the fastest allowed width of at most `gpus`, or the narrowest allowed if all are wider."""
     curve = phase.speedups[gpu_type]
     allowed = curve.whole_widths()
     fitting = allowed[allowed <= gpus]
@@ -119,10 +119,10 @@ def job_hours(job_class: JobClass, widths: Widths) -> tuple[float, float]:
 
 
 def _work_gpu_hours(phases: tuple[Phase, ...], widths: Widths) -> float:
-    """Return the GPU-hours of the work alone."""
+    """Return the GPU-hours of the work, without overheads."""
     return sum(_phase_hours(phase, w) * w.gpus for phase, w in zip(phases, widths, strict=True))
 
 
 def _phase_hours(phase: Phase, width: Width) -> float:
-    """Return the hours that the work of a phase takes at a width."""
+    """Return the hours of a phase's work at a width, without overheads."""
     return phase.size_gpu_hours / float(phase.speedups[width.gpu_type].speed_at(width.gpus))

@@ -1,4 +1,4 @@
-"""What fixed widths come to in the long run, and which of them a budget pays for."""
+"""Long-run averages of fixed widths, and the choice of those that a budget pays for."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class _Planned(Allocator, Protocol):
 
     @property
     def plans(self) -> Mapping[str, Widths]:
-        """The width of each phase, by class."""
+        """The widths of the phases of each class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongRunAverages:
-    """What fixed widths come to in the long run: hours per job, and GPUs held on average."""
+    """Long-run averages of fixed widths: hours per job, and GPUs held."""
 
     mean_jct_hours: float
     gpus: float
 
 
 def long_run_of(plans: Mapping[str, Widths], classes: Mapping[str, JobClass]) -> LongRunAverages:
-    """Return what one plan per class comes to: GPUs held are arrivals per hour times GPU-hours per job."""
+    """Return the averages of one plan per class: GPUs held are arrivals per hour times GPU-hours per job."""
     held = waited = arrivals = 0.0
     for name, job_class in classes.items():
         hours, gpu_hours = job_hours(job_class, plans[name])
@@ -46,7 +46,11 @@ def long_run_of(plans: Mapping[str, Widths], classes: Mapping[str, JobClass]) ->
 def fastest_affordable(
     promises: Mapping[_Knob, LongRunAverages], site: Site, menu: WidthMenu, *, what: str, given: _Knob | None
 ) -> _Knob:
-    """Return the setting that promises the least waiting within the budget; the given one in any case."""
+    """Return the setting with the least mean completion time within the budget; `given` if it is not None.
+
+    Raises:
+        InfeasibleBudget: when none is given and no setting is within the budget; `what` names the rule.
+    """
     if given is not None:
         return given
     price = site.problem.price_of(menu.gpu_type)
@@ -63,10 +67,10 @@ def fastest_affordable(
 def planned_within(
     site: Site, options: PolicyOptions, within: Callable[..., _Planned], *, floor: str
 ) -> BuiltPolicy:
-    """Return the widths that `within` plans for the GPUs that the budget pays for, with what they promise.
+    """Build the policy that `within` plans for the GPUs that the budget pays for, with its averages.
 
     Raises:
-        InfeasibleBudget: when it finds none; `floor` says what the least of its plans takes.
+        InfeasibleBudget: when `within` finds no plan; `floor` is the message about the least budget.
     """
     menu = menu_of(site, options)
     price = site.problem.price_of(menu.gpu_type)

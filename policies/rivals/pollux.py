@@ -1,9 +1,9 @@
-"""Pollux: GPUs go where goodput gains most, re-decided each minute; the node count follows a utility band.
+"""Pollux: GPUs go where goodput gains most, decided again each minute; the node count follows a utility band.
 
 Source: Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021,
-sections 4.2 and 4.3, and what its public simulator adds (osdi21-artifact): re-implemented from the
-description. Goodput, throughput times statistical efficiency at the best batch size, is what the speed tables
-of the importers hold.
+sections 4.2 and 4.3, and additions of its public simulator (osdi21-artifact): re-implemented from the
+description. The speed tables of the importers contain goodput: throughput times statistical efficiency at the
+best batch size.
 
     fitness = ( (1/n) sum_j (F_j r_j + eps)^-1 )^-1      F_j = s_j(k) / s_j(fair)      fair = ceil(G / n)
     r_j     = max(age - R d, 0) / (age + d)  where the width changes, else 1
@@ -13,14 +13,13 @@ of the importers hold.
     n        jobs         jobs present
     G        gpus         GPUs of the cluster
     s(k)     speeds       goodput on k GPUs in the job's phase
-    R, d     restarts     how often the job was restarted, and what a restart takes
+    R, d     restarts     number of restarts of the job, and the time that a restart takes
 
-What is better than the original, so that the rival is as good as it can be: the fitness is a sum over jobs,
-so its optimum for the number of GPUs is found exactly (a knapsack over widths), where the authors run NSGA-II
-for 100 generations; goodput is known from the start, where Pollux learns it and at most doubles a job's GPUs.
-What is left out: which nodes a job is spread over, which in this world changes no speed. The autoscaler acts
-on the utility of this round, not on a mean over 15, and chooses the node count that comes nearest to
-the middle of the band.
+Better than the original, so that the rival is as good as possible: the fitness is a sum over jobs, so its
+optimum for a number of GPUs is computed exactly (a knapsack over widths), where the authors run NSGA-II for
+100 generations; goodput is known from the start, where Pollux learns it and at most doubles a job's GPUs.
+Left out: the choice of nodes for a job, which changes no speed here. The autoscaler uses the utility of this
+round, not a mean over 15, and chooses the node count whose utility is nearest to the middle of the band.
 
 Cost: O(jobs x widths x GPUs) per round.
 """
@@ -44,23 +43,23 @@ from policies.site import BuiltPolicy, PolicyEntry, PolicyOptions, Site
 from policies.speedup import Floats, Ints, SpeedupCurve
 
 SPEEDUP_FLOOR = 4e-3
-"""Added to every speed-up, so that a job without GPUs costs much and not infinitely much."""
+"""Added to every speed-up, so that the cost of a job without GPUs is large but finite."""
 UTILITY = 0.5
-"""The middle of the band that Pollux's authors give as an example."""
+"""The middle of the band in the authors' example."""
 HALF_BAND = 0.15
 """Half the width of the utility band: the authors' example is 0.35 to 0.65."""
 MOST_NODES = 32
-"""Where the autoscaler stops."""
+"""The most nodes that the autoscaler holds."""
 MANY = 2**40
 """More GPUs than any cluster has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
-    """What a job may hold: a row for each phase of each class (`rows`), shape (phases, options).
+    """The possible widths of jobs: a row for each phase of each class (`rows`), shape (phases, options).
 
-    `gpus` ascend from 0, with the speed-up over one GPU at each; `best` is the best speed-up up to there.
-    Where a phase has fewer options, the last columns cannot be chosen: their GPUs are `MANY`.
+    `gpus` ascend from 0; `speedups` are relative to one GPU; `best` is the running maximum of `speedups`. A
+    phase with fewer options is padded with columns of `MANY` GPUs, which cannot be chosen.
     """
 
     rows: Mapping[tuple[str, int], int]
@@ -70,7 +69,7 @@ class _Options:
 
     @classmethod
     def of(cls, curves: Mapping[tuple[str, int], SpeedupCurve], most_gpus: int) -> _Options:
-        """Lay out the widths of at most so many GPUs; the narrowest in any case."""
+        """Build the options of at most `most_gpus` GPUs; the narrowest width is always included."""
         options = [_widths_of(curve, most_gpus) for curve in curves.values()]
         columns = 1 + max(len(widths) for widths, _ in options)
         gpus, speedups = np.full((len(options), columns), MANY), np.zeros((len(options), columns))
@@ -86,13 +85,13 @@ class _Options:
         )
 
     def within(self, rows: Ints, gpus: int) -> Floats:
-        """Return the best speed-up of at most so many GPUs; that of the narrowest width where none is."""
+        """Return the best speed-up on at most `gpus` GPUs, or that of the narrowest width if it is wider."""
         found: Floats = self.best[rows, np.maximum((self.gpus[rows] <= gpus).sum(axis=1) - 1, 1)]
         return found
 
 
 def _widths_of(curve: SpeedupCurve, most_gpus: int) -> tuple[Ints, Floats]:
-    """Return the widths of a curve that may be held, and the speeds at them."""
+    """Return the widths of a curve of at most `most_gpus` (or its narrowest), and their speeds."""
     widths = curve.whole_widths()
     widths = widths[widths <= max(most_gpus, int(widths[0]))]
     return widths, curve.speed_at(widths)
@@ -100,7 +99,7 @@ def _widths_of(curve: SpeedupCurve, most_gpus: int) -> tuple[Ints, Floats]:
 
 @dataclass(frozen=True, kw_only=True)
 class GoodputShares:
-    """Pollux on `least_nodes` to `most_nodes` nodes; on a fixed number where the two are the same.
+    """Pollux on `least_nodes` to `most_nodes` nodes; a fixed fleet if the two are equal.
 
     `utility` is the middle of the band that the node count follows.
     """
@@ -121,7 +120,7 @@ class GoodputShares:
             raise InvalidProblem(f"a utility is more than 0 and at most 1; got {self.utility!r}")
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return widths and nodes; between two rounds, what is held."""
+        """Return widths and nodes; between two rounds, the current ones."""
         before = nodes_of_last_round(money)
         if before and not is_due(money, self.round_seconds):
             return Allocation(widths=widths_held(jobs), nodes=self._fleet(before))
@@ -130,7 +129,7 @@ class GoodputShares:
         return Allocation(widths=widths, nodes=self._fleet(nodes), memory=(float(nodes),))
 
     def nodes_for(self, jobs: Sequence[Job], before: int, *, now: float) -> int:
-        """Return how many nodes to hold: as before while the utility is in the band."""
+        """Return how many nodes to hold: as before while the utility is within the band."""
         if self.least_nodes == self.most_nodes or not jobs:
             return self.least_nodes
         least, fair_gpus = max(1, self.least_nodes), max(1, before) * self.instance_type.gpus
@@ -144,14 +143,13 @@ class GoodputShares:
         return int(nodes[np.argmin(np.abs(utilities - self.utility))])
 
     def shares(self, jobs: Sequence[Job], gpus: int, *, now: float) -> Mapping[JobId, Width]:
-        """Return the widths of greatest fitness on so many GPUs; a job that gets none is left out."""
+        """Return the widths with the greatest fitness on `gpus` GPUs; jobs without GPUs are left out."""
         rows = self._rows(jobs)
         chosen = self._best(jobs, rows, np.array([gpus]), fair_gpus=gpus, now=now)[:, 0]
         held = self._options.gpus[rows, chosen].tolist()
         return {job.id: Width(self.menu.gpu_type, k) for job, k in zip(jobs, held, strict=True) if k > 0}
 
     def _fleet(self, nodes: int) -> Mapping[str, int]:
-        """Return the nodes as an allocation names them."""
         return MappingProxyType({self.instance_type.name: nodes})
 
     def _utilities(self, jobs: Sequence[Job], gpus: Ints, *, fair_gpus: int, now: float) -> Floats:
@@ -166,10 +164,10 @@ class GoodputShares:
         return np.array([row[job.class_name, job.phase] for job in jobs], dtype=np.int64)
 
     def _best(self, jobs: Sequence[Job], rows: Ints, gpus: Ints, *, fair_gpus: int, now: float) -> Ints:
-        """Return the option of each job for each number of GPUs, shape (jobs, len(gpus)), exactly.
+        """Return the optimal option of each job for each number of GPUs, shape (jobs, len(gpus)).
 
-        least[n, g] is the least sum of inverse speed-ups of the first n jobs on at most g GPUs. It stands
-        behind as many columns of infinity, in which fewer GPUs than none are looked up.
+        least[n, room + g] is the least sum of costs of the first n jobs on at most g GPUs. The `room` columns
+        before these are infinity; they stand for negative numbers of GPUs.
         """
         room = int(gpus.max()) + 1
         costs = self._costs(jobs, rows, -(-fair_gpus // max(1, len(jobs))), now)
@@ -190,7 +188,7 @@ class GoodputShares:
         return chosen
 
     def _costs(self, jobs: Sequence[Job], rows: Ints, fair: int, now: float) -> Floats:
-        """Return the inverse speed-up over the fair share at each option, restarts counted; a row a job."""
+        """Return weight over relative speed-up (to the fair share, with restarts), shape (jobs, options)."""
         options = self._options
         relative = options.speedups[rows] / options.within(rows, fair)[:, None]
         kept = np.array([self._kept(job, now) for job in jobs])
@@ -200,14 +198,14 @@ class GoodputShares:
         return np.asarray(np.array([job.weight for job in jobs])[:, None] / (relative + SPEEDUP_FLOOR))
 
     def _kept(self, job: Job, now: float) -> float:
-        """Return the part of its speed that a job is believed to keep where it is started again."""
+        """Return r_j, the part of its speed that a job is expected to keep if its width changes."""
         age = max(0.0, now - job.arrived_at)
         delay = self.menu.classes[job.class_name].rescale_hours * 3600.0
         return max(age - job.restarts * delay, 0.0) / (age + delay) if delay > 0.0 else 1.0
 
     @cached_property
     def _options(self) -> _Options:
-        """What a job may hold, by class and phase."""
+        """The possible widths by class and phase."""
         curves = {
             (name, number): phase.speedups[self.menu.gpu_type]
             for name, job_class in self.menu.classes.items()
@@ -217,7 +215,7 @@ class GoodputShares:
 
 
 def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
-    """Return Pollux on the fleet that the budget pays for."""
+    """Build Pollux on the fleet that the budget pays for."""
     menu = menu_of(site, options)
     fleet = fleet_of(site, options, menu.gpu_type)
     policy = GoodputShares(
@@ -227,7 +225,7 @@ def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
 
 
 def build_autoscaling(site: Site, options: PolicyOptions) -> BuiltPolicy:
-    """Return Pollux whose cluster follows a utility band; it aims at no budget."""
+    """Build Pollux with a node count that follows a utility band; it ignores the budget."""
     menu = menu_of(site, options)
     policy = GoodputShares(
         menu=menu,

@@ -1,9 +1,9 @@
-"""Rent what each job asks for, the moment it arrives: what users of SkyPilot and Karpenter do.
+"""Rent what each job asks for when it arrives, as users of SkyPilot and Karpenter do.
 
-Nobody optimises: each user asks for some width at which the GPUs still work well, and gets it. Pollux's
-authors model such users (OSDI 2021, section 5.2, "tuned" jobs): any width whose speed-up is 50 to 80 % of
-ideal, all equally likely. Here that is a band around `efficiency`, 0.65 in their case; a crowd that asks for
-more aims lower.
+There is no optimisation: each user asks for a width at which the GPUs are still used well, and gets it.
+Pollux's authors model such users (OSDI 2021, section 5.2, "tuned" jobs): any width whose speed-up is 50 to 80
+% of ideal, all equally likely. Here that is a band around `efficiency`, which is 0.65 in their case; users
+who want more GPUs accept a lower efficiency.
 
     symbol   here         meaning
     e        efficiency   middle of the band of efficiencies that users ask for, 0..1
@@ -32,14 +32,14 @@ TUNED_EFFICIENCY = 0.65
 """The middle of Pollux's band of 0.5 to 0.8."""
 HALF_BAND = 0.15
 EDGE = 1e-9
-"""The edges belong to the band, whatever the last digit says."""
+"""Tolerance that includes the edges in the band in spite of rounding."""
 HOLD_SECONDS = 300.0
-"""How long a machine is kept for the next job where users keep any: SkyPilot's autostop is 5 minutes."""
+"""How long an idle machine is kept for the next job by `asked-hold`: SkyPilot's autostop is 5 minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestedWidths:
-    """What users ask for: one width for a job's life, from the band of efficiencies around ``efficiency``."""
+    """The widths that users ask for: one for a job's life, in the efficiency band around ``efficiency``."""
 
     menu: WidthMenu
     efficiency: float = TUNED_EFFICIENCY
@@ -50,11 +50,10 @@ class RequestedWidths:
 
     @cached_property
     def rungs(self) -> Mapping[str, tuple[int, ...]]:
-        """By class, the rungs of its ladder in the band; where none is, the fastest that is above it."""
+        """The rungs of each class's ladder in the band; if none, the fastest with a higher efficiency."""
         return {name: self._rungs_of(ladder) for name, ladder in self.menu.ladders.items()}
 
     def _rungs_of(self, ladder: WidthLadder) -> tuple[int, ...]:
-        """Return the same of one ladder."""
         inside = np.flatnonzero(np.abs(ladder.efficiencies - self.efficiency) <= HALF_BAND + EDGE)
         return tuple(inside.tolist()) or (ladder.fastest_at(self.efficiency),)
 
@@ -64,7 +63,7 @@ class RequestedWidths:
         return self.menu.ladders[job.class_name].widths[rungs[int(job.draw * len(rungs))]]
 
     def promise(self) -> LongRunAverages:
-        """Return what the asking comes to in the long run."""
+        """Return the long-run averages of the requested widths."""
         held = waited = arrivals = 0.0
         for name, job_class in self.menu.classes.items():
             ladder, rungs = self.menu.ladders[name], list(self.rungs[name])
@@ -86,7 +85,11 @@ class RentAsRequested:
 
 
 def build(site: Site, options: PolicyOptions, *, hold_seconds: float) -> BuiltPolicy:
-    """Return rent-as-asked: users who ask for the given efficiency, or for what the budget pays for."""
+    """Build rent-as-asked with the given efficiency, or with the best that the budget pays for.
+
+    Raises:
+        InfeasibleBudget: when no efficiency is given and the budget pays for none.
+    """
     menu = menu_of(site, options)
     given = options.efficiency
     crowds = {

@@ -1,15 +1,15 @@
-"""Tiresias: a fixed fleet, the widths that users ask for, and jobs that had little service first.
+"""Tiresias: a fixed fleet with the widths that users ask for; jobs with little attained service come first.
 
 Source: Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019, discretised
-two-dimensional least attained service; two queues split at 16 GPU-hours and rounds of 60 s, as in Pollux's
-simulator, whose users' "tuned" widths these are (`asked`). It knows neither sizes nor speed-ups.
+two-dimensional least attained service. Two queues split at 16 GPU-hours and rounds of 60 s are as in Pollux's
+simulator, and so are the users' "tuned" widths (`requested_widths`). It knows neither sizes nor speed-ups.
 
     symbol   here        meaning
     a        attained    GPU-hours of work that a job had
-    Q        threshold   GPU-hours at which it falls into the second queue
+    Q        threshold   GPU-hours at which a job moves to the second queue
 
-Within a queue the older job comes first; a job that does not fit is passed over. In Pollux's simulator jobs
-of the second queue stand in order of their fall.
+Within a queue the older job comes first; a job that does not fit is skipped. In Pollux's simulator the second
+queue is ordered by the time of the move instead.
 Cost: O(jobs log jobs) per round.
 """
 
@@ -49,7 +49,7 @@ class Tiresias:
             raise InvalidProblem(f"a threshold is more than 0 GPU-hours; got {self.threshold_gpu_hours!r}")
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the widths of the jobs that may run; between two rounds, what is held."""
+        """Return the widths of the jobs that may run; between two rounds, the current widths."""
         if not is_due(money, self.round_seconds):
             return Allocation(widths=widths_held(jobs), nodes=self.fleet.count_by_type)
         widths: dict[JobId, Width] = {}
@@ -62,7 +62,7 @@ class Tiresias:
         return Allocation(widths=widths, nodes=self.fleet.count_by_type, memory=(float(self.fleet.nodes),))
 
     def width_of(self, job: Job) -> Width:
-        """Return what the job's user asked for; on a fleet that is smaller, the widest that it can hold."""
+        """Return the width that the job's user asked for; on a smaller fleet, the fastest that fits on it."""
         width = self.asked.widths_of(job)[job.phase]
         if width.gpus <= self.fleet.gpus:
             return width
@@ -81,7 +81,7 @@ class Tiresias:
 
     @cached_property
     def _prices(self) -> Memo[tuple[str, Widths], Floats]:
-        """By class and widths, the GPU-hours of an hour of work in each phase."""
+        """GPU-hours per hour of work in each phase, by class and widths."""
         menu = self.asked.menu
 
         def prices(asked: tuple[str, Widths]) -> Floats:
@@ -91,12 +91,12 @@ class Tiresias:
         return Memo(prices)
 
     def _rank(self, job: Job) -> tuple[bool, float, JobId]:
-        """Return what jobs are ordered by."""
+        """Return the sort key of jobs."""
         return (self.attained(job) >= self.threshold_gpu_hours, job.arrived_at, job.id)
 
 
 def build(site: Site, options: PolicyOptions) -> BuiltPolicy:
-    """Return Tiresias on the fleet that the budget pays for, with the widths that users ask for."""
+    """Build Tiresias on the fleet that the budget pays for, with the widths that users ask for."""
     menu = menu_of(site, options)
     return BuiltPolicy(
         allocator=Tiresias(asked=RequestedWidths(menu=menu), fleet=fleet_of(site, options, menu.gpu_type)),

@@ -1,4 +1,4 @@
-"""What rivals choose from: the widths of each class on one GPU type, and the fleet that a budget pays for."""
+"""The choices of rivals: widths of each class on one GPU type, and the fleet that a budget pays for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policies.site import PolicyOptions, Site, closest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseService:
-    """What a phase takes at a width, GPU-hours per hour of work, and the work and service after it."""
+    """GPU-hours per hour of work of a phase at its width, and work and GPU-hours of the later phases."""
 
     gpu_hours_per_work_hour: float
     later_work_hours: float
@@ -37,21 +37,20 @@ class WidthMenu:
                 raise InvalidProblem(f"class {job_class.name} does not run on {self.gpu_type} in every phase")
 
     def fastest_within(self, class_name: str, phase: int, gpus: int) -> Width:
-        """Return the fastest allowed width of at most `gpus`; the narrowest allowed where none is."""
+        """Return the fastest allowed width of at most `gpus`, or the narrowest allowed if all are wider."""
         return self._fastest[class_name, phase, gpus]
 
     @cached_property
     def _fastest(self) -> Memo[tuple[str, int, int], Width]:
-        """The answers of `fastest_within`."""
+        """The cache of `fastest_within`."""
         classes, gpu_type = self.classes, self.gpu_type
         return Memo(lambda asked: fastest_within(classes[asked[0]].phases[asked[1]], gpu_type, asked[2]))
 
     def services(self, class_name: str, widths: Widths) -> tuple[PhaseService, ...]:
-        """Return, phase by phase, what a job takes at these widths."""
+        """Return the service of each phase at these widths."""
         return tuple(self._services_backwards(class_name, widths))[::-1]
 
     def _services_backwards(self, class_name: str, widths: Widths) -> Iterator[PhaseService]:
-        """Yield the service of each phase, last phase first."""
         work = service = 0.0
         for phase, width in zip(reversed(self.classes[class_name].phases), reversed(widths), strict=True):
             price = width.gpus / float(phase.speedups[self.gpu_type].speed_at(width.gpus))
@@ -59,24 +58,24 @@ class WidthMenu:
             work, service = work + phase.size_gpu_hours, service + phase.size_gpu_hours * price
 
     def widths_within(self, class_name: str, gpus: int) -> Widths:
-        """Return the fastest width within a limit of each phase of a class."""
+        """Return the fastest width of at most `gpus` for each phase of a class."""
         phases = range(len(self.classes[class_name].phases))
         return tuple(self.fastest_within(class_name, phase, gpus) for phase in phases)
 
     @cached_property
     def ladders(self) -> Mapping[str, WidthLadder]:
-        """By class, what a whole job takes at each width that all its phases allow."""
+        """The whole-job ladder of each class."""
         return {name: whole_job_ladder(job_class, self.gpu_type) for name, job_class in self.classes.items()}
 
     @cached_property
     def thresholds(self) -> tuple[float, ...]:
-        """Every efficiency at which some class changes its width, descending: those worth trying."""
+        """All efficiencies at which some class changes its width, descending: the settings to try."""
         found = {float(e) for ladder in self.ladders.values() for e in ladder.efficiencies if 0.0 < e < 1.0}
         return tuple(sorted(found | {1.0}, reverse=True))
 
     @cached_property
     def limits(self) -> tuple[int, ...]:
-        """Every width that some class allows in some phase, ascending: the limits worth trying."""
+        """All widths that some class allows in some phase, ascending: the limits to try."""
         phases = (phase for job_class in self.classes.values() for phase in job_class.phases)
         return tuple(sorted({int(w) for p in phases for w in p.speedups[self.gpu_type].whole_widths()}))
 
@@ -99,12 +98,12 @@ class FixedFleet:
 
     @property
     def count_by_type(self) -> Mapping[str, int]:
-        """The fleet as an allocation names it."""
+        """The fleet in the form of `Allocation.nodes`."""
         return MappingProxyType({self.instance_type.name: self.nodes})
 
 
 def menu_of(site: Site, options: PolicyOptions) -> WidthMenu:
-    """Return the widths on the chosen GPU type, or on the one that does the work most cheaply.
+    """Return the widths on the chosen GPU type, or on the type that does all the work at the least cost.
 
     Raises:
         InvalidProblem: when the chosen type does not exist, or no type runs everything.
@@ -123,7 +122,7 @@ def menu_of(site: Site, options: PolicyOptions) -> WidthMenu:
 
 
 def _cost_of_all_work(gpu: GpuType, problem: Problem) -> float:
-    """Return the least money per hour that runs all classes on one GPU type; infinite if one cannot run."""
+    """Return the least cost per hour of all classes on one GPU type; infinite if a class cannot run there."""
     total = 0.0
     for job_class in problem.classes:
         for phase in job_class.phases:
@@ -137,7 +136,11 @@ def _cost_of_all_work(gpu: GpuType, problem: Problem) -> float:
 
 
 def fleet_of(site: Site, options: PolicyOptions, gpu_type: str) -> FixedFleet:
-    """Return the fleet of the given size, or of as many whole nodes as the budget pays for, up to the cap."""
+    """Return a fleet of the given size, or of as many nodes as the budget pays for; at most the cap.
+
+    Raises:
+        InfeasibleBudget: when no size is given and the budget does not pay for one node.
+    """
     instance_type = site.instance_types[gpu_type]
     affordable = math.floor(site.budget.amount / site.node_price(instance_type))
     if options.nodes is None and affordable < 1:
