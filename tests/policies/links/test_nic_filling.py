@@ -18,7 +18,7 @@ def names(found: tuple[Message, ...]) -> list[str]:
 
 
 def test_each_message_beyond_the_first_on_a_card_slows_all_on_it() -> None:
-    """k on one card have 1 / (k + (k - 1) crowding) of the speed alone; on no card, a message has all of it."""
+    """k on one card have 1 / (k + (k - 1) crowding) of the speed alone, and on no card all of it."""
     found = relative_speeds([message("a", "xy"), message("b", "y"), message("c", "")], crowding=0.5)
 
     assert found == [1.0 / 2.5, 1.0 / 2.5, 1.0]
