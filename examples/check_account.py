@@ -1,9 +1,10 @@
-"""Try a whole site on a real AWS account, from `boa up` to an empty bill, and write a report of each step.
+"""Test a whole site on a real AWS account, from `boa up` to the removal of everything, and write a report.
 
 python examples/check_account.py --type g4dn.xlarge --report report.md
 
-About ten minutes of one instance: for a g4dn.xlarge some 0.10 USD, disk and address included. Whatever fails,
-everything that was rented is ended and the stack is taken away; the report says where it stopped and why.
+It uses one instance for about ten minutes: about 0.10 USD for a g4dn.xlarge, disk and address included.
+Whatever fails, it ends everything that was rented and removes the stack. The report says where it stopped
+and why.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ run: |
 
 @dataclass
 class Report:
-    """What was done, how long it took, and what it said."""
+    """The steps with their durations, outcomes and outputs."""
 
     steps: list[tuple[str, float, str, str]] = field(default_factory=list)
 
     def note(self, name: str, seconds: float, outcome: str, said: str) -> None:
-        """Add a step, and say it."""
+        """Add a step and print it."""
         self.steps.append((name, seconds, outcome, said))
         print(f"{outcome:6} {seconds:7.1f} s  {name}", flush=True)
 
@@ -60,7 +61,7 @@ class Report:
         return all(outcome == "ok" for _, _, outcome, _ in self.steps)
 
     def text(self) -> str:
-        """Return it as a page."""
+        """Return the report as a Markdown page."""
         rows = "".join(
             f"| {name} | {seconds:.1f} | {outcome} |\n" for name, seconds, outcome, _ in self.steps
         )
@@ -72,11 +73,11 @@ class Report:
 
 
 class Failed(Exception):
-    """A step went wrong; the rest is not tried, and everything is ended."""
+    """A step failed: the remaining steps are skipped, and everything is ended."""
 
 
 class Check:
-    """The steps, in a folder of their own."""
+    """Run the steps in a separate folder."""
 
     def __init__(self, folder: Path, report: Report, patience_seconds: float, *, has_image: bool) -> None:
         self.folder, self.report, self.patience = folder, report, patience_seconds
@@ -84,7 +85,7 @@ class Check:
         self.daemon: subprocess.Popen[bytes] | None = None
 
     def boa(self, name: str, *words: str, may_fail: bool = False) -> str:
-        """Run a verb; its output joins the report."""
+        """Run a `boa` command and add its output to the report."""
         began = time.monotonic()
         done = subprocess.run(
             [sys.executable, "-m", "boa_daemon", *words],
@@ -98,7 +99,7 @@ class Check:
         return done.stdout
 
     def wait(self, name: str, is_so: object) -> None:
-        """Wait for something of the daemon."""
+        """Wait until a condition is true, and note the time."""
         began = time.monotonic()
         while time.monotonic() - began < self.patience:
             if callable(is_so) and is_so():
@@ -111,7 +112,7 @@ class Check:
         raise Failed(name)
 
     def ask(self, *words: str) -> dict[str, object]:
-        """Return the JSON answer of a verb; empty where it failed, which it says in JSON too."""
+        """Return the JSON document of a `boa` command; empty if the command failed."""
         done = subprocess.run(
             [sys.executable, "-m", "boa_daemon", *words, "--json"],
             cwd=self.folder, capture_output=True, text=True, check=False,
@@ -122,12 +123,12 @@ class Check:
         return found
 
     def job(self) -> dict[str, object]:
-        """Return what the daemon says of the job."""
+        """Return the daemon's document on the job."""
         rows = self.ask("jobs", "--all").get("jobs")
         return dict(rows[0]) if isinstance(rows, list) and rows else {}
 
     def run(self, kind: str, market: str) -> None:
-        """Do all of it."""
+        """Run all steps."""
         site = ("--cluster", "check", "--type", kind, "--market", market, "--usd-per-hour", "2")
         self.boa("what it would make", "up", *site)
         self.boa("make the stack", "up", *site, "--yes")
@@ -153,7 +154,7 @@ class Check:
             raise Failed("the job failed")
 
     def end(self) -> None:
-        """End the daemon, then everything."""
+        """Stop the daemon, then end everything."""
         if self.daemon is not None:
             self.daemon.terminate()
             self.daemon.wait()

@@ -1,4 +1,4 @@
-"""Rent one instance by hand, watch it boot, and give it back: what the daemon does by itself.
+"""Rent one instance by hand, watch it boot, and give it back. The daemon does these steps automatically.
 
 python examples/rent_one.py            # the settings in boa.toml; costs at least a minute of one instance
 """
@@ -17,7 +17,7 @@ from boa_daemon.tick.ports import Launched
 
 
 def main() -> None:
-    """Rent the cheapest offer, wait until it is ready, end it, and say what it cost."""
+    """Rent the cheapest offer, wait until it is ready, end it, and print its cost."""
     catalog, clock = Catalog.load(), SystemClock()
     cloud = AwsCloud(load_aws_settings(Path("boa.toml")), catalog=catalog, clock=clock, say=print)
     offer = min(cloud.offers(), key=lambda offer: offer.usd_per_hour or float("inf"))
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def wait_for(cloud: AwsCloud, name: str, phase: str) -> None:
-    """Wait until a node is in a phase, and say each change."""
+    """Wait until a node is in a phase, and print each change."""
     seen = ""
     while seen != phase:
         found = {node.id: node.phase for node in cloud.nodes()}.get(name, "not listed yet")

@@ -1,4 +1,4 @@
-"""Last fit: the nodes that were listed last are filled first."""
+"""Last fit: fill the nodes that are listed last first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from policies.placement.first_fit import FirstFit
 
 
 class LastFit:
-    """First fit, from the other end."""
+    """First fit in reverse order of nodes."""
 
     def place(
         self,

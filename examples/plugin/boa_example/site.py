@@ -1,4 +1,4 @@
-"""A cloud and an engine of one's own; these only stand on BOA's cloud in a file and its local engine."""
+"""A cloud and an engine of a plug-in. For brevity they use BOA's cloud in a file and its local engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from boa_daemon.tick.ports import Clock, Provider, Runner
 
 
 def open_shelf(settings: Settings, state: Path, clock: Clock, ledger: str) -> Provider:
-    """Return a cloud with a shelf of machines, which boot in a minute."""
+    """Return a cloud whose machines boot in a minute."""
     limits = SimulatedLimits(boot_seconds=60.0, stock=settings.cloud.stock)
     return FileCloud(state / "shelf.sqlite", clock, limits=limits)
 

@@ -1,4 +1,4 @@
-"""What this package adds keeps what BOA relies on: by name, as the program finds it."""
+"""The parts of this package, found by name as BOA finds them, pass the contract tests."""
 
 from __future__ import annotations
 
