@@ -1,7 +1,7 @@
 """Builders and fakes that the tests share.
 
-Builders fill in what a test does not care about. `Ideal` is a world in which every action works at once.
-Hypothesis is imported by the strategies alone, so that the package works without it.
+Builders have defaults for everything that a test does not state. `Ideal` is a world in which every action
+succeeds at once. Only the strategies import Hypothesis, so that the package works without it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 
 def as_read(word: str) -> str:
-    """Return a word as a file, a database or a cloud brings it: equal to another, not the same object."""
+    """Return an equal string that is another object, as a string from a file, database or cloud is."""
     return word[:1] + word[1:]
 
 
 def an_instance_type(*, gpu_type: str = "gpu", gpus: int = 4, usd_per_gpu_hour: float = 1.0) -> InstanceType:
-    """Return a machine whose price is that of its GPUs."""
+    """Return a machine that costs the sum of its GPUs' prices."""
     return InstanceType(
         name=f"{gpu_type}-x{gpus}",
         gpu_type=as_read(gpu_type),
@@ -55,7 +55,7 @@ def an_instance_type(*, gpu_type: str = "gpu", gpus: int = 4, usd_per_gpu_hour: 
 
 
 def rules(**changes: Any) -> Rules:
-    """Return rules with nodes of four GPUs, held idle for 60 s."""
+    """Return rules with nodes of four GPUs that are kept idle for 60 s."""
     values: dict[str, Any] = {"instance_types": {"gpu": an_instance_type()}, "idle_hold_seconds": 60.0}
     return Rules(**(values | changes))
 
@@ -69,7 +69,7 @@ def a_node(
     idle_since: float | None = None,
     kind: InstanceType | None = None,
 ) -> NodeState:
-    """Return an empty node; a ready one is idle since its launch unless said otherwise."""
+    """Return an empty node; a ready node is idle since its launch unless `idle_since` is given."""
     kind = kind or an_instance_type(gpus=gpus)
     since = idle_since if idle_since is not None else launched_at
     return NodeState(
@@ -84,7 +84,7 @@ def a_node(
 
 
 def a_job(name: JobId = "a", **changes: Any) -> Job:
-    """Return a job of class "c" that arrived at 0 and has an hour of work left."""
+    """Return a job of class "c" that arrived at 0 and has one GPU-hour of work left."""
     values: dict[str, Any] = {
         "id": as_read(name),
         "class_name": "c",
@@ -98,14 +98,14 @@ def a_job(name: JobId = "a", **changes: Any) -> Job:
 def a_policy_node(
     name: NodeId = "n1", *, gpus: int = 4, is_ready: bool = True, gpu_type: str = "gpu"
 ) -> Node:
-    """Return a node as a placer sees it."""
+    """Return a node as placers get it."""
     return Node(
         id=as_read(name), instance_type=an_instance_type(gpu_type=gpu_type, gpus=gpus), is_ready=is_ready
     )
 
 
 def some_slots(node: NodeId, *indices: int) -> tuple[GpuSlot, ...]:
-    """Return GPUs of one node."""
+    """Return some GPU slots of one node."""
     return tuple(GpuSlot(as_read(node), index) for index in indices)
 
 
@@ -116,7 +116,7 @@ def a_state(
     now: float = 0.0,
     **changes: Any,
 ) -> ClusterState:
-    """Return a state in which each job of `held` runs on its slots, and the nodes know it."""
+    """Return a consistent state in which each job of `held` runs on its slots."""
     held = held or {}
     by_id = {node.id: node for node in nodes}
     states: dict[JobId, JobState] = {}
@@ -156,7 +156,7 @@ def a_problem(*classes: JobClass, usd_per_gpu_hour: float = 1.0, budget: Budget 
 
 
 def a_trace(*arrivals: float, class_names: Sequence[str] = (), scales: Sequence[float] = ()) -> Trace:
-    """Return a trace of arrivals in seconds; of class "c" and scale 1 unless given."""
+    """Return a trace of arrivals in seconds, with class "c" and scale 1 by default."""
     names, factors = class_names or ["c"] * len(arrivals), scales or [1.0] * len(arrivals)
     rows = zip(arrivals, names, factors, strict=True)
     return Trace(tuple(TraceJob(f"j{n}", at, name, scale) for n, (at, name, scale) in enumerate(rows)))
@@ -164,7 +164,7 @@ def a_trace(*arrivals: float, class_names: Sequence[str] = (), scales: Sequence[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """An allocator that gives the jobs present the widths it was told."""
+    """An allocator that returns fixed widths for the jobs that it is given."""
 
     widths: Mapping[JobId, int]
     nodes: Mapping[str, int] | None = None
@@ -176,18 +176,18 @@ class Wishes:
 
 
 class NoJobs:
-    """No jobs, and an engine that is never asked."""
+    """A job source without jobs, users and teams."""
 
     def jobs(self) -> dict[str, Any]:
-        """Return none."""
+        """Return an empty mapping."""
         return {}
 
     def users(self) -> dict[str, Any]:
-        """Return none."""
+        """Return an empty mapping."""
         return {}
 
     def teams(self) -> dict[str, Any]:
-        """Return none."""
+        """Return an empty mapping."""
         return {}
 
 
@@ -198,14 +198,14 @@ class ManualClock:
         self.instant = instant
 
     def now(self) -> float:
-        """Return what the test set."""
+        """Return the instant that the test set."""
         return self.instant
 
 
 class Ideal:
-    """A world in which every action works at once: nodes are ready when launched, jobs stop when told.
+    """A world in which every action succeeds at once: launched nodes are ready, stopped jobs have stopped.
 
-    `refuse` names kinds of action that are refused. What no tick should ask for is an AssertionError.
+    Actions of the types in `refuse` are refused. An action that no tick may ask for raises AssertionError.
     """
 
     def __init__(self, state: ClusterState, *, refuse: Sequence[type] = ()) -> None:
@@ -217,7 +217,7 @@ class Ideal:
         self.ended: list[NodeState] = []
 
     def nodes(self) -> Sequence[NodeState]:
-        """Return the nodes, and those that ended."""
+        """Return the live nodes and the ended ones."""
         return [*self.nodes_by_id.values(), *self.ended]
 
     def jobs(self) -> Mapping[JobId, JobState]:
@@ -225,15 +225,15 @@ class Ideal:
         return dict(self.jobs_by_id)
 
     def users(self) -> Mapping[str, UserMoney]:
-        """Return nothing: no user has a cap of their own."""
+        """Return an empty mapping: no user has a cap."""
         return {}
 
     def teams(self) -> Mapping[str, TeamMoney]:
-        """Return nothing: there are no teams."""
+        """Return an empty mapping: there are no teams."""
         return {}
 
     def offers(self) -> Sequence[Offer]:
-        """Return nothing: one zone, the types' own prices."""
+        """Return no offers: there is one zone, and each type has its own price."""
         return ()
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
@@ -248,11 +248,10 @@ class Ideal:
         return Launched(nodes=names)
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
-        """Remove nodes; that jobs run on one is a fault of the tick."""
+        """Remove nodes; raise AssertionError if jobs run on one."""
         return {action.node: self._terminate(action) for action in actions}
 
     def _terminate(self, action: TerminateNode) -> Accepted | Refused:
-        """Remove one node."""
         if isinstance(action, self.refuse):
             return Refused(reason="not now")
         self.done.append(action)
@@ -263,7 +262,7 @@ class Ideal:
         return Accepted()
 
     def start(self, action: StartJob) -> Accepted | Refused:
-        """Put a job on free GPUs; that one is held is a fault of the tick."""
+        """Start a job on free GPUs; raise AssertionError if a GPU is taken or the job runs already."""
         if isinstance(action, self.refuse):
             return Refused(reason="not now")
         self.done.append(action)
@@ -287,7 +286,7 @@ class Ideal:
         return Accepted()
 
     def ready_all(self) -> None:
-        """Let every requested node be ready."""
+        """Make every requested node ready."""
         for name, node in self.nodes_by_id.items():
             if node.phase == "requested":
                 self.nodes_by_id[name] = replace(node, phase="ready", idle_since=self.clock.now())
@@ -305,7 +304,7 @@ class Ideal:
                 self.terminate([action])
 
     def _write(self, slots: Sequence[GpuSlot], job: JobId | None) -> None:
-        """Write a name, or None, on GPUs."""
+        """Assign GPUs to a job, or to None."""
         for slot in slots:
             node = self.nodes_by_id[slot.node]
             if node.phase != "ready" or (job is not None and node.gpus[slot.index] is not None):
@@ -318,7 +317,7 @@ class Ideal:
 
 
 def states() -> SearchStrategy[tuple[ClusterState, Wishes]]:
-    """Return a strategy for consistent states of four-GPU nodes, each with widths wished for its jobs."""
+    """Return a strategy for pairs of a consistent state of four-GPU nodes and wished widths for its jobs."""
     from hypothesis import strategies as st  # noqa: PLC0415 - a test library, for tests alone
 
     @st.composite

@@ -1,8 +1,8 @@
-"""What BOA relies on in what other packages add; for the tests of those packages.
+"""Contract tests for plug-ins: what BOA relies on in the code that other packages add.
 
-Each function takes what an entry point stands for, tries what the program does with it, and raises
-AssertionError with a sentence where a promise is broken. `policies.plugins` lists the entry points, and
-`examples/plugin` is a package that adds one of each and tests it by these.
+Each function takes the object of an entry point, exercises it as the program does, and raises AssertionError
+with a sentence if the contract is broken. `policies.plugins` lists the entry points, and `examples/plugin` is
+a package that adds one of each and tests them with these functions.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ NOW = 1_800_000_000.0
 
 
 def check_policy(entry: PolicyEntry, *, draws: int = 20) -> None:
-    """Try a policy on random queues: widths that its classes allow, and the same answer to the same facts.
+    """Test a policy on random queues: only widths that the classes allow, and equal output for equal input.
 
-    Nobody relies on more: which widths are good is the policy's own business.
+    The quality of the widths is not tested.
     """
     assert isinstance(entry, PolicyEntry), f"a policy is a PolicyEntry, not {type(entry).__name__}"
     classes = (make_class("small"), make_class("large"))
@@ -55,7 +55,7 @@ def check_policy(entry: PolicyEntry, *, draws: int = 20) -> None:
     assert dict(built.allocate([], now=NOW).widths) == {}, "no jobs have no widths"
     draw = random.Random(0)
     for queue in range(draws):
-        # A policy may remember a job by its id, which is given once.
+        # A policy may remember jobs by id, so ids are not reused.
         jobs = [_random_job(draw, f"j{queue}-{n}", allowed) for n in range(draw.randint(1, 30))]
         found = built.allocate(jobs, now=NOW)
         known = {job.id: job for job in jobs}
@@ -71,7 +71,7 @@ def check_policy(entry: PolicyEntry, *, draws: int = 20) -> None:
 
 
 def check_placer(make: Callable[[float], Placer], *, draws: int = 50) -> None:
-    """Try a placer on random fleets: whole widths, on ready nodes, no GPU twice, and who sits well stays."""
+    """Test a placer on random fleets: full widths, ready nodes only, no GPU twice, placed jobs stay."""
     draw = random.Random(0)
     for _ in range(draws):
         kind = an_instance_type(gpus=draw.choice((1, 4, 8)))
@@ -99,7 +99,7 @@ def check_placer(make: Callable[[float], Placer], *, draws: int = 50) -> None:
 
 
 def check_trace_format(read: Callable[[Path, Options], Workload], source: Path) -> None:
-    """Try an importer on a file of its kind: what it makes can be written, and read by the simulator."""
+    """Test an importer on a file of its format: the result can be written, and read by the simulator."""
     found = read(source, Options())
     assert found.trace.jobs, "no jobs were found"
     names = {one.name for one in found.classes}
@@ -118,9 +118,9 @@ def check_trace_format(read: Callable[[Path, Options], Workload], source: Path) 
 def check_cloud(
     cloud: Provider, *, kind: InstanceType, now: Callable[[], float], pass_time: Callable[[float], None]
 ) -> None:
-    """Try an empty cloud, which is left empty: launches, listings, ends, and what the daemon does besides.
+    """Test an empty cloud, and leave it empty: launches, listings, ends, and the daemon's other calls.
 
-    `pass_time` lets seconds pass by the clock that the cloud was given; nodes boot within ten minutes of it.
+    `pass_time` advances the cloud's clock by seconds; nodes must boot within ten minutes.
     """
     assert list(cloud.nodes()) == [], "it begins with nodes that nobody launched"
     order = LaunchNodes(id="t1-launch-0", instance_type=kind, count=2, reason="a contract test")
@@ -157,7 +157,7 @@ def check_cloud(
 
 
 def check_engine(make: Callable[[], Runner], *, folder: Path, nodes: Sequence[str] = ("n1",)) -> None:
-    """Try an engine with three jobs of a shell: one that ends well, one that fails, one that is killed."""
+    """Test an engine with three shell jobs: one that succeeds, one that fails, one that is killed."""
     engine = make()
     machines = [a_node(name) for name in nodes]
     _wait(lambda: set(engine.prepare(machines).values()) == {Accepted()}, "its nodes are never ready")
@@ -198,7 +198,7 @@ def check_engine(make: Callable[[], Runner], *, folder: Path, nodes: Sequence[st
 def check_notifier(
     tell: Callable[[str, str], object], address: str, heard: Callable[[], Iterable[str]]
 ) -> None:
-    """Try a notifier: what is told is heard, whole and within ten seconds; `heard` returns what came."""
+    """Test a notifier: a message arrives complete within ten seconds; `heard` returns received messages."""
     sentence = "at 41.20 USD/hour this day would end at 988.80 USD: the cap of 900.00 USD holds it back – ¥€"
     began = time.monotonic()
     tell(address, sentence)
@@ -207,7 +207,7 @@ def check_notifier(
 
 
 def _random_job(draw: random.Random, job: str, allowed: Mapping[str, set[Width]]) -> Job:
-    """Return a job that waits, or runs at some width."""
+    """Return a random job that waits, or runs at an allowed width."""
     name = draw.choice(sorted(allowed))
     width = draw.choice([None, *sorted(allowed[name])])
     made = make_job(job, class_name=name, arrived_at=NOW - draw.uniform(0.0, 1e5))
@@ -215,7 +215,7 @@ def _random_job(draw: random.Random, job: str, allowed: Mapping[str, set[Width]]
 
 
 def _held(widths: Mapping[str, Width], nodes: Sequence[Node]) -> dict[str, tuple[GpuSlot, ...]]:
-    """Return the GPUs of the first job that fits whole on the first of these nodes."""
+    """Return the GPUs of the first job that fits on one of these nodes."""
     for node in nodes:
         for name, width in widths.items():
             if width.gpus <= node.instance_type.gpus:
@@ -224,7 +224,7 @@ def _held(widths: Mapping[str, Width], nodes: Sequence[Node]) -> dict[str, tuple
 
 
 def _wait(is_so: Callable[[], bool], sentence: str) -> None:
-    """Wait for something."""
+    """Wait until `is_so` returns true; raise AssertionError with the sentence after `PATIENCE_SECONDS`."""
     until = time.monotonic() + PATIENCE_SECONDS
     while not is_so():
         assert time.monotonic() < until, sentence

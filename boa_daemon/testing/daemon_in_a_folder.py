@@ -1,4 +1,4 @@
-"""A whole daemon on a clock of one's own: its real store, a cloud in a file, jobs that only take time."""
+"""A complete daemon on a test's clock: its real store, a cloud in a file, and simulated jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from policies.model import Width
 
 
 def job_content(name: str = "job", *, hours: float = 1.0, **changes: Any) -> dict[str, Any]:
-    """Return a job file of so many hours on one GPU."""
+    """Return a job file for `hours` hours on one GPU."""
     content = {
         "name": name,
         "class": "default",
@@ -36,7 +36,7 @@ def job_content(name: str = "job", *, hours: float = 1.0, **changes: Any) -> dic
 
 
 class DaemonInAFolder:
-    """A daemon in a folder; opening the folder again is what a restart is."""
+    """A daemon in a folder; opening the folder again simulates a restart."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class DaemonInAFolder:
         wrap_runner: Any = None,
         rented_from: Provider | None = None,
     ) -> None:
-        """Open a folder. `rented_from` takes the place of the cloud in a file.
+        """Open a folder. `rented_from` replaces the cloud in a file.
 
         Raises:
             InputError: when the settings are wrong.
@@ -79,11 +79,11 @@ class DaemonInAFolder:
         self.daemon.start()
 
     def is_over(self, decision: Decision | None) -> bool:
-        """Return whether a tick saw no job and no node, and what became of each launch is known."""
+        """Return whether a tick saw no job and no node, and no launch has an unknown outcome."""
         seen = None if decision is None else decision.state
         return seen is not None and not (seen.all_jobs or seen.nodes or self.books.store.unsettled())
 
     def close(self) -> None:
-        """Let everything go."""
+        """Close the daemon and the cloud."""
         self.daemon.close()
         self.cloud.close()

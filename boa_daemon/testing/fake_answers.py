@@ -1,4 +1,4 @@
-"""The bodies that the fake cloud answers with: EC2's XML and the JSON of the other services."""
+"""Requests and answers of the fake cloud: EC2's XML and the JSON of the other services."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request to AWS, read: `query` of EC2's form bodies, `document` of JSON bodies.
+    """A parsed request to AWS: `query` of EC2's form bodies, `document` of JSON bodies.
 
-    `operation` of S3 is the method; `path` is the address without its host; `access_key` is who signed.
+    `operation` is the HTTP method for S3; `path` is the URL without its host; `access_key` signed the call.
     """
 
     service: str
@@ -42,7 +42,7 @@ class Call:
     def read(
         cls, body: bytes, *, authorization: str, target: str, method: str = "POST", path: str = ""
     ) -> Call:
-        """Return a request by its body, two of its headers, its method and its address."""
+        """Return a request parsed from its body, two of its headers, its method and its path."""
         scope = authorization.partition("Credential=")[2].partition(",")[0].split("/")
         region, service = (scope[2], scope[3]) if len(scope) > 3 else ("us-east-1", "")
         who = scope[0]
@@ -68,7 +68,7 @@ class Call:
         return [value for _, value in sorted(found)]
 
     def tags(self, kind: str = "instance") -> dict[str, str]:
-        """Return the tags that a launch gives to one kind of thing."""
+        """Return the tags that a launch gives to one kind of resource."""
         found: dict[str, str] = {}
         for key, value in self.query.items():
             part = key.split(".")
@@ -81,7 +81,7 @@ class Call:
 
 
 def ec2_error(code: str, message: str, status: int = 400) -> Answer:
-    """Return an error as EC2 words it."""
+    """Return an error in EC2's format."""
     body = (
         '<?xml version="1.0" encoding="UTF-8"?>\n<Response><Errors><Error>'
         f"<Code>{code}</Code><Message>{escape(message)}</Message>"
@@ -91,7 +91,7 @@ def ec2_error(code: str, message: str, status: int = 400) -> Answer:
 
 
 def json_error(code: str, message: str, status: int = 400) -> Answer:
-    """Return an error as the JSON services word it."""
+    """Return an error in the format of the JSON services."""
     body = json.dumps({"__type": code, "message": message}).encode()
     return Answer(status, body, {"content-type": "application/x-amz-json-1.1", "x-amzn-errortype": code})
 
@@ -102,7 +102,7 @@ def json_answer(document: Mapping[str, Any]) -> Answer:
 
 
 def ec2_rows(operation: str, items: str, rows: Iterable[Mapping[str, object]]) -> Answer:
-    """Return a flat list as EC2 writes it."""
+    """Return a flat list in EC2's format."""
     listed = "".join(
         "<item>" + "".join(f"<{key}>{escape(str(value))}</{key}>" for key, value in row.items()) + "</item>"
         for row in rows
@@ -122,10 +122,10 @@ def price_entry(instance_type: str, usd_per_hour: float) -> str:
 
 
 def iso(instant: float) -> str:
-    """Return an instant as EC2 writes it."""
+    """Return an instant in EC2's format."""
     return datetime.fromtimestamp(instant, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
 def reason_time(instant: float) -> str:
-    """Return an instant as EC2's reasons write it."""
+    """Return an instant in the format of EC2's state reasons."""
     return datetime.fromtimestamp(instant, tz=UTC).strftime("%Y-%m-%d %H:%M:%S GMT")

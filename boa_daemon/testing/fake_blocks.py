@@ -1,4 +1,4 @@
-"""Capacity Blocks of the fake cloud: what is offered, sold, and then reserved between two instants."""
+"""Capacity Blocks of the fake cloud: offerings, purchases, and the reservations of sold blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from boa_daemon.testing.fake_terms import CloudFacts
 
 
 def offerings(cloud: CloudFacts, call: Call) -> Answer:
-    """Return the blocks that fit what is asked for and are not sold."""
+    """Return the unsold blocks that match a request."""
     kind, count = call.query.get("InstanceType", ""), int(call.query.get("InstanceCount", "1"))
     hours = float(call.query["CapacityDurationHours"])
     found = [
@@ -36,7 +36,7 @@ def offerings(cloud: CloudFacts, call: Call) -> Answer:
 
 
 def purchase(cloud: CloudFacts, call: Call) -> Answer:
-    """Sell a block; one that is sold is not sold again."""
+    """Sell a block once."""
     name = call.query.get("CapacityBlockOfferingId", "")
     block = cloud.terms.blocks.get(name)
     if block is None or block.bought:
@@ -51,7 +51,7 @@ def purchase(cloud: CloudFacts, call: Call) -> Answer:
 
 
 def rows(cloud: CloudFacts) -> list[dict[str, object]]:
-    """Return what was bought as reservations: scheduled, active, or expired."""
+    """Return the sold blocks as reservations: scheduled, active, or expired."""
     now, found = cloud.clock(), []
     for name, one in cloud.terms.blocks.items():
         if not one.bought:
@@ -75,7 +75,7 @@ def rows(cloud: CloudFacts) -> list[dict[str, object]]:
 
 
 def over(cloud: CloudFacts, now: float) -> list[str]:
-    """Return the instances whose block EC2 takes back now, half an hour before its end."""
+    """Return the instances of blocks that end within half an hour, which EC2 now takes back."""
     ends = {one.instance_type: one.ends_at for one in cloud.terms.blocks.values() if one.bought}
     return [
         life.id
@@ -87,7 +87,7 @@ def over(cloud: CloudFacts, now: float) -> list[str]:
 
 
 def left(cloud: CloudFacts, query: Mapping[str, str], reservation: str, *, otherwise: int) -> int:
-    """Return how many instances a block has for a launch; none outside its time, or on another market."""
+    """Return how many instances a block has for a launch: 0 outside its time or on another market."""
     row = next((one for one in rows(cloud) if one["capacityReservationId"] == reservation), None)
     if row is None:
         return otherwise

@@ -1,4 +1,4 @@
-"""The checks that AWS makes of a request: actions, resources, and what is known of it."""
+"""The checks that AWS makes of a request: actions, resources and condition keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from boa_daemon.testing.fake_answers import Call
 ACCOUNT = "123456789012"
 Context: TypeAlias = Mapping[str, str | Sequence[str]]
 Check: TypeAlias = tuple[str, str, Context]
-"""An action, the ARN of what it is done to, and what is known of the request."""
+"""An action, the ARN of its resource, and the condition keys of the request."""
 _FREE = frozenset({"sts:GetCallerIdentity"})
 _LAUNCH_PARTS = ("instance", "volume", "network-interface", "spot-instances-request")
 _BUCKET_SETTINGS = {
@@ -20,11 +20,11 @@ _BUCKET_SETTINGS = {
     "lifecycle": "LifecycleConfiguration",
     "publicAccessBlock": "BucketPublicAccessBlock",
 }
-"""What is asked of a bucket in the query of its address, and how IAM calls that."""
+"""Query parameters of bucket requests, and their IAM actions."""
 
 
 def checks_of(call: Call, tags_of: Callable[[str, str], Mapping[str, str]]) -> list[Check]:
-    """Return what AWS checks of a request. `tags_of(region, id)` are the tags of what exists."""
+    """Return the checks that AWS makes of a request; `tags_of(region, id)` are a resource's tags."""
     if f"{call.service}:{call.operation}" in _FREE:
         return []
     base: dict[str, str | Sequence[str]] = {"aws:RequestedRegion": call.region}
@@ -79,7 +79,7 @@ def _ec2_checks(
 def _image_checks(
     call: Call, tags_of: Callable[[str, str], Mapping[str, str]], base: dict[str, Any]
 ) -> Iterator[Check]:
-    """Yield the checks of an image: on the instance that it is of, and on what is made and tagged."""
+    """Yield the checks of making an image: on its instance, and on the resources created and tagged."""
     name = call.query["InstanceId"]
     mine = base | _tagged("aws:ResourceTag", tags_of(call.region, name))
     yield "ec2:CreateImage", _ec2_arn(call, "instance", name), mine
@@ -130,7 +130,7 @@ def _launch_checks(call: Call, base: dict[str, Any]) -> Iterator[Check]:
 def _ssm_checks(
     call: Call, tags_of: Callable[[str, str], Mapping[str, str]], base: dict[str, Any]
 ) -> Iterator[Check]:
-    """Yield the checks of a call to SSM: a command is one on the document, and one on each instance."""
+    """Yield the checks of a call to SSM; a command is checked on its document and on each instance."""
     action = f"ssm:{call.operation}"
     if call.operation == "SendCommand":
         yield action, f"arn:aws:ssm:{call.region}::document/{call.document['DocumentName']}", base
@@ -160,7 +160,7 @@ def _sqs_checks(
 def _s3_checks(
     call: Call, tags_of: Callable[[str, str], Mapping[str, str]], base: dict[str, Any]
 ) -> Iterator[Check]:
-    """Yield the check of a call to S3: a bucket is listed, an object is read or written."""
+    """Yield the check of a call to S3: to list a bucket, or to read or write an object."""
     del tags_of
     path, _, query = call.path.partition("?")
     bucket, _, key = unquote(path).lstrip("/").partition("/")
@@ -181,7 +181,7 @@ def _s3_checks(
 def _schedule_checks(
     call: Call, tags_of: Callable[[str, str], Mapping[str, str]], base: dict[str, Any]
 ) -> Iterator[Check]:
-    """Yield the checks of a schedule: on itself, and on the role that it hands over."""
+    """Yield the checks of a schedule: on the schedule, and on the role that it passes."""
     del tags_of
     name = call.path.partition("?")[0].rpartition("/")[2]
     arn = f"arn:aws:scheduler:{call.region}:{ACCOUNT}:schedule/default/{name}"
@@ -191,10 +191,10 @@ def _schedule_checks(
 
 
 def _ec2_arn(call: Call, kind: str, name: str) -> str:
-    """Return the ARN of something of EC2 in our account."""
+    """Return the ARN of an EC2 resource in our account."""
     return f"arn:aws:ec2:{call.region}:{ACCOUNT}:{kind}/{name}"
 
 
 def _tagged(key: str, tags: Mapping[str, str]) -> dict[str, str]:
-    """Return tags as the keys of a condition."""
+    """Return tags as condition keys."""
     return {f"{key}/{name}": value for name, value in tags.items()}

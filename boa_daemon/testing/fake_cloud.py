@@ -1,20 +1,19 @@
-"""A cloud worse than AWS, on top of moto, for tests: all that moto leaves out, and faults on demand.
+"""A fake AWS on top of moto for tests, less reliable than AWS: what moto lacks, and faults on demand.
 
-moto knows call shapes, tags and filters; it has no capacity, no quotas, no prices, no time, and makes a
-second instance of a repeated token. `FakeCloud` stands between the caller and moto, in process
+moto implements call shapes, tags and filters; it has no capacity, quotas, prices or time, and launches a
+second instance for a repeated token. `FakeCloud` stands between the caller and moto, in process
 (`boa_daemon.testing.fronts.mocked`) or over sockets (`fronts.FakeServer`), with the same rules:
 
-- a token is answered once more with the same instances, or refused where the question differs;
-- each (type, zone, market) has a stock, each quota a number of vCPUs; a launch gets what there is, or
+- a repeated token returns the same instances, or is refused if the request differs;
+- each (type, zone, market) has a stock, and each quota a number of vCPUs; a launch gets what is available, or
   nothing;
-- instances are invisible, then pending, then running, and take their time to end, on a clock that the test
-  sets;
-- spot prices follow a path; above the bid comes a warning, and two minutes later the end;
-- launches without our tag are denied, as the policy of `boa iam` would; who signs as one of `iam.principals`
-  is held to the policies of that one, whole (`boa_daemon.testing.fake_iam`);
-- with `nodes`, instances run what SSM is told to run on them (`boa_daemon.testing.fake_nodes`).
+- instances are invisible, then pending, then running, and take time to end, on a clock that the test sets;
+- spot prices follow a path; a price above the bid causes a warning, and two minutes later the end;
+- launches without our tag are denied, as by the policy of `boa iam`; callers in `iam.principals` are held to
+  all their policies (`boa_daemon.testing.fake_iam`);
+- with `nodes`, instances run the commands that SSM gets for them (`boa_daemon.testing.fake_nodes`).
 
-`history()` is the truth to compare a ledger with.
+Compare ledgers with `history()`, which is the truth.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ Forward = Callable[[bytes], Answer]
 
 
 class FakeCloud:
-    """The rules; a front hands it every request and a way to forward it to moto."""
+    """The rules of the fake cloud; a front passes every request, and a function that forwards it to moto."""
 
     def __init__(self, clock: Callable[[], float], terms: Terms | None = None) -> None:
-        # moto's own 1,300 images cost a fifth of a second for every cloud that is made.
+        # Loading moto's 1,300 images would take a fifth of a second per cloud.
         os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
         self.clock = clock
         self.terms = terms or Terms()
@@ -68,7 +67,7 @@ class FakeCloud:
         self._lock = RLock()
 
     def history(self) -> Sequence[Lifetime]:
-        """Return every instance that ever was, in order of launch."""
+        """Return every instance since the start, in order of launch."""
         with self._lock:
             return list(self._lives.values())
 
@@ -78,7 +77,7 @@ class FakeCloud:
         return [life for life in self.history() if life.ended_at is None]
 
     def end(self, name: str, reason: str = "Client.InstanceInitiatedShutdown") -> None:
-        """End an instance from the inside, or from AWS's side; the reason then bears no time."""
+        """End an instance from the inside or from AWS's side; the listed reason then has no time."""
         with self._lock:
             life = self._lives[name]
             if life.ended_at is None:
@@ -94,14 +93,14 @@ class FakeCloud:
             fake_side.send_event(self, life, "EC2 Spot Instance Interruption Warning")
 
     def handle(self, call: Call, body: bytes, forward: Forward) -> Answer:
-        """Answer a request by the rules, with moto's help; faults are the front's business."""
+        """Answer a request by the rules and with moto's help; the front applies planned faults."""
         with self._lock:
             refusal = self.iam.refusal(call)
             found = refusal if refusal is not None else self._beside_ec2(call)
         if found is not None:
             return found
         if call.service != "ec2":
-            # Without the lock: a queue that is polled holds its answer back for seconds.
+            # Without the lock: a long poll of a queue takes seconds.
             return forward(body)
         with self._lock:
             self._give_way_out(call.region)
@@ -117,7 +116,7 @@ class FakeCloud:
                 return forward(body)
 
     def _beside_ec2(self, call: Call) -> Answer | None:
-        """Answer for services that moto lacks, and for what nodes and IAM know; None leaves it to moto."""
+        """Answer calls that moto lacks, calls to nodes and to IAM; return None to leave a call to moto."""
         if call.service == "ssm" and self.nodes is not None:
             self._advance()
             return self.nodes.answer(
@@ -136,26 +135,26 @@ class FakeCloud:
         return 0 if entry is None else entry.gpus
 
     def _tags_of(self, region: str, name: str) -> Mapping[str, str]:
-        """Return the tags of something that exists."""
+        """Return the tags of a resource."""
         tags: Mapping[str, str] = self.backend(region).tags.get(name, {})
         return tags
 
     def error(self, code: str, service: str = "ec2") -> Answer:
-        """Return a planned error in the wording of a service."""
+        """Return a planned error in the format of a service."""
         message = "You have requested more vCPU capacity than your current vCPU limit of 32 allows" if (
             code == "VcpuLimitExceeded") else f"planned: {code}"  # fmt: skip
         make = ec2_error if service in ("ec2", "sts") else fake_side.json_error
         return make(code, message, HTTP_STATUS.get(code, 400))
 
     def backend(self, region: str) -> Any:
-        """Return moto's EC2 of a region, with an image in it."""
+        """Return moto's EC2 of a region, with one image."""
         ec2 = moto_backends.get_backend("ec2")[DEFAULT_ACCOUNT_ID][region]
         if not ec2.amis:
             ec2.amis[IMAGE] = Ami(ec2, IMAGE, name="an image", owner_id="amazon", architecture="x86_64")
         return ec2
 
     def _give_way_out(self, region: str) -> None:
-        """Give the default network its gateway, which every account has and moto leaves out."""
+        """Add the internet gateway of the default network, which moto lacks."""
         ec2 = self.backend(region)
         if region in self._with_way_out or ec2.internet_gateways:
             return
@@ -167,10 +166,10 @@ class FakeCloud:
             table = next(each for each in ec2.route_tables.values() if each.vpc_id == default.id)
             ec2.create_route(table.id, "0.0.0.0/0", None, gateway_id=gateway.id)
 
-    # What EC2 does differently from moto, one rule per operation; None leaves it to moto.
+    # EC2's rules that moto lacks, one method per operation; None leaves the call to moto.
 
     def _on_RunInstances(self, call: Call, forward: Forward) -> Answer | None:  # noqa: N802 - EC2's name
-        """Launch: token, dry run, permissions, parameters, quota, stock; then as many as there are."""
+        """Launch: check token, dry run, permissions, parameters, quota and stock; launch what they allow."""
         zone = self.zone_of(call)
         token, query = call.query.get("ClientToken", ""), comparable(call.query)
         if (token, zone) in self._by_token:
@@ -193,7 +192,7 @@ class FakeCloud:
         return answer
 
     def _on_TerminateInstances(self, call: Call, forward: Forward) -> Answer | None:  # noqa: N802 - EC2's name
-        """End all of the named, or none: unknown, protected and foreign ones spoil the call."""
+        """End all named instances or none: an unknown, protected or foreign one fails the call."""
         ids = call.numbered("InstanceId")
         for name in ids:
             life = self._lives.get(name)
@@ -219,7 +218,7 @@ class FakeCloud:
         return answer
 
     def _on_StopInstances(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
-        """Stop instances on demand; whoever tries that with spot instances has done something forbidden."""
+        """Stop on-demand instances; stopping a spot instance is recorded as forbidden."""
         if any(
             self._lives[name].market == "spot" for name in call.numbered("InstanceId") if name in self._lives
         ):
@@ -235,27 +234,27 @@ class FakeCloud:
         return answer
 
     def _on_CreateImage(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
-        """Keep the disk of an instance."""
+        """Make an image of an instance's disk."""
         return fake_images.create(self, call, self._lives, forward)
 
     def _on_DescribeImages(self, call: Call, forward: Forward) -> None:  # noqa: N802 - EC2's name
-        """Let images that were asked for come to be."""
+        """Update the states of images."""
         fake_images.advance(self, call)
 
     def _on_DescribeSnapshots(self, call: Call, forward: Forward) -> None:  # noqa: N802 - EC2's name
-        """Let snapshots that were asked for come to be."""
+        """Update the states of snapshots."""
         fake_images.advance(self, call)
 
     def _on_DeleteSnapshot(self, call: Call, forward: Forward) -> Answer | None:  # noqa: N802 - EC2's name
-        """Refuse what an image is made of."""
+        """Refuse to delete the snapshot of an image."""
         return fake_images.delete_snapshot(self, call)
 
     def _on_DescribeSpotPriceHistory(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
-        """Return the paths from the start on, and of each the last price before."""
+        """Return the prices from the start on, and the last price before it."""
         return fake_side.spot_history(self, call)
 
     def _on_DescribeInstanceTopology(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
-        """Return the places of instances; moto knows none."""
+        """Return the network positions of instances; moto has none."""
         return fake_topology.topology(self, call)
 
     def _on_DescribeCapacityReservations(self, call: Call, forward: Forward) -> Answer:  # noqa: N802 - EC2's name
@@ -270,7 +269,7 @@ class FakeCloud:
     # Launching, step by step.
 
     def zone_of(self, call: Call) -> str:
-        """Return the zone of a launch: named, or that of its subnet."""
+        """Return the zone of a launch: the named one, or that of its subnet."""
         subnet = call.query.get("SubnetId") or call.query.get("NetworkInterface.1.SubnetId", "")
         if subnet:
             by_zone = self.backend(call.region).subnets.values()
@@ -280,7 +279,7 @@ class FakeCloud:
         return call.query.get("Placement.AvailabilityZone", "") if call.operation == "RunInstances" else ""
 
     def _born(self, call: Call, zone: str, ids: Sequence[str]) -> None:
-        """Note new instances, and give moto's what EC2 would have given them."""
+        """Record new instances, and set the attributes that moto leaves out."""
         now = self.clock()
         launched = float(int(now))
         bid = float(call.query.get("InstanceMarketOptions.SpotOptions.MaxPrice", "inf"))
@@ -303,7 +302,7 @@ class FakeCloud:
         self._advance()
 
     def _is_reachable(self, call: Call) -> bool:
-        """Return whether a node gets out: with several interfaces it has no public address."""
+        """Return whether a node reaches AWS: with several interfaces it has no public address."""
         if "NetworkInterface.2.SubnetId" not in call.query:
             return True
         wanted = call.query["NetworkInterface.1.SubnetId"]
@@ -315,13 +314,13 @@ class FakeCloud:
     # Time.
 
     def spot_price(self, name: str, zone: str) -> float:
-        """Return what the spot market asks now; nothing where no path is set."""
+        """Return the spot price now; 0 if no path is set."""
         path = self.terms.spot_paths.get((name, zone), [])
         before = [usd for at, usd in path if at <= self.clock()]
         return before[-1] if before else 0.0
 
     def _advance(self) -> None:
-        """Bring moto's instances to where they are by now; spot instances above their bid are taken back."""
+        """Update moto's instances to the current time, and interrupt spot instances above their bid."""
         now = self.clock()
         for name in fake_blocks.over(self, now):
             self.end(name, "Server.CapacityBlockEnd")
@@ -335,7 +334,7 @@ class FakeCloud:
                 reservation.instances = [each for each in reservation.instances if self._show(each, now)]
 
     def _show(self, instance: Any, now: float) -> bool:
-        """Bring one of moto's instances up to date; return whether EC2 would list it still."""
+        """Update one of moto's instances; return whether EC2 would still list it."""
         life = self._lives.get(instance.id)
         if life is None:
             return True
@@ -344,7 +343,7 @@ class FakeCloud:
         return life.ended_at is None or now - life.ended_at <= LISTED_AFTER_END_SECONDS
 
     def _interrupt(self, life: Lifetime, now: float) -> None:
-        """Warn a spot instance that is outbid, and take it back two minutes later."""
+        """Warn an outbid spot instance, and end it two minutes later."""
         if life.ended_at is not None or life.market != "spot":
             return
         if life.warned_at is None and self.spot_price(life.instance_type, life.zone) > life.max_usd_per_hour:
@@ -367,7 +366,7 @@ class FakeCloud:
         return ("running", 16) if now - life.launched_at >= self.terms.boot_seconds else ("pending", 0)
 
     def _teardown(self, life: Lifetime) -> None:
-        """Free disk and network of an instance that ends without a call."""
+        """Free the disk and network of an instance that ends without a call."""
         self.backend(life.region).get_instance(life.id).terminate()
 
     def _is_invisible(self, life: Lifetime) -> bool:
@@ -376,7 +375,7 @@ class FakeCloud:
 
     @contextmanager
     def _invisible(self, region: str) -> Iterator[None]:
-        """Hide what listings do not show yet."""
+        """Hide instances that listings do not show yet."""
         hidden = {life.id for life in self._lives.values() if self._is_invisible(life)}
         kept = []
         for reservation in self.backend(region).reservations.values() if hidden else ():

@@ -1,7 +1,7 @@
-"""The disks of a fake node: stand-ins for the commands that look at disks, format and mount them.
+"""Disks of a fake node: stand-ins for the commands that list disks, format them and mount them.
 
-A folder of the node's home stands for the device, and a link for a mount. What was done is written down in
-`$HOME/disks.log`, one command a line; `$HOME/mounts` lists what is mounted where.
+A folder in the node's home stands for the device, and a link for a mount. `$HOME/disks.log` records each
+command on a line; `$HOME/mounts` lists the mounts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 STORE = "instance-store"
-"""Where below a node's home its own disks are mounted."""
+"""Folder in a node's home where its own disks are mounted."""
 
 _LSBLK = """#!/bin/bash
 # The root volume, and as many disks of the instance; once there is a file system, with its label.

@@ -1,12 +1,12 @@
-"""Faults to plan for the fake cloud, and EC2's own throttling.
+"""Planned faults of the fake cloud, and EC2's own throttling.
 
-A fault hits calls of one operation: the n-th from now on, or the next so many. What it does:
+A fault hits calls of one operation: the n-th from now on, or several in a row. Its effect:
 
-    error:CODE   answer this error; nothing is done
-    drop         nothing is done, and no answer comes
-    lost         it is done, and no answer comes
-    hang         wait `seconds`, then do it and answer
-    reset        it is done, and the connection is cut (in process: as `lost`)
+    error:CODE   answer this error; the call has no effect
+    drop         the call has no effect, and no answer comes
+    lost         the call has its effect, and no answer comes
+    hang         wait `seconds`, then execute the call and answer
+    reset        the call has its effect, and the connection is cut (in process: as `lost`)
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ HTTP_STATUS = {
     "AuthFailure": 401,
     "DryRunOperation": 412,
 }
-"""Codes that are not HTTP 400."""
+"""HTTP statuses of the codes that are not HTTP 400."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """One planned fault: `skip` calls of `operation` pass, then `times` are hit; `operation` may be ``*``.
+    """One planned fault: the first `skip` calls of `operation` pass, the next `times` calls are hit.
 
-    `zone` narrows it to launches in one zone.
+    `operation` may be ``*``; `zone` limits the fault to launches in one zone.
     """
 
     operation: str
@@ -46,7 +46,7 @@ class Fault:
     seconds: float = 0.0
 
     def hits(self, operation: str, zone: str) -> bool:
-        """Count a call, and return whether this fault is for it."""
+        """Count a call, and return whether the fault hits it."""
         if self.operation not in ("*", operation) or self.times < 1:
             return False
         if self.zone and self.zone != zone:
@@ -59,7 +59,7 @@ class Fault:
 
 
 class Faults:
-    """The faults planned, in order; the first that hits counts. Also counts all calls."""
+    """The planned faults in order; the first that hits applies. Also counts all calls."""
 
     def __init__(self) -> None:
         self.planned: list[Fault] = []
@@ -70,7 +70,7 @@ class Faults:
         self.planned.append(Fault(operation, what, **how))  # type: ignore[arg-type]
 
     def next(self, operation: str, zone: str = "") -> Fault | None:
-        """Return the fault for a call, if one is planned for it."""
+        """Return the planned fault of a call, or None."""
         self.counts[operation] += 1
         for fault in self.planned:
             if fault.hits(operation, zone):
@@ -79,7 +79,7 @@ class Faults:
 
 
 EC2_LIMITS = {"RunInstances": (5.0, 2.0), "TerminateInstances": (100.0, 5.0), "CreateTags": (100.0, 10.0)}
-"""(size, refill per second) of an account and region; all else that reads has 100 and 20."""
+"""(size, refill per second) per account and region; other reading calls have 100 and 20."""
 
 
 class Throttle:
@@ -90,7 +90,7 @@ class Throttle:
         self._tokens: dict[str, tuple[float, float]] = {}
 
     def admits(self, operation: str) -> bool:
-        """Take a token of an operation's bucket; False where there is none."""
+        """Take a token of an operation's bucket; return False if there is none."""
         reads = (100.0, 20.0) if operation.startswith("Describe") else (50.0, 5.0)
         size, refill = EC2_LIMITS.get(operation, reads)
         now = self._clock()

@@ -1,12 +1,12 @@
-"""IAM in front of the fake cloud: who may do what to what, by actions, resources and conditions.
+"""IAM in front of the fake cloud: decides about requests by actions, resources and conditions.
 
-moto knows actions alone: it takes a statement with a condition for one without, so every conditional Allow
-allows everything and every conditional Deny denies everything. Here a request is taken apart into the checks
-that AWS makes of it (a launch is one per thing that it uses or makes, one per kind that it tags, and one on
-the role that it hands over), and each is decided by the policies of whoever signed the request. What no
-policy speaks of is denied, in the words of the service.
+moto decides by actions alone: it ignores conditions, so every conditional Allow allows everything and every
+conditional Deny denies everything. This module splits a request into the checks that AWS makes of it (a
+launch is one check per resource that it uses or creates, one per kind that it tags, and one on the role that
+it passes). The policies of the request's signer decide each check. What no policy allows is denied, with the
+error of the service.
 
-Callers without an entry in `principals` are administrators. `SimulatePrincipalPolicy` is answered too.
+Callers without an entry in `principals` are administrators. `SimulatePrincipalPolicy` is supported too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ADMINISTRATOR: Mapping[str, Any] = {
 
 @dataclass(slots=True)
 class Principal:
-    """Who signs with a key: an ARN, and the policies that say what it may do."""
+    """The owner of an access key: an ARN and its policies."""
 
     arn: str
     documents: list[Mapping[str, Any]]
@@ -37,7 +37,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the policies say: allowed by a statement, denied by one, or not spoken of (`sid` is empty)."""
+    """A decision of the policies: allowed or denied by statement `sid`, or by default (`sid` is empty)."""
 
     is_allowed: bool
     sid: str = ""
@@ -45,7 +45,7 @@ class Decision:
 
 @dataclass(slots=True)
 class FakeIam:
-    """Decides about requests. `used` counts (principal, statement) by which something was allowed."""
+    """Decides about requests; `used` counts the (principal, statement) pairs that allowed something."""
 
     tags_of: Callable[[str, str], Mapping[str, str]]
     principals: dict[str, Principal] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class FakeIam:
     denied: list[tuple[str, str, str]] = field(default_factory=list)
 
     def refusal(self, call: Call) -> Answer | None:
-        """Return why a request is refused; None where it is not."""
+        """Return the refusal of a request; None if it is allowed."""
         principal = self.principals.get(call.access_key)
         if principal is None:
             return None
@@ -69,7 +69,7 @@ class FakeIam:
         return None
 
     def identity(self, call: Call) -> Answer | None:
-        """Answer GetCallerIdentity for a principal that we know."""
+        """Answer GetCallerIdentity for a known principal."""
         principal = self.principals.get(call.access_key)
         if principal is None:
             return None
@@ -78,7 +78,7 @@ class FakeIam:
         return _xml("GetCallerIdentity", "sts.amazonaws.com/doc/2011-06-15/", rows)
 
     def simulated(self, call: Call) -> Answer:
-        """Answer SimulatePrincipalPolicy: every action on every resource, in the context that was given."""
+        """Answer SimulatePrincipalPolicy: every action on every resource, in the given context."""
         query = call.query
         documents = next(
             (each.documents for each in self.principals.values() if each.arn == query["PolicySourceArn"]),
@@ -106,7 +106,7 @@ class FakeIam:
 
 
 def decide(documents: Sequence[Mapping[str, Any]], action: str, resource: str, context: Context) -> Decision:
-    """Return what policies say of an action: an explicit Deny wins, and what nobody allows is denied."""
+    """Return the decision of policies on an action: an explicit Deny wins, and the default is denial."""
     allowed = Decision(is_allowed=False)
     for document in documents:
         for statement in document["Statement"]:
@@ -120,7 +120,7 @@ def decide(documents: Sequence[Mapping[str, Any]], action: str, resource: str, c
 
 
 def _speaks_of(statement: Mapping[str, Any], action: str, resource: str, context: Context) -> bool:
-    """Return whether a statement is about an action on a resource in a context."""
+    """Return whether a statement applies to an action on a resource in a context."""
     if not any(fnmatchcase(action.lower(), name.lower()) for name in _listed(statement["Action"])):
         return False
     if not any(_matches_arn(pattern, resource) for pattern in _listed(statement["Resource"])):
@@ -133,9 +133,9 @@ def _speaks_of(statement: Mapping[str, Any], action: str, resource: str, context
 
 
 def _matches_arn(pattern: str, resource: str) -> bool:
-    """Return whether a pattern of ARNs covers one; wildcards stay within the first five parts."""
+    """Return whether an ARN matches a pattern; wildcards do not cross the first five parts."""
     if pattern == "*" or resource == "*":
-        # Actions that know no resource are asked about `*`, which only `*` covers.
+        # Actions without resources are checked on `*`, which only the pattern `*` matches.
         return pattern == "*"
     wanted, given = pattern.split(":", 5), resource.split(":", 5)
     return len(wanted) == len(given) and all(
@@ -144,7 +144,7 @@ def _matches_arn(pattern: str, resource: str) -> bool:
 
 
 def _holds(operator: str, key: str, wanted: Sequence[str], context: Context) -> bool:
-    """Return whether a condition holds; an absent key fails what is positive, and passes what is not."""
+    """Return whether a condition holds; an absent key fails positive operators and passes negative ones."""
     everyone, _, plain = operator.rpartition(":")
     if plain.endswith("IfExists"):
         plain = plain.removesuffix("IfExists")
@@ -165,10 +165,10 @@ def _holds(operator: str, key: str, wanted: Sequence[str], context: Context) -> 
 
 
 def _compares(operator: str, given: str, wanted: str) -> bool:
-    """Return whether a value is as wanted.
+    """Return whether a value matches.
 
     Raises:
-        NotImplementedError: for an operator that none of our policies has.
+        NotImplementedError: for an operator that none of our policies uses.
     """
     if operator in ("StringEquals", "Bool", "ArnEquals"):
         return given == wanted
@@ -183,7 +183,7 @@ def _listed(value: str | Sequence[str]) -> list[str]:
 
 
 def _denied(call: Call, who: str, action: str, resource: str, found: Decision) -> Answer:
-    """Return a refusal as the service words it."""
+    """Return a refusal in the service's format."""
     because = (
         f"with an explicit deny in an identity-based policy ({found.sid})"
         if found.sid
@@ -208,7 +208,7 @@ def _denied(call: Call, who: str, action: str, resource: str, found: Decision) -
 
 
 def _xml(operation: str, namespace: str, rows: str) -> Answer:
-    """Return an answer of the services that speak XML."""
+    """Return an answer in the format of the XML services."""
     body = (
         f'<{operation}Response xmlns="https://{namespace}"><{operation}Result>{rows}</{operation}Result>'
         f"<ResponseMetadata><RequestId>x</RequestId></ResponseMetadata></{operation}Response>"

@@ -1,4 +1,4 @@
-"""The fake cloud's rules for images: a name is taken once, a snapshot bears tags, and both take their time.
+"""The fake cloud's rules for images: names are unique, snapshots have tags, and both take time.
 
 moto makes an image at once, of any instance, under any name, and refuses tags for its snapshot.
 """
@@ -18,7 +18,7 @@ _IMAGE = re.compile(rb"<imageId>(ami-[0-9a-z]+)</imageId>")
 def create(
     cloud: CloudFacts, call: Call, lives: Mapping[str, Lifetime], forward: Callable[[bytes], Answer]
 ) -> Answer:
-    """Keep the disk of an instance that is there as an image; one that runs is restarted for it."""
+    """Make an image of an existing instance's disk."""
     life, ec2 = lives.get(call.query["InstanceId"]), cloud.backend(call.region)
     if life is None or life.ended_at is not None:
         return ec2_error("InvalidInstanceID.NotFound", "The instance does not exist")
@@ -40,7 +40,7 @@ def create(
 
 
 def advance(cloud: CloudFacts, call: Call) -> None:
-    """Bring the images that were made here to where they are by now."""
+    """Update the states of the images that were made here to the current time."""
     for image in cloud.backend(call.region).amis.values():
         if image.instance_id is not None and image.state != "failed":
             age = cloud.clock() - image.creation_date.replace(tzinfo=UTC).timestamp()
@@ -50,7 +50,7 @@ def advance(cloud: CloudFacts, call: Call) -> None:
 
 
 def delete_snapshot(cloud: CloudFacts, call: Call) -> Answer | None:
-    """Refuse what an image is made of."""
+    """Refuse to delete the snapshot of an image."""
     wanted = call.query["SnapshotId"]
     if any(image.ebs_snapshot.id == wanted for image in cloud.backend(call.region).amis.values()):
         return ec2_error("InvalidSnapshot.InUse", f"The snapshot {wanted} is currently in use")

@@ -1,4 +1,4 @@
-"""The fake cloud's rules for a launch: what is refused, how many are granted, and what moto is asked for."""
+"""The fake cloud's rules for launches: refusals, the number of instances granted, and moto's request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from boa_daemon.testing.fake_terms import CloudFacts
 
 
 def refused(cloud: CloudFacts, call: Call, zone: str) -> Answer | None:
-    """Return why a launch is refused whatever there is; None where it is not."""
+    """Return why a launch is refused regardless of capacity; None if it is not."""
     query, cluster = call.query, cloud.terms.enforces_cluster
     if cluster and call.tags().get("boa:cluster") != cluster:
         return ec2_error("UnauthorizedOperation", "You are not authorized to perform this operation.", 403)
@@ -35,7 +35,7 @@ def refused(cloud: CloudFacts, call: Call, zone: str) -> Answer | None:
 
 
 def grant(cloud: CloudFacts, call: Call, zone: str, most: int) -> tuple[int, Answer]:
-    """Return how many instances there are, and what to say where that is too few."""
+    """Return how many instances are granted, and the error of the tightest limit."""
     query, region = call.query, call.region
     name, market = query["InstanceType"], market_of(query)
     subnet = query.get("SubnetId") or query.get("NetworkInterface.1.SubnetId", "")
@@ -73,7 +73,7 @@ def quota_left(cloud: CloudFacts, name: str, market: str, region: str) -> float:
 
 
 def stock_left(cloud: CloudFacts, name: str, zone: str, market: str) -> float:
-    """Return how many more of a type a zone has on a market."""
+    """Return how many more instances of a type a zone has on a market."""
     key = (name, zone, market)
     if key not in cloud.terms.stock:
         return inf
@@ -85,7 +85,7 @@ def stock_left(cloud: CloudFacts, name: str, zone: str, market: str) -> float:
 
 
 def comparable(query: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what of a request EC2 compares when a token comes again."""
+    """Return the part of a request that EC2 compares for a repeated token."""
     return {key: value for key, value in query.items() if key not in ("Version", "Action")}
 
 
@@ -97,8 +97,8 @@ def market_of(query: Mapping[str, str]) -> str:
 
 
 def for_moto(query: Mapping[str, str], granted: int) -> dict[str, str]:
-    """Return a launch as moto understands it: it reads MinCount alone, and leaks every EFA card but one."""
-    # moto takes every market but on demand for spot.
+    """Return a launch for moto, which reads only MinCount, and leaks all EFA cards but one."""
+    # moto treats every market but on-demand as spot.
     is_block = query.get("InstanceMarketOptions.MarketType") == "capacity-block"
     gone = ("NetworkInterface.", *(("InstanceMarketOptions.",) if is_block else ()))
     changed = {key: value for key, value in query.items() if not key.startswith(gone)}

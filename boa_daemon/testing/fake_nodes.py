@@ -1,9 +1,9 @@
-"""Nodes that work: each instance of the fake cloud has an SSM agent, whose commands run here, in a folder.
+"""Working fake nodes: each instance of the fake cloud has an SSM agent that runs commands here, in a folder.
 
-The agent of an instance that runs comes online after a moment, as in life only with an instance profile, and
-only where its network reaches SSM: an instance with several interfaces gets no public address, so it needs a
-subnet that is not a default one. Commands are the scripts of the `ssm` engine, unchanged but for two words:
-the nodes' folder becomes one below the sandbox, and private addresses become this machine's own.
+The agent of a running instance comes online after a moment, if the instance has a profile and its network
+reaches SSM: an instance with several interfaces gets no public address, so it needs a subnet that is not a
+default one. Commands are the scripts of the `ssm` engine with two replacements: the nodes' folder becomes one
+in the sandbox, and private addresses become this machine's own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_INSTANCES = 50
 
 
 class FakeNodes:
-    """The agents. `environment` is that of everything on nodes: where AWS is, and the nodes' credentials."""
+    """The SSM agents of all nodes; `environment` is set on every node: AWS's endpoint and credentials."""
 
     def __init__(self, folder: Path, *, environment: Mapping[str, str], agent_seconds: float = 2.0) -> None:
         self.ssm = FakeSsm(
@@ -40,12 +40,12 @@ class FakeNodes:
         self._catalog = Catalog.load()
 
     def close(self) -> None:
-        """End everything on all nodes."""
+        """End all processes of all nodes."""
         self.sessions.close()
         self.ssm.close()
 
     def end(self, node: str) -> None:
-        """Take a node away with all that runs on it."""
+        """Remove a node and end all its processes."""
         if node not in self.ssm.gone:
             self.ssm.end(node)
 
@@ -57,7 +57,7 @@ class FakeNodes:
         now: float,
         boot: float,
     ) -> Answer | None:
-        """Answer a call to SSM; None for one that is not about nodes."""
+        """Answer a call to SSM; return None for a call that is not about nodes."""
         online = {
             name: life
             for name, life in lives.items()
@@ -92,7 +92,7 @@ class FakeNodes:
         return None
 
     def _send(self, document: Mapping[str, Any], online: Mapping[str, Lifetime]) -> Answer:
-        """Run a command on all of its instances, or on none where one is not there."""
+        """Run a command on all of its instances, or on none if one is not online."""
         wanted = document["InstanceIds"]
         if len(wanted) > MOST_INSTANCES:
             said = f"1 validation error detected: 'instanceIds' must have at most {MOST_INSTANCES} members"
@@ -105,7 +105,7 @@ class FakeNodes:
         return json_answer({"Command": {"CommandId": command, "Status": "Pending", "Comment": now}})
 
     def _result(self, document: Mapping[str, Any], lives: Mapping[str, Lifetime]) -> Answer:
-        """Say what became of a command on an instance."""
+        """Return the result of a command on an instance."""
         node, command = document["InstanceId"], document["CommandId"]
         life = lives.get(node)
         if life is None:
@@ -119,7 +119,7 @@ class FakeNodes:
         return json_answer({"CommandId": command, "InstanceId": node, **found})
 
     def _rewrite(self, node: str, script: str) -> str:
-        """Return a script as it can run here: below the sandbox, with this machine for all nodes."""
+        """Return a script that can run here: in the sandbox, with this machine as every node."""
         return _ADDRESS.sub("127.0.0.1", script.replace(NODE_FOLDER, str(self._folder / node / "boa")))
 
     def _gpus_of(self, node: str) -> int:
@@ -127,6 +127,6 @@ class FakeNodes:
         return self._gpus.get(node, 0)
 
     def _disks_of(self, node: str) -> int:
-        """Return how many disks of its own a node has, by its type."""
+        """Return how many disks of its own a node's type has."""
         entry = self._catalog.entries.get(self._types.get(node, ""))
         return 0 if entry is None else entry.instance_store_disks

@@ -1,4 +1,4 @@
-"""EventBridge Scheduler in the fake cloud: one-time schedules that end instances, by rights of a role."""
+"""EventBridge Scheduler in the fake cloud: one-time schedules that end instances, with a role's rights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from boa_daemon.testing.fake_terms import Lifetime
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When which instances end, and with whose rights."""
+    """A scheduled end of instances, with the role that ends them."""
 
     at: float
     instances: tuple[str, ...]
@@ -24,7 +24,7 @@ class Schedule:
 
 
 class FakeScheduler:
-    """Keeps schedules by name; each removes itself when its time has come. `refused` are denied ends."""
+    """Keeps schedules by name; each is removed when it runs. `refused` are ends that were denied."""
 
     def __init__(self, iam: FakeIam, end: Callable[[str, str], None]) -> None:
         self._iam, self._end = iam, end
@@ -32,7 +32,7 @@ class FakeScheduler:
         self.refused: list[str] = []
 
     def create(self, call: Call) -> Answer:
-        """Take a schedule; a name that is taken is refused."""
+        """Create a schedule; refuse a name that exists."""
         name = call.path.partition("?")[0].rpartition("/")[2]
         if name in self.schedules:
             return json_error("ConflictException", f"Schedule {name} already exists.", 409)
@@ -47,7 +47,7 @@ class FakeScheduler:
     def advance(
         self, now: float, lives: Mapping[str, Lifetime], tags_of: Callable[[str, str], Mapping[str, str]]
     ) -> None:
-        """End what is due, as far as the role of the schedule may."""
+        """Run the schedules that are due, with the rights of their roles."""
         for name in [name for name, each in self.schedules.items() if each.at <= now]:
             due = self.schedules.pop(name)
             for instance in due.instances:
@@ -55,7 +55,7 @@ class FakeScheduler:
                     self._try(instance, due, tags_of(due.region, instance))
 
     def _try(self, instance: str, due: Schedule, tags: Mapping[str, str]) -> None:
-        """End one, where the role may; a role that nobody has made may do nothing."""
+        """End an instance if the role may; an unknown role may do nothing."""
         documents = [
             document
             for principal in self._iam.principals.values()

@@ -1,11 +1,11 @@
-"""Sessions of SSM with fake nodes: StartSession, the stream behind it, and a stand-in for AWS's plugin.
+"""SSM sessions with fake nodes: StartSession, the stream behind it, and a stand-in for AWS's plugin.
 
     session-manager-plugin ANSWER REGION StartSession PROFILE REQUEST ENDPOINT
 
-The plugin is called as `aws ssm start-session` calls it: ANSWER is the answer of StartSession as JSON, or the
-name of the variable that holds it, REQUEST what was asked. What it brings together is real: a terminal of a
-shell in the sandbox of a fake node, or a port of this machine. Between the two goes one plain connection per
-stream, which opens with the session's token, where AWS has a WebSocket.
+The plugin is called as `aws ssm start-session` calls it: ANSWER is the answer of StartSession as JSON, or
+the name of the variable that holds it, and REQUEST is the request. The ends of a session are real: a terminal
+of a shell in the sandbox of a fake node, or a port of this machine. A plain connection per stream, which opens
+with the session's token, replaces AWS's WebSocket.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _NEEDED: Mapping[str, Mapping[str, re.Pattern[str]]] = {
     SHELL: {"command": re.compile(r"(?s).+")},
     PORT: {"portNumber": _PORT, "localPortNumber": _PORT},
 }
-"""What the two documents take, each a list of one text of this form."""
+"""Parameters of the two documents: each is a list of one text of this form."""
 _BLOCK = 1 << 16
 
 
 class FakeSessions:
-    """The agents' side: `environment_of` and `rewrite` make a node of this machine, as for commands."""
+    """The agents' side of sessions; `environment_of` and `rewrite` emulate a node, as for commands."""
 
     def __init__(
         self, environment_of: Callable[[str], Mapping[str, str]], rewrite: Callable[[str, str], str]
@@ -54,7 +54,7 @@ class FakeSessions:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def start(self, document: Mapping[str, Any]) -> tuple[dict[str, str], str]:
-        """Return the answer of StartSession, or why there is none."""
+        """Return the answer of StartSession, or why it is refused."""
         needed = _NEEDED.get(str(document.get("DocumentName")))
         if needed is None:
             return {}, f"InvalidDocument: {document.get('DocumentName')}"
@@ -74,18 +74,18 @@ class FakeSessions:
         return {"SessionId": name, "TokenValue": token, "StreamUrl": url}, ""
 
     def end(self, name: str) -> None:
-        """End a session; its token opens nothing any more."""
+        """End a session; its token becomes invalid."""
         self.ended.append(name)
         self._open = {token: one for token, one in self._open.items() if one[0] != name}
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Stop accepting streams."""
         with suppress(OSError):
             self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
 
     def _serve(self) -> None:
-        """Take in streams until the door is closed."""
+        """Accept streams until `close`."""
         while True:
             try:
                 stream, _ = self._door.accept()
@@ -94,7 +94,7 @@ class FakeSessions:
             threading.Thread(target=self._carry, args=(stream,), daemon=True).start()
 
     def _carry(self, stream: socket.socket) -> None:
-        """Bring a stream together with what its session is for."""
+        """Connect a stream to its session's shell or port."""
         with stream, stream.makefile("rb", buffering=0) as reader:
             _, document = self._open.get(reader.readline().decode().strip(), ("", None))
             if document is None:
@@ -108,7 +108,7 @@ class FakeSessions:
             self._carry_shell(stream, document["Target"], document["Parameters"]["command"][0])
 
     def _carry_shell(self, stream: socket.socket, node: str, command: str) -> None:
-        """Run a command on a terminal of a node, until its end or the stream's."""
+        """Run a command on a node's terminal until the command or the stream ends."""
         ours, theirs = os.openpty()
         process = subprocess.Popen(
             ["/bin/sh", "-c", self._rewrite(node, command)],
@@ -130,13 +130,13 @@ class FakeSessions:
 
 
 def _take_terminal() -> None:
-    """Make the terminal on the standard input this process's own; Ctrl-C ends what runs on it."""
+    """Make standard input this process's controlling terminal, so that Ctrl-C reaches its commands."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def relay(read_here: int, write_here: int, read_there: int, write_there: int) -> None:
-    """Carry bytes both ways until either end is over."""
+    """Copy bytes both ways until one end closes."""
     ways = {read_here: write_there, read_there: write_here}
     while True:
         for ready in select.select(list(ways), [], [])[0]:
@@ -151,7 +151,7 @@ def relay(read_here: int, write_here: int, read_there: int, write_there: int) ->
 
 
 def write_plugin(folder: Path) -> Path:
-    """Write the stand-in as a program into a folder, and return it."""
+    """Write the stand-in as a program into a folder, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     file, root = folder / PLUGIN, Path(__file__).resolve().parents[2]
     program = f"{sys.executable} -S -P {Path(__file__).resolve()}"
@@ -161,7 +161,7 @@ def write_plugin(folder: Path) -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """Be the plugin."""
+    """Run the stand-in of the plugin."""
     if arguments == ["--version"]:
         print(VERSION)  # noqa: T201  its caller reads it
         return 0
@@ -193,7 +193,7 @@ def _stream(opened: Mapping[str, str]) -> socket.socket:
 
 
 def _forward(opened: Mapping[str, str], port: int) -> int:
-    """Listen on a port here, and bring who comes to the node, until interrupted."""
+    """Listen on a local port and forward its connections to the node, until interrupted."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with socket.create_server(("127.0.0.1", port)) as door:
         print(f"Port {port} opened for sessionId {opened['SessionId']}.", flush=True)  # noqa: T201
@@ -205,7 +205,7 @@ def _forward(opened: Mapping[str, str], port: int) -> int:
 
 
 def _bring(opened: Mapping[str, str], guest: socket.socket) -> None:
-    """Bring one who came to the node."""
+    """Forward one connection to the node."""
     with guest, _stream(opened) as stream:
         relay(guest.fileno(), guest.fileno(), stream.fileno(), stream.fileno())
 

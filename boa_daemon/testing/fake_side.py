@@ -1,4 +1,4 @@
-"""The fake cloud beside its instances: prices, quotas, images, reservations, and the events it sends."""
+"""Other services of the fake cloud: prices, quotas, images, reservations, and events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["json_error", "other_service", "reservations", "send_event", "spot_hi
 
 
 def other_service(cloud: CloudFacts, call: Call) -> Answer | None:
-    """Answer for services that moto lacks; None leaves a call to moto."""
+    """Answer calls to services that moto lacks; return None to leave a call to moto."""
     if call.service == "pricing" and call.operation == "GetProducts":
         terms = {each["Field"]: each["Value"] for each in call.document["Filters"]}
         name = terms.get("instanceType", "")
@@ -54,7 +54,7 @@ def other_service(cloud: CloudFacts, call: Call) -> Answer | None:
 
 
 def _side_price(cloud: CloudFacts, service: str, terms: dict[str, str]) -> Answer:
-    """Answer what something beside instances costs in a region; nothing where the terms name no price."""
+    """Answer a price besides instances in a region; no entry if the terms match no price."""
     wanted = {key: value for key, value in terms.items() if key != "regionCode"}
     region, entries = terms["regionCode"], []
     known = cloud.terms.side_prices.get(region) or catalogue_of(region)
@@ -83,7 +83,7 @@ def _catalogue_price(cloud: CloudFacts, name: str) -> float | None:
 
 
 def spot_history(cloud: CloudFacts, call: Call) -> Answer:
-    """Return prices since the start that was asked for, and of each path the last one before it."""
+    """Return spot prices since the requested start, and the last price before it for each type and zone."""
     wanted = set(call.numbered("InstanceType"))
     text = call.query.get("StartTime", "")
     start = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else 0.0
@@ -105,7 +105,7 @@ def spot_history(cloud: CloudFacts, call: Call) -> Answer:
 
 
 def reservations(cloud: CloudFacts, call: Call) -> Answer:
-    """Return the capacity reservations of the terms; those named, where some are."""
+    """Return the capacity reservations of the terms, or only the named ones."""
     wanted = call.numbered("CapacityReservationId")
     rows = [
         {
@@ -124,7 +124,7 @@ def reservations(cloud: CloudFacts, call: Call) -> Answer:
 
 
 def send_event(cloud: CloudFacts, life: Lifetime, what: str, state: str = "") -> None:
-    """Put an event of an instance into the queue of the terms, else on moto's EventBridge with its rules."""
+    """Send an event of an instance to the terms' queue, or without one to moto's EventBridge."""
     detail = {"instance-id": life.id}
     detail |= {"state": state} if state else {"instance-action": "terminate"}
     event = {

@@ -1,9 +1,9 @@
-"""SSM on this machine: scripts that are sent to a node really run here, with stand-ins for systemd and `aws`.
+"""A fake SSM that runs the scripts sent to a node on this machine, with stand-ins for systemd and `aws`.
 
-What is tested is therefore what runs: the same scripts, the same keeper from the same bundle, the same unit
-names. Only `systemd-run`, `systemctl` and `aws` are stand-ins (`boa_daemon.testing.shims`), and what mounts
-disks (`boa_daemon.testing.fake_disks`), found first in the scripts' PATH. Each node has its own folders, so
-what reaches another node did so through S3.
+So tests run the real scripts, with the same supervisor from the same bundle and the same unit names. Only
+`systemd-run`, `systemctl` and `aws` (`boa_daemon.testing.shims`) and the commands for disks
+(`boa_daemon.testing.fake_disks`) are stand-ins, first in the scripts' PATH. Each node has its own folders, so
+nodes exchange data through S3 only.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ PYTHON = """#!/bin/bash
 if [ "$1 $2" = "-m pip" ]; then echo "$@" >> "$HOME/pip"; exit 0; fi
 exec @PYTHON@ "$@"
 """
-"""GPUs as many as the type has, and a silent kernel; a file in the node's home says something else.
-
-Nothing is installed on this machine: pip only notes what it was asked for.
+"""Stand-ins that show the type's number of GPUs and an empty kernel log; a file in the node's home replaces
+their output. The stand-in of pip installs nothing and only logs its arguments.
 """
 
 
@@ -44,9 +43,9 @@ class NoSuchInstance(Exception):
 
 
 class FakeSsm:
-    """Implements the client that `SsmEngine` uses. `gone` are nodes that ended: all of theirs is killed.
+    """Implements the client that `SsmEngine` uses. `gone` are ended nodes, whose processes were killed.
 
-    Jobs run as this process's user, unless that is root and `users` of their own can reach all they need.
+    Jobs run as this process's user; with `users` they keep the users that the engine gives them.
     """
 
     def __init__(
@@ -70,13 +69,11 @@ class FakeSsm:
         self._write_shims()
 
     def _write_shims(self) -> None:
-        """Write the stand-ins."""
         self._shims.mkdir(parents=True, exist_ok=True)
         here = Path(__file__).parent.parent.parent
         for name in COMMANDS:
             file = self._shims / name
-            # As a file and without site packages: each heartbeat calls three of these, and numpy
-            # takes its time.
+            # A plain file without site packages: each heartbeat runs three of these, and numpy loads slowly.
             program = f"{self._python} -S -P {here / 'boa_daemon' / 'testing' / 'shims.py'} {name}"
             file.write_text(f'#!/bin/bash\nPYTHONPATH={here} exec {program} "$@"\n')
             file.chmod(0o755)
@@ -90,7 +87,7 @@ class FakeSsm:
             python.chmod(0o755)
 
     def environment_of(self, node: str) -> dict[str, str]:
-        """Return the environment of everything on a node."""
+        """Return the environment of all processes of a node."""
         home = self._folder / node
         (home / "units").mkdir(parents=True, exist_ok=True)
         return {
@@ -105,7 +102,7 @@ class FakeSsm:
         }
 
     def send_command(self, **request: Any) -> Mapping[str, Any]:
-        """Run a script on nodes, in the background as SSM does.
+        """Run a script on nodes in the background, as SSM does.
 
         Raises:
             NoSuchInstance: when a node is gone.
@@ -134,7 +131,7 @@ class FakeSsm:
         return {"Command": {"CommandId": command}}
 
     def get_command_invocation(self, **request: Any) -> Mapping[str, Any]:
-        """Return what became of a command on a node, as SSM says it: the first 24,000 characters.
+        """Return the result of a command on a node, with the first 24,000 characters of output as in SSM.
 
         Raises:
             NoSuchInstance: when the node is gone.
@@ -148,15 +145,15 @@ class FakeSsm:
         return {"Status": status, "StandardOutputContent": output.read_text(errors="replace")[:24_000]}
 
     def end(self, node: str) -> None:
-        """Take a node away: nothing of it says anything any more."""
+        """Remove a node and kill its processes."""
         from boa_daemon.job.processes import kill_all_carrying  # noqa: PLC0415
 
         self.gone.add(node)
-        # By the folder, not the name: another world on this machine may have a node of that name.
+        # Match the folder, not the name: another test on this machine may have a node of that name.
         kill_all_carrying(f"BOA_FAKE_UNITS={self._folder / node / 'units'}")
 
     def close(self) -> None:
-        """End everything and wait for it."""
+        """End all processes and wait for them."""
         for node in {node for _, node in self._running}:
             self.end(node)
         for process, _ in self._running.values():

@@ -1,4 +1,4 @@
-"""The fake cloud's rules for stops and starts: all of the named or none, on demand alone, as stock allows."""
+"""The fake cloud's rules for stops and starts: all instances or none, on-demand only, within the stock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from boa_daemon.testing.fake_terms import CloudFacts, Lifetime
 
 
 def _refused(cloud: CloudFacts, call: Call, lives: Mapping[str, Lifetime]) -> Answer | None:
-    """Return why instances can be neither stopped nor started; None where they can."""
+    """Return why instances cannot be stopped or started; None if they can."""
     for name in call.numbered("InstanceId"):
         life = lives.get(name)
         if life is None or life.region != call.region:
@@ -26,7 +26,7 @@ def _refused(cloud: CloudFacts, call: Call, lives: Mapping[str, Lifetime]) -> An
 def stop(
     cloud: CloudFacts, call: Call, lives: Mapping[str, Lifetime], forward: Callable[[], Answer]
 ) -> Answer:
-    """Stop instances; one that is stopped already stays so."""
+    """Stop instances; an instance that is stopped already stays stopped."""
     no = _refused(cloud, call, lives)
     if no is not None:
         return no
@@ -41,7 +41,7 @@ def stop(
 def start(
     cloud: CloudFacts, call: Call, lives: Mapping[str, Lifetime], forward: Callable[[], Answer]
 ) -> Answer:
-    """Start instances that are stopped, where their zone has room for them; LaunchTime begins anew."""
+    """Start stopped instances if their zone has room for them; LaunchTime is reset."""
     no = _refused(cloud, call, lives)
     if no is not None:
         return no

@@ -1,4 +1,4 @@
-"""The nouns of the fake cloud: how it behaves, what it knows of an instance, and what its rules read."""
+"""Data types of the fake cloud: its behaviour, its record of an instance, and what its rules read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from boa_daemon.testing.fake_answers import Answer
 
 @dataclass(slots=True)
 class Block:
-    """A Capacity Block: so many of a type in a zone between two instants, for a fee; `bought` times."""
+    """A Capacity Block: instances of a type in a zone between two instants; sold `bought` times."""
 
     instance_type: str
     zone: str
@@ -26,9 +26,9 @@ class Block:
 
 @dataclass(slots=True)
 class Lifetime:
-    """What the cloud itself knows of an instance; `ended_at` is when it left `running` for good, None before.
+    """The cloud's record of an instance; `ended_at` is when it left `running` for good, None before.
 
-    While it is stopped, `stopped_at` says since when; `runs` are its earlier ones, from launch to stop.
+    `stopped_at` is when it was stopped, None if it is not; `runs` are earlier runs, from launch to stop.
     """
 
     id: str
@@ -50,13 +50,13 @@ class Lifetime:
 
     @property
     def is_running(self) -> bool:
-        """Whether it takes stock and quota, and costs more than its disk."""
+        """Whether the instance uses stock and quota, and costs more than its disk."""
         return self.ended_at is None and self.stopped_at is None
 
 
 @dataclass(slots=True)
 class Terms:
-    """How this cloud behaves. Stock and quotas that are not named are unlimited."""
+    """The behaviour of the fake cloud. Stock and quotas without an entry are unlimited."""
 
     boot_seconds: float = 0.0
     shutdown_seconds: float = 0.0
@@ -66,40 +66,40 @@ class Terms:
     vcpu_quotas: dict[str, int] = field(default_factory=dict)
     spot_paths: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
     spot_fraction: float = 0.0
-    """Spot price of types without a path, as a part of the list price; nothing: no spot price is known."""
+    """Spot price of types without a path, as a fraction of the list price; 0: no spot price is known."""
     list_prices: dict[str, float] = field(default_factory=dict)
     side_prices: dict[str, dict[str, float]] = field(default_factory=dict)
-    """What the Pricing API says of a region beside instances, by the names of `SidePrices`."""
+    """Prices besides instances in the Pricing API by region, by the field names of `SidePrices`."""
     free_addresses: dict[str, int] = field(default_factory=dict)
     reservations: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     blocks: dict[str, Block] = field(default_factory=dict)
-    """Capacity Blocks by offering; one that is bought becomes `cr-` and the name of its offering."""
+    """Capacity Blocks by offering; a sold one becomes the reservation `cr-` and the offering's name."""
     event_queue: str = ""
     enforces_cluster: str = ""
     throttles: bool = False
     network_nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """By instance, what is above it in the network; types without it answer with nothing."""
+    """Network nodes above each instance; instances without an entry have no answer."""
     image_seconds: float = 0.0
-    """How long an image is pending."""
+    """Seconds that an image is pending."""
 
 
 class CloudFacts(Protocol):
-    """What the rules of a launch and the services beside EC2 read of the cloud."""
+    """The part of the cloud that the launch rules and the other services read."""
 
     clock: Callable[[], float]
     terms: Terms
     catalog: Catalog
 
     def history(self) -> Sequence[Lifetime]:
-        """Return every instance that ever was, in order of launch."""
+        """Return every instance since the start, in order of launch."""
         ...
 
     def spot_price(self, name: str, zone: str) -> float:
-        """Return the spot price of a type in a zone, now."""
+        """Return the current spot price of a type in a zone."""
         ...
 
     def error(self, code: str, service: str = "ec2") -> Answer:
-        """Return a planned error in the wording of a service."""
+        """Return a planned error in the format of a service."""
         ...
 
     def backend(self, region: str) -> Any:

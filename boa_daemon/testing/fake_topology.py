@@ -11,7 +11,7 @@ MOST_IDS = 100
 
 
 def topology(cloud: CloudFacts, call: Call) -> Answer:
-    """Return what is above instances in the network, as the terms say it."""
+    """Return the network nodes above instances, from the terms."""
     ids = call.numbered("InstanceId")
     if len(ids) > MOST_IDS:
         return ec2_error("InvalidParameterValue", f"at most {MOST_IDS} instance ids; got {len(ids)}")

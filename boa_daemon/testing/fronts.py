@@ -1,8 +1,8 @@
-"""The two ways to reach the fake cloud: inside this process, and over sockets from any process.
+"""Two front ends of the fake cloud: inside this process, and over sockets from any process.
 
-In process a lost answer is a time-out that botocore raises at once. Over sockets it hangs, or the connection
-is reset, as in life. `python -m boa_daemon.testing.fronts --port 5001` runs the server by itself, with nodes
-that work: what SSM is told to run on an instance runs in a folder of this machine.
+In process a lost answer is a time-out that botocore raises at once. Over sockets the call hangs, or the
+connection is reset. `python -m boa_daemon.testing.fronts --port 5001` runs the server by itself, with working
+nodes: commands sent through SSM run in a folder of this machine.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NO_ANSWER_SECONDS = 3600.0
 
 @contextmanager
 def mocked(cloud: FakeCloud) -> Iterator[FakeCloud]:
-    """Let every boto3 call of this process reach the fake cloud; nothing leaves the process."""
+    """Redirect every boto3 call of this process to the fake cloud; nothing leaves the process."""
 
     def process(request: AWSPreparedRequest) -> tuple[int, Any, Any] | None:
         return _in_process(cloud, request)
@@ -71,7 +71,7 @@ def mocked(cloud: FakeCloud) -> Iterator[FakeCloud]:
 
 
 def _in_process(cloud: FakeCloud, request: AWSPreparedRequest) -> tuple[int, Any, Any] | None:
-    """Answer one request of botocore, or fail as the network would."""
+    """Answer one request of botocore, or raise the network error of a planned fault."""
     if hasattr(request.body, "read"):
         request.body = request.body.read()
     body = request.body.encode() if isinstance(request.body, str) else (request.body or b"")
@@ -102,7 +102,7 @@ def _in_process(cloud: FakeCloud, request: AWSPreparedRequest) -> tuple[int, Any
 
 
 def _path_of(url: str) -> str:
-    """Return an address without its host; a bucket that is in the host leads it."""
+    """Return a URL without its host; a bucket in the host name becomes the first part of the path."""
     parts = urlsplit(url)
     bucket, dot, _ = (parts.hostname or "").partition(".s3.")
     path = parts._replace(scheme="", netloc="").geturl()
@@ -115,14 +115,14 @@ def _text(request: AWSPreparedRequest, name: str) -> str:
 
 
 def node_environment(url: str) -> dict[str, str]:
-    """Return what is in the environment of everything on fake nodes: where AWS is, and some credentials."""
+    """Return the environment of fake nodes: AWS's endpoint and region, and fake credentials."""
     return {"AWS_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1", **FAKE_CREDENTIALS}
 
 
 class FakeServer:
     """The fake cloud behind a moto server, in a thread: `with FakeServer(cloud) as url`.
 
-    `on_call` hears of every call: its number, its operation, and "before" or "after"; a test kills there.
+    `on_call` gets every call: its number, its operation, and "before" or "after"; tests can kill there.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class FakeServer:
         return self.url
 
     def __exit__(self, *_: object) -> None:
-        """Stop; calls that hang are let go."""
+        """Stop the server and release hanging calls."""
         self._over.set()
         self._server.shutdown()
         self._server.server_close()
@@ -161,7 +161,7 @@ class FakeServer:
         self._server.serve_forever()
 
     def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer one request, with the fault that is planned for it."""
+        """Answer one request, with its planned fault if there is one."""
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         call = Call.read(
             body,
@@ -197,7 +197,7 @@ class FakeServer:
         return [answer.body]
 
     def _warn(self, name: str, start: Callable[..., Any]) -> Iterable[bytes]:
-        """Have a spot instance taken back, for a rehearsal."""
+        """Interrupt a spot instance, for a rehearsal."""
         known = name in {life.id for life in self.cloud.live()}
         if known:
             self.cloud.warn(name)
@@ -205,7 +205,7 @@ class FakeServer:
         return [b"warned\n" if known else b"no such instance\n"]
 
     def _forward(self, environ: dict[str, Any], body: bytes) -> Answer:
-        """Hand a request to moto's own server application."""
+        """Forward a request to moto's own server application."""
         heard: list[Any] = []
         inner = {key: value for key, value in environ.items() if not key.startswith("werkzeug.request")} | {
             "wsgi.input": BytesIO(body),
@@ -225,13 +225,13 @@ class FakeServer:
 
 
 class _QuietHandler(MotoRequestHandler):  # type: ignore[misc] # moto is not type-checked here
-    """Writes no line per request, and minds no caller that went away."""
+    """Logs no line per request, and ignores clients that disconnected."""
 
     def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - werkzeug's own name
-        """Say nothing."""
+        """Log nothing."""
 
     def run_wsgi(self) -> None:
-        """Answer; a reset by ourselves is no error here."""
+        """Answer; ignore a connection reset, which may be our own."""
         try:
             super().run_wsgi()
         except (ConnectionError, ValueError, OSError):
@@ -239,7 +239,7 @@ class _QuietHandler(MotoRequestHandler):  # type: ignore[misc] # moto is not typ
 
 
 def _reset(environ: dict[str, Any]) -> Iterable[bytes]:
-    """Cut the connection, with a TCP reset once its last file is closed."""
+    """Close the connection with a TCP reset, once its last file is closed."""
     connection: socket.socket = environ["werkzeug.socket"]
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.shutdown(socket.SHUT_RDWR)
@@ -247,7 +247,7 @@ def _reset(environ: dict[str, Any]) -> Iterable[bytes]:
 
 
 def main() -> None:
-    """Run the server by itself, until interrupted."""
+    """Run the server by itself until it is interrupted."""
     parser = argparse.ArgumentParser(description="A fake AWS for trying things out; nothing costs money.")
     parser.add_argument("--port", type=int, default=5001)
     parser.add_argument("--boot-seconds", type=float, default=5.0)
@@ -264,7 +264,7 @@ def main() -> None:
     codes |= {entry.vcpu_quota_spot for entry in cloud.catalog.entries.values()}
     terms.vcpu_quotas.update({code: options.vcpu_quota for code in codes if code})
     os.environ.update(FAKE_CREDENTIALS)
-    # moto says of the stack what it leaves out: policies of buckets, placement groups, budgets.
+    # moto warns of what it lacks for the stack: bucket policies, placement groups, budgets.
     warnings.filterwarnings("ignore", message="Tried to parse")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server = FakeServer(cloud, port=options.port)

@@ -21,13 +21,13 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the named command would."""
+    """Run the stand-in of the command that the first argument names."""
     name, *rest = arguments
     return {"systemd-run": systemd_run, "systemctl": systemctl, "aws": aws}[name](rest)
 
 
 def systemd_run(arguments: list[str]) -> int:
-    """Start a transient unit: its own session and a supervisor that ends all of it with its main process."""
+    """Start a transient unit: a session of its own, with a supervisor that ends it with its main process."""
     name, properties, environment, command = "", {}, {}, []
     at = 0
     while at < len(arguments):
@@ -66,7 +66,7 @@ def systemd_run(arguments: list[str]) -> int:
 def _supervise(
     file: Path, command: list[str], environment: dict[str, str], stop_post: str, ready: int
 ) -> None:
-    """Run the unit's main process, end what outlives it, run what follows."""
+    """Run the unit's main process, kill the processes that outlive it, and run ExecStopPost."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     quiet: dict[str, Any] = {
         "stdin": subprocess.DEVNULL,
@@ -95,7 +95,7 @@ def _is_active(file: Path) -> bool:
 
 
 def systemctl(arguments: list[str]) -> int:
-    """Stop (SIGTERM to the main process: KillMode=mixed), kill, or say whether a unit is active."""
+    """Stop (SIGTERM to the main process: KillMode=mixed) or kill units, or check whether one is active."""
     verb, *rest = arguments
     pattern = rest[-1] if rest[-1].endswith(".service") else f"{rest[-1]}.service"
     units = [
@@ -120,7 +120,7 @@ def aws(arguments: list[str]) -> int:
     if service == "sqs":
         url, body = rest[rest.index("--queue-url") + 1], rest[rest.index("--message-body") + 1]
         form = {"Action": "SendMessage", "MessageBody": body, "Version": "2012-11-05"}
-        # To the endpoint, whatever host the address names: so does the real command.
+        # Send to the endpoint, whatever host the URL names, as the real command does.
         _request(f"{_endpoint()}{urlsplit(url).path}", data=urlencode(form).encode())
         return 0
     if service in _SECRETS:
@@ -138,7 +138,7 @@ def aws(arguments: list[str]) -> int:
 
 
 def _s3_below(verb: str, paths: list[str], filters: list[str]) -> int:
-    """Copy, list or remove what lies below a folder or a prefix and passes the filters."""
+    """Copy, list or remove the files below a folder or a prefix that pass the filters."""
     source, target = paths[0], paths[-1]
     if verb == "ls":
         return _s3(verb, paths)
@@ -165,7 +165,7 @@ _SECRETS = {
     "ssm": ("AmazonSSM.GetParameter", "--name", "Name", ("Parameter", "Value")),
     "secretsmanager": ("secretsmanager.GetSecretValue", "--secret-id", "SecretId", ("SecretString",)),
 }
-"""By service: its call, the option and the member that name a secret, and where its value stands."""
+"""By service: its call, the option and the field that name a secret, and the path of its value."""
 
 
 def _secret(service: str, rest: list[str]) -> int:
@@ -186,7 +186,7 @@ def _secret(service: str, rest: list[str]) -> int:
 
 
 def _s3(verb: str, words: list[str]) -> int:
-    """Copy one file, list a prefix, or remove what is below it."""
+    """Copy one file, list a prefix, or remove the objects below it."""
     from urllib.error import HTTPError  # noqa: PLC0415  the others start faster without it
 
     if verb == "cp":
@@ -209,7 +209,7 @@ def _s3(verb: str, words: list[str]) -> int:
 
 
 def _list_objects(bucket: str, prefix: str) -> int:
-    """Print key, size and ETag of each object whose key begins so, as a query for these does."""
+    """Print key, size and ETag of each object whose key begins with the prefix, as `--query` does."""
     from urllib.error import HTTPError  # noqa: PLC0415  the others start faster without it
     from xml.etree import ElementTree  # noqa: PLC0415
 
@@ -228,7 +228,7 @@ def _list_objects(bucket: str, prefix: str) -> int:
 
 
 def _sizes(uri: str) -> list[tuple[str, int]]:
-    """Return (key, bytes) of each object whose key begins as given."""
+    """Return (key, bytes) of each object whose key begins with the prefix."""
     bucket, _, prefix = uri[5:].partition("/")
     page = _request(f"{_endpoint()}/{bucket}?{urlencode({'list-type': 2, 'prefix': prefix})}")
     from xml.etree import ElementTree  # noqa: PLC0415  only this one of the stand-ins needs it
@@ -241,7 +241,7 @@ def _sizes(uri: str) -> list[tuple[str, int]]:
 
 
 def _listed(uri: str) -> list[tuple[str, str]]:
-    """Return (name, address) of each object below a prefix."""
+    """Return (name, URL) of each object below a prefix."""
     bucket, _, prefix = uri[5:].partition("/")
     page = _request(f"{_endpoint()}/{bucket}?{urlencode({'list-type': 2, 'prefix': prefix + '/'})}")
     from xml.etree import ElementTree  # noqa: PLC0415  only this one of the stand-ins needs it
@@ -257,7 +257,7 @@ def _endpoint() -> str:
 
 
 def _request(url: str, *, data: bytes | None = None, method: str | None = None, target: str = "") -> bytes:
-    """Return the answer to a request; the signature names the service and is not checked by a fake."""
+    """Return the answer to a request; the fake takes the service from the signature and checks no more."""
     from urllib.request import Request, urlopen  # noqa: PLC0415  the others start faster without it
 
     service = "sqs" if data is not None and method is None else "s3"
