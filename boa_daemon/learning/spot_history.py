@@ -182,7 +182,7 @@ class SpotHistory:
             for zone, row in rows.items()
             if row.hours or row.asked
         ]
-        known = "; ".join(seen) or "believed beforehand, none was rented yet"
+        known = "; ".join(seen) or "assumed, because none was rented yet"
         return (
             f"Plans count on a spot {without_market(instance_type)} at {terms.price_fraction:.0%} of the "
             f"price on demand, taken back every {1.0 / terms.per_node_hour:,.0f} hours, and on "

@@ -320,7 +320,7 @@ class Controller:
         if isinstance(first, LaunchNodes):
             return [self.ports.cloud.launch(first)]
         orders = [action for action in actions if isinstance(action, TerminateNode)]
-        outcomes, silent = self.ports.cloud.terminate(orders), Unknown(reason="the cloud did not say")
+        outcomes, silent = self.ports.cloud.terminate(orders), Unknown(reason="no answer for this node")
         return [outcomes.get(order.node, silent) for order in orders]
 
 

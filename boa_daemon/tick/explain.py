@@ -51,17 +51,17 @@ def explain_job(state: ClusterState, plan: Plan, job_id: JobId) -> str:
     if job_id in plan.waiting and width is not None:
         sentences.append(_wait(state, plan, job, width))
     elif job_id in plan.slots:
-        when = "It starts now" if not job.slots else "Once it has let go it starts"
+        when = "It starts now" if not job.slots else "Once it has stopped it starts"
         sentences.append(f"{when} on {_nodes(slot.node for slot in plan.slots[job_id])}.")
     if job_id in plan.head_starts:
         later = plan.head_starts[job_id]
         sentences.append(
-            f"It is to have {later} once there is room; what it does until then outweighs the restart."
+            f"It starts narrow and gets {later} once there is room; the early work outweighs the restart."
         )
     if job_id in plan.stretched:
         own = plan.stretched[job_id]
         sentences.append(
-            f"{own} are planned for it; the rest would be idle on its nodes and is lent until somebody waits."
+            f"{own} are planned for it; the rest would be idle on its nodes; it is lent until a job waits."
         )
     if job_id in plan.ends:
         sentences.append(f"It {plan.ends[job_id]}, and is ended.")
@@ -92,9 +92,7 @@ def _losses(job: JobState) -> list[str]:
     found, lost = [], job.lost_steps
     if lost:
         steps = counted(lost, "step")
-        found.append(
-            f"It lost {steps} to ends without a checkpoint; it is to do {'them' if lost > 1 else 'it'} again."
-        )
+        found.append(f"It lost {steps} that no checkpoint has, and repeats {'them' if lost > 1 else 'it'}.")
     if job.terms.failures:
         times = "once" if job.terms.failures == 1 else f"{job.terms.failures} times"
         found.append(f"It failed {times} so far; how it ended last: {job.terms.last_end}.")
@@ -119,7 +117,7 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
         money = state.users.get(job.terms.user)
         said = "" if money is None else f" {money.spent_usd:.2f} of {money.cap_usd:.2f} USD"
         return (
-            f"It is held back: what the jobs of user {job.terms.user} may cost today is spent"
+            f"It is held back: the jobs of user {job.terms.user} have spent today's cap"
             f"{said and ':'}{said}. It may start after midnight UTC."
         )
     if reason in TEAM_CODES:
@@ -131,9 +129,9 @@ def _set_aside(state: ClusterState, plan: Plan, job: JobState) -> str:
 def _unplanned(plan: Plan, job: JobState) -> str:
     """Return what happens to a job whose class the plan does not know."""
     if not job.slots:
-        return f"{_UNPLANNED}: it waits until there is one that has it."
+        return f"{_UNPLANNED}: it waits for a plan that has it."
     if job.is_stopping or job.job.id in {*plan.stops, *plan.ends}:
-        return f"{_UNPLANNED}: it starts nowhere once it has let go."
+        return f"{_UNPLANNED}: it starts nowhere once it has stopped."
     return f"{_UNPLANNED}: it keeps its GPUs, and starts nowhere else."
 
 
@@ -141,11 +139,11 @@ def _leaving(plan: Plan, job: JobState) -> list[str]:
     """Return whether a running job is told to stop, and which of its nodes end under it."""
     said = []
     if job.is_stopping:
-        said.append("It was told to stop, and holds its GPUs until it has.")
+        said.append("It was told to stop, and holds its GPUs until it stops.")
     elif job.slots and (job.job.id in plan.stops or job.job.id in plan.slots):
         said.append("It is told to stop now.")
     gone = [node for node in dict.fromkeys(slot.node for slot in job.slots) if node in plan.forced]
-    return said + [f"Node {node} is given back under it." for node in gone]
+    return said + [f"Node {node} is given back while the job is on it." for node in gone]
 
 
 def _left_out(plan: Plan, job: JobState) -> str:
@@ -189,7 +187,7 @@ def _wait(state: ClusterState, plan: Plan, job: JobState, width: Width) -> str:
     else:
         # The note on the limit has the numbers.
         said = next((held.sentence for held in plan.held if held.code == reason), said)
-    who = "It waits" if not job.slots else "It works on where it is, and waits for that width"
+    who = "It waits" if not job.slots else "It works on at its present width, and waits for the planned one"
     if job.slots and (job.is_stopping or job.job.id in {*plan.stops, *plan.ends}):
         who = "It is to wait"
     return f"{who}: {said}{more}. {have}."

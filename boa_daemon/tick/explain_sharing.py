@@ -51,7 +51,7 @@ def _nearness(nodes: Iterable[NodeState]) -> str:
         return ""
     shared = [tier[0] for tier in zip(*above, strict=False) if len(set(tier)) == 1]
     if not shared:
-        return " They share nothing of the network but their zone."
+        return " They share no part of the network below their zone."
     return f" All are under {shared[-1]}, tier {len(shared)} of {max(map(len, above))} of the network."
 
 
@@ -91,7 +91,7 @@ def _measured(state: ClusterState, job_id: JobId) -> list[str]:
         return []
     said = f"It waits for messages {seen.exposed_fraction:.0%} of its time"
     if seen.gain_fraction is not None:
-        said += f"; order on its links should change what is left of its time by {-seen.gain_fraction:+.1%}"
+        said += f"; ordering its links should change its remaining time by {-seen.gain_fraction:+.1%}"
     return [f"{said}."]
 
 
@@ -106,7 +106,7 @@ def _unordered(state: ClusterState, plan: Plan, job_id: JobId, nodes: Iterable[N
             if other != job_id and not (job_id in ordered and other in ordered):
                 found.setdefault((other, _why_unordered(state, job_id, other, node)), []).append(node)
     return [
-        f"It shares the link of {', '.join(names)} with job {other}; nobody sends first: {why}."
+        f"It shares the link of {', '.join(names)} with job {other}; neither sends first: {why}."
         for (other, why), names in found.items()
     ]
 

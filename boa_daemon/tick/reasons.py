@@ -28,30 +28,30 @@ JobReason: TypeAlias = Literal[
 
 WAIT_REASON_TEXTS: Mapping[WaitReason, str] = MappingProxyType(
     {
-        "nodes-to-come": "the nodes that it is to run on boot, or were asked for",
-        "gpus-to-fall-free": "other jobs let go of GPUs sooner than a new node would boot",
+        "nodes-to-come": "its nodes are booting or were just requested",
+        "gpus-to-fall-free": "other jobs will free GPUs sooner than a new node would boot",
         "node-limit": "the limit on nodes is reached; jobs are served in order of arrival",
-        "out-of-stock": "the cloud gave no machine of its type when it was last asked",
-        "fleet-full": "all nodes of the policy's fixed number are full",
+        "out-of-stock": "the cloud had no machine of its type when last asked",
+        "fleet-full": "all nodes of the policy's fixed fleet are full",
         "quota": "the account's quota is used up",
-        "denied": "the account may not launch: see `boa doctor`",
-        "throttled": "the cloud asks to slow down",
-        "bad-request": "the cloud does not understand the launch: see `boa doctor`",
-        "no-price": "no price of its type is known, and nothing is rented without one",
+        "denied": "the account may not launch nodes: see `boa doctor`",
+        "throttled": "the cloud throttles requests",
+        "bad-request": "the cloud rejects the launch as invalid: see `boa doctor`",
+        "no-price": "the price of its type is unknown, and nothing is rented without a price",
         "cap-day": HELD["cap-day"],
         "cap-month": HELD["cap-month"],
         "cap-hour": HELD["cap-hour"],
         "cap-instances": HELD["cap-instances"],
         "loop": HELD["loop"],
-        "budget": "the budget is below what the load takes: money for its nodes has to accrue",
-        "given-up": "it is not started again: it failed too often, is at a limit, or waits in vain",
-        "resting": "it failed, or its nodes did not take it, and is tried again after a while",
-        "not-before": "its file says not to start it yet",
+        "budget": "the budget is below the load: money for its nodes has to accrue first",
+        "given-up": "it is not started again: it failed, reached a limit, or its `after` job ended badly",
+        "resting": "it failed or its nodes refused it; it is tried again after a while",
+        "not-before": "its file sets a later start (not_before)",
         "after": "another job has to end first",
-        "user-day-cap": "its user has spent what they may spend today (UTC)",
+        "user-day-cap": "its user's cap for today (UTC) is spent",
         "team-day-cap": HELD["team-day-cap"],
         "team-month-cap": HELD["team-month-cap"],
-        "team-share": "its team has spent more than its share, and a team that has not waits",
+        "team-share": "its team is ahead of its share, and a team behind its share waits",
         "spot": "its date leaves time to wait for spot",
     }
 )
@@ -59,13 +59,13 @@ WAIT_REASON_TEXTS: Mapping[WaitReason, str] = MappingProxyType(
 
 JOB_REASON_TEXTS: Mapping[JobReason, str] = MappingProxyType(
     {
-        "new": "it was taken, or has let go of its GPUs, and no tick has looked at it since",
-        "starting": "it is to start now",
+        "new": "it was submitted, or has released its GPUs, and no tick has seen it since",
+        "starting": "it starts now",
         "running": "it runs",
-        "not-planned": "the policy gives it no GPUs now: others have them all, or `boa down` was ordered",
+        "not-planned": "the policy gives it no GPUs now: other jobs have all, or `boa down` was ordered",
         "unplanned": "no new plan can be made, and the last one lacks its class",
-        "finished": "it ended well",
-        "failed": "it failed for good, is at its max_usd or max_hours, or was to follow one that failed",
+        "finished": "it finished successfully",
+        "failed": "it failed for good, reached its max_usd or max_hours, or its `after` job failed",
         "cancelled": "it was cancelled",
     }
 )

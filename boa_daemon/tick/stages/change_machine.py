@@ -145,7 +145,7 @@ def _kept(state: ClusterState, job: JobState) -> Width | None:
 def _note(width: Width, found: Width, *, is_held: bool, is_there: bool) -> str:
     """Return why a job has another width than the policy named."""
     if not is_held:
-        return f"the next best width: of {width} there is no stock or no quota now"
+        return f"the next best width: {width} has no stock or no quota now"
     if is_there:
         return f"it runs on {found}: the change to {width} would cost more than it saves"
-    return f"it runs on {found}: of {width} there is no stock or no quota now"
+    return f"it runs on {found}: {width} has no stock or no quota now"

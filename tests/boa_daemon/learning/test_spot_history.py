@@ -36,7 +36,7 @@ def test_begins_with_what_is_believed() -> None:
     assert 4.0 < 1.0 / terms.per_node_hour < 12.0
     assert terms.given_fraction < 0.8
     assert terms.planned_fraction > terms.price_fraction
-    assert "believed beforehand" in SpotHistory().sentence("box")
+    assert "assumed, because none was rented yet" in SpotHistory().sentence("box")
 
 
 def test_quiet_hours_make_spot_better_and_ends_make_it_worse() -> None:

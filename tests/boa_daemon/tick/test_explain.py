@@ -100,8 +100,9 @@ def test_an_unknown_job_is_an_error_with_a_suggestion() -> None:
 @pytest.mark.parametrize(
     ("lost", "says"),
     [
-        (1, "1 step to ends without a checkpoint; it is to do it again"),
-        (7, "7 steps to ends without a checkpoint; it is to do them again"),
+        (1, "1 step that no checkpoint has, and repeats it"),
+        (2, "2 steps that no checkpoint has, and repeats them"),
+        (7, "7 steps that no checkpoint has, and repeats them"),
     ],
 )
 def test_what_was_lost_is_said(lost: int, says: str) -> None:
@@ -119,8 +120,8 @@ def test_what_ordering_saves_is_said_and_links_of_others_are_not() -> None:
     held = {"a": some_slots("n1", 0) + some_slots("n2", 0), "b": some_slots("n1", 1) + some_slots("n2", 1)}
     state = a_state(a_job("a"), a_job("b"), nodes=nodes, held=held)
     for gain, says in (
-        (0.125, "its time by -12.5%."),
-        (-0.125, "its time by +12.5%."),
+        (0.125, "its remaining time by -12.5%."),
+        (-0.125, "its remaining time by +12.5%."),
         (None, "of its time."),
     ):
         job = GatedJob(ranked_by_hours=1.0, exposed_fraction=0.4, gain_fraction=gain)
@@ -165,7 +166,7 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
         seen(holds=False, unplanned=True),
         for_a(),
         "unplanned",
-        "the last one lacks its class: it waits until there is one that has it.",
+        "the last one lacks its class: it waits for a plan that has it.",
     ),
     "unplanned, given up": (
         seen(holds=False, unplanned=True),
@@ -183,13 +184,13 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
         seen(holds=True, unplanned=True),
         for_a(stops=("a",)),
         "running",
-        "it starts nowhere once it has let go. It is told to stop now.",
+        "it starts nowhere once it has stopped. It is told to stop now.",
     ),
     "unplanned, stopping": (
         seen(holds=True, unplanned=True, is_stopping=True),
         for_a(),
         "running",
-        "it starts nowhere once it has let go. It was told to stop, and holds its GPUs until it has.",
+        "it starts nowhere once it has stopped. It was told to stop, and holds its GPUs until it stops.",
     ),
     "unplanned, hangs": (
         seen(holds=True, unplanned=True),
@@ -202,14 +203,14 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
         seen(holds=True),
         for_a("nodes-to-come", gpus=4),
         "nodes-to-come",
-        "It works on where it is, and waits for that width: "
+        "It works on at its present width, and waits for the planned one: "
         f"{WAIT_REASON_TEXTS['nodes-to-come']}. Of its 4 GPUs it holds 2, and 2 more are free",
     ),
     "runs, moves now": (
         seen(holds=True),
         for_a(gpus=4, slots=some_slots("n1", 0, 1, 2, 3)),
         "running",
-        "It is told to stop now. Once it has let go it starts on n1 (4 GPUs).",
+        "It is told to stop now. Once it has stopped it starts on n1 (4 GPUs).",
     ),
     "runs, told to stop for the budget": (
         seen(holds=True),
@@ -223,7 +224,7 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
             "team-day-cap", gpus=2, stops=("a",), held=(Held(what="job a", code="team-day-cap"),)
         ),
         "team-day-cap",
-        "It is to wait: job a: what its team may spend today (UTC) leaves no room for it.",
+        "It is to wait: job a: the team's cap for today (UTC) leaves no room for it.",
     ),
     "runs, put off": (
         seen(holds=True),
@@ -235,13 +236,13 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
         seen(holds=True),
         for_a("cap-day", gpus=2, stops=("a",), forced=("n1",)),
         "cap-day",
-        "It is told to stop now. Node n1 is given back under it.",
+        "It is told to stop now. Node n1 is given back while the job is on it.",
     ),
     "stopping": (
         seen(holds=True, is_stopping=True),
         for_a("nodes-to-come", gpus=4),
         "nodes-to-come",
-        "It was told to stop, and holds its GPUs until it has. It is to wait",
+        "It was told to stop, and holds its GPUs until it stops. It is to wait",
     ),
     "starts": (seen(holds=False), for_a(gpus=2, slots=ON_TWO), "starting", "It starts now on n1 (2 GPUs)."),
     "put off": (
@@ -335,8 +336,7 @@ PRESENT = "Job a of class c arrived 10.0 min ago and is in phase 1; it holds no 
         (
             "user-day-cap",
             {"user": "eve"},
-            "It is held back: what the jobs of user eve may cost today is spent. It may start after midnight "
-            "UTC.",
+            "It is held back: the jobs of user eve have spent today's cap. It may start after midnight UTC.",
         ),
         ("team-day-cap", {"team": "red"}, f"It is held back: {WAIT_REASON_TEXTS['team-day-cap']}."),
     ],
@@ -355,7 +355,7 @@ def test_a_job_without_a_part_quotes_the_numbers_that_are_known() -> None:
     assert explain_job(state, gone, "a") == f"{PRESENT} It is given up: it failed 4 times."
     state, plan = waiting("user-day-cap", user="eve")
     state = replace(state, users={"eve": UserMoney(spent_usd=4.5, cap_usd=4.25)})
-    assert "today is spent: 4.50 of 4.25 USD. It may start" in explain_job(state, plan, "a")
+    assert "today's cap: 4.50 of 4.25 USD. It may start" in explain_job(state, plan, "a")
     state, plan = waiting("team-day-cap", team="red")
     notes = tuple(
         Held(what=f"team {team}", code="team-day-cap", numbers={"cap_usd": usd})
@@ -423,7 +423,7 @@ def test_a_job_that_waits_for_nodes_says_how_many_there_are(reason: Any, says: s
     [
         ((("top", "x"), ("top", "x")), " All are under x, tier 2 of 2 of the network."),
         ((("top", "x"), ("top", "y")), " All are under top, tier 1 of 2 of the network."),
-        ((("left",), ("right",)), " They share nothing of the network but their zone."),
+        ((("left",), ("right",)), " They share no part of the network below their zone."),
         ((("top",), ()), ""),
     ],
 )
@@ -469,10 +469,10 @@ def test_links_without_an_order_say_why() -> None:
         (GateView(links={"n1": link, "n2": link}, jobs={"a": known, "b": known}), link.why),
     ):
         said = explain_job(replace(state, gate=gate), a_plan(), "a")
-        assert said.endswith(f"It shares the link of n1, n2 with job b; nobody sends first: {why}.")
+        assert said.endswith(f"It shares the link of n1, n2 with job b; neither sends first: {why}.")
     partly = explain_job(state, a_plan(link_order={"n1": ("a", "b"), "n2": ("b",)}), "a")
     assert "It shares the link of n1 with job b; it sends first, because less of it is left" in partly
-    assert partly.endswith("It shares the link of n2 with job b; nobody sends first: no gate runs.")
+    assert partly.endswith("It shares the link of n2 with job b; neither sends first: no gate runs.")
 
 
 def test_what_else_is_planned_for_a_job_is_said() -> None:
@@ -488,7 +488,7 @@ def test_what_else_is_planned_for_a_job_is_said() -> None:
     )
     said = explain_job(state, plan, "a")
     assert "It starts now on n1 (2 GPUs)." in said
-    assert "It is to have 4 x gpu once there is room; what it does until then outweighs" in said
+    assert "It starts narrow and gets 4 x gpu once there is room; the early work outweighs" in said
     assert "1 x gpu are planned for it; the rest would be idle on its nodes" in said
     assert "It hangs, and is ended." in said
     assert said.count("Held back: ") == 1

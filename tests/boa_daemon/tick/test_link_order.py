@@ -110,11 +110,11 @@ def plan_of(state: ClusterState) -> Plan:
 @pytest.mark.parametrize(
     ("seen_by", "order", "sentence"),
     [
-        (None, {}, "nobody sends first: no gate runs."),
+        (None, {}, "neither sends first: no gate runs."),
         (("a", "b"), {"n2": ("a", "b")}, "it sends first, because less of it is left: 1 against 2 GPU-hours"),
         (("b", "a"), {"n2": ("b", "a")}, "b sends first, because less of b is left: 1 against 2 GPU-hours"),
-        (("b",), {}, "nobody sends first: a does not ask the gate."),
-        ((), {}, "nobody sends first: a and b do not ask the gate."),
+        (("b",), {}, "neither sends first: a does not ask the gate."),
+        ((), {}, "neither sends first: a and b do not ask the gate."),
     ],
 )
 def test_an_order_is_stated_only_where_it_is_enforced(
@@ -133,7 +133,9 @@ def test_a_link_that_the_gate_leaves_alone_has_no_order() -> None:
     state = gated(two_senders(), "a", "b", is_ordered=False, why="the card is fast for these jobs")
     plan = plan_of(state)
     assert plan.link_order == {}
-    assert "with job b; nobody sends first: the card is fast for these jobs." in explain_job(state, plan, "a")
+    assert "with job b; neither sends first: the card is fast for these jobs." in explain_job(
+        state, plan, "a"
+    )
 
 
 def test_explain_says_what_a_job_measured() -> None:
@@ -143,7 +145,7 @@ def test_explain_says_what_a_job_measured() -> None:
     seen = GatedJob(ranked_by_hours=2.0, exposed_fraction=0.41, gain_fraction=-0.05)
     state = replace(state, gate=replace(state.gate, jobs={**state.gate.jobs, "a": seen}))
     assert (
-        "It waits for messages 41% of its time; order on its links should change what is left of its time by "
+        "It waits for messages 41% of its time; ordering its links should change its remaining time by "
         "+5.0%." in explain_job(state, plan_of(state), "a")
     )
 
@@ -174,7 +176,7 @@ def test_jobs_that_meet_on_an_uplink_alone_are_ordered_there() -> None:
     [
         (("s", "r1"), ("s", "r1"), " All are under r1, tier 2 of 2 of the network."),
         (("s", "r1"), ("s", "r2"), " All are under s, tier 1 of 2 of the network."),
-        (("s", "r1"), ("t", "r3"), " They share nothing of the network but their zone."),
+        (("s", "r1"), ("t", "r3"), " They share no part of the network below their zone."),
         (("s", "r1"), (), ""),
     ],
 )

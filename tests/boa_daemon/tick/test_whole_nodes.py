@@ -35,7 +35,7 @@ def test_no_node_is_rented_for_what_falls_free_before_it_would_have_booted() -> 
 
     assert plan.launches == {}
     assert plan.waiting == {"new": "gpus-to-fall-free"}
-    assert "other jobs let go of GPUs sooner than a new node would boot" in explain_job(state, plan, "new")
+    assert "other jobs will free GPUs sooner than a new node would boot" in explain_job(state, plan, "new")
 
 
 def test_a_node_is_rented_where_nobody_ends_in_time_or_too_little_falls_free() -> None:
@@ -94,7 +94,7 @@ def test_a_waiting_job_starts_on_what_is_free_while_its_nodes_boot() -> None:
     assert plan.widths["a"] == Width("gpu", 4)
     assert plan.head_starts == {"a": Width("gpu", 8)}
     assert plan.launches == {"gpu-x4": 1}
-    assert "It is to have 8 x gpu once there is room" in explain_job(state, plan, "a")
+    assert "gets 8 x gpu once there is room" in explain_job(state, plan, "a")
 
 
 def test_a_job_with_a_head_start_does_not_rent_its_nodes_twice() -> None:

@@ -140,7 +140,7 @@ def test_a_job_that_is_started_over_and_over_comes_to_rest() -> None:
     decision = decided(state, a=2)
 
     assert (decision.actions, codes(decision)) == ((), ["loop"])
-    assert "led nowhere" in decision.explain("a")
+    assert "repeated without success" in decision.explain("a")
     assert decision.wake_at == NOW + 100.0
     later = decided(replace(state, now=NOW + 101.0), a=2)
     assert [type(action) for action in later.actions] == [StartJob]

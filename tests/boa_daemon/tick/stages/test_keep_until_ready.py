@@ -30,7 +30,7 @@ def test_a_job_works_on_where_it_is_until_its_next_start_is_ready() -> None:
     kinds, held, text, wake_at = widened(waits)
     assert (kinds, held, wake_at) == ([], ["not-ready"], 51.0)
     assert "It starts now" not in text
-    assert "Held back: job a: the nodes that it moves to do not have what it needs yet" in text
+    assert "Held back: job a: its next nodes do not have what it needs yet" in text
     assert widened(loads(dumps(waits))) == (kinds, held, text, wake_at), "a replay decides the same"
 
 

@@ -69,7 +69,7 @@ def test_a_user_without_money_starts_nothing_until_midnight() -> None:
         ("user bob", "user-day-cap", {"spent_usd": 5.0, "cap_usd": 5.0})
     ]
     assert found.wake_at == DAY_SECONDS
-    assert "user bob may cost today is spent: 5.00 of 5.00 USD" in found.explain("b")
+    assert "user bob have spent today's cap: 5.00 of 5.00 USD" in found.explain("b")
     rested = changed(spent, "b", failed=(Failure(at=NOON - 6.0, step=0),), failures=1)
     assert decided(rested, a=1, b=1, c=1).wake_at == DAY_SECONDS, "a rest that is over wakes nobody"
     richer = replace(spent, users={"bob": UserMoney(cap_usd=5.01, spent_usd=5.0)})
@@ -148,4 +148,4 @@ def test_teams_without_money_or_ahead_of_their_share_start_nothing() -> None:
         ("team blue", "team-share"),
         ("team red", "team-day-cap"),
     ]
-    assert "It is held back: team red: what its team may spend today (UTC)" in found.explain("a")
+    assert "It is held back: team red: the team's cap for today (UTC)" in found.explain("a")
