@@ -95,7 +95,7 @@ def _surest(
 ) -> DateAdvice | None:
     """Return the surest way for a job of a size to end in time: as now, or fastest on demand, or None.
 
-    Exact to the second, which a grid is not. A single interruption counts as failure.
+    Times are exact to the second, unlike on the grid. A single interruption counts as failure.
     """
     fastest = min(rungs, key=lambda one: one[1])
     ways = [(fastest, boot, FAILURE_HOURS)]

@@ -22,7 +22,7 @@ _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 @fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Wanted widths of jobs that hold something else (`wishes`, in order of service), and jobs to stop.
+    """Wanted widths of jobs that do not hold them yet (`wishes`, in order of service), and jobs to stop.
 
     Jobs in `leaving` must release their GPUs now, whether or not there is room for them elsewhere.
     """

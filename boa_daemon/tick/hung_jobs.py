@@ -8,7 +8,7 @@ from policies.model import JobId
 
 
 def hung_jobs(state: ClusterState) -> tuple[dict[JobId, str], list[float]]:
-    """Return the reasons of the hung jobs, and the instants at which to check others."""
+    """Return why each hung job is to be ended, and the instants at which to check others."""
     ends: dict[JobId, str] = {}
     wakes: list[float] = []
     for name, job in state.judged_jobs.items():

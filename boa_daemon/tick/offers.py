@@ -209,7 +209,7 @@ def closed_until(
 
 
 def _first(cooldowns: Iterable[Cooldown | None]) -> Cooldown:
-    """Return the cool-down that ends first; without any, a quota of no nodes that never ends."""
+    """Return the cool-down that ends first; without any, a used-up quota, which has no end."""
     known = [rest for rest in cooldowns if rest is not None]
     return min(known, key=lambda rest: rest.until, default=Cooldown(until=inf, kind="quota"))
 

@@ -136,15 +136,18 @@ class Manifest:
 class JobSpec:
     """What to run for a job.
 
-    `run` is a shell command, started in `workdir` once on every node of the job. After an order to stop, the
-    job has `stop_grace_seconds` to write its checkpoint. Its output is kept up to `log_bytes`, the newest
-    part. `result` names a file, relative to `workdir`, that must exist at the end; if empty, none must. With
-    `gate` the job's DDP models ask the gate, if one runs, without a change to the script; the gate ranks by
-    `weight`. An `is_rigid` job runs at one width, and its log says at each start how to change that. The
-    newest `keep_checkpoints` are kept. `code` is the digest of the job's code; `workdir` is then inside a
-    copy of that code. `setup` runs before `run`, both in the container image `image`, with `cpus` and
-    `memory_gb` (0: all). Files that match `artifacts` are kept at the end of the job. `user` submitted the
-    job. `secrets` are references by variable name, `data` are sources by name.
+    `run` is a shell command, started in `workdir` once on every node of the job; `setup` runs before it. Both
+    run in the container image `image`, with `cpus` and `memory_gb` (0: all). `code` is the digest of the
+    job's code; `workdir` is then inside a copy of that code. `secrets` are references by variable name,
+    `data` are sources by name. `user` submitted the job.
+
+    After an order to stop, the job has `stop_grace_seconds` to write its checkpoint. The newest
+    `keep_checkpoints` are kept, and the newest `log_bytes` of its output. `result` names a file, relative to
+    `workdir`, that must exist at the end; if empty, none must. Files that match `artifacts` are kept at the
+    end of the job.
+
+    With `gate` the job's DDP models ask the gate, if one runs, without a change to the script; the gate ranks
+    by `weight`. An `is_rigid` job runs at one width, and its log says at each start how to change that.
     """
 
     job: JobId

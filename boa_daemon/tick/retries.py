@@ -1,7 +1,7 @@
 """When to start a job again after a failure, and when to give it up, from its failures alone.
 
-A failure that the same command would repeat at once (no memory, no command) is final. Other failures are
-retried, each time a little later. After too many within the window without a new checkpoint in between, a
+A failure that the same command would repeat at once (out of memory, missing command) is final. Other failures
+are retried, each time a little later. After too many within the window without a new checkpoint in between, a
 person must look at the job. New checkpoints clear the count: a job that makes progress is worth another try.
 """
 

@@ -67,14 +67,15 @@ class NodeState:
 
     `gpus` names the job on each GPU, None where it is free. `idle_since` is the instant when the node became
     ready or its last job left; None before it is ready and while a job is on it. `launched_by` is the id of
-    the launch action: it matches an intent with its instance after a crash. `ended_at` is set once the node
-    is terminated and its bill is final. `prices` are pairs (instant, USD/hour of compute from then on), in
-    order; if empty, the price of the instance type holds. `extras` are further costs in USD/hour by kind
-    (disk, public address, requests). `ends_by` is the announced instant when the cloud takes the node back. A
-    node that is not `is_listed` was requested, but no listing shows it yet, so it cannot be terminated.
-    `tiers` are the network tiers above the node within its zone, widest first, if known. A `stopped` node
-    costs its extras alone; a stop or a restart begins a new life of the instance
+    the launch action: it matches an intent with its instance after a crash. A node that is not `is_listed`
+    was requested, but no listing shows it yet, so it cannot be terminated. `ends_by` is the announced instant
+    when the cloud takes the node back. A stop or a restart begins a new life of the instance
     (`boa_daemon.tick.node_lives`).
+
+    `prices` are pairs (instant, USD/hour of compute from then on), in order; if empty, the price of the
+    instance type holds. `extras` are further costs in USD/hour by kind (disk, public address, requests); a
+    `stopped` node costs only these. `ended_at` is set once the node is terminated and its bill is final.
+    `tiers` are the network tiers above the node within its zone, widest first, if known.
     """
 
     id: NodeId
@@ -151,13 +152,15 @@ class JobTerms:
 
     `user` submitted the job, `team` pays for it, and it belongs to `group`. It does not start before the
     instant `not_before` of its file, nor before the job `waits_for` has ended; `awaited_end` says how that
-    job ended, if not as required. It failed `failures` times so far; `last_end` is a sentence on the last
-    time. For a waiting job `failed` lists these failures; `retries` is how many its file allows. `refused`
-    says since when nodes have refused the job. `silences` are what its running generation fails to do.
+    job ended, if not as required. `ordered_gpus` is the width ordered with `boa resize`; None: any width that
+    its file allows. `due` is the date in its file, if any. A stop gives the job `grace_seconds`.
+
+    It failed `failures` times so far; `last_end` is a sentence on the last time. For a waiting job `failed`
+    lists these failures; `retries` is how many its file allows. `refused` says since when nodes have refused
+    the job. `silences` are what its running generation fails to do.
+
     `money_ends_at` and `hours_end_at` are when the job reaches the cost and the run time that its file allows
-    if it keeps its GPUs; None without a limit, or while it waits below the limit. `ordered_gpus` is the width
-    ordered with `boa resize`; None: any width that its file allows. A stop gives the job `grace_seconds`.
-    `due` is the date in its file, if any.
+    if it keeps its GPUs; None without a limit, or while it waits below the limit.
     """
 
     user: str = ""
@@ -296,15 +299,17 @@ _gaps, _passes = LatestMemo(_with_gaps), LatestMemo(_passing)
 class ClusterState:
     """Everything that a tick may look at.
 
-    `jobs` are in order of arrival. `offers` is what the cloud rents; empty if it names no zones or prices.
-    `cooldowns` are the refused scopes, and when to ask again. `nodes` are those that live or may live, by
-    name. `settled_micro_dollars` is the sum of final bills; `settled_today_micro_dollars` and
+    `nodes` are those that live or may live, by name. `offers` is what the cloud rents; empty if it names no
+    zones or prices. `cooldowns` are the refused scopes, and when to ask again. `jobs` are in order of
+    arrival. `not_ready` are running jobs whose next nodes lack something the job needs. `gate` is the gate's
+    report, if a gate runs that orders messages. `memory` is what the policy remembered last, and when. `acts`
+    are recent orders by time, known if rules against flapping need them.
+
+    `settled_micro_dollars` is the sum of final bills; `settled_today_micro_dollars` and
     `settled_month_micro_dollars` are its parts in the current day and month (UTC), known if there are caps.
-    `acts` are recent orders by time, known if rules against flapping need them. The budget accrues from
-    `books_opened_at`; None: it does not. `memory` is what the policy remembered last, and when. `users` are
-    those with their own cap, `teams` are the teams' purses. `gate` is the gate's report, if a gate runs that
-    orders messages. `not_ready` are running jobs whose next nodes lack something the job needs. Bills include
-    the site's costs without nodes until `standing_charged_until`; 0: not at all.
+    Bills include the site's costs without nodes until `standing_charged_until`; 0: not at all. The budget
+    accrues from `books_opened_at`; None: it does not. `users` are those with their own cap, `teams` are the
+    teams' purses.
 
     The policy does not know the classes of `unplanned` jobs, because no new policy could be made. These jobs
     keep the GPUs that they hold and start nowhere. Their failures, limits and silences are judged as for all
@@ -431,19 +436,22 @@ class Rules:
 class Plan:
     """What should be.
 
-    `widths` is what each job should hold once the nodes are there; an absent job waits. `slots` is what can
-    be done now: a job absent from `slots` keeps what it holds. `stops` are jobs that should hold nothing.
-    `reasons` are the policy's reasons for the widths. `wake_at` is when to decide again even if nothing
-    happens. `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs`
-    are the sizes of the groups among them that are useful only together. `releases` names nodes to give back;
+    Jobs: `widths` is what each job should hold once the nodes are there; an absent job waits, and `waiting`
+    says for what. `slots` is what can be done now: a job absent from `slots` keeps what it holds. `stops` are
+    jobs that should hold nothing. `head_starts` are the planned widths of jobs that start narrower for now,
+    `stretched` those of jobs that hold more, on GPUs that no other job needs. `reasons` are the policy's
+    reasons for the widths, `dates` what the dates of jobs ask for. `given_up` says why waiting jobs are not
+    started again, `ends` why hung generations are ended at once.
+
+    Nodes: `launches` counts new nodes by the name of their type, which `instance_types` explains; `gangs` are
+    the sizes of the groups among them that are useful only together. `releases` names nodes to give back;
     those in `stopping` are stopped instead of terminated. `forced` are nodes to give back with jobs on them,
-    because a cap would break otherwise. `waiting` is the reason of each job that cannot have its width yet.
-    `held` is what may not be done, and why. `head_starts` are the planned widths of jobs that start narrower
-    for now. `stretched` are the planned widths of jobs that hold more, on GPUs that no other job needs.
+    because a cap would break otherwise.
+
+    `held` is what may not be done, and why. `wake_at` is when to decide again even if nothing happens.
     `link_order` lists, for each link with an enforced order, its jobs, the first sender first. `memory` is
-    what the policy remembers. `node_prices` is what widths and nodes are worth to the policy, if known;
-    readers use it to compare alternatives. `dates` says what the dates of jobs ask for. `given_up` says why
-    waiting jobs are not started again, `ends` why hung generations are ended at once.
+    what the policy remembers. `node_prices` is what widths and nodes are worth to the policy, if known, for
+    comparing alternatives.
     """
 
     widths: Mapping[JobId, Width]

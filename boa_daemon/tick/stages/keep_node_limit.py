@@ -79,7 +79,7 @@ def _admitted(state: ClusterState, draft: Draft, room: PlaceableNodes, allowed: 
 def _who(
     state: ClusterState, wishes: Mapping[JobId, Width], room: PlaceableNodes, extra: list[Node], rules: Rules
 ) -> tuple[dict[JobId, Width], Width | None]:
-    """Return the wishes to try, and the first one that has to wait for room."""
+    """Return the wishes to try, and the width of the first job that has to wait for room."""
     future = room.place(wishes, extra=extra)
     admitted: dict[JobId, Width] = {}
     blocked: Width | None = None

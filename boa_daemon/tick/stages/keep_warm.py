@@ -1,4 +1,4 @@
-"""May say which returned nodes are stopped instead of ended, and which stopped nodes are ended.
+"""May stop returned nodes instead of ending them, and may end stopped nodes.
 
 No disk is kept that a cap could not pay for, and a node that a launch is about to start stays. Cost: O(nodes)
 if there is a pool or a stopped node; nothing otherwise.
