@@ -1,1 +1,1 @@
-"""Engines run jobs on nodes, generation by generation; each implements `boa_daemon.tick.ports.Runner`."""
+"""Engines, which run the generations of jobs on nodes; each implements `boa_daemon.tick.ports.Runner`."""

@@ -1,8 +1,8 @@
-"""Which user a job runs as: the account of who submitted it on this machine, else a user of the job's own.
+"""The user that a job runs as: the submitter's account on this machine, or else a user only for the job.
 
-A job's own user is a number that follows from its id, the same on all its nodes, so that files on a storage
-that nodes share stay its own. It has no entry in the list of users: `HOME`, `USER` and `LOGNAME` say who it
-is. The numbers lie where systemd and useradd give none.
+The number of a job's own user is derived from the job's id, so it is the same on all nodes, and files on
+shared storage stay the job's own. Such a user has no entry in the user database; the variables `HOME`, `USER`
+and `LOGNAME` describe it. The numbers are from a range that systemd and useradd do not use.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 from policies.model import JobId
 
 FIRST, COUNT = 0x7000_0000, 0x0FFF_FF00
-"""The first number of a job's own user, and how many there are."""
+"""First user id for jobs' own users, and the number of ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnixAccount:
-    """A user: who it is, its groups, its home; `door_gid` is the group that only this job has."""
+    """A user with its groups and its home; `door_gid` is the group that only this job has."""
 
     uid: int
     gid: int
@@ -34,26 +34,27 @@ class UnixAccount:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What tells a command who it is."""
+        """The variables HOME, USER and LOGNAME."""
         return {"HOME": str(self.home), "USER": self.name, "LOGNAME": self.name}
 
     @property
     def of_unit(self) -> dict[str, Any]:
-        """The fields of a `Unit`."""
+        """The fields of a `Unit` for this user."""
         return {"uid": self.uid, "gid": self.gid, "door_gid": self.door_gid, "groups": self.groups}
 
 
 def own_account(job: JobId, home: Path) -> UnixAccount:
-    """Return the user that is a job's own, on any machine."""
+    """Return the user that only this job has; the same on every machine."""
     digest = hashlib.sha256(job.encode()).digest()
     number = FIRST + int.from_bytes(digest[:8], "big") % COUNT
     return UnixAccount(uid=number, gid=number, door_gid=number, name=f"boa-{digest[:4].hex()}", home=home)
 
 
 def account_here(user: str, job: JobId, home: Path) -> UnixAccount | None:
-    """Return the user that a job of somebody runs as on this machine; None for our own.
+    """Return the user that a user's job runs as on this machine; None for our own user.
 
-    That is all there is where we are not root, and it is who root's own jobs run as.
+    It is None if we are not root, and for jobs of a user who is root. A job whose user has no account here
+    gets its own user.
     """
     if os.geteuid() != 0:
         return None

@@ -1,6 +1,6 @@
-"""Why a generation failed: from exit codes, signals, the kernel's books and the exception written down.
+"""The cause of a failed generation, from exit codes, signals, OOM counters and the recorded exception.
 
-What a job printed is shown and never read: words in a log prove nothing.
+A job's output is shown but never interpreted, because words in a log prove nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _KINDS: Mapping[str, FailureCause] = {
     "OutOfMemoryError": "out-of-memory",
     "ModuleNotFoundError": "missing-command",
 }
-"""Exceptions that name their cause by their class: Python's, and torch's."""
+"""Causes by the class name of an exception of Python or torch."""
 OURS = "boa: "
-"""Lines of a log that begin so are the keeper's."""
+"""Prefix of the keeper's lines in a log."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def cause_of(end: Mapping[str, Any], failure: Mapping[str, Any] | None) -> tuple[FailureCause, str]:
-    """Return why a command failed, and what its exception says; empty where none is known.
+    """Return the cause of a command's failure, and a sentence about it (empty if none is known).
 
-    `end` is how a unit ended, `failure` the exception that its command wrote down.
+    `end` is how a unit ended, `failure` the exception that its command recorded.
     """
     code = end["code"]
     if end.get("before_failed"):
@@ -41,7 +41,7 @@ def cause_of(end: Mapping[str, Any], failure: Mapping[str, Any] | None) -> tuple
     if end["out_of_memory"]:
         return "out-of-memory", "the kernel ended a process for memory"
     if code in _MISSING_CODES:
-        return "missing-command", ""  # The shell's or the keeper's last line says which, and why.
+        return "missing-command", ""  # The last line of the shell or the keeper tells which command.
     if end.get("disk_full"):
         return "disk-full", "the disk of its folder is full"
     if code is not None and (code < 0 or code > 128):
@@ -50,7 +50,7 @@ def cause_of(end: Mapping[str, Any], failure: Mapping[str, Any] | None) -> tuple
 
 
 def last_line(lines: Sequence[str]) -> str:
-    """Return the last line of the command that says something, for people; else of what was said about it."""
+    """Return the command's last line that is not empty, for people; without one, the keeper's last line."""
     said = [line.strip() for line in lines if line.strip()]
     own = [line for line in said if not line.startswith(OURS)]
     return (own or said or [""])[-1]

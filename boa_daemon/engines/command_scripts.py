@@ -1,4 +1,4 @@
-"""What stands around a job's command: its code, its setup, and the end of its container."""
+"""Scripts around a job's command: fetch its code and data, run its setup, and end its container."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from boa_daemon.tick.ports import JobSpec
 
 
 def workdir_of(spec: JobSpec, layout: Layout) -> str:
-    """Return where the command starts: in the job's copy of its code, if it has one."""
+    """Return the folder in which the command starts: below the job's copy of its code, if it has code."""
     return str(layout.work(spec.job) / spec.workdir) if spec.code else spec.workdir
 
 
 def code_script(spec: JobSpec, layout: Layout, *, code_at: str) -> str:
-    """Return the script that has a job's code in its folder on a node."""
+    """Return the script that brings a job's code to its folder on a node."""
     words = (code_at, spec.code, str(layout.code), str(layout.work(spec.job)))
     return f'"$BOA_PYTHON" -m boa_daemon.job.code {" ".join(map(quote, words))}'
 
@@ -26,7 +26,7 @@ def code_script(spec: JobSpec, layout: Layout, *, code_at: str) -> str:
 def with_inputs(
     spec: JobSpec, layout: Layout, errands: UnitScripts, folder: Path, *, code_at: str
 ) -> UnitScripts:
-    """Return the errands of the unit of a folder, with its code and its data brought first."""
+    """Return a unit's errands with a `bring` errand for its code and its data; `folder` is the unit's."""
     scripts = [code_script(spec, layout, code_at=code_at)] if spec.code else []
     if spec.data:
         scripts.append(f'exec "$BOA_PYTHON" -m boa_daemon.job.data {quote(str(folder))}')
@@ -34,18 +34,18 @@ def with_inputs(
 
 
 def ended_container(name: str, spec: JobSpec, after: str) -> str:
-    """Return the last errand of a unit, with the end of its container first."""
+    """Return the last errand of a unit, which ends its container first."""
     if not spec.image:
         return after
     return f"{end_script(name)}; {after}" if after else end_script(name)
 
 
 def with_setup(spec: JobSpec, folder: Path) -> str:
-    """Return the command with what is set up before it.
+    """Return the command, preceded by the job's setup script.
 
-    On a node that happens once for the same code and the same words, as `folder` remembers; in a container,
-    which begins anew each time, at each start. What the job's nodes share is set up by one of them while the
-    others wait.
+    On a node, the setup runs once for the same code and the same script; a marker in `folder` records this.
+    In a container, which starts fresh each time, it runs at each start. If nodes share `folder`, one of them
+    runs the setup while the others wait.
     """
     if not spec.setup:
         return spec.run

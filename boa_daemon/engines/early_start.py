@@ -1,9 +1,9 @@
-"""The next generation before its turn, on this machine: what it needs is there, and it waits.
+"""Prepares the next generation on this machine while the present one still runs.
 
-Each unit's keeper brings code and data and then waits for its turn. The command itself is started before that
-only where the generation that runs has shown that nothing is risked: each of its processes noted that it
-imported `boa_daemon.job` after nothing but imports, which is where the new ones wait, and the command is that
-script and nothing else. See `boa_daemon.job.early_start` and decision 0095.
+Each unit's keeper brings code and data, and then waits for its turn. The command itself is started early only
+if that is safe: each process of the running generation has noted that it imported `boa_daemon.job` after
+nothing but imports (the new processes wait in that import), and the command only runs that script. See
+`boa_daemon.job.early_start` and decision 0095.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from boa_daemon.tick.actions import StartJob
 from boa_daemon.tick.ports import JobSpec
 
 FORGET_SECONDS = 60.0
-"""What nobody asked for in so long is let go of: the plan has changed its mind."""
+"""A waiting generation that was not requested for this long is dropped: the plan has changed."""
 _STARTERS = re.compile(r"(?:\S*/)?(?:python[0-9.]*|torchrun|accelerate)")
 _VARIABLE = re.compile(r"\$(?:\w+|\{\w+\})")
 _SHELL = re.compile(r"[;&|<>`\n$(]")
@@ -35,46 +35,46 @@ _SHELL = re.compile(r"[;&|<>`\n$(]")
 
 @dataclass(slots=True, kw_only=True)
 class WaitingGeneration:
-    """A generation that waits for its turn; `asked_at` is when it was wanted last, by the steady clock."""
+    """A generation that waits for its turn; `asked_at` is its last request, by the monotonic clock."""
 
     action: StartJob
     units: Sequence[Unit]
     asked_at: float = field(default_factory=time.monotonic)
 
     def is_for(self, action: StartJob) -> bool:
-        """Whether this is the start that is wanted, on the same GPUs, and none of it has died."""
+        """Return whether this is the generation of the action, on the same GPUs, and no unit has died."""
         wanted, mine = (action.job, action.generation, action.slots), self.action
         is_same = wanted == (mine.job, mine.generation, mine.slots)
         return is_same and not any(_has_died(unit) for unit in self.units)
 
     @property
     def can_go(self) -> bool:
-        """Whether all of its keepers are there to hear that its turn has come."""
+        """Whether all of its keepers run, so that it can be started."""
         return all((unit.folder / "keeper.json").exists() for unit in self.units)
 
     @property
     def is_ready(self) -> bool:
-        """Whether waiting on makes it no readier: its imports are done, or it does them in its turn."""
+        """Whether more waiting is useless: its imports are done, or it does them in its turn."""
         return all(map(_is_ready, self.units))
 
     def go(self) -> None:
-        """Say that its turn has come.
+        """Start its turn.
 
         Raises:
-            OSError: when that cannot be written.
+            OSError: when a file cannot be written.
         """
         for unit in self.units:
             (unit.folder / GO).touch()
 
     def drop(self) -> None:
-        """End it: it has done nothing that anybody could miss."""
+        """End it; no work is lost, because it has done none."""
         drop_units(self.units[0].folder.parent)
 
 
 def drop_units(generation: Path) -> None:
     """End the units of a generation whose turn has not come, and remove its folder.
 
-    The folder goes first: a keeper that is about to begin finds nothing to keep.
+    The folder is renamed first, so that a keeper that is about to start finds no unit.
     """
     gone = generation.with_name(f"{generation.name}.dropped.{time.time_ns()}")
     with suppress(OSError):
@@ -89,7 +89,7 @@ def drop_units(generation: Path) -> None:
 
 
 def may_start_early(spec: JobSpec, running: Sequence[Unit]) -> tuple[bool, float]:
-    """Return whether the next generation's processes may start while one runs, and the bytes each took."""
+    """Return whether the next generation may start its processes early, and the memory of each in bytes."""
     notes = []
     for unit in running:
         with unit.as_user():
@@ -103,7 +103,7 @@ def may_start_early(spec: JobSpec, running: Sequence[Unit]) -> tuple[bool, float
 
 
 def is_one_script(run: str) -> bool:
-    """Whether a command does nothing but run one Python script, by itself or by a launcher of its ranks."""
+    """Return whether a command only runs one Python script, directly or with a launcher of ranks."""
     if _SHELL.search(_VARIABLE.sub("", run.strip())):
         return False
     try:
@@ -116,7 +116,7 @@ def is_one_script(run: str) -> bool:
 
 
 def as_waiting_units(spec: JobSpec, units: Sequence[Unit], running: Sequence[Unit]) -> tuple[Unit, ...]:
-    """Return the units of a coming generation as those that wait, ready to be written down."""
+    """Return the units of a coming generation as waiting units."""
     is_safe, most = may_start_early(spec, running)
     pull = pull_script(spec.image) if spec.image else ""
     return tuple(
@@ -131,7 +131,7 @@ def as_waiting_units(spec: JobSpec, units: Sequence[Unit], running: Sequence[Uni
 
 
 def _has_died(unit: Unit) -> bool:
-    """Whether a unit has ended, or has lost its keeper; one whose keeper is yet to come has not."""
+    """Return whether a unit has ended or lost its keeper; one whose keeper has not started yet has not."""
     if (unit.folder / "exit.json").exists():
         return True
     kept = read_own(unit.folder, "keeper.json")
@@ -139,7 +139,7 @@ def _has_died(unit: Unit) -> bool:
 
 
 def _is_ready(unit: Unit) -> bool:
-    """Whether a unit is as ready as it gets; one that has ended is."""
+    """Return whether a unit is as ready as possible, or has ended."""
     said = read_own(unit.folder, READY)
     if said is None:
         return (unit.folder / "exit.json").exists()

@@ -1,7 +1,6 @@
-"""What each engine is, for who plans or checks without opening it: the one table of their names.
+"""The table of engines and their properties, for code that plans or checks without opening an engine.
 
-How each is opened stands in `boa_daemon.daemon.assembly.ENGINES`. An engine of a plug-in is like one whose
-jobs are processes of this machine.
+`boa_daemon.daemon.assembly.ENGINES` says how each is opened. An engine from a plug-in has the defaults.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineKind:
-    """Where an engine's jobs are and what they can have.
+    """Where an engine's jobs run, and what they can use.
 
-    Jobs that are `elsewhere` run on other machines than the daemon; those `on_this_machine` are processes
-    beside it. Those `on_rented_nodes` of AWS have the disks that the node brings, read secrets and data with
-    its rights, and see no folder of the daemon's. The engine `goes_with` these providers; None: it says so
-    itself, when it is opened.
+    Jobs that are `elsewhere` run on other machines than the daemon; jobs `on_this_machine` are processes
+    beside it. Jobs `on_rented_nodes` of AWS use the disks of the node, read secrets and data with the node's
+    rights, and do not see the daemon's folders. `goes_with` are the providers that the engine supports; None:
+    the engine checks this itself when it is opened.
     """
 
     elsewhere: bool = False
@@ -37,10 +36,10 @@ ENGINE_KINDS: Mapping[str, EngineKind] = MappingProxyType(
 
 
 def engine_kind(name: str) -> EngineKind:
-    """Return what an engine is."""
+    """Return the properties of an engine by name; the defaults for an unknown name."""
     return ENGINE_KINDS.get(name, EngineKind())
 
 
 def fitting(provider: str) -> tuple[str, ...]:
-    """Return the engines of ours that go with a provider."""
+    """Return the built-in engines that support a provider."""
     return tuple(name for name, kind in ENGINE_KINDS.items() if kind.goes_with and provider in kind.goes_with)

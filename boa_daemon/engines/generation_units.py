@@ -1,4 +1,4 @@
-"""What to run where: the units of a generation, their names, folders and environment."""
+"""Builds the units of a generation, with their names, folders and environment."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ RIGID = (
     "(docs/how-to/write-a-job.md), or say `elastic: true` in its file if it does so by itself; `min_gpus` "
     "sets its width."
 )
-"""What a rigid job's log, `boa explain` and `boa submit --check` say."""
+"""Note in a rigid job's log, in `boa explain` and in `boa submit --check`."""
 
 
 def readable(job: JobId) -> str:
-    """Return a job's id with what systemd does not take in a name replaced."""
+    """Return a job's id with characters replaced that systemd forbids in a name; at most 64 characters."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", job)[:64]
 
 
@@ -52,11 +52,11 @@ def units_of(
     account: UnixAccount | None = None,
     secrets_file: str = "",
 ) -> tuple[Unit, ...]:
-    """Return the units of a generation, one per node, in the order of the slots; the first leads.
+    """Return the units of a generation, one per node, in the order of the slots; the first is the leader.
 
-    `addresses` are where nodes reach each other; `port`, on the first, is where they meet. `code_at` is the
-    archive of the job's code. `account` is the user that they run as, where that is not the keeper's,
-    `secrets_file` the daemon's store.
+    `addresses` are the nodes' addresses for each other; `port` on the leader is the rendezvous. `code_at` is
+    the archive of the job's code. `account` is the user of the units, None for the keeper's. `secrets_file`
+    is the daemon's secret store.
     """
     errands = errands or UnitScripts()
     indices: dict[NodeId, list[int]] = {}
@@ -90,7 +90,7 @@ def units_of(
             workdir=workdir_of(spec, layout),
             progress_file=common["BOA_PROGRESS_FILE"],
             checkpoint_dir=common["BOA_CHECKPOINT_DIR"],
-            # What the job file says comes first: nothing in it stands above what tells jobs apart.
+            # The job file's variables come first, so that they cannot override BOA's.
             environment={
                 **({} if account is None else account.environment),
                 **spec.environment,
@@ -138,12 +138,11 @@ def units_of(
 
 
 def _data_dir(spec: JobSpec, folder: Path) -> dict[str, str]:
-    """Return what tells a command where its data is."""
     return {"BOA_DATA_DIR": str(folder / "data")} if spec.data else {}
 
 
 def _part_of_memory(places: int) -> dict[str, str]:
-    """Return what keeps a process to its part of a GPU's memory; nothing where the GPU is its own."""
+    """Return the variables that limit a process to its share of a GPU's memory; empty for a whole GPU."""
     if places == 1:
         return {}
     part = f"{GPU_MEMORY_FOR_JOBS_FRACTION / places:.4g}"
@@ -151,12 +150,12 @@ def _part_of_memory(places: int) -> dict[str, str]:
 
 
 def _rendezvous(job: JobId, generation: int, endpoint: str, nodes: int) -> dict[str, str]:
-    """Return what torchrun reads from its environment, so that a plain `torchrun train.py` meets its peers.
+    """Return the variables that torchrun reads, so that a plain `torchrun train.py` finds its peers.
 
-    No restarts inside a generation: the width and every restart are the daemon's decision. The id carries the
-    generation, so that a late agent of an older one meets nobody. `PET_LOCAL_ADDR` avoids names that do not
-    resolve. The rendezvous is static: ranks follow the order of the nodes in the generation. c10d would order
-    nodes by their addresses as text.
+    torchrun does not restart workers: the width and every restart are the daemon's decision. The rendezvous
+    id contains the generation, so that an agent left over from an older one joins nobody. `PET_LOCAL_ADDR`
+    avoids names that do not resolve. The rendezvous is static, so ranks follow the order of the nodes in the
+    generation; c10d would sort nodes by their addresses as text.
     """
     address, _, port = endpoint.rpartition(":")
     return {
@@ -171,7 +170,7 @@ def _rendezvous(job: JobId, generation: int, endpoint: str, nodes: int) -> dict[
 
 
 def _rank_logs(folder: Path, gpus: int) -> dict[str, str]:
-    """Return what tells torchrun to mark each line with its rank, and where to write errors down."""
+    """Return the variables that make torchrun prefix each line with its rank, and name the error file."""
     errors = {ERROR_FILE: str(folder / FILE_NAME)}
     if gpus == 1:
         return errors

@@ -1,4 +1,4 @@
-"""What nodes and the cloud say through one SQS queue: statuses of units, and spot warnings."""
+"""Messages from nodes and the cloud through one SQS queue: statuses of units, and spot warnings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _LOG = logging.getLogger("boa.engine")
 SOURCE = "the engine's queue"
 
 NOTICE_SECONDS = 120.0
-"""A spot instance ends two minutes after its warning."""
+"""Time from a spot warning to the end of the instance."""
 MOST_ROUNDS = 20
 
 
 class SqsClient(Protocol):
-    """What is used of boto3's SQS client."""
+    """The part of boto3's SQS client that is used."""
 
     def receive_message(self, **request: Any) -> Mapping[str, Any]:
         """Return up to ten messages."""
@@ -30,7 +30,7 @@ class SqsClient(Protocol):
 
 
 class Inbox:
-    """Reads the queue until it is empty. `interruptions` are nodes that the cloud takes back, and when."""
+    """Reads the queue until it is empty. `interruptions` maps nodes that the cloud takes back to the time."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class Inbox:
         self._is_silent = False
 
     def receive(self, keep: Callable[[], None] = lambda: None) -> Iterator[dict[str, Any]]:
-        """Yield the statuses that have arrived; a queue that does not answer has none now.
+        """Yield the statuses that have arrived; none if the queue cannot be read.
 
-        A batch is deleted once `keep` has written down what it said; one that comes twice says nothing new.
+        A batch is deleted only after `keep` has stored its statuses. A batch that comes twice does no harm.
         """
         for _ in range(MOST_ROUNDS):
             try:
@@ -67,7 +67,7 @@ class Inbox:
             self._delete(messages)
 
     def _read(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return a status; a warning is remembered, and what is neither is dropped."""
+        """Return the status in a message; store a spot warning; drop anything else."""
         document = json_object(message.get("Body"), SOURCE)
         if document is None:
             return None
@@ -79,16 +79,16 @@ class Inbox:
         return None
 
     def _delete(self, messages: list[Mapping[str, Any]]) -> None:
-        """Delete messages: the wrong ones too, or they would come back; those that stay come again."""
+        """Delete messages, invalid ones included, because a message that is not deleted comes again."""
         handles = [message.get("ReceiptHandle") for message in messages]
         entries = [{"Id": str(at), "ReceiptHandle": handle} for at, handle in enumerate(handles) if handle]
         try:
             self._sqs.delete_message_batch(QueueUrl=self._queue_url, Entries=entries)
         except Exception as error:
-            DROPPED_MESSAGES.note(SOURCE, f"could not be deleted and come again: {error}")
+            DROPPED_MESSAGES.note(SOURCE, f"messages could not be deleted and will come again: {error}")
 
     def _say_silent(self, error: Exception) -> None:
-        """Log once of each row of failures that the queue cannot be read."""
+        """Log that the queue cannot be read, once per series of failures."""
         if not self._is_silent:
-            _LOG.warning("%s cannot be read, nodes are asked instead: %s", SOURCE, error)
+            _LOG.warning("%s cannot be read; nodes are asked through SSM instead: %s", SOURCE, error)
         self._is_silent = True

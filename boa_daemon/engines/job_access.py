@@ -1,4 +1,4 @@
-"""Commands and shells beside those of jobs, here and on rented nodes: see `boa_daemon.job.unit_access`."""
+"""Commands and shells beside jobs, on this machine and on rented nodes (see `boa_daemon.job.unit_access`)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from policies.model import JobId
 MODULE = "boa_daemon.job.unit_access"
 MOST_AT_ONCE = 32
 KEPT_SECONDS = 600.0
-"""So long the end of a command is kept for whoever asks."""
+"""How long the result of a command is kept for its caller."""
 _GOES_ON = ("Pending", "InProgress", "Delayed", "Unasked")
 
 
 def parse_command_result(text: str) -> SaidInside:
-    """Return what a command's end says; one that cannot be read is an end without a code."""
+    """Return a command's result from its JSON; a malformed one becomes a result without an exit code."""
     try:
         found = json.loads(text)
         code = found["code"]
@@ -46,39 +46,39 @@ def parse_command_result(text: str) -> SaidInside:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A command on its way: what asks for its end, and until when that may be asked."""
+    """A running command: the function that asks for its result, and until when it may be asked."""
 
     ask: Callable[[], SaidInside | None]
     until: float
 
 
 class RunningCommands:
-    """The commands on their way, each by a word that nobody guesses."""
+    """The running commands, each under a random token that cannot be guessed."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Begun] = {}
         self._lock = threading.Lock()
 
     def is_full(self) -> bool:
-        """Return whether no more may begin; those that nobody asks for any more are left out."""
+        """Return whether the maximum of commands runs; expired commands are dropped first."""
         now = time.monotonic()
         with self._lock:
             self._known = {word: one for word, one in self._known.items() if one.until > now}
             return len(self._known) >= MOST_AT_ONCE
 
     def add(self, ask: Callable[[], SaidInside | None], seconds: float) -> str:
-        """Take in a command that may run for so long; return its word."""
+        """Add a command that may run for `seconds`; return its token."""
         word = secrets.token_hex(16)
         with self._lock:
             self._known[word] = _Begun(ask, time.monotonic() + seconds + KEPT_SECONDS)
         return word
 
     def end(self, word: str) -> SaidInside | Refused | None:
-        """Return how a command ended, None while it runs; an end is told once."""
+        """Return a command's result, once; None while it runs."""
         with self._lock:
             found = self._known.get(word)
         if found is None:
-            return Refused(reason="nobody knows that command any more", kind="bad-request")
+            return Refused(reason="this command is not known any more", kind="bad-request")
         said = found.ask()
         if said is not None:
             with self._lock:
@@ -87,15 +87,15 @@ class RunningCommands:
 
 
 def no_such_node(job: JobId, node: int) -> Refused:
-    """Return the refusal of a node that a job does not have."""
+    """Return the refusal of a node number that a job does not have."""
     return Refused(reason=f"job {job} has no node {node}; its nodes count from 0", kind="bad-request")
 
 
-FULL = Refused(reason=f"{MOST_AT_ONCE} commands run beside jobs already; wait for one of them")
+FULL = Refused(reason=f"{MOST_AT_ONCE} commands already run beside jobs; wait until one of them ends")
 
 
 class LocalJobAccess:
-    """Implements `JobAccessPort` on this machine; `folder_of` gives the folder of a job's unit."""
+    """Implements `JobAccessPort` on this machine; `folder_of` returns the folder of a job's unit."""
 
     def __init__(
         self, folder_of: Callable[[JobId, int], Path | Refused], environment: Callable[[], Mapping[str, str]]
@@ -104,14 +104,14 @@ class LocalJobAccess:
         self._commands = RunningCommands()
 
     def way(self, job: JobId, node: int) -> WayIn | Refused:
-        """Return where a unit runs."""
+        """Return the folder of a unit on this machine."""
         folder = self._folder_of(job, node)
         if isinstance(folder, Refused):
             return folder
         return WayIn(kind="here", node="", folder=str(folder))
 
     def begin(self, job: JobId, node: int, command: str, *, seconds: float) -> str | Refused:
-        """Start a command beside a unit; return the word by which its end is asked for."""
+        """Start a command beside a unit; return the token for `end`."""
         folder = self._folder_of(job, node)
         if isinstance(folder, Refused) or self._commands.is_full():
             return folder if isinstance(folder, Refused) else FULL
@@ -141,7 +141,7 @@ class LocalJobAccess:
     def open(
         self, job: JobId, node: int, terminal: str, *, term: str, may_use: Callable[[int], bool]
     ) -> Accepted | Refused:
-        """Open a shell beside a unit on a terminal of who asks: `may_use` says so of its owner's number."""
+        """Open a shell beside a unit on the caller's terminal, if `may_use` accepts the terminal's owner."""
         folder = self._folder_of(job, node)
         if isinstance(folder, Refused):
             return folder
@@ -152,7 +152,7 @@ class LocalJobAccess:
         try:
             found = os.fstat(end)
             if not stat.S_ISCHR(found.st_mode) or not os.isatty(end) or not may_use(found.st_uid):
-                return Refused(reason=f"{terminal} is no terminal of yours", kind="bad-request")
+                return Refused(reason=f"{terminal} is not a terminal of yours", kind="bad-request")
             process = subprocess.Popen(
                 [sys.executable, "-m", MODULE, str(folder), "--terminal"],
                 env={**self._environment(), "TERM": term},
@@ -168,7 +168,7 @@ class LocalJobAccess:
 
 
 class SsmJobAccess:
-    """Implements `JobAccessPort` on rented nodes; `place_of` gives node, folder and root of a job's unit."""
+    """Implements `JobAccessPort` on rented nodes; `place_of` returns node, folder and root of a unit."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class SsmJobAccess:
         self._commands = RunningCommands()
 
     def way(self, job: JobId, node: int) -> WayIn | Refused:
-        """Return the node of a unit, and what opens a shell beside it there."""
+        """Return the node of a unit, and the command that opens a shell beside it there."""
         place = self._place_of(job, node)
         if isinstance(place, Refused):
             return place
@@ -190,7 +190,7 @@ class SsmJobAccess:
         return WayIn(kind="ssm", node=instance_of(name), folder=folder, shell=shell, region=self._region)
 
     def begin(self, job: JobId, node: int, command: str, *, seconds: float) -> str | Refused:
-        """Start a command beside a unit by Run Command; return the word by which its end is asked for."""
+        """Start a command beside a unit through Run Command; return the token for `end`."""
         place = self._place_of(job, node)
         if isinstance(place, Refused) or self._commands.is_full():
             return place if isinstance(place, Refused) else FULL
@@ -218,6 +218,6 @@ class SsmJobAccess:
     def open(
         self, job: JobId, node: int, terminal: str, *, term: str, may_use: Callable[[int], bool]
     ) -> Accepted | Refused:
-        """Refuse: a shell on a rented node is opened through SSM by who wants it."""
+        """Refuse: the person who wants a shell on a rented node opens it through SSM."""
         del job, node, terminal, term, may_use
-        return Refused(reason="a shell on a rented node is a session of SSM", kind="bad-request")
+        return Refused(reason="the daemon opens no shell on a rented node: use SSM", kind="bad-request")

@@ -1,7 +1,7 @@
-"""The `local` engine: jobs are processes of this machine, each unit under a keeper of its own.
+"""The `local` engine: runs jobs as processes of this machine, each unit under its own keeper.
 
-Everything that is known lies in files below one root, so a daemon that comes back finds it all again. Nodes
-are names: several may be on this machine, and a job over two of them has two units, as it would elsewhere.
+All state is in files below one root folder, so a restarted daemon finds it again. Nodes are only names:
+several may be on this machine, and a job on two of them has two units, as on real nodes.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ from policies.model import JobId, NodeId
 _LOG = logging.getLogger("boa.engine")
 HERE = "127.0.0.1"
 KERNELS_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
-"""The first and the last port that the kernel hands to connections."""
+"""File with the range of ports that the kernel assigns to outgoing connections."""
 PORTS = 12_000
-"""Of those below, so many are for the ranks of jobs."""
+"""Number of ports below the kernel's range that are used for the rendezvous of jobs."""
 BLOCK_BYTES = 1 << 20
 GONE = "=gone"
-"""The folder of what is being removed; no job's folder has that name."""
+"""Folder for job folders that are being removed; no job's folder can have this name."""
 
 
 class LocalEngine:
-    """Implements `Runner` with processes of this machine, known by files below `root`."""
+    """Implements `Runner` with processes of this machine; its state is in files below `root`."""
 
     name = "local"
 
@@ -82,7 +82,7 @@ class LocalEngine:
         self.inside: JobAccessPort = LocalJobAccess(self._running_at, lambda: job_environment(os.environ))
 
     def _running_at(self, job: JobId, node: int) -> Path | Refused:
-        """Return the folder of a job's unit that runs on this machine."""
+        """Return the folder of a job's running unit."""
         run = self._runs.get(job)
         folder = None if run is None else self.layout.unit(job, run.number, node)
         if run is None or folder is None or self._look(run).is_over:
@@ -91,21 +91,21 @@ class LocalEngine:
 
     @property
     def runs_jobs_as_daemon(self) -> bool:
-        """Whether jobs run as the user of this process: they can then do what it can."""
+        """Whether jobs run as the daemon's user, with all its rights."""
         return not self._own_user or os.geteuid() != 0
 
     def _account(self, spec: JobSpec) -> UnixAccount | None:
-        """Return the user that a job runs as; None for ours."""
+        """Return the user that a job runs as; None for the daemon's user."""
         if not self._own_user:
             return None
         return account_here(spec.user, spec.job, self.layout.home(spec.job))
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
-        """Accept every node: all of them are this machine."""
+        """Accept every node, because all of them are this machine."""
         return {node.id: Accepted() for node in nodes}
 
     def admit(self, spec: JobSpec) -> Accepted | Refused:
-        """Learn what to run, and write it down."""
+        """Store the job's specification."""
         if not spec.code:
             if not os.path.isdir(spec.workdir):
                 return Refused(
@@ -125,7 +125,7 @@ class LocalEngine:
         return Accepted()
 
     def start(self, action: StartJob) -> Accepted | Refused:
-        """Start a generation: fence off the older ones, write its units, start their keepers."""
+        """Start a generation: set the fence against older ones, write its units, start their keepers."""
         spec = self._specs.get(action.job)
         if spec is None:
             return Refused(reason=f"job {action.job} was not admitted", kind="bad-request")
@@ -141,7 +141,7 @@ class LocalEngine:
         return Accepted()
 
     def ahead(self, action: StartJob) -> bool:
-        """Have a coming generation wait for its turn; return whether waiting on makes it no readier."""
+        """Prepare a coming generation, which waits for its turn; return whether more waiting is useless."""
         spec, run = self._specs.get(action.job), self._runs.get(action.job)
         if spec is None or run is None or run.number >= action.generation or self._look(run).is_over:
             return True
@@ -162,15 +162,15 @@ class LocalEngine:
         return False
 
     def _drop_ahead(self, job: JobId) -> None:
-        """End what waits for its turn, if anything does."""
+        """End the generation that waits for its turn, if there is one."""
         ahead = self._ahead.pop(job, None)
         if ahead is not None:
             ahead.drop()
 
     def _start(self, spec: JobSpec, action: StartJob) -> None:
-        """Write everything down, then start; a crash in between leaves a generation without keepers.
+        """Write all files, then start the keepers; a crash in between leaves a generation without keepers.
 
-        One that waits for its turn has it now; what leads there is written last.
+        If the generation already waits for its turn, its turn is started instead.
         """
         run = Generation(job=action.job, number=action.generation, gpus=len(action.slots))
         ahead = self._ahead.get(action.job)
@@ -193,7 +193,6 @@ class LocalEngine:
             ahead.go()
 
     def _units(self, spec: JobSpec, action: StartJob) -> tuple[Unit, ...]:
-        """Return the units of a generation."""
         return units_of(
             spec,
             action,
@@ -206,7 +205,7 @@ class LocalEngine:
         )
 
     def _write(self, units: Sequence[Unit]) -> None:
-        """Write down the units of a generation, and the key of what their keepers will say."""
+        """Write the files of a generation's units, and the key with which their keepers seal statuses."""
         folder = units[0].folder.parent
         (folder / KEY_FILE).unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
@@ -215,7 +214,7 @@ class LocalEngine:
             unit.write()
 
     def _gated(self, spec: JobSpec, action: StartJob, nodes: Iterable[NodeId]) -> JobSpec:
-        """Write down where a generation finds the gate, and put the hook into a job that wants it."""
+        """Write the gate's address and token for a generation; return the job, with the gate's hook if wanted."""
         if self._gate is None:
             return spec
         folder = self.layout.generation(action.job, action.generation)
@@ -229,34 +228,34 @@ class LocalEngine:
             write_token(token, given.token)
             write_json(folder / "gate.json", {"address": given.address})
         except (OSError, ValueError) as fault:
-            _LOG.warning("%s sends without asking the gate: %s", action.job, fault)
+            _LOG.warning("job %s sends without asking the gate: %s", action.job, fault)
             return spec
         return self._hooked(spec)
 
     def _hooked(self, spec: JobSpec) -> JobSpec:
-        """Return a job with the hook of the gate put in, where it wants that."""
+        """Return a job with the gate's hook in its environment, if the job wants it."""
         if self._gate is None or not spec.gate:
             return spec
         path = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
         return replace(spec, environment=self._gate.hooked({**path, **spec.environment}))
 
     def _addresses(self, nodes: Iterable[NodeId]) -> dict[NodeId, str]:
-        """Return where nodes reach each other."""
+        """Return the addresses of nodes for each other."""
         return dict.fromkeys(nodes, HERE)
 
     def _launch(self, units: Sequence[Unit], nodes: Sequence[NodeId]) -> None:
-        """Start the keepers of units that are written down, each on its node; nobody waits for them."""
+        """Start the keepers of written units, each on its node, without waiting for them."""
         del nodes
         for unit in units:
             self._start_keeper(unit.folder)
 
     def _start_keeper(self, folder: Path) -> None:
-        """Start the keeper of a unit that is written down; where one keeps it already, nothing happens."""
+        """Start the keeper of a written unit; a second keeper for the same unit exits at once."""
         process = start_apart(folder, job_environment(os.environ))
         threading.Thread(target=process.wait, daemon=True).start()
 
     def stop(self, action: StopJob) -> Accepted | Refused:
-        """Ask a generation for a checkpoint and an end; its keepers end it when its grace is over."""
+        """Ask a generation for a checkpoint and a stop; its keepers kill it after the grace period."""
         return self._order(action.job, action.generation, "stop", signal.SIGTERM)
 
     def kill(self, job: JobId, generation: int) -> Accepted | Refused:
@@ -264,7 +263,7 @@ class LocalEngine:
         return self._order(job, generation, "kill", signal.SIGUSR1)
 
     def _order(self, job: JobId, generation: int, what: str, number: signal.Signals) -> Accepted | Refused:
-        """Write an order down and send it to the keepers of a generation."""
+        """Record an order and send it to the keepers of a generation."""
         run = self._runs.get(job)
         if run is None or run.number != generation:
             return Accepted()
@@ -288,7 +287,7 @@ class LocalEngine:
             send_to_keeper(folder, number)
 
     def lacks_data(self, source: str) -> str:
-        """Return why data of s3:// cannot be brought to this machine."""
+        """Return why an s3:// source cannot be read from this machine; empty if it can."""
         try:
             objects_of(source, most=1)
         except DataFailed as error:
@@ -296,11 +295,11 @@ class LocalEngine:
         return ""
 
     def has_code(self, digest: str) -> bool:
-        """Return whether an archive is there."""
+        """Return whether a code archive is stored."""
         return self._archive(digest).is_file()
 
     def take_code(self, digest: str, archive: bytes) -> None:
-        """Keep an archive beside the jobs."""
+        """Store a code archive beside the jobs."""
         file = self._archive(digest)
         file.parent.mkdir(parents=True, exist_ok=True)
         aside = file.with_name(f".{file.name}.{os.getpid()}")
@@ -308,7 +307,7 @@ class LocalEngine:
         aside.replace(file)
 
     def drop_code(self, keep: Collection[str], *, before: float) -> int:
-        """Remove archives that nobody needs, with what was unpacked of them."""
+        """Remove archives from before `before` (an instant) that are not in `keep`; return how many."""
         gone = 0
         for file in self.layout.code.glob("*.tar.gz"):
             digest = file.name.removesuffix(".tar.gz")
@@ -319,28 +318,27 @@ class LocalEngine:
         return gone
 
     def _archive(self, digest: str) -> Path:
-        """Return where an archive is."""
         return self.layout.code / f"{digest}.tar.gz"
 
     def job_folders(self) -> Collection[str]:
-        """Return the names of the folders that hold something of a job."""
+        """Return the names of the job folders."""
         root = self.layout.root
         return [folder.name for folder in root.iterdir() if folder.is_dir()] if root.is_dir() else []
 
     def artifacts(self, job: JobId) -> Mapping[str, int]:
-        """Return the files that a job has left, and their sizes."""
+        """Return the names of a job's artifacts, with their sizes in bytes."""
         top = self.layout.artifacts(job)
         files = (file for file in sorted(top.rglob("*")) if file.is_file() and not file.is_symlink())
         return {file.relative_to(top).as_posix(): file.stat().st_size for file in files}
 
     def artifact(self, job: JobId, name: str) -> Iterator[bytes]:
-        """Yield a file that a job has left."""
+        """Yield the content of one of a job's artifacts."""
         with (self.layout.artifacts(job) / name).open("rb") as file:
             while block := file.read(BLOCK_BYTES):
                 yield block
 
     def poll(self) -> Mapping[JobId, RunReport]:
-        """Return the newest generation of every job."""
+        """Return the report of the newest generation of every job."""
         for job, ahead in list(self._ahead.items()):
             run = self._runs.get(job)
             if run is not None and run.is_stop_ordered and not self._look(run).is_over:
@@ -350,7 +348,7 @@ class LocalEngine:
         return {job: self._look(run) for job, run in list(self._runs.items())}
 
     def _look(self, run: Generation) -> RunReport:
-        """Return what a generation is doing. What its end needs is done on the way."""
+        """Return the report of a generation; pass orders on, and end broken generations, on the way."""
         known = self._over.get((run.job, run.number))
         if known is not None:
             return known
@@ -360,7 +358,7 @@ class LocalEngine:
         if is_broken(units):
             self._signal(generation, signal.SIGUSR1)
         elif run.is_kill_ordered or run.is_stop_ordered:
-            # A keeper that appeared after the order was given has not heard it.
+            # Repeat the order for keepers that started after it was given.
             self._signal(generation, signal.SIGUSR1 if run.is_kill_ordered else signal.SIGTERM)
         report = report_of(run, units)
         if report.is_over:
@@ -368,14 +366,14 @@ class LocalEngine:
         return report
 
     def _statuses(self, folders: Sequence[Path]) -> list[UnitStatus | None]:
-        """Return what units say, None of one that cannot be read; those without keeper are ended."""
+        """Return the statuses of units, None for an unreadable one; end units that have lost their keeper."""
         asked = time.monotonic_ns()
         return [authentic_status(folder, read_unit_status(folder, asked), asked) for folder in folders]
 
     def logs(
         self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
     ) -> LogChunk:
-        """Return what a unit of a generation printed from a byte on, by default the one that reports."""
+        """Return the log of a unit from byte `since` on; by default of the unit that reports progress."""
         run = self._runs.get(job)
         if generation is None:
             generation = run.number if run is not None else max(self._generations(job), default=0)
@@ -393,7 +391,7 @@ class LocalEngine:
         )
 
     def reattach(self) -> Mapping[JobId, RunReport]:
-        """Read everything back from the files."""
+        """Read all jobs and generations back from the files, and return their reports."""
         for file in sorted(self.layout.root.glob("*/spec.json")):
             document = None if (file.parent / "forgotten").exists() else read_json(file)
             if document is None:
@@ -410,24 +408,24 @@ class LocalEngine:
         return self.poll()
 
     def _begin_again(self, run: Generation) -> None:
-        """Start the keepers of units that have none: an earlier process died before it came to that."""
+        """Start the keepers of units that have none, because an earlier daemon died before it did so."""
         if run.is_stop_ordered or run.is_kill_ordered:
             return
         for folder in _unit_folders(self.layout.generation(run.job, run.number)):
             is_begun = any((folder / name).exists() for name in ("keeper.json", "exit.json"))
             with suppress(OSError, ValueError):
                 if not is_begun:
-                    # Its time to appear begins now.
+                    # The keeper's time to start counts from now.
                     os.utime(folder / "unit.json")
                     self._start_keeper(folder)
 
     def _generations(self, job: JobId) -> list[int]:
-        """Return the generations that were written down."""
+        """Return the generations of a job that have files."""
         folders = self.layout.job(job).glob("g*/generation.json")
         return [int(file.parent.name[1:]) for file in folders]
 
     def _read_generation(self, job: JobId, number: int) -> Generation:
-        """Return a generation with the orders that were given since."""
+        """Return a generation from its files, with the orders given since its start."""
         folder = self.layout.generation(job, number)
         document = json.loads((folder / "generation.json").read_text())
         return replace(
@@ -437,7 +435,7 @@ class LocalEngine:
         )
 
     def forget(self, job: JobId) -> None:
-        """Leave a job out from now on, unless it runs."""
+        """Forget a job, unless it runs."""
         run = self._runs.get(job)
         if run is not None and not self._look(run).is_over:
             return
@@ -450,9 +448,9 @@ class LocalEngine:
             del self._over[known]
 
     def discard(self, job: JobId) -> None:
-        """Remove the folder of a job that was forgotten: its logs and checkpoints.
+        """Remove the folder of a forgotten job, with its logs and checkpoints.
 
-        It is renamed first, so that nobody ever sees a part of it.
+        The folder is renamed first, so that nobody sees a half-removed job.
         """
         if job in self._runs:
             return
@@ -476,14 +474,14 @@ PASSED_PREFIXES = ("LC_", "CUDA_", "CONDA_", "NCCL_", "OMP_", "MKL_", "UCX_")
 
 
 def job_environment(own: Mapping[str, str]) -> dict[str, str]:
-    """Return what a job inherits of the daemon's environment: what a machine is like, and no secret."""
+    """Return the variables of the daemon that a job inherits: those about the machine, and no secrets."""
     return {
         name: value for name, value in own.items() if name in PASSED_ON or name.startswith(PASSED_PREFIXES)
     }
 
 
 def _take_over(generation: Path) -> None:
-    """Let a generation that waited for its turn under an earlier process go; end one that had no turn."""
+    """After a restart: drop a generation whose turn has not come; let units of a started one go on."""
     if not (generation / "generation.json").exists():
         drop_units(generation)
     for folder in generation.glob("n*"):
@@ -502,9 +500,10 @@ def _unit_folders(generation: Path) -> list[Path]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now, for somebody who will a moment later.
+    """Return a free port for a process that will listen on it a moment later.
 
-    The kernel hands none of these to a connection meanwhile, as it does with what it calls free itself.
+    The port is below the kernel's range for outgoing connections, so the kernel does not assign it meanwhile,
+    as it could with a port that it chose itself.
     """
     try:
         end = int(KERNELS_PORTS.read_text().split()[0])

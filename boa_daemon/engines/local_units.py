@@ -1,4 +1,4 @@
-"""What the files of a unit on this machine say of it, sealed by its keeper; one without a keeper is ended."""
+"""Reads the sealed status of units on this machine, and ends units that have lost their keeper."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from boa_daemon.job.seal import key_of, sealed
 from boa_daemon.job.unit import read_own, status_of
 
 KEEPER_SECONDS = 60.0
-"""A unit whose keeper has not appeared by then has none."""
+"""A unit whose keeper has not started after this time counts as one without a keeper."""
 FILES = "the files of a unit"
 
 
 def authentic_status(folder: Path, status: UnitStatus | None, asked: int) -> UnitStatus | None:
-    """Return a unit's answer to a question, if it carries its generation's seal and that number."""
+    """Return a unit's status if it has its generation's seal and the number of the question; else None."""
     if status is None or not is_authentic(status, FILES, key=key_of(folder), told=asked):
         return None
     return status
 
 
 def read_unit_status(folder: Path, asked: int = 0) -> UnitStatus | None:
-    """Return what a unit on this machine says, sealed; one that has lost its keeper is ended first."""
+    """Return the sealed status of a unit on this machine; first end it if it has lost its keeper.
+
+    None if the unit's files cannot be read. `asked` is the number of the question, put under the seal.
+    """
     found = _looked_at(folder)
     try:
         return None if found is None else sealed(found, key_of(folder), told=asked)
@@ -37,10 +40,10 @@ def read_unit_status(folder: Path, asked: int = 0) -> UnitStatus | None:
 
 
 def _looked_at(folder: Path) -> UnitStatus | None:
-    """Return what a unit on this machine says; one that has lost its keeper is ended first."""
+    """Return the status of a unit on this machine; first end it if it has lost its keeper."""
     unit = _status(folder)
     has_odd_keeper = (folder / "keeper.json").exists() and _keeper(folder) is None
-    # Looked at after the status, in which a true end may have come meanwhile.
+    # Checked after the status was read, because the keeper may have recorded the end meanwhile.
     has_odd_end = unit is not None and unit["exit"] is None and _has_odd_end(folder)
     is_odd = unit is None or has_odd_end or (unit["exit"] is None and has_odd_keeper)
     if is_odd and (folder / "unit.json").exists():
@@ -49,7 +52,7 @@ def _looked_at(folder: Path) -> UnitStatus | None:
 
 
 def _has_odd_end(folder: Path) -> bool:
-    """Whether there is an end that the unit's keeper did not write; counted."""
+    """Return whether there is a forged `exit.json`, which the unit's keeper did not write; count it."""
     if not (folder / "exit.json").exists():
         return False
     if read_own(folder, "exit.json"):
@@ -66,7 +69,7 @@ def send_to_keeper(folder: Path, number: signal.Signals) -> None:
 
 
 def _keeper(folder: Path) -> tuple[int, int] | None:
-    """Return the process of a unit's keeper and when it began; None where nobody wrote that down."""
+    """Return the process id and the start time of a unit's keeper; None if there is no valid record."""
     kept = read_own(folder, "keeper.json") or {}
     pid, ticks = kept.get("pid"), kept.get("ticks")
     if isinstance(pid, int) and isinstance(ticks, int) and 1 < pid < 2**31:
@@ -75,17 +78,17 @@ def _keeper(folder: Path) -> tuple[int, int] | None:
 
 
 def _status(folder: Path) -> UnitStatus | None:
-    """Return what a unit's files say; None where they cannot be read, or make no sense."""
+    """Return the status of a unit from its files; None if they are unreadable or malformed."""
     try:
         return parse_unit_status(status_of(folder, verify=False), FILES)
     except Exception as error:
-        # A job can write what it likes into its own folder, and no unit keeps the others from being seen.
+        # A job can write anything into its own folder; one bad unit must not hide the others.
         DROPPED_MESSAGES.note(FILES, f"{type(error).__name__}: {error}")
         return None
 
 
 def _mended(folder: Path) -> UnitStatus | None:
-    """End a unit whose files make no sense, once its keeper is gone; return its status then."""
+    """If the keeper of a unit with malformed files is gone, end the unit; return its new status."""
     kept = _keeper(folder)
     files = [folder / name for name in ("keeper.json", "exit.json", "ending.json")]
     if (kept is not None and is_alive(*kept)) or not any(file.exists() for file in files):
@@ -98,7 +101,7 @@ def _mended(folder: Path) -> UnitStatus | None:
 
 
 def _has_lost_its_keeper(folder: Path, unit: UnitStatus) -> bool:
-    """Return whether a unit can only be ended: its keeper died, or never came."""
+    """Return whether a unit's keeper died or never started, so that the unit must be ended."""
     if unit["exit"] is not None or unit["is_kept"]:
         return False
     if unit["was_kept"]:
@@ -107,7 +110,7 @@ def _has_lost_its_keeper(folder: Path, unit: UnitStatus) -> bool:
 
 
 def _settled(folder: Path) -> UnitStatus | None:
-    """Return the status of a unit without keeper, ended."""
+    """End a unit that has no keeper; return its status."""
     with suppress(OSError):
         end_orphaned_unit(folder)
     return _status(folder)

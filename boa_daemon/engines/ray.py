@@ -1,12 +1,13 @@
-"""The `ray` engine: jobs on a Ray cluster whose nodes BOA owns.  Needs the extra `boa-daemon[ray]`.
+"""The `ray` engine: runs jobs on a Ray cluster whose nodes BOA owns.  Needs the extra `boa-daemon[ray]`.
 
-For sites that already run Ray, and for jobs that call `ray.init(address="auto")` themselves, Ray Train for
-instance. Ray's autoscaler stays off: BOA rents a node, whose start-up script starts Ray on it with a
-resource that names it; a unit is then kept by the same keeper as elsewhere, started by a task pinned to that
-resource, and a detached placement group reserves its GPUs, so that Ray gives them to nobody else.
+It is for sites that already run Ray, and for jobs that call `ray.init(address="auto")` themselves, such as
+Ray Train. Ray's autoscaler stays off: BOA rents a node, and the node's start-up script starts Ray with a
+resource that names the node. A task pinned to that resource starts the unit's keeper, the same as in other
+engines. A detached placement group reserves the unit's GPUs, so that Ray assigns them to nothing else.
 
-The root folder is on a file system that all nodes share. A look at a unit is a small task on its node, too: a
-node that does not answer in time leaves its units unknown, a node that Ray has declared dead has lost them.
+The root folder is on a file system that all nodes share. The status of a unit is read by a small task on its
+node. If a node does not answer in time, its units are unknown; if Ray has declared a node dead, they are
+lost.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from boa_daemon.tick.state import NodeState
 from policies.model import NodeId
 
 ANSWER_SECONDS = 10.0
-"""A node that has not answered by then is unknown for this look."""
+"""If a node does not answer within this time, the status of its units is unknown."""
 _PIN = 0.001
-"""A task takes so little of its node's own resource: a thousand fit at a time."""
+"""Amount of a node's own resource that a task takes; a thousand tasks fit at a time."""
 
 
 def resource_of(node: NodeId) -> str:
-    """Return the Ray resource that only this node has."""
+    """Return the name of the Ray resource that only this node has."""
     return f"boa_node_{node}"
 
 
 class RayEngine(LocalEngine):
-    """Implements `Runner` with tasks on the nodes of a Ray cluster; `root` is a folder that they share."""
+    """Implements `Runner` with tasks on a Ray cluster; `root` is a folder that all its nodes share."""
 
     name = "ray"
 
@@ -66,7 +67,7 @@ class RayEngine(LocalEngine):
         self._ray: Any = ray
         if not ray.is_initialized():
             ray.init(address=address, namespace="boa", log_to_driver=False)
-        # A job that says `ray.init(address="auto")` finds this cluster, whatever else runs on its node.
+        # So jobs that call `ray.init(address="auto")` find this cluster, even if another one runs here.
         self._environment = {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, **(environment or {})}
         self._launch_task, self._look_task, self._signal_task, self._inside_task = (
             ray.remote(function) for function in (_launch, _look, _signal, _inside)
@@ -74,22 +75,21 @@ class RayEngine(LocalEngine):
         self.inside = RayJobAccess(ray, self._running_at, self._begin_inside)
 
     def _begin_inside(self, folder: Path, command: str, seconds: float) -> Any:
-        """Start a command beside a unit, on its node."""
         task = self._on(self._inside_task, _node_of(folder))
         return task.remote(str(folder), command, seconds, self._environment)
 
     def ahead(self, action: StartJob) -> bool:
-        """Make nothing ready: the cards of the next generation are the present one's in Ray's books."""
+        """Prepare nothing: in Ray, the GPUs of the next generation are still reserved for the present one."""
         del action
         return True
 
     @property
     def runs_jobs_as_daemon(self) -> bool:
-        """Whether jobs run as the user of this process: as Ray's, on its nodes, which nobody tells apart."""
+        """Always true: jobs run as Ray's user on its nodes, the same for all."""
         return True
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
-        """Accept the nodes that have joined the cluster under their names."""
+        """Accept the nodes that have joined the Ray cluster."""
         joined = self._joined()
         return {
             node.id: Accepted()
@@ -99,7 +99,7 @@ class RayEngine(LocalEngine):
         }
 
     def _joined(self) -> dict[NodeId, str]:
-        """Return the living nodes that carry a name of ours, and their addresses."""
+        """Return BOA's nodes that are alive in the Ray cluster, with their addresses."""
         prefix = resource_of("")
         return {
             name.removeprefix(prefix): str(node["NodeManagerAddress"])
@@ -110,7 +110,7 @@ class RayEngine(LocalEngine):
         }
 
     def _addresses(self, nodes: Iterable[NodeId]) -> dict[NodeId, str]:
-        """Return where nodes reach each other; a node that is not in the cluster cannot be started on."""
+        """Return the addresses of nodes; raise `OSError` if a node is not in the cluster."""
         joined = self._joined()
         missing = [node for node in nodes if node not in joined]
         if missing:
@@ -126,16 +126,16 @@ class RayEngine(LocalEngine):
             self._answer(task)
 
     def _start_keeper(self, folder: Path) -> None:
-        """Start the keeper of a unit on its node, if that is there."""
+        """Start the keeper of a unit on its node, if the node is in the cluster."""
         if _node_of(folder) in self._joined():
             self._answer(self._ask_for_keeper(folder))
 
     def _ask_for_keeper(self, folder: Path) -> Any:
-        """Have the keeper of a unit started on its node; return the task that does."""
+        """Start a task that starts the keeper of a unit on its node; return the task."""
         return self._on(self._launch_task, _node_of(folder)).remote(str(folder), self._environment)
 
     def _reserve(self, units: Sequence[Unit], nodes: Sequence[NodeId]) -> None:
-        """Take the units' GPUs in Ray's books, or CPUs where no node has any; it outlives this process."""
+        """Reserve the units' GPUs (CPUs if the cluster has no GPU) in Ray; this outlives the daemon."""
         kind = "GPU" if self._ray.cluster_resources().get("GPU", 0.0) > 0.0 else "CPU"
         bundles = [
             {kind: float(unit.environment["BOA_GPUS_PER_NODE"]), resource_of(node): _PIN}
@@ -151,7 +151,7 @@ class RayEngine(LocalEngine):
                 self._on(self._signal_task, node).remote(str(folder), int(number))
 
     def _statuses(self, folders: Sequence[Path]) -> list[UnitStatus | None]:
-        """Ask each unit on its node; None where there was no answer."""
+        """Read each unit's status on its node; None if there was no answer."""
         joined = self._joined()
         number = time.monotonic_ns()
         asked = []
@@ -167,7 +167,7 @@ class RayEngine(LocalEngine):
         return units
 
     def _release(self, folder: Path) -> None:
-        """Give the GPUs of a generation that is over back in Ray's books."""
+        """Release the GPUs of a finished generation in Ray."""
         with suppress(ValueError):
             group = self._ray.util.get_placement_group(_group_of(folder))
             self._ray.util.remove_placement_group(group)
@@ -177,7 +177,7 @@ class RayEngine(LocalEngine):
         return task.options(num_cpus=0, max_retries=0, resources={resource_of(node): _PIN})
 
     def _answer(self, task: Any) -> Any:
-        """Return a task's answer; None where there is none in time."""
+        """Return a task's result; None if it fails or does not answer in time."""
         try:
             return self._ray.get(task, timeout=ANSWER_SECONDS)
         except (self._ray.exceptions.RayError, TimeoutError):
@@ -185,7 +185,7 @@ class RayEngine(LocalEngine):
 
 
 def _node_of(folder: Path) -> NodeId:
-    """Return the node of a unit; empty where it was not written down."""
+    """Return the node of a unit; empty if it is not recorded."""
     return str((read_json(folder / "node.json") or {}).get("node", ""))
 
 
@@ -195,7 +195,7 @@ def _group_of(folder: Path) -> str:
 
 
 def _gone(folder: Path, asked: int) -> UnitStatus | None:
-    """Return the status of a unit whose node has left the cluster: how it ended, or that it is lost."""
+    """Return the status of a unit whose node has left the cluster: its recorded end, or that it is lost."""
     unit = read_unit_status(folder, asked) if (folder / "exit.json").exists() else None
     if unit is not None:
         return unit
@@ -205,7 +205,7 @@ def _gone(folder: Path, asked: int) -> UnitStatus | None:
 
 
 def _launch(folder: str, environment: Mapping[str, str]) -> None:
-    """Start a keeper on this node, in an environment without what Ray adds for its own tasks."""
+    """Start a keeper on this node, in an environment without the variables of Ray's tasks."""
     start_apart(Path(folder), _clean(environment)).wait()
 
 
@@ -215,13 +215,13 @@ def _inside(folder: str, command: str, seconds: float, environment: Mapping[str,
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment, and this process's without what Ray adds for its own tasks."""
+    """Return this process's environment without the variables of Ray's tasks, updated by `environment`."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "CUDA_"))}
     return {**own, **environment}
 
 
 def _look(folder: str, asked: int) -> UnitStatus | None:
-    """Look at a unit on this node; the answer carries the question's number."""
+    """Read the status of a unit on this node; it contains the number of the question."""
     return read_unit_status(Path(folder), asked)
 
 

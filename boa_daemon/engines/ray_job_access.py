@@ -14,7 +14,7 @@ from policies.model import JobId
 
 
 class RayJobAccess:
-    """Implements `JobAccessPort` without shells: a task has no terminal. `begin_task` starts a task."""
+    """Implements `JobAccessPort` without shells: a Ray task has no terminal. `begin_task` starts a task."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class RayJobAccess:
         self._commands = RunningCommands()
 
     def way(self, job: JobId, node: int) -> WayIn | Refused:
-        """Refuse: a shell needs a terminal there, and a port a way there; Ray gives neither."""
+        """Refuse: a shell needs a terminal on the node, a port forward a connection; Ray offers neither."""
         folder = self._folder_of(job, node)
         if isinstance(folder, Refused):
             return folder
@@ -34,7 +34,7 @@ class RayJobAccess:
         return Refused(reason=said, kind="bad-request")
 
     def begin(self, job: JobId, node: int, command: str, *, seconds: float) -> str | Refused:
-        """Start a command beside a unit; return the word by which its end is asked for."""
+        """Start a command beside a unit; return the token for `end`."""
         folder = self._folder_of(job, node)
         if isinstance(folder, Refused) or self._commands.is_full():
             return folder if isinstance(folder, Refused) else FULL
@@ -51,7 +51,7 @@ class RayJobAccess:
         return self._commands.add(ask, seconds)
 
     def end(self, word: str) -> SaidInside | Refused | None:
-        """Return how a command ended, None while it runs."""
+        """Return a command's result, None while it runs."""
         return self._commands.end(word)
 
     def open(
@@ -65,7 +65,7 @@ class RayJobAccess:
 
 
 def run_ray_command(folder: str, command: str, seconds: float, environment: Mapping[str, str]) -> str:
-    """Run a command beside a unit of this node; return what `boa_daemon.job.unit_access` says of its end."""
+    """Run a command beside a unit of this node; return the JSON result of `boa_daemon.job.unit_access`."""
     words = [sys.executable, "-m", MODULE, folder, "--seconds", f"{seconds:g}", command]
     done = subprocess.run(
         words, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

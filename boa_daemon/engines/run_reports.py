@@ -1,8 +1,8 @@
-"""From what the units of a generation say to one report: pure, and the same for every engine with units.
+"""Combines the statuses of a generation's units into one report; pure, and shared by all engines with units.
 
-A generation has one unit per node. It runs while one runs, it ends when all have ended, and it fails when one
-fails. Exit codes are evidence and not the truth: torchrun exits with 1 after every SIGTERM, so what counts is
-the manifest, and for the end the mark that the job is done.
+A generation has one unit per node. It runs while one unit runs, ends when all have ended, and fails when one
+has failed. Exit codes are only evidence: torchrun exits with 1 after every SIGTERM. What counts is the
+manifest, and at the end the job's mark that it is done.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from boa_daemon.units import counted
 from policies.model import JobId
 
 UnitStatus: TypeAlias = Mapping[str, Any]
-"""What `boa_daemon.job.unit.status_of` says of one unit."""
+"""The status of a unit, from `boa_daemon.job.unit.status_of`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """A generation that was started: its width, and what was ordered since."""
+    """A started generation: its width, and the orders since."""
 
     job: JobId
     number: int
@@ -35,7 +35,7 @@ class Generation:
 
 
 def report_of(run: Generation, units: Sequence[UnitStatus | None]) -> RunReport:
-    """Return what a generation is doing; a unit that is None could not be looked at."""
+    """Return the report of a generation from its units' statuses; None is a unit that could not be read."""
     known = [unit for unit in units if unit is not None]
     facts = _progress(run, known)
     ends = [unit["exit"] for unit in known if unit["exit"] is not None]
@@ -54,18 +54,18 @@ def report_of(run: Generation, units: Sequence[UnitStatus | None]) -> RunReport:
 
 
 def is_broken(units: Sequence[UnitStatus | None]) -> bool:
-    """Return whether a unit has failed while others run: those can only wait for it, so they should end."""
+    """Return whether a unit has failed while others run; these should be ended, as they wait for it."""
     ends = [unit["exit"] for unit in units if unit is not None and unit["exit"] is not None]
     return 0 < len(ends) < len(units) and any(_has_failed(end) for end in ends)
 
 
 def _has_failed(end: Mapping[str, Any]) -> bool:
-    """Return whether a unit ended in a way that nobody asked for."""
+    """Return whether a unit lost its keeper, or ended with an error without being asked to stop."""
     return bool(end.get("agent_lost")) or (not end["stop_asked"] and end["code"] != 0)
 
 
 def _progress(run: Generation, units: Sequence[UnitStatus]) -> dict[str, Any]:
-    """Return what the first rank reported, on whichever node it is, if this generation reported at all."""
+    """Return the newest progress report of this generation; rank 0 writes it, on any of the nodes."""
     records = [unit["progress"] for unit in units if unit["progress"]]
     own = [record for record in records if record.get("generation") == run.number]
     record: Mapping[str, Any] = max(own, key=lambda found: found.get("step") or 0, default={})
@@ -92,7 +92,7 @@ def _ended(run: Generation, units: Sequence[UnitStatus], facts: dict[str, Any]) 
 def _verdict(
     run: Generation, units: Sequence[UnitStatus], facts: dict[str, Any]
 ) -> tuple[RunPhase, FailureCause | None, str]:
-    """Return how a generation ended, why where it failed, and the sentence."""
+    """Return how a generation ended, the cause if it failed, and a sentence of evidence."""
     ends = [unit["exit"] for unit in units]
     code = _code_of(units)
     said = _said(code)
@@ -114,7 +114,7 @@ def _verdict(
         return "failed", "node-fault", f"its node is unfit: {found}; the job ended with {said}"
     suspects = _by_guilt(units)
     guilty = next(unit for unit in suspects if _has_failed(unit["exit"]))
-    # The node whose command wrote its exception down, or lost a process for memory, knows more than others.
+    # A node that recorded an exception or an out-of-memory kill knows more about the cause than others.
     telling = next((unit for unit in suspects if unit.get("failure")), None)
     killed = next((unit for unit in suspects if unit["exit"]["out_of_memory"]), None)
     unfetched = next((unit for unit in suspects if unit["exit"].get("before_failed")), None)
@@ -125,10 +125,10 @@ def _verdict(
 
 
 def _by_guilt(units: Sequence[UnitStatus]) -> list[UnitStatus]:
-    """Return the units, first the one that the others' ends followed from.
+    """Return the units sorted by responsibility: the unit that caused the others' ends comes first.
 
-    That is none that was ended because another had failed, nor one that only lost a peer; of those left it is
-    the one whose exception is the oldest, or whose end is, by the clocks of their nodes.
+    Units that were killed, and units that only lost a peer, come later. The others are sorted by the time of
+    their exception or end, by the clocks of their nodes.
     """
 
     def rank_of(unit: UnitStatus) -> tuple[bool, bool, float]:
@@ -145,16 +145,16 @@ def _code_of(units: Sequence[UnitStatus]) -> int | None:
 
 
 def _clean_exit(facts: Mapping[str, Any], *, lacks_result: bool) -> tuple[RunPhase, FailureCause | None, str]:
-    """Return what exit code 0 is worth: a job that reports its steps must also say that it is done."""
+    """Judge exit code 0: a job that reports its steps must also report that it is done."""
     if lacks_result:
         return "failed", "no-result", "ended with exit code 0, but its result file is not there"
     if facts["step"] is not None or facts["manifest"] is not None:
-        return "failed", "no-result", "ended with exit code 0 without saying that it is done"
+        return "failed", "no-result", "ended with exit code 0 without reporting that it is done"
     return "finished", None, "ended with exit code 0; it reports no steps, so nothing else can be checked"
 
 
 def _stop_evidence(run: Generation, facts: Mapping[str, Any], *, is_hard: bool) -> str:
-    """Return how a stop went."""
+    """Return a sentence on how a stop went."""
     how = "ended by force when its grace was over" if is_hard else "stopped"
     manifest: Manifest | None = facts["manifest"]
     if manifest is None:
@@ -165,7 +165,7 @@ def _stop_evidence(run: Generation, facts: Mapping[str, Any], *, is_hard: bool) 
 
 
 def _said(code: int | None) -> str:
-    """Return an exit code for people."""
+    """Return an exit code in words."""
     if code is None:
         return "no exit code"
     return f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -187,7 +187,7 @@ def _linger_note(units: Sequence[UnitStatus]) -> str:
 
 
 def _leader(run: Generation, units: Sequence[UnitStatus]) -> UnitStatus:
-    """Return the unit with the newest checkpoint, of those the one that reported, else the first."""
+    """Return the unit with the newest checkpoint; among equals, the one that reported, else the first."""
 
     def rank_of(unit: UnitStatus) -> tuple[int, int, bool, int]:
         manifest, record = unit["manifest"] or {}, unit["progress"] or {}
@@ -198,7 +198,7 @@ def _leader(run: Generation, units: Sequence[UnitStatus]) -> UnitStatus:
 
 
 def _manifest(leader: UnitStatus) -> Manifest | None:
-    """Return the checkpoint that a unit found whole."""
+    """Return the checkpoint that a unit has verified."""
     found = leader["manifest"]
     return None if found is None else Manifest(**found)
 
@@ -211,7 +211,6 @@ def _report(
     evidence: str,
     cause: FailureCause | None = None,
 ) -> RunReport:
-    """Return the report."""
     return RunReport(
         job=run.job,
         generation=run.number,

@@ -1,4 +1,4 @@
-"""Files below a prefix of S3: what jobs have left at their ends."""
+"""Files below an S3 prefix: artifacts and code of jobs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ BLOCK_BYTES = 1 << 20
 
 
 def bucket_and_key(uri: str) -> tuple[str, str]:
-    """Return the two parts of an s3:// address."""
+    """Return the bucket and the key of an s3:// address."""
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     return bucket, key
 
 
 def _pages(s3: S3Client, uri: str, **more: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield what is listed below a prefix that ends in a slash, in pages, each with the prefix's key."""
+    """Yield (key of the prefix, page) for each page of the listing below a prefix that ends in a slash."""
     bucket, prefix = bucket_and_key(uri)
     token: dict[str, str] = {}
     while True:
@@ -29,7 +29,7 @@ def _pages(s3: S3Client, uri: str, **more: str) -> Iterator[tuple[str, Mapping[s
 
 
 def list_files(s3: S3Client, uri: str) -> dict[str, int]:
-    """Return the names below a prefix that ends in a slash, and their sizes in bytes."""
+    """Return the names of the objects below a prefix that ends in a slash, with their sizes in bytes."""
     return {
         row["Key"].removeprefix(prefix): int(row["Size"])
         for prefix, listed in _pages(s3, uri)
@@ -38,7 +38,7 @@ def list_files(s3: S3Client, uri: str) -> dict[str, int]:
 
 
 def list_folders(s3: S3Client, uri: str) -> list[str]:
-    """Return the names of the folders right below a prefix that ends in a slash."""
+    """Return the names of the folders directly below a prefix that ends in a slash."""
     return [
         str(row["Prefix"]).removeprefix(prefix).rstrip("/")
         for prefix, listed in _pages(s3, uri, Delimiter="/")
@@ -47,7 +47,7 @@ def list_folders(s3: S3Client, uri: str) -> list[str]:
 
 
 def drop_files(s3: S3Client, uri: str, before: float, *, keep: Collection[str]) -> list[str]:
-    """Remove what is below a prefix since before an instant, but what is kept; return the names."""
+    """Remove objects below a prefix from before `before`, except those in `keep`; return the names."""
     bucket, _ = bucket_and_key(uri)
     gone: list[str] = []
     for prefix, listed in _pages(s3, uri):
@@ -60,7 +60,7 @@ def drop_files(s3: S3Client, uri: str, before: float, *, keep: Collection[str]) 
 
 
 def read_file(s3: S3Client, uri: str) -> Iterator[bytes]:
-    """Yield an object in pieces."""
+    """Yield an object's content in blocks."""
     bucket, key = bucket_and_key(uri)
     body = s3.get_object(Bucket=bucket, Key=key)["Body"]
     while block := body.read(BLOCK_BYTES):

@@ -1,4 +1,4 @@
-"""Logs that were copied to S3, read from any byte on; segments are named as on the node."""
+"""Reads logs that were copied to S3, from any byte on; segments have the same names as on the node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_BYTES = 1 << 20
 
 
 class S3Client(Protocol):
-    """What is used of boto3's S3 client."""
+    """The part of boto3's S3 client that is used."""
 
     def list_objects_v2(self, **request: Any) -> Mapping[str, Any]:
         """List a prefix."""
@@ -31,7 +31,7 @@ class S3Client(Protocol):
 
 
 def read_s3_log(s3: S3Client, uri: str, since: int) -> LogChunk:
-    """Return what lies below `uri` (s3://bucket/prefix/) from an offset on, at most a mebibyte."""
+    """Return the log below `uri` (s3://bucket/prefix/) from byte `since` on, at most a mebibyte."""
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
     listed = s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
     sizes = {int(row["Key"].rpartition("out-")[2][:-4]): row for row in listed if row["Key"].endswith(".log")}

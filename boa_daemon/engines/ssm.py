@@ -1,11 +1,11 @@
-"""The `ssm` engine: jobs on rented nodes, started through SSM Run Command as transient systemd units.
+"""The `ssm` engine: runs jobs on rented nodes as transient systemd units, started through SSM Run Command.
 
-The daemon speaks to nodes through SSM only, and hears from them through one SQS queue: heartbeats with the
-step, ends with exit code and manifest, and EventBridge's spot warnings. Logs and checkpoints go to S3 and
-outlive their nodes. What is known is written to a file at each change, so a daemon that comes back knows it.
+The daemon sends scripts to nodes through SSM, and nodes report through one SQS queue: heartbeats with the
+step, ends with exit code and manifest; EventBridge adds spot warnings. Logs and checkpoints go to S3 and
+outlive their nodes. The engine's state is saved at each change, so a restarted daemon has it again.
 
-Silence is not death: a unit that has not been heard of for a while is *unknown*, and is asked through SSM.
-Only when its node is gone from the cloud's list as well, or cannot be asked several times, is it lost.
+Silence is not death. A unit that has not reported for a while is *unknown*, and is asked through SSM. It is
+lost only if its node is also gone from the cloud's list, or has not answered several questions.
 """
 
 from __future__ import annotations
@@ -71,18 +71,18 @@ from policies.model import JobId, NodeId
 
 _LOG = logging.getLogger("boa.engine")
 AGAIN_SECONDS = 15.0
-"""A stop that no unit has obeyed is ordered anew after so long."""
+"""A stop is repeated after this time until the generation has ended."""
 MOST_PROBES = 3
-"""So many probes in a row that SSM took and the node did not answer, and a silent unit is lost."""
+"""A silent unit is lost after this many probes in a row that the node did not answer."""
 PROBE = "the answer to a probe"
 _Memory: TypeAlias = tuple[Callable[[], Mapping[str, str]], Callable[[Mapping[str, str]], None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SsmSettings:
-    """Where things go. `root` is a folder on the nodes; `{node}` in it stands for the node's id.
+    """Settings of the engine. `root` is a folder on the nodes, in which `{node}` stands for the node's id.
 
-    `uri` is an S3 prefix, `s3://bucket/prefix`. `state_file` is the daemon's own memory.
+    `uri` is an S3 prefix, `s3://bucket/prefix`. `state_file` stores the engine's state.
     """
 
     queue_url: str
@@ -94,17 +94,17 @@ class SsmSettings:
     probe_seconds: float = 20.0
     rendezvous_port: int = 29400
     own_user: bool = False
-    """Whether each job runs as a user of its own on its nodes, not as root."""
+    """Whether each job runs as its own user on its nodes, instead of root."""
     region: str = ""
-    """Where the nodes are, for sessions of people; where it is empty, their shell's setting counts."""
+    """AWS region of the nodes, for sessions of people; empty: the region set in their shell."""
 
 
 class SsmEngine:
-    """Implements `Runner` over SSM, SQS and S3. `address_of` gives a node's private address.
+    """Implements `Runner` over SSM, SQS and S3.
 
-    `efa_of` says how many EFA cards a node must show, or why none is looked for.
-
-    With `starts_at_once` threads no tick waits for starts or for new nodes; with none each is done at once.
+    `address_of` returns a node's private address. `efa_of` returns how many EFA cards a node must have, and
+    why they are not checked (empty if they are). With `starts_at_once` threads, ticks do not wait for starts
+    or for new nodes; with 0, each start is completed within its call.
     """
 
     name = "ssm"
@@ -138,7 +138,7 @@ class SsmEngine:
         self.inside = SsmJobAccess(self._commands, self._running_at, region=settings.region)
 
     def _running_at(self, job: JobId, node: int) -> tuple[str, str, str] | Refused:
-        """Return the node, the folder and the root of a job's unit that runs."""
+        """Return the node, the folder and the root of a job's running unit."""
         known = self._jobs.get(job)
         if known is None or known.run is None or self._look(known).is_over:
             return Refused(reason=f"job {job} does not run now")
@@ -149,7 +149,7 @@ class SsmEngine:
         return name, str(folder), root
 
     def prepare(self, nodes: Sequence[NodeState]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
-        """Bring the bundle to nodes; a node is accepted once its script has said that it is ready."""
+        """Bring the bundle to nodes; accept a node once its script has reported that it is ready."""
         self._present = frozenset(node.id for node in nodes)
         found: dict[NodeId, Accepted | Refused | Unknown] = {}
         new: dict[NodeId, Callable[[], Accepted | Refused | Unknown]] = {}
@@ -169,10 +169,10 @@ class SsmEngine:
         return found | self.starts.ask(new)
 
     def admit(self, spec: JobSpec) -> Accepted | Refused:
-        """Learn what to run. The working folder is one on the nodes, by default the job's own."""
+        """Store the job's specification. Its working folder is on the nodes, by default the job's own."""
         spec = replace(spec, environment=dict(spec.environment), secrets=dict(spec.secrets))
         spec = replace(spec, data=dict(spec.data))
-        # What an earlier process knew of this job is not written over.
+        # Read the saved state first, so that it is not overwritten.
         self._recall()
         known = self._jobs.get(spec.job)
         if known is None:
@@ -183,9 +183,9 @@ class SsmEngine:
         return Accepted()
 
     def start(self, action: StartJob) -> Accepted | Refused:
-        """Send each node its unit. Should one not take it, the others are ended and the start is refused.
+        """Send each node its unit. If a node does not take it, end the others and refuse the start.
 
-        With threads that is accepted at once, and a refusal is reported as a generation that has stopped.
+        With threads, the start is accepted at once, and a refusal is reported later as a stopped generation.
         """
         known = self._jobs.get(action.job)
         if known is None:
@@ -212,7 +212,7 @@ class SsmEngine:
         return Accepted()
 
     def ahead(self, action: StartJob) -> bool:
-        """Have code and image on the nodes to which a job moves; return whether none is on its way."""
+        """Prefetch code and image to the nodes to which a job moves; return whether nothing is under way."""
         known = self._jobs.get(action.job)
         if known is None or known.run is None or known.run.generation.number >= action.generation:
             return True
@@ -227,17 +227,17 @@ class SsmEngine:
         return self._bringing.is_done(action.job, action.generation, scripts)
 
     def _give_up_gone(self, run: SsmRun) -> None:
-        """Count units as lost whose nodes are gone: the next generation is ordered, and they are not listed.
+        """Mark units as lost whose nodes are not in the cloud's list, when the next generation is ordered.
 
-        The daemon lets go of a job whose node has ended; without this its starts are refused until the unit
-        has been silent for long. How it ended is reported first, so the start is refused once.
+        Without this, a job whose node has ended could not start until its unit has been silent for long. The
+        start is refused once, so that the end of the old generation is reported first.
         """
         for rank, node in enumerate(run.nodes):
             has_ended = (run.heard.get(rank) or {}).get("exit") is not None
             if self._present is not None and node not in self._present and not has_ended:
                 run.heard[rank] = lost(run, rank)
 
-    def _start_script(  # noqa: PLR0917 - all but the last two are of the whole order
+    def _start_script(  # noqa: PLR0917 - all but the last two are the same for the whole start
         self,
         spec: JobSpec,
         stands: Mapping[str, Any] | None,
@@ -277,7 +277,7 @@ class SsmEngine:
     def _pass(
         self, spec: JobSpec, action: StartJob, nodes: Sequence[NodeId], root: str
     ) -> tuple[GatePass | None, JobSpec]:
-        """Return what leads a generation to the gate from a node, and the job, hooked if it wants that."""
+        """Return a generation's pass for the gate, and the job with the gate's hook if the job wants it."""
         if self._gate is None:
             return None, spec
         folder = Layout(root=Path(root) / "jobs").generation(action.job, action.generation)
@@ -286,18 +286,18 @@ class SsmEngine:
                 action.job, action.generation, nodes, token_file=str(folder / "gate.token")
             )
         except (OSError, ValueError) as fault:
-            _LOG.warning("%s sends without asking the gate: %s", action.job, fault)
+            _LOG.warning("job %s sends without asking the gate: %s", action.job, fault)
             return None, spec
         if not spec.gate:
             return given, spec
         where = library(root)
         own = spec.environment.get("PYTHONPATH", "")
-        # The keeper's path, by which jobs find `boa_daemon.job`, would be lost.
+        # Add the keeper's path, on which jobs find `boa_daemon.job`: the job's PYTHONPATH replaces it.
         path = {**spec.environment, "PYTHONPATH": f"{own}:{where}" if own else where}
         return given, replace(spec, environment=self._gate.hooked(path, library=where))
 
     def stop(self, action: StopJob) -> Accepted | Refused:
-        """Ask the units of a generation for a checkpoint and an end."""
+        """Ask the units of a generation for a checkpoint and a stop."""
         return self._order(action.job, action.generation, is_kill=False)
 
     def kill(self, job: JobId, generation: int) -> Accepted | Refused:
@@ -325,16 +325,16 @@ class SsmEngine:
         return Accepted()
 
     def _send_order(self, run: SsmRun, *, is_kill: bool) -> str | Refused:
-        """Send the nodes of a generation the order to stop or to end."""
+        """Send a stop or kill order to the nodes of a generation."""
         pattern = _pattern(run.generation.job, run.generation.number)
         script = kill_script(pattern) if is_kill else stop_script(pattern)
         run.told_at = self._now()
         return self._commands.send_each(run.nodes, script, "end a unit" if is_kill else "stop a unit")
 
     def _follow(self, known: SsmJob, run: SsmRun) -> bool:
-        """Take in what came of a start that was under way; tell its units what was ordered, maybe again.
+        """Record the outcome of a pending start; send delayed orders; return whether the outcome is new.
 
-        A stop that came late or got lost is ordered anew: a unit that stops already takes no notice.
+        A stop is repeated in case it was lost or came too early; a unit that is already stopping ignores it.
         """
         now = self._now()
         is_new = run.harvest(now)
@@ -353,7 +353,7 @@ class SsmEngine:
         return is_new
 
     def unfit(self) -> Mapping[NodeId, str]:
-        """Return the nodes on which units have found faults of the hardware, and which."""
+        """Return the nodes on which units have found hardware faults, with the faults."""
         found: dict[NodeId, str] = {}
         for known in self._jobs.values():
             if known.run is None:
@@ -364,12 +364,12 @@ class SsmEngine:
         return found
 
     def interruptions(self) -> Mapping[NodeId, float]:
-        """Return the nodes that the cloud takes back, and when, as its warnings said."""
+        """Return the nodes that the cloud takes back according to its warnings, and when."""
         return dict(self._inbox.interruptions)
 
     def poll(self) -> Mapping[JobId, RunReport]:
-        """Take in what has arrived, ask silent units, and return the newest generation of every job."""
-        # On disk before the queue forgets it: an end that was heard by a process that died is lost otherwise.
+        """Read the queue, ask silent units, and return the report of the newest generation of every job."""
+        # Save before messages are deleted, or an end would be lost if this process died.
         for status in self._inbox.receive(keep=self._save_news):
             self._has_news |= self._heard(status)
         self._is_cut_off = False
@@ -385,7 +385,7 @@ class SsmEngine:
         }
 
     def _looked_at(self, job: JobId, known: SsmJob) -> RunReport:
-        """Return what is known of a job; one whose words make no sense is unknown, and keeps no other."""
+        """Return the report of a job: "unknown" if its statuses are malformed, so that others are unaffected."""
         try:
             return self._look(known)
         except Exception as error:
@@ -397,12 +397,12 @@ class SsmEngine:
             return RunReport(job=job, generation=number, phase="unknown", evidence=said, gpus=gpus)
 
     def _save_news(self) -> None:
-        """Write down what was heard since the last time."""
+        """Save the state if there is news."""
         if self._has_news:
             self._save()
 
     def _heard(self, status: dict[str, Any]) -> bool:
-        """Take in a unit's word; one that nobody can make sense of is dropped, and keeps no other."""
+        """Record a unit's status; drop one that causes an error; return whether it was news."""
         try:
             return self._hear(status)
         except Exception as error:
@@ -410,7 +410,7 @@ class SsmEngine:
             return False
 
     def _read_status(self, document: Mapping[str, Any], source: str) -> dict[str, Any] | None:
-        """Return a unit's word: in form, of a generation that is the newest of its job, sealed by it, new."""
+        """Return a unit's status if it is well-formed, authentic, new, and of its job's newest generation."""
         said = parse_unit_status(document, source)
         if said is None:
             return None
@@ -423,14 +423,14 @@ class SsmEngine:
         return said if is_authentic(document, source, key=run.key, after=after) else None
 
     def _hear(self, status: dict[str, Any]) -> bool:
-        """Take in a unit's word that was read, unless its unit has ended."""
+        """Record a valid status of a unit, unless the unit has ended; return whether it was recorded."""
         known = self._jobs[status["job"]]
         run, rank = known.run, int(status["rank"])
         assert run is not None
         before = run.heard.get(rank)
         if before is not None and before["exit"] is not None:
             return False
-        # A status that was made before it was sent says nothing of the keeper now; that it came says it.
+        # The status's own `is_kept` may be outdated; a unit that sends and has not ended has a keeper.
         run.heard[rank] = {**status, "is_kept": status["exit"] is None, "was_kept": True}
         run.heard_at[rank] = self._now()
         run.failed_probes.pop(rank, None)
@@ -440,7 +440,7 @@ class SsmEngine:
         return True
 
     def _ask_silent(self, run: SsmRun) -> bool:
-        """Ask the units that have been silent for long through SSM, and read the answers; True for news."""
+        """Ask long-silent units through SSM, and read the answers; return whether there is news."""
         changed = False
         for rank, node in enumerate(run.nodes):
             if (run.heard.get(rank) or {}).get("exit") is not None:
@@ -452,7 +452,7 @@ class SsmEngine:
                 run.heard[rank] = lost(run, rank)
                 changed = True
             elif self._is_cut_off:
-                # SSM did not answer a moment ago: to wait for that once per unit would take hours.
+                # SSM did not answer a moment ago; waiting for it once per unit could take hours.
                 continue
             elif rank not in run.probes:
                 answer = self._commands.send([node], self._status_script(run, rank), "ask a unit")
@@ -461,14 +461,14 @@ class SsmEngine:
                 elif is_about_the_node(answer.reason):
                     run.probes[rank] = ("", now)
                 else:
-                    # The question did not get out: that says nothing about the unit.
+                    # The question was not sent, which says nothing about the unit.
                     self._is_cut_off = True
             elif now - run.probes[rank][1] >= self._settings.probe_seconds:
                 changed |= self._read_probe(run, rank)
         return changed
 
     def _read_probe(self, run: SsmRun, rank: int) -> bool:
-        """Read the answer to a probe; several in a row without one, and the unit is lost."""
+        """Read the answer to a probe; after several probes in a row without an answer, the unit is lost."""
         command, _ = run.probes.pop(rank)
         status, output = self._commands.result(command, run.nodes[rank]) if command else ("Undeliverable", "")
         if status == "Unasked":
@@ -483,20 +483,20 @@ class SsmEngine:
             ours = {"job": run.generation.job, "generation": run.generation.number, "rank": rank}
             if document is None or not ours.items() <= document.items() or not is_sealed(document, run.key):
                 return False
-            # Its own word, and older than what was heard: the node has booted anew, and its units are gone.
+            # Authentic, but older than the last status: the node has rebooted, and its units are gone.
         run.failed_probes[rank] = run.failed_probes.get(rank, 0) + 1
         if run.failed_probes[rank] >= MOST_PROBES:
             run.heard[rank] = lost(run, rank)
         return True
 
     def _status_script(self, run: SsmRun, rank: int) -> str:
-        """Return the script that asks a unit."""
+        """Return the script that prints the status of a unit."""
         root, generation = self._root(run.nodes[rank]), run.generation
         folder = Layout(root=Path(root) / "jobs").unit(generation.job, generation.number, rank)
         return status_script(root, str(folder))
 
     def _look(self, known: SsmJob) -> RunReport:
-        """Return what is known of a job's newest generation."""
+        """Return the report of a job's newest generation; end the generation if it is broken."""
         run = known.run
         assert run is not None
         if run.refused:
@@ -510,7 +510,7 @@ class SsmEngine:
                 units.append(heard)
             else:
                 units.append(None if is_silent else starting(rank))
-        # What counts is what stands in S3: a node's own copy goes with the node.
+        # Only checkpoints in S3 count: a node's own copy is lost with the node.
         units = [unit and {**unit, "manifest": known.stands, "wrong_manifest": ""} for unit in units]
         report = report_of(run.generation, units)
         if is_broken(units) and not run.is_ending:
@@ -524,13 +524,13 @@ class SsmEngine:
     def logs(
         self, job: JobId, *, since: int = 0, generation: int | None = None, node: int | None = None
     ) -> LogChunk:
-        """Return what a unit printed, by default the one that reports, as far as it has reached S3."""
+        """Return the log of a unit as far as it is in S3; by default of the unit that reports progress."""
         known = self._jobs.get(job)
         if generation is None:
             generation = known.run.generation.number if known is not None and known.run else 0
         run = known.run if known is not None else None
         if run is None or run.generation.number != generation:
-            # How many nodes an older generation had is only known from what they have sent.
+            # The number of nodes of an older generation is only known from the logs that they have sent.
             nodes = max(count_nodes(self._s3, f"{self._uri(job)}/g{generation}/"), 1)
             node = node or 0
         else:
@@ -541,12 +541,12 @@ class SsmEngine:
         return replace(chunk, node=node, nodes=nodes)
 
     def reattach(self) -> Mapping[JobId, RunReport]:
-        """Read back what was known; units that are silent meanwhile are asked."""
+        """Read the saved state, and return the reports; silent units are asked."""
         self._recall()
         return self.poll()
 
     def _recall(self) -> None:
-        """Read what an earlier process knew, once."""
+        """Read the state of an earlier process, once."""
         if self._is_recalled:
             return
         if self._memory is None:
@@ -557,24 +557,24 @@ class SsmEngine:
             )
         for known in self._jobs.values():
             if known.run is not None:
-                # Written by a clock that was ahead: a unit must not seem heard of for as long as that.
+                # If the old clock was ahead, limit its times to now, or units would not count as silent.
                 known.run.started_at = min(known.run.started_at, self._now())
                 heard = known.run.heard_at.items()
                 known.run.heard_at = {rank: min(at, self._now()) for rank, at in heard}
         self._is_recalled = True
 
     def tell_time(self, now: Callable[[], float]) -> None:
-        """Go by this clock from now on; the machine's may jump."""
+        """Use this clock from now on, because the machine's clock may jump."""
         self._now = now
 
     def remember_in(
         self, read: Callable[[], Mapping[str, str]], write: Callable[[Mapping[str, str]], None]
     ) -> None:
-        """Keep what is known elsewhere than in a file of this machine, job by job."""
+        """Store the state, job by job, with these functions instead of in a file of this machine."""
         self._memory = (read, write)
 
     def lacks_data(self, source: str) -> str:
-        """Return why data cannot be brought, as far as the daemon's own rights tell."""
+        """Return why a data source cannot be listed with the daemon's own rights; empty if it can."""
         bucket, prefix = bucket_and_key(source)
         below = f"{prefix.rstrip('/')}/" if prefix else ""
         try:
@@ -584,7 +584,7 @@ class SsmEngine:
         return "" if found.get("Contents") else f"{source} holds no object"
 
     def has_code(self, digest: str) -> bool:
-        """Return whether an archive is in S3; one that was seen there stays."""
+        """Return whether a code archive is in S3; one seen there once is not checked again."""
         if digest not in self._codes:
             bucket, key = bucket_and_key(self._code_uri(digest))
             listed = self._s3.list_objects_v2(Bucket=bucket, Prefix=key)
@@ -594,13 +594,16 @@ class SsmEngine:
         return True
 
     def take_code(self, digest: str, archive: bytes) -> None:
-        """Keep an archive in S3, where nodes may read."""
+        """Store a code archive in S3, where nodes can read it."""
         bucket, key = bucket_and_key(self._code_uri(digest))
         self._s3.put_object(Bucket=bucket, Key=key, Body=archive)
         self._codes.add(digest)
 
     def drop_code(self, keep: Collection[str], *, before: float) -> int:
-        """Remove archives from S3 that nobody needs; a node drops what it unpacked by itself."""
+        """Remove archives from S3 that are older than `before` and not in `keep`; return how many.
+
+        Nodes remove unpacked code themselves.
+        """
         top = f"{self._settings.uri.rstrip('/')}/=code/"
         kept = {f"{digest}.tar.gz" for digest in (*keep, bundle()[0])}
         gone = drop_files(self._s3, top, before, keep=kept)
@@ -608,38 +611,38 @@ class SsmEngine:
         return len(gone)
 
     def _bring_bundle(self) -> str:
-        """Put what nodes need of this package beside the code of jobs; return its address."""
+        """Store the part of this package that nodes need beside the code of jobs; return its address."""
         digest, packed = bundle()
         self.take_code(digest, packed)
         return self._code_uri(digest)
 
     def _code_uri(self, digest: str) -> str:
-        """Return where an archive goes; no job's folder has such a name."""
+        """Return the S3 address of an archive; no job's folder can have this name."""
         return f"{self._settings.uri.rstrip('/')}/=code/{digest}.tar.gz"
 
     def job_folders(self) -> Collection[str]:
-        """Return the names of the folders of S3 that hold something of a job."""
+        """Return the names of the job folders in S3."""
         return list_folders(self._s3, f"{self._settings.uri.rstrip('/')}/")
 
     def artifacts(self, job: JobId) -> Mapping[str, int]:
-        """Return the files that a job has left, and their sizes."""
+        """Return the names of a job's artifacts, with their sizes in bytes."""
         return list_files(self._s3, f"{self._uri(job)}/artifacts/")
 
     def artifact(self, job: JobId, name: str) -> Iterator[bytes]:
-        """Yield a file that a job has left."""
+        """Yield the content of one of a job's artifacts."""
         return read_file(self._s3, f"{self._uri(job)}/artifacts/{name}")
 
     def forget(self, job: JobId) -> None:
-        """Leave a job out from now on, unless it runs."""
+        """Forget a job, unless it runs."""
         known = self._jobs.get(job)
         if known is not None and (known.run is None or self._look(known).is_over):
-            # What is kept is written at each word of a node: jobs that are over may not be in it.
+            # The whole state is saved at each report of a node, so finished jobs must not stay in it.
             del self._jobs[job]
             self._bringing.forget(job)
             self._save()
 
     def _save(self) -> None:
-        """Write down what is known."""
+        """Save the state."""
         if self._memory is None:
             write_ssm_jobs(self._settings.state_file, self._jobs)
         else:
@@ -647,11 +650,11 @@ class SsmEngine:
         self._has_news = False
 
     def _root(self, node: NodeId) -> str:
-        """Return the folder on a node that is ours."""
+        """Return BOA's folder on a node."""
         return self._settings.root.replace("{node}", instance_of(node))
 
     def _uri(self, job: JobId) -> str:
-        """Return where a job's logs and checkpoints go."""
+        """Return the S3 prefix of a job's logs and checkpoints."""
         return f"{self._settings.uri.rstrip('/')}/{Layout(root=Path('/')).job(job).name}"
 
 

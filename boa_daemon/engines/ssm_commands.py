@@ -1,4 +1,4 @@
-"""SSM Run Command: a script on nodes, what became of it, and the script that prepares a node."""
+"""SSM Run Command: runs scripts on nodes, reads their results, and prepares nodes."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ _LOG = logging.getLogger("boa.engines.ssm")
 
 
 class SsmClient(Protocol):
-    """What is used of boto3's SSM client."""
+    """The part of boto3's SSM client that is used."""
 
     def send_command(self, **request: Any) -> Mapping[str, Any]:
         """Run a document on instances."""
         ...
 
     def get_command_invocation(self, **request: Any) -> Mapping[str, Any]:
-        """Return what became of a command on one instance."""
+        """Return the state and the output of a command on one instance."""
         ...
 
 
 MOST_INSTANCES = 50
-"""SSM takes so many in one SendCommand; the service model of the API says it."""
+"""Limit of SSM for one SendCommand, from the service model of the API."""
 MOST_COMMENT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InDoubt(Refused):
-    """SSM may have taken a command: its answer was lost, so the script may run."""
+    """SSM may have accepted a command, but its answer was lost; so the script may run."""
 
 
 def is_certain(error: Exception) -> bool:
-    """Whether a failed call is SSM's own no, or never left this machine; else it may have been obeyed."""
+    """Return whether a failed call has certainly had no effect: SSM refused it, or it was never sent."""
     said = f"{type(error).__name__}: {error}"
     response = getattr(error, "response", None) or {}
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
@@ -51,15 +51,15 @@ def is_certain(error: Exception) -> bool:
 
 
 class SsmCommands:
-    """Sends scripts, and reads their answers; an error of SSM is a value."""
+    """Sends scripts and reads their results; returns errors of SSM as values."""
 
     def __init__(self, ssm: SsmClient) -> None:
         self._ssm = ssm
 
     def send_each(self, nodes: Sequence[NodeId], script: str, comment: str) -> str | Refused:
-        """Run a script on any number of nodes; return the first refusal, or nothing.
+        """Run a script on any number of nodes; return the first refusal, or an empty text.
 
-        SSM refuses a whole command for one instance that is gone, so those of a refused one are asked singly.
+        SSM refuses a command if one of its instances is gone, so the nodes are then tried one by one.
         """
         refused = None
         for begin in range(0, len(nodes), MOST_INSTANCES):
@@ -73,7 +73,7 @@ class SsmCommands:
         return refused or ""
 
     def send(self, nodes: Sequence[NodeId], script: str, comment: str) -> str | Refused:
-        """Run a script on at most fifty nodes; return the command's id."""
+        """Run a script on at most 50 nodes; return the command's id."""
         try:
             answer = self._ssm.send_command(
                 InstanceIds=[instance_of(node) for node in nodes],
@@ -85,7 +85,7 @@ class SsmCommands:
         except Exception as error:
             if is_certain(error):
                 return Refused(reason=f"SSM did not take the command: {error}")
-            return InDoubt(reason=f"nobody knows whether SSM took the command: {error}")
+            return InDoubt(reason=f"it is unknown whether SSM took the command: {error}")
         try:
             return str(answer["Command"]["CommandId"])
         except (KeyError, TypeError):
@@ -93,10 +93,10 @@ class SsmCommands:
             return Refused(reason="SSM did not name the command")
 
     def result(self, command: str, node: NodeId) -> tuple[str, str]:
-        """Return (status, output) of a command on a node; `Pending` where SSM does not know it yet.
+        """Return (status, output) of a command on a node; `Pending` if SSM does not know the command yet.
 
-        `Undeliverable` is SSM's word that the node cannot be reached, `Unasked` that SSM could not be asked:
-        that says nothing about the node.
+        `Undeliverable` means that SSM cannot reach the node. `Unasked` means that SSM could not be asked,
+        which says nothing about the node.
         """
         try:
             answer = self._ssm.get_command_invocation(CommandId=command, InstanceId=instance_of(node))
@@ -110,7 +110,7 @@ class SsmCommands:
 
 
 def _status_of(error: Exception) -> str:
-    """Return what a failed question says: only SSM's own word that it does not reach the node is about it."""
+    """Return the status for a failed question: `Undeliverable` only if SSM says it cannot reach the node."""
     said = f"{type(error).__name__}: {error}"
     if "InvocationDoesNotExist" in said:
         return "Pending"
@@ -118,40 +118,40 @@ def _status_of(error: Exception) -> str:
 
 
 def is_about_the_node(said: str) -> bool:
-    """Whether a failure is SSM's word that it does not know or reach a node, and no failure of our own."""
+    """Return whether an error means that SSM does not know or reach a node; other errors are our own."""
     return "InvalidInstanceId" in said or "InvalidInstanceInformationFilterValue" in said
 
 
 def _why_not_reached(said: str) -> str:
-    """Return what keeps SSM from a node, with what it may be where SSM says no more than that it is so."""
+    """Return an error of SSM; if it only says that a node cannot be reached, add the possible causes."""
     if not is_about_the_node(said):
         return said
     return (
-        "its agent is not online (it still boots, or its image has no agent, it has no instance profile, or "
-        f"its subnet no way out: `boa doctor` looks). {said}"
+        "its agent is not online (it still boots, its image has no agent, it has no instance profile, or its "
+        f"subnet has no route out; run `boa doctor`). {said}"
     )
 
 
 def _disks(output: str) -> str:
-    """Return what a node said of the disks that its jobs are on."""
+    """Return a node's sentence about the disks of its jobs."""
     try:
         return str(json.loads(output.partition(SCRATCH)[2].splitlines()[0])["said"])
     except (ValueError, KeyError, IndexError, TypeError):
-        return "where its jobs are was not said"
+        return "the disks of its jobs are not known"
 
 
 MOST_UNFIT = 3
-"""Looks in a row that find a node unfit, after which it is of no use: a driver that still loads passes."""
+"""Failed health checks in a row after which a node is refused; a driver may fail while it still loads."""
 BUNDLE_SECONDS = 86_400.0
-"""So long the bundle is taken to be in the bucket: a lifecycle rule counts whole days."""
+"""How long the bundle is assumed to stay in the bucket; a lifecycle rule removes it after whole days."""
 
 
 class Preparer:
-    """Brings the bundle to nodes and has their GPUs looked at; knows which are ready, and why not.
+    """Prepares nodes: brings the bundle, checks their GPUs, and tracks which nodes are ready, and why not.
 
-    A node that SSM does not reach, or whose script fails, is asked again ever more seldom. `bring` puts the
-    bundle where nodes read it and returns its address: anew each day, and after a script has failed, since
-    what lies in a bucket may be removed there.
+    A node that SSM does not reach, or whose script fails, is tried again with growing pauses. `bring` uploads
+    the bundle to the bucket and returns its address. It is called again each day, and after a script has
+    failed, because the bundle may have been removed from the bucket.
     """
 
     def __init__(
@@ -164,15 +164,15 @@ class Preparer:
         self._unfit: dict[NodeId, tuple[int, str]] = {}
 
     def is_ready(self, node: NodeId) -> bool:
-        """Whether a node has said that it is ready; nobody is asked."""
+        """Return whether a node has reported that it is ready, without asking it."""
         return node in self._prepared
 
     def prepare(
         self, node: NodeId, root: str, *, gpus: int = 0, efa: int = 0, unchecked: str = ""
     ) -> Accepted | Refused | Unknown:
-        """Return whether a node is ready, and have it made ready if it is new; refused: it is of no use.
+        """Return whether a node is ready; prepare it if it is new. A refused node is unfit for work.
 
-        What could not be looked at, by the node or, as `unchecked`, beforehand, is said in the log.
+        Checks that could not be made are logged; `unchecked` names one that is left out beforehand.
         """
         if node in self._prepared:
             return Accepted()
@@ -203,38 +203,38 @@ class Preparer:
         return self._later(node, f"preparing {node} ended as {status}: {output[-200:].strip()}")
 
     def _bundle(self) -> str:
-        """Return where nodes find the bundle, and have it there."""
+        """Upload the bundle if needed; return its address."""
         now = self._now()
         if not self._source or not 0.0 <= now - self._brought_at < BUNDLE_SECONDS:
             self._source, self._brought_at = self._bring(), now
         return self._source
 
     def _prepares(self, node: NodeId) -> Unknown:
-        """Return that a script runs there; what came of the last one stays said until this one has ended."""
+        """Return that a script runs on the node, or the last failure, which stays until the script ends."""
         _, faults = self._unfit.get(node, (0, ""))
         last = self._patience.last(node) or (f"{node} is looked at again: {faults}" if faults else "")
         return Unknown(reason=last or f"{node} is being prepared")
 
     def _later(self, node: NodeId, why: str) -> Unknown:
-        """Return why a node cannot be prepared now; it is tried anew after a while."""
+        """Record why a node cannot be prepared now, for a retry after a pause; return the reason."""
         self._patience.refused(node, why, now=self._now())
         return Unknown(reason=why)
 
     def _judge(self, node: NodeId, output: str, unchecked: str) -> Accepted | Refused | Unknown:
-        """Return what follows from the look at a node's GPUs."""
+        """Judge a node by the result of its health check."""
         notes: list[str] = []
         try:
             found = json.loads(output.partition(HEALTH)[2].splitlines()[0])
             notes = [_disks(output), *map(str, found.get("notes", ()))]
             faults = "; ".join(map(str, found["faults"]))
         except (ValueError, KeyError, IndexError, TypeError):
-            faults = "the look at its GPUs said nothing that can be read"
+            faults = "the result of its health check cannot be read"
         if not faults:
             self._prepared.add(node)
             self._unfit.pop(node, None)
             self._patience.forget(node)
             said = "; ".join([*notes, *([unchecked] if unchecked else ())])
-            _LOG.info("%s is fit for work, as far as was looked: %s", node, said, extra={"node": node})
+            _LOG.info("%s has passed the health check: %s", node, said, extra={"node": node})
             return Accepted()
         self._patience.forget(node)
         looks = self._unfit.get(node, (0, ""))[0] + 1

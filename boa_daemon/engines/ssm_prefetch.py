@@ -1,7 +1,7 @@
-"""What a coming generation needs on nodes where its job is not yet: brought before the job is told to stop.
+"""Prefetches a job's code and image to new nodes before the job is told to stop on its old ones.
 
-A script brings the code and the image and ends; it starts nothing of the job, and nobody has to find it
-again. A node that does not answer holds no move up: the start brings what is missing.
+A script fetches code and image, starts nothing of the job, and leaves no state behind. A node that does not
+answer does not delay the move, because the start fetches what is missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GOES_ON = ("Pending", "InProgress", "Delayed", "Unasked")
 
 
 def prefetch_script(spec: JobSpec, layout: Layout, root: str, *, code_at: str) -> str:
-    """Return the script that brings a job's code and image to a node; empty where it has neither."""
+    """Return the script that fetches a job's code and image to a node; empty if it has neither."""
     scripts = [code_script(spec, layout, code_at=code_at)] if spec.code else []
     if spec.image:
         scripts.append(pull_script(spec.image))
@@ -33,13 +33,13 @@ def prefetch_script(spec: JobSpec, layout: Layout, root: str, *, code_at: str) -
 
 @dataclass(slots=True)
 class SsmPrefetch:
-    """Sends what is brought, once to each node for a generation, and knows what has ended."""
+    """Runs the prefetch script once per generation on each node, and tracks which scripts still run."""
 
     commands: SsmCommands
     _sent: dict[JobId, tuple[int, dict[NodeId, str]]] = field(default_factory=dict)
 
     def is_done(self, job: JobId, generation: int, scripts: Mapping[NodeId, str]) -> bool:
-        """Have scripts run on nodes; return whether none is on its way any more."""
+        """Start scripts on nodes that have not got one yet; return whether none still runs."""
         number, sent = self._sent.get(job, (0, {}))
         if number != generation:
             sent = {}
@@ -53,5 +53,5 @@ class SsmPrefetch:
         return not any(sent[node] for node in scripts)
 
     def forget(self, job: JobId) -> None:
-        """Know nothing more of a job."""
+        """Forget a job."""
         self._sent.pop(job, None)

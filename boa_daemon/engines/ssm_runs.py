@@ -1,4 +1,4 @@
-"""What the `ssm` engine knows of its jobs: what was heard of each unit, and the file that keeps it."""
+"""The state of the `ssm` engine: its jobs with the last status of each unit, and the file that stores it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from boa_daemon.tick.ports import JobSpec, Manifest, Refused, RunReport
 from policies.model import JobId, NodeId
 
 BEGIN_SECONDS = 10.0
-"""What a unit takes to begin, once its node was told: SSM hands scripts over in seconds, in any order."""
+"""Time for a unit to begin after its node was told; SSM delivers scripts within seconds, in any order."""
 
 
 @dataclass(slots=True)
 class SsmRun:
-    """A generation: where its units are, the key that seals what they say, and what was heard of them.
+    """A generation: the nodes of its units, the key of its seal, and the last status of each unit.
 
-    `order` is its start while that is under way, and `refused` why it did not come about. `then` is what was
-    ordered before its units were there to hear it, a kill or a stop; `told_at` is when they were last told.
+    `heard` and `heard_at` are the last status and its time by rank. `order` is the pending start; `refused`
+    is why the start failed. `then` is a stop or kill that was ordered before the units could receive it;
+    `told_at` is when an order was last sent to them.
     """
 
     generation: Generation
@@ -40,9 +41,9 @@ class SsmRun:
     told_at: float = 0.0
 
     def can_hear(self, now: float) -> bool:
-        """Whether its units are there for an order: each was heard of, or has had the time to begin.
+        """Return whether its units can receive an order: all have reported, or have had time to begin.
 
-        An order that comes first finds no unit, or ends a keeper that has not put its signals off yet.
+        An earlier order would find no unit, or would kill a keeper that does not handle signals yet.
         """
         if not self.is_started:
             return False
@@ -50,11 +51,11 @@ class SsmRun:
 
     @property
     def is_started(self) -> bool:
-        """Whether its nodes were told, all of them."""
+        """Whether all of its nodes have been told to start."""
         return self.order is None and not self.refused
 
     def harvest(self, now: float) -> bool:
-        """Take in what came of the start; return whether that is known now."""
+        """Record the outcome of the start if it is known; return whether it is new."""
         if self.order is None or not self.order.done():
             return False
         try:
@@ -67,7 +68,7 @@ class SsmRun:
         return True
 
     def never_started(self, stands: Mapping[str, Any] | None) -> RunReport:
-        """Return the report of a generation whose start was refused: it has stopped, and did nothing."""
+        """Return the report of a generation whose start was refused: stopped, without any work."""
         return RunReport(
             job=self.generation.job,
             generation=self.generation.number,
@@ -82,21 +83,21 @@ class SsmRun:
 
 @dataclass(slots=True)
 class SsmJob:
-    """A job: its spec, its newest generation, and the manifest of the newest checkpoint that stands in S3."""
+    """A job: its specification, its newest generation, and the manifest of its newest checkpoint in S3."""
 
     spec: JobSpec
     run: SsmRun | None = None
     stands: dict[str, Any] | None = None
 
     def keep(self, found: Mapping[str, Any]) -> None:
-        """Take in a checkpoint that stands in S3, unless a newer one does."""
+        """Record a checkpoint in S3 if it is newer than the known one."""
         before = self.stands or {"generation": -1, "step": -1}
         if (found["generation"], found["step"]) > (before["generation"], before["step"]):
             self.stands = {name: found[name] for name in ("generation", "step", "sha256", "path")}
 
 
 def starting(rank: int) -> dict[str, Any]:
-    """Return the status of a unit that was ordered and has not been heard of yet."""
+    """Return the status of a unit that was ordered and has not reported yet."""
     return {
         "rank": rank,
         "is_kept": False,
@@ -111,13 +112,13 @@ def starting(rank: int) -> dict[str, Any]:
 
 
 def lost(run: SsmRun, rank: int) -> dict[str, Any]:
-    """Return the status of a unit whose node is gone: what was heard last, and that it is lost."""
+    """Return the status of a lost unit: its last status, with an end that says that it is lost."""
     end = lost_end(stop_asked=run.generation.is_stop_ordered)
     return {**(run.heard.get(rank) or starting(rank)), "was_kept": True, "is_kept": False, "exit": end}
 
 
 def read_ssm_jobs(file: Path) -> dict[JobId, SsmJob]:
-    """Return what was written down; nothing where there is no file."""
+    """Return the jobs from a state file; none if there is no file."""
     document = read_json(file) or {"jobs": {}}
     return {job: ssm_job_from(row) for job, row in document["jobs"].items()}
 
@@ -139,17 +140,17 @@ def ssm_job_from(row: Mapping[str, Any]) -> SsmJob:
 
 
 def write_ssm_jobs(file: Path, known_jobs: Mapping[JobId, SsmJob]) -> None:
-    """Write down what is known, whole or not at all.
+    """Write the jobs to the state file atomically.
 
     Raises:
-        OSError: when it cannot be written.
+        OSError: when the file cannot be written.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     write_json(file, {"jobs": {job: document_of(known) for job, known in known_jobs.items()}})
 
 
 def document_of(known: SsmJob) -> dict[str, Any]:
-    """Return a job as a document; a start that is under way is ordered again by whoever reads it."""
+    """Return a job as a document, without a pending start: a process that reads it orders the start again."""
     run = known.run
     return {
         "spec": asdict(

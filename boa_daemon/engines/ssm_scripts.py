@@ -1,7 +1,7 @@
 """The shell scripts that the `ssm` engine sends to nodes, and the errands that units run there.
 
-They need bash, systemd, Python 3.9 and the AWS command line, which AWS's own images have. Nothing listens on
-a node and no key is spread: SSM brings the scripts, and everything comes back through S3 and SQS.
+They need bash, systemd, Python 3.9 and the AWS command line, which AWS's images include. Nothing listens on a
+node, and no SSH keys are needed: SSM delivers the scripts, and all results come back through S3 and SQS.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SCRATCH = "boa-node-scratch "
 
 @cache
 def bundle() -> tuple[str, bytes]:
-    """Return (digest, archive) of what a node needs of this package, `boa_daemon.job`, packed as `.tar.gz`.
+    """Return (digest, archive) of the part of this package that nodes need: `boa_daemon.job` as `.tar.gz`.
 
-    The same files give the same archive; the digest is the SHA-256 of it as packed, so that nothing is
-    unpacked before it is known for ours.
+    The same files give the same archive. The digest is the SHA-256 of the packed archive, so that it can be
+    verified before it is unpacked.
     """
     content = io.BytesIO()
     package = Path(str(files("boa_daemon")))
@@ -53,9 +53,9 @@ def library(root: str) -> str:
 
 
 def prepare_script(root: str, source: str, *, gpus: int = 0, efa: int = 0) -> str:
-    """Return the script that makes a node ready: it unpacks the bundle of `source`, looks at disks and GPUs.
+    """Return the script that prepares a node: it unpacks the bundle, sets up the disks, and checks the GPUs.
 
-    `source` is an s3:// address. The folder is there when all of it is: it gets its name last.
+    `source` is the bundle's s3:// address. The folder is renamed last, so that it exists only when complete.
     """
     folder, (digest, _) = quote(library(root)), bundle()
     return f"""set -eu
@@ -80,22 +80,22 @@ echo {READY}
 
 
 def start_script(root: str, unit: Mapping[str, Any], *, gate: GatePass | None = None, key: str = "") -> str:
-    """Return the script that starts a unit under systemd; one that is there already is left alone.
+    """Return the script that starts a unit under systemd, unless it has been started already.
 
-    systemd waits for its keeper as long as that takes: the keeper ends the command when its grace is over,
-    and what follows, the upload of the last checkpoint, has limits that follow from its size.
+    systemd has no time limit for a stop: the keeper kills the command after the grace period, and the upload
+    of the last checkpoint has its own limits, which depend on its size.
     """
     folder, name = str(unit["folder"]), str(unit["name"])
     limits = limit_properties(float(unit.get("cpus", 0.0)), float(unit.get("memory_gb", 0.0)))
     if limits:
-        # The kernel ends the largest process of a unit that has no memory left; its keeper stays and says so.
+        # When the kernel kills a process of a unit for memory, its keeper stays alive and reports it.
         limits.append("OOMPolicy=continue")
     within = "".join(f"  -p {one} \\\n" for one in limits)
     told = f"--setenv={LIMITED}=1 " if limits else ""
     keeper = "python3 -m boa_daemon.job.keeper"
     files = _key_file(Path(folder).parent, key) + _gate_files(Path(folder).parent, gate)
     work = quote(str(unit["workdir"]))
-    # A folder that is there is as the image has it; one that is made is the job's.
+    # An existing folder keeps its owner; a new one belongs to the job's user.
     give = "" if unit.get("uid") is None else f"; chown {unit['uid']}:{unit['gid']} {work} || true"
     return f"""set -eu
 umask 022
@@ -116,13 +116,13 @@ systemd-run --unit={quote(name)} --collect -p KillMode=mixed \\
 
 
 def _key_file(generation: Path, key: str) -> str:
-    """Return the line that writes down the key of a generation's words, for their keepers alone."""
+    """Return the line that writes the key of a generation's seal, readable only by the keepers."""
     file = quote(str(generation / KEY_FILE))
     return f"(umask 077; printf '%s\\n' {quote(key)} > {file})\n" if key else ""
 
 
 def _gate_files(generation: Path, gate: GatePass | None) -> str:
-    """Return the lines that write down where a generation finds the gate, for its owner alone."""
+    """Return the lines that write the gate's address and token; only the owner can read the token."""
     if gate is None:
         return ""
     address = json.dumps({"address": gate.address})
@@ -133,7 +133,7 @@ def _gate_files(generation: Path, gate: GatePass | None) -> str:
 
 
 def stop_script(name_pattern: str) -> str:
-    """Return the script that asks units for a checkpoint and an end; it waits for nothing."""
+    """Return the script that asks units for a checkpoint and a stop, without waiting for them."""
     return f"systemctl stop --no-block {quote(name_pattern)}\n"
 
 
@@ -143,7 +143,7 @@ def kill_script(name_pattern: str) -> str:
 
 
 def status_script(root: str, folder: str) -> str:
-    """Return the script that says what a unit is doing."""
+    """Return the script that prints a unit's status."""
     return f"""set -eu
 printf '%s' {quote(STATUS)}
 PYTHONPATH={quote(library(root))} python3 -m boa_daemon.job.keeper --status {quote(folder)}
@@ -160,10 +160,10 @@ def unit_scripts_for(
     checkpoints: str,
     artifacts: str = "",
 ) -> UnitScripts:
-    """Return a unit's errands: checkpoints and logs go to S3 below `uri`, word of them to SQS.
+    """Return a unit's errands: checkpoints and logs go to S3 below `uri`, statuses to SQS.
 
-    Each generation writes below its own prefix and begins with the checkpoint that `stands`, as the daemon
-    names it, on all its nodes: what lies on a node from before counts for nothing.
+    Each generation writes below its own prefix. On all its nodes it begins with the checkpoint `stands`,
+    which the daemon names (None: without one); older files on a node do not count.
     """
     tell = f'aws sqs send-message --queue-url {quote(queue_url)} --message-body "$BOA_STATUS"'
     logs = (
@@ -177,7 +177,7 @@ def unit_scripts_for(
         source = quote(f"{uri}/g{stands['generation']}/checkpoint")
         before = f"{move} fetch {quote(checkpoints)} {source} {stands['step']} {quote(str(stands['sha256']))}"
     left = f"[ ! -d {quote(artifacts)} ] || aws s3 sync {quote(artifacts)} {quote(f'{uri}/artifacts')}; "
-    # Word goes last: what it says is there can then be read.
+    # The status is sent last, so that the files that it mentions are in S3 by then.
     look = f"python3 -m boa_daemon.job.health --watch {quote(f'{unit_folder}/health.json')}"
     after = f"{left if artifacts else ''}{logs}; {tell}"
     return UnitScripts(before=before, beat=f"{logs}; {tell}", after=after, keep=keep, look=look)

@@ -1,7 +1,7 @@
-"""Sessions of SSM that a person opens: StartSession, and the plugin of AWS that carries them.
+"""SSM sessions that a person opens: StartSession, and AWS's plugin that carries the session.
 
-What `aws ssm start-session` does, without that program: the call goes by the person's own credentials, and
-its answer to `session-manager-plugin`, which has the terminal from then on.
+This does the same as `aws ssm start-session`, without that program. The call uses the person's own
+credentials; its answer goes to `session-manager-plugin`, which takes over the terminal.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from boa_daemon.errors import BoaError
 
 PLUGIN = "session-manager-plugin"
 ANSWER = "AWS_SSM_START_SESSION_RESPONSE"
-"""Where newer plugins read the answer of StartSession, whose token is then in no list of processes."""
+"""Variable with StartSession's answer for newer plugins, so that its token is not in the process list."""
 LAST_WITHOUT = (1, 2, 497, 0)
-"""The newest plugin that takes the answer itself as its first argument only."""
+"""The newest plugin version that takes the answer only as its first argument."""
 VERSION_SECONDS = 30.0
 
 
@@ -31,7 +31,7 @@ class SessionFailed(BoaError):
 
 
 class SessionClient(Protocol):
-    """What is used of boto3's SSM client."""
+    """The part of boto3's SSM client that is used."""
 
     meta: Any
 
@@ -46,7 +46,7 @@ class SessionClient(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A session to open: with which instance, by which document, with what."""
+    """A session to open: the instance, the SSM document, and its parameters."""
 
     target: str
     document: str
@@ -55,23 +55,23 @@ class Session:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What StartSession is asked."""
+        """The request of StartSession."""
         parameters = {name: list(values) for name, values in self.parameters.items()}
         return {"Target": self.target, "DocumentName": self.document, "Parameters": parameters}
 
     @property
     def command(self) -> list[str]:
-        """The command line of `aws` that opens it."""
+        """The `aws` command line that opens the same session."""
         region = ["--region", self.region] if self.region else []
         words = ["aws", "ssm", "start-session", *region, "--target", self.target]
         return [*words, "--document-name", self.document, "--parameters", json.dumps(dict(self.parameters))]
 
 
 def run_session(session: Session, client: SessionClient, *, profile: str = "") -> int:
-    """Open a session and have the plugin carry it to its end; return the plugin's exit code.
+    """Open a session, run the plugin until its end, and return the plugin's exit code.
 
     Raises:
-        NoSession: when the plugin is not here, or AWS refuses.
+        SessionFailed: when the plugin is not installed, or AWS refuses.
     """
     version = plugin_version()
     try:
@@ -94,7 +94,7 @@ def run_session(session: Session, client: SessionClient, *, profile: str = "") -
 
 
 def _waited_for(plugin: subprocess.Popen[bytes]) -> int:
-    """Wait for the plugin's end; what is typed to end something goes to it, and not to us."""
+    """Wait for the plugin's end; meanwhile ignore signals from the keyboard, which are for the plugin."""
     typed = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
     before = {number: signal.signal(number, signal.SIG_IGN) for number in typed}
     try:
@@ -105,15 +105,15 @@ def _waited_for(plugin: subprocess.Popen[bytes]) -> int:
 
 
 def plugin_version() -> tuple[int, ...]:
-    """Return the version of the plugin that is here; none of digits where it says something else.
+    """Return the version of the installed plugin; empty if its answer is not a version.
 
     Raises:
-        NoSession: when it is not here.
+        SessionFailed: when the plugin is not installed.
     """
     if shutil.which(PLUGIN) is None:
         raise SessionFailed(
-            f"a session of SSM needs {PLUGIN} of AWS, which is not here. Install it, or run where it is what "
-            "--print shows"
+            f"a session of SSM needs AWS's {PLUGIN}, which is not installed here. Install it, or run the "
+            "command that --print shows on a machine that has it"
         )
     try:
         said = subprocess.run(

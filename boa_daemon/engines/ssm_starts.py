@@ -1,8 +1,9 @@
-"""Starts under SSM, apart from the tick: an order goes to many nodes at once, and no tick waits for it.
+"""Starts of generations under SSM in threads, so that no tick waits for them.
 
-What is ordered here is done by threads; what came of it is asked for later. Without threads each order is
-done before it returns. Nothing here is written down: a process that dies with an order under way has told
-some nodes and not others, and the next one orders the same generation again, which each node starts once.
+A start is sent to many nodes in parallel, and its outcome is read later. Without threads, each start is done
+before its call returns. Nothing here is saved. If the process dies during a start, some nodes have been told
+and others have not; the next process starts the same generation again, and each node starts its unit only
+once.
 """
 
 from __future__ import annotations
@@ -21,41 +22,41 @@ _Value = TypeVar("_Value")
 _Item = TypeVar("_Item")
 _Ready: TypeAlias = Accepted | Refused | Unknown
 AT_ONCE = 10
-"""So many nodes are told at once: as many connections as boto3 keeps."""
+"""Number of parallel calls; boto3 keeps as many connections."""
 PATIENCE_SECONDS = 1.0
-"""So long a tick waits for the answers about new nodes; what comes later is read at the next look."""
+"""How long a tick waits for answers about new nodes; later answers are read at the next tick."""
 END_TRIES, END_WAIT_SECONDS = 10, 2.0
-"""How often those that took a start are told to end where another node refused, and how long apart."""
+"""After a refused start, how often the other nodes are told to end their units, and the pause between."""
 
 
 class Script(Protocol):
-    """Makes the script for the node of a rank."""
+    """Makes the start script for the node of a rank."""
 
     def __call__(self, addresses: Mapping[NodeId, str], rank: int) -> str:
-        """Return it."""
+        """Return the script."""
         ...
 
 
 class StartOrders:
-    """Sends starts, and asks nodes whether they are ready, with so many threads; 0: with none."""
+    """Sends starts, and asks nodes whether they are ready, with `at_once` threads; 0: without threads."""
 
     def __init__(
         self, commands: SsmCommands, address_of: Callable[[NodeId], str], *, at_once: int = 0
     ) -> None:
         self._commands, self._address_of = commands, address_of
-        # One pool for whole orders and one for their nodes: an order that waits for its nodes holds none up.
+        # Two pools, for starts and for their nodes, so that waiting starts do not block calls to nodes.
         self._orders = ThreadPoolExecutor(at_once, "boa-start") if at_once else None
         self._nodes = ThreadPoolExecutor(at_once, "boa-ssm") if at_once else None
         self._asked: dict[NodeId, Future[_Ready]] = {}
         self._making = Lock()
         self.may_act: Callable[[], None] = lambda: None
-        """Raises where this process may not act any more: what is under way then sends nothing more."""
+        """Raises if this process may not act any more; pending starts then send nothing further."""
 
     def begin(self, nodes: Sequence[NodeId], script: Script, end_script: str) -> Future[Refused | None]:
-        """Send each node its script. Should one not take it, the others are ended: the result says why.
+        """Send each node its script; if a node refuses, end the others. The result is the refusal, or None.
 
-        One whose answer was lost may run: it is taken for started, and asked about when it is silent. A
-        second generation beside it would be the worse mistake.
+        If SSM's answer for a node was lost, its unit may run: it counts as started, and is asked later if it
+        is silent. Starting a second generation beside it would be the worse mistake.
         """
         if self._orders is not None:
             return self._orders.submit(self._do, nodes, script, end_script)
@@ -64,11 +65,10 @@ class StartOrders:
         return done
 
     def _do(self, nodes: Sequence[NodeId], script: Script, end_script: str) -> Refused | None:
-        """Do one order."""
         try:
             addresses = dict(zip(nodes, self._map(self._address_of, nodes), strict=True))
         except Exception as error:
-            return Refused(reason=f"the address of a node could not be had: {error}")
+            return Refused(reason=f"the address of a node could not be read: {error}")
 
         def send(rank: int) -> str | Refused:
             with self._making:
@@ -88,7 +88,7 @@ class StartOrders:
         return refused
 
     def _end(self, nodes: Sequence[NodeId], script: str) -> None:
-        """Tell those that may have started to end, until they were told or cannot be any more."""
+        """Tell nodes that may have started to end their units; repeat until SSM accepts or cannot reach them."""
         for left in range(END_TRIES if self._nodes is not None else 1, 0, -1):
             self.may_act()
             answer = self._commands.send_each(nodes, script, "end a unit")
@@ -98,11 +98,11 @@ class StartOrders:
                 time.sleep(END_WAIT_SECONDS)
 
     def _map(self, do: Callable[[_Item], _Value], items: Iterable[_Item]) -> Iterator[_Value]:
-        """Yield what comes of each item, in order; one after the other where there are no threads."""
+        """Yield the results of a function for items, in order; sequentially if there are no threads."""
         return map(do, items) if self._nodes is None else self._nodes.map(do, items)
 
     def ask(self, questions: Mapping[NodeId, Callable[[], _Ready]]) -> dict[NodeId, _Ready]:
-        """Return the answers about nodes; of one that has not come in time it is unknown, until it has."""
+        """Return the answers about nodes; a node whose answer is not there in time is unknown for now."""
         if self._nodes is None:
             return {node: ask() for node, ask in questions.items()}
         for node in [node for node, asked in self._asked.items() if node not in questions and asked.done()]:
@@ -114,8 +114,8 @@ class StartOrders:
         return {node: self._answer(node) for node in questions}
 
     def _answer(self, node: NodeId) -> _Ready:
-        """Return the answer about one node, if it is there."""
+        """Return the answer about one node, or that it is still being prepared."""
         asked = self._asked[node]
         if not asked.done():
-            return Unknown(reason=f"{node} is being prepared: SSM takes its time")
+            return Unknown(reason=f"{node} is being prepared: SSM has not answered yet")
         return self._asked.pop(node).result()

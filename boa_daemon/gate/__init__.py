@@ -1,1 +1,1 @@
-"""The gate: who may send now on network cards that several training jobs share."""
+"""The gate: decides which job may send now on network cards that several training jobs share."""

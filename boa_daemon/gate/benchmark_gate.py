@@ -1,4 +1,4 @@
-"""A gate for jobs on staged hosts, with a token for each: for `boa demo --gate` and the benchmarks."""
+"""A gate for jobs on virtual hosts, with a token for each job; for `boa demo --gate` and the benchmarks."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from policies.links.contention import Link
 
 SECRET = "benchmark"
 ANSWER_MS = 20
-"""Patience with the gate: two cores run everything here, so 5 ms would time the machine's other work."""
+"""How long jobs wait for the gate; two cores run everything here, so the usual 5 ms would be too short."""
 NO_GATE = "no gate"
 DEFAULT = "default"
-"""What the daemon runs: buckets that fill idle cards, on the cards where that pays."""
+"""The daemon's settings: buckets that fill idle cards, only on cards where ordering pays."""
 
 
 @contextlib.contextmanager
 def open_benchmark_gate(
     policy: str, link: Link, jobs: list[dict[str, Any]], *, bucket_bytes: float
 ) -> Iterator[list[str]]:
-    """Run a gate that orders everything, or what the daemon runs, and yield each job's BOA_GATE."""
+    """Run a gate that orders all messages, or one with the daemon's settings; yield each job's BOA_GATE."""
     is_default = policy == DEFAULT
     settings = GateSettings(
         policy=DEFAULT_LINK_POLICY if is_default else policy,
@@ -40,7 +40,7 @@ def open_benchmark_gate(
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         path = f"{folder}/gate.sock"
         gate = stack.enter_context(GateThread(settings, SECRET, GateAddress(path=path)))
-        # The daemon's plan: until a job has measured an iteration, the gate goes by it.
+        # Like the daemon's plan: the gate uses it until a job has measured an iteration.
         gate.take_plan({job["job"]: _planned_gpu_seconds(job, link) for job in jobs})
         addresses = []
         for job in jobs:
@@ -57,6 +57,6 @@ def open_benchmark_gate(
 
 
 def _planned_gpu_seconds(job: dict[str, Any], link: Link) -> float:
-    """Return what is left of a job of two ranks before it starts."""
+    """Return the GPU-seconds of a whole job with two ranks."""
     iteration = job["forward_seconds"] + job["backward_seconds"] + link.seconds(job["message_bytes"])
     return float(2.0 * job["iterations"] * iteration)

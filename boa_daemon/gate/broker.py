@@ -1,10 +1,10 @@
-"""The gate's heart: questions in, grants out. No clock, no sockets; `now` is an argument.
+"""The core of the gate: takes requests to send, returns grants. No clock, no sockets; `now` is an argument.
 
-Every message needs all of its cards at once, and gets them at once or waits: one broker, so no deadlock.
-Who goes first is `policies.links.ada_srsf`'s decision, the same code that the simulator runs. A grant is a
-lease: when its deadline passes, the holder counts as stalled and the cards are free again; what it says later
-under the old fence is ignored. Only the jobs that cards link with what changed are asked about. Cost of a
-question: O(m log m) for m messages that wait on those cards, and O(l) for the l leases of the site.
+A message needs all of its cards at the same time. One broker grants all of them together, so there is no
+deadlock. The order is decided by `policies.links.ada_srsf`, the same code that the simulator runs. A grant is
+a lease: after its deadline, the holder counts as stalled and the cards are free again; later frames with the
+old fence are ignored. After a change, only jobs that are linked with it by shared cards are considered. Cost
+of a request: O(m log m) for m messages that wait on those cards, and O(l) for the l leases of the site.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from policies.model import JobId
 
 MOST_FREE_ITERATIONS = 1000
 FREE_AT_FIRST = 0.5
-"""A job that came a moment ago is let go for this part of the time that it has been here."""
+"""A new job may send freely for this fraction of the time since it joined, at most `free_seconds`."""
 
 
 class Broker:
-    """Who sits at the gate, who waits, who sends."""
+    """The jobs at the gate, their requests, and their leases."""
 
     def __init__(self, settings: GateSettings, *, first_fence: int = 1, now: float = 0.0) -> None:
         self.settings = settings
@@ -46,15 +46,15 @@ class Broker:
         self._stalled_cards = frozenset[str]()
         self._round = 0
         self.looks_again_at = now
-        """When the link is fitted anew, and with it each card judged at its next change."""
+        """When the link is fitted next; after that, each card is judged again at its next change."""
 
     @property
     def policy(self) -> LinkPolicy:
-        """The link policy, with the constants of the link as they are known now."""
+        """The link policy, with the present estimate of the link's constants."""
         return self._policy
 
     def join(self, job: JobId, *, nics: frozenset[str], gpus: int, weight: float, now: float) -> None:
-        """Seat a job; one of the same name, from a connection that died, makes room."""
+        """Add a job; replace one of the same name, whose connection has died."""
         self.leave(job, now)
         seat = JobAtGate(
             job=job,
@@ -70,7 +70,7 @@ class Broker:
         self._begin_anew(nics, now)
 
     def leave(self, job: JobId, now: float) -> None:
-        """Forget a job; its lease ends."""
+        """Remove a job and end its lease."""
         seat = self.seats.pop(job, None)
         if seat is None:
             return
@@ -83,10 +83,9 @@ class Broker:
         self._begin_anew(seat.nics, now)
 
     def _parts(self, cards: Iterable[str]) -> Iterator[list[JobAtGate]]:
-        """Yield the jobs that send through these cards and all that are linked with them, a part at a time.
+        """Yield groups of linked jobs that cover all jobs on these cards, each in the order of joining.
 
-        The jobs of one part are linked by cards with each other and with nobody else; they are in the order
-        in which they came.
+        Jobs of one group are linked by shared cards, directly or via others; jobs of two groups are not.
         """
         found = set[str]()
         for card in sorted(cards):
@@ -96,7 +95,7 @@ class Broker:
                 yield sorted(part, key=lambda seat: (seat.joined_at, seat.job))
 
     def _begin_anew(self, cards: frozenset[str], now: float) -> None:
-        """Forget what iterations took beside others, and judge anew, for all who are linked to cards."""
+        """For all jobs linked to these cards: discard times measured beside neighbours, and judge anew."""
         for part in self._parts(cards):
             for seat in part:
                 seat.forget_paces()
@@ -105,14 +104,14 @@ class Broker:
             self._judge(part, now)
 
     def ask(self, job: JobId, ask: SendRequest, now: float) -> None:
-        """Note a question; `settle` answers it. Who asks while holding a lease has ended that message."""
+        """Record a request, which `settle` answers. A request from a job with a lease ends the lease."""
         seat = self.seats[job]
         self._release(seat, now)
         seat.ask, seat.asked_at, seat.computes_since = ask, now, None
         knew = seat.compute_seconds is not None, seat.has_shown(in_order=False)
         seat.learn(ask, now)
         if (seat.compute_seconds is not None, seat.has_shown(in_order=False)) != knew:
-            # A verdict waited for that: the first one, or the one that ends an attempt.
+            # Judge anew: the first verdict, or the end of a trial, needed these measurements.
             for name in seat.nics:
                 self.nics[name].judged_in = None
         self.counts["asks"] += 1
@@ -126,7 +125,7 @@ class Broker:
         self._changed |= seat.nics
 
     def done(self, job: JobId, fence: int, seconds: float | None, now: float) -> None:
-        """End a lease, unless the fence is an old one; `seconds` is how long the message took."""
+        """End a lease, unless the fence is outdated; `seconds` is how long the message took."""
         seat = self.seats[job]
         lease = seat.lease
         if lease is None or lease.fence != fence:
@@ -137,19 +136,19 @@ class Broker:
         self._release(seat, now)
 
     def cancel(self, job: JobId, now: float) -> None:
-        """Withdraw a job's question, and the lease that may have crossed with it: the job has gone ahead."""
+        """Withdraw a job's request, and a lease that may have crossed with it: the job sends without one."""
         seat = self.seats[job]
         seat.ask = None
         self._release(seat, now)
 
     def take_plan(self, remaining_gpu_seconds: Mapping[JobId, float]) -> None:
-        """Believe the daemon's plan, until the next one, where jobs cannot say how much they have left."""
+        """Use the plan's remaining GPU-seconds for jobs that do not report their own, until the next plan."""
         self._planned = dict(remaining_gpu_seconds)
         for job, seat in self.seats.items():
             seat.planned_gpu_seconds = self._planned.get(job)
 
     def settle(self, now: float) -> list[Grant]:
-        """Return the grants that are due: after every change, and when `next_wake` says so."""
+        """Return the grants that are due. Call this after every change, and at `next_wake`."""
         self._expire(now)
         self._hand_over(now)
         if now >= self.looks_again_at:
@@ -160,12 +159,12 @@ class Broker:
         return grants
 
     def _serve(self, part: Sequence[JobAtGate], opened: frozenset[str], now: float) -> list[Grant]:
-        """Return the grants that are due to the jobs of one part."""
+        """Return the grants that are due to one group of linked jobs."""
         if any(self.nics[name].judged_in != self._round for seat in part for name in seat.nics):
             self._judge(part, now)
         waiting = [seat for seat in part if seat.ask is not None]
         grants = [self._free_grant(seat, now) for seat in self._ungated(waiting)]
-        # Whoever waited for a holder that stalled: others may have stopped with it.
+        # Jobs that waited for a stalled holder: its fault may have stopped others, too.
         stalled = [seat for seat in waiting if seat.ask is not None and seat.nics & opened]
         grants += [self._opened_grant(seat, now) for seat in stalled]
         waiting = [seat for seat in waiting if seat.ask is not None]
@@ -174,7 +173,7 @@ class Broker:
         return grants
 
     def next_wake(self, now: float) -> float | None:
-        """Return when something happens by itself: a lease ends, or its message should be through."""
+        """Return when `settle` is due next: a lease expires, or a message should have been sent."""
         leases = [seat.lease for seat in self._leasing.values() if seat.lease is not None]
         instants = [lease.deadline for lease in leases]
         if allows_overlap(self.settings, self.timings.link):
@@ -182,21 +181,21 @@ class Broker:
         return min(instants, default=None)
 
     def _ungated(self, waiting: Sequence[JobAtGate]) -> list[JobAtGate]:
-        """Return the jobs that asked and of whose cards none is on."""
+        """Return the waiting jobs none of whose cards is ordered."""
         return [seat for seat in waiting if not any(self.nics[name].is_on for name in seat.nics)]
 
     def _opened_grant(self, seat: JobAtGate, now: float) -> Grant:
-        """Let a job send what it has, once, beside whoever sends."""
+        """Let a job send once without a lease, at the same time as others."""
         assert seat.ask is not None
         self.counts["opened"] += 1
         size = max(seat.ask.ready_bytes, seat.ask.message_bytes)
         return self._answer(seat, now, size=size, free=1)
 
     def _hand_over(self, now: float) -> None:
-        """Free the cards of the messages that should be through: their end is on its way here.
+        """Free the cards of messages that should have been sent by now, before the end is reported.
 
-        By then the next one has heard of its grant, and the link has not idled. Where meeting costs the link
-        something, or the job has more to send now, the end is waited for.
+        The next job can then start without a pause on the link. If overlapping messages slow the link down,
+        or the job has more to send, the gate waits for the report.
         """
         if not allows_overlap(self.settings, self.timings.link):
             return
@@ -216,7 +215,7 @@ class Broker:
                 self._changed |= lease.servers
 
     def _admit(self, waiting: Sequence[JobAtGate], part: Sequence[JobAtGate], now: float) -> list[Grant]:
-        """Ask the policy who starts, given those in flight on the cards that are wanted."""
+        """Let the policy choose the messages that start, given those in flight on their cards."""
         most = self.bucket_bytes
         link = self.timings.link
         gated = {seat.job: frozenset(name for name in seat.nics if self.nics[name].is_on) for seat in waiting}
@@ -243,7 +242,7 @@ class Broker:
         part: Sequence[JobAtGate],
         now: float,
     ) -> tuple[Message, ...]:
-        """Return who may go beside those in flight, because a card would idle otherwise."""
+        """Return messages that may start beside those in flight, because a card would idle otherwise."""
         link = self.timings.link
         left = [message for job, message in asked.items() if self.seats[job].ask is not None and gated[job]]
         reserved = self._policy.reserved(left)
@@ -257,7 +256,7 @@ class Broker:
         return fill_idle_nics(left, flying, crowding=crowding) if left else ()
 
     def _grant(self, seat: JobAtGate, servers: frozenset[str], now: float) -> Grant:
-        """Lease the cards to a job."""
+        """Lease a job's cards to it."""
         assert seat.ask is not None
         self._fence += 1
         size = seat.wanted_bytes(self.bucket_bytes)
@@ -288,7 +287,7 @@ class Broker:
         return self._answer(seat, now, fence=self._fence, size=size, lease_seconds=lease_seconds, free=0)
 
     def _free_grant(self, seat: JobAtGate, now: float) -> Grant:
-        """Let a job send for about a second without asking; less at first: others may be about to come."""
+        """Let a job send without asking for `free_seconds`; less at first, because others may join soon."""
         assert seat.ask is not None
         habits = seat.habits(self.timings.link, self.bucket_bytes)
         free = 1
@@ -311,7 +310,7 @@ class Broker:
         lease_seconds: float = 0.0,
         free: int,
     ) -> Grant:
-        """Close the question with a grant."""
+        """Answer a request with a grant."""
         assert seat.ask is not None
         ask, seat.ask = seat.ask, None
         seat.grants += 1
@@ -328,7 +327,6 @@ class Broker:
         )
 
     def _release(self, seat: JobAtGate, now: float) -> None:
-        """End a job's lease, if it has one."""
         lease, seat.lease = seat.lease, None
         if lease is None:
             return
@@ -341,7 +339,7 @@ class Broker:
         self._changed |= lease.servers
 
     def _recount(self, servers: frozenset[str], now: float) -> None:
-        """Bring the pace of all messages on these cards up to date."""
+        """Update the estimated pace of all messages on these cards."""
         for job in {job for name in servers if name in self.nics for job in self.nics[name].in_flight}:
             lease = self.seats[job].lease
             assert lease is not None
@@ -353,7 +351,7 @@ class Broker:
                 lease.seconds_per_byte = self.timings.link.pace(crowd)
 
     def _expire(self, now: float) -> None:
-        """Pass over the holders whose deadline has passed."""
+        """End the leases whose deadline has passed."""
         for seat in list(self._leasing.values()):
             if seat.lease is not None and seat.lease.deadline <= now:
                 seat.stalls += 1
@@ -362,7 +360,7 @@ class Broker:
                 self._release(seat, now)
 
     def _look_again(self, now: float) -> None:
-        """Fit the link anew, and have each card judged at its next change; whoever waits is looked at now."""
+        """Fit the link anew; judge cards with waiting jobs now, and the others at their next change."""
         self.looks_again_at = now + self.settings.evaluate_seconds
         self._round += 1
         if self.settings.fits_link and self.timings.refit():
@@ -373,7 +371,7 @@ class Broker:
                 self._changed |= seat.nics
 
     def _judge(self, part: Sequence[JobAtGate], now: float) -> None:
-        """Decide for each card of a part whether its messages are ordered."""
+        """Decide for each card of a group whether its messages are ordered."""
         link, most = self.timings.link, self.bucket_bytes
         jobs = sorted(seat.job for seat in part)
         worked_out: dict[tuple[JobId, ...], OrderingGain] = {}
@@ -389,7 +387,7 @@ class Broker:
         self.gains |= {job: gain for worth in worked_out.values() for job, gain in worth.gains.items()}
 
     def _new_policy(self) -> LinkPolicy:
-        """Return the link policy for the link as it is known now."""
+        """Return the link policy for the present estimate of the link."""
         settings = self.settings
         bucket = settings.grant_bytes if math.isfinite(settings.grant_bytes) else None
         return link_policy(

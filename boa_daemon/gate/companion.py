@@ -1,10 +1,10 @@
-"""The gate beside the daemon: started with it, told its plan, and made known to its jobs.
+"""Connects the gate with the daemon: start it, send it the plan, and give jobs access to it.
 
     with start_gate(settings, folder) as gate:                          # when the daemon starts
         tell_plan(gate, decision.state)                                 # after each tick
         engine = LocalEngine(root, gate=JobDoor(folder, address))       # for its jobs
 
-The state's remaining work is in GPU-hours of the reference type; only the order of the jobs matters.
+The plan's remaining work is in GPU-hours of the reference type; the gate uses only the order of the jobs.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from boa_daemon.tick.state import ClusterState
 from policies.model import JobId, NodeId
 
 EVERY_NODE = ["*"]
-"""The patterns of a link that all messages between nodes take."""
+"""Patterns of a link that all messages between nodes take."""
 
 
 def start_gate(settings: GateSettings, folder: Path, *addresses: GateAddress) -> GateThread:
-    """Return a gate, to be entered with `with`: on `gate.sock` in the folder unless addresses are given.
+    """Return a gate, to be entered with `with`; by default it listens on `gate.sock` in the folder.
 
     Raises:
-        OSError: when the secret cannot be read or made.
+        OSError: when the secret cannot be read or created.
     """
     secret = read_or_make_secret(folder / "gate.secret")
     return GateThread(settings, secret, *(addresses or (GateAddress(path=str(folder / "gate.sock")),)))
 
 
 def tell_plan(gate: GateThread, state: ClusterState) -> None:
-    """Tell the gate what is left of each job, and which of its starts is the newest."""
+    """Send the gate each job's remaining GPU-seconds and newest generation."""
     gate.take_plan(
         {job: entry.job.remaining_gpu_hours * 3600.0 for job, entry in state.jobs.items()},
         {job: entry.generation for job, entry in state.jobs.items()},
@@ -46,9 +46,9 @@ def tell_plan(gate: GateThread, state: ClusterState) -> None:
 
 
 class JobDoor:
-    """Implements `ports.JobGate`: how engines make the gate known to their jobs.
+    """Implements `ports.JobGate`, with which engines give their jobs access to the gate.
 
-    `uplinks` are links beside the nodes' own, each with the patterns of the nodes behind it.
+    `uplinks` are links besides those of the nodes, each with the name patterns of the nodes behind it.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class JobDoor:
         self._secret_folder, self._address, self._uplinks = secret_folder, address, uplinks or {}
 
     def admit(self, job: JobId, generation: int, nodes: Collection[NodeId], *, token_file: str) -> GatePass:
-        """Return the pass of a generation on these nodes, whose token the engine writes to the file.
+        """Return address and token for a generation on these nodes; the engine writes `token_file`.
 
         Raises:
             OSError: when the secret cannot be read.
@@ -73,14 +73,14 @@ class JobDoor:
         return GatePass(address=str(address), token=token)
 
     def hooked(self, environment: Mapping[str, str], *, library: str = "") -> dict[str, str]:
-        """Return an environment in which DDP models ask the gate that BOA_GATE leads to."""
+        """Return an environment in which DDP models ask the gate of BOA_GATE."""
         return hooked(environment, library=library)
 
 
 def takes_uplink(nodes: Collection[NodeId], behind: Collection[str]) -> bool:
-    """Return whether messages between these nodes take the uplink of the nodes that match the patterns.
+    """Return whether messages between these nodes take the uplink whose patterns are `behind`.
 
-    They do where some of the nodes are behind it and some are not; `*` is the link between all nodes.
+    They do if some of the nodes match the patterns and others do not; `*` is the link between all nodes.
     """
     if len(nodes) < 2 or list(behind) == EVERY_NODE:
         return len(nodes) > 1

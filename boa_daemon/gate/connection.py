@@ -1,7 +1,8 @@
-"""One line to the gate: frames in and out, and what becomes of those who break the rules.
+"""One connection to the gate: frames in and out, and limits on callers.
 
-Everything a stranger or a broken job can do is bounded: time to say hello, length of a frame, frames per
-second, bytes not read. Whoever breaks a rule gets one `refused` frame with the reason, and is cut off.
+Limits bound what a stranger or a broken job can do: the time to say hello, the length of a frame, frames per
+second, and unread bytes. A caller that exceeds a limit gets one `refused` frame with the reason, and is
+disconnected.
 """
 
 from __future__ import annotations
@@ -25,43 +26,43 @@ HELLO_SECONDS = 2.0
 MOST_UNREAD_BYTES = 1 << 16
 MOST_GPUS = 1_000_000
 FRAMES_PER_SECOND = 5000.0
-"""Twice what a job needs that sends a message every half millisecond; as many again at once."""
+"""Twice the frames of a job that sends a message every half millisecond; also the size of a burst."""
 
 
 class Host(Protocol):
-    """What a connection asks of the server that it belongs to."""
+    """The server, as its connections see it."""
 
     broker: Broker
     settings: GateSettings
     refusals: Counter[str]
 
     def admit(self, connection: Connection) -> None:
-        """Take in a connection, or refuse it where there are too many."""
+        """Add a connection, or refuse it if there are too many."""
 
     def seat(
         self, connection: Connection, job: JobId, *, nics: frozenset[str], gpus: int, weight: float
     ) -> None:
-        """Seat a job whose proof was good."""
+        """Add a job that has authenticated itself."""
 
     def gone(self, connection: Connection) -> None:
-        """Forget a connection, and the job behind it."""
+        """Remove a connection, and its job."""
 
     def token_of(self, role: str, job: JobId, generation: int) -> str:
-        """Return the token that a caller must hold."""
+        """Return the token that a caller must have."""
         ...
 
     def newest_generation(self, job: JobId) -> int:
-        """Return the newest start of a job that is known."""
+        """Return the newest known generation of a job."""
         ...
 
     def take_plan(self, remaining_gpu_seconds: dict[JobId, float], generations: dict[JobId, int]) -> None:
-        """Believe the daemon's plan."""
+        """Take over the daemon's plan."""
 
     def settle(self) -> None:
         """Send the grants that are due."""
 
     def say_wait(self, job: JobId) -> None:
-        """Tell a job that it has to wait, if it has."""
+        """Send a `wait` frame to a job, if it has to wait."""
 
     def status(self) -> dict[str, Any]:
         """Return the gate's status."""
@@ -69,7 +70,7 @@ class Host(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """One caller: a stranger until its proof is good, then a job or the planner."""
+    """The connection of one caller: unauthenticated at first, then a job or the planner."""
 
     def __init__(self, server: Host) -> None:
         self.job: JobId = ""
@@ -83,7 +84,7 @@ class Connection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Challenge the caller, who has little time to answer."""
+        """Send a challenge, which the caller must answer within `HELLO_SECONDS`."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         _keep_alive(transport.get_extra_info("socket"))
@@ -93,7 +94,7 @@ class Connection(asyncio.Protocol):
         self._server.admit(self)
 
     def data_received(self, data: bytes) -> None:
-        """Obey the frames, one after another; the first wrong one ends the connection."""
+        """Handle the frames in order; the first invalid one ends the connection."""
         try:
             frames = self._frames.feed(data)
             now = time.monotonic()
@@ -106,42 +107,42 @@ class Connection(asyncio.Protocol):
         except wire.MalformedFrame as fault:
             self.refuse(str(fault))
         except Exception as fault:
-            # Whatever a stranger has found: it ends this line, and no other.
+            # An unexpected fault ends only this connection.
             _LOG.exception("a frame could not be obeyed")
             self.refuse(f"malformed: {type(fault).__name__}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the server; a lease that the caller held ends."""
+        """Tell the server, which ends the caller's lease."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._transport = None
         self._server.gone(self)
 
     def pause_writing(self) -> None:
-        """Cut off a caller who does not read."""
+        """Disconnect a caller that does not read its frames."""
         if self._role != PLANNER and self._transport is not None:
             self._server.refusals["does not read"] += 1
             self._transport.abort()
 
     def send(self, frame: dict[str, Any]) -> None:
-        """Send a frame, if the caller is still there."""
+        """Send a frame, if the connection is still open."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(wire.encode(frame))
 
     def refuse(self, reason: str) -> None:
-        """Say why, and hang up."""
+        """Send a `refused` frame with the reason, and close the connection."""
         self._server.refusals[reason.split(":", maxsplit=1)[0]] += 1
         self.send({"op": "refused", "reason": reason})
         if self._transport is not None:
             self._transport.close()
 
     def hang_up(self) -> None:
-        """Close without a word."""
+        """Close the connection without a frame."""
         if self._transport is not None:
             self._transport.abort()
 
     def _obey(self, frame: dict[str, Any], now: float) -> None:
-        """Do what a frame asks for, if its sender may ask for it."""
+        """Handle a frame, if its sender may send it."""
         verb = wire.word(frame, "op")
         if not self._role:
             if verb != "hello":
@@ -160,7 +161,7 @@ class Connection(asyncio.Protocol):
             raise wire.MalformedFrame(f"a {self._role} cannot {verb!r}")
 
     def _greet(self, frame: dict[str, Any]) -> None:
-        """Check who calls; seat a job."""
+        """Authenticate the caller; add it if it is a job."""
         if frame.get("version") != wire.VERSION:
             raise wire.MalformedFrame(
                 f"this gate speaks version {wire.VERSION}; got {frame.get('version')!r}"
@@ -196,7 +197,6 @@ class Connection(asyncio.Protocol):
             self._server.seat(self, job, nics=nics, gpus=gpus, weight=weight)
 
     def _obey_job(self, verb: str, frame: dict[str, Any], now: float) -> None:
-        """Pass a job's frame on to the broker."""
         broker = self._server.broker
         if verb == "cancel":
             broker.cancel(self.job, now)
@@ -208,7 +208,7 @@ class Connection(asyncio.Protocol):
 
 
 def _keep_alive(line: Any) -> None:
-    """Have the kernel find out within a minute that a caller over TCP is gone without a word."""
+    """Let the kernel detect within a minute that a TCP peer has disappeared (keepalive)."""
     if line is not None and line.family in (socket.AF_INET, socket.AF_INET6):
         line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
@@ -231,7 +231,7 @@ def _ask(frame: dict[str, Any]) -> SendRequest:
 
 
 def _plan(frame: dict[str, Any]) -> tuple[dict[JobId, float], dict[JobId, int]]:
-    """Return what the daemon's plan says is left of each job, GPU-seconds, and its newest generation."""
+    """Return each job's remaining GPU-seconds and newest generation from a `plan` frame."""
     left, generations = frame.get("remaining_gpu_seconds"), frame.get("generations", {})
     if not isinstance(left, dict) or not isinstance(generations, dict):
         raise wire.MalformedFrame("remaining_gpu_seconds and generations must be objects of numbers by job")

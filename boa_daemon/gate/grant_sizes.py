@@ -1,11 +1,11 @@
-"""Fewer questions, and no pause between two messages: what the gate knows of the next moments.
+"""Sizes of grants, chosen for few requests and no pause between two messages.
 
-    a bucket        takes as long as twenty questions, or longer: asking costs a twentieth at most
-    a grant         reaches until a better-ranked job on the same cards may be back from computing
-    a hand-over     the next message is granted when the last one should be through, not when its end is known
+    a bucket        takes at least as long as twenty requests, so that asking costs at most a twentieth a
+    grant         lasts until a better-ranked job on the same cards may be back from computing a hand-over
+    the next message is granted when the last one should have been sent, before its end is reported
 
-The first two never let a worse job send while a better one waits. The third lets two meet for the time that
-news takes; where meeting costs the link something (eta), the end is waited for.
+The first two never let a worse-ranked job send while a better one waits. The third lets two messages overlap
+for the time of a report; if overlap slows the link down (eta), the gate waits for the report.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from policies.links.contention import Link
 
 QUESTIONS_PER_BUCKET = 20
 MOST_GRANT_SECONDS = 0.25
-"""A grant covers no more than this takes, whoever is expected: others may come whom nobody knows yet."""
+"""Limit of a grant's duration, because a job that is not known yet may join."""
 MOST_CONTENTION = 0.1
-"""Eta over b, up to which a message may begin while another one ends."""
+"""Largest eta / b at which a message may begin while another one ends."""
 
 
 def bucket_bytes(settings: GateSettings, seats: Iterable[JobAtGate], link: Link) -> float:
-    """Return what a grant covers at least, from how long questions take."""
+    """Return the least bytes of a grant, from the median round trip of requests."""
     trips = [seat.round_trip_seconds for seat in seats if seat.round_trip_seconds is not None]
     if not trips or not math.isfinite(settings.grant_bytes):
         return settings.grant_bytes
@@ -34,7 +34,7 @@ def bucket_bytes(settings: GateSettings, seats: Iterable[JobAtGate], link: Link)
 
 
 def undisturbed_bytes(seat: JobAtGate, others: Iterable[JobAtGate], link: Link, now: float) -> float:
-    """Return what a job can send before a better one of the others may be back from computing."""
+    """Return the bytes that a job can send before a better-ranked other may be back from computing."""
     mine = seat.service_seconds(link, now) / seat.weight
     until = MOST_GRANT_SECONDS
     for other in others:

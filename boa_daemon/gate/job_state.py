@@ -1,4 +1,4 @@
-"""What the gate remembers of a job: its question, its lease, and what it measured of itself."""
+"""The gate's state of a job: its request, its lease, and its measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policies.model import JobId
 SMOOTHING = 0.2
 """Weight of the newest value in a moving mean."""
 LEAST_TIMED = 4
-"""Iterations of a job after which what they took is believed."""
+"""Timed iterations after which a job's mean iteration time counts."""
 
 
 def smooth(old: float | None, new: float | None, weight: float = SMOOTHING) -> float | None:
@@ -26,9 +26,9 @@ def smooth(old: float | None, new: float | None, weight: float = SMOOTHING) -> f
 
 @dataclass(slots=True, kw_only=True)
 class Lease:
-    """A message in flight, as far as the gate can tell. `bytes_left` is the link model's guess.
+    """A message in flight; `bytes_left` is an estimate of the link model.
 
-    With `is_last` the job computes next; its cards may then be handed over a little before its end is said.
+    With `is_last`, the job computes next, so its cards may be handed over before it reports the end.
     """
 
     fence: int
@@ -45,18 +45,18 @@ class Lease:
 
     @property
     def ends_at(self) -> float:
-        """When all is sent, by the link model's guess."""
+        """When everything is sent, as estimated by the link model."""
         return self.updated_at + self.bytes_left * self.seconds_per_byte
 
     def advance(self, now: float) -> None:
-        """Count what was sent since the last change."""
+        """Deduct the bytes that were sent since the last update."""
         self.bytes_left = max(0.0, self.bytes_left - (now - self.updated_at) / self.seconds_per_byte)
         self.updated_at = now
 
 
 @dataclass(slots=True, kw_only=True)
 class JobAtGate:
-    """A job at the gate."""
+    """A job that is connected to the gate."""
 
     job: JobId
     nics: frozenset[str]
@@ -77,27 +77,27 @@ class JobAtGate:
     computes_since: float | None = None
     asks_per_iteration: float | None = None
     leases: int = 0
-    """Given in this iteration."""
+    """Number of leases in this iteration."""
     _left_bytes: float = 0.0
     planned_gpu_seconds: float | None = None
-    """What the plan says is left."""
+    """Remaining GPU-seconds by the daemon's plan."""
     paces: dict[bool, float] = field(default_factory=dict)
-    """Seconds of an iteration beside the neighbours of now, in order (True) and at once."""
+    """Mean seconds of an iteration beside the present neighbours, in order (True) and at once (False)."""
     timed: Counter[bool] = field(default_factory=Counter)
-    """Iterations that they rest on."""
+    """Number of iterations in each mean of `paces`."""
     _began_at: float | None = None
     _free_iterations: int = 0
-    """What the last answer let go without asking; 0 where it was a lease."""
+    """Iterations that the last answer allowed without asking; 0 for a lease."""
 
     def learn(self, ask: SendRequest, now: float) -> None:
-        """Take in what the job measured of itself, and how long its last iterations took."""
+        """Update the measurements from a request, and the time of the last iterations."""
         self.compute_seconds = smooth(self.compute_seconds, ask.compute_seconds)
         self.exposed_seconds = smooth(self.exposed_seconds, ask.exposed_seconds)
         self.round_trip_seconds = smooth(self.round_trip_seconds, ask.round_trip_seconds)
         if ask.iteration_bytes > 0.0:
             self.iteration_bytes = ask.iteration_bytes
         if ask.message_bytes >= self._left_bytes:
-            # More is left than at the last question: another iteration.
+            # More is left than at the last request, so a new iteration has begun.
             if self.leases:
                 self.asks_per_iteration = smooth(self.asks_per_iteration, float(self.leases))
             self.leases = 0
@@ -106,26 +106,26 @@ class JobAtGate:
         self.iterations_left = ask.iterations_left
 
     def answered(self, free_iterations: int) -> None:
-        """Note what an answer covers: from here on the job goes in order, or at once with the others."""
+        """Record the free iterations of an answer; with 0, the next iteration counts as in order."""
         self._free_iterations = free_iterations
 
     def has_shown(self, *, in_order: bool) -> bool:
-        """Return whether enough iterations were timed one way."""
+        """Return whether enough iterations were timed, in order or at once."""
         return self.timed[in_order] >= LEAST_TIMED
 
     def forget_paces(self) -> None:
-        """Begin anew: neighbours came or went."""
+        """Discard the iteration times, because neighbours came or went."""
         for in_order in (True, False):
             self.forget_pace(in_order=in_order)
         self._began_at = None
 
     def forget_pace(self, *, in_order: bool) -> None:
-        """Begin anew one way."""
+        """Discard the iteration times of one way of sending."""
         self.paces.pop(in_order, None)
         self.timed[in_order] = 0
 
     def _time(self, ask: SendRequest, now: float) -> None:
-        """Note what the iterations since the last new one took."""
+        """Record the time since the last call as that of one or several iterations."""
         if self._began_at is not None:
             went = max(1, self._free_iterations)
             if self.iterations_left is not None and ask.iterations_left is not None:
@@ -140,22 +140,23 @@ class JobAtGate:
 
     @property
     def exposed_fraction(self) -> float | None:
-        """The part of an iteration that waits for messages, as the job measured it."""
+        """The fraction of an iteration that waits for messages, as the job measured it."""
         if self.exposed_seconds is None or self.compute_seconds is None:
             return None
         return self.exposed_seconds / max(self.exposed_seconds + self.compute_seconds, 1e-9)
 
     def service_seconds(self, link: Link, now: float) -> float:
-        """Return the GPU-seconds left: by the job's own count, else by the plan, else those it has had.
+        """Return the remaining GPU-seconds: from the job's own count, else from the plan.
 
-        The last is least attained service first, the usual stand-in where nobody knows the end.
+        Without both, return the GPU-seconds since the job joined. This makes the policy least attained
+        service first, the usual substitute for unknown remaining work.
         """
         if self.iterations_left is not None and (
             self.compute_seconds is not None or self.planned_gpu_seconds is None
         ):
             compute = self.compute_seconds or 0.0
             message = self.iteration_bytes or 0.0
-            # Whoever asks has computed this iteration, and may have sent a part of it.
+            # A job that asks has computed this iteration, and may have sent a part of it.
             sent = max(0.0, message - self.ask.message_bytes) if self.ask else 0.0
             had = compute + sent * link.seconds_per_byte
             return max(0.0, self.iterations_left * (compute + link.seconds(message)) - had) * self.gpus
@@ -164,7 +165,7 @@ class JobAtGate:
         return (now - self.joined_at) * self.gpus
 
     def waiting(self, link: Link, now: float, *, servers: frozenset[str], most_bytes: float) -> Message:
-        """Return the message that waits; the job must have asked."""
+        """Return the waiting message; the job must have asked."""
         assert self.ask is not None
         return Message(
             job=self.job,
@@ -176,7 +177,7 @@ class JobAtGate:
         )
 
     def sending(self, link: Link, now: float) -> Message:
-        """Return the message in flight; the job must hold a lease."""
+        """Return the message in flight; the job must have a lease."""
         assert self.lease is not None
         return Message(
             job=self.job,
@@ -187,7 +188,7 @@ class JobAtGate:
         )
 
     def wanted_bytes(self, most_bytes: float) -> float:
-        """Return what one grant would cover: a bucket of what is ready, or the rest of the iteration."""
+        """Return the bytes of one grant: a bucket of the ready bytes, or the rest of the iteration."""
         assert self.ask is not None
         if self.ask.is_whole:
             return self.ask.ready_bytes
@@ -196,7 +197,7 @@ class JobAtGate:
         return min(self.ask.ready_bytes, most_bytes)
 
     def habits(self, link: Link, most_bytes: float) -> JobTraffic | None:
-        """Return what the job does on its cards, or None until it has measured an iteration."""
+        """Return the job's traffic on its cards, or None until it has measured an iteration."""
         if self.compute_seconds is None or self.iteration_bytes is None:
             return None
         alone = link.seconds(self.iteration_bytes)

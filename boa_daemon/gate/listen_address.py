@@ -1,7 +1,7 @@
-"""Where the gate listens: a unix socket for jobs of this machine, a port for jobs on other nodes.
+"""The gate's listen addresses: a unix socket for jobs of this machine, a port for jobs on other nodes.
 
-A port is opened without being asked for only on a private address: the network that nodes share with the
-daemon, whose door is the security group that both are in.
+By default, a port is opened only on a private address, in the network that nodes share with the daemon; the
+security group of both protects it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from ipaddress import ip_address
 from boa_daemon.job.gate.address import GateAddress
 
 _ELSEWHERE = ("10.255.255.255", 9)
-"""Nothing is sent there: to ask which address of this machine leads into a private network."""
+"""A private address to which nothing is sent; it makes the kernel choose our own private address."""
 
 
 def own_address() -> str:
-    """Return the private address of this machine; empty where it has none."""
+    """Return the private address of this machine; empty if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_ELSEWHERE)
@@ -29,7 +29,7 @@ def own_address() -> str:
 
 
 def address_for_nodes(address: GateAddress) -> GateAddress:
-    """Return where nodes reach a gate that listens on an address: on all of them means on our private one."""
+    """Return the address at which nodes reach the gate: a wildcard host becomes our private address."""
     if address.path or not is_wildcard_host(address.host):
         return address
     return replace(address, host=own_address() or address.host)

@@ -1,4 +1,4 @@
-"""The gate's view of each network card: who is on it, how often messages meet, whether ordering pays."""
+"""The gate's view of each network card: its jobs, how often messages meet, and whether ordering pays."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from policies.links.contention import Link
 from policies.model import JobId
 
 MEETING_SMOOTHING = 0.02
-"""Weight of the newest question in the part that met another message."""
+"""Weight of the newest request in the fraction of requests that met another message."""
 MOST_JUDGED = 12
-"""Jobs that an estimate looks at: 3 ms of computing."""
+"""Most jobs in one estimate of the gain, which takes 3 ms then."""
 MOST_ATTEMPT_LOSS = 0.0075
-"""An attempt to do without order may cost this part of the mean JCT, if order is worth what is expected."""
+"""A trial without order may cost this fraction of the mean JCT, if ordering saves what is expected."""
 MOST_ATTEMPT_FACTOR = 4.0
-"""An attempt ends after so many times what its iterations take a job alone, whoever was not heard of."""
+"""A trial ends after this multiple of its iterations' time alone, even if some job has not been timed."""
 ATTEMPT_EVERY_SECONDS = 300.0
 KEEPS_ON = 0.5
-"""A card that is on stays on until the gain falls below this part of what would turn it on."""
+"""A card that is on stays on until the gain falls below this fraction of the threshold for turning it on."""
 
 
 @dataclass(slots=True)
 class Nic:
-    """A card, the jobs that send through it, and those of them in flight."""
+    """A network card, the jobs that send through it, and those of them that are sending."""
 
     name: str
     jobs: set[JobId] = field(default_factory=set)
@@ -37,17 +37,17 @@ class Nic:
     asks: int = 0
     verdict: NicVerdict | None = None
     attempt_ends_at: float | None = None
-    """While the jobs send at once, to see what order is worth; None while they do not."""
+    """End of a trial in which jobs send at once, to measure what ordering saves; None outside a trial."""
     attempted_at: float | None = None
     judged_in: int | None = None
-    """The round of looking in which the verdict was reached; None where it is to be reached anew."""
+    """The round in which the verdict was reached; None if the card is to be judged anew."""
 
     def forget_attempts(self) -> None:
-        """Begin anew: jobs came or went."""
+        """Forget trials, because jobs came or went."""
         self.attempt_ends_at, self.attempted_at = None, None
 
     def count(self, *, met: bool) -> None:
-        """Note a question, and whether it met a message in flight."""
+        """Count a request, and whether it met a message in flight."""
         self.asks += 1
         self.meeting_fraction += MEETING_SMOOTHING * (float(met) - self.meeting_fraction)
 
@@ -70,8 +70,8 @@ def judge(
 ) -> NicVerdict:
     """Return whether messages on a card should be ordered, and why.
 
-    `linked` are the jobs that cards link with this one. `worked_out` keeps the worth by jobs: cards that the
-    same jobs link have them in common.
+    `linked` are the jobs that shared cards link with this card. `worked_out` caches gains by jobs, because
+    several cards may have the same linked jobs.
     """
     jobs = len(nic.jobs)
 
@@ -91,10 +91,10 @@ def judge(
             True,
             f"learning: {len(linked) - len(habits)} of {len(linked)} jobs have not measured an iteration yet",
         )
-    # The jobs that send most decide; more of them would take the gate's thread away from questions.
+    # Only the jobs that send most count: an estimate with more would keep the gate from answering requests.
     habits = sorted(habits, key=lambda habit: (-habit.share, habit.job))[:MOST_JUDGED]
     key = tuple(habit.job for habit in habits)
-    # Seen and expected are not compared with each other: only the first has all that slows a machine down.
+    # Do not compare measured with expected times: only measured ones contain all that slows a job down.
     are_both_seen = _all_seen(True, key, seats) and _all_seen(False, key, seats)
     if key not in worked_out:
         crowding = link.contention_seconds_per_byte / link.seconds_per_byte
@@ -102,15 +102,15 @@ def judge(
         seen = {way: {job: seats[job].paces[way] for job in key} for way in ways}
         worked_out[key] = OrderingGain.of(habits, crowding=crowding, seen=seen)
     gain, cost = worked_out[key].gain_fraction, worked_out[key].cost_fraction
-    # What iterations took in order has the questions in it.
+    # Measured times in order already include the cost of asking.
     beyond_cost = gain if are_both_seen else gain - cost
     bar = settings.least_gain_fraction * (KEEPS_ON if nic.is_on else 1.0)
-    figures = f"ordering should save {gain:.1%} of the mean JCT, and asks cost {cost:.1%}"
+    figures = f"ordering should save {gain:.1%} of the mean JCT, and asking costs {cost:.1%}"
     _end_attempt(nic, key, seats, now)
     if beyond_cost > bar and _may_attempt(nic, habits, seats, now, beyond_cost):
         _begin_attempt(nic, habits, seats, now)
     if nic.attempt_ends_at is not None:
-        return verdict(False, f"messages go at once for a moment, to see what order is worth: {figures}")
+        return verdict(False, f"trial: messages go at once for a moment, to measure the gain: {figures}")
     if beyond_cost > bar:
         return verdict(True, figures, gain, cost)
     if max(habit.share for habit in habits) < bar:
@@ -119,7 +119,7 @@ def judge(
 
 
 def _end_attempt(nic: Nic, jobs: Sequence[JobId], seats: Mapping[JobId, JobAtGate], now: float) -> None:
-    """End an attempt in which each job has shown what its iterations take at once, or whose time is over."""
+    """End a trial if enough iterations of each job were timed, or if its time is over."""
     if nic.attempt_ends_at is not None and (now >= nic.attempt_ends_at or _all_seen(False, jobs, seats)):
         nic.attempt_ends_at, nic.attempted_at = None, now
 
@@ -127,7 +127,7 @@ def _end_attempt(nic: Nic, jobs: Sequence[JobId], seats: Mapping[JobId, JobAtGat
 def _may_attempt(
     nic: Nic, habits: Sequence[JobTraffic], seats: Mapping[JobId, JobAtGate], now: float, beyond_cost: float
 ) -> bool:
-    """Return whether an attempt may begin; `beyond_cost` is what order should save of the mean JCT."""
+    """Return whether a trial may begin; `beyond_cost` is what ordering should save of the mean JCT."""
     if nic.attempt_ends_at is not None or not _all_seen(True, [habit.job for habit in habits], seats):
         return False
     if nic.attempted_at is not None and now < nic.attempted_at + ATTEMPT_EVERY_SECONDS:
@@ -139,7 +139,7 @@ def _may_attempt(
 def _begin_attempt(
     nic: Nic, habits: Sequence[JobTraffic], seats: Mapping[JobId, JobAtGate], now: float
 ) -> None:
-    """Have the jobs send at once until each has shown what its iterations take then."""
+    """Begin a trial: jobs send at once until enough iterations of each were timed."""
     for habit in habits:
         seats[habit.job].forget_pace(in_order=False)
     longest = max(habit.alone_seconds for habit in habits)
@@ -147,14 +147,14 @@ def _begin_attempt(
 
 
 def _all_seen(in_order: bool, jobs: Iterable[JobId], seats: Mapping[JobId, JobAtGate]) -> bool:
-    """Return whether all jobs have shown what an iteration takes one way."""
+    """Return whether enough iterations of all jobs were timed, in order or at once."""
     return all(seats[job].has_shown(in_order=in_order) for job in jobs)
 
 
 def linked_jobs(card: str, nics: Mapping[str, Nic], seats: Mapping[JobId, JobAtGate]) -> set[JobId]:
-    """Return the jobs that can hold each other up: who sends through the card, who shares one with those...
+    """Return the jobs that can delay each other: those on the card, those that share cards with them, etc.
 
-    None where nobody sends through it. Cost: O(cards of the jobs found).
+    Empty if no job sends through the card. Cost: O(cards of the jobs found).
     """
     seen, found = {card}, set[JobId]()
     ahead = list(seen)
@@ -169,10 +169,10 @@ def linked_jobs(card: str, nics: Mapping[str, Nic], seats: Mapping[JobId, JobAtG
 
 
 def overhead_fraction(nics: Iterable[Nic]) -> float:
-    """Return which part of its time a job on these cards may spend on asking: half of what it should gain."""
+    """Return the fraction of time that a job on these cards may spend on asking: half its expected gain."""
     verdicts = [nic.verdict for nic in nics if nic.verdict is not None]
     if any(verdict.is_on and verdict.gain_fraction is None for verdict in verdicts):
-        # Always on, or still learning: there is no gain yet to take half of.
+        # Always on, or still learning: there is no estimate of the gain.
         return MOST_FRACTION
     gains = [verdict.gain_fraction or 0.0 for verdict in verdicts]
     return min(MOST_FRACTION, max(OVERHEAD_FRACTION, 0.5 * max(gains, default=0.0)))

@@ -1,17 +1,16 @@
-"""Whether ordering the messages on network cards can pay, from what its jobs measured.
+"""The gain from ordering messages on network cards, from the jobs' measurements.
 
-The mean-field model of `policies.links.link_share` says how much slower each job is with all messages at
-once. In order a message needs all its cards together: it waits while any better-ranked job sends on one of
-them, also where the other cards are idle meanwhile. Run as a fluid until the last job ends, the two give the
-mean completion time both ways. Where the jobs were seen sending one way, what iterations took then stands in
-place of the model until the first job ends: jobs that are alike slide apart by themselves, which averages
-miss. The gain is
+The mean-field model of `policies.links.link_share` estimates how much slower each job is if all messages are
+sent at once. In order, a message needs all its cards together, so it waits while a better-ranked job sends on
+any of them, even if its other cards are idle. Both models are run as a fluid until the last job ends, which
+gives both mean completion times. If iteration times were measured for a way of sending, they replace the
+model until the first job ends: similar jobs shift apart by themselves, which averages miss. The gain is
 
     1 - mean JCT in order / mean JCT at once
 
-and the cost is the questions of an iteration over its length. Only exposed communication counts: what hides
-behind the backward pass cannot be won. Cost: O(jobs^3), for all jobs that are
-linked by shared cards.
+and the cost is the time of an iteration's requests over its length. Only exposed communication counts,
+because communication behind the backward pass costs no time. Cost: O(jobs^3), for all jobs linked by shared
+cards.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from policies.links.link_share import LEAST_LEFT, ROUNDS, slowdowns
 from policies.model import JobId
 
 UNKNOWN_SECONDS = 3600.0
-"""What is left of a job that does not say: all such jobs count alike."""
+"""Assumed remaining time of a job that does not report it; all such jobs count alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTraffic:
-    """What a job does on its cards: seconds per iteration computing, and exposed sending if alone.
+    """A job's traffic on its cards: per iteration, seconds of computing and of exposed sending if alone.
 
-    `left_seconds` is what it would still take alone; None where nobody knows. `asks` are the questions of an
-    iteration, `pieces` the buckets at whose borders a better job may go first.
+    `left_seconds` is the remaining time without neighbours, None if unknown. `asks` is the number of requests
+    per iteration. `pieces` is the number of buckets, between which a better-ranked job may go first.
     """
 
     job: JobId
@@ -48,7 +47,7 @@ class JobTraffic:
 
     @property
     def alone_seconds(self) -> float:
-        """An iteration without neighbours."""
+        """Seconds of an iteration without neighbours."""
         return self.compute_seconds + self.sending_seconds
 
     @property
@@ -58,13 +57,13 @@ class JobTraffic:
 
     @property
     def cost_fraction(self) -> float:
-        """Part of an iteration that goes into asking."""
+        """Fraction of an iteration spent on asking."""
         return self.asks * self.round_trip_seconds / max(self.alone_seconds, 1e-9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderingGain:
-    """What ordering should save of the mean completion time and of each job's own, and what asking costs."""
+    """The fractions of the mean and each job's completion time that ordering should save; cost of asking."""
 
     gain_fraction: float
     cost_fraction: float
@@ -78,9 +77,9 @@ class OrderingGain:
         crowding: float,
         seen: Mapping[bool, Mapping[JobId, float]] | None = None,
     ) -> OrderingGain:
-        """Return the worth of ordering these jobs' messages; `crowding` is eta / b.
+        """Return the gain from ordering these jobs' messages; `crowding` is eta / b.
 
-        `seen` has the seconds of an iteration that jobs took beside each other, in order (True) and at once.
+        `seen` has the measured seconds of an iteration beside the others, in order (True) and at once.
         """
         seen = seen or {}
         in_order = _finishes(jobs, crowding=crowding, in_order=True, seen=seen.get(True, {}))
@@ -94,30 +93,28 @@ class OrderingGain:
 
 
 def gain_fraction(jobs: Sequence[JobTraffic], *, crowding: float) -> float:
-    """Return which part of the mean completion time ordering saves; `crowding` is eta / b."""
+    """Return the fraction of the mean completion time that ordering saves; `crowding` is eta / b."""
     return OrderingGain.of(jobs, crowding=crowding).gain_fraction
 
 
 def _saved(now: float, before: float) -> float:
-    """Return which part of a time is saved."""
     return 1.0 - now / before if before > 0.0 else 0.0
 
 
 def _mean(finishes: Mapping[JobId, float], weight: Mapping[JobId, float]) -> float:
-    """Return the weighted mean."""
     total = sum(weight.values())
     return sum(weight[job] * at for job, at in finishes.items()) / total if total > 0.0 else 0.0
 
 
 def cost_fraction(jobs: Sequence[JobTraffic]) -> float:
-    """Return the mean part of an iteration that goes into asking."""
+    """Return the mean fraction of an iteration spent on asking."""
     return sum(job.cost_fraction for job in jobs) / len(jobs) if jobs else 0.0
 
 
 def _finishes(
     jobs: Sequence[JobTraffic], *, crowding: float, in_order: bool, seen: Mapping[JobId, float]
 ) -> dict[JobId, float]:
-    """Return the time until each job ends; `seen` is what iterations took while all of them were there."""
+    """Return the time until each job ends; `seen` has iteration times measured while all were present."""
     left = {job.job: job.left_seconds if job.left_seconds is not None else UNKNOWN_SECONDS for job in jobs}
     known = {job.job: job for job in jobs}
     shares = {job.job: job.share for job in jobs}
@@ -143,11 +140,11 @@ def _finishes(
 
 
 def _in_order(ranked: Sequence[JobTraffic]) -> dict[JobId, float]:
-    """Return by what factor each job is slower than alone where the better-ranked send first.
+    """Return by what factor each job is slower than alone if better-ranked jobs send first.
 
-    Betters that share a card with each other never send at once, so the time that they take adds up; others
-    are independent. Of worse ones a job waits for the piece that is being sent: half of it on average, and
-    more where the job comes back so soon that the piece has only begun.
+    Better-ranked jobs that share a card never send at once, so their times add up; others are independent.
+    For a worse-ranked job, a job waits until its present piece is sent: half a piece on average, and more if
+    the job returns from computing so soon that the piece has only begun.
     """
     busy = {job.job: 0.0 for job in ranked}
     factors: dict[JobId, float] = {}
@@ -163,7 +160,7 @@ def _in_order(ranked: Sequence[JobTraffic]) -> dict[JobId, float]:
 
 
 def _left_by(betters: Sequence[JobTraffic], busy: Mapping[JobId, float]) -> float:
-    """Return the part of the time in which none of the betters sends."""
+    """Return the fraction of time in which none of the better-ranked jobs sends."""
     groups: list[list[JobTraffic]] = []
     for better in betters:
         for group in groups:
@@ -176,6 +173,6 @@ def _left_by(betters: Sequence[JobTraffic], busy: Mapping[JobId, float]) -> floa
 
 
 def _rest(worse: JobTraffic, job: JobTraffic) -> float:
-    """Return how long a piece of a worse job still takes when a job comes back from computing."""
+    """Return how long a worse-ranked job's piece still takes when a job returns from computing."""
     piece = worse.sending_seconds / max(worse.pieces, 1.0)
     return max(0.5 * piece, piece - job.compute_seconds)

@@ -1,4 +1,4 @@
-"""The gate's server: listens on a unix socket and TCP, and puts one broker behind all lines."""
+"""The gate's server: listens on unix sockets and TCP ports; all connections share one broker."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from policies.model import JobId
 
 MOST_CONNECTIONS = 4096
 CLOSING_TURNS = 5
-"""Of the loop: a line just accepted is seated a few turns later, and one that was cut leaves a turn later."""
+"""Turns of the event loop that let accepted connections register, and closed ones leave, before the end."""
 
 
 class GateServer:
-    """One gate. `start` listens; `close` ends everything. Belongs to one event loop."""
+    """One gate, in one event loop. `start` listens; `close` ends all connections."""
 
     def __init__(self, settings: GateSettings, secret: str) -> None:
-        # Fences go on rising over a restart, so that no two leases ever share one.
+        # Fences keep rising across restarts, so that no two leases have the same one.
         self.broker = Broker(settings, first_fence=time.time_ns() // 1000, now=time.monotonic())
         self.refusals: Counter[str] = Counter()
         self.settings = settings
@@ -44,10 +44,10 @@ class GateServer:
         self._judge: asyncio.TimerHandle | None = None
 
     async def start(self, *addresses: GateAddress) -> list[GateAddress]:
-        """Listen, and return where: a port of 0 becomes a free one.
+        """Listen, and return the addresses; port 0 is replaced by a free port.
 
         Raises:
-            OSError: when an address cannot be had.
+            OSError: when the server cannot listen on an address.
         """
         loop = asyncio.get_running_loop()
         bound = []
@@ -79,12 +79,12 @@ class GateServer:
         )
 
     async def close(self) -> None:
-        """Stop listening and hang up: every job then sends without asking."""
+        """Stop listening and close all connections; every job then sends without asking."""
         for timer in (self._wake, self._beat, self._judge):
             if timer is not None:
                 timer.cancel()
-        # No new lines from here on, and time for those just accepted: asyncio leaves a line open
-        # whose server is closed before the line has its transport.
+        # Accept no new connections, and give those just accepted time: asyncio leaks a connection whose
+        # server is closed before the connection has its transport.
         loop = asyncio.get_running_loop()
         for server in self._servers:
             for listening in server.sockets:
@@ -101,7 +101,7 @@ class GateServer:
                 path.unlink()
 
     def settle(self) -> None:
-        """Send the grants that are due, and set the alarm for what happens next by itself."""
+        """Send the grants that are due, and set a timer for the next time that some may be due."""
         now = time.monotonic()
         for grant in self.broker.settle(now):
             connection = self._by_job.get(grant.job)
@@ -124,19 +124,19 @@ class GateServer:
         self._wake = None if wake is None else loop.call_later(max(0.0, wake - now), self.settle)
 
     def _beat_all(self) -> None:
-        """Tell all who wait that the gate is alive."""
+        """Send a beat to all waiting jobs."""
         self._beat = None
         for job in list(self._by_job):
             self.say_wait(job)
         self.settle()
 
     def _judge_again(self) -> None:
-        """Look at the cards again now and then, also when nobody asks."""
+        """Settle periodically, so that cards are judged again even without requests."""
         self.settle()
         self._judge = asyncio.get_running_loop().call_later(self.settings.evaluate_seconds, self._judge_again)
 
     def say_wait(self, job: JobId) -> None:
-        """Tell a job that it has to wait, if it has, and go on telling it."""
+        """Send a `wait` frame to a job, if it has to wait, and repeat it every beat."""
         seat = self.broker.seats.get(job)
         if seat is not None and seat.ask is not None:
             self._by_job[job].send({"op": "wait", "id": seat.ask.id})
@@ -145,7 +145,7 @@ class GateServer:
                 self._beat = loop.call_later(self.settings.beat_seconds, self._beat_all)
 
     def admit(self, connection: Connection) -> None:
-        """Take in a connection, or refuse it where there are too many."""
+        """Add a connection, or refuse it if there are too many."""
         self._connections.add(connection)
         if len(self._connections) > MOST_CONNECTIONS:
             connection.refuse("too many connections")
@@ -153,7 +153,7 @@ class GateServer:
     def seat(
         self, connection: Connection, job: JobId, *, nics: frozenset[str], gpus: int, weight: float
     ) -> None:
-        """Seat a job whose proof was good; its older connection is cut."""
+        """Add a job that has authenticated itself; close its older connection."""
         older = self._by_job.pop(job, None)
         if older is not None:
             older.job = ""
@@ -163,7 +163,7 @@ class GateServer:
         self.settle()
 
     def gone(self, connection: Connection) -> None:
-        """Forget a connection, and the job behind it."""
+        """Remove a connection, and its job."""
         self._connections.discard(connection)
         if connection.job and self._by_job.get(connection.job) is connection:
             del self._by_job[connection.job]
@@ -171,25 +171,25 @@ class GateServer:
             self.settle()
 
     def token_of(self, role: str, job: JobId, generation: int) -> str:
-        """Return the token that a caller must hold."""
+        """Return the token that a caller must have."""
         return issue_token(self._secret, role=role, job=job, generation=generation)
 
     def newest_generation(self, job: JobId) -> int:
-        """Return the newest start of a job that is known, from the plan or because it sits here."""
+        """Return the newest known generation of a job, from the plan or from its connection."""
         seated = self._by_job.get(job)
         return max(self._generations.get(job, 0), 0 if seated is None else seated.generation)
 
     def take_plan(self, remaining_gpu_seconds: dict[JobId, float], generations: dict[JobId, int]) -> None:
-        """Believe the daemon's plan until the next one."""
+        """Use the daemon's plan until the next one."""
         self._generations = dict(generations)
         self.broker.take_plan(remaining_gpu_seconds)
 
     def view(self) -> GateView:
-        """Return the links and jobs, for a tick."""
+        """Return the gate's links and jobs, for a tick."""
         return view_of(self.broker, time.monotonic())
 
     def status(self) -> dict[str, Any]:
-        """Return the status: the broker's, and the server's own."""
+        """Return the status of the broker and of the server."""
         now = time.monotonic()
         return {
             "uptime_seconds": now - self._started_at,
@@ -203,7 +203,7 @@ def _remove_stale(address: GateAddress) -> None:
     """Remove the socket of a gate that died.
 
     Raises:
-        FileExistsError: when something listens there, or the file is no socket.
+        FileExistsError: when something listens there, or the file is not a socket.
     """
     path = Path(address.path)
     if not path.exists():

@@ -1,4 +1,4 @@
-"""What the gate says of itself: jobs, cards, the link, and why each card is on or off."""
+"""The gate's status: jobs, cards, the link, and why messages on each card are ordered or not."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ def status_of(broker: Broker, now: float) -> dict[str, Any]:
 
 
 def _seat(broker: Broker, seat: JobAtGate, now: float) -> dict[str, Any]:
-    """Return one job's row."""
     return {
         "job": seat.job,
         "nics": sorted(seat.nics),
@@ -68,7 +67,7 @@ def _seat(broker: Broker, seat: JobAtGate, now: float) -> dict[str, Any]:
 
 
 def view_of(broker: Broker, now: float) -> GateView:
-    """Return what a tick may know: on each link the jobs in their order, and what each job measured."""
+    """Return the view for a tick: the jobs on each link in their order, and each job's measurements."""
     link = broker.timings.link
     hours = {
         job: seat.service_seconds(link, now) / seat.weight / SECONDS_PER_HOUR

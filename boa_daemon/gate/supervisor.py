@@ -1,7 +1,7 @@
-"""The gate as a part of the daemon: started with it, looked at every second, started again where it died.
+"""The gate as a part of the daemon: started with it, checked every second, and restarted if it died.
 
-Nothing here ever stops the daemon. A gate that cannot be had is a fault in the status, and jobs without one
-send without asking.
+Nothing here stops the daemon. If the gate cannot be started, the status shows a fault, and jobs send without
+asking.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOG = logging.getLogger("boa.gate")
 
 
 class GateSupervisor:
-    """One gate, kept alive. `keep` is called every second or so; all calls may come from any thread."""
+    """Keeps one gate alive; call `keep` every second or so. Thread-safe."""
 
     def __init__(self, settings: GateSettings, folder: Path, *addresses: GateAddress) -> None:
         self.settings, self.addresses = settings, addresses
@@ -35,7 +35,7 @@ class GateSupervisor:
         self._state: ClusterState | None = None
 
     def keep(self) -> None:
-        """See whether the gate answers, and start one where there is none."""
+        """Start the gate if there is none, or if it no longer listens."""
         with self._lock:
             if self.gate is not None:
                 if self.gate.is_listening():
@@ -45,22 +45,22 @@ class GateSupervisor:
             self._start()
 
     def follow(self, state: ClusterState, _plan: Plan | None = None) -> None:
-        """Tell the gate what is left of each job; one that is started again is told so at once."""
+        """Send the gate each job's remaining work; a restarted gate gets the newest state at once."""
         with self._lock:
             self._state = state
             if self.gate is not None:
                 tell_plan(self.gate, state)
 
     def look(self) -> GateView | None:
-        """Return what the gate does on the links now; None where it is not there or does not answer."""
+        """Return the gate's links and jobs; None if the gate is down or does not answer."""
         with self._lock:
             return None if self.gate is None else self.gate.view(patience_seconds=0.5)
 
     def status(self) -> Mapping[str, Any]:
-        """Return how the gate is, in short; `boa gate status` has it card by card.
+        """Return a short status of the gate; `boa gate status` shows each card.
 
-        `ungated` are the jobs that span nodes and do not ask: their nodes may not reach the gate, or they do
-        not use DDP, or do not want to.
+        `ungated` are the jobs that span nodes but do not ask. Possible causes: their nodes cannot reach the
+        gate, they do not use DDP, or they have opted out.
         """
         with self._lock:
             document: dict[str, Any] = {
@@ -89,18 +89,18 @@ class GateSupervisor:
         }
 
     def close(self) -> None:
-        """Stop the gate; its jobs go on."""
+        """Stop the gate; jobs go on without it."""
         with self._lock:
             self._let_go()
 
     def _start(self) -> None:
-        """Start a gate, or say why not."""
+        """Start a gate, or record why it cannot be started."""
         try:
             gate = start_gate(self.settings, self._folder, *self.addresses)
             gate.__enter__()
         except (OSError, ValueError) as error:
             if self.fault != str(error):
-                _LOG.error("the gate cannot be had: %s", error)
+                _LOG.error("the gate cannot be started: %s", error)
             self.fault = str(error)
             return
         self.gate, self.fault = gate, ""
@@ -109,12 +109,12 @@ class GateSupervisor:
             tell_plan(gate, self._state)
 
     def _let_go(self) -> None:
-        """Close what is left of a gate."""
+        """Close the gate, alive or dead."""
         gate, self.gate = self.gate, None
         if gate is not None:
             gate.close()
 
 
 def _spanning(state: ClusterState) -> list[JobId]:
-    """Return the jobs that are on several nodes."""
+    """Return the jobs that run on several nodes."""
     return [job for job, entry in state.jobs.items() if len({slot.node for slot in entry.slots}) > 1]

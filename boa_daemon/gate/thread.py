@@ -1,4 +1,4 @@
-"""A gate in a thread of its own: for the daemon, tests and benchmarks, whose own work must not delay it."""
+"""A gate in its own thread, so that the work of the daemon, tests and benchmarks does not delay it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Answer = TypeVar("_Answer")
 
 
 class GateThread:
-    """Use it in a `with`; `addresses` says where the gate listens."""
+    """A gate server in a thread, used with `with`; `addresses` are those at which it listens."""
 
     def __init__(self, settings: GateSettings, secret: str, *addresses: GateAddress) -> None:
         self.addresses: list[GateAddress] = []
@@ -44,7 +44,7 @@ class GateThread:
         self.close()
 
     def close(self) -> None:
-        """Stop the gate; twice does no harm."""
+        """Stop the gate; a second call does nothing."""
         if self._loop.is_closed():
             return
         if self._thread.is_alive():
@@ -52,27 +52,27 @@ class GateThread:
             try:
                 closing.result(CLOSE_SECONDS)
             except TimeoutError:
-                return  # It hangs. The thread is a daemon's, and ends with the process.
+                return  # The gate hangs. Its thread is a daemon thread, which ends with the process.
             self._stop()
         else:
-            # The thread died and left its sockets: nobody else runs the loop now.
+            # The thread died without closing its sockets: run its loop here to close them.
             self._loop.run_until_complete(self.server.close())
             self._loop.close()
 
     def is_listening(self) -> bool:
-        """Whether the gate still runs and new jobs find it."""
+        """Return whether the gate runs and accepts new connections."""
         return self._thread.is_alive() and self.server.is_listening
 
     def status(self, *, patience_seconds: float | None = None) -> dict[str, Any] | None:
-        """Return the gate's status; None where it does not answer in time."""
+        """Return the gate's status; None if it does not answer in time."""
         return self._ask(self.server.status, patience_seconds)
 
     def view(self, *, patience_seconds: float | None = None) -> GateView | None:
-        """Return the gate's links and jobs; None where it does not answer in time."""
+        """Return the gate's links and jobs; None if it does not answer in time."""
         return self._ask(self.server.view, patience_seconds)
 
     def _ask(self, question: Callable[[], _Answer], patience_seconds: float | None) -> _Answer | None:
-        """Return the answer to a question that is asked in the gate's thread."""
+        """Call a function in the gate's thread and return its result; None if that takes too long."""
 
         async def ask() -> _Answer:
             return question()
@@ -87,7 +87,7 @@ class GateThread:
     def take_plan(
         self, remaining_gpu_seconds: dict[str, float], generations: dict[str, int] | None = None
     ) -> None:
-        """Tell the gate what the plan says is left of each job, and which start of it is the newest."""
+        """Send the gate each job's remaining GPU-seconds and newest generation."""
         self._loop.call_soon_threadsafe(self.server.take_plan, remaining_gpu_seconds, generations or {})
 
     def _stop(self) -> None:

@@ -1,8 +1,9 @@
-"""The constants of the link, from the messages that were timed under the gate.
+"""The link's constants, fitted to messages that were timed under the gate.
 
-A message counts if it met the same crowd from start to end. Where some were alone and some met others, all
-three constants are fitted (`policies.links.contention.fit_link`); where all were alone, as under SRSF(1),
-only the seconds per byte are, and the penalty for crowding keeps its configured proportion to them.
+A message counts if the number of messages at once was constant from its start to its end. If some messages
+were alone and some met others, all three constants are fitted (`policies.links.contention.fit_link`). If all
+were alone, as under SRSF(1), only the seconds per byte are fitted, and the contention penalty keeps its
+configured ratio to them.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from policies.links.contention import Link, LinkSample, fit_link
 MOST_SAMPLES = 96
 LEAST_SAMPLES = 24
 SPREAD = 10.0
-"""A fitted link is believed within this factor of the configured one; beyond it something else was timed."""
+"""A fit is used only within this factor of the configured link; beyond it, something else was timed."""
 
 
 class Timings:
-    """The newest samples, and the link that they describe."""
+    """The newest timing samples, and the link fitted to them."""
 
     def __init__(self, link: Link) -> None:
         self._configured = link
@@ -30,7 +31,7 @@ class Timings:
         self.fitted_from = 0
 
     def add(self, *, messages_at_once: int, message_bytes: float, seconds: float) -> None:
-        """Note one timed message."""
+        """Add one timed message."""
         if message_bytes > 0.0 and seconds > 0.0:
             self._samples.append(
                 LinkSample(messages_at_once=messages_at_once, message_bytes=message_bytes, seconds=seconds)
@@ -38,7 +39,7 @@ class Timings:
             self._fresh += 1
 
     def refit(self) -> bool:
-        """Fit the link if enough messages were timed since the last time; return whether it changed."""
+        """Fit the link if enough messages were timed since the last fit; return whether it changed."""
         if self._fresh < LEAST_SAMPLES:
             return False
         self._fresh = 0
@@ -49,7 +50,7 @@ class Timings:
         return True
 
     def _fit(self) -> Link:
-        """Return all three constants where the samples tell them apart, else the speed alone."""
+        """Fit all three constants if the samples determine them, else only the speed."""
         try:
             return fit_link(list(self._samples)).link
         except InvalidProblem:

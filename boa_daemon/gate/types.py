@@ -1,4 +1,4 @@
-"""What the gate is told, what it answers, and how it is set up."""
+"""The gate's settings, requests, grants and verdicts."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from policies.links.contention import Link
 from policies.model import JobId
 
 POLICIES = tuple(name for name in LINK_POLICIES if name != "srsf-preemptive")
-"""What a gate can do. Pausing a message in flight is not among it: no transport can."""
+"""Policies of a gate: all but srsf-preemptive, because no transport can pause a message in flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateSettings:
-    """How the gate decides.
+    """Settings of the gate.
 
-    `link` is believed until enough messages were timed to fit it. `patience_seconds` is ageing: whoever
-    waited longer goes first. `least_gain_fraction` is what ordering must promise, beyond its cost, to stay
-    on. A lease lasts `lease_factor` times as long as the message should take beside another, at least
-    `least_lease_seconds` and at most `most_lease_seconds` or half as long again as it should take. With
-    `fills_idle_cards` buckets also go beside those that are in flight, where a card would idle otherwise
+    `link` is used until enough messages were timed to fit it. A message that has waited longer than
+    `patience_seconds` goes first (ageing). Ordering turns on if its expected gain beyond the cost exceeds
+    `least_gain_fraction`. A lease lasts `lease_factor` times as long as the message should take beside
+    another, at least `least_lease_seconds`, and at most the larger of `most_lease_seconds` and 1.5 times that
+    time. With `fills_idle_cards`, buckets also go beside those in flight if a card would idle otherwise
     (`policies.links.nic_filling`, `boa_daemon.gate.grant_sizes`).
     """
 
@@ -65,17 +65,17 @@ class GateSettings:
 
     @property
     def fills(self) -> bool:
-        """Whether messages go beside the first one where a card would idle: only buckets end soon enough."""
+        """Whether messages may fill idle cards; only with buckets, because only buckets end soon enough."""
         return self.fills_idle_cards and self.policy == "ada-srsf-buckets"
 
     def lease_seconds(self, expected: float) -> float:
-        """Return the lease of a message that should take so long: nobody waits longer for one that stalls."""
+        """Return the lease duration of a message that should take `expected` seconds; it bounds a stall."""
         most = max(self.most_lease_seconds, 1.5 * expected)
         return max(self.least_lease_seconds, min(self.lease_factor * expected, most))
 
     @property
     def grant_bytes(self) -> float:
-        """Bytes that one grant covers, a bucket or any message; `boa_daemon.gate.grant_sizes` extends it."""
+        """Bytes of one grant: a bucket, or infinite; `boa_daemon.gate.grant_sizes` may extend it."""
         if self.policy != "ada-srsf-buckets":
             return math.inf
         return default_bucket_bytes(self.link) if self.bucket_bytes is None else self.bucket_bytes
@@ -83,12 +83,12 @@ class GateSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendRequest:
-    """One question: may this job send? And what the job measured of itself, where it has.
+    """A job's request to send, with its own measurements.
 
-    `ready_bytes` wait to be sent now, `message_bytes` in the rest of the iteration, `iteration_bytes` in a
-    whole one; with `is_whole` what is ready cannot be cut into buckets. `compute_seconds` is an iteration
-    without its exposed communication (`exposed_seconds`, what training waits for). `round_trip_seconds` is
-    the time from a question until all ranks know the answer.
+    `ready_bytes` can be sent now, `message_bytes` are left in this iteration, `iteration_bytes` are those of
+    a whole iteration. With `is_whole`, the ready bytes cannot be split into buckets. `compute_seconds` is an
+    iteration without its exposed communication (`exposed_seconds`, for which training waits).
+    `round_trip_seconds` is the time from a request until all ranks know the answer.
     """
 
     id: int
@@ -104,9 +104,9 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """The answer: send `bytes`, within the lease, and then so many iterations without asking.
+    """The answer to a request: send `bytes` within the lease, then `free_iterations` without asking.
 
-    A grant with `fence` 0 is no lease: nobody else wants the cards, and nothing is to be given back.
+    A grant with `fence` 0 is not a lease, and nothing has to be given back.
     """
 
     job: JobId
@@ -122,7 +122,8 @@ class Grant:
 class NicVerdict:
     """Whether a network card's messages are ordered, and why.
 
-    `gain_fraction` is what ordering should save of the mean JCT, `cost_fraction` what asking adds.
+    `gain_fraction` is the fraction of the mean JCT that ordering should save, `cost_fraction` the fraction
+    that asking adds.
     """
 
     nic: str

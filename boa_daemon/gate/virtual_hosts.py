@@ -1,8 +1,8 @@
-"""Hosts that are network namespaces, joined by rate-limited links; and training jobs that run on them.
+"""Virtual hosts: network namespaces joined by rate-limited links, and training jobs that run on them.
 
-Needs root and iproute2 (Linux). Each host's network card is a veth into a common bridge; what leaves a host
-passes a token bucket of the link's speed. Acknowledgements go first, and the ranks pass the gate's answers
-on over a second interface, so that neither queues behind gradients: what a real cluster gives them by class
+Needs root and iproute2 (Linux). Each host's network card is a veth into a common bridge, and a token bucket
+limits what leaves the host to the link's speed. Acknowledgements have priority, and the ranks pass the gate's
+answers on over a second interface, so that neither queues behind gradients. A real cluster does this by class
 of service.
 """
 
@@ -23,20 +23,20 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = ROOT / "boa_daemon" / "data" / "demo" / "gate_worker.py"
 NICENESS = -15
-"""The benchmark and its workers sleep and send; what little they compute goes before other work."""
+"""The benchmark and its workers mostly sleep and send; their little computing goes before other work."""
 QUEUE_BYTES = 16_000_000
-"""More than all connections may have under way, so nothing is dropped: a lossless fabric shares fairly."""
+"""More than all connections can have in flight, so nothing is dropped, as on a lossless fabric."""
 WINDOW_BYTES = 524_288
 TCP = {
     "tcp_rmem": f"4096 {WINDOW_BYTES} {WINDOW_BYTES}",
     "tcp_wmem": f"4096 {WINDOW_BYTES} {WINDOW_BYTES}",
     "tcp_slow_start_after_idle": "0",
 }
-"""Equal windows, and no new slow start after computing."""
+"""Equal TCP windows for all, and no slow start after a pause for computing."""
 
 
 def why_not() -> str:
-    """Return why real traffic cannot be measured here, or nothing."""
+    """Return why real traffic cannot be measured here; empty if it can."""
     if sys.platform != "linux":
         return "needs Linux: hosts are network namespaces"
     if os.geteuid() != 0:
@@ -65,24 +65,22 @@ def why_not() -> str:
 
 
 def _run(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command, and return how it went."""
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 def _ip(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run `ip`, and return how it went."""
     return _run("ip", *words)
 
 
 def _must(*words: str) -> None:
-    """Run a command that has to work."""
+    """Run a command; raise `RuntimeError` if it fails."""
     done = _run(*words)
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
 
 
 def _shape(namespace: str, device: str, megabits: float) -> None:
-    """Limit what leaves a device to a rate, acknowledgements first."""
+    """Limit a device's outgoing traffic to a rate, with priority for acknowledgements."""
     rate = f"{megabits:g}mbit"
     tc = ("ip", "netns", "exec", namespace, "tc")
     one = (*tc, "class", "add", "dev", device, "parent")
@@ -98,9 +96,10 @@ def _shape(namespace: str, device: str, megabits: float) -> None:
 
 
 class VirtualHosts:
-    """Some hosts on one switch, or, `behind_uplink`, on a second one that a slower link joins. For a `with`.
+    """Virtual hosts on a switch; those `behind_uplink` are on a second switch, which a slower link joins.
 
-    `megabits` is the speed of each host's card in Mbit/s, `uplink_megabits` that of the link, each way.
+    Use it with `with`. `megabits` is the speed of each host's card in Mbit/s, `uplink_megabits` that of the
+    link between the switches, each way.
     """
 
     def __init__(
@@ -149,7 +148,7 @@ class VirtualHosts:
             _shape(switch, device, self.uplink_megabits)
 
     def _add(self, host: int, switch: str) -> None:
-        """Make a host, and plug it in."""
+        """Create a host and connect it to its switch."""
         name, port = self.name(host), f"p{host}"
         bridge = "br2" if host in self.behind_uplink else "br0"
         _must("ip", "netns", "add", name)
@@ -185,14 +184,14 @@ class VirtualHosts:
         self._remove()
 
     def _remove(self) -> None:
-        """Unplug everything."""
+        """Remove all hosts and the switches."""
         for name in (f"{self._prefix}s", *(self.name(host) for host in range(self.count))):
             _ip("netns", "del", name)
 
 
 @dataclass(slots=True)
 class WorkerGroup:
-    """The workers of one job, one per host, alive from run to run: importing PyTorch takes seconds."""
+    """The workers of one job, one per host; they outlive a run, because importing PyTorch takes seconds."""
 
     hosts: VirtualHosts
     seats: tuple[int, ...]
@@ -200,7 +199,7 @@ class WorkerGroup:
     workers: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self) -> None:
-        """Start the workers; they meet on the first host."""
+        """Start the workers, with the first host as the rendezvous."""
         for rank, host in enumerate(self.seats):
             place = {
                 "MASTER_ADDR": self.hosts.address(self.seats[0]),
@@ -231,13 +230,13 @@ class WorkerGroup:
             worker.stdin.flush()
 
     def hear(self) -> dict[str, Any]:
-        """Return what rank 0 answers, once all have answered."""
+        """Wait for all workers' answers; return that of rank 0."""
         answers = []
         for worker in self.workers:
             assert worker.stdout is not None
             line = worker.stdout.readline()
             if not line:
-                raise RuntimeError("a worker died; its words are above")
+                raise RuntimeError("a worker died; its output is above")
             answers.append(json.loads(line))
         return dict(answers[0])
 
@@ -256,7 +255,7 @@ class WorkerGroup:
 
 
 def start_worker_groups(hosts: VirtualHosts, seats: list[tuple[int, ...]]) -> list[WorkerGroup]:
-    """Start the workers of all jobs, and wait until they have met."""
+    """Start the workers of all jobs, and wait until they are connected."""
     crews = [WorkerGroup(hosts, seat, 29500 + number) for number, seat in enumerate(seats)]
     try:
         for crew in crews:
@@ -273,7 +272,7 @@ def start_worker_groups(hosts: VirtualHosts, seats: list[tuple[int, ...]]) -> li
 def run_jobs(
     crews: list[WorkerGroup], orders: list[dict[str, Any]], *, lead_seconds: float = 0.15
 ) -> list[dict[str, Any]]:
-    """Run one job per crew at once, and return the answers in order."""
+    """Run one job per worker group, all at once; return their answers in order."""
     for crew, order in zip(crews, orders, strict=False):
         crew.tell({**order, "verb": "prepare"})
     for crew, _ in zip(crews, orders, strict=False):

@@ -424,7 +424,7 @@ class Keeper:
             # The unit ends only after the upload of the last checkpoint, or its steps would be lost.
             if not self._before_failed and self._do_errand(unit.keep, slot="keep", seconds=None, wait=True):
                 log = LogWriter(unit.folder, unit.log_bytes)
-                log.write(f"{self._said('keep')}\nboa: the last checkpoint was not kept\n".encode())
+                log.write(f"{self._said('keep')}\nboa: the last checkpoint was not uploaded\n".encode())
                 log.close()
             write_in_room(unit.folder / "ending.json", sealed_document(unit.folder, facts))
             self._do_errand(unit.after, wait=True)

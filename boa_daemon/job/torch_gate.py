@@ -94,7 +94,7 @@ def gate(
 def hook_in(model: DistributedDataParallel) -> None:
     """Gate a model whose script does not mention the gate; if that is impossible, log why and go on."""
     if dist.get_backend(model.process_group) == "nccl" and model.find_unused_parameters:
-        say_off(ValueError("find_unused_parameters and NCCL cannot be had together with it"))
+        say_off(ValueError("it does not work with NCCL and find_unused_parameters together"))
         return
     _attach(model)
 
@@ -158,8 +158,8 @@ class GatedModel:
         is_nccl = dist.get_backend(model.process_group) == "nccl"
         if is_nccl and model.find_unused_parameters:
             raise ValueError(
-                "the gate and find_unused_parameters cannot be had together with NCCL: "
-                "the unused parameters' own all-reduce would race with the gradients'"
+                "with NCCL, the gate does not work with find_unused_parameters, whose own all-reduce "
+                "would race with the gradients'. Turn find_unused_parameters off"
             )
         self._owns_group = not is_nccl
         self._group = model.process_group if is_nccl else gloo_group(ranks)

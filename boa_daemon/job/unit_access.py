@@ -123,7 +123,7 @@ class UnitAccess:
         why = ""
         while process.poll() is None:
             if self._is_to_end:
-                why = "whoever started it has gone"
+                why = "the process that started it is gone"
             elif not is_alive(*self._keeper):
                 why = "the job has ended on this node"
             elif until is not None and time.monotonic() >= until:

@@ -1,1 +1,1 @@
-"""The paper's experiment: training jobs that iterate and share network cards, iteration by iteration."""
+"""The paper's experiment: an iteration-level simulator of training jobs that share network cards."""

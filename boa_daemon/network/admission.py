@@ -1,11 +1,11 @@
-"""Which waiting messages are asked whether they start, and in which order.
+"""Selects the waiting messages that are tested for a start, and their order.
 
-A message's rank stands still while it waits or is in flight. So each refused message waits at one server that
-refuses it, in order of rank, and is asked again when a message leaves there: until then nothing can have
-changed in its favour. An event asks the best of the servers left, one after another, until these are full
-again; `boa_daemon.network.watchers` keeps the order. Where a refusal can turn by itself (ageing, the
-queue-aware rule) everybody is asked. Cost: O(log(waiting)) per message asked, or O(jobs) to order and ask
-everybody.
+A message's rank does not change while it waits or is in flight. So each refused message watches one server
+that refuses it, and is tested again only when a message leaves that server; before that, the answer is the
+same. An event tests the best-ranked watchers of the servers that messages have left, until these are full
+again; `boa_daemon.network.watchers` keeps the order. With ageing or the queue-aware rule, an answer can
+change at any time, so all waiting messages are tested. Cost: O(log(waiting)) per message tested, or O(jobs)
+to sort and test all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from policies.links.adadual import INFINITY, overlap_pays
 
 
 def admit(c: LinkRules, s: State) -> None:
-    """Start the messages that the policy lets start, in its order; pause what it pauses."""
+    """Start the messages that the policy allows, in its order; pause those that it pauses."""
     if s.counter[FRESH] == 0 and s.counter[TOUCHED] == 0:
         return
     if c.rule == QUEUE or c.max_wait < INFINITY:
@@ -38,7 +38,7 @@ def admit(c: LinkRules, s: State) -> None:
 
 
 def ask_in_turn(c: LinkRules, s: State) -> None:
-    """Ask fresh messages, and those that watch a server just left, by rank; the refused watch a server."""
+    """Test new messages and watchers of servers just left, by rank; the refused ones watch a server."""
     sort_fresh(c, s)
     left, asked, refused = s.counter[TOUCHED], 0, 0
     while True:
@@ -61,13 +61,13 @@ def ask_in_turn(c: LinkRules, s: State) -> None:
             left = s.counter[TOUCHED]
         start(c, s, job)
     s.counter[FRESH] = 0
-    # Only now, so that nobody is asked twice in an instant.
+    # Only now, so that no message is tested twice in one instant.
     for index in range(refused):
         watch(s, s.order[index], s.refused_by[s.order[index]])
 
 
 def sort_fresh(c: LinkRules, s: State) -> None:
-    """Sort the messages that have become ready by rank; they wait from now on."""
+    """Sort the new messages by rank; they wait from now on."""
     for index in range(s.counter[FRESH]):
         job = s.fresh[index]
         join_queue(c, s, job)
@@ -80,7 +80,7 @@ def sort_fresh(c: LinkRules, s: State) -> None:
 
 
 def best_open_server(c: LinkRules, s: State, left: int) -> int:
-    """Return, of the first `left` touched servers, the one with the best message worth asking, or -1."""
+    """Return, of the first `left` touched servers, the one with the best message worth testing, or -1."""
     best = -1
     for index in range(left):
         server = s.touched[index]
@@ -92,7 +92,7 @@ def best_open_server(c: LinkRules, s: State, left: int) -> int:
 
 
 def refuses_all(c: LinkRules, s: State, server: int) -> bool:
-    """Return whether it takes no asking to see that the server still refuses everybody who watches it."""
+    """Return whether it is clear without tests that the server still refuses all of its watchers."""
     if s.load[server] >= c.max_at_once:
         return True
     if c.rule == PLAIN:
@@ -105,7 +105,7 @@ def refuses_all(c: LinkRules, s: State, server: int) -> bool:
 
 
 def better_server(s: State, job: int) -> int:
-    """Return a server that sends a message at least as well ranked, or -1."""
+    """Return a server of the job that sends a message with an equal or better rank, or -1."""
     for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
         server = s.server_at[slot]
         if s.load[server] > 0 and s.key[s.in_flight[server]] <= s.key[job]:
@@ -114,7 +114,7 @@ def better_server(s: State, job: int) -> int:
 
 
 def displace(c: LinkRules, s: State, job: int, refused: int) -> int:
-    """Pause whom the message meets; they join the `refused`, of whom the number is returned."""
+    """Pause the messages in flight on the job's servers; add them to the `refused`, and return how many."""
     for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
         server = s.server_at[slot]
         if s.load[server] > 0:
@@ -127,7 +127,7 @@ def displace(c: LinkRules, s: State, job: int, refused: int) -> int:
 
 
 def ask_everybody(c: LinkRules, s: State) -> None:
-    """Ask every message that waits; one that is overdue keeps its servers for itself."""
+    """Test all waiting messages; one that is overdue reserves its servers."""
     candidates = list_candidates(c, s)
     sort_candidates(c, s, candidates)
     if c.preempts:
@@ -144,7 +144,7 @@ def ask_everybody(c: LinkRules, s: State) -> None:
 
 
 def list_candidates(c: LinkRules, s: State) -> int:
-    """List in `order` the jobs that wait, or where messages pause that send; return how many."""
+    """List in `order` the waiting jobs, with preemption also the sending ones; return how many."""
     s.counter[STAMP] += 1
     for index in range(s.counter[FRESH]):
         join_queue(c, s, s.fresh[index])
@@ -158,7 +158,7 @@ def list_candidates(c: LinkRules, s: State) -> int:
 
 
 def sort_candidates(c: LinkRules, s: State, candidates: int) -> None:
-    """Sort `order`: overdue first and oldest first, then by rank; ties: in flight first, then by job."""
+    """Sort `order`: overdue jobs first, oldest first; then by rank. Ties: in flight first, then by job."""
     for index in range(candidates):
         job = s.order[index]
         s.key[job] = s.ready_at[job] if is_overdue(c, s, job) else rank_of(c, s, job)
@@ -170,7 +170,7 @@ def sort_candidates(c: LinkRules, s: State, candidates: int) -> None:
 
 
 def goes_before(c: LinkRules, s: State, job: int, other: int) -> bool:
-    """Return whether a candidate is visited before another."""
+    """Return whether a candidate sorts before another."""
     late, other_late = is_overdue(c, s, job), is_overdue(c, s, other)
     if late != other_late:
         return late
@@ -195,7 +195,7 @@ def is_clear(s: State, job: int, stamp: int) -> bool:
 
 
 def share_out(c: LinkRules, s: State, candidates: int) -> None:
-    """Give every server to the best message that wants it and gets all of its servers; pause the rest."""
+    """In order, give each message all of its servers if none is taken; pause the other messages in flight."""
     stamp = s.counter[STAMP]
     for index in range(candidates):
         job = s.order[index]

@@ -1,7 +1,6 @@
-"""Network case files: checked at the edge, they become an `Experiment`.
+"""Reads and checks network case files, which describe an `Experiment`.
 
-The format is in docs/reference/network.md. Every fault is one sentence that names the file and, where it has
-one, the line.
+The format is in docs/reference/network.md. An error is one sentence with the file and, if known, the line.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from policies.links.ada_srsf import DEFAULT_LINK_POLICY, link_policy
 from policies.links.contention import Link
 
 MOST_GPUS = 1_000_000
-"""No cluster is larger: a typo should not ask for a terabyte of state."""
+"""Limit of the cluster's size, so that a typo does not allocate a terabyte of state."""
 
 Whole = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 LinkPolicyName = Literal[
@@ -133,7 +132,7 @@ def _check_cluster(case: CaseEntry, cluster: Cluster, document: Document) -> Non
 
 
 def _pinned(case: CaseEntry, cluster: Cluster, document: Document) -> dict[int, tuple[int, ...]]:
-    """Return the GPUs of each pinned job, after checking that they exist and hold all jobs pinned to them."""
+    """Return the GPUs of each pinned job; check that they exist and hold all jobs pinned to them."""
     index = {job.id: number for number, job in enumerate(case.jobs)}
     pinned: dict[int, tuple[int, ...]] = {}
     memory: Counter[int] = Counter()

@@ -1,9 +1,9 @@
-"""The kernel compiled by numba, where numba is installed: the same source, the same bits, many times faster.
+"""The kernel compiled by numba, if numba is installed: same source, bit-identical results, much faster.
 
-Functions are registered with numba rather than decorated, so `boa_daemon.network.kernel` stays plain Python
-and importing it costs nothing. Machine code is kept in a folder named after the source's digest, because
-numba alone would not notice a change in a helper's file; a folder that cannot be written only costs compiling
-again.
+Functions are registered with numba instead of decorated, so `boa_daemon.network.kernel` stays plain Python
+and its import needs no numba. Machine code is cached in a folder that is named after the source's digest,
+because numba alone would not notice a change in a helper's file. If the folder cannot be written, each
+process compiles.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ KernelFunction = Callable[[state.LinkRules, state.State, float], None]
 
 @functools.cache
 def compiled_run() -> KernelFunction | None:
-    """Return `kernel.run` as machine code, or None where numba is missing or of no use."""
+    """Return `kernel.run` as machine code, or None if numba is missing or would not help."""
     try:
-        # Half a second, and only for large cases.
+        # Imported here, because it takes half a second and only large cases need it.
         numba: Any = importlib.import_module("numba")
         extending: Any = importlib.import_module("numba.extending")
     except ImportError:
         return None
-    # Nothing is allocated, and counting references to fifty sequences at every call costs a factor of 40.
+    # No reference counting: nothing is allocated, and counting fifty sequences per call costs a factor of 40.
     options = {"_nrt": False}
-    # A call that is not inlined copies the descriptors of all of them.
+    # Inline all calls: a call that is not inlined copies the descriptors of all sequences.
     for function in _helpers():
         extending.register_jitable(**options, forceinline=True)(function)
     folder = _cache_folder()
@@ -42,7 +42,7 @@ def compiled_run() -> KernelFunction | None:
     try:
         run: KernelFunction = numba.njit(cache=_is_writable(folder), **options)(kernel.run)
     except KeyError:
-        # The option is numba's own affair; without it plain Python is faster.
+        # This numba does not know the private option `_nrt`; without it, plain Python is faster.
         return None
     finally:
         numba.config.CACHE_DIR = before
@@ -68,7 +68,7 @@ def _helpers() -> list[Callable[..., Any]]:
 
 
 def _cache_folder() -> Path:
-    """Return where machine code of exactly this source is kept."""
+    """Return the cache folder for machine code of exactly this source."""
     digest = hashlib.sha256(Path(__file__).read_bytes())
     for module in (adadual, ada_srsf, contention, state, messages, watchers, admission, kernel):
         digest.update(Path(inspect.getfile(module)).read_bytes())

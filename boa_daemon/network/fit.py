@@ -1,4 +1,4 @@
-"""Samples of measured all-reduces from a CSV file, and the link that they describe."""
+"""Reads samples of measured all-reduces from a CSV file, and fits a link to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from policies.links.contention import LinkFit, LinkSample, fit_link
 
 
 class SampleEntry(Strict):
-    """One row: an all-reduce that met the same crowd from start to end."""
+    """One row: an all-reduce during which the number of messages at once was constant."""
 
     messages_at_once: Annotated[int, Field(ge=1, le=10**6, description="messages, this one included")]
     message_bytes: Annotated[Positive, Field(description="bytes")]
@@ -29,7 +29,7 @@ def samples_schema() -> dict[str, Any]:
 
 
 def fit_file(path: str | Path, *, confidence: float) -> LinkFit:
-    """Return the link that the samples in a CSV file describe.
+    """Return the link fitted to the samples in a CSV file.
 
     Raises:
         InputError: when the file cannot be read, or the samples cannot tell the constants apart.

@@ -1,4 +1,4 @@
-"""The machine floor: which GPUs have room, how much work each has left, and where the next job goes."""
+"""Placement of jobs on the cluster's GPUs, with the free memory and the remaining work of each GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 
 
 class GpuPool:
-    """GPU memory and jobs, as the placer sees them."""
+    """The cluster's GPUs, with their free memory and their jobs."""
 
     def __init__(self, experiment: Experiment, rules: LinkRules, state: State) -> None:
         self._experiment, self._rules, self._state = experiment, rules, state
@@ -34,12 +34,12 @@ class GpuPool:
             self._packing = ClusterPacking(_nodes(experiment))
 
     def new_instant(self) -> None:
-        """Forget workloads and refusals of the instant before."""
+        """Discard the cached workloads and refusals of the previous instant."""
         self._workload = None
         self._refused.clear()
 
     def place(self, job: int) -> Ints | None:
-        """Return the GPUs that the job now holds, or None where it has to wait."""
+        """Place a job and return its GPUs, or None if it has to wait."""
         gpus = self._choose(job)
         if gpus is None:
             return None
@@ -97,7 +97,7 @@ class GpuPool:
         return bool(np.all(self._free_memory[where] >= workers * memory_bytes))
 
     def _seconds_left(self, job: int, gpus: Ints) -> float:
-        """Return what a job that starts now adds to each of its GPUs: computing, and sending if it must."""
+        """Return the seconds that a new job adds to each of its GPUs: computing, and any sending."""
         spec = self._experiment.jobs[job]
         each = spec.forward_seconds + spec.backward_seconds
         if len(np.unique(self._server_of[gpus])) > 1:
@@ -105,7 +105,7 @@ class GpuPool:
         return spec.iterations * each
 
     def _work_left(self) -> NDArray[np.float64]:
-        """Return L_g of every GPU: seconds of computing and sending left to the jobs on it."""
+        """Return L_g of every GPU: the remaining seconds of computing and sending of its jobs."""
         s, c = self._state, self._rules
         job = np.asarray(s.job_of)
         gpu = np.asarray(s.gpu_of)
@@ -124,7 +124,7 @@ class GpuPool:
 
 
 def _chooser(experiment: Experiment) -> GpuChooser:
-    """Return the placer of shared GPUs by name."""
+    """Return the experiment's placer of shared GPUs."""
     if experiment.placer == "random":
         return RandomChoice(rng=np.random.default_rng(experiment.seed))
     if experiment.placer == "first-fit":

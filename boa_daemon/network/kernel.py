@@ -1,14 +1,14 @@
 """The event loop of the iteration-level simulator.
 
-`run` advances until a job finishes or an arrival is due and hands back to `boa_daemon.network.simulate`,
-which retires, takes in and places jobs: the rare part. Within one instant, in this order: tasks and messages
-end; (jobs retire, arrive, are placed); messages are admitted; paces change; idle GPUs take a task. Events
-less than a rounding error apart are one instant. Ties go to the job that comes first in the case, then to its
-lower worker.
+`run` advances until a job finishes or an arrival is due, and returns to `boa_daemon.network.simulate`, which
+removes, adds and places jobs; these events are rare. The order within one instant: tasks and messages end;
+(jobs leave, arrive, are placed); messages are admitted; paces change; idle GPUs take a task. Events less than
+a rounding error apart are one instant. Ties go to the job that comes first in the case, then to its lower
+worker.
 
-Written in the subset of Python that numba compiles (see `boa_daemon.network.compiled`), so that one source
-serves both. Cost per event: O(log(GPUs + jobs)) for the clock, plus the ready tasks of the GPU, or the
-messages to look at when one starts or ends (`boa_daemon.network.admission`).
+Written in the subset of Python that numba compiles (see `boa_daemon.network.compiled`), so that both use the
+same source. Cost per event: O(log(GPUs + jobs)) for the clock, plus the ready tasks of the GPU, or the
+messages tested when one starts or ends (`boa_daemon.network.admission`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROUNDING = 1e-12
 
 
 def run(c: LinkRules, s: State, next_arrival: float) -> None:
-    """Advance until a job finishes, an arrival is due, or nothing is left to happen."""
+    """Advance until a job finishes, an arrival is due, or no events are left."""
     gpus = len(s.running)
     while True:
         admit(c, s)
@@ -67,7 +67,7 @@ def run(c: LinkRules, s: State, next_arrival: float) -> None:
 
 
 def end_task(c: LinkRules, s: State, gpu: int) -> None:
-    """End the task that runs on a GPU; the last backward task of an iteration readies the message."""
+    """End the task that runs on a GPU; the last backward task of an iteration makes the message ready."""
     slot = s.running[gpu]
     job = s.job_of[slot]
     s.running[gpu] = -1
@@ -91,7 +91,7 @@ def end_task(c: LinkRules, s: State, gpu: int) -> None:
 
 
 def ready_bucket(c: LinkRules, s: State, job: int) -> None:
-    """Ready the next bucket of the job's message."""
+    """Make the next bucket of the job's message ready."""
     s.bucket_bytes[job] = min(c.bucket_bytes, s.message_bytes[job] - s.sent_bytes[job])
     s.bytes_left[job] = s.bucket_bytes[job]
     s.latency_left[job] = c.latency
@@ -127,7 +127,7 @@ def end_iteration(s: State, job: int) -> None:
 
 
 def begin_iteration(s: State, job: int) -> None:
-    """Ready the forward task of each worker."""
+    """Make the forward task of each worker ready."""
     for slot in range(s.first_slot[job], s.first_slot[job + 1]):
         s.stage[slot] = FORWARD
         push_ready(s, slot)

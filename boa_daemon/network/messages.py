@@ -1,8 +1,8 @@
-"""Messages in flight: where they meet, how fast they move, and whether one more may start.
+"""Messages in flight: where they meet, how fast they move, and whether another one may start.
 
-Does what `policies.links.ada_srsf.LinkPolicy` and `policies.links.contention` say; a test holds them
-together. Who is asked, and in which order, is `boa_daemon.network.admission`'s. Cost: O(servers of the
-message x messages in flight on each) per message that starts, ends or is asked about.
+Implements the rules of `policies.links.ada_srsf.LinkPolicy` and `policies.links.contention`; a test compares
+the two. `boa_daemon.network.admission` selects the messages to test. Cost: O(servers of the message x
+messages in flight on each) per message that starts, ends or is tested.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from policies.links.contention import pace
 
 
 def blocking_server(c: LinkRules, s: State, job: int) -> int:
-    """Return a server on which the message fails the policy's test, or -1 where it may start."""
+    """Return a server on which the message fails the policy's test, or -1 if it may start."""
     ratio, behind = c.threshold, 0
     first, beyond = s.first_slot[job], s.first_slot[job] + s.servers[job]
     for slot in range(first, beyond):
@@ -49,7 +49,7 @@ def blocking_server(c: LinkRules, s: State, job: int) -> int:
 
 
 def join_queue(c: LinkRules, s: State, job: int) -> None:
-    """Note that the job's message waits; the queue-aware rule wants to know where."""
+    """Mark the job's message as waiting; for the queue-aware rule, count it at each of its servers."""
     s.status[job] = WAITING
     if c.rule == QUEUE:
         for slot in range(s.first_slot[job], s.first_slot[job] + s.servers[job]):
@@ -73,7 +73,7 @@ def start(c: LinkRules, s: State, job: int) -> None:
 
 
 def pause(c: LinkRules, s: State, job: int) -> None:
-    """Take the job's message out of flight; what it has sent stays sent."""
+    """Pause the job's message; bytes already sent stay sent."""
     advance_message(c, s, job)
     leave(c, s, job)
     unschedule(s, len(s.running) + job)
@@ -112,7 +112,7 @@ def change_paces(c: LinkRules, s: State) -> None:
 
 
 def bytes_left_now(c: LinkRules, s: State, job: int) -> float:
-    """Return what a message in flight still has to send."""
+    """Return the bytes that a message in flight still has to send."""
     moving = s.now[0] - s.updated_at[job] - s.latency_left[job]
     if moving <= 0.0 or s.crowd[job] == 0:
         return s.bytes_left[job]
@@ -120,7 +120,7 @@ def bytes_left_now(c: LinkRules, s: State, job: int) -> float:
 
 
 def advance_message(c: LinkRules, s: State, job: int) -> None:
-    """Bring a message's latency and bytes left up to now."""
+    """Update a message's remaining latency and bytes to the present time."""
     s.bytes_left[job] = bytes_left_now(c, s, job)
     s.latency_left[job] = max(0.0, s.latency_left[job] - (s.now[0] - s.updated_at[job]))
     s.updated_at[job] = s.now[0]

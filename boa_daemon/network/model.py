@@ -1,4 +1,4 @@
-"""The nouns of the iteration-level simulator: jobs, a cluster, the choices to try, and the outcome."""
+"""The types of the iteration-level simulator: jobs, a cluster, an experiment, and its outcome."""
 
 from __future__ import annotations
 
@@ -65,10 +65,11 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkOutcome:
-    """What one run answers. Arrays have one entry per job in the order of the case, or one per GPU.
+    """The result of one run. Arrays have an entry per job in the order of the case, `busy_seconds` per GPU.
 
-    `events` counts tasks and messages (or buckets) that ended. `least_slack_seconds` is, over all messages,
-    the least time in flight beyond what an idle link needs: below zero, a message would have beaten the wire.
+    Times are seconds from the case's zero. `events` counts tasks and messages (or buckets) that ended.
+    `least_slack_seconds` is the minimum over all messages of the time in flight beyond what an idle link
+    needs; a negative value would mean that a message was faster than the link.
     """
 
     ids: tuple[str, ...]
@@ -87,12 +88,12 @@ class NetworkOutcome:
 
     @property
     def makespan_seconds(self) -> float:
-        """When the last job finished, counted from the case's zero."""
+        """Seconds from the case's zero until the last job finished."""
         return float(self.finished_at.max())
 
     @property
     def gpu_utilisation_fraction(self) -> float:
-        """Busy GPU time over makespan, mean over all GPUs."""
+        """Busy time over makespan, mean over all GPUs."""
         makespan = self.makespan_seconds
         return float(self.busy_seconds.mean()) / makespan if makespan > 0 else 0.0
 

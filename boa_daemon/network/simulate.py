@@ -1,7 +1,7 @@
 """Run an experiment: jobs arrive, are placed, iterate and finish.
 
-The event loop is `boa_daemon.network.kernel`; here is what happens a few hundred times only: retiring, taking
-in and placing jobs. Queued jobs are placed smallest compute service first, skipping those that do not fit.
+The event loop is in `boa_daemon.network.kernel`. This module does the rare steps: removing, adding and
+placing jobs. Queued jobs are placed in the order of least compute service, skipping those that do not fit.
 Ties go to the job that comes first in the case. Cost: the kernel's, plus O(workers + queue) per arrival and
 finish.
 """
@@ -25,15 +25,19 @@ from policies.links.ada_srsf import LinkPolicy
 KernelName = Literal["auto", "python", "compiled"]
 
 COMPILE_ABOVE_EVENTS = 100_000
-"""Below this, plain Python is done before numba is imported."""
+"""Below this, plain Python finishes before numba is even imported."""
 
 _RULES = {"plain": PLAIN, "weighted": WEIGHTED, "queue": QUEUE}
 
 
 def simulate(experiment: Experiment, *, engine: KernelName = "auto") -> NetworkOutcome:
-    """Return when each job finishes.
+    """Run an experiment, and return when each job finishes.
 
-    `auto` compiles large runs where numba is installed; the answer is the same to the bit.
+    `auto` compiles large runs if numba is installed; the results are bit-identical.
+
+    Raises:
+        ImportError: when `compiled` is requested without numba.
+        InvalidProblem: when a job does not fit on the empty cluster.
     """
     run = None
     if engine == "compiled" or (engine == "auto" and expected_events(experiment) > COMPILE_ABOVE_EVENTS):
@@ -46,12 +50,12 @@ def simulate(experiment: Experiment, *, engine: KernelName = "auto") -> NetworkO
 
 
 def expected_events(experiment: Experiment) -> int:
-    """Return how many tasks and messages end in a run, counting one message per iteration of a wide job."""
+    """Return the number of tasks and messages in a run, with a message per iteration of multi-GPU jobs."""
     return sum(job.iterations * (2 * job.gpus + (job.gpus > 1)) for job in experiment.jobs)
 
 
 def rules_of(policy: LinkPolicy) -> LinkRules:
-    """Return the link and its policy as the kernel reads them."""
+    """Return the link and its policy in the kernel's form."""
     return LinkRules(
         latency=float(policy.link.latency_seconds),
         per_byte=float(policy.link.seconds_per_byte),
@@ -66,7 +70,7 @@ def rules_of(policy: LinkPolicy) -> LinkRules:
 
 
 def state_of(experiment: Experiment, rules: LinkRules, *, as_arrays: bool) -> State:
-    """Return the state before anything has happened: lists for Python, arrays for the compiled kernel."""
+    """Return the initial state: lists for plain Python, arrays for the compiled kernel."""
     jobs, cluster = experiment.jobs, experiment.cluster
     count, gpus, servers = len(jobs), cluster.gpus, cluster.servers
     first_slot = [0]
@@ -137,7 +141,7 @@ def state_of(experiment: Experiment, rules: LinkRules, *, as_arrays: bool) -> St
 
 
 def _run(experiment: Experiment, rules: LinkRules, s: State, run: Any) -> NetworkOutcome:
-    """Alternate between the kernel and the floor until every job has finished."""
+    """Alternate between the kernel and the placement until every job has finished."""
     jobs = experiment.jobs
     floor = GpuPool(experiment, rules, s)
     arrivals = sorted(range(len(jobs)), key=lambda job: (jobs[job].arrived_at_seconds, job))
@@ -161,7 +165,7 @@ def _run(experiment: Experiment, rules: LinkRules, s: State, run: Any) -> Networ
             job = arrivals.pop()
             tried.append((jobs[job].compute_service_seconds, job))
         if finished:
-            # Only a job that leaves makes room for those that were refused before.
+            # Jobs that were refused before can only fit after a job has left.
             tried, queue = queue + tried, []
         for service, job in sorted(tried):
             gpus = floor.place(job)
@@ -186,7 +190,7 @@ def _run(experiment: Experiment, rules: LinkRules, s: State, run: Any) -> Networ
 
 
 def _put(s: State, job: int, gpus: tuple[int, ...], gpus_per_server: int) -> None:
-    """Set a job on its GPUs and ready its first forward tasks."""
+    """Put a job on its GPUs, and make its first forward tasks ready."""
     first = s.first_slot[job]
     servers = sorted({gpu // gpus_per_server for gpu in gpus})
     s.servers[job] = len(servers)

@@ -1,8 +1,8 @@
-"""What the iteration-level simulator remembers, and its clock: flat sequences that numba compiles.
+"""The state of the iteration-level simulator, and its clock, as flat sequences that numba can compile.
 
-The same source runs on lists (plain Python) and on arrays (compiled), and gives the same bits. The clock is a
-binary heap with one entry per GPU and one per job: a GPU runs one task at a time and a job sends one message.
-Cost: O(log(GPUs + jobs)) per change of the clock.
+The same source runs on lists (plain Python) and on arrays (compiled), with bit-identical results. The clock
+is a binary heap with one entry per GPU and one per job, because a GPU runs one task and a job sends one
+message at a time. Cost: O(log(GPUs + jobs)) per change of the clock.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ PLAIN, WEIGHTED, QUEUE = 0, 1, 2
 COMPUTING, WAITING, SENDING = 0, 1, 2
 """Values of `State.status`."""
 FORWARD, BACKWARD, BARRIER = 0, 1, 2
-"""Values of `State.stage`: what the worker does next, or that it waits for the others."""
+"""Values of `State.stage`: the worker's next task, or that it waits for the other workers."""
 SIZE, FRESH, TOUCHED, IDLE, FINISHED, EVENTS, STAMP, COUNTERS = 0, 1, 2, 3, 4, 5, 6, 7
-"""Indices into `State.counter`: lengths of the lists below, events so far, and the stamp of a pass."""
+"""Indices into `State.counter`: lengths of the lists below, events so far, and the number of the pass."""
 
 
 class LinkRules(NamedTuple):
-    """What holds for the whole run: the link and the link policy."""
+    """The constants of a run: the link and the link policy."""
 
     latency: float
     per_byte: float
@@ -38,14 +38,14 @@ class State(NamedTuple):
 
     now: list[float]
     counter: list[int]
-    # by job: what it is
+    # by job: constants
     first_slot: list[int]
     forward: list[float]
     backward: list[float]
     message_bytes: list[float]
     buckets: list[int]
     weight: list[float]
-    # by job: how far it is
+    # by job: progress
     servers: list[int]
     iterations_left: list[int]
     forward_left: list[int]
@@ -68,7 +68,7 @@ class State(NamedTuple):
     next_watcher: list[int]
     first_below: list[int]
     least_bytes: list[float]
-    # by job: lists of jobs, and room to sort them
+    # lists of jobs, and buffers to sort them
     fresh: list[int]
     finished: list[int]
     order: list[int]
@@ -94,14 +94,14 @@ class State(NamedTuple):
     touched: list[int]
     is_touched: list[int]
     reserved: list[int]
-    # the clock: where each entry (GPUs first, then jobs) sits in the heap; by place in the heap, who and when
+    # the clock: position in the heap by entry (GPUs first, then jobs); entry and time by position
     where: list[int]
     heap: list[int]
     when: list[float]
 
 
 def sift_up(s: State, at: int, entry: int, time: float) -> None:
-    """Put an entry at a place of the heap, or nearer to the root until its parent is earlier."""
+    """Insert an entry at a position of the heap, and move it up until its parent is earlier."""
     while at > 0:
         parent = (at - 1) >> 1
         other, other_time = s.heap[parent], s.when[parent]
@@ -113,12 +113,12 @@ def sift_up(s: State, at: int, entry: int, time: float) -> None:
 
 
 def sink_hole(s: State, at: int) -> int:
-    """Move a hole in the heap to a leaf, always up the earlier child, and return where it is then."""
+    """Move a hole in the heap down to a leaf by moving the earlier child up; return the leaf's position."""
     size = s.counter[SIZE]
     right = 2 * at + 2
     while right < size:
         left = right - 1
-        # Without branches: which child is earlier cannot be predicted.
+        # Branch-free, because the CPU cannot predict which child is earlier.
         is_tie_for_left = (s.when[left] == s.when[right]) & (s.heap[left] < s.heap[right])
         child = right - int((s.when[left] < s.when[right]) | is_tie_for_left)
         s.heap[at], s.when[at], s.where[s.heap[child]] = s.heap[child], s.when[child], at
@@ -131,7 +131,7 @@ def sink_hole(s: State, at: int) -> int:
 
 
 def schedule(s: State, entry: int, time: float) -> None:
-    """Set when an entry's event happens, whether or not it has one already."""
+    """Set the time of an entry's event; replace the time that it may have already."""
     at = s.where[entry]
     if at < 0:
         at = s.counter[SIZE]
@@ -142,7 +142,7 @@ def schedule(s: State, entry: int, time: float) -> None:
 
 
 def unschedule(s: State, entry: int) -> None:
-    """Take an entry's event off the clock."""
+    """Remove an entry's event from the clock."""
     size = s.counter[SIZE] - 1
     s.counter[SIZE] = size
     at = s.where[entry]
@@ -153,12 +153,12 @@ def unschedule(s: State, entry: int) -> None:
 
 
 def alone_seconds(c: LinkRules, s: State, job: int) -> float:
-    """Return the time of the job's all-reduce on an idle link: nothing within one server."""
+    """Return the seconds of the job's all-reduce on an idle link; 0 within one server."""
     return c.latency + c.per_byte * s.message_bytes[job] if s.servers[job] > 1 else 0.0
 
 
 def rank_of(c: LinkRules, s: State, job: int) -> float:
-    """Return the job's remaining service (GPU-seconds) over its weight: tasks and buckets not yet ended."""
+    """Return the job's remaining service over its weight: GPU-seconds of tasks and buckets not yet ended."""
     service = s.forward_left[job] * s.forward[job] + s.backward_left[job] * s.backward[job]
     if s.servers[job] > 1:
         network = s.iterations_left[job] * alone_seconds(c, s, job) - c.per_byte * s.sent_bytes[job]
@@ -167,7 +167,7 @@ def rank_of(c: LinkRules, s: State, job: int) -> float:
 
 
 def push_ready(s: State, slot: int) -> None:
-    """Make a worker's next task ready on its GPU, and have the GPU looked at."""
+    """Make a worker's next task ready on its GPU, and list the GPU as idle."""
     gpu = s.gpu_of[slot]
     s.next_ready[slot] = s.ready_head[gpu]
     s.ready_head[gpu] = slot
@@ -175,7 +175,7 @@ def push_ready(s: State, slot: int) -> None:
 
 
 def list_idle(s: State, gpu: int) -> None:
-    """Have the GPU looked at when idle GPUs take tasks."""
+    """List a GPU among those that may take a task next."""
     if s.is_idle_listed[gpu] == 0:
         s.is_idle_listed[gpu] = 1
         s.idle[s.counter[IDLE]] = gpu
@@ -183,7 +183,7 @@ def list_idle(s: State, gpu: int) -> None:
 
 
 def touch(s: State, server: int) -> None:
-    """Note that the messages on a server's link have changed."""
+    """List a server whose messages in flight have changed."""
     if s.is_touched[server] == 0:
         s.is_touched[server] = 1
         s.touched[s.counter[TOUCHED]] = server

@@ -1,8 +1,9 @@
-"""The messages that watch a server, best rank first: one pairing heap per server.
+"""The waiting messages that watch a server, best rank first: one pairing heap per server.
 
 Source: Fredman, Sedgewick, Sleator, Tarjan, "The pairing heap: a new form of self-adjusting heap",
-Algorithmica 1 (1986). A message watches one server at a time, so the links need one entry per job. Each entry
-also knows the least bytes of those below it. Cost: O(1) to join, amortised O(log(watchers)) to take the best.
+Algorithmica 1 (1986). A message watches one server at a time, so the heaps need one entry per job. Each entry
+also stores the least bytes in its subtree. Cost: O(1) to insert, amortised O(log(watchers)) to remove the
+best.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from boa_daemon.network.state import State
 
 
 def ranks_before(s: State, job: int, other: int) -> bool:
-    """Return whether a waiting message is asked before another; ties go to the first job of the case."""
+    """Return whether a waiting message is tested before another; ties go to the first job of the case."""
     return s.key[job] < s.key[other] or (s.key[job] == s.key[other] and job < other)
 
 
 def watch(s: State, job: int, server: int) -> None:
-    """Have the job asked again when a message leaves the server."""
+    """Have the job's message tested again when a message leaves the server."""
     s.first_below[job] = -1
     s.next_watcher[job] = -1
     s.least_bytes[job] = s.bytes_left[job]
@@ -25,7 +26,7 @@ def watch(s: State, job: int, server: int) -> None:
 
 
 def meld(s: State, job: int, other: int) -> int:
-    """Put the worse of two heaps below the better one, and return that one."""
+    """Meld two heaps: put the worse root below the better one, and return the better."""
     if ranks_before(s, other, job):
         job, other = other, job
     s.next_watcher[other] = s.first_below[job]
@@ -35,9 +36,9 @@ def meld(s: State, job: int, other: int) -> int:
 
 
 def pop_watcher(s: State, server: int) -> int:
-    """Take the best-ranked message that watches the server, and return it."""
+    """Remove and return the best-ranked message that watches the server."""
     best = s.watchers[server]
-    # Those below it in pairs from the left, then the pairs into one from the right.
+    # Meld its children in pairs from the left, then meld the pairs from the right.
     pairs, job = -1, s.first_below[best]
     while job >= 0:
         other, rest = s.next_watcher[job], -1

@@ -1,1 +1,1 @@
-"""What a training process says to the gate of its node; standard library only."""
+"""The job's side of the gate protocol: address, handshake, frames and client. Standard library only."""

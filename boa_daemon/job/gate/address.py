@@ -1,11 +1,11 @@
-"""Where the gate listens and how a job proves itself: what `BOA_GATE` holds.
+"""Address of the gate with the job's credentials, in the form of the variable `BOA_GATE`.
 
     unix:/run/boa/gate.sock?token_file=/run/boa/jobs/j1.token
     tcp:10.0.0.5:7411?token_file=/run/boa/jobs/j1.token&answer_ms=5
 
-`answer_ms` is how long a job waits for the gate's first answer before it sends without one (default 5).
-`generation` is the start of the job that the token is for (default 0), and `uplinks` are further links that
-its messages take, beside its nodes' own.
+`token_file` is the path of the job's token. `answer_ms` is how long a job waits for the gate's first answer
+before it sends without one (default 5). `generation` is the generation of the job that the token is for
+(default 0). `uplinks` are further links that its messages take, besides those of its nodes.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from urllib.parse import parse_qsl, quote, unquote
 
 DEFAULT_ANSWER_SECONDS = 0.005
 PORT = 7411
-"""Where nodes find the gate unless the settings say otherwise; the security group has to let it through."""
+"""Default TCP port of the gate for jobs on other nodes; the security group must allow it."""
 _FORMS = "unix:PATH or tcp:HOST:PORT"
 
 
 class BadAddress(ValueError):
-    """An address that cannot be understood."""
+    """A gate address that is malformed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateAddress:
-    """A unix socket's `path`, or `host` and `port`; the token's file and generation; the job's patience."""
+    """The gate's address: a unix socket's `path`, or `host` and `port`; with the fields of the query."""
 
     path: str = ""
     host: str = ""
@@ -39,10 +39,10 @@ class GateAddress:
 
     @classmethod
     def parse(cls, text: str) -> GateAddress:
-        """Return the address in a text.
+        """Return the address that a text describes.
 
         Raises:
-            BadAddress: when it is none.
+            BadAddress: when the text is malformed.
         """
         place, _, query = text.partition("?")
         options = dict(parse_qsl(query, keep_blank_values=True))
@@ -93,7 +93,7 @@ class GateAddress:
         """Return the token in the token file.
 
         Raises:
-            OSError: when it cannot be read.
+            OSError: when the file cannot be read.
         """
         return Path(self.token_file).read_text(encoding="utf-8").strip()
 
@@ -101,11 +101,11 @@ class GateAddress:
         """Return a socket that is connected to the gate.
 
         Raises:
-            OSError: when nobody listens there.
+            OSError: when the connection fails.
         """
         if not self.path:
             connected = socket.create_connection((self.host, self.port), timeout=timeout_seconds)
-            # A question is one small packet and must not wait for a second one.
+            # A question is one small packet: send it at once, without Nagle's algorithm.
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connected
         local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,8 +1,8 @@
-"""`BOA_GATE` as a path: a JSON file with the address, so that a gate may come and go while a job runs.
+"""`BOA_GATE` as the path of a JSON file with the address, which may be written before the gate exists.
 
 {"address": "unix:/run/boa/gate.sock?token_file=/run/boa/jobs/j1/g1/gate.token&generation=1"}
 
-Engines write it, for each start of a job anew.
+Engines write this file for each generation of a job.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from boa_daemon.job.gate.address import BadAddress, GateAddress
 
 
 def find_address(text: str) -> GateAddress | None:
-    """Return the address that `BOA_GATE` holds or leads to; None where there is none.
+    """Return the address in `BOA_GATE`, or in the file that it names; None without one.
 
     Raises:
-        BadAddress: when there is something that cannot be understood.
+        BadAddress: when the text or the file is malformed.
     """
     if not text:
         return None

@@ -1,17 +1,17 @@
-"""What a collective sends through a node's network card, per byte of the tensor that it is about.
+"""Bytes that a collective sends through a node's network card, per byte of its tensor.
 
 A ring of N ranks passes N - 1 of N parts of the tensor over each of its edges, twice for an all-reduce. An
-edge within a node crosses no card. NCCL walks a ring node by node, so one edge leaves each node however many
-ranks it has; gloo walks it by rank, so where ranks of a node are not neighbours several do. A broadcast
-crosses each card once at most. In a hierarchical all-reduce several rings run at once, each over one rank of
-every node.
+edge within a node crosses no card. NCCL orders a ring by node, so one edge leaves each node, however many
+ranks it has. Gloo orders it by rank, so several edges leave a node whose ranks are not neighbours. A
+broadcast crosses each card at most once. In a hierarchical all-reduce, several rings run at once, each over
+one rank of every node.
 
     collective                   through the busiest card, per byte
     all-reduce                   2 (N - 1) / N x edges
     all-gather, reduce-scatter     (N - 1) / N x edges
     broadcast                    1
 
-Bytes are those of the whole tensor: what an all-gather makes, what a reduce-scatter takes.
+The tensor is the whole one: the output of an all-gather, the input of a reduce-scatter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Collective = Literal["all-reduce", "all-gather", "reduce-scatter", "broadcast"]
 
 
 def edges_out(nodes: Sequence[str]) -> int:
-    """Return how many edges of the ring over these ranks leave the node that most leave; 0 on one node."""
+    """Return the largest number of ring edges that leave a node, for ranks in order; 0 on a single node."""
     following = [*nodes[1:], *nodes[:1]]
     leaving = Counter(a for a, b in zip(nodes, following, strict=True) if a != b)
     return max(leaving.values(), default=0)
@@ -33,10 +33,10 @@ def edges_out(nodes: Sequence[str]) -> int:
 def per_byte(
     collective: Collective, nodes: Sequence[str], *, walks_nodes: bool, everywhere: Sequence[str] = ()
 ) -> float:
-    """Return what crosses the busiest card; `nodes` has the node of each rank of the group, in order.
+    """Return the bytes through the busiest card per byte; `nodes` is the node of each rank of the group.
 
-    `walks_nodes` says that a ring goes from node to node, as NCCL's does, and not from rank to rank.
-    `everywhere` has the nodes of all ranks, where groups like this one send at once and make up all of them.
+    `walks_nodes` is whether rings are ordered by node, as in NCCL, and not by rank. `everywhere` is the node
+    of each rank of the job, if groups like this one make up the whole job and send at the same time.
     """
     if len(set(nodes)) < 2:
         return 0.0

@@ -1,17 +1,17 @@
-"""A job's side of the gate: ask before sending, and never lose more than a hundredth of the time to asking.
+"""The job's client of the gate: it asks before sending, and limits the time that asking costs.
 
-Standard library alone. One thread asks; a second one connects, so that no connection attempt ever delays
-training. Whatever goes wrong, the answer is to send:
+The caller's thread asks. A second thread connects, so that connection attempts never delay training. Whatever
+goes wrong, the job sends:
 
-    no gate, or the line is cut        send at once
-    no first answer in `answer_seconds`   send; the gate is told that the question is withdrawn
-    told to wait, then silence            send after a few missed beats
+    no gate, or the connection is lost       send at once
+    no first answer in `answer_seconds`      send; the gate is told that the question is withdrawn
+    told to wait, then silence               send after a few missed beats
     waiting longer than `most_wait_seconds`  send
 
-Time lost to the gate (up to its first answer, and in silence) is counted against an allowance that grows
-with the time since the start: one percent, or what the gate grants where ordering promises more. With the
-allowance used up the job does not ask. So a gate that is dead, slow or cut off costs one percent at most,
-plus one timeout.
+Time lost to the gate (until its first answer, and in silence) is charged to an allowance that grows with
+time: less than 1 %, or up to 5 % if the gate expects ordering to save more. While the allowance is used up,
+the job does not ask. So a gate that is dead, slow or unreachable costs at most 1 %, plus one timeout.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from boa_daemon.job.gate.token import JOB
 LEAST_PAUSE_SECONDS, MOST_PAUSE_SECONDS = 0.1, 5.0
 MISSED_BEATS = 2.5
 MOST_WAIT_SECONDS = 30.0
-"""Far below the minutes after which a collective's watchdog kills a job."""
+"""Far below the minutes after which a watchdog of collectives kills the job."""
 FREE_WITHOUT_GATE_SECONDS = 0.5
-"""How long a job runs freely before it looks whether the gate is back."""
+"""How long a job sends freely before it checks whether the gate is back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendPermit:
-    """Send this many bytes now; after that, ask again only when `free_iterations` or `free_seconds` are over.
+    """Permission to send `bytes` now, and to send freely for `free_iterations` or `free_seconds` after that.
 
-    `fence` 0 is no lease. `why` is one of: granted, free, no gate, no answer, silence, allowance, waited
-    long enough.
+    `fence` identifies the lease, 0 for none. `why` is one of: granted, free, no gate, no answer, silence,
+    allowance, waited long enough.
     """
 
     bytes: float
@@ -55,7 +55,7 @@ class SendPermit:
 
 
 class GateClient:
-    """One job's line to the gate, safe in any thread: who asks while another sends under a lease waits."""
+    """A job's connection to the gate. Thread-safe: a thread that asks waits while another has a lease."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class GateClient:
         self.counts: dict[str, int] = {}
         self.round_trip_seconds: float | None = None
         self.passing_seconds = 0.0
-        """What it takes to pass an answer on to the other ranks, as whoever asks has measured."""
+        """Seconds to pass an answer on to the other ranks, as measured by the caller."""
         self.refusal = ""
         self._hello = {
             "role": JOB, "job": job, "generation": address.generation,
@@ -101,9 +101,10 @@ class GateClient:
         return self._socket is not None
 
     def ask(self, ready_bytes: float, message_bytes: float, **measured: float | None) -> SendPermit:
-        """Return when the job may send, or sends anyway; see the table above.
+        """Wait until the job may send, or sends anyway (see the table above); return the permit.
 
-        `measured` are the further fields of `boa_daemon.gate.types.SendRequest`.
+        `ready_bytes` can be sent now, `message_bytes` in the rest of the iteration. `measured` are the
+        further fields of `boa_daemon.gate.types.SendRequest`.
         """
         with self._turn:
             me = threading.get_ident()
@@ -111,7 +112,7 @@ class GateClient:
                 self._turn.wait(left)
             self._sender = me
             go = self._ask(ready_bytes, message_bytes, measured)
-            # A lease that runs out is over for the gate, and so for the others here.
+            # An expired lease has ended for the gate, so the other threads need not wait longer.
             self._sends_until = time.monotonic() + go.lease_seconds if go.fence else 0.0
             self.counts[go.why] = self.counts.get(go.why, 0) + 1
             return go
@@ -119,7 +120,7 @@ class GateClient:
     def done(self, fence: int, seconds: float, *, asks_next: bool = False) -> None:
         """Give a lease back; `seconds` is how long the message took.
 
-        With `asks_next` the news travels with the next question, so that the gate decides with both in hand.
+        With `asks_next`, this is sent together with the next question, so that the gate decides knowing both.
         """
         if fence == 0:
             return
@@ -133,22 +134,22 @@ class GateClient:
 
     @property
     def lost_seconds(self) -> float:
-        """Time lost to the gate since the start."""
+        """Seconds lost to the gate since the start."""
         return self._allowance.lost_seconds
 
     def charge(self, seconds: float) -> None:
-        """Count time that the job lost to the gate elsewhere, such as passing the answer on."""
+        """Count seconds that the job lost to the gate elsewhere, such as in passing the answer on."""
         self._allowance.charge(seconds)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection and stop reconnecting."""
         self._closing.set()
         self._wanted.set()
         self._hang_up()
         self._connector.join(timeout=CONNECT_SECONDS + 1.0)
 
     def _ask(self, ready_bytes: float, message_bytes: float, measured: dict[str, float | None]) -> SendPermit:
-        """Ask, and wait for the grant as long as the gate shows that it is alive."""
+        """Ask, and wait for the grant as long as the gate sends beats."""
         connected = self._socket
         if connected is None:
             self._ended = {}
@@ -170,7 +171,7 @@ class GateClient:
         return self._await(connected, asked_at, message_bytes)
 
     def _await(self, connected: socket.socket, asked_at: float, message_bytes: float) -> SendPermit:
-        """Wait for the grant to the newest question."""
+        """Wait for the answer to the newest question."""
         heard_at, is_first = asked_at, True
         while True:
             patience = self.address.answer_seconds if is_first else MISSED_BEATS * self._beat_seconds
@@ -179,11 +180,11 @@ class GateClient:
             if is_first and frame is not None:
                 self._note_round_trip(now - asked_at)
             if frame is None:
-                # Whatever the gate granted while it answered: a silent one is worth the least.
+                # A silent gate gets the smallest allowance, whatever it granted before.
                 self._allowance.set_fraction(0.0)
                 self.charge(now - heard_at)
                 self._send({"op": "cancel", "id": self._id})
-                # Said now: coming back to hear it would mean passing on another answer.
+                # Report the debt in this answer: one more question would mean one more broadcast.
                 unearned = self._allowance.seconds_to_earn()
                 return SendPermit(
                     bytes=message_bytes, free_seconds=unearned, why="no answer" if is_first else "silence"
@@ -194,7 +195,7 @@ class GateClient:
                 try:
                     return self._granted(frame)
                 except (KeyError, TypeError, ValueError, OverflowError):
-                    # Not a gate that this job understands: it must not be what stops training.
+                    # A malformed grant must not stop training.
                     self._hang_up()
                     return self._without_gate(message_bytes)
             is_first, heard_at = False, now
@@ -203,11 +204,11 @@ class GateClient:
                 return SendPermit(bytes=message_bytes, why="waited long enough")
 
     def _without_gate(self, message_bytes: float) -> SendPermit:
-        """Return the answer while there is no line."""
+        """Return the permit for a job without a connection to the gate."""
         return SendPermit(bytes=message_bytes, free_seconds=FREE_WITHOUT_GATE_SECONDS, why="no gate")
 
     def _granted(self, frame: dict[str, Any]) -> SendPermit:
-        """Return the grant in a frame."""
+        """Return the permit of a grant frame."""
         self._allowance.set_fraction(float(frame["overhead_fraction"]))
         fence = int(frame["fence"])
         return SendPermit(
@@ -219,7 +220,7 @@ class GateClient:
         )
 
     def _read(self, connected: socket.socket, deadline: float) -> dict[str, Any] | None:
-        """Return the next frame about the newest question, `gone` on a cut line, None when time is up."""
+        """Return the next frame about the newest question; `gone` if disconnected, None at the deadline."""
         while True:
             left = deadline - time.monotonic()
             if left <= 0.0:
@@ -243,13 +244,13 @@ class GateClient:
                 return {"op": "gone"}
 
     def _note_round_trip(self, seconds: float) -> None:
-        """Count the time to the first answer."""
+        """Charge the time to the first answer, and update its moving mean."""
         self.charge(seconds)
         old = self.round_trip_seconds
         self.round_trip_seconds = seconds if old is None else old + 0.1 * (seconds - old)
 
     def _send(self, frame: dict[str, Any]) -> bool:
-        """Send a frame, and return whether the line took it at once."""
+        """Send a frame; return whether that worked within `answer_seconds`."""
         connected = self._socket
         if connected is None:
             return False
@@ -262,7 +263,7 @@ class GateClient:
         return True
 
     def _hang_up(self) -> None:
-        """Drop the line, and have the connector make a new one."""
+        """Close the connection, and let the connector thread make a new one."""
         with self._lock:
             dropped, self._socket = self._socket, None
         if dropped is not None:
@@ -270,7 +271,7 @@ class GateClient:
         self._wanted.set()
 
     def _keep_connected(self) -> None:
-        """Connect whenever there is no line, ever more patiently."""
+        """Connect whenever there is no connection, with growing pauses between attempts."""
         pause = LEAST_PAUSE_SECONDS
         while not self._closing.is_set():
             self._wanted.wait()
@@ -283,7 +284,7 @@ class GateClient:
                 pause = min(MOST_PAUSE_SECONDS, 2.0 * pause)
 
     def _connect(self) -> bool:
-        """Return whether the gate has welcomed this job."""
+        """Try to connect; return whether the gate has welcomed this job."""
         connected: socket.socket | None = None
         try:
             connected = self.address.connect(timeout_seconds=CONNECT_SECONDS)

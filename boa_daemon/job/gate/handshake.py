@@ -1,4 +1,4 @@
-"""The first words of a line, from the caller's side; and the planner, whose lines are short."""
+"""The caller's side of the gate's handshake, and single requests of the planner."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ CONNECT_SECONDS = 1.0
 
 
 def next_frame(connected: socket.socket, frames: wire.FrameBuffer) -> dict[str, Any]:
-    """Return the next frame of a conversation in which each side speaks once.
+    """Return the next frame, in an exchange where the other side sends one frame at a time.
 
     Raises:
-        ConnectionError: when the line is cut.
+        ConnectionError: when the connection is closed.
     """
     while True:
         data = connected.recv(65536)
@@ -33,8 +33,8 @@ def shake_hands(
     """Return the gate's welcome once both sides have proved that they know the token.
 
     Raises:
-        ConnectionError: when the gate refuses, or does not know the token itself.
-        MalformedFrame: when the other side does not speak as a gate does.
+        ConnectionError: when the gate refuses, or does not prove that it knows the token.
+        MalformedFrame: when the other side does not follow the protocol.
     """
     nonce, own = wire.word(next_frame(connected, frames), "nonce"), new_nonce()
     said = {"op": "hello", "version": wire.VERSION, **hello, "proof": prove(token, nonce), "nonce": own}
@@ -48,10 +48,10 @@ def shake_hands(
 
 
 def call_as_planner(address: GateAddress, token: str, frame: dict[str, Any]) -> dict[str, Any]:
-    """Return the gate's answer to a planner's question, on a line of its own.
+    """Send one frame as the planner, on a connection of its own; return the gate's answer.
 
     Raises:
-        OSError: when no gate answers, or it refuses.
+        OSError: when no gate answers, or the gate refuses.
     """
     with address.connect(timeout_seconds=CONNECT_SECONDS) as connected:
         frames = wire.FrameBuffer(wire.MOST_ANSWER_BYTES)

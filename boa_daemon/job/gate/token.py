@@ -1,11 +1,11 @@
-"""Who may speak at the gate, and who is the gate: one secret, and a token for each start of a job.
+"""Authentication between the gate and jobs: one secret of the gate, and a token for each generation of a job.
 
-A token is HMAC-SHA-256(secret, "job:" + generation + ":" + id), so the gate keeps no list of tokens, a job
-cannot speak for another, and a generation that ended speaks no more once its successor is known. The token
-never crosses the wire. Each side sends a nonce, and each answers the other's: the job with HMAC(token,
-nonce), the gate with HMAC(token, "gate:" + nonce + ":" + the job's nonce), so a job obeys nobody who does not
-know the secret. What follows is not encrypted: the network between gate and jobs has to be trusted with sizes
-and times.
+A token is HMAC-SHA-256(secret, "job:" + generation + ":" + id). So the gate keeps no list of tokens, a job
+cannot act for another, and an old generation is refused once its successor is known. The token never crosses
+the wire. Each side sends a nonce and answers the other's: the job with HMAC(token, nonce), the gate with
+HMAC(token, "gate:" + nonce + ":" + the job's nonce). So a job obeys only a gate that knows the secret. The
+frames after the handshake are not encrypted: the network between gate and jobs must be trusted with sizes and
+times.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ JOB = "job"
 
 
 def issue_token(secret: str, *, role: str = JOB, job: str = "", generation: int = 0) -> str:
-    """Return the token of a generation of a job, or of the planner."""
+    """Return the token for a generation of a job, or for the planner."""
     return hmac.new(secret.encode(), f"{role}:{generation}:{job}".encode(), hashlib.sha256).hexdigest()
 
 
 def new_nonce() -> str:
-    """Return a challenge that was never used before."""
+    """Return a random challenge of 128 bits."""
     return secrets.token_hex(16)
 
 
@@ -38,12 +38,12 @@ def prove(token: str, nonce: str) -> str:
 
 
 def as_gate(nonce: str, challenge: str) -> str:
-    """Return what the gate has to prove: bound to both nonces, and nothing that a job would ever answer."""
+    """Return the gate's challenge text: it binds both nonces, and a job never answers a text of this form."""
     return f"gate:{nonce}:{challenge}"
 
 
 def is_proof(answer: str, *, token: str, nonce: str) -> bool:
-    """Return whether an answer shows that its sender holds the token, in constant time."""
+    """Return whether an answer proves that its sender has the token; compares in constant time."""
     return hmac.compare_digest(answer.encode(), prove(token, nonce).encode())
 
 
@@ -71,15 +71,15 @@ def write_token(path: Path, token: str) -> None:
 
 
 def read_or_make_secret(path: Path) -> str:
-    """Return the gate's secret; on the first start, make it.
+    """Return the gate's secret; create it on the first start.
 
     Raises:
-        OSError: when the file cannot be read or made.
-        ValueError: when it is empty.
+        OSError: when the file cannot be read or created.
+        ValueError: when the file is empty.
     """
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        # If another process is quicker, its secret counts.
+        # If another process has created the file meanwhile, its secret is used.
         with contextlib.suppress(FileExistsError):
             write_token(path, secrets.token_hex(32))
     return read_token(path)

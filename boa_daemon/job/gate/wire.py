@@ -1,4 +1,4 @@
-"""Frames between a job and the gate: one JSON object per line, of limited length.
+"""Frames between jobs and the gate: one JSON object per line, of limited length.
 
     who      op         fields
     gate     challenge  nonce
@@ -13,8 +13,8 @@
     planner  status     answered by one frame, status
     gate     refused    reason; the connection closes
 
-Only durations cross the wire, never instants: clocks may differ by any amount. Standard library alone, so
-that a training process imports nothing heavy.
+Only durations are sent, never instants, because clocks may differ. Standard library only, so that a training
+process imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Any
 
 VERSION = 2
 MOST_FRAME_BYTES = 8192
-"""No frame of a job is longer; one that is closes the connection."""
+"""Limit of a job's frame; a longer frame closes the connection."""
 MOST_ANSWER_BYTES = 4_000_000
-"""No frame of the gate is longer: a status with some thousand jobs."""
+"""Limit of a frame from the gate; enough for a status with some thousand jobs."""
 MOST_NICS = 512
 
 
 class MalformedFrame(Exception):
-    """A frame that is too long, is not a JSON object, or lacks a field; the connection is of no more use."""
+    """A frame that is too long, is not a JSON object, or has a bad field; the connection is unusable then."""
 
 
 def encode(frame: Mapping[str, Any]) -> bytes:
@@ -56,7 +56,7 @@ def decode(line: bytes) -> dict[str, Any]:
 
 
 class FrameBuffer:
-    """Bytes in, frames out; holds at most one unfinished frame of limited length."""
+    """Splits received bytes into frames; holds at most one unfinished frame of limited length."""
 
     def __init__(self, most_bytes: int = MOST_FRAME_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -83,14 +83,14 @@ def number(frame: Mapping[str, Any], key: str, *, least: float = 0.0, most: floa
     value = frame.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise MalformedFrame(f"{key} must be a number")
-    # Compared as it is: a whole number of a thousand digits is none that a float can hold.
+    # Compare before converting: an integer of a thousand digits does not fit into a float.
     if not least <= value <= most:
         raise MalformedFrame(f"{key} must lie between {least:g} and {most:g}")
     return float(value)
 
 
 def maybe_number(frame: Mapping[str, Any], key: str, *, least: float = 0.0) -> float | None:
-    """Return a field that may be missing or null, and is a number otherwise."""
+    """Return a field that is a number, or None if it is missing or null."""
     return None if frame.get(key) is None else number(frame, key, least=least)
 
 
@@ -128,7 +128,6 @@ def words(frame: Mapping[str, Any], key: str) -> frozenset[str]:
 
 
 def _word(value: object, key: str) -> str:
-    """Return the value if it is a short text of printable characters."""
     if not isinstance(value, str) or not 0 < len(value) <= 256 or not value.isprintable():
         raise MalformedFrame(f"{key} must be a name of 1 to 256 printable characters")
     return value

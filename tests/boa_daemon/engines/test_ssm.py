@@ -579,8 +579,8 @@ def test_what_could_not_be_looked_at_and_where_jobs_are_is_in_the_log(
     assert outcomes[-1] == Accepted()
     assert "--efa 0" in stage.wires.sent[0][1]
     assert [record.getMessage() for record in caplog.records] == [
-        "i-1 is fit for work, as far as was looked: jobs are on the root volume: no disks; no all-reduce was "
-        "tried; EFA is not checked: [cloud] efa is false"
+        "i-1 has passed the health check: jobs are on the root volume: no disks; no all-reduce was tried; "
+        "EFA is not checked: [cloud] efa is false"
     ]
 
 
