@@ -33,7 +33,7 @@ def _refusal(source: str, engine: EngineSettings, runner: Runner) -> tuple[str, 
         if engine_kind(engine.name).on_rented_nodes:
             return "nodes cannot see a folder", f"aws s3 sync {source} s3://BUCKET/PREFIX, and name that"
         is_there = os.path.isabs(source) and os.path.isdir(source)
-        return ("", "") if is_there else ("it is not a folder on the daemon's machine", "Name one that is")
+        return ("", "") if is_there else ("it is no folder of the daemon's machine", "Name one that is")
     if not any(fnmatchcase(f"{source.rstrip('/')}/", pattern) for pattern in engine.data):
         return "jobs may not read it", "Name it in [engine] data, as s3://BUCKET/PREFIX/*"
     return runner.lacks_data(source), ""

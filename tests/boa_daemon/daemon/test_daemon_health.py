@@ -13,9 +13,7 @@ def test_the_first_trouble_is_said() -> None:
     """A fault, then ticks that do not end, then that none was done yet; without a database none is due."""
     late = time.monotonic() - LATE_TICKS * 30.0 - LATE_SECONDS - 1.0
     assert DaemonHealth(fault="disk is full", done_at=late).trouble(30.0) == "disk is full"
-    assert (
-        DaemonHealth(done_at=late, is_ready=True).trouble(30.0).startswith("no tick completed for 15")
-    )
+    assert DaemonHealth(done_at=late, is_ready=True).trouble(30.0).startswith("no tick completed for 15")
     assert DaemonHealth(done_at=late, is_ready=True).trouble(None) == ""
     assert DaemonHealth().trouble(30.0) == "the first tick is not done"
     assert DaemonHealth(is_ready=True).trouble(30.0) == ""

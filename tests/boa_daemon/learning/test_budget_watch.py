@@ -247,7 +247,7 @@ def test_a_plan_that_cannot_be_made_leaves_the_last_one_going(
         stage.hours(2)
         assert stage.failed == 0
         assert stage.ended() == 2
-        assert any("no new one can be made" in note for note in stage.play.service.status()["notes"])
+        assert any("no new one is possible" in note for note in stage.play.service.status()["notes"])
         monkeypatch.undo()
         stage.reload(usd_per_hour=8.0)
         stage.hours(1)
