@@ -193,7 +193,9 @@ class InstanceType:
         if self.gpus < 1:
             raise InvalidProblem(f"{self.name}: an instance type has at least one GPU, got {self.gpus}")
         if self.places_per_gpu < 1 or self.gpus % self.places_per_gpu:
-            raise InvalidProblem(f"{self.name}: {self.gpus} places are not {self.places_per_gpu} on each GPU")
+            raise InvalidProblem(
+                f"{self.name}: {self.gpus} places cannot be split into {self.places_per_gpu} on each GPU"
+            )
         check_positive(f"usd_per_hour of {self.name}", self.usd_per_hour)
         check_positive(f"link_gigabits_per_second of {self.name}", self.link_gigabits_per_second)
 

@@ -189,7 +189,7 @@ def fit_link(samples: Sequence[LinkSample], *, confidence: float = 0.95) -> Link
             values, _ = _fit_robust(design, seconds, free)
     if values[1] <= 0.0:
         raise InvalidProblem(
-            "the samples say that larger messages take no longer: seconds_per_byte comes out at "
+            "in the samples larger messages take no longer: the fitted seconds_per_byte is "
             f"{values[1]:.3g}. Check the units of message_bytes and seconds"
         )
     half = float(scipy.special.stdtrit(len(samples) - 3, 0.5 + confidence / 2.0)) * errors

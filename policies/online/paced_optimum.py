@@ -241,9 +241,9 @@ def _free_reason(unit: str, free: FreeUsage, part: int, job: Job) -> str:
     """Return the reason of a width that fills prepaid usage."""
     level = sum(level for _, level in free)
     return (
-        f"the best width for the rest of a job of class {job.class_name} where what is committed to counts "
-        f"{PRICE_FRACTIONS[part]:.2g} of its price, so that the jobs use it: {level:.4g} {unit} per hour at "
-        f"prices on demand are paid whether used or not"
+        f"the best width for the rest of a job of class {job.class_name} with committed usage planned at "
+        f"{PRICE_FRACTIONS[part]:.2g} of its price, so that the jobs use it: commitments pay for {level:.4g} "
+        f"{unit} per hour at on-demand prices, used or not"
     )
 
 
@@ -251,6 +251,6 @@ def _burn_reason(unit: str, spend_per_hour: float, job: Job) -> str:
     """Return the reason of a width that is limited by the budget per hour."""
     return (
         f"the best width for the rest of a job of class {job.class_name} at which all jobs together take "
-        f"no more than the budget of {spend_per_hour:.4g} {unit} per hour, or the cheapest where they take "
-        f"more"
+        f"no more than the budget of {spend_per_hour:.4g} {unit} per hour, or the cheapest width if that is "
+        f"not possible"
     )

@@ -58,7 +58,7 @@ class Rhythm:
             raise InvalidProblem(f"a rhythm has {HOURS_PER_WEEK} positive factors, not {len(self.factors)}")
         if not abs(sum(self.factors) / HOURS_PER_WEEK - 1.0) < 1e-6:
             raise InvalidProblem(
-                f"the factors of a rhythm have the mean {sum(self.factors) / HOURS_PER_WEEK}"
+                f"the factors of a rhythm must have the mean 1; got {sum(self.factors) / HOURS_PER_WEEK}"
             )
 
     def hours_of_load(self, begin: float, hours: float) -> float:

@@ -73,7 +73,7 @@ class BudgetOptimal:
             InvalidProblem: when the budget's unit is not the problem's.
         """
         if budget.unit != problem.budget_unit:
-            raise InvalidProblem(f"a budget of {budget} for a problem that counts {problem.budget_unit}")
+            raise InvalidProblem(f"the budget is {budget}, but the problem counts {problem.budget_unit}")
         return cls.from_solution(solve(problem, budget.amount))
 
     @classmethod

@@ -111,7 +111,7 @@ def hours_with_interruptions(
     announced, lost = terms.rates(nodes, cost_hours=saves.cost_hours)
     stretch = min(saves.every_hours, hours)
     if stretch <= 0.0:
-        raise ValueError("a job works for a while between two saves")
+        raise ValueError(f"the work between two saves must be more than zero hours; got {stretch!r}")
     saved = max(0, math.ceil(hours / stretch * (1.0 - 1e-12)) - 1)
     work = _in_a_row(hours - saved * stretch, announced, lost)
     if saved:

@@ -114,7 +114,8 @@ class GoodputShares:
     def __post_init__(self) -> None:
         if not 0 <= self.least_nodes <= self.most_nodes or self.most_nodes < 1:
             raise InvalidProblem(
-                f"a cluster of {self.least_nodes} to {self.most_nodes} nodes cannot be: at least one at most"
+                "a cluster needs 0 <= least_nodes <= most_nodes and most_nodes >= 1; "
+                f"got {self.least_nodes} and {self.most_nodes}"
             )
         if not 0.0 < self.utility <= 1.0:
             raise InvalidProblem(f"a utility is more than 0 and at most 1; got {self.utility!r}")

@@ -150,7 +150,7 @@ def test_places_are_as_many_on_each_gpu(gpus: int, places: int, whole: int) -> N
 @pytest.mark.parametrize("places", [0, -1, 3, 5])
 def test_places_that_do_not_fill_whole_gpus_are_refused(places: int) -> None:
     """Four places are not three on each, and never none."""
-    with pytest.raises(InvalidProblem, match=f"i: 4 places are not {places} on each GPU"):
+    with pytest.raises(InvalidProblem, match=f"i: 4 places cannot be split into {places} on each GPU"):
         InstanceType(name="i", gpu_type="gpu", gpus=4, usd_per_hour=1.0, places_per_gpu=places)
 
 

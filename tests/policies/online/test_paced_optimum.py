@@ -163,7 +163,7 @@ def test_few_jobs_are_made_wider_until_they_use_what_is_paid_anyway() -> None:
     taken = free.columns["vision"].rate[free.columns["vision"].index[alone]]
     assert alone.gpus > planned.gpus
     assert taken <= 40.0
-    assert "are paid whether used or not" in free.allocate([a_job()], now=0.0).reasons["a"]
+    assert "commitments pay for 40 USD per hour" in free.allocate([a_job()], now=0.0).reasons["a"]
 
     many = [a_job(id=str(number), draw=number / 50.0) for number in range(50)]
     assert free.allocate(many, now=0.0).widths == POLICY.allocate(many, now=0.0).widths
@@ -218,8 +218,8 @@ def test_reasons_say_what_an_hour_counts_and_how_long_the_money_lasts() -> None:
     )
     part = PRICE_FRACTIONS[free._part([job], free.table.planned(60.0))]
     assert said(free) == (
-        f"{best} where what is committed to counts {part:.2g} of its price, so that the jobs use it: "
-        "40 USD per hour at prices on demand are paid whether used or not"
+        f"{best} with committed usage planned at {part:.2g} of its price, so that the jobs use it: "
+        "commitments pay for 40 USD per hour at on-demand prices, used or not"
     )
 
 
@@ -243,7 +243,7 @@ def test_a_thin_budget_gets_the_widest_widths_that_it_pays() -> None:
     assert taken(POLICY._widest_within(jobs, exact).edge) == exact
     assert POLICY.within(jobs, 12.0, None).reasons[jobs[0].id] == (
         f"the best width for the rest of a job of class {jobs[0].class_name} at which all jobs together take "
-        "no more than the budget of 12 USD per hour, or the cheapest where they take more"
+        "no more than the budget of 12 USD per hour, or the cheapest width if that is not possible"
     )
 
 

@@ -96,7 +96,7 @@ def test_hours_of_load_add_up(begin: float, hours: float, more: float) -> None:
     [
         ((1.0,) * 167, "168 positive factors, not 167"),
         ((0.0, 2.0) + (1.0,) * 166, "168 positive factors"),
-        ((2.0,) * 168, "have the mean 2"),
+        ((2.0,) * 168, "must have the mean 1; got 2"),
         ((float("nan"),) * 168, "168 positive factors"),
     ],
 )

@@ -395,7 +395,7 @@ def test_every_job_runs_at_once_and_alone_decides_nothing() -> None:
 
 def test_a_budget_in_another_unit_is_refused() -> None:
     """GPUs are not dollars."""
-    with pytest.raises(InvalidProblem, match="a budget of 3 GPUs for a problem that counts usd_per_hour"):
+    with pytest.raises(InvalidProblem, match="the budget is 3 GPUs, but the problem counts usd_per_hour"):
         BudgetOptimal.from_problem(mixed_problem(), Budget(amount=3.0, unit="gpus"))
 
 

@@ -116,7 +116,7 @@ def test_the_ends() -> None:
 
 def test_a_job_works_between_two_saves_and_never_ends_where_restarts_outrun_it() -> None:
     """An interval of nothing is refused; a restart that is surely interrupted never ends."""
-    with pytest.raises(ValueError, match="works for a while between two saves"):
+    with pytest.raises(ValueError, match="work between two saves must be more than zero hours"):
         hours_with_interruptions(
             0.0, 1, Interruptions(per_node_hour=0.1), CheckpointSchedule(), restart_hours=0.1
         )
