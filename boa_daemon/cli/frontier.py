@@ -244,8 +244,8 @@ def curve_sentences(curve: Curve) -> list[str]:
     return [
         f"Cliff: below {money_up(knee.cliff_budget, unit)} the jobs cannot all run; there they take "
         f"{format_hours(knee.cliff_hours)} on average.",
-        f"Knee: at {money(knee.budget, unit)} they take {format_hours(knee.hours)}; past it each further "
-        f"{one} saves less than its share.",
+        f"Knee: at {money(knee.budget, unit)} they take {format_hours(knee.hours)}; above it each further "
+        f"{one} helps less.",
         f"Floor: {format_hours(knee.floor_hours)}. At {flat} 95 % of the way is done; above {end} more "
         "buys nothing.",
     ]

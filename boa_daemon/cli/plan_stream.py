@@ -32,8 +32,8 @@ def plan_sentence(result: BudgetPlan) -> str:
     unit, solution = result.budget.unit, result.solution
     month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * solution.mean_spend:,.0f} a month"
     return (
-        f"{money(result.budget.amount, unit)} brings jobs from submission to end in "
-        f"{format_hours(solution.mean_jct_hours)} on average; planned are "
+        f"With {money(result.budget.amount, unit)} jobs take from submission to end "
+        f"{format_hours(solution.mean_jct_hours)} on average; the plan spends "
         f"{money(solution.mean_spend, unit)}{month}."
     )
 
@@ -111,12 +111,12 @@ def stream_sentences(result: BudgetPlan) -> list[str]:
         found.append(f"One more {one} would buy nothing: every job already has its fastest width.")
     bend = f"the knee ({money(knee.budget, unit)}, {mean} {format_hours(knee.hours)})"
     if spent < 0.98 * knee.budget:
-        found.append(f"You are left of {bend}: more money pays well.")
+        found.append(f"Your budget is below {bend}: more money pays well.")
     elif spent > 1.02 * knee.budget:
         each = "GPU" if unit == "gpus" else "dollar"
-        found.append(f"You are right of {bend}: each further {each} saves less than its share.")
+        found.append(f"Your budget is above {bend}: each further {each} helps less.")
     else:
-        found.append(f"You are at {bend}: a good place to stop.")
+        found.append(f"Your budget is at {bend}: a good place to stop.")
     least, most = result.waste
     found.append(
         f"Whole instances add {least:.0%} to the planned spend with perfect packing, {most:.0%} if no two "
@@ -124,7 +124,7 @@ def stream_sentences(result: BudgetPlan) -> list[str]:
     )
     if result.not_spent > 0.005 * result.budget.amount:
         month = "" if unit == "gpus" else f", ${HOURS_PER_MONTH * result.not_spent:,.0f} a month"
-        found.append(f"Of the budget {money(result.not_spent, unit)}{month} is not spent.")
+        found.append(f"{money(result.not_spent, unit)}{month}, of the budget is not spent.")
     found += [one.sentence for one in result.unused]
     return found + [one.sentence for one in result.edges]
 
@@ -163,7 +163,7 @@ def _print_best_effort(result: BestEffortPlan) -> None:
 def _swing_table(packing: tuple[PackingWaste, ...]) -> Any:
     """Return the table of GPUs and instances in use, from which to choose quotas."""
     table = a_table(
-        "How wide the cluster swings",
+        "GPUs in use, and the quota to ask for",
         *("GPU type", "instance", "GPUs", "mean GPUs", "± sd", "99 % of time", "to ask for"),
         right=("GPUs", "mean GPUs", "± sd", "99 % of time", "to ask for"),
     )

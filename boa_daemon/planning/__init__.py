@@ -1,1 +1,1 @@
-"""Answers, curves and plots for people who plan a budget."""
+"""Plans, curves, what-if comparisons, commitment advice and plots for people who plan a budget."""

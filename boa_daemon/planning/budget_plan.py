@@ -1,6 +1,6 @@
-"""What a budget owner asks of a plan: who gets what, what the next dollar buys, how wide the cluster swings.
+"""The plan of a stream of jobs: widths, value of the next dollar, packing waste, GPUs in use.
 
-All figures are computed from the optimum; none needs an account or a network.
+All figures are computed from the optimum and need neither an account nor a network.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from policies.optimum.solution import ProblemTooLarge, Solution, Version
 from policies.optimum.swing import Swing, swings
 
 QUOTA_SHARE = 0.99
-"""Share of the time that the quota to ask for must be enough."""
+"""Fraction of the time for which the recommended quota suffices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackingWaste:
-    """Part of the spend that whole instances waste on one GPU type, in the budget's unit.
+    """Spend that whole instances waste on one GPU type, in the budget's unit.
 
-    At least `shared` (jobs packed onto the fewest nodes at every moment), at most `unshared` (no two jobs on
-    a node). Planning prices per GPU-hour already count only the GPUs that jobs hold.
+    The waste is at least `shared` (jobs always packed onto the fewest nodes) and at most `unshared` (no two
+    jobs on a node). The plan's prices per GPU-hour count only the GPUs that jobs hold.
     """
 
     gpu_type: str
@@ -45,17 +45,17 @@ class PackingWaste:
 
     @property
     def shared(self) -> float:
-        """Waste if every node were always as full as can be."""
+        """Waste if jobs were always packed onto the fewest nodes."""
         return self.price * self.swing.shared_waste_gpus(self.instance_type.gpus)
 
     @property
     def unshared(self) -> float:
-        """Waste if no two jobs ever shared a node."""
+        """Waste if no two jobs shared a node."""
         return self.price * self.swing.unshared_waste_gpus(self.instance_type.gpus)
 
     @property
     def quota_gpus(self) -> int:
-        """GPUs that are enough for `QUOTA_SHARE` of the time."""
+        """GPUs that suffice for `QUOTA_SHARE` of the time."""
         return self.swing.quantile(QUOTA_SHARE)
 
     @property
@@ -66,7 +66,7 @@ class PackingWaste:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetPlan:
-    """The optimum at a budget, with what surrounds it on the curve."""
+    """The optimum at a budget, with its place on the curve, packing waste and notes."""
 
     problem: Problem
     budget: Budget
@@ -81,18 +81,18 @@ class BudgetPlan:
 
     @property
     def not_spent(self) -> float:
-        """What the plan leaves of the budget, in its unit."""
+        """The part of the budget that the plan does not spend, in the budget's unit."""
         return max(0.0, self.budget.amount - self.solution.mean_spend)
 
     @property
     def waste(self) -> tuple[float, float]:
-        """Least and most part of the planned spend that packing may waste, as fractions of it."""
+        """Least and most packing waste, as fractions of the planned spend."""
         least = sum(p.shared for p in self.packing) / self.solution.mean_spend
         most = sum(p.unshared for p in self.packing) / self.solution.mean_spend
         return min(least, most), max(least, most)
 
     def to_document(self) -> dict[str, Any]:
-        """Return the plan as JSON: what ``boa solve`` answers, and what a budget owner asks besides."""
+        """Return the plan as JSON: the ``boa solve`` document, extended."""
         least, most = self.waste
         return solution_document(self.solution, self.problem) | {
             "class_spend": [
@@ -128,7 +128,7 @@ class BudgetPlan:
 
 
 def budget_plan(file: ProblemFile, budget: Budget, version: Version) -> BudgetPlan:
-    """Return the plan for a stream of jobs; the best found where the proof of a pure one is too long.
+    """Return the plan of a stream; with integer-pure the best found, if a proof would take too long.
 
     Raises:
         InfeasibleBudget: when the budget is below the least feasible one.
@@ -164,9 +164,9 @@ def budget_plan(file: ProblemFile, budget: Budget, version: Version) -> BudgetPl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestEffortPlan:
-    """What a budget below the least feasible spend does: classes in the order in which they are served.
+    """The plan of a budget below the least feasible spend: classes in the order in which they are served.
 
-    No mean completion time and no bound on it: in the long run the queue grows without end.
+    There is no mean completion time and no bound on it, because the queue grows without limit.
     """
 
     problem: Problem
@@ -193,7 +193,7 @@ class BestEffortPlan:
         )
 
     def to_document(self) -> dict[str, Any]:
-        """Return the answer as JSON, with the keys of a plan where they mean something."""
+        """Return the answer as JSON, with the keys of a plan that apply."""
         return {
             "status": "best-effort",
             "version": self.cheapest.version,
@@ -209,7 +209,7 @@ class BestEffortPlan:
 
 
 def best_effort_plan(file: ProblemFile, budget: Budget) -> BestEffortPlan:
-    """Return what a budget does that may be below the least feasible spend."""
+    """Return the best-effort plan of a budget, which may be below the least feasible spend."""
     frontier = MixedFrontier.of(file.problem)
     return BestEffortPlan(
         problem=file.problem,
@@ -219,6 +219,6 @@ def best_effort_plan(file: ProblemFile, budget: Budget) -> BestEffortPlan:
 
 
 def with_trace(file: ProblemFile, trace: Trace) -> ProblemFile:
-    """Return the file with rates and mean sizes as the trace has them; classes that it lacks are left out."""
+    """Return the file with the trace's rates and mean sizes, without classes that the trace lacks."""
     classes = at_mean_scale(with_rates(file.problem.classes, trace), trace)
     return replace(file, problem=replace(file.problem, classes=classes), classes_without_rates=frozenset())

@@ -1,4 +1,4 @@
-"""What a budget owner asks of a list with dates: when each job ends, what is late, and what would save it."""
+"""The calendar of a list with dates: when each job runs, which are late, and what would meet their dates."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ PERIODS = {"day": HOURS_PER_DAY, "week": HOURS_PER_WEEK, "month": HOURS_PER_MONT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarBudget:
-    """So many dollars in each `per`: hour, day, week, month or all."""
+    """A budget of `amount` dollars per `per`: hour, day, week or month; "all" is a total."""
 
     amount: float
     per: str
 
     def limits(self, quota: Mapping[str, int]) -> CalendarLimits:
-        """Return it with a quota as what a calendar keeps."""
+        """Return the limits of a calendar under this budget and a quota."""
         if self.per == "hour":
             return CalendarLimits(usd_per_hour=self.amount, instances=quota)
         if self.per == "all":
@@ -57,13 +57,13 @@ class CalendarBudget:
         return CalendarLimits(usd_per_period=self.amount, period_hours=PERIODS[self.per], instances=quota)
 
     def said(self, factor: float = 1.0) -> str:
-        """Return it as a person says it."""
+        """Return the budget times `factor` as text."""
         return f"${self.amount * factor:,.2f} {'in all' if self.per == 'all' else f'a {self.per}'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarPlan:
-    """The calendar that was found, with what it was asked for and what would save each late job."""
+    """The calendar found, with its limits and the change that would save each late job."""
 
     found: CalendarSearchResult
     budget: CalendarBudget | None
@@ -94,13 +94,13 @@ class CalendarPlan:
         return not self.found.calendar.missed and not self.found.calendar.left_out
 
     def at(self, hours: float) -> str | None:
-        """Return the instant so many hours after the beginning, or None where the list has no dates."""
+        """Return the instant `hours` after the begin; None if the list has no dates."""
         if self.start is None or not np.isfinite(hours):
             return None
         return (self.start + timedelta(hours=hours)).isoformat(timespec="minutes")
 
     def when(self, hours: float) -> str:
-        """Return a moment as a person says it: a date, or hours after the beginning."""
+        """Return a time as text: a date, or hours after the begin."""
         if self.start is None:
             return f"hour {hours:,.1f}"
         return f"{self.start + timedelta(hours=hours):%d %b %H:%M}"
@@ -140,7 +140,7 @@ class CalendarPlan:
         }
 
     def _periods(self) -> list[dict[str, Any]]:
-        """Return what is spent in each period of the budget, and what is not."""
+        """Return the money spent and not spent in each period of the budget."""
         if self.budget is None or self.budget.per not in PERIODS:
             return []
         hours = PERIODS[self.budget.per]
@@ -155,7 +155,6 @@ class CalendarPlan:
         ]
 
     def _entry_document(self, entry: CalendarEntry) -> dict[str, Any]:
-        """Return one job's place."""
         job, option = entry.job, entry.option
         return {
             "job_id": job.job.id,
@@ -176,7 +175,7 @@ class CalendarPlan:
         }
 
     def _missed_document(self, job: CalendarJob) -> dict[str, Any]:
-        """Return one deadline that is missed, with the cheapest change that saves it."""
+        """Return one missed deadline, with the cheapest change found that would meet it."""
         change = self.changes[job.job.id]
         ends = {e.job.job.id: e.ends for e in self.found.calendar.entries}.get(job.job.id)
         return {
@@ -209,14 +208,14 @@ class CalendarPlan:
             return f"no hours off{more}"
         if change.kind in ("first", "on-demand"):
             others = ", ".join(change.misses)
-            instead = f"; then late: {others}" if others else "; nobody else is late then"
+            instead = f"; then late: {others}" if others else "; no other job is late then"
             return f"{'put it first' if change.kind == 'first' else 'on demand, and first'}{more}{instead}"
         if np.isfinite(change.ends):
             return f"another date: {self.when(change.ends)}"
-        return "nothing that was tried: no width fits the budget and the quota"
+        return "no change found: no width fits the budget and the quota"
 
     def sentences(self) -> list[str]:
-        """Return the answer in words."""
+        """Return the answer in sentences."""
         found, calendar = self.found, self.found.calendar
         due = sum(np.isfinite(e.job.due_hours) for e in calendar.entries) + sum(
             np.isfinite(job.due_hours) for job in calendar.left_out
@@ -233,7 +232,7 @@ class CalendarPlan:
             said.append(f"{due - late} of {counted(due, 'deadline')} met{least}.")
         if risky := [job.job.id for job in self.between.at_risk if job.job.id not in self.changes]:
             more = f" and {len(risky) - 10} more" if len(risky) > 10 else ""
-            said.append(f"Met by a small margin, late if all goes slowly: {', '.join(risky[:10])}{more}.")
+            said.append(f"Met only just, and late if jobs run slowly: {', '.join(risky[:10])}{more}.")
         if calendar.left_out:
             names = ", ".join(job.job.id for job in calendar.left_out[:10])
             said.append(f"No place within the budget and the quota for: {names}.")
@@ -267,11 +266,11 @@ def calendar_plan(
     market: WorldSettings | None = None,
     spread: float | None = None,
 ) -> CalendarPlan:
-    """Return the best calendar found for a list, and what would save each deadline that it misses.
+    """Return the best calendar found for a list, with changes that would meet each missed deadline.
 
-    It is no worse than a `known` one of the same list at the same prices, where that fits these limits. With
-    a `market` jobs may be on spot as well. `spread` is by how much hours may differ, up or down, of classes
-    whose file does not say.
+    The calendar is no worse than a `known` one of the same list and prices that fits these limits. With a
+    `market`, jobs may run on spot as well. `spread` is the fraction by which hours may differ, for classes
+    whose file gives none.
     """
     file = file if market is None else with_spot(file, market)
     machines = file.instance_types
@@ -300,7 +299,7 @@ def calendar_plan(
 
 
 def is_rate(text: str) -> bool:
-    """Whether a budget is money per time."""
+    """Return whether a budget is money per time."""
     return "/" in text
 
 
@@ -313,7 +312,7 @@ def calendar_budget(text: str) -> CalendarBudget:
     if not is_rate(text):
         if text.strip().lower().startswith("gpus:"):
             hint = "Give dollars, and instances by --quota TYPE=4"
-            raise InputError(f"--budget {text!r}: a calendar counts dollars", hint=hint)
+            raise InputError(f"--budget {text!r}: the budget of a calendar is in dollars", hint=hint)
         return CalendarBudget(amount=parse_dollars(text), per="all")
     per_hour = parse_budget(text).amount
     unit = text.rsplit("/", 1)[1].strip().lower()
@@ -324,10 +323,10 @@ def calendar_budget(text: str) -> CalendarBudget:
 
 
 def read_quota(texts: Sequence[str], machines: Mapping[str, InstanceType]) -> dict[str, int]:
-    """Return instances by GPU type from ``a100=4``; the name of the instance type does as well.
+    """Return instances by GPU type from texts such as ``a100=4``; an instance type's name works too.
 
     Raises:
-        InputError: when a name is unknown or a number is no count.
+        InputError: when a name is unknown or a number is not a whole number.
     """
     names = {machine.name: name for name, machine in machines.items()} | {name: name for name in machines}
     found = {}

@@ -1,9 +1,9 @@
-"""A calendar's low, likely and high: the same jobs in the same order on the same machines, played again.
+"""Low and high variants of a calendar: the same jobs, order and machines with other hours and spot prices.
 
-*Low*: every job is quicker by its spread, nothing is taken back on spot, and spot is cheap. *High*: every job
-is slower, and what is on spot takes the hours that 19 of 20 runs do not exceed, at a dear price. Limits of
-money and of machines hold in both, so a month whose money is gone makes the rest wait. All jobs are quick or
-slow together, so the range is wider than chance alone would make it.
+*Low*: every job is faster by its spread, no spot node is interrupted, and spot is cheap. *High*: every job is
+slower, and jobs on spot take the hours that 95 % of runs do not exceed, at a high price. Limits of money and
+machines hold in both, so jobs wait once a month's money is spent. All jobs are fast or slow together, so the
+range is wider than independent variation would make it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from policies.optimum.calendar import (
 from policies.optimum.calendar_search import CalendarSearchResult
 
 SPREAD = 0.1
-"""By how much a job's hours may differ where nobody says: nine of ten lie within."""
+"""Default fraction by which a job's hours may differ; 90 % of jobs lie within it."""
 LEAST = 0.01
-"""No job is quicker than this part of its hours."""
+"""No job takes less than this fraction of its hours."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalendarRange:
-    """The calendar where jobs are quick and spot is calm, and where they are slow and it is not."""
+    """The low calendar (fast jobs, calm spot market) and the high one (slow jobs, interruptions)."""
 
     low: Calendar
     high: Calendar
@@ -46,7 +46,7 @@ class CalendarRange:
 
     @cached_property
     def by_job(self) -> Mapping[str, tuple[CalendarEntry | None, CalendarEntry | None]]:
-        """The places of each job, low and high; None where it has none."""
+        """The entries of each job, low and high; None where it is left out."""
         low, high = ({e.job.job.id: e for e in one.entries} for one in (self.low, self.high))
         return {name: (low.get(name), high.get(name)) for name in {**low, **high}}
 
@@ -81,13 +81,12 @@ def calendar_range(
 
 
 def _taking(option: InstanceOption, hours: float, price: float) -> InstanceOption:
-    """Return an option that takes other hours, at another price."""
     usd = option.usd / option.hours * hours * price
     return replace(option, hours=hours, usd=usd, sure_hours=0.0)
 
 
 def range_document(between: CalendarRange, at: Callable[[float], str | None]) -> dict[str, Any]:
-    """Return the range as JSON; `at` says the instant of an hour."""
+    """Return the range as JSON; `at` converts hours to an instant."""
 
     def one(calendar: Calendar) -> dict[str, Any]:
         return {
@@ -108,7 +107,7 @@ def range_document(between: CalendarRange, at: Callable[[float], str | None]) ->
 def job_range(
     between: CalendarRange, spot: SpotList | None, entry: CalendarEntry, at: Callable[[float], str | None]
 ) -> dict[str, Any]:
-    """Return what a job's row has of the range, and of the market that it is on."""
+    """Return the keys of a job's row for its market and its range."""
     low, high = between.by_job[entry.job.job.id]
     is_on_spot = is_spot(entry.option.gpu_type)
     per_hour = spot.per_node_hour * entry.option.instances if spot and is_on_spot else 0.0
@@ -129,10 +128,10 @@ def job_range(
 
 
 def range_said(between: CalendarRange) -> str:
-    """Return what low and high mean, for people."""
+    """Return a sentence part on what low and high mean."""
     wide = sorted(set(between.spread.values()))
     parts = f"{wide[0]:.0%}" if len(wide) == 1 else f"{wide[0]:.0%} to {wide[-1]:.0%}"
     return (
-        f"every job quicker, or slower, by {parts}; what is on spot calm and cheap, or dear and taken back "
+        f"every job faster, or slower, by {parts}; spot calm and cheap, or expensive and interrupted "
         "as often as in the worst of twenty runs"
     )

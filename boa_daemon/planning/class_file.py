@@ -1,6 +1,6 @@
-"""A class file as text: what was measured or learnt, in the form that `boa plan` reads.
+"""Write a class file for `boa plan` from measured or learnt figures.
 
-A width that nobody measured is left out where others were, and said to be unmeasured where none was.
+Unmeasured widths are left out if others were measured; if none was, a comment says so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policies.model import InstanceType
 
 
 def gpu_types_text(machines: Mapping[str, InstanceType]) -> str:
-    """Return the part of a class file that names machines; those of no catalogue come with their price."""
+    """Return the `gpu_types` section; machines that are not in the catalogue get their price."""
     catalog = Catalog.load()
     lines = ["gpu_types:"]
     for kind, machine in machines.items():
@@ -29,7 +29,7 @@ def gpu_types_text(machines: Mapping[str, InstanceType]) -> str:
 
 
 def measured_class(name: str, seconds: Mapping[str, Mapping[int, float]], *, steps: int, note: str) -> str:
-    """Return a class of one phase from the seconds of a step by GPU type and width."""
+    """Return a class of one phase from the seconds per step by GPU type and width."""
     times = ", ".join(
         f"{_text(kind)}: {{{', '.join(f'{gpus}: {one:.6g}' for gpus, one in sorted(by_width.items()))}}}"
         for kind, by_width in seconds.items()
@@ -41,9 +41,9 @@ def measured_class(name: str, seconds: Mapping[str, Mapping[int, float]], *, ste
 
 
 def learnt_classes(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return classes as a daemon believes them to be (`boa classes -o json`): rate, size, speed-ups, needs.
+    """Return the classes that a daemon estimated (`boa classes -o json`): rate, size, speed-ups, needs.
 
-    Phases are taken together.
+    All phases are merged into one.
     """
     lines = ["classes:"]
     for row in rows:
@@ -64,7 +64,7 @@ def learnt_classes(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _speedups(kind: str, widths: Sequence[Mapping[str, Any]]) -> str:
-    """Return the speed-ups of a type at the widths that were measured, and the narrowest; else as stated."""
+    """Return a type's speed-ups at the measured widths and the narrowest one; else the stated ones."""
     level = float(widths[0]["stated_speed"])
     measured = [one for one in widths if one["measurements"]]
     shown = [one for one in widths if one["measurements"] or one is widths[0]] if measured else widths
@@ -73,12 +73,12 @@ def _speedups(kind: str, widths: Sequence[Mapping[str, Any]]) -> str:
         for one in shown
     )
     hours = sum(float(one["measured_seconds"]) for one in widths) / 3600.0
-    note = f"measured for {hours:.1f} h" if measured else "as stated: nothing of it was measured"
+    note = f"measured for {hours:.1f} h" if measured else "as stated, not measured"
     return f"          {_text(kind)}: {{table: {{{table}}}}}  # {note}"
 
 
 def _spread(size: Mapping[str, Any]) -> list[str]:
-    """Return the line that says by how much hours may differ: as far as the size is not known."""
+    """Return the `spread` line: the 95 % interval of the mean size as a fraction of it, at most 0.9."""
     best, low, high = (size.get(key) for key in ("estimate", "low", "high"))
     if not best or low is None or high is None:
         return []
@@ -86,10 +86,10 @@ def _spread(size: Mapping[str, Any]) -> list[str]:
 
 
 def _best(figure: Mapping[str, Any]) -> float:
-    """Return the estimate of a figure, or what is planned by where there is none."""
+    """Return the estimate of a figure; the planned value if there is none."""
     return float(figure["planned"] if figure["estimate"] is None else figure["estimate"])
 
 
 def _text(name: str) -> str:
-    """Return a name as YAML takes it."""
+    """Return a name, quoted if YAML needs it."""
     return name if name.replace("-", "").replace("_", "").replace(".", "").isalnum() else json.dumps(name)

@@ -1,7 +1,7 @@
-"""Which commitment pays: for each term the levels of least bill at equal waiting, and how sure that is.
+"""Advice on commitments: for each term, the levels with the smallest bill at the same waiting.
 
-The widths, and so the waiting, stay as they are; only how they are paid for changes. The load is known within
-an interval: levels are chosen at its likely value, and priced at its low and high ones too.
+Widths, and so waiting, stay the same; only the way of paying changes. The load is known within an interval:
+levels are chosen for its likely value, and also priced at its low and high values.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from policies.optimum.commitments import (
 )
 
 LoadAt: TypeAlias = Callable[[float], LoadDistribution]
-"""The load where jobs come so many times as often as is likely."""
+"""Returns the load for a factor on the likely arrival rates."""
 SURE = 1.96
 """Standard deviations on each side of a 95 % interval."""
 LEAST_WEEKS = 4
-"""Whole weeks of a trace from which on they say how much the load changes."""
+"""Least whole weeks of a trace from which the variation between weeks is estimated."""
 LATE = 0.9
-"""A commitment that has paid only after this part of its term is a bet on the rest."""
+"""A commitment that breaks even only after this fraction of its term gets a warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadInterval:
-    """Factors on the likely load, of 95 % where a trace says them."""
+    """An interval of factors on the likely load; a 95 % interval if a trace gives it."""
 
     low: float
     high: float
 
     @classmethod
     def of_trace(cls, trace: Trace, classes: Sequence[JobClass]) -> LoadInterval:
-        """Return the interval of the work that arrives, if jobs come at random: a compound Poisson sum.
+        """Return the 95 % interval of the arriving work, as a compound Poisson sum of random arrivals.
 
-        Where whole weeks differ more than that, it is the one that Student's t has for the mean of weeks.
+        If whole weeks differ more than that, Student's t interval of the weekly mean is returned.
         """
         sizes = {c.name: sum(phase.size_gpu_hours for phase in c.phases) for c in classes}
         work = np.array([job.scale * sizes[job.class_name] for job in trace.jobs])
@@ -76,7 +76,7 @@ class LoadCase:
 
     @property
     def saved_fraction(self) -> float:
-        """Part of the bill that the advice saves; below zero where it costs more."""
+        """Fraction of the bill that the advice saves; negative if it costs more."""
         return 1.0 - self.advised / self.on_demand if self.on_demand > 0.0 else 0.0
 
     def to_document(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class LoadCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitmentLine:
-    """One commitment to make; `gpus` and `instances` where it covers one type."""
+    """One advised commitment; `gpus` is None if it covers several types."""
 
     terms: CommitmentTerms
     commitment: Commitment
@@ -121,7 +121,7 @@ class CommitmentLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermAdvice:
-    """The commitments of one term, and what they save at the three loads."""
+    """The advised commitments of one term, with the bills at low, likely and high load."""
 
     term_years: int
     lines: tuple[CommitmentLine, ...]
@@ -131,16 +131,16 @@ class TermAdvice:
 
     @property
     def paid_after_months(self) -> float:
-        """Months that the load must last for the whole term's commitment to cost no more than on demand."""
+        """Months that the load must last until the whole term's commitment costs no more than on demand."""
         committed = self.likely.best.bill.committed
         saved = self.likely.on_demand - self.likely.advised
         months = 12.0 * self.term_years
-        # Until then: on demand. After: the commitment alone, for nothing.
+        # After that month the remaining commitment is paid in full without being used.
         return months * committed / (saved + committed) if committed > 0.0 else 0.0
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for whoever would sign: why this is a bet."""
+        """Warnings: why the commitment is risky."""
         if not self.lines:
             return ()
         found = []
@@ -178,9 +178,9 @@ class TermAdvice:
 def choices(
     offers: Sequence[CommitmentTerms], machines: Sequence[InstanceType]
 ) -> list[tuple[CommitmentTerms, Commitment]]:
-    """Return what may be combined: for each GPU type the cheapest offer to it alone, and the cheapest to all.
+    """Return offers to combine: the cheapest for each GPU type alone, and the cheapest for all types.
 
-    A family with several GPU types is taken as one offer to each of them.
+    A family offer with several GPU types is treated as one offer for each of them.
     """
     found: dict[object, tuple[CommitmentTerms, Commitment]] = {}
     for terms in offers:
@@ -200,13 +200,13 @@ def choices(
 
 
 def _only(commitment: Commitment, place: int) -> Commitment:
-    """Return the commitment to one of its types."""
+    """Return the commitment limited to one of its types."""
     rates = tuple(rate if g == place else None for g, rate in enumerate(commitment.rates))
     return Commitment(name=commitment.name, rates=rates, step=commitment.step)
 
 
 def _mean_rate(commitment: Commitment, machines: Sequence[InstanceType]) -> float:
-    """Return its rates as a fraction of the prices, on average over what it covers."""
+    """Return the mean of rate over price, over the covered types."""
     parts = [
         rate / machine.usd_per_gpu_hour
         for rate, machine in zip(commitment.rates, machines, strict=True)
@@ -221,7 +221,7 @@ def advise(
     machines: Sequence[InstanceType],
     offers: Sequence[CommitmentTerms],
 ) -> tuple[TermAdvice, ...]:
-    """Return the best commitments of each term that is offered, the shortest first."""
+    """Return the best commitments of each offered term, shortest term first."""
     prices = [machine.usd_per_gpu_hour for machine in machines]
     loads = {"low": interval.low, "likely": 1.0, "high": interval.high}
     found = []
@@ -273,7 +273,7 @@ def _lines(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceBacktest:
-    """What levels advised from one stretch of time saved in the next, beside the best in hindsight."""
+    """The bill of a later period under levels advised from an earlier one, and under the best levels."""
 
     term_years: int
     advised_usd_per_hour: float
@@ -284,29 +284,31 @@ class AdviceBacktest:
 
     @property
     def saved_fraction(self) -> float:
-        """Part of the bill that the advice saved; below zero where it cost more."""
+        """Fraction of the bill that the advice saved; negative if it cost more."""
         return 1.0 - self.advised / self.on_demand if self.on_demand else 0.0
 
     @property
     def share_of_best(self) -> float | None:
-        """What the advice saved, as a fraction of what the best levels save; None where they save nothing."""
+        """The saving as a fraction of the best levels' saving; None if those save nothing."""
         most = self.on_demand - self.best
         return (self.on_demand - self.advised) / most if most > NEARLY * self.on_demand else None
 
     @property
     def sentence(self) -> str:
-        """What the advice came to in the rest, for people: begins where its subject is known."""
+        """The result of the advice in the later period; the caller puts the subject before it."""
         if self.saved_fraction < -NEARLY:
             found = f"costs {-self.saved_fraction:.1%} more than on demand in the rest"
             best = 1.0 - self.best / self.on_demand
-            return f"{found}, where the best in hindsight saves {best:.1%}: it is a bet on the load staying"
+            return (
+                f"{found}, where the best in hindsight saves {best:.1%}: it bets that the load stays the same"
+            )
         found = f"saves {self.saved_fraction:.1%} of the bill in the rest"
         if self.share_of_best is None:
             return f"{found}, where nothing could be saved"
         return f"{found}: {self.share_of_best:.0%} of what the best in hindsight saves"
 
     def to_document(self) -> dict[str, Any]:
-        """Return the proof as JSON."""
+        """Return the backtest as JSON."""
         return {
             "term_years": self.term_years,
             "advised_committed_usd_per_hour": self.advised_usd_per_hour,
@@ -325,7 +327,7 @@ def backtests(
     machines: Sequence[InstanceType],
     offers: Sequence[CommitmentTerms],
 ) -> tuple[AdviceBacktest, ...]:
-    """Return, for each term, how levels for one load do on another."""
+    """Return, for each term, the bill of the `held_out` load under levels advised from another load."""
     prices = [machine.usd_per_gpu_hour for machine in machines]
     found = []
     for years in sorted({terms.term_years for terms in offers}):

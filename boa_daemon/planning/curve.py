@@ -1,4 +1,4 @@
-"""The curve of waiting against money, by any version: one sweep, read at as many budgets as are asked."""
+"""The curve of waiting against money for any version: computed once, read at any number of budgets."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from policies.optimum.solution import Solution, Version
 from policies.speedup import Floats
 
 SMOOTH_POINTS = 400
-"""Budgets at which a smooth curve is drawn and judged."""
+"""Number of budgets at which a smooth curve is drawn and its knee is found."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A problem's curve; hours are the weighted mean JCT, which is the plain one where weights are equal."""
+    """A problem's curve; hours are the weighted mean JCT, which equals the mean JCT if weights are equal."""
 
     problem: Problem
     version: Version
@@ -28,7 +28,7 @@ class Curve:
 
     @classmethod
     def of(cls, problem: Problem, version: Version) -> Curve:
-        """Sweep once. The pure version is drawn as the mixed curve, its bound, and solved where asked."""
+        """Compute the curve. integer-pure is drawn as the mixed curve, its bound, and solved on request."""
         frontier = ContinuousFrontier.of(problem) if version == "continuous" else MixedFrontier.of(problem)
         return cls(problem=problem, version=version, frontier=frontier)
 
@@ -39,7 +39,7 @@ class Curve:
 
     @property
     def largest_useful(self) -> float:
-        """The budget beyond which more buys nothing."""
+        """The budget above which more money buys nothing."""
         return self.frontier.largest_useful_spend
 
     def weighted_hours_at(self, budgets: Floats) -> Floats:
@@ -54,7 +54,7 @@ class Curve:
         return self.frontier.solution_at(budget).mean_jct_hours
 
     def vertices(self) -> tuple[Floats, Floats]:
-        """Return (budgets, hours) that draw the curve: its very vertices, or a fine grid of a smooth one."""
+        """Return (budgets, hours) of the curve: its vertices, or a fine grid if it is smooth."""
         if isinstance(self.frontier, MixedFrontier):
             budgets = self.frontier.merged.cost
         else:
@@ -64,11 +64,11 @@ class Curve:
         return budgets, self.weighted_hours_at(budgets)
 
     def knee(self) -> Knee:
-        """Return where the curve bends."""
+        """Return the knee of the curve."""
         return knee_of(*self.vertices())
 
     def solution_at(self, budget: float) -> Solution:
-        """Return the answer at one budget.
+        """Return the solution at one budget.
 
         Raises:
             InfeasibleBudget: when the budget is below the least feasible one.

@@ -1,4 +1,4 @@
-"""A calendar as a Gantt picture: a bar for each job, deadlines as ticks. Needs the extra `plot`."""
+"""Gantt chart of a calendar: a bar for each job, deadlines as ticks. Needs the extra `plot`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 COLOURS = ("#1769aa", "#2b8a3e", "#7048e8", "#0c8599", "#a0522d", "#5c7cfa")
 MOST_NAMES = 80
-"""With more jobs their names are left out."""
+"""With more jobs than this, names are left out."""
 
 
 def draw_gantt(plan: CalendarPlan, path: Path, title: str) -> None:
@@ -24,7 +24,7 @@ def draw_gantt(plan: CalendarPlan, path: Path, title: str) -> None:
 
 
 def gantt_figure(plan: CalendarPlan, title: str) -> Figure:
-    """Return when each job waits and runs, its deadline, the budget's periods, and hours off in grey."""
+    """Return a figure of when jobs wait and run, with deadlines, budget periods, and hours off in grey."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see check_plot_path
     from matplotlib.figure import Figure  # noqa: PLC0415 - see check_plot_path
 

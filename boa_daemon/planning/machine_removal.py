@@ -1,7 +1,7 @@
-"""What each machine's stock is worth to a plan: the same budget, had one machine of a GPU none.
+"""The value of each machine's stock to a plan: the plan at the same budget without that machine.
 
-Only where several machines carry a GPU: jobs then go to another, at the price and speed that it has. One
-solve per machine in use.
+Only for GPUs that several machines have: jobs then use another of them, at its price and speed. One solve per
+machine in use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from policies.optimum.solution import Solution
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRemoval:
-    """A machine, and the mean JCT of the plan without it; None where the budget no longer runs every job."""
+    """A machine, and the mean JCT of the plan without it; None if the budget cannot run every job then."""
 
     gpu_type: str
     instance_type: str
@@ -37,7 +37,7 @@ class MachineRemoval:
 
     @property
     def sentence(self) -> str:
-        """Say what the lack of stock costs."""
+        """The effect of missing stock in a sentence."""
         if self.mean_jct_hours is None:
             return f"Without {self.instance_type} the budget does not run every job."
         more = self.mean_jct_hours / self.planned_hours - 1.0
@@ -50,7 +50,7 @@ class MachineRemoval:
 def machine_removals(
     problem: Problem, machines: Mapping[str, InstanceType], solution: Solution, budget: float
 ) -> tuple[MachineRemoval, ...]:
-    """Return what the plan would be without each machine that it uses and that has a sibling."""
+    """Return the plan's mean JCT without each machine in use for whose GPU there is another machine."""
     used = {width.gpu_type for answer in solution.classes for plan in answer.plans for width in plan.widths}
     found = [
         MachineRemoval(
@@ -66,7 +66,7 @@ def machine_removals(
 
 
 def _mean_hours(problem: Problem | None, budget: float) -> float | None:
-    """Return the mean JCT at a budget; None where that cannot run every job."""
+    """Return the mean JCT at a budget; None if it cannot run every job."""
     if problem is None:
         return None
     try:
@@ -76,7 +76,7 @@ def _mean_hours(problem: Problem | None, budget: float) -> float | None:
 
 
 def _less(problem: Problem, kind: str) -> Problem | None:
-    """Return the problem without a GPU type; None where some phase has no other."""
+    """Return the problem without a GPU type; None if some phase has no other type."""
     classes: list[JobClass] = []
     for job_class in problem.classes:
         rest: Sequence[dict[str, Any]] = [

@@ -1,8 +1,7 @@
-"""Where a plan leaves what was measured, or stands at its edge: there a measurement more may change it.
+"""Planned widths at the edge of the measured range or beyond it, where a new measurement may change the plan.
 
-A width of a table is at the edge if it is the widest or the narrowest of several that the class file has,
-or the only one; a width is extrapolated if the file says so (`extrapolate_to`). Widths of a formula end where
-its `max_gpus` does.
+A width is at the edge if it is the widest, the narrowest or the only one in the class file's table. A width
+is extrapolated if the file says so (`extrapolate_to`). The edge of a formula is its `max_gpus`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ PlannedWidth: TypeAlias = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeEdge:
-    """A width of a plan that is at the edge of what was measured, or beyond it."""
+    """A planned width at the edge of the measured range, or beyond it."""
 
     class_name: str
     gpu_type: str
@@ -33,12 +32,12 @@ class RangeEdge:
 
     @property
     def sentence(self) -> str:
-        """Say it for people, with what to do."""
+        """The finding in a sentence, with what to do."""
         here = f"{self.class_name} is planned on {self.gpus} x {self.gpu_type}"
         if self.kind == "extrapolated":
             return f"{here}, which is extrapolated: measure it before you rely on it."
         if self.kind == "widest":
-            return f"{here}, the widest that its file has: a wider one may wait less."
+            return f"{here}, the widest that its file has: a wider one may be faster."
         if self.kind == "narrowest":
             return f"{here}, the narrowest that its file has: a narrower one may cost less."
         return f"{here}, the only width that its file has for that type."
@@ -55,7 +54,7 @@ class RangeEdge:
 
 
 def range_edges(file: ProblemFile, used: Iterable[PlannedWidth]) -> tuple[RangeEdge, ...]:
-    """Return the widths of a plan at or beyond the edge of what was measured, each once."""
+    """Return the planned widths at or beyond the edge of the measured range, without duplicates."""
     classes = {job_class.name: job_class for job_class in file.problem.classes}
     found = []
     for name, kind, gpus in sorted(set(used)):
@@ -70,7 +69,7 @@ def range_edges(file: ProblemFile, used: Iterable[PlannedWidth]) -> tuple[RangeE
 def _kind(
     job_class: JobClass, kind: str, gpus: int, extrapolated: Mapping[tuple[str, str], frozenset[int]]
 ) -> EdgeKind | None:
-    """Return how a width stands to those that are known; None where it is between them."""
+    """Return the kind of edge that a width is at; None if it is between known widths."""
     if gpus in extrapolated.get((job_class.name, kind), ()):
         return "extrapolated"
     curves = [phase.speedups[kind] for phase in job_class.phases if kind in phase.speedups]
@@ -85,7 +84,7 @@ def _kind(
 
 
 def widths_of(solution: Solution) -> set[PlannedWidth]:
-    """Return the widths that a plan of a stream gives its classes."""
+    """Return the widths in a plan of a stream."""
     return {
         (answer.name, width.gpu_type, int(width.gpus))
         for answer in solution.classes

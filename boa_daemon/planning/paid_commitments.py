@@ -1,8 +1,7 @@
-"""Planning with commitments that are paid anyway: below their levels a GPU costs nothing more.
+"""Plan with commitments that are already paid: GPUs within their levels cost nothing more.
 
-The widths are those of the plan at prices on demand for some other budget: the largest whose bill,
-commitments and what is on demand beside them, is within what may be spent. With several GPU types these are
-still weighed at prices on demand.
+The plan is made at on-demand prices for the largest budget whose bill, commitments plus the on-demand rest,
+is within the allowed spend. GPU types are still compared at on-demand prices.
 """
 
 from __future__ import annotations
@@ -36,26 +35,26 @@ class PaidCommitments:
 
     @classmethod
     def read(cls, path: Path, machines: Sequence[InstanceType], day: date) -> PaidCommitments:
-        """Return what a file says is paid on a day.
+        """Return the commitments of a file that are paid on a day.
 
         Raises:
-            InputError: when the file is wrong, with file and line.
+            InputError: when the file is wrong; with file and line.
         """
         found, levels = active_commitments(read_commitments(path, machines), machines, day)
         return cls(machines=tuple(machines), commitments=found, levels=levels)
 
     @property
     def usd_per_hour(self) -> float:
-        """What is paid always."""
+        """Dollars per hour that are paid in any case."""
         return sum(self.levels)
 
     def bill(self, load: LoadDistribution) -> Bill:
-        """Return what a load of these machines costs."""
+        """Return the bill of a load of these machines."""
         prices = [machine.usd_per_gpu_hour for machine in self.machines]
         return bill_of(load, prices, self.commitments, self.levels)
 
     def load_of(self, problem: Problem, solution: Solution) -> LoadDistribution:
-        """Return the load of a plan; types that it does not use are there with no GPUs."""
+        """Return the load of a plan over all machines; unused types have 0 GPUs."""
         load = load_of_swings(swings(problem, solution))
         columns = [
             load.gpus[:, load.gpu_types.index(machine.gpu_type)]
@@ -70,10 +69,10 @@ class PaidCommitments:
         )
 
     def planning_budget(self, problem: Problem, usd_per_hour: float) -> float:
-        """Return the budget at prices on demand whose plan costs no more than a sum, commitments and all.
+        """Return the largest on-demand budget whose plan costs at most `usd_per_hour`, commitments included.
 
         Raises:
-            InfeasibleBudget: when not even the cheapest plan does.
+            InfeasibleBudget: when even the cheapest plan costs more.
         """
         curve = Curve.of(problem, "integer-mixed")
 
@@ -97,7 +96,7 @@ class PaidCommitments:
         return low
 
     def to_document(self, load: LoadDistribution) -> dict[str, Any]:
-        """Return what a load costs, as JSON."""
+        """Return the bill of a load as JSON."""
         bill = self.bill(load)
         return {
             "committed_usd_per_hour": bill.committed,
@@ -108,7 +107,7 @@ class PaidCommitments:
 
 
 def paid_sentence(paid: dict[str, Any]) -> str:
-    """Return what is paid, in words."""
+    """Return the bill in a sentence."""
     share = (
         paid["used_usd_per_hour"] / paid["committed_usd_per_hour"] if paid["committed_usd_per_hour"] else 0.0
     )

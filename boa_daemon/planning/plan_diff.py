@@ -1,6 +1,6 @@
-"""What changed between two answers of `boa plan -o json`: figures, classes, jobs and prices, old beside new.
+"""Compare two answers of `boa plan -o json`: figures, classes, jobs and prices, old and new.
 
-Numbers that agree to a millionth are the same. Both answers are of one kind, of a stream or of a calendar.
+Numbers that agree to a millionth are the same. Both answers must be of a stream, or both of a list.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SAME = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChange:
-    """One figure that is not what it was; `old` or `new` is None where there was or is none."""
+    """One changed figure; `old` or `new` is None if the figure was or is missing."""
 
     kind: ChangeKind
     what: str
@@ -66,15 +66,15 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     """Return a saved answer.
 
     Raises:
-        InputError: when it is none.
+        InputError: when the file is not an answer of boa plan.
     """
     hint = "Save one with `boa plan ... -o json > old.json`"
     try:
         found = json.loads(read_text(path))
     except ValueError as error:
-        raise InputError(f"no JSON: {error}", file=path, hint=hint) from error
+        raise InputError(f"not JSON: {error}", file=path, hint=hint) from error
     if not isinstance(found, Mapping) or not {"classes", "jobs"} & found.keys():
-        raise InputError("no answer of boa plan: it has neither classes nor jobs", file=path, hint=hint)
+        raise InputError("not an answer of boa plan: it has neither classes nor jobs", file=path, hint=hint)
     return found
 
 
@@ -82,7 +82,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[PlanChan
     """Return what changed, the plan's own figures first.
 
     Raises:
-        InputError: when one is of a stream and the other of a list.
+        InputError: when one plan is of a stream and the other of a list.
     """
     if ("jobs" in old) is not ("jobs" in new):
         kinds = ["a list" if "jobs" in one else "a stream" for one in (old, new)]
@@ -91,7 +91,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[PlanChan
 
 
 def _of_parts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[PlanChange]:
-    """Yield what came, went and changed of classes, jobs and prices."""
+    """Yield new, removed and changed classes, jobs and prices."""
     for part, (what, key) in _PARTS.items():
         before, after = (
             {
@@ -111,7 +111,7 @@ def _of_parts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[PlanCh
 
 
 def _said(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row with its widths, or its machines, as text."""
+    """Return a row with its widths or machines as text."""
     found = dict(row)
     if "plans" in row:
         found["widths"] = " or ".join(
@@ -136,7 +136,6 @@ def _changed(
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    """Return whether two figures are the same."""
     numbers = [one for one in (old, new) if isinstance(one, int | float) and not isinstance(one, bool)]
     if len(numbers) == 2:
         return math.isclose(numbers[0], numbers[1], rel_tol=_SAME, abs_tol=1e-12)

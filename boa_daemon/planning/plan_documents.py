@@ -1,6 +1,6 @@
-"""Answers of the planner as JSON documents, in the shapes that other programs read.
+"""JSON documents of the planner's answers, read by other programs.
 
-The keys are an interface: names carry units, and new keys are only ever added.
+The keys are a stable interface: names contain units, and keys are added but never removed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from policies.optimum.solution import ClassSolution, Solution, Version
 
 
 def solution_document(solution: Solution, problem: Problem) -> dict[str, Any]:
-    """Return the answer of ``boa solve``."""
+    """Return the document of ``boa solve``."""
     document: dict[str, Any] = {
         "version": solution.version,
         "status": solution.status,
@@ -37,7 +37,7 @@ def solution_document(solution: Solution, problem: Problem) -> dict[str, Any]:
 
 
 def landmarks(curve: Curve) -> dict[str, Any]:
-    """Return the knee and the floor of a curve; where jobs have weights, both means."""
+    """Return the knee and the floor of a curve; with weights, both means."""
     knee, end = curve.knee(), curve.largest_useful
     if not has_weights(curve.problem):
         return {
@@ -66,7 +66,7 @@ def has_weights(problem: Problem) -> bool:
 
 
 def _class_document(answer: ClassSolution) -> dict[str, Any]:
-    """Return the widths of one class: whole plans where phases are coupled, options per phase otherwise."""
+    """Return the widths of one class: whole plans if phases are coupled, else options per phase."""
     document: dict[str, Any] = {
         "name": answer.name,
         "mean_jct_hours": answer.mean_jct_hours,
@@ -96,7 +96,7 @@ def _class_document(answer: ClassSolution) -> dict[str, Any]:
 def infeasible_document(
     error: InfeasibleBudget, budget: float, problem: Problem, version: Version
 ) -> dict[str, Any]:
-    """Return the answer where the budget cannot run every job; it names the least that would do."""
+    """Return the document of a budget that cannot run every job, with the least feasible one."""
     return {
         "version": version,
         "status": "infeasible",

@@ -1,4 +1,4 @@
-"""The curve of waiting against money, as a picture for a slide. Needs matplotlib, the extra `plot`."""
+"""Plots of waiting against money. Needs matplotlib, the extra `plot`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INK, LINE, MARK, SOFT, DANGER = "#1f2933", "#1769aa", "#d9480f", "#8895a7", "#c9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePlot:
-    """What to draw: the curve, its knee, and optionally a budget to mark, in the unit that `unit` says."""
+    """Data of a plot: the curve, its knee, and optionally a budget to mark, in `unit`."""
 
     budgets: Floats
     hours: Floats
@@ -42,11 +42,11 @@ class CurvePlot:
 
 
 def check_plot_path(path: Path, flag: str = "--plot", suffixes: tuple[str, ...] = SUFFIXES) -> None:
-    """Raise before any work is done if the picture cannot be drawn.
+    """Raise an error before any work if the plot cannot be drawn.
 
     Raises:
-        InputError: for a suffix that is no picture, or a folder that does not exist.
-        MissingExtra: without matplotlib.
+        InputError: when the suffix is unknown, the path is a folder, or its folder does not exist.
+        MissingExtra: when matplotlib is not installed.
     """
     if path.suffix.lower() not in suffixes:
         kind = "picture" if suffixes == SUFFIXES else "page"
@@ -72,7 +72,7 @@ def draw_curve(plot: CurvePlot, path: Path) -> None:
 
 
 def curve_figure(plot: CurvePlot) -> Figure:
-    """Return the curve with its cliff, knee, floor and marked budget."""
+    """Return a figure of the curve with its cliff, knee, floor and marked budget."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see check_plot_path
     from matplotlib.figure import Figure  # noqa: PLC0415 - see check_plot_path
 
@@ -95,7 +95,7 @@ def curve_figure(plot: CurvePlot) -> Figure:
 
 
 def curve_plot(curve: Curve, title: str, marked: Budget | None) -> CurvePlot:
-    """Return the picture to draw."""
+    """Return the data of a curve's plot."""
     budgets, hours = curve.vertices()
     if budgets[-1] > budgets[0]:
         end = max(float(budgets[-1]), 1.2 * marked.amount if marked is not None else 0.0)
@@ -115,7 +115,7 @@ def curve_plot(curve: Curve, title: str, marked: Budget | None) -> CurvePlot:
 
 
 def _right_end(plot: CurvePlot) -> float:
-    """Return where the picture ends: past the flat part, past the marked budget, not at a far floor."""
+    """Return the right end of the plot: past the bend and the marked budget, but not at a distant floor."""
     wanted = plot.knee.cliff_budget + 1.9 * (plot.knee.flat_budget - plot.knee.cliff_budget)
     if plot.marked is not None:
         wanted = max(wanted, 1.15 * plot.marked[0])
@@ -123,7 +123,6 @@ def _right_end(plot: CurvePlot) -> float:
 
 
 def _frame(axes: Axes, plot: CurvePlot, unit: str) -> None:
-    """Title, axis names and a light grid."""
     money = "GPUs held on average" if plot.unit == "gpus" else "dollars per hour, on average"
     mean = "Weighted mean" if plot.is_weighted else "Mean"
     frame_axes(axes, plot.title, f"Budget, {money}", f"{mean} job completion time, {unit}")
@@ -132,7 +131,7 @@ def _frame(axes: Axes, plot: CurvePlot, unit: str) -> None:
 
 
 def frame_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
-    """Give axes the look of the house: title, names and a light grid."""
+    """Set the common style of axes: title, names and a light grid."""
     axes.set_title(title, loc="left", fontsize=14, color=INK, pad=14, fontweight="bold")
     axes.set_xlabel(x_name, color=INK, fontsize=11)
     axes.set_ylabel(y_name, color=INK, fontsize=11)
@@ -204,7 +203,7 @@ def draw_scenarios(rows: Sequence[Mapping[str, Any]], path: Path, money: str) ->
 
 
 def scenario_figure(rows: Sequence[Mapping[str, Any]], money: str) -> Figure:
-    """Return each scenario as a point, mean job completion time against money; the base is marked."""
+    """Return a figure with each scenario as a point: mean job completion time against money, base marked."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - see check_plot_path
     from matplotlib.figure import Figure  # noqa: PLC0415 - see check_plot_path
 
@@ -229,12 +228,12 @@ def scenario_figure(rows: Sequence[Mapping[str, Any]], money: str) -> Figure:
 
 
 def _label(unit: str) -> Callable[[float], str]:
-    """Return how to write an amount of budget."""
+    """Return a function that formats a budget."""
     return (lambda amount: f"{amount:,.1f} GPUs") if unit == "gpus" else (lambda amount: f"${amount:,.2f}/h")
 
 
 def as_svg(figure: Figure) -> str:
-    """Return the picture as an SVG element to put into a page: no header, no metadata, text as text."""
+    """Return the figure as an SVG element for a page: no header, no metadata, text as text."""
     from matplotlib import rc_context  # noqa: PLC0415 - see check_plot_path
 
     buffer = io.StringIO()
@@ -247,13 +246,13 @@ def as_svg(figure: Figure) -> str:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the picture next to its name, then rename it: a reader never sees half of one."""
+    """Write the figure to a temporary file and rename it, so that no reader sees half a file."""
     from matplotlib import rc_context  # noqa: PLC0415 - see check_plot_path
 
     kind = path.suffix.lower().lstrip(".")
     part = path.with_name(f".{path.name}.part")
     try:
-        # Without a salt of our own the names inside an SVG are drawn at random.
+        # Without a fixed salt the ids inside an SVG are random.
         with rc_context({"svg.hashsalt": "boa"}):
             figure.savefig(part, format=kind, dpi=150, metadata=_UNDATED[kind])
         part.replace(path)

@@ -1,4 +1,4 @@
-"""What was held when: the load of a run or of a site's past, exact from one launch or end to the next."""
+"""The load of a run or of a site's past over time, computed exactly from launches and ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from policies.optimum.commitments import LoadDistribution
 
 
 class Rental(NamedTuple):
-    """An instance, from its launch to its end, seconds."""
+    """An instance from its launch to its end, in seconds."""
 
     gpu_type: str
     gpus: int
@@ -29,27 +29,27 @@ class Rental(NamedTuple):
 
 
 class _Row(Strict):
-    instance_type: Name = Field(description="a type that `boa catalog` lists")
+    instance_type: Name = Field(description="an instance type of `boa catalog`")
     launched_at: NotNegative = Field(description="seconds since the epoch, or since any other instant")
     ended_at: NotNegative | None = Field(default=None, description="the same; empty while it runs")
-    instances: int = Field(default=1, ge=1, description="how many alike")
+    instances: int = Field(default=1, ge=1, description="number of such instances")
 
 
 def usage_schema() -> dict[str, Any]:
-    """Return the JSON schema of the rows of a file of usage."""
+    """Return the JSON schema of the rows of a usage file."""
     return rows_schema(_Row)
 
 
 def load_between(
     rentals: Iterable[Rental], gpu_types: Sequence[str], begin: float, end: float
 ) -> LoadDistribution:
-    """Return the GPUs of each type held between two instants, as a distribution over time.
+    """Return the GPUs of each type in use between two instants, as a distribution over time.
 
     Raises:
-        InputError: when there is no time between them.
+        InputError: when `end` is not after `begin`.
     """
     if not end > begin:
-        raise InputError("there is no time to look at: one instant is no load")
+        raise InputError("the load needs a period: its end must be after its begin")
     place = {name: number for number, name in enumerate(gpu_types)}
     changes: dict[float, np.ndarray] = {begin: np.zeros(len(gpu_types)), end: np.zeros(len(gpu_types))}
     for rental in rentals:
@@ -69,7 +69,7 @@ def read_rentals(path: Path, catalog: Catalog) -> tuple[list[Rental], list[Insta
     """Return the rentals of a CSV file, the machines in it, and its first and last instant.
 
     Raises:
-        InputError: with file and line, for an unknown column or type, or an end before its launch.
+        InputError: when a column or type is unknown, or an end is before its launch; with file and line.
     """
     document = read_document(path)
     if document.language != "csv":
@@ -78,7 +78,7 @@ def read_rentals(path: Path, catalog: Catalog) -> tuple[list[Rental], list[Insta
     if not rows:
         raise InputError("the file has no rows", file=path)
     last = max(row.launched_at if row.ended_at is None else row.ended_at for row in rows)
-    # Machines that carry a GPU at one price are one type of the load, at another price they are another.
+    # Machines with the same GPU and price per GPU are one type of the load; another price is another type.
     alike: dict[tuple[str, float], InstanceType] = {}
     held = []
     for number, row in enumerate(rows):

@@ -1,7 +1,6 @@
-"""An answer to show: one HTML file that needs nothing else, for a screen and for paper.
+"""A report page: one self-contained HTML file, for the screen and for print.
 
-It holds what the command prints, the picture, what was assumed, and the answer for programs word for word
-(the element `answer`), so that no figure of it comes from anywhere else.
+The page has the command's output, plots, assumptions, and the exact JSON answer in the element `answer`.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ JCT = "JCT is job completion time: from the submission of a job to its end, wait
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageTable:
-    """A table as people read it: columns in `right` hold numbers, cells in `bad` stand out."""
+    """A table of a page: columns in `right` hold numbers, cells in `bad` are highlighted."""
 
     title: str
     columns: tuple[str, ...]
@@ -59,7 +58,7 @@ class PageTable:
 
     @property
     def html(self) -> str:
-        """The table as an element."""
+        """The table as HTML."""
 
         def one(tag: str, at: int, text: str, row: int = -1) -> str:
             names = [] if at in self.right else ["text"]
@@ -73,7 +72,7 @@ class PageTable:
             f"<tr>{''.join(one('td', at, text, number) for at, text in enumerate(row))}</tr>"
             for number, row in enumerate(self.rows)
         )
-        # The title stands outside of what may scroll, so it is read whole on a narrow screen.
+        # Keep the title outside the scrolling box, so that it is readable on a narrow screen.
         title = f"<h3>{escape(self.title)}</h3>" if self.title else ""
         return (
             f'{title}<div class="table"><table><thead><tr>{head}</tr></thead>'
@@ -83,7 +82,7 @@ class PageTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a page shows: a sentence, pictures (SVG), what was printed, what was assumed, and the answer."""
+    """Content of a page: a lead sentence, SVG plots, the printed output, assumptions, and the answer."""
 
     title: str
     lead: str
@@ -95,20 +94,20 @@ class Report:
 
     @property
     def html(self) -> str:
-        """The page."""
+        """The page as HTML."""
         parts = [f"<h1>{escape(self.title)}</h1>", f'<p class="lead">{escape(self.lead)}</p>', *self.pictures]
         parts += [one.html if isinstance(one, PageTable) else f"<p>{escape(one)}</p>" for one in self.printed]
         assumed = PageTable(title="", columns=("what", "value"), rows=tuple(self.assumed.items()))
         parts += ["<h2>What was assumed</h2>", assumed.html, f"<p>{escape(JCT)}</p>"]
         parts.append(f"<footer>{escape(self.made_by)}</footer>")
-        # An answer may hold "</script>" in a name.
+        # A name in the answer may contain "</script>".
         answer = json.dumps(self.answer, allow_nan=False).replace("<", "\\u003c")
         parts.append(f'<script type="application/json" id="answer">{answer}</script>')
         return whole_page(self.title, parts, style=STYLE + REPORT_STYLE)
 
 
 def whole_page(title: str, parts: Iterable[str], *, style: str = STYLE) -> str:
-    """Return a page of parts."""
+    """Return an HTML page made of parts."""
     head = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n'
@@ -118,10 +117,10 @@ def whole_page(title: str, parts: Iterable[str], *, style: str = STYLE) -> str:
 
 
 def write_page(text: str, path: Path) -> None:
-    """Write a page next to its name, then rename it: a reader never sees half of one.
+    """Write a page to a temporary file and rename it, so that no reader sees half a file.
 
     Raises:
-        InputError: when it cannot be written.
+        InputError: when the file cannot be written.
     """
     part = path.with_name(f".{path.name}.part")
     try:

@@ -1,4 +1,4 @@
-"""How often jobs of a plan had better save on the spot market."""
+"""Advice on how often jobs on the spot market should save checkpoints."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from policies.optimum.solution import Solution
 def spot_advice(
     solution: Solution, machines: Mapping[str, InstanceType], world: WorldSettings
 ) -> tuple[SaveAdvice, ...]:
-    """Return the best interval between saves for each number of spot nodes that a job of the plan holds."""
+    """Return the best interval between saves for each number of spot nodes that a planned job has."""
     widths = (width for answer in solution.classes for plan in answer.plans for width in plan.widths)
     nodes = {-(-width.gpus // machines[width.gpu_type].gpus) for width in widths if is_spot(width.gpu_type)}
     return tuple(advice(world, number) for number in sorted(nodes))
 
 
 def advice_document(found: tuple[SaveAdvice, ...]) -> list[dict[str, Any]]:
-    """Return the advice as JSON; null where nothing is ever lost, or nothing is said."""
+    """Return the advice as JSON; null if no work is ever lost, or the world gives no interval."""
     return [
         {
             "nodes": one.nodes,
@@ -36,17 +36,17 @@ def advice_document(found: tuple[SaveAdvice, ...]) -> list[dict[str, Any]]:
 
 
 def advice_sentence(found: tuple[SaveAdvice, ...], saves: CheckpointSchedule) -> str:
-    """Say the advice, for the fewest and the most nodes."""
+    """Return the advice in a sentence, for the fewest and the most nodes."""
     if not found:
         return "On these terms no job is planned on the spot market."
     if not math.isfinite(found[0].best_seconds):
-        return "Every interruption is announced in time to save: saving in between gains nothing."
+        return "Every interruption is announced in time to save, so saving in between gains nothing."
     if saves.cost_hours == 0.0:
-        return "Spot nodes may go without a notice in time: save as often as you can, it costs nothing here."
+        return "Spot nodes may end without timely notice, and saving is free here: save as often as you can."
     said = [
         f"every {one.best_seconds / 60.0:.1f} min on {one.nodes} node{'s' if one.nodes > 1 else ''}"
         for one in dict.fromkeys((found[0], found[-1]))
     ]
     now = found[0].now_seconds
     told = "never, as the world says" if now is None else f"every {now / 60.0:.1f} min, as the world says"
-    return f"On the spot market it is best to save {', '.join(said)}; planned with {told}."
+    return f"On the spot market it is best to save {', '.join(said)}; the plan assumes {told}."

@@ -1,8 +1,8 @@
-"""Jobs of a list on both markets: what interruptions make of their hours, on average and at worst.
+"""Jobs of a list on spot and on demand: their hours with interruptions, on average and at the 95 % quantile.
 
-A plan counts on the mean hours (`policies.optimum.interruptions`), at the size of each job. A date is only
-kept by the hours that 19 of 20 runs do not exceed: so many interruptions come at most, and each costs the
-wait for another node, the restart, and what was done since the last save where none was possible.
+The plan uses the mean hours (`policies.optimum.interruptions`) at each job's size. A date counts as kept only
+if the hours that 95 % of runs do not exceed fit. These assume the 95 % quantile of interruptions; each costs
+the wait for another node, the restart, and, without notice, the work since the last save.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from policies.optimum.calendar import Calendar, CalendarJob, InstanceOption, cal
 from policies.optimum.job_list import ListedJob
 
 SURE = 0.95
-"""Part of the runs that take no longer than the hours by which dates are kept."""
+"""Fraction of runs that keep within the hours used for dates."""
 NORMAL_P95 = 1.6448536269514722
 """The 95 % quantile of the standard normal distribution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotList:
-    """A list on both markets: its jobs, and of each option on spot its hours when nothing is taken back."""
+    """A list on both markets: its jobs, and each spot option's hours without interruptions."""
 
     jobs: tuple[CalendarJob, ...]
     calm_hours: Mapping[tuple[str, str, int], float]
@@ -61,7 +61,6 @@ class SpotList:
 
 
 def _sized(job_class: JobClass, scale: float) -> JobClass:
-    """Return the class at the size of a job."""
     phases = tuple(replace(one, size_gpu_hours=one.size_gpu_hours * scale) for one in job_class.phases)
     return replace(job_class, phases=phases)
 
@@ -69,7 +68,7 @@ def _sized(job_class: JobClass, scale: float) -> JobClass:
 def _options(
     wide: ProblemFile, sized: JobClass, world: WorldSettings, boot_hours: float
 ) -> tuple[InstanceOption, ...]:
-    """Return the options of a job on both markets, at mean hours, each with the hours that dates rest on."""
+    """Return a job's options on both markets: mean hours, and for spot the 95 % hours used for dates."""
     machines = wide.instance_types
     problem = interrupted(
         replace(wide.problem, classes=(sized,)), machines, world, boot_seconds=boot_hours * SECONDS_PER_HOUR
@@ -85,7 +84,7 @@ def _options(
 
 
 def _calm(sized: JobClass, option: InstanceOption, boot_hours: float) -> float:
-    """Return the hours of an option where nothing is taken back."""
+    """Return the hours of an option without interruptions."""
     works = (
         phase.size_gpu_hours / float(phase.speedups[option.gpu_type].speed_at(option.gpus))
         for phase in sized.phases
@@ -107,7 +106,7 @@ def _sure(
     each += min(saves.every_hours + saves.cost_hours, hours) if lost > 0.0 else 0.0
     rate = terms.per_node_hour * option.instances
     total, count = hours, -1
-    # Interruptions come in the hours that they add as well.
+    # Interruptions also occur in the hours that interruptions add.
     while (most := at_most(rate * total)) > count and math.isfinite(total):
         count, total = most, hours + most * each
         if count > 10_000:
@@ -116,7 +115,7 @@ def _sure(
 
 
 def at_most(mean: float) -> int:
-    """Return the number that a Poisson variable does not exceed in 19 of 20 cases."""
+    """Return the 95 % quantile of a Poisson variable with this mean."""
     if mean > 500.0:
         return math.ceil(mean + NORMAL_P95 * math.sqrt(mean))
     number, part = 0, math.exp(-mean)
@@ -129,7 +128,7 @@ def at_most(mean: float) -> int:
 
 
 def _price_range(spot: Spot) -> tuple[float, float]:
-    """Return the prices between which nine of ten hours are, as parts of the mean price."""
+    """Return the 5 % and 95 % quantiles of the hourly price, as fractions of the mean price."""
     mean = mean_price_fraction(spot)
     if spot.prices:
         parts = sorted(part for _, part in spot.prices)
@@ -141,23 +140,23 @@ def _price_range(spot: Spot) -> tuple[float, float]:
 
 
 def spot_sentence(spot: SpotList, calendar: Calendar) -> str:
-    """Say how many jobs are on spot, and how often they are hit."""
+    """Return a sentence on the jobs on spot and their expected interruptions."""
     options = [entry.option for entry in calendar.entries if is_spot(entry.option.gpu_type)]
     if not options:
         return "On these terms no job is planned on the spot market."
     hits = sum(spot.per_node_hour * option.instances * option.hours for option in options)
     are = "runs" if len(options) == 1 else "run"
-    return f"{counted(len(options), 'job')} {are} on spot, where {hits:.1f} interruptions are to be expected."
+    return f"{counted(len(options), 'job')} {are} on spot, where {hits:.1f} interruptions are expected."
 
 
 def quota_of_both(quota: Mapping[str, int], machines: Mapping[str, InstanceType]) -> dict[str, int]:
-    """Return a quota where spot has what is stated of it, else as many instances as on demand."""
+    """Return a quota for both markets; spot without a quota of its own gets that of on demand."""
     spot = {spot_kind(kind): most for kind, most in quota.items() if not is_spot(kind)}
     return {kind: most for kind, most in {**spot, **quota}.items() if kind in machines}
 
 
 def terms_said(world: WorldSettings) -> dict[str, str]:
-    """Return what is assumed of the spot market, for people."""
+    """Return the assumptions on the spot market as text."""
     spot, saves = world.spot or Spot(), saves_of(world)
     low, high = _price_range(spot)
     saved = (
@@ -171,6 +170,6 @@ def terms_said(world: WorldSettings) -> dict[str, str]:
         "spot interruptions": f"each node is taken back after {spot.mean_interruption_hours:g} hours "
         f"on average, {spot.unannounced_fraction:.0%} of the times without a notice",
         "spot checkpoints": f"jobs save {saved}",
-        "spot stock": "there is as much as the quota; a name such as a100@spot has a quota of its own",
-        f"dates on {SPOT}": f"kept by the hours that {SURE:.0%} of the runs do not exceed",
+        "spot stock": "as many instances as the quota; a name such as a100@spot has its own quota",
+        f"dates on {SPOT}": f"met by {SURE:.0%} of the runs",
     }

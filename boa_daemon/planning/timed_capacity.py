@@ -1,8 +1,8 @@
-"""Timed capacity in a calendar: each block is a machine of its own, there for a while and paid for already.
+"""Capacity Blocks in a calendar: each block is a machine of its own, available for a time and already paid.
 
-A block is one more GPU type of the problem, `h100@december`, as fast as the machine that it is made of, with
-a quota, a window, and next to no price: its fee is paid whether a job is on it or not. A job is in it from
-boot to end.
+A block becomes one more GPU type of the problem, such as `h100@december`, as fast as its machine, with a
+quota, a time window, and almost no price, because its fee is paid whether it is used or not. A job must boot
+and end within the window.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from policies.model import GpuType
 from policies.optimum.working_time import WorkingTime
 
 PAID_USD = 1e-6
-"""What an hour of an instance that is paid for costs: solvers want prices above nothing."""
+"""Dollars per hour of a paid instance; not 0, because solvers need positive prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedCapacity:
-    """The problem with its blocks, their quotas and windows (hours of work), and their fees together."""
+    """The problem with its blocks, their quotas and windows (in working hours), and the sum of their fees."""
 
     file: ProblemFile
     quota: Mapping[str, int]
@@ -34,11 +34,11 @@ class TimedCapacity:
 
     @property
     def sentence(self) -> str:
-        """Say what is paid beside the calendar; nothing where there is no block."""
+        """The prepaid fees in a sentence; empty without blocks."""
         if not self.windows:
             return ""
         names = ", ".join(name.partition("@")[2] for name in self.windows)
-        return f"Beside that ${self.usd:,.2f} were paid in advance for blocks: {names}."
+        return f"In addition ${self.usd:,.2f} were paid in advance for blocks: {names}."
 
 
 def with_blocks(
@@ -47,16 +47,16 @@ def with_blocks(
     start: datetime | None,
     working: WorkingTime,
 ) -> TimedCapacity:
-    """Return the file with blocks as machines.
+    """Return the problem file with blocks added as machines.
 
     Raises:
-        InputError: when there is no day to count from, or no class runs on a block's type.
+        InputError: when the list has no begin date, or no class runs on a block's type.
     """
     if not blocks:
         return TimedCapacity(file=file, quota={}, windows={}, usd=0.0)
     if start is None:
         hint = "Add --start 2026-12-01, or a column submit_at"
-        raise InputError("blocks need a day from which to count", file=file.path, hint=hint)
+        raise InputError("blocks need a date at which the calendar begins", file=file.path, hint=hint)
     machines, classes = dict(file.instance_types), list(file.problem.classes)
     quota, windows = {}, {}
     for block in blocks:

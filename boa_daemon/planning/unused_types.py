@@ -1,7 +1,6 @@
-"""Why a GPU type is unused: dearer per unit of work than what is used, or slower, or without measured speeds.
+"""Why a GPU type is unused: it costs more per unit of work than the used types, is slower, or has no speeds.
 
-Of all work that could run on the type as well as on those in use, the cheapest dollars and the least hours
-are compared.
+The least dollars and the least hours are compared, over all work that runs on the type and on a used one.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from policies.optimum.calendar import CalendarJob
 from policies.optimum.solution import Solution
 
 EVEN = 1.005
-"""Types within this factor of each other are alike."""
+"""Ratios up to this factor count as equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusedType:
-    """A type that no job is on, and how it stands beside those that are used; None where nothing compares."""
+    """An unused type, compared with the used types; ratios are None if no work runs on both."""
 
     gpu_type: str
     instance_type: str
@@ -29,10 +28,10 @@ class UnusedType:
 
     @property
     def sentence(self) -> str:
-        """Say why in a line."""
+        """The reason in a sentence."""
         dearer, slower = self.times_dearer, self.times_slower
         if dearer is None or slower is None:
-            return f"{self.gpu_type} is unused: no job of these has a speed on it."
+            return f"{self.gpu_type} is unused: none of these jobs has a speed on it."
         if dearer > EVEN:
             return f"{self.gpu_type} is unused: {dearer:.1f} times dearer per unit of work."
         if slower > EVEN:
@@ -57,7 +56,7 @@ LeastWorkCosts = Mapping[str, tuple[float, float]]
 def _unused(
     machines: Mapping[str, InstanceType], used: Collection[str], work: Iterable[tuple[float, LeastWorkCosts]]
 ) -> tuple[UnusedType, ...]:
-    """Return the types that are not used; `work` is weighted."""
+    """Return the unused types; `work` has (weight, costs) of each piece of work."""
     pieces = list(work)
     found: list[UnusedType] = []
     if not used:
@@ -88,7 +87,7 @@ def _unused(
 def unused_by_plans(
     problem: Problem, machines: Mapping[str, InstanceType], solutions: Iterable[Solution]
 ) -> tuple[UnusedType, ...]:
-    """Return the types that none of these plans of a stream uses."""
+    """Return the types that no plan of a stream uses."""
     used = {
         width.gpu_type
         for solution in solutions

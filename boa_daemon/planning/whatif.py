@@ -1,6 +1,6 @@
-"""A base and changes to it, side by side: money, prices, market, commitments, quotas, load, larger classes.
+"""Compare a base with changes of money, prices, market, commitments, quotas, load or class sizes.
 
-A stream and a list are planned anew for each; traces are replayed (`boa_daemon.comparing.scenario_runs`).
+A stream or a list is planned anew for each change; `boa_daemon.comparing.scenario_runs` simulates traces.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from policies.errors import InfeasibleBudget
 from policies.model import InstanceType, JobClass, Problem
 
 BaseKind: TypeAlias = Literal["stream", "list", "trace"]
-"""What is compared: the plan of a stream, the calendar of a list, or runs of a trace."""
+"""What is compared: plans of a stream, calendars of a list, or simulations of a trace."""
 KEYS = ("budget", "prices", "load", "quota", "class", "market", "commit")
 MARKETS = ("on-demand", "spot")
 _HINT = (
     "Write budget=60000/month, prices=+10%, load=x1.5, quota=a100:4, class=NAME:x2, market=spot or "
-    "commit=FILE; commas join several"
+    "commit=FILE; commas combine several"
 )
 _NOT_FOR: Mapping[str, tuple[BaseKind, str, str]] = {
     "quota": ("stream", "a quota is for a list or a trace", "Add --jobs FILE or --trace FILE"),
-    "commit": ("list", "commit is for a stream or a trace", "A list ends long before a term"),
+    "commit": ("list", "commit is for a stream or a trace", "A list ends long before a commitment does"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What is planned or run: a budget as it is typed, and factors on what the files say.
+    """What to plan or simulate: a budget as typed, and factors on the files' figures.
 
-    `spot` are the terms of the spot market, None for on demand alone; `commit` is a file of commitments.
+    `spot` is the spot market, None for on demand only; `commit` is a file of commitments.
     """
 
     name: str
@@ -65,24 +65,24 @@ class Scenario:
         )
 
     def machines(self, base: Mapping[str, InstanceType]) -> dict[str, InstanceType]:
-        """Return machines at the prices of this scenario."""
+        """Return the machines at the prices of this scenario."""
         return {
             name: replace(machine, usd_per_hour=machine.usd_per_hour * self.prices)
             for name, machine in base.items()
         }
 
     def paid(self, machines: Mapping[str, InstanceType]) -> PaidCommitments | None:
-        """Return the commitments that are paid today.
+        """Return the commitments in force today; None without a file.
 
         Raises:
-            InputError: when their file is wrong.
+            InputError: when the file is wrong.
         """
         if self.commit is None:
             return None
         return PaidCommitments.read(self.commit, tuple(machines.values()), datetime.now(UTC).date())
 
     def _sized(self, job_class: JobClass) -> JobClass:
-        """Return a class, or a variant of it, with its size and its rate in this scenario."""
+        """Return a class, or a variant of one, with the size and rate of this scenario."""
         factor = self.sizes.get(job_class.name.partition("[")[0], 1.0)
         phases = tuple(replace(p, size_gpu_hours=p.size_gpu_hours * factor) for p in job_class.phases)
         return replace(job_class, phases=phases, arrivals_per_hour=job_class.arrivals_per_hour * self.load)
@@ -90,7 +90,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioBase:
-    """What changes may be about: the base, its kind, classes and machines, and spot where it is asked for."""
+    """What changes apply to: the base scenario, its kind, classes, machines, and the terms of market=spot."""
 
     scenario: Scenario
     kind: BaseKind
@@ -102,7 +102,7 @@ class ScenarioBase:
         """Return the base with changes such as ``budget=60000/month,prices=+10%``.
 
         Raises:
-            InputError: when a change means nothing.
+            InputError: when a change is not valid.
         """
         found = replace(self.scenario, name=text)
         for part in text.split(","):
@@ -117,7 +117,7 @@ class ScenarioBase:
         return found
 
     def _with(self, found: Scenario, key: str, value: str, part: str) -> Scenario:
-        """Return a scenario with one change more."""
+        """Return a scenario with one more change."""
         if key == "budget":
             return replace(found, budget=value)
         if key == "commit":
@@ -142,7 +142,7 @@ class ScenarioBase:
 
 
 def _factor(text: str, part: str) -> float:
-    """Return the factor that ``x1.5``, ``+10%`` or ``-20%`` says."""
+    """Return the factor of a text such as ``x1.5``, ``+10%`` or ``-20%``."""
     try:
         if text.startswith("x"):
             factor = float(text[1:])
@@ -160,7 +160,7 @@ def _factor(text: str, part: str) -> float:
 def plan_scenario(
     file: ProblemFile, scenario: Scenario, listed: JobsFile | None, boot_hours: float, base: Scenario
 ) -> dict[str, Any]:
-    """Return one row: the plan of a stream, or of a list where there is one.
+    """Return one row: the plan of the stream, or of the list if one is given.
 
     A list with more money or quota than the base is no worse than the base.
     """
@@ -178,7 +178,7 @@ def plan_scenario(
 
 
 def with_differences(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows, the base first, each with what differs from it."""
+    """Return the rows, base first, each with its differences from the base."""
 
     def more(row: dict[str, Any], key: str) -> float | None:
         is_known = row[key] is not None and rows[0][key] is not None
@@ -188,7 +188,7 @@ def with_differences(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _stream(file: ProblemFile, scenario: Scenario) -> dict[str, Any]:
-    """Return the plan of a stream in one row; `spend` is per hour."""
+    """Return the plan of a stream as one row; `spend` is dollars per hour."""
     budget = parse_budget(scenario.budget)
     problem, paid = with_budget(file, budget).problem, scenario.paid(file.instance_types)
     curve = Curve.of(problem, "integer-mixed")
@@ -226,7 +226,7 @@ def _calendar(
 
 
 def _list(scenario: Scenario, plan: CalendarPlan) -> dict[str, Any]:
-    """Return the calendar of a list in one row; `spend` is in all."""
+    """Return the calendar of a list as one row; `spend` is total dollars."""
     document = plan.to_document()
     keys = ("status", "mean_jct_hours", "spend", "all_done_hours", "all_done_at", "left_out")
     row = {"scenario": scenario.name, "budget": scenario.budget}
@@ -235,7 +235,7 @@ def _list(scenario: Scenario, plan: CalendarPlan) -> dict[str, Any]:
 
 
 def why_later(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return why a list with more money may wait longer: dates that are kept come before waiting."""
+    """Return why jobs of a list may wait longer with more money: meeting dates has priority over waiting."""
     found, base = [], rows[0]
     for row in rows[1:]:
         kept = [job for job in base["missed"] if job not in row["missed"]]

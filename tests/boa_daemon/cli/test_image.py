@@ -116,7 +116,7 @@ def test_what_could_break_a_cap_is_not_rented(boa: Boa, fake: FakeCloud) -> None
     ("words", "message"),
     [
         (("build", "--type", "p4d.24xlarge"), "is not in [cloud] instance_types"),
-        (("build", "--pip", "a b"), "is no requirement"),
+        (("build", "--pip", "a b"), "is not a requirement of pip"),
         (("build", "--script", "missing.sh"), "cannot read the script"),
         (("remove",), "name images, or give --keep N"),
         (("remove", "ami-1"), "no image of cluster boa"),

@@ -114,7 +114,7 @@ def test_what_nothing_saves_is_no_share() -> None:
 
     assert (lost.share_of_best, nothing.share_of_best) == (None, None)
     assert lost.saved_fraction == pytest.approx(1.0 - 11.2 / 1.6)
-    assert "saves 0.0%: it is a bet on the load staying" in lost.sentence
+    assert "saves 0.0%: it bets that the load stays the same" in lost.sentence
     assert nothing.sentence == "saves 0.0% of the bill in the rest, where nothing could be saved"
     assert lost.to_document()["share_of_best_saving"] is None
 

@@ -25,7 +25,7 @@ def test_shares_are_those_of_the_time() -> None:
 
 def test_no_time_is_refused() -> None:
     """One instant is no load."""
-    with pytest.raises(InputError, match="no time"):
+    with pytest.raises(InputError, match="needs a period"):
         load_between([], ["a"], 3.0, 3.0)
 
 

@@ -80,7 +80,7 @@ def test_a_change_off_the_spot_market_is_said(file: ProblemFile) -> None:
 
     assert (
         found.said(DeadlineFix(kind="on-demand", extra_usd=14.0))
-        == "on demand, and first ($14.00 more is spent); nobody else is late then"
+        == "on demand, and first ($14.00 more is spent); no other job is late then"
     )
     assert found.said(DeadlineFix(kind="on-demand", misses=("b",))) == "on demand, and first; then late: b"
 
@@ -106,7 +106,7 @@ def test_a_date_that_is_missed_if_all_goes_slowly_is_at_risk(file: ProblemFile) 
     assert found.is_met
     assert [job.job.id for job in found.between.at_risk] == ["a"]
     assert found.to_document()["jobs"][0]["is_at_risk"]
-    assert any("late if all goes slowly: a." in line for line in found.sentences())
+    assert any("late if jobs run slowly: a." in line for line in found.sentences())
 
 
 def test_spot_has_the_quota_of_its_type_unless_it_has_its_own(file: ProblemFile) -> None:

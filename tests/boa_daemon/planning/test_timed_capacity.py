@@ -80,7 +80,7 @@ def test_what_does_not_end_before_the_block_is_taken_back_is_not_in_it(
             DECEMBER + BLOCK.format(name="late", begins="2026-12-02T12:00:00Z", ends="2026-12-04T00:00:00Z"),
             r"14: blocks 'december' and 'late' of p4d.24xlarge overlap",
         ),
-        (DECEMBER + DECEMBER, "block 'december' stands there twice"),
+        (DECEMBER + DECEMBER, "block 'december' is given twice"),
         (
             BLOCK.format(name="x", begins="2026-12-02T00:00:00Z", ends="2026-12-02T00:20:00Z"),
             "leaves no time to work",

@@ -44,7 +44,7 @@ def test_dearer_and_slower_types_say_by_how_much(tmp_path: Path) -> None:
     assert found["dear"].sentence == "dear is unused: 3.4 times dearer per unit of work."
     assert found["slow"].times_slower == pytest.approx((6.0 / 0.5) / (6.0 / 4.0))
     assert "no dearer per unit of work, but 8.0 times slower" in found["slow"].sentence
-    assert "no job of these has a speed on it" in found["other"].sentence
+    assert "none of these jobs has a speed on it" in found["other"].sentence
 
 
 def test_what_is_used_is_not_named(tmp_path: Path) -> None:
