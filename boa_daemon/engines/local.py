@@ -214,7 +214,7 @@ class LocalEngine:
             unit.write()
 
     def _gated(self, spec: JobSpec, action: StartJob, nodes: Iterable[NodeId]) -> JobSpec:
-        """Write the gate's address and token for a generation; return the job, with the gate's hook if wanted."""
+        """Write the gate's address and token for a generation; return the job, hooked if it wants that."""
         if self._gate is None:
             return spec
         folder = self.layout.generation(action.job, action.generation)

@@ -385,7 +385,7 @@ class SsmEngine:
         }
 
     def _looked_at(self, job: JobId, known: SsmJob) -> RunReport:
-        """Return the report of a job: "unknown" if its statuses are malformed, so that others are unaffected."""
+        """Return the report of a job; "unknown" if its statuses are malformed, which affects no other job."""
         try:
             return self._look(known)
         except Exception as error:

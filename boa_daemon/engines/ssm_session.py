@@ -112,7 +112,7 @@ def plugin_version() -> tuple[int, ...]:
     """
     if shutil.which(PLUGIN) is None:
         raise SessionFailed(
-            f"a session of SSM needs AWS's {PLUGIN}, which is not installed here. Install it, or run the "
+            f"a session of SSM needs {PLUGIN} of AWS, which is not installed here. Install it, or run the "
             "command that --print shows on a machine that has it"
         )
     try:

@@ -88,7 +88,7 @@ class StartOrders:
         return refused
 
     def _end(self, nodes: Sequence[NodeId], script: str) -> None:
-        """Tell nodes that may have started to end their units; repeat until SSM accepts or cannot reach them."""
+        """Tell nodes that may have started to end their units, until SSM accepts or cannot reach a node."""
         for left in range(END_TRIES if self._nodes is not None else 1, 0, -1):
             self.may_act()
             answer = self._commands.send_each(nodes, script, "end a unit")

@@ -538,8 +538,8 @@ def test_one_node_that_is_gone_keeps_no_other_from_being_stopped(stage: Stage) -
     ("said", "reason"),
     [
         (f'{HEALTH}{{"faults": ["GPU 1 has fallen off the bus"]}}\n{READY}', "GPU 1 has fallen off the bus"),
-        (f"{HEALTH}\n{READY}", "nothing that can be read"),
-        (READY, "nothing that can be read"),
+        (f"{HEALTH}\n{READY}", "health check cannot be read"),
+        (READY, "health check cannot be read"),
     ],
 )
 def test_a_node_whose_gpus_are_not_fit_is_refused(stage: Stage, said: str, reason: str) -> None:
