@@ -54,11 +54,9 @@ def _why(rows: list[dict[str, Any]], kappa: float) -> str:
         f"{worst['message_bytes'] / 1e6:.0f} MB for {worst['share']:.2g} s per second of computing"
     )
     if worst["most"] == 1:
-        said = (
-            f"jobs are best kept together (kappa 1): {sends}, more than a whole node for the job alone costs"
-        )
+        said = f"jobs are best kept together (kappa 1): {sends}, which costs more than nodes of their own"
     else:
-        said = f"kappa may be up to {worst['most']}: {sends}, so wider ones cost more than nodes of their own"
+        said = f"kappa may be up to {worst['most']}: {sends}, so wider jobs are cheaper on nodes of their own"
     if kappa > worst["most"]:
         said += f". It is set to {kappa:g}: lower [workload] kappa"
     return said

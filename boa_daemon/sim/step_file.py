@@ -50,7 +50,9 @@ def _from_csv(path: Path, column: Column) -> list[tuple[float, float]]:
     except UnicodeDecodeError as error:
         raise InputError(f"byte {error.start} is not UTF-8 text", file=path) from error
     if len(rows) < 2 or rows[0] != header:
-        raise InputError("not a path over time", file=path, line=1, hint=f"It begins with {','.join(header)}")
+        raise InputError(
+            "not a file of values over time", file=path, line=1, hint=f"It begins with {','.join(header)}"
+        )
     steps: list[tuple[float, float]] = []
     for line, row in enumerate(rows[1:], start=2):
         try:

@@ -51,8 +51,12 @@ class _Stock(Strict):
 
 class _Spot(Strict):
     price_fraction: _Share = Field(default=_SPOT.price_fraction, description="of the on-demand price")
-    price_volatility: NotNegative = Field(default=_SPOT.price_volatility, description="of its logarithm")
-    price_memory_hours: Positive = Field(default=_SPOT.price_memory_hours, description="hours to return")
+    price_volatility: NotNegative = Field(
+        default=_SPOT.price_volatility, description="standard deviation of its logarithm"
+    )
+    price_memory_hours: Positive = Field(
+        default=_SPOT.price_memory_hours, description="hours to return to the mean"
+    )
     prices: Name | None = Field(default=None, description="a file of at_seconds,price_fraction")
     mean_interruption_hours: Positive = Field(
         default=_SPOT.mean_interruption_hours, description="hours until a node is taken back"
@@ -81,16 +85,22 @@ class _Checkpoints(Strict):
 class _Beliefs(Strict):
     rates: object = Field(default=None, description="believed arrivals over true ones, or by class")
     sizes: object = Field(default=None, description="believed sizes over true ones, or by class")
-    speedup_exponents: object = Field(default=None, description="above 1: too good; or by class")
-    tells_scales: bool = Field(default=True, description="whether jobs say how large they are in their class")
-    size_spread: NotNegative = Field(default=0.0, description="error of each job's size, of its logarithm")
-    boot_seconds: NotNegative | None = Field(default=None, description="seconds; the truth if left out")
+    speedup_exponents: object = Field(
+        default=None, description="exponent on speed-ups; above 1: too good; or by class"
+    )
+    tells_scales: bool = Field(default=True, description="whether jobs report their scale within their class")
+    size_spread: NotNegative = Field(
+        default=0.0, description="spread of the logarithm of each job's size error"
+    )
+    boot_seconds: NotNegative | None = Field(
+        default=None, description="believed boot time; the truth if left out"
+    )
 
 
 class _Tier(Strict):
-    name: Name = Field(description="what one is called, rack say")
-    groups: int = Field(ge=1, description="how many of them each part of the tier above has")
-    gigabits_per_second: Positive = Field(description="what the uplink of one carries")
+    name: Name = Field(description="name of the tier, for example rack")
+    groups: int = Field(ge=1, description="parts of this tier in each part of the tier above")
+    gigabits_per_second: Positive = Field(description="capacity of the uplink of each part")
 
 
 class _Factors(Strict):
@@ -104,13 +114,13 @@ class _File(Strict):
     zone_stock: dict[Name, dict[Name, _Stock]] = Field(default={}, description="the same for one zone")
     quotas: dict[Name, int] = Field(default={}, description="most nodes by instance type")
     spot: _Spot | None = Field(default=None, description="a spot market; {} takes the defaults")
-    on_demand: bool = Field(default=True, description="whether there is a market on demand")
-    faults: _Faults = Field(default=_Faults(), description="what goes wrong")
+    on_demand: bool = Field(default=True, description="whether there is an on-demand market")
+    faults: _Faults = Field(default=_Faults(), description="faults of nodes, requests and jobs")
     checkpoints: _Checkpoints | None = Field(default=None, description="every_seconds and cost_seconds")
     beliefs: _Beliefs = Field(default=_Beliefs(), description="what the policy believes")
     topology: list[_Tier] = Field(default=[], description="tiers of the network in a zone, the widest first")
     bursts: NotNegative = Field(
-        default=0.0, description="moves arrivals together: an hour's rate, var/mean^2"
+        default=0.0, description="added variance of an hour's arrival rate over mean^2"
     )
 
 
@@ -232,7 +242,7 @@ def parse_boot(text: str, instance_types: Collection[InstanceType]) -> dict[str,
     if kind == "lognormal" and len(seconds) == 2:
         return {"": Boot(median_seconds=seconds[0], p99_seconds=seconds[1])}
     hint = "Write aws, constant:180 or lognormal:180,900 (median and p99, seconds)"
-    raise InputError(f"--boot {text!r} is no boot", hint=hint)
+    raise InputError(f"--boot {text!r} is not a boot time", hint=hint)
 
 
 def _boot(row: _Boot, document: Document, at: KeyPath) -> Boot:

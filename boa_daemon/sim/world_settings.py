@@ -31,10 +31,10 @@ class Boot:
     def __post_init__(self) -> None:
         if not 0.0 <= self.median_seconds <= self.p99_seconds < math.inf:
             raise InputError(
-                f"a boot has 0 <= median <= p99 seconds; got {self.median_seconds:g} and {self.p99_seconds:g}"
+                f"a boot needs 0 <= median <= p99 s; got {self.median_seconds:g} and {self.p99_seconds:g}"
             )
         if self.median_seconds == 0.0 < self.p99_seconds:
-            raise InputError("a boot of median 0 s has no p99 other than 0 s")
+            raise InputError("a boot with a median of 0 s needs a p99 of 0 s")
 
     @classmethod
     def constant(cls, seconds: float) -> Boot:
@@ -138,7 +138,10 @@ class Checkpoints:
 
     def __post_init__(self) -> None:
         if not (self.every_seconds > 0.0 and self.cost_seconds >= 0.0):
-            raise InputError("checkpoints are some seconds apart and cost zero or more")
+            raise InputError(
+                f"checkpoints need every_seconds > 0 and cost_seconds >= 0; got {self.every_seconds:g} and "
+                f"{self.cost_seconds:g}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +163,7 @@ class WrongBeliefs:
 
     def __post_init__(self) -> None:
         if self.boot_seconds is not None and not 0.0 <= self.boot_seconds < math.inf:
-            raise InputError("a boot is believed to take zero seconds or more")
+            raise InputError(f"a believed boot time must be 0 seconds or more; got {self.boot_seconds:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,7 @@ class Retries:
         """Return the consequence of a job's failures so far; `evidence` describes the last one."""
         last = failures[-1]
         if last.cause in NEVER_RETRIED and last.cause not in self.most_by_cause:
-            return GiveUp(reason=f"{last.cause}, which another try would meet again: {evidence}")
+            return GiveUp(reason=f"{last.cause}, which another try would repeat: {evidence}")
         streak = [
             failure
             for failure in failures

@@ -14,7 +14,7 @@ def shortfall_sentence(shortfall: Shortfall) -> str:
     if shortfall.jobs_per_hour <= 0.0:
         return (
             f"best effort: the budget of {shortfall.budget:.6g} {unit} just pays for the load ({least}), "
-            "and the plan follows once it does so by a margin"
+            "and full planning resumes once it does so by a margin"
         )
     return (
         f"best effort: the budget of {shortfall.budget:.6g} {unit} is below the load, and {least}. By the "

@@ -184,8 +184,8 @@ def test_what_the_same_command_would_meet_again_is_not_tried_again(stage: Stage,
     row = stage.play.service.job(job)
     assert (row["status"], row["generation"], row["exit_code"]) == ("failed", 1, 137)
     assert row["last_lines"] == ["a", "b"]
-    assert "would meet again" in stage.alerts()
-    assert f"{cause}, which another try would meet again: it died" in stage.play.service.explain(job)["text"]
+    assert "would repeat" in stage.alerts()
+    assert f"{cause}, which another try would repeat: it died" in stage.play.service.explain(job)["text"]
 
 
 def test_a_failure_that_nobody_judged_is_judged_by_the_next_process(stage: Stage) -> None:
@@ -520,4 +520,4 @@ def test_nodes_that_are_always_unfit_do_not_start_a_job_for_ever(stage: Stage) -
     stage.run(2700.0)
 
     assert stage.play.service.job(job)["generation"] <= 8
-    assert "led nowhere" in stage.alerts()
+    assert "repeated without success" in stage.alerts()

@@ -34,7 +34,7 @@ def test_the_class_that_sends_most_decides() -> None:
     assert (found["set"], found["most"]) == (1.0, 2)
     assert found["why"] == (
         "kappa may be up to 2: spread over several p9.large, jobs of loud send 526 MB for 0.51 s per second "
-        "of computing, so wider ones cost more than nodes of their own"
+        "of computing, so wider jobs are cheaper on nodes of their own"
     )
 
 

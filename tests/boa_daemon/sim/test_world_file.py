@@ -112,7 +112,7 @@ def test_paths_stand_in_files_beside_it(tmp_path: Path) -> None:
         (
             "p.csv",
             "at,price\n0,1\n",
-            "p.csv:1: not a path over time. It begins with at_seconds,price_fraction",
+            "p.csv:1: not a file of values over time. It begins with at_seconds,price_fraction",
         ),
         ("p.csv", "at_seconds,price_fraction\n0,x\n", "p.csv:2: two numbers expected"),
         ("p.csv", "at_seconds,price_fraction\n9,1\n3,1\n", "p.csv:3: at_seconds must rise"),
@@ -134,5 +134,7 @@ def test_a_flag_says_a_boot_in_one_word() -> None:
     assert parse_boot("constant:60", KINDS) == {"": Boot.constant(60.0)}
     assert parse_boot("lognormal:180,900", KINDS) == {"": AWS_BOOTS["g"]}
     assert parse_boot("aws", KINDS).keys() == {"p4d.24xlarge", "t4-x4"}
-    with pytest.raises(InputError, match=r"'normal:3' is no boot\. Write aws, constant:180 or lognormal"):
+    with pytest.raises(
+        InputError, match=r"'normal:3' is not a boot time\. Write aws, constant:180 or lognormal"
+    ):
         parse_boot("normal:3", KINDS)

@@ -82,5 +82,5 @@ def test_a_boot_that_is_believed_long_is_planned_with_though_nodes_come_at_once(
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
 def test_a_boot_cannot_be_believed_to_take_less_than_nothing(seconds: float) -> None:
     """Nor for ever."""
-    with pytest.raises(InputError, match="zero seconds or more"):
+    with pytest.raises(InputError, match="0 seconds or more"):
         WrongBeliefs(boot_seconds=seconds)

@@ -22,7 +22,7 @@ def test_the_waits_grow_and_the_job_is_given_up() -> None:
     for cause in ("missing-command", "out-of-memory"):
         final = Failure(at=0.0, step=0, cause=cause)  # type: ignore[arg-type]
         assert retries.judge([final], evidence="no such file") == GiveUp(
-            reason=f"{cause}, which another try would meet again: no such file"
+            reason=f"{cause}, which another try would repeat: no such file"
         )
 
 
