@@ -154,7 +154,7 @@ class LinkFit:
 
     @property
     def adadual_threshold(self) -> float:
-        """B / (2 (b + eta)): the ratio of sizes up to which two messages should overlap."""
+        """AdaDUAL's threshold b / (2 (b + eta)): two messages overlap if their ratio of sizes is below it."""
         both = self.seconds_per_byte.value + self.contention_seconds_per_byte.value
         return self.seconds_per_byte.value / (2.0 * both)
 

@@ -56,7 +56,7 @@ class MultiplierTable:
     edge_class: Ints
     edge_cost: Floats
     least_cost: Floats  # of a job at level 0, shape (classes,)
-    rates: Floats  # believed arrivals per hour, shape (classes,)
+    rates: Floats  # expected arrivals per hour, shape (classes,)
     costs_of_rates: Floats = field(init=False, repr=False, compare=False)  # of an hour's arrivals, (levels,)
     _planned: Memo[float, Position] = field(init=False, repr=False, compare=False)
 

@@ -107,7 +107,7 @@ def _worths_alike(claims: Claims, order: Ints, free: float, unit: float) -> Floa
         for slope, before, after, _ in ladder:
             lost = losers[0]
             price = lost + money if lost > 0.0 else money
-            # To take more pays as long as the cost of a unit of speed falls.
+            # Taking more pays while the cost of a unit of speed falls.
             if price * before >= slope * cost:
                 break
             heappop(losers)
@@ -145,7 +145,7 @@ def _worths(claims: Claims, order: Ints, free: float) -> Floats:
             left = size
             while left > ROUNDING:
                 if free > 0.0:
-                    # To take more pays as long as the cost of a unit of speed falls.
+                    # Taking more pays while the cost of a unit of speed falls.
                     if money * speed >= slope * cost:
                         break
                     taken = min(free, left)

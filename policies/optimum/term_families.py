@@ -73,7 +73,7 @@ class RationalTerms:
     most: Floats
 
     def best(self, multiplier: Floats) -> tuple[Floats, Floats]:
-        """Return the stationary width of each, inside its range."""
+        """Return (gpus, hours) at the stationary width of each term, clipped to its range."""
         paid = multiplier[:, None] * self.price
         cubic = 2.0 * paid * self.size * self.crosstalk
         square = self.weight * self.size * self.crosstalk + paid * (
@@ -120,7 +120,7 @@ class PowerTerms:
     most: Floats
 
     def best(self, multiplier: Floats) -> tuple[Floats, Floats]:
-        """Return the stationary width of each, inside its range."""
+        """Return (gpus, hours) at the stationary width of each term, clipped to its range."""
         paid = multiplier[:, None] * self.price
         wanted = np.broadcast_to(self.exponent * self.weight * self.size, paid.shape)
         linear = (1.0 - self.exponent) * paid * self.size
@@ -160,7 +160,7 @@ class ChordTerms:
     most: Floats
 
     def best(self, multiplier: Floats) -> tuple[Floats, Floats]:
-        """Return the stationary width of each, inside its range."""
+        """Return (gpus, hours) at the stationary width of each term, clipped to its range."""
         with np.errstate(divide="ignore", over="ignore"):
             gain = self.weight * self.beta / (multiplier[:, None] * self.price) - self.alpha
         speed = np.sqrt(np.maximum(self.size / self.startup * gain, 0.0))

@@ -57,7 +57,7 @@ class EqualWidth:
         return self.menu.fastest_within(job.class_name, job.phase, limit)
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the width of each job, and leave the nodes to the widths."""
+        """Return the width of each job; the nodes to rent follow from the widths."""
         return Allocation(widths={job.id: self.width_of(job) for job in jobs})
 
 
@@ -89,7 +89,7 @@ class EfficiencyThreshold:
         return ladder.widths[ladder.fastest_at(efficiency)]
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the width of each job, and leave the nodes to the widths."""
+        """Return the width of each job; the nodes to rent follow from the widths."""
         kinds = {(job.class_name, job.draw < self.share) for job in jobs}
         plans = {(name, lower): self.widths_of(name, lower=lower) for name, lower in kinds}
         return Allocation(

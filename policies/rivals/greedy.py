@@ -53,7 +53,7 @@ class GreedyMarginal:
         return cls(plans=widths)
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the width of each job, and leave the nodes to the widths."""
+        """Return the width of each job; the nodes to rent follow from the widths."""
         return Allocation(widths={job.id: self.plans[job.class_name][job.phase] for job in jobs})
 
 

@@ -80,7 +80,7 @@ class RentAsRequested:
     asked: RequestedWidths
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the width of each job, and leave the nodes to the widths."""
+        """Return the width of each job; the nodes to rent follow from the widths."""
         return Allocation(widths={job.id: self.asked.widths_of(job)[job.phase] for job in jobs})
 
 

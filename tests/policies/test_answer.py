@@ -14,7 +14,7 @@ from policies.online.node_prices import WholeNodePrices
 
 
 def test_reasons_are_made_for_those_that_are_asked_about() -> None:
-    """One sentence for each question, and none for a job that is not there."""
+    """One sentence for each job that is read, and none for an unknown job."""
     asked: list[str] = []
 
     def say(job: Job) -> str:
@@ -30,7 +30,7 @@ def test_reasons_are_made_for_those_that_are_asked_about() -> None:
 
 
 def test_reasons_that_were_asked_are_those_that_were_not() -> None:
-    """What is kept to find a job by its name belongs to no value and is not shown."""
+    """The index of jobs by name is neither compared nor shown."""
     jobs, say = [a_job("a")], str
     asked, fresh = Reasons(jobs=jobs, say=say), Reasons(jobs=jobs, say=say)
     assert asked["a"] == str(jobs[0])
@@ -41,7 +41,7 @@ def test_reasons_that_were_asked_are_those_that_were_not() -> None:
 
 
 def test_an_answer_that_says_only_widths_leaves_the_rest_to_the_site() -> None:
-    """No fixed nodes, no ceiling, nobody who stays, comes first or starts on few nodes only."""
+    """The defaults: no fixed nodes, no ceiling, and no job in `stay`, `exact`, `order` or `compact`."""
     quiet = Allocation(widths={})
     found = {each.name: getattr(quiet, each.name) for each in fields(Allocation) if each.name != "widths"}
     nobody: frozenset[str] = frozenset()

@@ -42,7 +42,7 @@ def test_the_optimum_promises_what_the_solver_found_for_changes_with_boots() -> 
 
 
 def test_the_pace_is_that_of_the_site() -> None:
-    """A window that nobody names is a month; one that somebody names holds."""
+    """The default window is a month; a window given as an option is used."""
     site = a_site(is_monthly=True, is_load_stated=False, covered_per_hour=1.5)
     pace = paced_optimum(site, PolicyOptions()).pace
     assert (pace.budget, pace.window_hours, pace.covered_per_hour) == (8.0, MONTH_HOURS, 1.5)

@@ -41,7 +41,7 @@ MENU = PhaseWidths(widths=(Width("gpu", 1), Width("gpu", 2)), speeds=(1.0, 1.5))
 
 
 def claims_with(**changes: object) -> Claims:
-    """Return what a job asks with three hours of work on one GPU, which runs there."""
+    """Return the claim of a job with three hours of work that runs on one GPU."""
     values: dict[str, object] = {
         "job": a_job(width=Width("gpu", 1)),
         "menu": MENU,
@@ -62,7 +62,7 @@ def test_who_is_overdue_weighs_more() -> None:
 
 
 def test_a_restart_costs_its_share_of_the_time_that_the_change_lasts() -> None:
-    """Until others come, or the job ends; never more than all. Who does not run has nothing to lose."""
+    """A change lasts until other jobs come or the job ends; at most 1, and 0 for a waiting job."""
     for share, claims in (
         (0.3 / 3.0, claims_with(restart_hours=0.3)),
         (0.3 * (1.0 + 1.0 / 3.0), claims_with(restart_hours=0.3, lasts_hours=1.0)),

@@ -18,6 +18,6 @@ from policies.errors import InfeasibleBudget, InfeasibleDeadline, InvalidProblem
     ],
 )
 def test_an_error_comes_back_as_it_was(error: PolicyError) -> None:
-    """Its class, its words and its numbers, though its constructor wants them by name."""
+    """Class, message and numbers survive pickling, although the constructor has keyword-only arguments."""
     found = pickle.loads(pickle.dumps(error))
     assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))

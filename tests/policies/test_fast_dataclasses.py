@@ -107,7 +107,7 @@ def test_what_changes_some_fields_alone_makes_the_same(names: tuple[str, ...]) -
 
 
 def test_a_value_is_closed_once_it_is_made() -> None:
-    """It is filled as a value of an open class, and is none of that when anybody sees it."""
+    """It is filled as a value of the open class, and has its frozen class afterwards."""
     for value in (_Quick("a"), replace(_Quick("a"), gpus=3), _Few(1), replace(_Few(1), gpus=2)):
         assert type(value) in {_Quick, _Few}
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -130,7 +130,7 @@ def test_a_class_that_checks_and_derives_does_so_at_each_change() -> None:
 
 
 def test_a_class_that_checks_alone_does_so_at_each_change() -> None:
-    """Nothing is derived: the code that is written for the class changes it, and asks for the check."""
+    """Without derived fields the generated code changes the value, and runs the check."""
     phase = Phase(size_gpu_hours=1.0, speedups={"gpu": PowerLaw(exponent=0.5, max_gpus=4)})
     value = JobClass(name="a", phases=(phase,), weight=2.0)
     assert replace(value, weight=3.0) == dataclasses.replace(value, weight=3.0)

@@ -6,7 +6,7 @@ from policies.memo import LatestMemo, Memo
 
 
 def test_an_answer_is_reckoned_once_and_forgotten_beyond_the_limit() -> None:
-    """The fourth question finds three answers kept, and all of them go."""
+    """The fourth question empties a cache of three answers."""
     asked: list[int] = []
 
     def reckon(number: int) -> int:
@@ -23,7 +23,7 @@ def test_an_answer_is_reckoned_once_and_forgotten_beyond_the_limit() -> None:
 
 
 def test_the_latest_answer_is_for_the_very_same_question() -> None:
-    """An equal list that is another object is asked anew."""
+    """An equal list that is another object is computed again."""
     asked: list[list[int]] = []
 
     def reckon(numbers: list[int]) -> int:

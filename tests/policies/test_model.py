@@ -37,7 +37,7 @@ def test_amounts_are_positive_and_finite(value: float) -> None:
 
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
 def test_overheads_may_be_zero_but_not_negative(value: float) -> None:
-    """Start-up and rescale default to nothing."""
+    """Start-up and rescale default to zero."""
     with pytest.raises(
         InvalidProblem, match="startup_hours of class c must be a finite number, zero or more"
     ):
@@ -106,7 +106,7 @@ def test_amounts_read_as_people_write_them() -> None:
 
 
 def test_what_nobody_names_is_nothing_but_for_these() -> None:
-    """At the root of `policies`: rates, weights and scales are 1, a month has 730 hours."""
+    """The defaults that are not empty, at the root of `policies`: rates, weights and scales are 1."""
     assert unnamed(policies, deep=False) == {
         "Allocation.above_ceiling": "use",
         "Budget.unit": "usd_per_hour",
@@ -134,7 +134,7 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
 
 
 def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
-    """In all of `policies`; what is kept by question has an end."""
+    """At the root of `policies`: types made often have the fast `__init__`; caches are bounded."""
     assert hurried(policies, deep=False) == dict.fromkeys(
         ["Allocation", "GpuSlot", "Job", "JobClass", "Money", "Node", "Reasons", "Width"], "quick"
     ) | {"_found": None, "load": None}
@@ -149,7 +149,7 @@ def test_places_are_as_many_on_each_gpu(gpus: int, places: int, whole: int) -> N
 
 @pytest.mark.parametrize("places", [0, -1, 3, 5])
 def test_places_that_do_not_fill_whole_gpus_are_refused(places: int) -> None:
-    """Four places are not three on each, and never none."""
+    """Four places cannot be split into three or zero on each GPU."""
     with pytest.raises(InvalidProblem, match=f"i: 4 places cannot be split into {places} on each GPU"):
         InstanceType(name="i", gpu_type="gpu", gpus=4, usd_per_hour=1.0, places_per_gpu=places)
 

@@ -28,14 +28,14 @@ def _entries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_entries_are_loaded_by_name() -> None:
-    """Sorted names; what nobody adds is nothing."""
+    """Names are sorted; a name that no package adds gives None."""
     assert names("boa.policies") == ("broken", "good")
     assert load("boa.policies", "good") == pytest.approx(6.283185307)
     assert load("boa.policies", "other") is None
 
 
 def test_a_package_that_cannot_be_imported_is_named() -> None:
-    """With its entry, what it raised, and what to do."""
+    """The error has the entry, the original error, and what to do."""
     with pytest.raises(
         BrokenPlugin, match=r"a package adds as no\.such\.module:thing, cannot be loaded: ModuleN"
     ):

@@ -40,7 +40,7 @@ def test_an_unknown_policy_names_the_closest() -> None:
 
 
 def test_an_unknown_placer_names_all() -> None:
-    """A word that resembles nothing gets the list."""
+    """A word without a close match gets the list of known names."""
     with pytest.raises(UnknownPolicy, match="Known: first-fit, list-scheduling, lwf, random"):
         find_placer("quux")
 
@@ -108,7 +108,7 @@ def test_a_budget_below_the_least_is_infeasible_for_equal_width() -> None:
 
 
 def test_a_policy_for_one_type_needs_a_type_that_runs_everything() -> None:
-    """Without one, the error says so."""
+    """If there is no such type, the error says so."""
     site = a_site()
     foreign = a_problem(a_class(gpu_type="gpu"))
     broken = Site(
@@ -126,7 +126,7 @@ def test_a_policy_for_one_type_needs_a_type_that_runs_everything() -> None:
 
 
 def test_a_window_is_hours() -> None:
-    """Fractions are welcome; nothing, infinity and words are not."""
+    """Fractions are allowed; zero, infinity and words are refused."""
     entry = find_policy("boa-paced")
 
     assert parse_options(entry, {"window_hours": "7.5"}) == PolicyOptions(window_hours=7.5)

@@ -21,7 +21,7 @@ def test_a_node_takes_dollars_from_a_budget_of_dollars_and_its_gpus_from_one_of_
 
 
 def test_a_boot_is_part_of_each_start_up() -> None:
-    """Every class's, and nothing else changes."""
+    """The boot is added to the start-up of every class; nothing else changes."""
     problem = a_problem(a_class("a", startup_hours=0.5), a_class("b"))
     found = with_boots(problem, 0.25)
     assert [one.startup_hours for one in found.classes] == [0.5 + 0.25, 0.25]
@@ -38,5 +38,5 @@ def test_a_boot_is_part_of_each_start_up() -> None:
     ],
 )
 def test_a_hint_names_the_closest_word_or_all(word: str, known: Any, hint: str) -> None:
-    """All in the order of the alphabet."""
+    """All known words, in alphabetical order."""
     assert closest(word, known) == hint

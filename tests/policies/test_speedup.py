@@ -75,7 +75,7 @@ def test_the_envelope_covers_every_useful_point(table: Table) -> None:
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 def test_speeds_are_positive_and_finite(value: float) -> None:
-    """A speed that nothing has is refused, in every curve."""
+    """A speed that is not positive and finite is refused in every curve."""
     with pytest.raises(InvalidProblem, match="positive finite"):
         Table(gpus=(1, 2), speeds=(1.0, value))
     with pytest.raises(InvalidProblem, match="speed must be a finite number"):
@@ -98,7 +98,7 @@ def test_fractions_are_from_zero_to_one(value: float) -> None:
 
 
 def test_crosstalk_is_not_negative() -> None:
-    """Talking never helps."""
+    """Crosstalk never makes a job faster."""
     with pytest.raises(InvalidProblem, match="crosstalk"):
         UniversalScalability(contention=0.1, crosstalk=-1e-9)
 
@@ -124,7 +124,7 @@ def test_a_table_has_rising_whole_widths(
 
 @pytest.mark.parametrize("width", [1.5, True])
 def test_widths_are_whole(width: float) -> None:
-    """Half a GPU is not for rent, and true is not a number."""
+    """Fractions of a GPU and booleans are refused."""
     with pytest.raises(InvalidProblem, match="whole"):
         Table(gpus=(width, 8, 9), speeds=(1.0, 2.0, 3.0))  # type: ignore[arg-type]
     with pytest.raises(InvalidProblem, match="whole"):

@@ -115,7 +115,7 @@ def test_a_better_message_pauses_a_worse_one_where_that_is_allowed() -> None:
 
 
 def test_an_overdue_message_reserves_its_servers() -> None:
-    """Its last server is busy, yet nobody may slip in on the first, whatever the rank."""
+    """Its second server is busy, but no other message may start on the first one, whatever its rank."""
     flying = [a_message("busy", "yz")]
     waiting = [
         a_message("late", "xy", service=99.0, waited_seconds=11.0),
@@ -176,7 +176,7 @@ def test_threshold_zero_is_srsf_1_and_infinity_is_srsf_2(
 
 @given(ready(), st.sampled_from(sorted(LINK_POLICIES)))
 def test_nobody_who_could_send_alone_is_left_waiting(waiting: list[Message], name: str) -> None:
-    """Without ageing, a message that waits meets somebody on one of its servers."""
+    """Without ageing, a waiting message shares a server with a message in flight."""
     decision = link_policy(name, LINK).admit(waiting, [])
     busy = {server for message in waiting if message.job in decision.start for server in message.servers}
     for message in waiting:
@@ -218,13 +218,13 @@ def test_impossible_policies_are_refused(wrong: dict[str, float]) -> None:
 
 
 def test_a_message_that_has_just_come_has_waited_for_nothing() -> None:
-    """And weighs as any other, unless somebody says so."""
+    """The default weight of a message is 1 and its waiting time 0."""
     assert a_message("a", "wx") == a_message("a", "wx", weight=1.0, waited_seconds=0.0)
     assert a_message("a", "wx", service=3.0, weight=2.0).rank == 1.5
 
 
 def test_what_nobody_names_is_nothing_but_for_these() -> None:
-    """In all of `policies.links`: no limit in bytes or seconds, nobody is preempted."""
+    """The defaults that are not empty, in all of `policies.links`: no limits, no preemption."""
     assert unnamed(policies.links) == {
         "LinkPolicy.max_at_once": 2,
         "LinkPolicy.rule": "plain",
@@ -239,7 +239,7 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
     [("threshold", 0.0, True), ("bucket_bytes", 0.0, False), ("max_wait_seconds", 0.0, True)],
 )
 def test_a_link_policy_takes_what_is_not_below_its_least(field: str, least: float, is_allowed: bool) -> None:
-    """Halves are welcome; what is no number is not."""
+    """Fractions are allowed; negative values and NaN are not."""
     assert getattr(LinkPolicy(link=LINK, **{field: 0.5}), field) == 0.5  # type: ignore[arg-type]
     for value in (-0.5, math.nan, *([] if is_allowed else [least])):
         with pytest.raises(InvalidProblem, match=f"must be .*zero.*; got {value}"):
@@ -260,5 +260,5 @@ def test_the_weighted_threshold_is_that_of_the_weights(service: float, size: flo
 
 
 def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
-    """In all of `policies.links`; what is kept by question has an end."""
+    """In all of `policies.links`: caches are bounded."""
     assert hurried(policies.links) == {"shared_iteration_seconds": 4096}

@@ -126,6 +126,6 @@ def test_a_refused_message_stays_refused_while_the_old_one_shrinks(
 
 
 def test_at_the_threshold_it_waits() -> None:
-    """Both cost the same there, and nothing is sent twice at once for nothing."""
+    """Both choices cost the same there, and overlap without a gain is avoided."""
     assert [overlap_pays(size, 4.0, 0.25) for size in (0.99, 1.0, 1.01)] == [True, False, False]
     assert overlap_pays(0.5, 1.0, 1.0)

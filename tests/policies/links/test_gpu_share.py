@@ -33,7 +33,7 @@ def test_a_job_waits_for_the_gpu_that_is_shared_the_most_and_alone_for_none() ->
 
 @pytest.mark.parametrize("sending", [(0.5, 2.0), (1.0, 1.0), (0.0, 3.0)])
 def test_two_unlike_jobs_event_by_event(sending: tuple[float, float]) -> None:
-    """Computing on a GPU in equal parts, then sending undisturbed, drawn anew each time: within 3 %."""
+    """Simulation with random durations (equal shares of the GPU, undisturbed sending): within 3 %."""
     seconds = _events(sending, rounds=40_000)
     found = gpu_slowdowns({"a": [0], "b": [0]}, {"a": sending[0], "b": sending[1]})
     for job, share, took in zip("ab", sending, seconds, strict=True):
@@ -61,7 +61,7 @@ def _events(sending: tuple[float, float], *, rounds: int) -> list[float]:
 
 
 def test_who_is_alone_on_its_gpus_is_not_stretched() -> None:
-    """Names are compared by what they say: those of one job may be read twice."""
+    """Job ids are compared by value, not by identity."""
     first, again = "job-one", "job-" + "one"[:3]
     gpus = {first: ["g0", "g1"], "job-two": ["g1", "g2"], "job-three": ["g3"]}
     found = gpu_slowdowns(gpus, {again: 0.0, "job-two": 0.0, "job-three": 0.0})

@@ -33,7 +33,7 @@ def test_a_width_beyond_one_node_pays_for_the_link() -> None:
 
 
 def test_a_measured_table_includes_its_link_already() -> None:
-    """Tables are as measured, whatever the network."""
+    """Tables stay unchanged, whatever the network."""
     table = Table(gpus=(1, 8), speeds=(1.0, 6.0))
 
     assert across_nodes(table, gpus_per_node=4, share=3.0) is table

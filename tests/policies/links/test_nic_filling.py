@@ -82,5 +82,5 @@ def test_where_all_cards_are_shared_nothing_is_filled(ranks: list[float], crowdi
 
 
 def test_beside_nothing_nothing_is_filled() -> None:
-    """Where no message is in flight, whoever may start has started."""
+    """If no message is in flight, every message that may start has already started."""
     assert fill_idle_nics([message("a", "12")], [], crowding=0.0) == ()

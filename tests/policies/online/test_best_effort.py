@@ -36,7 +36,7 @@ def an_effort(budget: float = 0.5, *, boot_hours: float = 0.0) -> BestEffort:
 
 
 def money(spent: float, hours: float) -> Money:
-    """Return what the books say."""
+    """Return the state of the ledger."""
     return Money(spent=spent, elapsed_hours=hours)
 
 
@@ -125,7 +125,7 @@ def test_with_nothing_to_spare_each_job_has_its_cheapest_width() -> None:
 
 @given(jobs=st.integers(1, 12), budget=st.floats(0.5, 60.0))
 def test_an_empty_queue_takes_the_budget(jobs: int, budget: float) -> None:
-    """However large a load is believed: who is there shares the budget, and a step wider would exceed it."""
+    """For any estimated load: the jobs present share the budget, and one step wider would exceed it."""
     present = [a_job(f"j{n}", class_name="long") for n in range(jobs)]
     found = an_effort(0.5).paced.within(present, budget, None)
     (width,) = {width.gpus for width in found.widths.values()}

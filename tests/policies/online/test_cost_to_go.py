@@ -97,7 +97,7 @@ def test_widths_are_those_of_exact_minimisation_at_the_scale_of_each_job(
 
 @pytest.mark.parametrize("first", [1e-3, 0.1, 0.5, 0.8, 2.0, 40.0])
 def test_whoever_was_asked_about_first_decides_for_nobody_else(first: float) -> None:
-    """Small jobs never change here, large ones do: a table in which nobody changes is not for all scales."""
+    """Only large jobs change width here, so a table without changes is not valid for all scales."""
     phases = (
         Phase(size_gpu_hours=1.0, speedups={"gpu": Table(gpus=(1, 4), speeds=(1.0, 1.01))}),
         Phase(size_gpu_hours=1.0, speedups={"gpu": Table(gpus=(1, 4), speeds=(1.0, 3.5))}),
@@ -205,7 +205,7 @@ def test_a_width_stays_unless_a_change_saves_more_than_the_margin() -> None:
 
 
 def test_tables_are_kept_in_the_order_of_their_scales() -> None:
-    """Whatever is asked first: a scale is between its neighbours, and has an own one where they doubt."""
+    """For any order of scales: a scale lies between two tables, and gets its own if they leave doubt."""
     columns = columns_of(seed=3, phases=3, rescale_hours=0.2)
     costs = CostsByScale(columns=columns, multiplier=0.3)
     for scale in (1.0, 5.0, 0.3, 0.31, 40.0, 2.0, 0.01, 3.0):
@@ -293,7 +293,7 @@ def test_who_stays_between_two_tables_stays_at_every_scale_between_them(
     ends: tuple[float, float],
     places: list[tuple[float, float]],
 ) -> None:
-    """So the table of that very scale says, whatever is left of the phase. Without a margin, in doubt."""
+    """Agrees with the table of the exact scale, for any work left. Without a margin the answer is doubt."""
     (seed, phases, rescale_hours), (low, ratio) = drawn, ends
     columns = columns_of(seed=seed, phases=phases, rescale_hours=rescale_hours)
     below, above = (CostToGo.of(columns, scale=s, multiplier=multiplier) for s in (low, low * ratio))

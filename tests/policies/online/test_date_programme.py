@@ -114,7 +114,7 @@ def test_speeds_are_shares_of_the_fastest() -> None:
 
 
 def test_what_was_worked_out_is_kept_and_not_for_ever() -> None:
-    """The same question again is no work; eight others push it out."""
+    """The same plan is returned from the cache, until eight others replace it."""
     assert date_plan([SLOW], horizon_hours=2.0, boot_hours=0.0, steps=4) is date_plan(
         [SLOW], horizon_hours=2.0, boot_hours=0.0, steps=4
     )
@@ -123,7 +123,7 @@ def test_what_was_worked_out_is_kept_and_not_for_ever() -> None:
 
 @pytest.mark.parametrize("hours", [0.0, -1.0])
 def test_a_horizon_is_positive(hours: float) -> None:
-    """There is nothing to plan before it."""
+    """A horizon that is not positive is refused."""
     with pytest.raises(InvalidProblem, match="horizon_hours"):
         date_plan(WIDTHS, horizon_hours=hours, boot_hours=0.0)
 
@@ -141,7 +141,7 @@ def test_with_nothing_left_to_do_nothing_is_held_and_without_time_nothing_is_kep
 
 
 def test_no_spot_is_started_or_kept_where_there_is_none() -> None:
-    """In the states in which spot is not there, nothing is on it."""
+    """When spot is not available, no choice uses it."""
     plan = date_plan(WIDTHS, horizon_hours=10.0, boot_hours=0.5, market=MARKET, steps=20)
     down = plan.best[:, :, 0, :]
     assert set(down.ravel().tolist()) <= {0, 1, 2}

@@ -42,7 +42,7 @@ def brute_force(
     spot_price = ONE.spot_usd_per_hour or 0.0
 
     def odds(up: bool, after: int) -> float:
-        """Return the probability that spot is there after some steps."""
+        """Return the probability that spot is available after some steps."""
         found = float(up)
         for _ in range(after):
             found = found * stays + (1.0 - found) * returns
@@ -52,7 +52,7 @@ def brute_force(
         return sum(p * one[0] for p, one in parts), sum(p * one[1] for p, one in parts)
 
     def hold(time: int, work: int, up: bool, how: str, *, booting: int) -> tuple[float, float]:
-        """Return what follows a boot, or a step at work."""
+        """Return dollars and probability after a boot, or after a step of work."""
         took, done = (booting, 0) if booting else (1, 1)
         if how == "spot":
             kept = stays**took
@@ -198,7 +198,7 @@ def test_nothing_is_kept_that_the_fastest_width_could_not_do_and_less_work_is_sa
 
 
 def test_more_work_than_the_programme_is_for_has_no_date() -> None:
-    """Though nothing has to boot."""
+    """Even without a boot."""
     plan = date_plan([NO_SPOT], horizon_hours=10.0, boot_hours=0.0, failure_hours=1e12, steps=100)
     assert plan.dates(10.0, least=0.99)[0][0] == pytest.approx(10.0)
     assert plan.dates(10.2, least=0.0) == []
@@ -297,7 +297,7 @@ def test_advice_names_the_width_and_the_market_that_are_best(
 
 
 def test_advice_depends_on_what_is_held_and_whether_spot_is_there() -> None:
-    """Each has a cell of its own."""
+    """Each amount of work has its own cell."""
     plan = a_grid((4, 5, 6))
     plan.usd[:] = np.arange(plan.usd.size).reshape(plan.usd.shape)
     found = {
@@ -312,7 +312,7 @@ def test_advice_depends_on_what_is_held_and_whether_spot_is_there() -> None:
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
 def test_speeds_prices_and_markets_are_positive(value: float) -> None:
-    """Halves are welcome."""
+    """Fractions are allowed."""
     for field in ("speed", "usd_per_hour"):
         with pytest.raises(InvalidProblem, match=field):
             DateOption(**{"width": Width("gpu", 1), "speed": 0.5, "usd_per_hour": 0.5} | {field: value})  # type: ignore[arg-type]

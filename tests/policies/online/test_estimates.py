@@ -157,7 +157,7 @@ def test_many_jobs_speak_louder_than_the_class_file() -> None:
 
 @given(left=_sizes, right=_sizes)
 def test_sums_of_sizes_add_up(left: list[float], right: list[float]) -> None:
-    """What ended may be kept as sums by the day: merged they are the sums of all."""
+    """Sums of parts of the sizes, merged, equal the sums of all sizes."""
     merged = SizeSums.of(np.array(left)).plus(SizeSums.of(np.array(right)))
     whole = SizeSums.of(np.array(left + right))
 
@@ -328,7 +328,7 @@ def test_grids_beside_each_other_say_what_each_says_alone(
 
 
 def test_nonsense_is_refused() -> None:
-    """A rate of nothing, a prior of nothing, a belief that is not a number."""
+    """A rate of zero, a prior of zero and a belief that is NaN are refused."""
     for stated, jobs in ((0.0, 1.0), (1.0, 0.0), (math.nan, 1.0)):
         with pytest.raises(InvalidProblem):
             estimate_rate(stated, None, prior_jobs=jobs, half_life_hours=1.0)
@@ -340,7 +340,7 @@ def test_nonsense_is_refused() -> None:
 
 @given(factor=st.floats(0.01, 100.0))
 def test_a_belief_in_another_unit_is_the_same_belief(factor: float) -> None:
-    """Centre and interval scale together; what stands behind them does not."""
+    """Mean and interval are scaled together; the weight is not."""
     belief = Belief(mean=2.0, low=1.0, high=3.0, weight=4.0).times(factor)
 
     assert (belief.mean, belief.low, belief.high) == pytest.approx((2.0 * factor, factor, 3.0 * factor))
@@ -380,7 +380,7 @@ def test_of_gamma_sizes_it_is_the_integral_of_the_tail(shape: float) -> None:
 def test_what_is_left_is_positive_and_moves_no_faster_than_work(
     mean: float, spread: float, part: float, step: float
 ) -> None:
-    """All of it at the start, never nothing, never beyond theta; a little work changes it a little."""
+    """The mean at the start, then positive and bounded by theta; a little work changes it a little."""
     here, there = (mean_left(mean, mean * done, spread=spread) for done in (part, part * (1.0 + step)))
 
     assert mean_left(mean, 0.0, spread=spread) == mean

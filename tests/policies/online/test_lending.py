@@ -51,7 +51,7 @@ def test_a_running_job_grows_to_the_fastest_width_that_there_is_room_for() -> No
 
 
 def test_a_width_that_a_class_has_no_more_is_not_stretched() -> None:
-    """The class was edited under a running job: every tick would fail on a width that nobody knows."""
+    """The class was edited while a job runs: a width that the class no longer has must not fail the tick."""
     gone = Width("gpu", 3)
     found = lent_width(
         COLUMNS, RUNNING, gone, most_gpus=8, hours_left=3.0, lent_hours=math.inf, rescale_hours=0.1

@@ -100,7 +100,7 @@ def test_jobs_that_cost_nothing_have_the_widest_widths() -> None:
 
 
 def test_draws_above_one_less_the_share_are_one_edge_further() -> None:
-    """A quarter of all draws, from 0.75 on; none where nothing is mixed."""
+    """With a share of 1/4 these are the draws from 0.75 on; with a share of 0 none."""
     mixed = Position(edge=3, share=0.25, multiplier=1.0)
     assert [mixed.level_for(draw) for draw in (0.0, 0.74, 0.75, 0.99)] == [3, 3, 4, 4]
     assert Position(edge=3, share=0.0, multiplier=1.0).level_for(0.999) == 3

@@ -244,7 +244,7 @@ def test_more_is_kept_stopped_than_idle_as_a_disk_is_cheaper() -> None:
 
 
 def test_hours_left_are_of_the_job_as_it_is_now() -> None:
-    """A job that moved on is asked anew, and waiting has no end."""
+    """A job that has progressed is computed again; a waiting job has infinite hours left."""
     nodes = some_nodes()
     begun = a_job("a", width=Width("gpu", 2), remaining_gpu_hours=3.0)
     later = replace(begun, remaining_gpu_hours=2.5)
@@ -289,7 +289,7 @@ def test_a_width_that_is_no_faster_than_a_narrower_one_is_on_no_menu() -> None:
 def test_spare_gpus_are_taken_and_room_is_made_for_as_long_as_few_jobs_come(
     per_hour: float, stretches: bool
 ) -> None:
-    """Where nobody comes, what is lent stays for ever; where a job comes every instant, no restart pays."""
+    """Without arrivals GPUs stay lent for ever; with an arrival at every instant no restart pays."""
     nodes = some_nodes(rescale=0.05)
     demand = NodeDemand(weighted_jobs_per_hour=per_hour, nodes_per_hour=1.0)
     nodes = replace(nodes, demands={"gpu": demand})
@@ -316,7 +316,7 @@ def test_spare_gpus_are_taken_and_room_is_made_for_as_long_as_few_jobs_come(
     ],
 )
 def test_what_is_held_at_a_price(price: float, weight: float, gpus: int, nodes: int, seconds: float) -> None:
-    """A square root of what is saved over what it costs, for a boot and the waits of whoever comes."""
+    """The square root of savings (boots and waits) over the cost of an idle node."""
     demand = NodeDemand(weighted_jobs_per_hour=10.0, nodes_per_hour=10.0)
     found = idle_retention(price, demand, boot_hours=0.05, weight=weight, gpus_of_node=gpus)
     assert found.nodes == nodes
@@ -411,7 +411,7 @@ def test_nodes_are_priced_in_the_unit_of_the_budget_or_at_a_part() -> None:
 
 
 def test_hours_left_are_kept_for_so_many_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The very job that was asked about is not reckoned again; beyond the limit all are."""
+    """The same job object is served from the cache; beyond the limit the cache is emptied."""
     monkeypatch.setattr(node_prices, "MOST_KNOWN", 2)
     nodes = some_nodes()
     jobs = [a_job(name, width=Width("gpu", 1), remaining_gpu_hours=3.0) for name in "abc"]

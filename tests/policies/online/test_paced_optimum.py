@@ -38,7 +38,7 @@ def a_job(class_name: str = "vision", **changes: object) -> Job:
 
 
 def test_at_the_planned_pace_it_is_the_plan() -> None:
-    """Without books every new job gets the width of the exact optimum, in the optimum's shares."""
+    """Without a ledger new jobs get the widths of the exact optimum, in the optimum's shares."""
     solution = solve(PROBLEM, 60.0)
     for found in solution.classes:
         planned = {plan.widths[0] for plan in found.plans}
@@ -64,7 +64,7 @@ def test_the_cost_to_go_is_the_shortest_path(multiplier: float) -> None:
     gpus=st.sampled_from([1, 2, 4, 8]),
 )
 def test_a_change_of_width_pays_for_itself(name: str, left: float, level: int, gpus: int) -> None:
-    """Who changes is better off with the rescale paid, and then stays."""
+    """A job that changes is better off after paying for the rescale, and then keeps its width."""
     columns = WidthColumns.of(PROBLEM, next(c for c in PROBLEM.classes if c.name == name))
     table = CostToGo.of(columns, scale=1.0, multiplier=float(POLICY.table.multipliers[level]))
     held = Width("gpu", gpus)
@@ -119,7 +119,7 @@ def test_one_job_is_told_the_width_that_a_whole_answer_gives_it() -> None:
 
 
 def test_a_job_keeps_its_width_until_the_phase_that_is_named() -> None:
-    """Of four phases two are stiff; whatever is left of those before, alone it has what it holds."""
+    """One of four phases scales badly; before the named phase `alone` keeps the width, for any work left."""
     stiff, steep = Table(gpus=(1, 4), speeds=(1.0, 1.2)), Table(gpus=(1, 4), speeds=(1.0, 3.8))
     curves = (steep, steep, stiff, steep)
     phases = tuple(Phase(size_gpu_hours=2.0, speedups={"gpu": curve}) for curve in curves)
@@ -147,7 +147,7 @@ def test_a_job_keeps_its_width_until_the_phase_that_is_named() -> None:
 
 
 def test_every_job_gets_a_width_and_a_reason() -> None:
-    """Nobody queues; the reason says what an hour of waiting counts."""
+    """No job queues; the reason gives the price of an hour of waiting."""
     jobs = [a_job(name, id=name) for name in SIZES]
     allocation = POLICY.allocate(jobs, now=0.0, money=Money(spent=0.0, elapsed_hours=1.0))
 

@@ -38,7 +38,7 @@ def books(
     is_refused: bool = False,
     memory: tuple[float, ...] = (),
 ) -> Money:
-    """Return books in a month of 730 hours that began with them; the last tick was six minutes ago."""
+    """Return the money of a ledger opened at the start of a 730-hour month, 6 minutes after a tick."""
     return Money(
         spent=spent,
         elapsed_hours=elapsed_hours,
@@ -85,7 +85,7 @@ def test_more_spent_never_means_wider(jobs: Floats, hours: float, low: float, hi
 
 @given(jobs=present, hours=elapsed, paid=spent, memory=memories)
 def test_it_is_bounded(jobs: Floats, hours: float, paid: float, memory: tuple[float, ...]) -> None:
-    """Multiplier, horizon and load stay in their ranges whatever the books say; so does the memory."""
+    """Multiplier, horizon, load and memory stay in their ranges for any state of the ledger."""
     step = pace_step(PACE, TABLE, jobs, books(spent=paid, elapsed_hours=hours, memory=memory))
 
     assert TABLE.multipliers[-1] <= step.position.multiplier <= TABLE.multipliers[0]
@@ -315,7 +315,7 @@ def test_a_pace_is_positive(values: dict[str, float]) -> None:
 
 
 def test_what_nobody_names_is_nothing_but_for_these() -> None:
-    """In all of `policies.online`; what is kept to answer again is no part of a value."""
+    """The defaults that are not empty, in all of `policies.online`; caches are not compared."""
     assert unnamed(policies.online) == {
         "Pace.is_stated": True,
         "Pace.window_hours": 730.0,
@@ -342,5 +342,5 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
 
 
 def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
-    """In all of `policies.online`; what is kept by question has an end."""
+    """In all of `policies.online`: types made often have the fast `__init__`; caches are bounded."""
     assert hurried(policies.online) == dict.fromkeys(["Position", "Step"], "quick") | {"_solved": 8}

@@ -40,7 +40,7 @@ def test_hours_of_the_week_are_those_of_the_calendar(at: datetime) -> None:
 
 @given(first=firsts, weeks=st.integers(3, 20))
 def test_a_rhythm_without_noise_is_found_to_the_digit(first: int, weeks: int) -> None:
-    """Whatever hour of the week the first job came in."""
+    """For any hour of the week at which the data begin."""
     found = estimate_rhythm(came(weeks, first), first_hour=first)
 
     assert found is not None

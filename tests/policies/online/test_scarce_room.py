@@ -33,7 +33,7 @@ def a_claim(
     overdue: float = 0.0,
     size_per_gpu: float = 1.0,
 ) -> Claim:
-    """Return what a job of a speed-up asks for."""
+    """Return the claim of a job with a given speed-up."""
     width = None if held is None else Width("gpu", held)
     return Claim(
         job=Job(

@@ -54,7 +54,7 @@ def test_the_next_best_is_the_cheapest_of_the_others(
 
 
 def test_an_only_width_has_no_next_best() -> None:
-    """And a width that is none of the class's is not weighed."""
+    """Nor does a width that the class does not have."""
     problem = a_problem(a_class(curve=Table(gpus=(2,), speeds=(1.8,))))
     columns = {"c": WidthColumns.of(problem, problem.classes[0])}
     for width in (Width("gpu", 2), Width("gpu", 3), None):

@@ -167,7 +167,7 @@ def test_rates_sizes_and_prices_times_anything_keep_real_widths(
 def test_equal_speedups_get_equal_widths(
     curve: PowerLaw, loads: list[tuple[float, float]], share: float
 ) -> None:
-    """Whatever their rate or size, without overheads; real widths are equal to the last digits."""
+    """For any rates and sizes, without overheads; real widths are equal up to rounding."""
     problem = one_type(
         *(a_class(f"c{i}", (size, curve), arrivals_per_hour=rate) for i, (rate, size) in enumerate(loads))
     )
@@ -385,7 +385,7 @@ def test_a_job_keeps_the_plan_that_its_draw_picks() -> None:
 
 
 def test_every_job_runs_at_once_and_alone_decides_nothing() -> None:
-    """A job's width is the same whoever else is there."""
+    """A job's width does not depend on other jobs."""
     policy = BudgetOptimal.from_problem(mixed_problem(), Budget(amount=1.7))
     jobs = [a_job(f"j{i}", draw=i / 10) for i in range(10)]
     together = policy.allocate(jobs, now=0.0).widths
@@ -413,6 +413,6 @@ def test_equal_widths_in_two_plans_are_one_option() -> None:
 
 
 def test_errors_share_a_root() -> None:
-    """Whoever calls the solver needs one except clause."""
+    """Callers of the solver need only one except clause."""
     with pytest.raises(PolicyError):
         solve(mixed_problem(), 0.5)

@@ -70,7 +70,7 @@ def test_the_rate_of_money_is_that_of_the_budget_or_of_the_quotas_that_jobs_use(
 
 
 def test_without_limits_each_job_runs_at_its_fastest() -> None:
-    """Weights times hours; a quota of no nodes leaves nothing else to say."""
+    """The sum of weights times hours, also with a quota of zero nodes."""
     jobs = (a_listed((1.0, 9.0), (4.0, 3.0), weight=2.0), a_listed((1.0, 4.0)))
     assert bound(*jobs) == 2.0 * 3.0 + 4.0
     none = CalendarLimits(usd_per_period=3.0, period_hours=10.0, instances={"g": 0})

@@ -31,7 +31,7 @@ def every_calendar(jobs: list[CalendarJob], most: CalendarLimits) -> list[Calend
 
 @given(jobs=job_lists(most=3), most=limits(), off=st.booleans())
 def test_no_calendar_is_below_the_bound(jobs: list[CalendarJob], most: CalendarLimits, off: bool) -> None:
-    """None at all, and none that keeps the dates which are kept, also where some hours are off."""
+    """The bound with dates is for calendars that keep the same dates; some lists have hours off."""
     if off:
         windows = [(24.0 * day + 8.0, 24.0 * day + 20.0) for day in range(400)]
         fields = ("usd_per_hour", "usd_per_period", "period_hours", "usd_in_all", "instances")

@@ -160,7 +160,7 @@ def test_more_money_saves_where_money_is_what_lacks() -> None:
 
 
 def test_a_date_before_the_fastest_end_can_only_be_moved() -> None:
-    """Nothing but another date helps; the answer says which."""
+    """Only another date helps; the answer names it."""
     job = a_job("a", 5.0, due=3.0)
     most = CalendarLimits(usd_per_hour=10.0, instances={"one": 3})
     found = search([job], most, {"one": 1.0})
@@ -238,7 +238,7 @@ def test_the_same_list_gives_the_same_calendar() -> None:
 
 
 def test_a_calendar_that_leaves_jobs_out_has_no_gap() -> None:
-    """Nothing says what a job that never runs would have waited; else it is a part of what was waited."""
+    """The gap is None if a job is left out, else a share of the weighted hours."""
     found = search([a_job("a", 2.0), a_job("b", 1.0)], CalendarLimits(usd_per_hour=1.0), PRICES, tries=5)
     some = replace(found, bound_weighted_hours=0.75 * found.calendar.weighted_hours)
     assert some.gap == pytest.approx(0.25)
@@ -251,7 +251,7 @@ def test_a_calendar_that_leaves_jobs_out_has_no_gap() -> None:
     ("rule", "order"), [("edf", ["late", "long", "short"]), ("fifo", ["long", "late", "short"])]
 )
 def test_lists_by_hand_are_by_date_or_by_submission(rule: str, order: list[str]) -> None:
-    """One machine that is free from the beginning; who has no date comes last, of two alike the first."""
+    """On one free machine: jobs without a date come last, equal jobs keep their order."""
     jobs = [
         a_job("short", 1.0, submit=0.2),
         a_job("long", 3.0, submit=0.0),

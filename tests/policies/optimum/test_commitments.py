@@ -132,7 +132,7 @@ def test_whole_instances_are_the_best_whole_number(counts: list[tuple[int, int]]
 
 
 def test_a_commitment_that_is_no_cheaper_is_not_advised() -> None:
-    """At the price on demand nothing is won."""
+    """At the on-demand price a commitment saves nothing."""
     assert best_levels(a_load((4,), (9,)), [1.0], [Commitment(name="x", rates=(1.0,))]).levels == (0.0,)
 
 
@@ -192,7 +192,7 @@ def test_a_load_that_cannot_be_is_refused(values: dict[str, np.ndarray], says: s
 
 
 def test_a_commitment_covers_something_at_a_rate() -> None:
-    """No type, or a rate of nothing."""
+    """A commitment without a type, or with a rate of zero, is refused."""
     with pytest.raises(InvalidProblem, match="x covers no GPU type"):
         Commitment(name="x", rates=(None, None))
     for rate in (0.0, -1.0):
@@ -229,7 +229,7 @@ def test_the_quantile_is_the_least_count_that_is_exceeded_no_more_often(ratio: f
 
 @pytest.mark.parametrize("most", [1, 2, 4, 1000])
 def test_counts_that_are_taken_together_keep_their_shares_and_their_mean(most: int) -> None:
-    """At most so many, and none is lost."""
+    """There are at most the given number of counts, and no share is lost."""
     counts, share = _thinned(_swing("a", {1: 4.0, 3: 2.0}), most)
     assert len(counts) <= most
     assert (share.sum(), share @ counts) == pytest.approx((1.0, 4.0 + 3.0 * 2.0))

@@ -133,7 +133,7 @@ def test_an_infeasible_budget_names_the_least_that_would_do(problem: Problem) ->
 
 
 def test_the_error_reads_as_a_sentence() -> None:
-    """What happened, with which value, what to try."""
+    """The error names what happened, the value, and what to try."""
     problem = one_type(a_class("c", (4.0, PowerLaw(exponent=0.5)), arrivals_per_hour=2.0))
     with pytest.raises(InfeasibleBudget) as refused:
         MixedFrontier.of(problem).solution_at(3.0)

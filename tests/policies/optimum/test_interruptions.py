@@ -105,7 +105,7 @@ def test_no_other_interval_loses_less(rate: float, cost: float, announced: float
 
 
 def test_the_ends() -> None:
-    """Nothing lost: never; nothing to pay: all the time; hopeless: for ever; wrong terms are refused."""
+    """No loss: never save; free saves: always; hopeless: infinite hours; invalid terms are refused."""
     assert best_interval(1.0, 0.0, 0.1) == math.inf
     assert best_interval(0.0, 1.0, 0.0) == 0.0
     doomed = Interruptions(per_node_hour=100.0, unannounced_fraction=1.0)
@@ -115,7 +115,7 @@ def test_the_ends() -> None:
 
 
 def test_a_job_works_between_two_saves_and_never_ends_where_restarts_outrun_it() -> None:
-    """An interval of nothing is refused; a restart that is surely interrupted never ends."""
+    """Zero hours of work are refused; a job whose restarts are always interrupted never ends."""
     with pytest.raises(ValueError, match="work between two saves must be more than zero hours"):
         hours_with_interruptions(
             0.0, 1, Interruptions(per_node_hour=0.1), CheckpointSchedule(), restart_hours=0.1

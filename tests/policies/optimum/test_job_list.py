@@ -293,7 +293,7 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
 
 
 def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
-    """In all of `policies.optimum`; what is kept by question has an end."""
+    """In all of `policies.optimum`: types made often have the fast `__init__`; caches are bounded."""
     assert hurried(policies.optimum) == dict.fromkeys(
         [
             "MixedFrontier._plain",

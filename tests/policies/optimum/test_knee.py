@@ -47,7 +47,7 @@ def test_an_exponential_bends_where_its_slope_is_that_of_the_chord() -> None:
 
 
 def test_a_curve_of_one_point_has_its_knee_there() -> None:
-    """Where money buys nothing there is nothing to choose."""
+    """If money saves no time, there is only one budget to choose."""
     knee = knee_of(np.array([4.0]), np.array([2.0]))
 
     assert (knee.budget, knee.hours, knee.flat_budget, knee.floor_hours) == (4.0, 2.0, 4.0, 2.0)

@@ -43,7 +43,7 @@ def test_a_class_without_rescales_has_a_group_for_each_phase() -> None:
 
 
 def test_where_gpus_are_counted_every_gpu_is_one() -> None:
-    """Whatever its price."""
+    """The price of a GPU does not matter."""
     problem = Problem(classes=(a_class(),), gpu_types=TYPES, budget_unit="gpus")
     assert whole_width_options(problem).spend.tolist()[-1] == pytest.approx(4 * 0.8)
 

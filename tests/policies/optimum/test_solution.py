@@ -46,7 +46,7 @@ def test_phase_by_phase_equal_widths_of_plans_are_one() -> None:
 
 
 def test_a_search_that_hits_its_limit_hands_on_what_it_found() -> None:
-    """The best answer and its gap, to whoever catches the error."""
+    """The error carries the best answer and its gap."""
     best = Solution(
         version="integer-pure",
         status="feasible",

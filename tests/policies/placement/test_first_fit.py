@@ -36,7 +36,7 @@ def test_a_wide_job_takes_as_few_nodes_as_it_can() -> None:
 
 
 def test_a_job_that_holds_its_width_keeps_its_very_slots() -> None:
-    """Nothing moves without need, even when an earlier job would like the place."""
+    """A job is not moved, even if an earlier job could use its slots."""
     held = {"b": some_slots("n1", 2, 3)}
     widths = {"a": Width("gpu", 4), "b": Width("gpu", 2)}
 
@@ -86,7 +86,7 @@ def test_no_slot_is_given_twice_and_every_width_is_met(nodes: list, widths: dict
 
 @given(nodes=NODES, widths=WIDTHS)
 def test_a_job_waits_only_when_too_few_gpus_are_free(nodes: list, widths: dict[str, Width]) -> None:
-    """Fragmentation keeps nobody waiting: in order, a job is placed exactly when enough GPUs are left."""
+    """Fragmentation blocks no job: in order, a job is placed exactly if enough GPUs are left."""
     slots = FirstFit().place(widths, nodes=nodes, held={}).slots
     left = sum(node.instance_type.gpus for node in nodes)
     for job, width in widths.items():
@@ -96,7 +96,7 @@ def test_a_job_waits_only_when_too_few_gpus_are_free(nodes: list, widths: dict[s
 
 @given(nodes=NODES, widths=WIDTHS)
 def test_placing_again_changes_nothing(nodes: list, widths: dict[str, Width]) -> None:
-    """What was placed is kept."""
+    """Placing with the previous slots as `held` gives the same slots."""
     slots = FirstFit().place(widths, nodes=nodes, held={}).slots
 
     assert FirstFit().place(widths, nodes=nodes, held=slots).slots == slots

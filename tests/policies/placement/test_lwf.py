@@ -214,7 +214,7 @@ def test_one_more_job_takes_as_few_nodes_as_any_choice_would(
 def test_adding_and_removing_leaves_the_books_straight(
     gpus: list[int], asked: list[int], random: object
 ) -> None:
-    """After everything is removed, all GPUs are free and nobody sends."""
+    """After all jobs are removed, all GPUs are free and no job sends."""
     packing = ClusterPacking([node(str(number), count) for number, count in enumerate(gpus)])
     placed = [name for number, count in enumerate(asked) if packing.add(name := f"j{number}", width(count))]
     random.shuffle(placed)
@@ -248,5 +248,5 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
 
 
 def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
-    """In all of `policies.placement`; what is kept by question has an end."""
+    """In all of `policies.placement`: caches are bounded."""
     assert hurried(policies.placement) == {"slots_of_node": 65536}

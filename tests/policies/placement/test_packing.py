@@ -19,7 +19,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["a", "b"]), st.in
 
 @given(steps=STEPS, kappa=st.integers(1, 4))
 def test_books_are_those_of_plain_sets(steps: list[tuple[int, str, int]], kappa: int) -> None:
-    """A job that is there leaves; else it comes if there is room, to the lowest GPUs of each node."""
+    """Each step removes a placed job or adds a job if there is room, on the lowest free GPUs of each node."""
     nodes = [a_policy_node(f"{kind}{n}", gpus=4, gpu_type=kind) for kind in "ab" for n in range(3)]
     packing = ClusterPacking(nodes)
     free = {node.id: set(range(4)) for node in nodes}
@@ -62,7 +62,7 @@ RUNS = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 9), st.int
 def test_jobs_of_one_width_together_get_what_they_get_one_after_another(
     runs: list[tuple[str, int, int]], gone: set[int], places: int, kappa: int, racks: bool
 ) -> None:
-    """The very same GPUs, whatever is in use, and whose links are busy, before them."""
+    """The same GPUs, for any GPUs in use and any busy links before."""
     nodes = [
         replace(_shared_node(f"{kind}{n}", kind, places), tiers=(f"rack{n % 2}",) if racks else ())
         for kind in "ab"
@@ -84,7 +84,7 @@ def test_jobs_of_one_width_together_get_what_they_get_one_after_another(
 def test_a_job_holds_one_place_on_a_gpu_and_a_gpu_no_more_jobs_than_places(
     steps: list[tuple[int, str, int]], places: int, kappa: int, racks: bool
 ) -> None:
-    """Whatever comes and goes: no place is held twice, and who finds room gets its width on other GPUs."""
+    """For any sequence of jobs: no place is held twice, and a placed job gets its width on different GPUs."""
     nodes = [
         replace(_shared_node(f"{kind}{n}", kind, places), tiers=(f"rack{n % 2}",) if racks else ())
         for kind in "ab"

@@ -247,7 +247,7 @@ def test_shortest_first_hands_out_no_more_than_there_is(jobs: list[Job], nodes: 
 
 @pytest.mark.parametrize("share", [-0.01, 1.01, float("nan")])
 def test_a_share_of_jobs_is_one(share: float) -> None:
-    """From none to all."""
+    """A share of jobs is from 0 to 1."""
     for rule in (EqualWidth, EfficiencyThreshold):
         knob = {"gpus_per_job": 1} if rule is EqualWidth else {"efficiency": 0.5}
         with pytest.raises(InvalidProblem, match="a share of jobs is a number from 0 to 1"):
@@ -276,7 +276,7 @@ def test_a_share_of_the_jobs_by_their_draws_follows_the_next_setting() -> None:
 
 
 def test_what_nobody_names_is_nothing_but_for_these() -> None:
-    """In all of `policies.rivals`: the figures of their papers, or what was tuned for them."""
+    """The defaults that are not empty, in all of `policies.rivals`: values of the papers, or tuned ones."""
     assert unnamed(policies.rivals) == {
         "RequestedWidths.efficiency": 0.65,
         "Dally.round_seconds": 60.0,
@@ -290,7 +290,7 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
 
 
 def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
-    """In all of `policies.rivals`; what is kept by question has an end."""
+    """In all of `policies.rivals`: caches are bounded."""
     assert hurried(policies.rivals) == dict.fromkeys(
         [
             "RequestedWidths.rungs",

@@ -41,7 +41,7 @@ def test_the_setting_with_the_least_waiting_that_the_budget_pays_for(usd: float,
 
 
 def test_a_setting_that_is_given_is_taken_whatever_it_costs() -> None:
-    """Also one that is no number but nothing."""
+    """Also a setting of 0."""
     assert chosen(1.0, given=4) == 4
     assert chosen(1.0, given=0) == 0
 

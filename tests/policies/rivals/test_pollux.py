@@ -83,7 +83,7 @@ def test_no_other_shares_are_fitter(jobs: list[Job]) -> None:
 
 
 def test_between_two_rounds_nothing_changes() -> None:
-    """Whoever holds GPUs keeps them; a job that arrived waits; the nodes are those of the last round."""
+    """Running jobs keep their GPUs; a new job waits; the nodes are those of the last round."""
     policy = a_policy(least=2, most=2)
     jobs = [a_job("runs", class_name="wide", width=Width("gpu", 3)), a_job("new", class_name="steep")]
     money = Money(spent=0.0, elapsed_hours=1.0, memory=(2.0,), memory_age_hours=59.0 / 3600.0)
@@ -96,7 +96,7 @@ def test_between_two_rounds_nothing_changes() -> None:
 
 
 def test_a_round_is_due_after_a_minute() -> None:
-    """Then everyone is weighed again, and the books remember when."""
+    """Then all jobs get new widths, and the memory of the round is renewed."""
     policy = a_policy(least=2, most=2)
     money = Money(spent=0.0, elapsed_hours=1.0, memory=(2.0,), memory_age_hours=60.0 / 3600.0)
 
@@ -117,7 +117,7 @@ def test_a_job_that_was_restarted_often_is_left_where_it_is() -> None:
 
 @given(jobs=JOBS, before=st.integers(0, 8), utility=st.floats(0.2, 0.9))
 def test_the_node_count_stays_in_its_limits(jobs: list[Job], before: int, utility: float) -> None:
-    """And an empty cluster holds nothing."""
+    """Without jobs it holds the least number of nodes."""
     policy = a_policy(least=0, most=8, utility=utility)
 
     assert 1 <= policy.nodes_for(jobs, before, now=0.0) <= 8

@@ -10,7 +10,7 @@ from policies.rivals.rounds import ROUND_SECONDS, is_due, nodes_of_last_round, w
 
 
 def remembering(*memory: float, age_seconds: float = 0.0) -> Money:
-    """Return money with what the last round remembered, so long ago."""
+    """Return `Money` with the memory of the last round and its age."""
     return Money(spent=0.0, elapsed_hours=1.0, memory=memory, memory_age_hours=age_seconds / 3600.0)
 
 
@@ -23,7 +23,7 @@ def test_a_round_is_due_a_minute_after_the_last_one(age_seconds: float, due: boo
 
 
 def test_a_round_is_due_where_none_was_yet() -> None:
-    """Nor is any node wanted then."""
+    """The number of nodes wanted is then 0."""
     for never in (None, remembering()):
         assert is_due(never, ROUND_SECONDS)
         assert nodes_of_last_round(never) == 0

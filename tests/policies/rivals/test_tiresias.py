@@ -51,7 +51,7 @@ def test_the_promise_is_the_mean_over_the_users() -> None:
 
 
 def test_renting_as_asked_leaves_the_nodes_open() -> None:
-    """Each job gets its own width, whoever else is there."""
+    """Each job gets its requested width, whatever other jobs are present."""
     allocation = RentAsRequested(asked=asked()).allocate([a_job("a"), a_job("b", draw=0.7)], now=0.0)
 
     assert allocation.widths == {"a": Width("gpu", 4), "b": Width("gpu", 8)}

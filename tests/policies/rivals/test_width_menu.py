@@ -62,7 +62,7 @@ def test_a_type_that_runs_everything_is_needed() -> None:
 
 
 def test_a_type_may_be_named_and_a_wrong_one_is_answered_with_the_closest() -> None:
-    """Whatever it costs."""
+    """A named type is used whatever it costs."""
     assert menu_of(a_site(), PolicyOptions(gpu_type="new")).gpu_type == "new"
     with pytest.raises(InvalidProblem, match=r"no GPU type 'odl'. Did you mean 'old'\?"):
         menu_of(a_site(), PolicyOptions(gpu_type="odl"))
@@ -92,7 +92,7 @@ def test_the_cap_on_nodes_holds_for_both(most: int | None, nodes: int) -> None:
 
 
 def test_a_fleet_of_one_is_a_fleet() -> None:
-    """One of none is not."""
+    """A fleet of zero nodes is refused."""
     assert FixedFleet(instance_type=KINDS["old"], nodes=1).gpus == 2
     with pytest.raises(InvalidProblem, match="at least one node; got 0"):
         FixedFleet(instance_type=KINDS["old"], nodes=0)
