@@ -77,7 +77,7 @@ def read_blocks(path: Path) -> tuple[BoughtBlock, ...]:
             raise document.error(f"block {row.name!r} leaves no time to work", at=(*at, "ends"), hint=hint)
         for other in found:
             if other.name == row.name:
-                raise document.error(f"block {row.name!r} stands there twice", at=(*at, "name"))
+                raise document.error(f"block {row.name!r} is given twice", at=(*at, "name"))
             if other.instance_type == row.instance_type and begins < other.ends and other.begins < ends:
                 problem = f"blocks {other.name!r} and {row.name!r} of {row.instance_type} overlap"
                 raise document.error(problem, at=(*at, "begins"), hint="One reservation holds at a time")

@@ -158,7 +158,9 @@ def _git(*words: str) -> subprocess.CompletedProcess[bytes]:
             env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
         )
     except FileNotFoundError:
-        raise InputError("code: needs git, which says what to leave out", hint="Install git") from None
+        raise InputError(
+            "code: git is missing, which decides what to leave out", hint="Install git"
+        ) from None
     except subprocess.TimeoutExpired:
         raise InputError(f"code: git took longer than {GIT_SECONDS:.0f} s") from None
 

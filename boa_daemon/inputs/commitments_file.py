@@ -161,7 +161,7 @@ def parse_commitments(
     for index, row in enumerate(file.offers):
         at: KeyPath = ("offers", index)
         if row.name in {offer.name for offer in offers}:
-            raise document.error(f"offer {row.name!r} stands there twice", at=(*at, "name"))
+            raise document.error(f"offer {row.name!r} is given twice", at=(*at, "name"))
         offers.append(_terms(row, known, document, at))
     if file.offers and (file.as_of is None or file.source is None):
         missing = "as_of" if file.as_of is None else "source"
@@ -259,7 +259,7 @@ def _held(
     )
     for other_held in before:
         if other_held.terms.name == row.name and _overlap(held, other_held):
-            problem = f"commitment {row.name!r} stands there twice at one time"
+            problem = f"commitment {row.name!r} is given twice for the same time"
             hint = "Two of one kind at the same time have two names"
             raise document.error(problem, at=(*at, "name"), hint=hint)
     return held

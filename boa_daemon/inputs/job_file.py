@@ -267,12 +267,12 @@ def check_job(document: Document) -> Mapping[str, Any]:
         if not REFERENCE.fullmatch(reference):
             # The value may be the secret itself, so the message does not show it.
             hint = "Write env:NAME, ssm:/PATH or secretsmanager:ARN; a value does not belong here"
-            raise document.error(f"secrets: {name} is no reference", at=("secrets", name), hint=hint)
+            raise document.error(f"secrets: {name} is not a reference", at=("secrets", name), hint=hint)
     least, most = values["min_gpus"], values["max_gpus"]
     if least is not None and most is not None and least > most:
         raise document.error(f"min_gpus {least} is more than max_gpus {most}", at=("min_gpus",))
     if values["deadline"] is not None and values["deadline_hours"]:
-        said = "deadline and deadline_hours are two dates"
+        said = "deadline and deadline_hours are both given"
         raise document.error(said, at=("deadline",), hint="Leave one of them out")
     for key in ("not_before", "deadline"):
         if values[key] is None:
@@ -295,7 +295,7 @@ def _check_variable(document: Document, name: str, *, of: str = "environment") -
     if name in OWN_VARIABLES or name.startswith(OWN_PREFIXES):
         raise document.error(f"{of}: {name} is set by the daemon for each job", at=at)
     if not _VARIABLE.fullmatch(name):
-        raise document.error(f"{of}: {name!r} is no name of a variable", at=at)
+        raise document.error(f"{of}: {name!r} is not a valid name of a variable", at=at)
     if of == "environment" and "\0" in document.content["environment"][name]:
         raise document.error(f"environment: the value of {name} holds a null character", at=at)
 

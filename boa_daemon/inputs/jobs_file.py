@@ -146,7 +146,7 @@ def _check_header(header: Sequence[str], path: Path) -> None:
             raise InputError(f"unknown column {name!r}", file=path, line=1, hint=column_hint(name, COLUMNS))
     for name in COLUMNS:
         if header.count(name) > 1 or (name in REQUIRED and name not in header):
-            raise InputError(f"column {name!r} must be there once", file=path, line=1, hint=_HEADER)
+            raise InputError(f"column {name!r} must occur exactly once", file=path, line=1, hint=_HEADER)
 
 
 def _a_job(

@@ -31,7 +31,7 @@ def read_measurements(path: Path, value: str, class_name: str) -> tuple[dict[str
     for name in (MACHINE, GPUS, value):
         if header.count(name) != 1:
             hint = f"The first line names the columns: {MACHINE},{GPUS},{value}, and {CLASS} of several"
-            raise InputError(f"column {name!r} must be there once", file=path, line=1, hint=hint)
+            raise InputError(f"column {name!r} must occur exactly once", file=path, line=1, hint=hint)
     found: dict[str, dict[str, list[float]]] = {}
     for cells in rows:
         if not any(cell.strip() for cell in cells):

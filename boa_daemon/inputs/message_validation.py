@@ -215,7 +215,7 @@ def is_authentic(
         DROPPED_MESSAGES.note(source, "forged: without the seal of its generation")
         return False
     if (after is not None and number <= after) or (told is not None and number != told):
-        DROPPED_MESSAGES.note(source, "replayed: said before, or to another question")
+        DROPPED_MESSAGES.note(source, "replayed: an old message, or an answer to another question")
         return False
     return True
 

@@ -52,7 +52,7 @@ def check_policy(entry: PolicyEntry, *, draws: int = 20) -> None:
         for one in classes
     }
     built, twin = (entry.build(site, PolicyOptions()).allocator for _ in range(2))
-    assert dict(built.allocate([], now=NOW).widths) == {}, "no jobs have no widths"
+    assert dict(built.allocate([], now=NOW).widths) == {}, "an allocation for no jobs must be empty"
     draw = random.Random(0)
     for queue in range(draws):
         # A policy may remember jobs by id, so ids are not reused.
@@ -60,14 +60,14 @@ def check_policy(entry: PolicyEntry, *, draws: int = 20) -> None:
         found = built.allocate(jobs, now=NOW)
         known = {job.id: job for job in jobs}
         for name, width in found.widths.items():
-            assert name in known, f"a width for {name!r}, which is no job that was asked about"
+            assert name in known, f"a width for {name!r}, which is not one of the given jobs"
             mine = known[name].class_name
             assert width in allowed[mine], f"{width} for a job of class {mine}, which allows {allowed[mine]}"
         again = twin.allocate(jobs, now=NOW)
         assert dict(again.widths) == dict(found.widths), (
-            "the same facts gave other widths: is there chance in it?"
+            "the same input gave other widths: is the policy random?"
         )
-        assert all(count >= 0 for count in (found.nodes or {}).values()), "a count of nodes is zero or more"
+        assert all(count >= 0 for count in (found.nodes or {}).values()), "a number of nodes is negative"
 
 
 def check_placer(make: Callable[[float], Placer], *, draws: int = 50) -> None:
@@ -85,7 +85,7 @@ def check_placer(make: Callable[[float], Placer], *, draws: int = 50) -> None:
         found = make(1.0).place(widths, nodes=nodes, held=held).slots
         taken: set[GpuSlot] = set()
         for name, slots in found.items():
-            assert name in widths, f"GPUs for {name!r}, which is no job that was asked about"
+            assert name in widths, f"GPUs for {name!r}, which is not one of the given jobs"
             assert len(slots) == widths[name].gpus, f"{len(slots)} GPUs for a job of width {widths[name]}"
             for slot in slots:
                 assert slot.node in {node.id for node in ready}, f"{slot}: that node is not ready"
@@ -93,9 +93,9 @@ def check_placer(make: Callable[[float], Placer], *, draws: int = 50) -> None:
                 assert slot not in taken, f"{slot} is given to two jobs"
                 taken.add(slot)
         for name, slots in held.items():
-            assert found.get(name) == slots, f"job {name} sat well and was moved"
+            assert found.get(name) == slots, f"job {name} had suitable GPUs and was moved"
         again = make(1.0).place(widths, nodes=nodes, held=held).slots
-        assert dict(again) == dict(found), "the same facts gave other places: is there chance in it?"
+        assert dict(again) == dict(found), "the same input gave other places: is the placer random?"
 
 
 def check_trace_format(read: Callable[[Path, Options], Workload], source: Path) -> None:
@@ -104,12 +104,12 @@ def check_trace_format(read: Callable[[Path, Options], Workload], source: Path) 
     assert found.trace.jobs, "no jobs were found"
     names = {one.name for one in found.classes}
     strangers = {job.class_name for job in found.trace.jobs} - names
-    assert not strangers, f"jobs of classes that are not there: {sorted(strangers)}"
+    assert not strangers, f"jobs of unknown classes: {sorted(strangers)}"
     with TemporaryDirectory() as name:
         trace, classes = write_workload(found, Path(name))
-        assert read_trace(trace).jobs == found.trace.jobs, "the trace is another when it is read back"
+        assert read_trace(trace).jobs == found.trace.jobs, "writing and reading changed the trace"
         kept = {one.name for one in load_problem(classes, require_rates=False).problem.classes}
-        assert kept == names, "the classes are others when they are read back"
+        assert kept == names, "writing and reading changed the classes"
     assert read(source, Options()).trace == found.trace, "the same file gave another trace"
     few = read(source, Options(limit=1)).trace.jobs
     assert len(few) == 1, f"limit=1 gave {len(few)} jobs: pass the options to `workload.assemble`"
@@ -122,36 +122,40 @@ def check_cloud(
 
     `pass_time` advances the cloud's clock by seconds; nodes must boot within ten minutes.
     """
-    assert list(cloud.nodes()) == [], "it begins with nodes that nobody launched"
+    assert list(cloud.nodes()) == [], "an empty cloud must not list nodes"
     order = LaunchNodes(id="t1-launch-0", instance_type=kind, count=2, reason="a contract test")
     outcome = cloud.launch(order)
     assert isinstance(outcome, Launched), f"two nodes could not be launched: {outcome}"
-    assert len(set(outcome.nodes)) == 2, "two nodes have two names"
+    assert len(set(outcome.nodes)) == 2, "two nodes must have different names"
     again = cloud.launch(order)
-    assert isinstance(again, Launched), f"the same order a second time: {again}"
+    assert isinstance(again, Launched), f"the same order failed the second time: {again}"
     listed = {node.id: node for node in cloud.nodes() if node.ended_at is None}
-    assert set(listed) == set(outcome.nodes), "the same order, sent twice, launched twice: its id is a token"
-    assert {node.launched_by for node in listed.values()} == {order.id}, "a node names the order it came from"
+    assert set(listed) == set(outcome.nodes), "one order, sent twice, launched twice: its id is the token"
+    assert {node.launched_by for node in listed.values()} == {order.id}, (
+        "launched_by is not the id of the order"
+    )
     pass_time(600.0)
     assert all(node.phase == "ready" for node in cloud.nodes()), "ten minutes later the nodes are not ready"
     cloud.remember(list(cloud.nodes()))
     cloud.listen(lambda: None)
     cloud.renew(list(outcome.nodes))
     cloud.refresh()
-    assert dict(cloud.sweep()) == {}, "a sweep took nodes that were remembered"
-    assert all(age is None or age >= 0.0 for age in cloud.ages().values()), "an age is no time to come"
+    assert dict(cloud.sweep()) == {}, "a sweep ended nodes that were remembered"
+    assert all(age is None or age >= 0.0 for age in cloud.ages().values()), "an age must not be negative"
     ended = now()
     orders = [TerminateNode(id=f"end-{name}", node=name, reason="a contract test") for name in outcome.nodes]
     said = cloud.terminate(orders)
-    assert set(said) == set(outcome.nodes), "every order to end has an answer"
-    assert set(said.values()) == {Accepted()}, f"nodes that run could not be ended: {said}"
+    assert set(said) == set(outcome.nodes), "terminate must answer every order"
+    assert set(said.values()) == {Accepted()}, f"running nodes could not be ended: {said}"
     seen: dict[str, float] = {}
     for _ in range(10):
         seen |= {node.id: node.ended_at for node in cloud.nodes() if node.ended_at is not None}
         pass_time(60.0)
-    assert set(seen) == set(outcome.nodes), "an end is listed once at least: bills are made of it"
+    assert set(seen) == set(outcome.nodes), "an ended node was never listed: its bill needs the end"
     assert all(at >= ended - 1.0 for at in seen.values()), "a node ended before it was told to"
-    assert set(cloud.terminate(orders).values()) == {Accepted()}, "what is gone is accepted as ended"
+    assert set(cloud.terminate(orders).values()) == {Accepted()}, (
+        "a node that is gone could not be ended again"
+    )
     cloud.close()
     cloud.close()
 
@@ -178,7 +182,7 @@ def check_engine(make: Callable[[], Runner], *, folder: Path, nodes: Sequence[st
         return engine.poll()[job]
 
     run("good", "echo $BOA_JOB_ID on $BOA_GPUS of $BOA_NODES in generation $BOA_GENERATION; echo kept > made")
-    assert end_of("good").phase == "finished", f"a job that ended with 0: {end_of('good')}"
+    assert end_of("good").phase == "finished", f"a job with exit code 0 must be finished: {end_of('good')}"
     assert "good on 1 of 1 in generation 1" in engine.logs("good").text, engine.logs("good").text
     assert (folder / "made").read_text() == "kept\n", "it did not run in its workdir"
     run("bad", "echo oh no; exit 3")
@@ -186,13 +190,13 @@ def check_engine(make: Callable[[], Runner], *, folder: Path, nodes: Sequence[st
     run("slow", "sleep 600")
     _wait(lambda: engine.poll()["slow"].phase in ("starting", "running"), "job slow was never seen")
     again = make()
-    assert again.admit(spec_of("slow", "sleep 600")) == Accepted(), "a job that runs is not admitted again"
-    assert "slow" in again.reattach(), "a second process of the daemon does not find what runs"
+    assert again.admit(spec_of("slow", "sleep 600")) == Accepted(), "a running job was not admitted again"
+    assert "slow" in again.reattach(), "a second process does not find the running job"
     assert again.kill("slow", 1) == Accepted(), "it could not be killed"
     _wait(lambda: again.poll()["slow"].is_over, "job slow was killed and goes on")
-    assert again.kill("nobody", 1) == Accepted(), "what is not there is accepted as killed"
+    assert again.kill("nobody", 1) == Accepted(), "an unknown job could not be killed"
     again.forget("slow")
-    assert "slow" not in again.poll(), "what was forgotten is still listed"
+    assert "slow" not in again.poll(), "a forgotten job is still listed"
 
 
 def check_notifier(
@@ -203,7 +207,7 @@ def check_notifier(
     began = time.monotonic()
     tell(address, sentence)
     assert time.monotonic() - began < 10.0, "it kept the sender waiting for more than ten seconds"
-    assert sentence in list(heard()), "the sentence did not arrive, or not whole"
+    assert sentence in list(heard()), "the message did not arrive complete"
 
 
 def _random_job(draw: random.Random, job: str, allowed: Mapping[str, set[Width]]) -> Job:

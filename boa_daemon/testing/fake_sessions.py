@@ -4,8 +4,8 @@
 
 The plugin is called as `aws ssm start-session` calls it: ANSWER is the answer of StartSession as JSON, or
 the name of the variable that holds it, and REQUEST is the request. The ends of a session are real: a terminal
-of a shell in the sandbox of a fake node, or a port of this machine. A plain connection per stream, which opens
-with the session's token, replaces AWS's WebSocket.
+of a shell in the sandbox of a fake node, or a port of this machine. A plain connection per stream replaces
+AWS's WebSocket; it opens with the session's token.
 """
 
 from __future__ import annotations

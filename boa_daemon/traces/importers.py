@@ -87,5 +87,5 @@ def _of_plugin(name: str) -> Importer:
     if found is None:
         known = source_names()
         hint = did_you_mean(name, known) or f"Known: {', '.join(known)}"
-        raise InputError(f"--from {name!r} is no format of traces", hint=hint)
+        raise InputError(f"--from {name!r} is not a trace format", hint=hint)
     return found

@@ -166,6 +166,6 @@ def test_what_a_jobs_machines_could_not_have_is_refused_at_submission(way: str, 
 def test_a_value_in_place_of_a_reference_is_refused_and_not_repeated(text: str) -> None:
     """What stands there may be the secret: the message says which key, never what."""
     content = {"name": "a", "class": "c", "run": "true", "secrets": {"TOKEN": text}}
-    with pytest.raises(InputError, match="TOKEN is no reference") as refused:
+    with pytest.raises(InputError, match="TOKEN is not a reference") as refused:
         check_job(Document(name="job.yaml", content=content, language="json"))
     assert text not in f"{refused.value} {refused.value.hint}".replace("env:NAME", "")

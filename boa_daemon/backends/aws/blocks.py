@@ -109,7 +109,9 @@ def buy(calls: AwsCalls, settings: AwsSettings, chosen: BlockOffering, *, usd: f
     found = answer.get("CapacityReservation") or {}
     name = str(found.get("CapacityReservationId", ""))
     if not name:
-        raise CallFailed("ec2:PurchaseCapacityBlock", "NoReservation", "the answer names none", http_status=0)
+        raise CallFailed(
+            "ec2:PurchaseCapacityBlock", "NoReservation", "the answer names no reservation", http_status=0
+        )
     return name
 
 

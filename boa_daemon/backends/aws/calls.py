@@ -203,7 +203,7 @@ class AwsCalls:
         while (seconds := self._take(bucket)) > 0.0:
             if operation in _ONE_TRY:
                 raise CallFailed(
-                    operation, "RequestLimitExceeded", f"our own limit, a token in {seconds:.1f} s"
+                    operation, "RequestLimitExceeded", f"our own rate limit, retry in {seconds:.1f} s"
                 )
             self._sleep(seconds)
 

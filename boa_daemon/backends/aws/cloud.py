@@ -223,7 +223,7 @@ class AwsCloud(Provider):
         due = [name for name in running if name not in self.releaser.asked]
         overdue = [name for name in due if now - (self.notices.ends_by(name) or now) > OVERDUE_SECONDS]
         if overdue:
-            self._say(f"{', '.join(overdue)}: announced as taken back, and runs on: it is given back")
+            self._say(f"{', '.join(overdue)}: EC2 announced its end, but it still runs: ending it")
             self.releaser.terminate(overdue)
 
     def _take_in(self, instances: Sequence[Mapping[str, Any]], now: float) -> dict[NodeId, NodeState]:
@@ -238,7 +238,7 @@ class AwsCloud(Provider):
             if node.ended_at is None:
                 self._live[name] = node
                 if self._ended.pop(name, None) is not None:
-                    self._say(f"{name} was taken for ended and is listed again: it is billed on")
+                    self._say(f"{name} was recorded as ended, and EC2 lists it again: its bill goes on")
             else:
                 self._ended[name] = node
                 self._live.pop(name, None)
@@ -328,7 +328,7 @@ class AwsCloud(Provider):
             return False
         said = self.pool.stop([name])[name]
         if isinstance(said, Refused):
-            self._say(f"{name} cannot be stopped, and ends: {said.reason}")
+            self._say(f"{name} cannot be stopped, and is ended: {said.reason}")
             return False
         outcomes[name] = said
         return True
@@ -407,7 +407,7 @@ class AwsCloud(Provider):
                 continue
             end = max(self.notices.ended_at(name) or since, node.launched_at)
             self._ended[name] = replace(node, phase="terminated", ended_at=end, idle_since=None)
-            self._say(f"{name} vanished from the list: its bill ends {now - end:.0f} s ago")
+            self._say(f"{name} is missing from EC2's list: its bill ended {now - end:.0f} s ago")
             del self._live[name], self._missing[name]
 
     def _vcpus_in_use(self) -> Mapping[str, int]:

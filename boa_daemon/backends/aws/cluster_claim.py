@@ -58,11 +58,9 @@ class ClusterClaim:
                 self._answer = self._held()
             except CallFailed as error:
                 # The claim guards against a second daemon, not against S3: keep the last answer for a while.
-                self._complain(f"whose cluster {self._cluster} is could not be asked of S3: {error}")
+                self._complain(f"the owner of cluster {self._cluster} could not be read from S3: {error}")
                 if self._written_at is not None and now - self._written_at > STALE_SECONDS / 2.0:
-                    self._answer = (
-                        f"cluster {self._cluster} was not confirmed to be ours for too long: {error}"
-                    )
+                    self._answer = f"cluster {self._cluster} was not confirmed as ours for too long: {error}"
         return self._answer
 
     def _complain(self, sentence: str) -> None:

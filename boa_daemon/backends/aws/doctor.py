@@ -172,7 +172,7 @@ class Doctor:
         ]
         others = [each for each in instances if CLUSTER_TAG not in tags_of_instance(each)]
         if not ours:
-            yield DoctorCheck(name="end ours", status="skipped", said="none runs to try with")
+            yield DoctorCheck(name="end ours", status="skipped", said="no such instance runs to test with")
         else:
             said = self._dry("ec2:TerminateInstances", InstanceIds=[ours[0]["InstanceId"]])
             yield DoctorCheck(
@@ -182,7 +182,9 @@ class Doctor:
                 fix="" if said is None else self._fix(said),
             )
         if not others:
-            yield DoctorCheck(name="end a foreign one", status="skipped", said="none runs to try with")
+            yield DoctorCheck(
+                name="end a foreign one", status="skipped", said="no such instance runs to test with"
+            )
         else:
             name = others[0]["InstanceId"]
             yield _foreign("end a foreign one", self._dry("ec2:TerminateInstances", InstanceIds=[name]))
@@ -214,7 +216,7 @@ class Doctor:
                 name="warm pool",
                 status="warning" if len(stopped) > room else "ok",
                 said=f"{len(stopped)} of {room} stopped, {usd:.4f} USD/hour for their disks",
-                fix="A daemon that runs ends what is too many; `boa gc` ends what none wants"
+                fix="A running daemon ends the surplus; `boa gc` ends nodes that no daemon wants"
                 if len(stopped) > room
                 else "",
             )
@@ -250,7 +252,7 @@ class Doctor:
             yield DoctorCheck(
                 name="queue",
                 status="warning" if "spot" in self._settings.markets else "skipped",
-                said="none is named: spot warnings are seen on the node alone",
+                said="[cloud] queue_url is not set: only the node itself sees spot warnings",
                 fix="`boa up` makes one, and sets [cloud] queue_url",
             )
             return
@@ -272,7 +274,7 @@ class Doctor:
         days = int(facts.get("MessageRetentionPeriod", "0")) / 86_400
         waiting = facts.get("ApproximateNumberOfMessages", "0")
         if days < LEAST_LETTER_DAYS:
-            said = f"{url} keeps messages for {days:.2g} days: what comes while the daemon is away is lost"
+            said = f"{url} keeps messages for {days:.2g} days: a daemon away for longer loses some"
             yield DoctorCheck(name=name, status="warning", said=said, fix="Set its retention to 14 days")
         else:
             yield DoctorCheck(name=name, status="ok", said=f"{url}, {waiting} messages wait")
@@ -296,7 +298,7 @@ def _efa(name: str, cards: int, *, asks: bool, subnets: int) -> DoctorCheck:
         said = f"{cards} cards with EFA are asked for, and a node has to show them before a job runs there"
         return DoctorCheck(name=f"efa {name}", status="ok", said=said)
     why = "[cloud] efa is false" if not asks else "there is no subnet to put them in"
-    said = f"launched without its {cards} cards, and none is looked for: {why}"
+    said = f"launched without its {cards} EFA cards, which are not checked: {why}"
     return DoctorCheck(
         name=f"efa {name}",
         status="skipped" if not asks else "warning",
@@ -309,7 +311,7 @@ def _foreign(name: str, refused: CallFailed | None) -> DoctorCheck:
     """Return the check of something that must be denied."""
     if refused is not None and refused.meaning == "denied":
         return DoctorCheck(name=name, status="ok", said="denied, as it should be")
-    said = "allowed: the policy is wider than it need be" if refused is None else f"unclear: {refused.code}"
+    said = "allowed: the policy grants more than BOA needs" if refused is None else f"unclear: {refused.code}"
     return DoctorCheck(
         name=name, status="warning", said=said, fix="Attach the policy that `boa iam` prints, and no other"
     )

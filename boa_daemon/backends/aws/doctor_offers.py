@@ -52,7 +52,7 @@ class OffersDoctor:
             yield DoctorCheck(
                 name=f"subnet {zone}",
                 status="ok" if names else "warning",
-                said=", ".join(names) or "no subnet of the settings, and no default one",
+                said=", ".join(names) or "neither a subnet of the settings nor a default one",
                 fix=""
                 if names
                 else "Name a subnet of this zone under [cloud] subnets, or leave the zone out",
@@ -89,7 +89,7 @@ class OffersDoctor:
             name = f"quota {code or offer.instance_type} {offer.market}"
             if quota is None or left is None:
                 fix = "Allow servicequotas:GetServiceQuota"
-                yield DoctorCheck(name=name, status="warning", said="not known, which is not zero", fix=fix)
+                yield DoctorCheck(name=name, status="warning", said="not known", fix=fix)
                 continue
             said = f"{quota:.0f} vCPUs, room for {left} more {offer.instance_type} of {vcpus}"
             short = f"Ask for at least {vcpus} vCPUs more in the Service Quotas console, quota {code}"

@@ -88,7 +88,7 @@ class RightsDoctor:
             if not may_not_ask(error):
                 raise
             asked = f"{error.code}: {iam_action(error.operation)} about {whose.principal}"
-            said = f"{asked}: only what is tried below is known"
+            said = f"{asked}: rights are not checked, beyond the calls tried below"
             yield DoctorCheck(
                 name=f"rights{whose.of}", status="warning", said=said, fix=self.fix(["AskOwnRights"])
             )

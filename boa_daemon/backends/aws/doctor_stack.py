@@ -57,14 +57,14 @@ class StackDoctor:
                 yield DoctorCheck(
                     name=f"rule of {about}",
                     status="warning",
-                    said=f"{name} is disabled: the queue hears nothing of {SAID[about]}",
+                    said=f"{name} is disabled: the queue gets no events of {SAID[about]}",
                     fix=f"Type `aws events enable-rule --name {name}`",
                 )
             else:
                 yield DoctorCheck(
                     name=f"rule of {about}",
                     status="warning",
-                    said=f"no rule of EventBridge tells the queue of {SAID[about]}",
+                    said=f"no rule of EventBridge sends the queue events of {SAID[about]}",
                     fix=self._a_rule(about, pattern, queue),
                 )
 
@@ -89,7 +89,7 @@ class StackDoctor:
         yield _judged(
             "encryption",
             [kind for kind in kinds if kind],
-            f"{name} does not encrypt what is written to it by default",
+            f"{name} does not encrypt new objects by default",
             f"Type `aws s3api put-bucket-encryption --bucket {name} "
             f"--server-side-encryption-configuration {shlex.quote(document)}`",
         )
@@ -112,8 +112,8 @@ class StackDoctor:
         document = json.dumps({"Rules": [*standing, UNFINISHED]}, default=str)
         yield _judged(
             "lifecycle",
-            [f"uploads that did not end go after {min(days)} days"] if days else (),
-            f"{name} keeps the parts of uploads that did not end for ever, and they are billed",
+            [f"unfinished uploads are deleted after {min(days)} days"] if days else (),
+            f"{name} keeps unfinished uploads for ever, and they are billed",
             f"Type `aws s3api put-bucket-lifecycle-configuration --bucket {name} "
             f"--lifecycle-configuration {shlex.quote(document)}`",
         )

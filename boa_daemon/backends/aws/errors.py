@@ -75,17 +75,17 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(
 )
 _FIXES: Mapping[Meaning, str] = MappingProxyType(
     {
-        "no-capacity": "Other zones, types and markets are tried; more of them under [cloud] help",
+        "no-capacity": "BOA tries other zones, types and markets; name more of them under [cloud]",
         "not-offered": "Leave the zone out of [cloud] zones, or the type out of instance_types",
         "quota": "Ask for more vCPUs in the Service Quotas console; `boa doctor` names the quota",
         "price": "Raise [cloud] spot_max_usd_per_hour, or leave it out to pay at most the on-demand price",
-        "throttled": "It is asked again later, by itself",
+        "throttled": "BOA tries again later by itself",
         "subnet-full": "Give a larger subnet under [cloud] subnets",
         "denied": "Attach the policy that `boa iam` prints; `boa doctor` shows which call is missing",
         "credentials": "Renew the credentials and check the clock; `boa doctor` shows both",
-        "not-found": "It may not be visible yet; the next listing decides",
+        "not-found": "The instance may not be visible yet; the next listing decides",
         "token-reused": "This is a fault of BOA: the request is dropped, and the next tick asks anew",
-        "protected": "Take the termination protection off the instance; until then it is paid for",
+        "protected": "Remove the termination protection of the instance; it costs money until then",
     }
 )
 _LIMIT = re.compile(r"vCPU limit of (\d+)")

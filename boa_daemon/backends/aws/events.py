@@ -83,7 +83,7 @@ class Notices:
             return self._ended_at.get(node)
 
     def _note(self, notes: dict[NodeId, float], node: NodeId, instant: float) -> bool:
-        """Keep the earliest instant of a node; return whether it is the first. The oldest records are dropped."""
+        """Keep a node's earliest instant; return whether it is the first. The oldest notes are dropped."""
         is_news = node not in notes
         notes[node] = min(instant, notes.get(node, instant))
         while len(notes) > self._keep:
@@ -172,6 +172,6 @@ class Listener:
             except Exception as error:
                 # Catch everything: if this thread ended, no warning would be received any more.
                 if not is_failing:
-                    self._say(f"spot warnings are not heard: {error}")
+                    self._say(f"spot warnings cannot be received: {error}")
                 is_failing = True
                 self._over.wait(_PAUSE_SECONDS)

@@ -84,14 +84,14 @@ class ImageBuilder:
         if intent is None:
             intent = self._intent(recipe, request_of)
         else:
-            self._say(f"going on with build {intent.build}")
+            self._say(f"continuing build {intent.build}")
         try:
             image = self._kept(intent)
         except BuilderGone:
             self._drop(intent)
             if not was_open:
                 raise
-            self._say("its builder is gone: beginning anew")
+            self._say("its builder is gone: starting again")
             return self.build(recipe, request_of)
         except BuildFailed:
             self._drop(intent)
@@ -187,7 +187,7 @@ class ImageBuilder:
             tail = str(said.get("StandardErrorContent") or said.get("StandardOutputContent") or "").strip()
             raise BuildFailed(
                 f"preparing the node ended {said['Status']}: {tail[-500:]}", code=str(said["Status"]),
-                hint="The builder has ended; mend that, and type the same again",
+                hint="The builder has ended; fix the cause and run the same command again",
             )  # fmt: skip
         return self._file.write(replace(intent, holds=holds))
 

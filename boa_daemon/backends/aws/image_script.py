@@ -54,10 +54,14 @@ def check(*, pip: Sequence[str], containers: Sequence[str]) -> None:
     """
     for each in pip:
         if not _REQUIREMENT.match(each):
-            raise InputError(f"--pip {each!r} is no requirement", hint="Such as torch, or torch==2.9.0")
+            raise InputError(
+                f"--pip {each!r} is not a requirement of pip", hint="For example torch, or torch==2.9.0"
+            )
     for each in containers:
         if not re.match(IMAGE_FORM, each) or each.startswith("/"):
-            raise InputError(f"--container {each!r} is no image of a registry", hint="Such as org/image:tag")
+            raise InputError(
+                f"--container {each!r} is not an image of a registry", hint="For example org/image:tag"
+            )
 
 
 def prepare_script(build: str, *, pip: Sequence[str], containers: Sequence[str], script: str) -> str:

@@ -121,7 +121,7 @@ class Launcher:
         skew = self._calls.clock_skew_seconds
         if abs(skew) > MOST_CLOCK_SKEW_SECONDS:
             return Refused(
-                reason=f"our clock is {skew:+.0f} s from AWS's: set it, then launching goes on",
+                reason=f"our clock is {skew:+.0f} s from AWS's: launches resume once it is set",
                 kind="denied",
                 scopes=("*",),
                 retry_after_seconds=CREDENTIALS_SECONDS,
@@ -157,7 +157,7 @@ class Launcher:
         """Return the nodes, and a reason if they are fewer than the action wants."""
         short = None
         if len(ids) < action.count:
-            reason = f"{len(ids)} of {action.count} were to be had of {offer.key}"
+            reason = f"{len(ids)} of {action.count} were available of {offer.key}"
             short = Refused(reason=reason, kind="no-capacity", scopes=(offer.key,))
         return Launched(nodes=tuple(ids), short=short)
 

@@ -40,5 +40,5 @@ def renew_leases(
         try:
             calls.call("ec2:CreateTags", Resources=due[begin : begin + _TAG_BATCH], Tags=[lease])
         except CallFailed as error:
-            say(f"{len(due)} leases were not renewed; the nodes end with them: {error}")
+            say(f"{len(due)} leases were not renewed; their nodes power off when they end: {error}")
             return

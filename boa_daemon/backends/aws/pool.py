@@ -69,7 +69,7 @@ class AwsWarmPool:
         for node in unstopped:
             first, last = self._asked.setdefault(node, (now, now - AGAIN_SECONDS))
             if now - first >= GIVE_UP_SECONDS:
-                self._say(f"{node} was told to stop {now - first:.0f} s ago and runs on: it is ended")
+                self._say(f"{node} was told to stop {now - first:.0f} s ago and still runs: it is ended")
                 late.append(node)
             elif now - last >= AGAIN_SECONDS and isinstance(self._stop(node), Refused):
                 late.append(node)

@@ -55,15 +55,15 @@ def read_price_list(path: Path, region: str) -> tuple[dict[str, float], str]:
             attributes = entry["product"]["attributes"]
             name, found = str(attributes["instanceType"]), _on_demand_prices(entry)
         except (ValueError, KeyError, TypeError, AttributeError):
-            problem = f"entry {place} of PriceList is none of the price list"
+            problem = f"entry {place} of PriceList is not an entry of a price list"
             raise document.error(problem, at=("PriceList", place)) from None
         if found and all(attributes.get(key, value) == value for key, value in wanted.items()):
             prices[name] = min(found)
             days.append(str(entry.get("publicationDate", ""))[:10])
     if not prices:
-        raise InputError(f"the list has no price on demand of {region}", file=path)
+        raise InputError(f"the list has no on-demand price in {region}", file=path)
     if not all(days):
-        raise InputError("entries have no publicationDate: of which day are they?", file=path)
+        raise InputError("entries have no publicationDate, so the day of the prices is not known", file=path)
     return prices, min(days)
 
 

@@ -207,5 +207,5 @@ class Stack:
         return StackFailed(
             f"stack {self.name} is {status}" + (f": {said}" if said else ""),
             code=status,
-            hint="Mend that and type the same again; the CloudFormation console shows every step",
+            hint="Fix the cause and run the same command again; the CloudFormation console shows every step",
         )

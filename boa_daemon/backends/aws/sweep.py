@@ -193,9 +193,9 @@ def _leak(instance: Mapping[str, Any], known: Callable[[str], bool] | None, now:
     intent = tags_of_instance(instance).get(INTENT_TAG, "")
     lease = lease_of(instance)
     if not intent:
-        return "bears no intent: nobody asked for it"
+        return "has no intent tag: no daemon asked for it"
     if known is not None and not known(intent):
         return f"its intent {intent} is in no record"
     if lease is None or now - lease > LEASE_GRACE_SECONDS:
-        return "its lease ended and nobody renewed it: its daemon is gone"
+        return "its lease ended without a renewal: its daemon is gone"
     return ""

@@ -147,7 +147,7 @@ def test_hours_at_a_width_are_those_of_every_phase_left() -> None:
     [
         ({"deadline": "tomorrow"}, "deadline must be an instant with its zone"),
         ({"deadline": "2030-01-31"}, "deadline must be an instant with its zone"),
-        ({"deadline": "2030-01-31T08:00:00Z", "deadline_hours": 3}, "two dates"),
+        ({"deadline": "2030-01-31T08:00:00Z", "deadline_hours": 3}, "both given"),
     ],
 )
 def test_a_date_that_is_none_is_refused(changes: dict[str, Any], said: str) -> None:

@@ -99,7 +99,7 @@ def test_what_is_wrong_is_said_with_file_and_line(
 
 def test_one_that_stands_there_twice_at_a_time_is_refused(tmp_path: Path) -> None:
     """A renewal that begins on the day of the end is none of that."""
-    with pytest.raises(InputError, match=r"c\.toml:12: commitment 'ours' stands there twice at one time"):
+    with pytest.raises(InputError, match=r"c\.toml:12: commitment 'ours' is given twice for the same time"):
         read(tmp_path, OURS + OURS.replace("2027-03-01", "2026-12-01"))
 
     read(tmp_path, OURS + OURS.replace("2027-03-01", "2028-03-01").replace("2026-03-01", "2027-03-01"))

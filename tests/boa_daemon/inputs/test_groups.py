@@ -72,7 +72,7 @@ def test_every_combination_is_there_as_often_as_it_should(
         ({"matrix": {"A": ["x\0"]}}, "matrix of A holds the text"),
         ({"matrix": {"A": [10**400]}}, "matrix of A holds a whole number of about 400 digits"),
         ({"matrix": {"CUDA_VISIBLE_DEVICES": [0]}}, "matrix: CUDA_VISIBLE_DEVICES is set by the daemon"),
-        ({"matrix": {"a-b": [0]}}, "matrix: 'a-b' is no name of a variable"),
+        ({"matrix": {"a-b": [0]}}, "matrix: 'a-b' is not a valid name of a variable"),
         ({"matrix": {"A": list(range(101))}, "count": 100}, "matrix and count make 10,100 jobs"),
         ({"count": 0}, "count must be at least 1; got 0"),
         ({"count": 10_001}, "count must be at most 10000"),

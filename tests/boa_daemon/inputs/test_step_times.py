@@ -112,7 +112,7 @@ def test_measurements_may_stand_in_a_table_beside_the_file(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("table", "says"),
     [
-        ("machine,gpus\na100,1\n", ":1: column 'step_seconds' must be there once"),
+        ("machine,gpus\na100,1\n", ":1: column 'step_seconds' must occur exactly once"),
         ("machine,gpu,step_seconds\n", ":1: unknown column 'gpu'"),
         ("machine,gpus,step_seconds\na100,1\n", ":2: 2 cells where the header has 3"),
         ("machine,gpus,step_seconds\na100,1,soon\n", ":2: step_seconds must be a number, more than zero"),

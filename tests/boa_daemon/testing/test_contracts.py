@@ -60,7 +60,7 @@ class Asked:
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (lambda jobs: {"stranger": Width("gpu", 1)}, "which is no job"),
+        (lambda jobs: {"stranger": Width("gpu", 1)}, "not one of the given jobs"),
         (lambda jobs: {jobs[0].id: Width("gpu", 1000)}, "which allows"),
         (lambda jobs: {job.id: Width("gpu", 1) for job in jobs if random.random() < 0.5}, "other widths"),
     ],
@@ -109,7 +109,7 @@ class Forgetful(FileCloud):
         return super().launch(replace(action, id=f"{action.id}-{self.count}"))
 
 
-@pytest.mark.parametrize(("kind", "sentence"), [(FileCloud, ""), (Forgetful, "its id is a token")])
+@pytest.mark.parametrize(("kind", "sentence"), [(FileCloud, ""), (Forgetful, "its id is the token")])
 def test_a_cloud_that_launches_twice_is_found(kind: Any, sentence: str, tmp_path: Path) -> None:
     """Ours does not."""
     clock = ManualClock(1_800_000_000.0)
@@ -131,7 +131,7 @@ def test_a_notifier_that_loses_half_is_found() -> None:
     heard: list[str] = []
     check_notifier(lambda _address, sentence: heard.append(sentence), "", lambda: heard)
     heard.clear()
-    with pytest.raises(AssertionError, match="not whole"):
+    with pytest.raises(AssertionError, match="did not arrive complete"):
         check_notifier(lambda _address, sentence: heard.append(sentence[:40]), "", lambda: heard)
 
 

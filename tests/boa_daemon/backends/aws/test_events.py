@@ -108,7 +108,7 @@ def test_a_listener_says_once_that_it_hears_nothing(rig: AwsRig) -> None:
     listener.close()
     listener.join(30.0)
 
-    assert [sentence.partition(":")[0] for sentence in rig.said] == ["spot warnings are not heard"]
+    assert [sentence.partition(":")[0] for sentence in rig.said] == ["spot warnings cannot be received"]
 
 
 def test_notices_come_twice_and_out_of_order() -> None:

@@ -345,7 +345,7 @@ def test_the_doctor_warns_of_an_old_image(bench: Bench) -> None:
     [{"pip": ["torch; rm -rf /"]}, {"pip": ["-r x"]}, {"containers": ["$(id)"]}, {"containers": ["/a.sif"]}],
 )
 def test_what_is_no_package_and_no_image_is_refused(wrong: dict[str, list[str]]) -> None:
-    with pytest.raises(InputError, match=r"is no (requirement|image)"):
+    with pytest.raises(InputError, match=r"is not (a requirement|an image)"):
         check(**{"pip": [], "containers": [], **wrong})
 
 

@@ -221,7 +221,7 @@ def test_a_listing_that_shows_a_live_instance_wins_over_its_end(rig: AwsRig) -> 
     rig.fake.terms.invisible_seconds = 0.0
     [node] = rig.cloud.nodes()
     assert (node.id, node.phase, node.ended_at) == (name, "ready", None)
-    assert any("is listed again" in sentence for sentence in rig.said)
+    assert any("lists it again" in sentence for sentence in rig.said)
     rig.pass_time(2000.0)
     rig.cloud.nodes()
     rig.cloud.renew([name])

@@ -85,7 +85,7 @@ def test_what_ec2_does_not_stop_is_ended(rig: AwsRig) -> None:
         rig.pass_time(60.0)
         found = phases(rig.cloud)
     assert found[name] == "terminated"
-    assert any("runs on: it is ended" in said for said in rig.said)
+    assert any("still runs: it is ended" in said for said in rig.said)
 
 
 @pytest.mark.parametrize("is_remembered", [True, False])

@@ -62,7 +62,7 @@ def test_what_is_no_list_is_refused(tmp_path: Path) -> None:
         read_price_list(tmp_path / "x.json", "us-east-1")
     with pytest.raises(InputError, match="entry 0 of PriceList"):
         read_price_list(saved(tmp_path, "[]"), "us-east-1")
-    with pytest.raises(InputError, match="no price on demand of us-west-2"):
+    with pytest.raises(InputError, match="no on-demand price in us-west-2"):
         read_price_list(saved(tmp_path, entry("g5.xlarge", 0.5)), "us-west-2")
     with pytest.raises(InputError, match="no publicationDate"):
         read_price_list(saved(tmp_path, entry("g5.xlarge", 0.5, day="")), "us-east-1")
