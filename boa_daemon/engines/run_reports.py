@@ -43,7 +43,7 @@ def report_of(run: Generation, units: Sequence[UnitStatus | None]) -> RunReport:
         return _ended(run, known, facts)
     if len(known) < len(units):
         missing = len(units) - len(known)
-        evidence = f"{missing} of {len(units)} units could not be looked at"
+        evidence = f"the status of {missing} of {len(units)} units cannot be read"
         return _report(run, "unknown", facts, evidence=evidence)
     if any(not unit["was_kept"] for unit in known):
         return _report(run, "starting", facts, evidence="its processes are being started")
@@ -103,7 +103,7 @@ def _verdict(
     if run.is_kill_ordered and all(end["killed"] or end.get("agent_lost") for end in ends):
         return "failed", "killed", "ended at once, as ordered"
     if any(end.get("agent_lost") for end in ends):
-        return "failed", "agent-lost", "the keeper of a unit died, and its processes were ended"
+        return "failed", "agent-lost", "the keeper of a unit died, and the job's processes were killed"
     if any(end["stop_asked"] for end in ends):
         return "stopped", None, _stop_evidence(run, facts, is_hard=any(end["killed"] for end in ends))
     if code == 0:
@@ -161,7 +161,7 @@ def _stop_evidence(run: Generation, facts: Mapping[str, Any], *, is_hard: bool) 
         return f"{how}, without a checkpoint"
     if manifest.generation == run.number:
         return f"{how}, with a checkpoint of step {manifest.step}"
-    return f"{how}; the checkpoint of generation {manifest.generation}, step {manifest.step}, stands"
+    return f"{how}; the newest checkpoint is step {manifest.step} of generation {manifest.generation}"
 
 
 def _said(code: int | None) -> str:

@@ -393,7 +393,7 @@ class SsmEngine:
             run = known.run
             assert run is not None
             number, gpus = run.generation.number, run.generation.gpus
-            said = f"what its units said makes no sense: {type(error).__name__}"
+            said = f"the statuses of its units are malformed: {type(error).__name__}"
             return RunReport(job=job, generation=number, phase="unknown", evidence=said, gpus=gpus)
 
     def _save_news(self) -> None:

@@ -212,7 +212,7 @@ class Preparer:
     def _prepares(self, node: NodeId) -> Unknown:
         """Return that a script runs on the node, or the last failure, which stays until the script ends."""
         _, faults = self._unfit.get(node, (0, ""))
-        last = self._patience.last(node) or (f"{node} is looked at again: {faults}" if faults else "")
+        last = self._patience.last(node) or (f"{node} is checked again: {faults}" if faults else "")
         return Unknown(reason=last or f"{node} is being prepared")
 
     def _later(self, node: NodeId, why: str) -> Unknown:
@@ -241,4 +241,4 @@ class Preparer:
         self._unfit[node] = (looks, faults)
         if looks >= MOST_UNFIT:
             return Refused(reason=f"{node} is not fit for work: {faults}", kind="bad-request")
-        return Unknown(reason=f"{node} is looked at again: {faults}")
+        return Unknown(reason=f"{node} is checked again: {faults}")

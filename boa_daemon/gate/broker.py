@@ -181,7 +181,7 @@ class Broker:
         return min(instants, default=None)
 
     def _ungated(self, waiting: Sequence[JobAtGate]) -> list[JobAtGate]:
-        """Return the waiting jobs none of whose cards is ordered."""
+        """Return the waiting jobs that send only through cards without ordering."""
         return [seat for seat in waiting if not any(self.nics[name].is_on for name in seat.nics)]
 
     def _opened_grant(self, seat: JobAtGate, now: float) -> Grant:

@@ -32,7 +32,7 @@ def collect(unit: Unit) -> list[str]:
                 ]
                 inside = [file for file in files if file.is_file() and file.resolve().is_relative_to(top)]
         except OSError as error:
-            faults.append(f"the artifacts {pattern!r} could not be looked for: {error}")
+            faults.append(f"the search for the artifacts {pattern!r} failed: {error}")
             continue
         if not inside and not faults:
             faults.append(f"no file matches the artifacts {pattern!r}")
@@ -43,7 +43,7 @@ def collect(unit: Unit) -> list[str]:
                 with content:
                     _copy(content, target / file.relative_to(top))
             except OSError as error:
-                faults.append(f"the artifact {file.relative_to(top)} could not be kept: {error}")
+                faults.append(f"the artifact {file.relative_to(top)} could not be copied: {error}")
     return faults
 
 

@@ -115,7 +115,7 @@ def usable_tool(answers: Callable[[str], bool] | None = None) -> str:
     for tool in TOOLS:
         if shutil.which(tool) is not None and (answers or _answers)(tool):
             return tool
-    raise NoContainers(f"`image` needs one of {', '.join(TOOLS)}, and none may run here")
+    raise NoContainers(f"`image` needs one of {', '.join(TOOLS)}, and none of them works here")
 
 
 def _answers(tool: str) -> bool:

@@ -157,7 +157,7 @@ def _lead(width: int) -> Ranks:
             try:
                 guest, _ = door.accept()
             except TimeoutError:
-                raise PeerLost(f"{1 + len(came)} of {width} processes came in {MEET_SECONDS:g} s") from None
+                raise PeerLost(f"{1 + len(came)} of {width} processes met in {MEET_SECONDS:g} s") from None
             peer = _connection(guest)
             seat = _seat_of(peer)
             if seat is None:
@@ -190,7 +190,7 @@ def _follow(node: int, local: int, width: int) -> Ranks:
             peer.send_bytes(json.dumps([*_key(), node, local]).encode())
             return Ranks(int(peer.recv_bytes(_HELLO_BYTES)), width, [peer])
         time.sleep(0.05)
-    raise PeerLost(f"the first process was not at {_address()} within {MEET_SECONDS:g} s")
+    raise PeerLost(f"no connection to the first process at {_address()} within {MEET_SECONDS:g} s")
 
 
 def _connection(end: socket.socket) -> Connection:

@@ -42,7 +42,7 @@ def place(jobs: Path) -> dict[str, str]:
     if any(jobs.iterdir()):
         return {
             "on": "",
-            "said": "jobs stay on the root volume: there were some before its disks were looked at",
+            "said": "jobs stay on the root volume: their folder was not empty when the disks were set up",
         }
     try:
         store, what = _store()

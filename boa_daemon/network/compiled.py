@@ -50,7 +50,7 @@ def compiled_run() -> KernelFunction | None:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether machine code can be kept in the folder; numba would else choose one of its own."""
+    """Create the cache folder; return whether it is writable, because numba would choose another otherwise."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

@@ -43,7 +43,7 @@ def shake_hands(
     if welcome.get("op") != "welcome":
         raise ConnectionError(str(welcome.get("reason", "the gate did not say welcome")))
     if not is_proof(str(welcome.get("proof")), token=token, nonce=as_gate(nonce, own)):
-        raise ConnectionError("who answers there does not know the gate's secret")
+        raise ConnectionError("the process at the gate's address does not know the gate's secret")
     return welcome
 
 

@@ -250,7 +250,7 @@ def test_where_nothing_runs_images_the_job_fails_once_and_says_so(bench: Bench, 
     stand_in(tmp_path / "tools", "docker", code=1)
     end = bench.run_to_end("echo started", image="a/b:1")
     assert (end.phase, end.cause) == ("failed", "missing-command")
-    why = "`image` needs one of podman, docker, apptainer, and none may run here"
+    why = "`image` needs one of podman, docker, apptainer, and none of them works here"
     assert why in bench.printed()
     assert why in end.evidence, "`boa explain` says it too"
     assert "started" not in bench.printed().splitlines()
