@@ -135,14 +135,7 @@ def test_what_ordering_saves_is_said_and_links_of_others_are_not() -> None:
 
 
 ON_TWO, TWO = some_slots("n1", 0, 1), Width("gpu", 2)
-ONLY_OF_HOLDERS = (
-    "keeps its GPUs",
-    "works on",
-    "told to stop",
-    "has stopped",
-    "goes on",
-    "the job is on it",
-)
+ONLY_OF_HOLDERS = ("keeps its GPUs", "works on", "told to stop", "has stopped", "goes on", "the job is on it")
 ONLY_OF_WAITERS = ("holds no GPUs", "It waits", "it waits", "rests", "given up", "It starts now", "held back")
 
 
