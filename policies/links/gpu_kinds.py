@@ -2,8 +2,7 @@
 
 A *kind* is a GPU type of the problem. The first machine of a GPU has the GPU's own name (`t4`), every other
 machine a name like `t4@g4dn.xlarge`. So a choice among GPU types is a choice among machines. A class need not
-state its speed on every machine. If it was measured on one machine with g GPUs, its speed on one with h GPUs
-is
+state its speed on every machine. If it was measured on a machine with g GPUs, its speed on one with h GPUs is
 
     s_h(k) = s_g(k)                                      k <= h: one node, at least as fast as several
     s_h(k) = s_g(k) (1 + c_g / t) / (1 + c_h / t)        k > h, k > g: the job spans nodes on both machines

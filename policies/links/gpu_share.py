@@ -21,7 +21,8 @@ theorem, which is exact for such networks, for any distribution of t and c.
 Sources: Reiser and Lavenberg, J. ACM 27(2), 1980 (mean value analysis); Baskett, Chandy, Muntz and Palacios,
 J. ACM 22(2), 1975 (equal parts and delays: the answer depends on the means alone). Not modelled: costs
 between kernels of two jobs beyond taking turns (caches, switches), and that all GPUs of a job wait for the
-last one. Cost: O(m) for equal jobs; O(m 2^m) for unequal jobs on one GPU, where m is two or three.
+last one.
+Cost: O(m) for equal jobs; O(m 2^m) for unequal jobs on one GPU, where m is two or three.
 """
 
 from __future__ import annotations

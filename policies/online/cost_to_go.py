@@ -269,8 +269,7 @@ class CostToGo:
         """Compute `_stays_between` from the bounds; False where there is any doubt.
 
         The loss of a change is at least the chord less the cost of this table's best sequence. That is linear
-        in the scale and in the work left, so if it is not negative at the ends of both it is nowhere
-        negative.
+        in the scale and in the work left: if it is not negative at the ends of both, it is so nowhere.
         """
         cost = self.phase_cost[phase]
         if margin == 0.0 or not np.isfinite(cost[held]):

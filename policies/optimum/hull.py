@@ -95,8 +95,7 @@ def undominated(group: Ints, time: Floats) -> Ints:
 def _above_chords(cost: Floats, time: Floats, group: Ints, is_open: BoolArray) -> BoolArray:
     """Return which points of the open groups lie on or above the lower hull of their group.
 
-    Quickhull: the point furthest below a chord is a vertex and splits the chord; points not below are
-    dropped.
+    Quickhull: the point furthest below a chord is a vertex and splits it; points not below are dropped.
     """
     at = np.flatnonzero(is_open[group])
     above = np.zeros(len(cost), dtype=bool)

@@ -10,8 +10,8 @@
 "The fastest within k" is the allowed width of at most k GPUs with the highest speed (the narrowest of
 equals), or the narrowest allowed one if all are wider. So no baseline takes GPUs that slow its job down.
 Renting what each job asks for on arrival, as SkyPilot and Karpenter do, is in `requested_widths`. How long
-idle nodes are kept is the site's rule, not the policy's. Cost: O(jobs) per call, O(jobs log jobs) where jobs
-are sorted.
+idle nodes are kept is the site's rule, not the policy's.
+Cost: O(jobs) per call, O(jobs log jobs) where jobs are sorted.
 
     symbol   here           meaning
     n        len(jobs)      jobs in the system

@@ -5,12 +5,11 @@ Source: Li et al., BOA Constrictor (arXiv 2602.01404) and the first author's pub
 
 1. Replace each phase's speed table by its concave envelope. The fractional optimum without rescales takes the
    edges of the envelopes, steepest first.
-2. Round fractional widths to the nearest vertex of the envelope. 3. Compute the spend with whole widths and
-rescales. While it exceeds the budget, lower the budget that is used
-   for planning by 1 %, down to half.
+2. Round fractional widths to the nearest vertex of the envelope.
+3. Compute the spend with whole widths and rescales. While it exceeds the budget, lower the budget that is
+   used for planning by 1 %, down to half.
 4. Glue: join phases into blocks of one width. The block length is random, from 1 to a fifth of the phases,
-and
-   drawn once per class. Of 50 draws keep the one with the least mean JCT. The first draw glues nothing.
+   and drawn once per class. Of 50 draws keep the one with the least mean JCT. The first draw glues nothing.
 
     symbol   here         meaning
     z        hours        hours per job in a block, 1 / s in units of its work
