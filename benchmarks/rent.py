@@ -13,7 +13,7 @@ one machine per GPU, so on others only widths within a node are offered. Prices 
 Each site (a set of machines and markets) is run end to end by the daemon's tick under `--policy`, by default
 the daemon's own, for ever more money. The load goes on: the jobs come once, in `--seeds` orders, at random
 instants of `--hours`, and a third of them before and after that. What counts is the waiting of the jobs of
-those hours and the bill of those hours, for every policy alike (docs/decisions/0128-a-load-that-goes-on.md).
+those hours and the bill of those hours, for every policy alike (docs/decisions/0128-continuing-load.md).
 What a site waits for a sum, and what it pays for a waiting, is read off between its runs.
 
 Three sums count, each `--times` the least that a machine needs: the one on which the jobs were measured
