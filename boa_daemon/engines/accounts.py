@@ -51,10 +51,10 @@ def own_account(job: JobId, home: Path) -> UnixAccount:
 
 
 def account_here(user: str, job: JobId, home: Path) -> UnixAccount | None:
-    """Return the user that a user's job runs as on this machine; None for our own user.
+    """Return the Unix user for a job of `user` on this machine; None for the daemon's own user.
 
-    It is None if we are not root, and for jobs of a user who is root. A job whose user has no account here
-    gets its own user.
+    The result is None if the daemon is not root, and for jobs of root. If `user` has no account on this
+    machine, the job gets a Unix user that only it has.
     """
     if os.geteuid() != 0:
         return None

@@ -115,7 +115,7 @@ def _entry_of(source: str, cache: Path, unit: Unit, keeper: int) -> Path:
         (_sync if is_remote else _copy)(source, aside, unit)
         if {name: size for name, size, _ in rows} != dict(_sizes(aside)):
             _remove(aside)
-            raise DataFailed(f"{source} changed while it was copied, or was not copied completely")
+            raise DataFailed(f"{source} was changed while it was copied, or was not copied completely")
         _make_read_only(aside)
         aside.rename(entry)
     return entry

@@ -50,7 +50,7 @@ def compiled_run() -> KernelFunction | None:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Create the cache folder; return whether it is writable, because numba would choose another otherwise."""
+    """Create the cache folder; return whether it is writable (if not, numba would choose another)."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
