@@ -35,12 +35,12 @@ class _Block(Strict):
     instance_type: Name = Field(description="such as p5.48xlarge")
     instances: Gpus = Field(description="how many")
     begins: _Instant = Field(description="an instant, 2026-12-01T11:30:00Z")
-    ends: _Instant = Field(description="an instant; what runs there is ended half an hour before")
+    ends: _Instant = Field(description="an instant; EC2 ends its instances half an hour before")
     usd: Positive = Field(description="dollars of the whole block, paid in advance")
 
 
 class _File(Strict):
-    blocks: list[_Block] = Field(min_length=1, description="what was bought")
+    blocks: list[_Block] = Field(min_length=1, description="blocks that were bought")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def read_blocks(path: Path) -> tuple[BoughtBlock, ...]:
         at: KeyPath = ("blocks", index)
         begins, ends = (_instant(document, (*at, key), getattr(row, key)) for key in ("begins", "ends"))
         if (ends - begins).total_seconds() <= 3600.0 * RECLAIM_HOURS:
-            hint = "EC2 ends what runs in a block half an hour before its end"
+            hint = "EC2 ends the instances of a block half an hour before its end"
             raise document.error(f"block {row.name!r} leaves no time to work", at=(*at, "ends"), hint=hint)
         for other in found:
             if other.name == row.name:

@@ -62,9 +62,9 @@ class _Commitment(_Terms):
 
 class _File(Strict):
     as_of: _Day | None = Field(default=None, description="the day of the rates, YYYY-MM-DD")
-    source: Name | None = Field(default=None, description="who says so")
-    offers: list[_Terms] = Field(default=[], description="what may be committed to")
-    commitments: list[_Commitment] = Field(default=[], description="what is committed already")
+    source: Name | None = Field(default=None, description="where the rates come from")
+    offers: list[_Terms] = Field(default=[], description="commitments on offer")
+    commitments: list[_Commitment] = Field(default=[], description="existing commitments")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ def parse_commitments(
         offers.append(_terms(row, known, document, at))
     if file.offers and (file.as_of is None or file.source is None):
         missing = "as_of" if file.as_of is None else "source"
-        hint = "Rates change: say of which day they are, and who says so"
+        hint = "Rates change: give their day and their source"
         raise document.error(f"{missing} is missing", hint=hint)
     held: list[HeldCommitment] = []
     for index, row in enumerate(file.commitments):

@@ -34,7 +34,7 @@ class GpuRow(Strict):
         default=None,
         ge=2,
         le=8,
-        description="offer the machine once more, with so many jobs on each GPU, to classes with shares_gpu",
+        description="also offer the machine with this many jobs on each GPU, to classes with shares_gpu",
     )
 
 

@@ -69,7 +69,9 @@ class CodeRef(Strict):
     revision: str | None = Field(
         default=None, min_length=1, max_length=200, pattern=REVISION_FORM, description="revision of git"
     )
-    digest: str | None = Field(default=None, pattern=DIGEST_FORM, description="SHA-256, filled in")
+    digest: str | None = Field(
+        default=None, pattern=DIGEST_FORM, description="SHA-256 of the packed code, filled in by BOA"
+    )
 
 
 class _JobFile(Strict):
@@ -91,17 +93,19 @@ class _JobFile(Strict):
     weight: Positive = Field(default=1.0, description="worth of an hour of the job's time, default 1")
     scale: Positive = Field(default=1.0, description="factor on the sizes of the class, default 1")
     environment: dict[Name, str] = Field(default_factory=dict, description="variables for the command")
-    team: Name | None = Field(default=None, description="team that pays; left out: the one of its user")
+    team: Name | None = Field(default=None, description="team that pays; default: the team of its user")
     secrets: dict[Name, str] = Field(
         default_factory=dict,
         description="variables whose values are not in this file: env:NAME of the daemon's secret store, "
         "ssm:/PATH or secretsmanager:ARN",
     )
-    stop_grace_seconds: Positive = Field(default=60.0, description="seconds to write a checkpoint in")
-    result: str = Field(default="", max_length=4096, description="file that must be there at the end")
+    stop_grace_seconds: Positive = Field(
+        default=60.0, description="seconds for a checkpoint before the job is stopped"
+    )
+    result: str = Field(default="", max_length=4096, description="file that must exist at the end")
     retries: int | dict[FailureCause, int] = Field(
         default=DEFAULT_RETRIES,
-        description="failures without a newer checkpoint, after which it is not tried again; "
+        description="failures without a newer checkpoint, after which the job is not tried again; "
         "or a number for each kind of failure",
     )
     matrix: dict[Name, list[str | int | float | bool]] | None = Field(
@@ -111,55 +115,61 @@ class _JobFile(Strict):
         default=None, ge=1, le=MOST_MEMBERS, description="jobs, or jobs for each combination of matrix"
     )
     notify: list[Event] | None = Field(
-        default=None, description="what its user is told of; if unset what [users] says"
+        default=None, description="events that its user is told of; default: those of [users]"
     )
     gate: bool = Field(
         default=True, description="have DDP models ask the daemon's gate before they send, if it runs one"
     )
-    keep_checkpoints: int = Field(default=2, ge=1, le=100, description="checkpoints kept, the newest")
+    keep_checkpoints: int = Field(default=2, ge=1, le=100, description="number of newest checkpoints to keep")
     max_hours: Positive | None = Field(
         default=None, description="hours on GPUs, over all starts, after which the job is stopped"
     )
     first_report_hours: Positive | None = Field(
         default=None,
-        description="hours after a start within which it reports a step; one that does not has failed; left "
-        "out: 2 hours without a step and a printed line, where it is known to be elastic",
+        description="hours after a start within which the job reports a step, or it has failed; default for "
+        "a job known to be elastic: 2 hours without a step and a printed line",
     )
     not_before: str | None = Field(
-        default=None, max_length=40, description="instant before which it is not started, ISO 8601 with zone"
+        default=None,
+        max_length=40,
+        description="instant before which it is not started, ISO 8601 with zone",
     )
     after: list[Annotated[str, Field(pattern=AFTER_FORM)]] = Field(
         default_factory=list,
         max_length=1000,
-        description="ids of jobs or groups that end well first; ID:end waits for any end",
+        description="ids of jobs or groups that must succeed first; ID:end waits for any end",
     )
     elastic: bool | None = Field(
         default=None,
-        description="whether it saves and resumes at any width; left out: once it has reported a step",
+        description="whether the job resumes at any width; default: yes once it has reported a step",
     )
     deadline_hours: NotNegative | None = Field(
-        default=None, description="hours from its submission by which it is to end; 0 for none"
+        default=None, description="hours from its submission to its deadline; 0 for none"
     )
     deadline: str | None = Field(
-        default=None, max_length=40, description="instant by which it is to end, ISO 8601 with zone"
+        default=None, max_length=40, description="deadline, an instant in ISO 8601 with zone"
     )
     code: CodeRef | None = Field(
-        default=None, description="folder, or {folder, revision} of git, that is brought to the nodes"
+        default=None, description="folder, or {folder, revision} of git, copied to the nodes"
     )
     data: dict[str, str] | None = Field(
         default=None,
-        description="s3://BUCKET/PREFIX or a folder, or several by name, brought to the nodes and read-only",
+        description="s3://BUCKET/PREFIX or a folder, or several by name, copied to the nodes and read-only",
     )
     setup: str | None = Field(
         default=None, max_length=MAX_TEXT, description="shell commands before the first start on a node"
     )
     image: str | None = Field(
-        default=None, max_length=500, pattern=IMAGE_FORM, description="container image that it runs in"
+        default=None, max_length=500, pattern=IMAGE_FORM, description="container image that the job runs in"
     )
-    cpus: Positive | None = Field(default=None, description="cores that it may use on a node")
-    memory_gb: Positive | None = Field(default=None, description="10^9 bytes that it may use on a node")
+    cpus: Positive | None = Field(default=None, description="cores that the job may use on a node")
+    memory_gb: Positive | None = Field(
+        default=None, description="10^9 bytes of memory that the job may use on a node"
+    )
     artifacts: list[Name] = Field(
-        default_factory=list, max_length=100, description="patterns of files, kept when it ends by itself"
+        default_factory=list,
+        max_length=100,
+        description="patterns of files to keep when the job ends by itself",
     )
 
     @field_validator("code", mode="before")
@@ -231,7 +241,10 @@ def _refuse(said: str, hint: str) -> None:
 
 
 _CLASS: dict[str, Any] = {
-    "class": (str, Field(min_length=1, max_length=100, description="whose speed-up curve applies"))
+    "class": (
+        str,
+        Field(min_length=1, max_length=100, description="class of the job, whose speed-up curve applies"),
+    )
 }
 JobFile: type[_JobFile] = create_model("JobFile", __base__=_JobFile, __doc__="A job file.", **_CLASS)
 

@@ -68,15 +68,18 @@ class ClassRow(Strict):
     min_gpus: Gpus | None = Field(default=None, description="the narrowest width allowed, GPUs")
     max_gpus: Gpus | None = Field(default=None, description="the widest width allowed, GPUs")
     spread: Fraction | None = Field(
-        default=None, description="part by which a job's hours may differ, up or down, in nine of ten cases"
+        default=None,
+        description="fraction by which a job's hours may differ, up or down, in nine of ten cases",
     )
     network: NetworkRow | None = Field(default=None, description="what an iteration sends between nodes")
-    needs: NeedsRow | None = Field(default=None, description="cores and memory that each of its GPUs needs")
+    needs: NeedsRow | None = Field(
+        default=None, description="cores, memory and disk that each of its GPUs needs"
+    )
     shares_gpu: bool = Field(
         default=False,
-        description="whether other jobs may be on its GPUs, where machines have places for them",
+        description="whether other jobs may share its GPUs, on machines with places for them",
     )
-    phases: list[PhaseRow] = Field(min_length=1, description="stretches of work, in order")
+    phases: list[PhaseRow] = Field(min_length=1, description="phases of work, in order")
 
 
 class FileRow(Strict):
@@ -84,7 +87,7 @@ class FileRow(Strict):
 
     budget: BudgetRow | None = Field(default=None, description="usd_per_hour or gpus, a time average")
     gpu_types: dict[Name, GpuRow | None] | None = Field(default=None, description="prices by GPU type")
-    classes: list[ClassRow] = Field(min_length=1, description="what runs")
+    classes: list[ClassRow] = Field(min_length=1, description="classes of jobs")
 
 
 def problem_schema() -> dict[str, Any]:
