@@ -95,7 +95,6 @@ class LocalEngine:
         return not self._own_user or os.geteuid() != 0
 
     def _account(self, spec: JobSpec) -> UnixAccount | None:
-        """Return the user that a job runs as; None for the daemon's user."""
         if not self._own_user:
             return None
         return account_here(spec.user, spec.job, self.layout.home(spec.job))
@@ -263,7 +262,6 @@ class LocalEngine:
         return self._order(job, generation, "kill", signal.SIGUSR1)
 
     def _order(self, job: JobId, generation: int, what: str, number: signal.Signals) -> Accepted | Refused:
-        """Record an order and send it to the keepers of a generation."""
         run = self._runs.get(job)
         if run is None or run.number != generation:
             return Accepted()
@@ -282,7 +280,6 @@ class LocalEngine:
         return Accepted()
 
     def _signal(self, generation: Path, number: signal.Signals) -> None:
-        """Send a signal to the keepers of a generation."""
         for folder in _unit_folders(generation):
             send_to_keeper(folder, number)
 
@@ -490,7 +487,6 @@ def _take_over(generation: Path) -> None:
 
 
 def _nodes_of(action: StartJob) -> tuple[NodeId, ...]:
-    """Return the nodes of a generation, in the order of its slots."""
     return tuple(dict.fromkeys(slot.node for slot in action.slots))
 
 

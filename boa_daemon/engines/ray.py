@@ -144,7 +144,6 @@ class RayEngine(LocalEngine):
         self._ray.util.placement_group(bundles, name=_group_of(units[0].folder), lifetime="detached")
 
     def _signal(self, generation: Path, number: signal.Signals) -> None:
-        """Send a signal to the keepers of a generation, on their nodes."""
         for folder in generation.glob("n*"):
             node = _node_of(folder)
             if node in self._joined():
@@ -167,7 +166,6 @@ class RayEngine(LocalEngine):
         return units
 
     def _release(self, folder: Path) -> None:
-        """Release the GPUs of a finished generation in Ray."""
         with suppress(ValueError):
             group = self._ray.util.get_placement_group(_group_of(folder))
             self._ray.util.remove_placement_group(group)
@@ -185,7 +183,6 @@ class RayEngine(LocalEngine):
 
 
 def _node_of(folder: Path) -> NodeId:
-    """Return the node of a unit; empty if it is not recorded."""
     return str((read_json(folder / "node.json") or {}).get("node", ""))
 
 
@@ -210,7 +207,6 @@ def _launch(folder: str, environment: Mapping[str, str]) -> None:
 
 
 def _inside(folder: str, command: str, seconds: float, environment: Mapping[str, str]) -> str:
-    """Run a command beside a unit on this node."""
     return run_ray_command(folder, command, seconds, _clean(environment))
 
 
@@ -226,5 +222,4 @@ def _look(folder: str, asked: int) -> UnitStatus | None:
 
 
 def _signal(folder: str, number: int) -> None:
-    """Send a signal to a keeper on this node."""
     send_to_keeper(Path(folder), signal.Signals(number))

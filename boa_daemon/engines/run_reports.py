@@ -76,7 +76,6 @@ def _progress(run: Generation, units: Sequence[UnitStatus]) -> dict[str, Any]:
 
 
 def _ended(run: Generation, units: Sequence[UnitStatus], facts: dict[str, Any]) -> RunReport:
-    """Return the report of a generation whose units have all ended."""
     leader = _leader(run, units)
     manifest = _manifest(leader)
     step = facts["step"]
@@ -154,7 +153,6 @@ def _clean_exit(facts: Mapping[str, Any], *, lacks_result: bool) -> tuple[RunPha
 
 
 def _stop_evidence(run: Generation, facts: Mapping[str, Any], *, is_hard: bool) -> str:
-    """Return a sentence on how a stop went."""
     how = "ended by force when its grace was over" if is_hard else "stopped"
     manifest: Manifest | None = facts["manifest"]
     if manifest is None:
@@ -165,7 +163,6 @@ def _stop_evidence(run: Generation, facts: Mapping[str, Any], *, is_hard: bool) 
 
 
 def _said(code: int | None) -> str:
-    """Return an exit code in words."""
     if code is None:
         return "no exit code"
     return f"signal {-code}" if code < 0 else f"exit code {code}"

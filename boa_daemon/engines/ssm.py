@@ -246,7 +246,6 @@ class SsmEngine:
         addresses: Mapping[NodeId, str],
         rank: int,
     ) -> str:
-        """Return the script that starts one unit."""
         settings, root = self._settings, self._root(list(addresses)[rank])
         layout = Layout(root=Path(root) / "jobs")
         given, spec = self._pass(spec, action, list(addresses), root)
@@ -397,7 +396,6 @@ class SsmEngine:
             return RunReport(job=job, generation=number, phase="unknown", evidence=said, gpus=gpus)
 
     def _save_news(self) -> None:
-        """Save the state if there is news."""
         if self._has_news:
             self._save()
 
@@ -490,7 +488,6 @@ class SsmEngine:
         return True
 
     def _status_script(self, run: SsmRun, rank: int) -> str:
-        """Return the script that prints the status of a unit."""
         root, generation = self._root(run.nodes[rank]), run.generation
         folder = Layout(root=Path(root) / "jobs").unit(generation.job, generation.number, rank)
         return status_script(root, str(folder))
@@ -642,7 +639,6 @@ class SsmEngine:
             self._save()
 
     def _save(self) -> None:
-        """Save the state."""
         if self._memory is None:
             write_ssm_jobs(self._settings.state_file, self._jobs)
         else:
@@ -650,11 +646,9 @@ class SsmEngine:
         self._has_news = False
 
     def _root(self, node: NodeId) -> str:
-        """Return BOA's folder on a node."""
         return self._settings.root.replace("{node}", instance_of(node))
 
     def _uri(self, job: JobId) -> str:
-        """Return the S3 prefix of a job's logs and checkpoints."""
         return f"{self._settings.uri.rstrip('/')}/{Layout(root=Path('/')).job(job).name}"
 
 

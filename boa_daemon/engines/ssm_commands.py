@@ -203,7 +203,6 @@ class Preparer:
         return self._later(node, f"preparing {node} ended as {status}: {output[-200:].strip()}")
 
     def _bundle(self) -> str:
-        """Upload the bundle if needed; return its address."""
         now = self._now()
         if not self._source or not 0.0 <= now - self._brought_at < BUNDLE_SECONDS:
             self._source, self._brought_at = self._bring(), now
@@ -221,7 +220,6 @@ class Preparer:
         return Unknown(reason=why)
 
     def _judge(self, node: NodeId, output: str, unchecked: str) -> Accepted | Refused | Unknown:
-        """Judge a node by the result of its health check."""
         notes: list[str] = []
         try:
             found = json.loads(output.partition(HEALTH)[2].splitlines()[0])

@@ -256,7 +256,6 @@ class Broker:
         return fill_idle_nics(left, flying, crowding=crowding) if left else ()
 
     def _grant(self, seat: JobAtGate, servers: frozenset[str], now: float) -> Grant:
-        """Lease a job's cards to it."""
         assert seat.ask is not None
         self._fence += 1
         size = seat.wanted_bytes(self.bucket_bytes)
@@ -310,7 +309,6 @@ class Broker:
         lease_seconds: float = 0.0,
         free: int,
     ) -> Grant:
-        """Answer a request with a grant."""
         assert seat.ask is not None
         ask, seat.ask = seat.ask, None
         seat.grants += 1
@@ -351,7 +349,6 @@ class Broker:
                 lease.seconds_per_byte = self.timings.link.pace(crowd)
 
     def _expire(self, now: float) -> None:
-        """End the leases whose deadline has passed."""
         for seat in list(self._leasing.values()):
             if seat.lease is not None and seat.lease.deadline <= now:
                 seat.stalls += 1
@@ -387,7 +384,6 @@ class Broker:
         self.gains |= {job: gain for worth in worked_out.values() for job, gain in worth.gains.items()}
 
     def _new_policy(self) -> LinkPolicy:
-        """Return the link policy for the present estimate of the link."""
         settings = self.settings
         bucket = settings.grant_bytes if math.isfinite(settings.grant_bytes) else None
         return link_policy(

@@ -124,7 +124,6 @@ class GateServer:
         self._wake = None if wake is None else loop.call_later(max(0.0, wake - now), self.settle)
 
     def _beat_all(self) -> None:
-        """Send a beat to all waiting jobs."""
         self._beat = None
         for job in list(self._by_job):
             self.say_wait(job)

@@ -94,7 +94,6 @@ class GateSupervisor:
             self._let_go()
 
     def _start(self) -> None:
-        """Start a gate, or record why it cannot be started."""
         try:
             gate = start_gate(self.settings, self._folder, *self.addresses)
             gate.__enter__()
@@ -109,12 +108,10 @@ class GateSupervisor:
             tell_plan(gate, self._state)
 
     def _let_go(self) -> None:
-        """Close the gate, alive or dead."""
         gate, self.gate = self.gate, None
         if gate is not None:
             gate.close()
 
 
 def _spanning(state: ClusterState) -> list[JobId]:
-    """Return the jobs that run on several nodes."""
     return [job for job, entry in state.jobs.items() if len({slot.node for slot in entry.slots}) > 1]

@@ -91,7 +91,6 @@ class GateThread:
         self._loop.call_soon_threadsafe(self.server.take_plan, remaining_gpu_seconds, generations or {})
 
     def _stop(self) -> None:
-        """End the loop and the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

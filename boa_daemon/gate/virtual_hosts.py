@@ -148,7 +148,6 @@ class VirtualHosts:
             _shape(switch, device, self.uplink_megabits)
 
     def _add(self, host: int, switch: str) -> None:
-        """Create a host and connect it to its switch."""
         name, port = self.name(host), f"p{host}"
         bridge = "br2" if host in self.behind_uplink else "br0"
         _must("ip", "netns", "add", name)
@@ -184,7 +183,6 @@ class VirtualHosts:
         self._remove()
 
     def _remove(self) -> None:
-        """Remove all hosts and the switches."""
         for name in (f"{self._prefix}s", *(self.name(host) for host in range(self.count))):
             _ip("netns", "del", name)
 

@@ -67,7 +67,6 @@ def _write(file: Path, document: Mapping[str, Any]) -> None:
 
 
 def _kinds(file: Path) -> list[str]:
-    """Return the class names of the exception in an error file."""
     failure = read_failure(file.parent, file.name)
     return failure["kinds"] if failure else []
 

@@ -376,7 +376,6 @@ class Keeper:
         return {"HOME": home} if home and slot not in AS_KEEPER and drops(self.unit) else {}
 
     def _said(self, slot: str) -> str:
-        """Return the end of an errand's error output."""
         try:
             return (self.unit.folder / f"{slot}.err").read_text(errors="replace").strip()[-500:]
         except OSError:

@@ -44,7 +44,6 @@ class LogWriter:
             self._file = None
 
     def _turn(self) -> None:
-        """Begin a segment, and remove the oldest if there are too many."""
         self.close()
         self._begins = self._offset
         self._file = (self._folder / f"out-{self._begins:015d}.log").open("ab", buffering=0)

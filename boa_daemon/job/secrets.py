@@ -39,7 +39,6 @@ def values_of(references: Mapping[str, str], store: str) -> dict[str, str]:
 
 
 def _value(reference: str, store: str) -> str:
-    """Return the value of a reference."""
     kind, _, rest = reference.partition(":")
     if kind == "env":
         kept = read_store(Path(store)) if store else {}

@@ -287,7 +287,6 @@ _groups: dict[str, tuple[Any, OrderedGroup | None]] = {}
 
 
 def _ordered(group: Any) -> OrderedGroup | None:
-    """Return the gating of a group; None if the group is not gated."""
     known = _groups.get(group.group_name)
     if known is None or known[0] is not group:
         known = group, make_ordered_group(group)

@@ -377,7 +377,6 @@ _gated: weakref.WeakKeyDictionary[Any, GatedModel] = weakref.WeakKeyDictionary()
 
 
 def _hook(gated: GatedModel, bucket: Any) -> Any:
-    """The communication hook that DDP calls for each bucket."""
     if gated.instead is not None:
         state, own = gated.instead
         return own(state, bucket)

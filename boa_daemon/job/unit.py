@@ -212,7 +212,6 @@ def write_in_room(file: Path, document: Mapping[str, Any]) -> None:
 
 
 def _room(file: Path) -> Path:
-    """Return the file that reserves the space for a document."""
     return file.with_name(f".{file.name}.room")
 
 

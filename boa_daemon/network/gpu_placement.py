@@ -124,7 +124,6 @@ class GpuPool:
 
 
 def _chooser(experiment: Experiment) -> GpuChooser:
-    """Return the experiment's placer of shared GPUs."""
     if experiment.placer == "random":
         return RandomChoice(rng=np.random.default_rng(experiment.seed))
     if experiment.placer == "first-fit":
@@ -133,7 +132,6 @@ def _chooser(experiment: Experiment) -> GpuChooser:
 
 
 def _nodes(experiment: Experiment) -> list[Node]:
-    """Return the servers as nodes of one type, named by number."""
     server = InstanceType(
         name="server", gpu_type="gpu", gpus=experiment.cluster.gpus_per_server, usd_per_hour=1.0
     )

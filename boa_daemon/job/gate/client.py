@@ -208,7 +208,6 @@ class GateClient:
         return SendPermit(bytes=message_bytes, free_seconds=FREE_WITHOUT_GATE_SECONDS, why="no gate")
 
     def _granted(self, frame: dict[str, Any]) -> SendPermit:
-        """Return the permit of a grant frame."""
         self._allowance.set_fraction(float(frame["overhead_fraction"]))
         fence = int(frame["fence"])
         return SendPermit(
