@@ -1,1 +1,1 @@
-"""Policies side by side on the same jobs and the same money."""
+"""Comparisons and studies of policies on the same jobs and the same money."""

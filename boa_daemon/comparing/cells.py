@@ -1,7 +1,7 @@
-"""What is compared: budgets, caps on nodes, policies, seeds; a cell is one of each, a row what it came to.
+"""The cells of a comparison: each is one budget, cap on nodes, policy and seed; a row is a cell's result.
 
-Seed 0 is the trace as it is. A higher seed draws anew and hands the trace's jobs to its arrival instants in
-another order: a different trace of the same jobs, and equally loaded.
+Seed 0 is the trace as it is. A higher seed uses other random draws and assigns the trace's jobs to its
+arrival times in another order: a different trace with the same jobs and load.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Knob: TypeAlias = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResult:
-    """What one policy came to under one budget, cap and seed. Hours and dollars, or GPUs where they count.
+    """Result of one policy under one budget, cap and seed. Spend is in dollars, or in GPUs for such budgets.
 
-    `target` is what the reference spent per hour of arrivals, and `at_equal_spend` says that this run spent
-    the same within the tolerance. `equal_spend_mean_jct_hours` is read off between two settings around the
-    target, or is that of a run that spent less; None where every setting spends more. The bound with boots is
-    None where the simulation does not say it.
+    `target_usd_per_hour` is what the reference spent per hour of arrivals; `at_equal_spend` is whether this
+    run spent the same within the tolerance. `equal_spend_mean_jct_hours` is interpolated between two settings
+    around the target, or that of a run that spent less; None if every setting spends more. The bound with
+    boots is None if it was not computed.
     """
 
     policy: str
@@ -58,7 +58,7 @@ class CellResult:
     runs: int
 
     def to_document(self) -> dict[str, Any]:
-        """Return the row as JSON says it."""
+        """Return the row as JSON."""
         return asdict(self)
 
 
@@ -75,11 +75,11 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The settings that all runs share, and what differs between them.
+    """A comparison: the settings that all runs share, and the budgets, caps, rivals and seeds to run.
 
-    `reference` is the policy whose spend the rivals are to meet; where `shared` says that beliefs are learnt,
-    only the reference learns and rivals know the truth. A cap of None is that of `shared`, or none. With a
-    `bound_effort` the reference's runs carry the bound that knows boots.
+    `reference` is the policy whose spend the rivals must meet. If `shared.learns`, only the reference learns
+    and the rivals know the true figures. A cap of None means that of `shared`, if any. With `bound_effort`
+    the bound with boots is computed for the reference's runs.
     """
 
     shared: SimulationSettings
@@ -92,7 +92,7 @@ class Comparison:
 
     @property
     def cells(self) -> int:
-        """How many cells there are."""
+        """The number of cells."""
         return len(self.budgets) * len(self.caps) * self.seeds * (1 + len(self.rivals))
 
     def references(self) -> list[Cell]:
@@ -117,24 +117,24 @@ class Comparison:
         )
 
     def settings_of_row(self, row: CellResult) -> SimulationSettings:
-        """Return the settings that give a row again."""
+        """Return the settings that reproduce a row."""
         budget = replace(self.shared.budget, amount=row.budget)
         cell = Cell(policy=row.policy, budget=budget, seed=row.seed, max_nodes=row.max_nodes)
         return with_knob(self.settings(cell), row.knob)
 
     def check(self) -> None:
-        """Raise what would stop a run, before any begins: budgets too small, wrong policies."""
+        """Raise the errors that would stop a run, such as a too small budget, before any run begins."""
         amounts = [budget.amount for budget in self.budgets]
         if len({budget.unit for budget in self.budgets}) > 1:
             raise InputError(
-                "--budget counts dollars once and GPUs once", hint="Use one unit for all budgets"
+                "--budget is given both in dollars and in GPUs", hint="Use one unit for all budgets"
             )
         if len(set(amounts)) < len(amounts):
             raise InputError("--budget names the same budget twice")
         if len(set(self.caps)) < len(self.caps):
             raise InputError("--max-nodes names the same cap twice")
         if len(amounts) > 1 and len(self.caps) > 1:
-            raise InputError("several budgets and several caps are two sweeps", hint="Sweep one of the two")
+            raise InputError("give several budgets or several caps, not both", hint="Sweep one of the two")
         cells = self.references()
         for cell in cells:
             prepare(self.settings(cell))
@@ -147,7 +147,7 @@ class Comparison:
 
 
 def with_knob(settings: SimulationSettings, knob: Knob) -> SimulationSettings:
-    """Return the settings with a knob's values: a planning budget, and options of the policy."""
+    """Return the settings with the knob's values: a planning budget and policy options."""
     values: dict[str, Any] = dict(knob)
     planned = values.pop("planning_budget", None)
     budget = None if planned is None else replace(settings.budget, amount=planned)
@@ -155,7 +155,7 @@ def with_knob(settings: SimulationSettings, knob: Knob) -> SimulationSettings:
 
 
 def reordered(trace: Trace, seed: int) -> Trace:
-    """Return the trace with its jobs in another order on its arrival instants; seed 0 changes nothing."""
+    """Return the trace with its jobs at its arrival times in another order; seed 0 changes nothing."""
     if seed == 0:
         return trace
     order = np.random.default_rng([seed, len(trace.jobs)]).permutation(len(trace.jobs)).tolist()

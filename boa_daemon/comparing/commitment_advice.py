@@ -1,4 +1,4 @@
-"""What to commit to, from what is known of the load: stated classes, a trace, or what was rented."""
+"""Advice on commitments from stated classes, a trace, or past rentals."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from policies.registry import DEFAULT_POLICY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitmentAdvice:
-    """The advice for each term, what it would have saved where a past is known, and what was offered.
+    """The advice for each term, its backtests if past load is known, and the offers.
 
-    `policy` ran the trace; None where there was none.
+    `policy` is the one that ran the trace; None without a trace.
     """
 
     advice: tuple[TermAdvice, ...]
@@ -62,9 +62,9 @@ class CommitmentAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceRequest:
-    """What is offered, by how much the load may be off, and how much of the past is kept for the proof.
+    """A request for advice: the offers, the uncertainty of the load, and the fraction held out for the test.
 
-    A trace is run by `policy`, which is the daemon's unless the site has another.
+    `policy` runs the trace; the default is the daemon's.
     """
 
     offers: Document
@@ -77,7 +77,7 @@ class AdviceRequest:
         """Return the advice for the load of the stated classes at their optimum.
 
         Raises:
-            InputError: when the offers are wrong, or cover nothing of it.
+            InputError: when the offers are wrong, or cover none of the machines.
             InfeasibleBudget: when the budget cannot run every job.
         """
         _check_dollars(file, asked)
@@ -93,12 +93,12 @@ class AdviceRequest:
     def from_trace(
         self, file: ProblemFile, asked: Budget, arrivals: Trace, name: str | Path
     ) -> CommitmentAdvice:
-        """Return the advice for what a run of a trace rents, proven on its last part.
+        """Return the advice for the rentals of a simulated trace, tested on its last part.
 
         Raises:
             InfeasibleBudget: when the budget cannot run every job.
-            InputError: when the offers are wrong or cover nothing of it, or the trace is too short.
-            UnknownPolicy: when there is none of that name.
+            InputError: when the offers are wrong or cover none of the machines, or the trace is too short.
+            UnknownPolicy: when the policy's name is unknown.
         """
         _check_dollars(file, asked)
         machines = list(file.instance_types.values())
@@ -121,10 +121,10 @@ class AdviceRequest:
         )
 
     def from_usage(self, usage: Path, catalog: Catalog) -> CommitmentAdvice:
-        """Return the advice for what was rented, proven on the last part of it.
+        """Return the advice for past rentals, tested on their last part.
 
         Raises:
-            InputError: when the offers or the usage are wrong, or the ones cover nothing of the other.
+            InputError: when the offers or the usage file are wrong, or no offer covers a rented machine.
         """
         rentals, machines, begin, end = read_rentals(usage, catalog)
         names, middle = tuple(m.gpu_type for m in machines), end - self.held_out * (end - begin)
@@ -140,16 +140,16 @@ class AdviceRequest:
 
     @property
     def _interval(self) -> LoadInterval:
-        """The interval of the load, where no trace says it."""
+        """The interval of the load if there is no trace."""
         return LoadInterval(low=1.0 - self.spread, high=1.0 + self.spread)
 
     def _terms(self, machines: Sequence[InstanceType], catalog: Catalog) -> CommitmentsFile:
-        """Return the offers, of which one at least must cover what is rented."""
+        """Return the offers; raise an error if none covers a machine."""
         file = parse_commitments(self.offers, machines, catalog)
         path = self.offers.name
         if not file.offers:
             hint = "Add [[offers]] with name, kind, discount"
-            raise InputError("the file offers nothing", file=path, hint=hint)
+            raise InputError("the file has no offers", file=path, hint=hint)
         if all(terms.on(machines) is None for terms in file.offers):
             names = ", ".join(f"{machine.name} ({machine.gpu_type})" for machine in machines)
             hint = "Offers name a family or a GPU type"
@@ -158,7 +158,7 @@ class AdviceRequest:
 
 
 def _check_dollars(file: ProblemFile, asked: Budget) -> None:
-    """Refuse what has no prices."""
+    """Raise an error if the problem or the budget is in GPUs."""
     if file.problem.budget_unit == "gpus":
         raise InputError("commitments are paid in dollars", file=file.path, hint="Give gpu_types prices")
     if asked.unit == "gpus":

@@ -1,6 +1,6 @@
-"""What a run held, and what commitments advised from its first part save in the rest.
+"""Backtest of commitments: advice from the first part of a trace, applied to the rest.
 
-The whole trace is run with rates and sizes from the first part alone, so the advice knows nothing of the
+The whole trace is simulated with rates and sizes of the first part only, so the advice does not know the
 rest.
 """
 
@@ -18,7 +18,7 @@ from policies.optimum.commitments import LoadDistribution
 
 
 def split_instant(trace: Trace, held_out: float) -> float:
-    """Return the instant after which the last part of a trace's time begins, seconds."""
+    """Return the instant, in seconds, at which the held-out last part of a trace begins."""
     return trace.jobs[-1].arrived_at_seconds - 3600.0 * held_out * trace.window_hours
 
 
@@ -30,23 +30,23 @@ def first_part(trace: Trace, until: float) -> Trace:
 def settings_from_known_part(
     file: ProblemFile, trace: Trace, known: Trace, budget: Budget
 ) -> SimulationSettings:
-    """Return a run of a trace; rates and sizes are those of the known part.
+    """Return simulation settings for a trace, with the rates and sizes of its known part.
 
-    A class of which the known part has no job is planned as if half a job had come.
+    A class without a job in the known part is planned as if half a job had arrived.
     """
     planned = {c.name: c for c in with_trace(file, known).problem.classes}
     rare = 0.5 / (known.window_hours or 1.0)
     classes = tuple(planned.get(c.name, replace(c, arrivals_per_hour=rare)) for c in file.problem.classes)
     stated = {c.name: _size(c) for c in file.problem.classes}
     means = {c.name: _size(c) / stated[c.name] for c in classes}
-    # Classes are as large as the known jobs are on average, and jobs are told beside that.
+    # Class sizes are the means of the known jobs, so scale the jobs relative to these.
     jobs = tuple(replace(job, scale=job.scale / means[job.class_name]) for job in trace.jobs)
     told = replace(file, problem=replace(file.problem, classes=classes), classes_without_rates=frozenset())
     return settings_for(told, Trace(jobs), budget)
 
 
 def rentals_of(settings: SimulationSettings) -> list[Rental]:
-    """Return what a run rents on demand.
+    """Run a simulation, and return its on-demand rentals.
 
     Raises:
         InfeasibleBudget: when the budget cannot run every job.
@@ -58,14 +58,14 @@ def rentals_of(settings: SimulationSettings) -> list[Rental]:
 
 
 def _size(job_class: JobClass) -> float:
-    """Return the work of a job of a class, GPU-hours."""
+    """Return the work of a class's job in GPU-hours."""
     return sum(phase.size_gpu_hours for phase in job_class.phases)
 
 
 def loads_around(
     rentals: list[Rental], gpu_types: tuple[str, ...], trace: Trace, at: float
 ) -> tuple[LoadDistribution, LoadDistribution, LoadDistribution]:
-    """Return the load of the whole window of a trace, of its part before an instant, and of the rest."""
+    """Return the loads of a trace's whole window, of its part before `at`, and of the rest."""
     begin, end = trace.jobs[0].arrived_at_seconds, trace.jobs[-1].arrived_at_seconds
     return (
         load_between(rentals, gpu_types, begin, end),

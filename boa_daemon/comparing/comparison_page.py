@@ -1,4 +1,4 @@
-"""The report of a comparison: one HTML file with its pictures inside, which needs nothing else."""
+"""The report of a comparison: one self-contained HTML file with plots."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_comparison(
     *,
     tasks: Tasks,
 ) -> None:
-    """Write the report. The runs of seed 0 of the reference and its best rival are done once more for it."""
+    """Write the report. For it the reference and its best rival are run once more with seed 0."""
     parts = [
         f"<h1>{escape(plot.title)}</h1>",
         f"<p>{escape(about(comparison))}</p>",
@@ -50,7 +50,7 @@ def write_comparison(
 
 
 def about(comparison: Comparison) -> str:
-    """Return what was run, in sentences."""
+    """Return sentences about what was run."""
     shared, seeds = comparison.shared, comparison.seeds
     trace = shared.trace
     again = (
@@ -75,7 +75,7 @@ def about(comparison: Comparison) -> str:
 
 
 def table_cells(line: PolicyLine, unit: str) -> tuple[str, ...]:
-    """Return a line as people read it, by the headings."""
+    """Return the cells of a line, in the order of `HEADINGS`."""
     spent = f"{line.mean_usd_per_hour:,.2f}{' GPUs' if unit == 'gpus' else ' USD/h'}"
     off = line.mean_usd_per_hour / line.target_usd_per_hour - 1.0
     return (
@@ -90,7 +90,7 @@ def table_cells(line: PolicyLine, unit: str) -> tuple[str, ...]:
 
 
 def knob_text(line: PolicyLine, unit: str) -> str:
-    """Return the setting that the line was run with; a range where it differs between seeds."""
+    """Return the tuned setting of a line as text; a range if it differs between seeds."""
     names = {"gpus_per_job": "GPUs/job", "nodes": "nodes"}
     texts = []
     for name, (low, high) in line.knobs.items():
@@ -115,12 +115,12 @@ def ratio_text(ratio: Ratio) -> str:
 
 
 def equal_text(ratio: Ratio | None) -> str:
-    """Return the ratio at equal spend; a dash where every setting spends more."""
+    """Return the ratio at equal spend; a dash if every setting spends more."""
     return "-" if ratio is None else ratio_text(ratio)
 
 
 def decomposition_text(why: Decomposition) -> str:
-    """Return how much of the gain over a fixed fleet is elasticity and how much optimisation."""
+    """Return a sentence that splits the gain over a fixed fleet into elasticity and optimisation."""
     return (
         f"For the same money the best fixed fleet, {why.fleet}, waits {ratio_text(why.total)} times as long "
         f"as BOA. Renting as needed by a simple rule, {why.rule}, makes up a factor of "
@@ -130,12 +130,12 @@ def decomposition_text(why: Decomposition) -> str:
 
 
 def cap_text(cap: int | None) -> str:
-    """Return what follows a budget in a heading; nothing where there is no cap."""
+    """Return the cap as the end of a heading; empty without a cap."""
     return "" if cap is None else f", at most {cap} {'node' if cap == 1 else 'nodes'}"
 
 
 def _range(low: float, high: float, form: str) -> str:
-    """Return a number, or two where they differ."""
+    """Return a number, or a range if the two differ."""
     texts = [format(low, form), format(high, form)]
     return texts[0] if texts[0] == texts[1] else "-".join(texts)
 
@@ -149,7 +149,7 @@ def _section(
     *,
     tasks: Tasks,
 ) -> list[str]:
-    """Return what the page says of one budget and cap."""
+    """Return the page's section on one budget and cap."""
     own = [line for line in lines if line.budget == budget]
     amount = f"{budget:,.4g} GPUs" if unit == "gpus" else f"${budget:,.2f} per hour"
     parts = [f"<h2>Budget {escape(amount + cap_text(own[0].max_nodes))}</h2>", _table(own, unit)]
@@ -166,7 +166,6 @@ def _section(
 
 
 def _table(lines: Sequence[PolicyLine], unit: str) -> str:
-    """Return the table of one budget."""
     head = "".join(f"<th>{escape(name)}</th>" for name in HEADINGS)
     body = "".join(
         f"<tr{' class=boa' if line.policy == REFERENCE else ''}>"

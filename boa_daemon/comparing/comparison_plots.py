@@ -1,4 +1,4 @@
-"""Pictures of a comparison: waiting against money, and what two runs looked like. Needs the extra `plot`."""
+"""Plots of a comparison: waiting against money, and timelines of two runs. Needs the extra `plot`."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ COLOURS = (
     "#d6336c",
 )
 LINE_HEIGHT = 0.042
-"""Least distance of two labels, as a share of the picture's height."""
+"""Least distance between two labels, as a fraction of the plot's height."""
 LINEAR_SPREAD = 4.0
-"""Waits that lie further apart than this factor are drawn on a logarithmic scale."""
+"""If waits differ by more than this factor, the axis is logarithmic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoneyPlot:
-    """What to draw: the lines of a comparison over its floor, in dollars or GPUs."""
+    """Data of a plot: the lines of a comparison and its lower bounds, in dollars or GPUs."""
 
     lines: Sequence[PolicyLine]
     floor: LowerBounds
@@ -52,7 +52,7 @@ class MoneyPlot:
 
 
 def draw_money(plot: MoneyPlot) -> Figure:
-    """Return JCT against money: a line per policy, named at its end, over what theory says."""
+    """Return a figure of JCT against money: a labelled line per policy, and the lower bounds."""
     figure, axes = _figure(9.6, 5.8)
     hours = [line.mean_jct_hours for line in plot.lines]
     scale, unit = (60.0, "minutes") if max(hours) < 2.0 else (1.0, "hours")
@@ -61,7 +61,7 @@ def draw_money(plot: MoneyPlot) -> Figure:
     if plot.unit != "gpus":
         axes.xaxis.set_major_formatter("${x:,.4g}")
     spends = [line.mean_usd_per_hour for line in plot.lines]
-    # Spends that are nearly the same should look it: the axis spans a quarter of them at the least.
+    # Nearly equal spends should look so: the axis spans at least a quarter of the largest.
     extra = max(0.0, 0.25 * max(spends) - (max(spends) - min(spends))) / 2.0
     span = max(spends) - min(spends) + 2.0 * extra
     left, right = max(0.0, min(spends) - extra - 0.12 * span), max(spends) + extra + 0.06 * span
@@ -91,14 +91,14 @@ def draw_money(plot: MoneyPlot) -> Figure:
 
 
 def _reach(line: PolicyLine) -> float:
-    """Return how far above its point a line's interval ends, as a factor."""
+    """Return the upper end of a line's interval as a factor on its point."""
     return 1.0 if line.ratio.high is None else line.ratio.high / line.ratio.mean
 
 
 def _draw_policy(
     axes: Axes, lines: Sequence[PolicyLine], scale: float, colour: str
 ) -> tuple[float, float, str, str]:
-    """Draw one policy in order of spend; hollow where it did not spend the same. Return where it ends."""
+    """Draw one policy in order of spend, hollow points where spend differs. Return the label's place."""
     own = sorted(lines, key=lambda line: line.mean_usd_per_hour)
     x = [line.mean_usd_per_hour for line in own]
     y = [line.mean_jct_hours * scale for line in own]
@@ -115,7 +115,7 @@ def _draw_policy(
 
 
 def _draw_floor(axes: Axes, floor: LowerBounds, scale: float, frame: tuple[float, float]) -> None:
-    """Draw the planner's curve, and shade what nobody reaches."""
+    """Draw the planner's curve, and shade the area that no policy can reach."""
     left, right = frame
     bottom, top = axes.get_ylim()
     bound = floor.bound_hours * scale
@@ -133,9 +133,9 @@ def _draw_floor(axes: Axes, floor: LowerBounds, scale: float, frame: tuple[float
 
 
 def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write each policy's name to the right of its last point, moved up or down where names would touch."""
+    """Write each policy's name right of its last point, moved so that names do not overlap."""
     places: list[float] = []
-    # In shares of the picture's height, so that any scale will do.
+    # Use fractions of the plot's height, which work for any scale.
     to_share = axes.transData + axes.transAxes.inverted()
     for at, height, _, _ in sorted(ends, key=lambda end: end[1]):
         share = float(to_share.transform((at, height))[1])
@@ -158,7 +158,7 @@ def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
 
 
 def draw_waiting(runs: Mapping[str, RunTimeline]) -> Figure:
-    """Return the distribution of the JCT: the share of jobs that were done within each time."""
+    """Return a figure of the JCT's distribution: the fraction of jobs done within each time."""
     figure, axes = _figure(9.6, 3.6)
     longest = max(float(run.jct_hours[-1]) for run in runs.values())
     scale, unit = (60.0, "minutes") if longest < 3.0 else (1.0, "hours")
@@ -175,7 +175,7 @@ def draw_waiting(runs: Mapping[str, RunTimeline]) -> Figure:
 
 
 def draw_timeline(runs: Mapping[str, RunTimeline], unit: str) -> Figure:
-    """Return GPUs rented and used, burn rate and queue over time, a column per run, on the same scales."""
+    """Return a figure of GPUs, burn rate and queue over time, a column per run, on the same scales."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional library, loaded when it is needed
 
     figure = Figure(figsize=(9.6, 6.6), layout="constrained")
@@ -191,7 +191,7 @@ def draw_timeline(runs: Mapping[str, RunTimeline], unit: str) -> Figure:
         money.step(run.hours, run.usd_per_hour, where="mid", color=colour, lw=1.2)
         frame_axes(queue, "", "Hours since the first arrival", "Jobs waiting" if first else "")
         queue.fill_between(run.hours, 0.0, run.queue, color=colour, alpha=0.6, lw=0, step="mid")
-    # Limits are shared: set before all is drawn, they would be those of the first run.
+    # Axes share limits, so set these after all runs are drawn.
     for axes in grid.flat:
         axes.set_ylim(bottom=0.0)
         axes.set_xlim(0.0, max(float(run.hours[-1]) for run in runs.values()))
@@ -199,7 +199,7 @@ def draw_timeline(runs: Mapping[str, RunTimeline], unit: str) -> Figure:
 
 
 def draw_ratios(lines: Sequence[PairedRatios], reference: str) -> Figure:
-    """Return a dot with its interval for each rival in each world: waiting over the reference's."""
+    """Return a figure of each rival's waiting over the reference's in each world, with intervals."""
     figure, axes = _figure(9.6, 1.2 + 0.32 * len(lines))
     frame_axes(
         axes, "Who waits how much longer", f"Mean JCT over that of {reference}, for the same money", ""
@@ -216,12 +216,12 @@ def draw_ratios(lines: Sequence[PairedRatios], reference: str) -> Figure:
 
 
 def save_money(plot: MoneyPlot, path: Path) -> None:
-    """Write the picture of JCT against money to a file."""
+    """Write the plot of JCT against money to a file."""
     save(draw_money(plot), path)
 
 
 def _figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return an empty picture and its axes."""
+    """Return an empty figure and its axes."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional library, loaded when it is needed
 
     figure = Figure(figsize=(width, height), layout="constrained")

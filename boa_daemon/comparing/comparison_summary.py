@@ -1,8 +1,7 @@
-"""What the rows say: ratios to the reference, paired by budget and seed, with intervals; and the floor.
+"""Summary of a comparison: ratios to the reference with intervals, and lower bounds.
 
-A ratio is a rival's mean JCT over that of the reference on the same jobs. Over seeds it is the geometric
-mean, with Student's interval on the logarithms: the seeds are paired, so what a hard trace does to both
-cancels.
+A ratio is a rival's mean JCT over the reference's on the same jobs. Over seeds it is the geometric mean, with
+Student's t interval of the logarithms. Seeds are paired, so the difficulty of a trace cancels.
 
     symbol   here       meaning
     n        seeds      pairs
@@ -30,12 +29,12 @@ from policies.speedup import Floats
 
 CONFIDENCE = 0.95
 POINTS = 40
-"""Spends at which the floor is drawn."""
+"""Number of spends at which the lower bounds are computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """A geometric mean of paired ratios, and its interval where there are two pairs or more."""
+    """A geometric mean of paired ratios, with its 95 % interval if there are two or more pairs."""
 
     mean: float
     low: float | None
@@ -48,7 +47,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLine:
-    """One policy under one budget and cap, over all seeds. `knobs` are least and greatest settings."""
+    """One policy under one budget and cap, over all seeds; `knobs` are the least and greatest settings."""
 
     policy: str
     budget: float
@@ -85,14 +84,14 @@ class PolicyLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowerBounds:
-    """What theory says at each spend: the planner's curve, and what no policy can beat on the trace."""
+    """Bounds at each spend: the planner's curve, and the mean JCT that no policy can beat on the trace."""
 
     spends: Floats
     planned_hours: Floats
     bound_hours: Floats
 
     def to_document(self) -> dict[str, list[float]]:
-        """Return it as JSON says it; what cannot run all jobs is null."""
+        """Return the bounds as JSON; null where a spend cannot run all jobs."""
         return {
             "spend_usd_per_hour": self.spends.tolist(),
             "planned_mean_jct_hours": self.planned_hours.tolist(),
@@ -115,7 +114,7 @@ def ratio_of(ratios: Sequence[float]) -> Ratio:
 
 
 def with_ratios(rows: Sequence[CellResult]) -> list[dict[str, Any]]:
-    """Return the rows as JSON says them, each with its ratios to the reference of its cell."""
+    """Return the rows as JSON, each with its ratios to the reference of its cell."""
     reference = _references(rows)
     documents = []
     for row in rows:
@@ -148,10 +147,10 @@ def at_cap(found: Sequence[_Capped], cap: int | None) -> list[_Capped]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decomposition:
-    """What the best fixed fleet waits longer than BOA for the same money, and why: the factors' product.
+    """How much longer the best fixed fleet waits than BOA for the same money, as a product of two factors.
 
-    `elasticity` is the best fleet over the best rule that rents as needed, and `optimisation` that rule over
-    BOA.
+    `elasticity` is the waiting under the best fleet over that under the best rule that rents as needed;
+    `optimisation` is the waiting under that rule over BOA's.
     """
 
     budget: float
@@ -174,7 +173,7 @@ class Decomposition:
 
 
 def decompose(rows: Sequence[CellResult], lines: Sequence[PolicyLine], budget: float) -> Decomposition | None:
-    """Return how much is elasticity and how much optimisation, or None without a fleet and a rule to tell."""
+    """Return the gain as elasticity and optimisation; None unless a fleet and a rule were compared."""
     fleet, rule = (_best_of_kind(lines, budget, kind) for kind in ("fleet", "rule"))
     if fleet is None or rule is None:
         return None
@@ -199,7 +198,7 @@ def decompose(rows: Sequence[CellResult], lines: Sequence[PolicyLine], budget: f
 
 
 def _best_of_kind(lines: Sequence[PolicyLine], budget: float, kind: PolicyKind) -> PolicyLine | None:
-    """Return the policy of a kind that waits least for the reference's money, on every seed."""
+    """Return the policy of a kind with the least waiting at the reference's spend on every seed."""
     paid = {
         line.ratio_at_equal_spend.mean: line
         for line in lines
@@ -211,7 +210,7 @@ def _best_of_kind(lines: Sequence[PolicyLine], budget: float, kind: PolicyKind) 
 
 
 def best_rival(lines: Sequence[PolicyLine], budget: float) -> PolicyLine | None:
-    """Return the fastest rival for the reference's money; the fastest at all where none has it."""
+    """Return the fastest rival at the reference's spend; if none reaches it, the fastest of all."""
     rivals = [line for line in lines if line.budget == budget and line.policy != REFERENCE]
     paid = [line for line in rivals if line.ratio_at_equal_spend is not None]
     if paid:
@@ -222,7 +221,7 @@ def best_rival(lines: Sequence[PolicyLine], budget: float) -> PolicyLine | None:
 
 
 def leader(rows: Sequence[CellResult]) -> str:
-    """Return, in words, the rival that waits least beside the reference on the cells that are done."""
+    """Return a phrase on the rival with the least waiting relative to the reference, over finished cells."""
     reference = _references(rows)
     ratios: dict[str, list[float]] = {}
     for row in rows:
@@ -237,14 +236,14 @@ def leader(rows: Sequence[CellResult]) -> str:
 
 
 def floor_of(comparison: Comparison, rows: Sequence[CellResult]) -> LowerBounds:
-    """Return the floor over the spends of the rows: for the trace as it is, rented by the GPU and at once."""
+    """Return the lower bounds over the rows' spends: seed 0, GPUs rented singly and without boots."""
     problem, trace = comparison.shared.problem, comparison.shared.trace
     frontier = MixedFrontier.of(problem)
     money = [row.mean_usd_per_hour for row in rows]
     spends = np.linspace(min(0.85 * min(money), frontier.cheapest_feasible_spend), 1.1 * max(money), POINTS)
     planned = frontier.mean_jct_at(spends)
     planned[spends < frontier.cheapest_feasible_spend] = np.inf
-    # One arrival has no window; then the spend is per hour of the run, which no curve knows.
+    # A single arrival has no window; its spend is per hour of the run, for which there is no bound.
     hours = trace.window_hours
     bound = (
         lower_bounds_hours(trace, problem, [spend * hours for spend in spends])
@@ -290,5 +289,4 @@ def _line(own: Sequence[CellResult], rows: Sequence[CellResult]) -> PolicyLine:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Return the mean."""
     return math.fsum(values) / len(values)

@@ -1,7 +1,7 @@
-"""What a task is, as a hash: the same values under the same code give the same answer, so it is kept by that.
+"""Hashes of tasks: cache keys, because the same values and code give the same answer.
 
-Part of the hash is the source of both packages and the versions of numpy and scipy, whose last digits differ.
-Mappings count in their order, because ties are broken by it; sets do not.
+The hash includes the source of both packages and the versions of numpy and scipy, because versions may differ
+in the last digits. The order of mappings counts, because it breaks ties; that of sets does not.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from policies.model import Problem
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _MOST_KNOWN = 64
 _known: dict[int, tuple[Trace | Problem, bytes]] = {}
-"""Hashes of traces and problems, long ones that many tasks share; each is held, so its id stays its own."""
+"""Hashes of traces and problems by id. The objects are kept, so that an id is not reused."""
 
 
 def code_folders() -> tuple[Path, Path]:
-    """Return where the two packages are."""
+    """Return the folders of both packages."""
     return Path(policies.__path__[0]), Path(__file__).parents[1]
 
 
 @cache
 def code_hash() -> str:
-    """Return a hash of the code that answers: both packages, numpy, scipy and Python."""
+    """Return a hash of the code: both packages, and the versions of numpy, scipy and Python."""
     digest = hashlib.sha256(repr((np.__version__, scipy.__version__, sys.version_info[:2])).encode())
     for root in code_folders():
         for path in sorted(root.rglob("*.py")):
@@ -45,7 +45,7 @@ def code_hash() -> str:
 
 
 def content_hash(*values: object) -> str:
-    """Return a hash of values: dataclasses, containers, numbers, words and arrays."""
+    """Return a hash of values: dataclasses, containers, numbers, strings and arrays."""
     digest = hashlib.sha256()
     for value in values:
         _feed(digest, value)
@@ -53,7 +53,7 @@ def content_hash(*values: object) -> str:
 
 
 def _feed(digest: Any, value: object) -> None:
-    """Add a value to a hash, with its kind and its length, so that no two values read alike."""
+    """Add a value to a hash, with its type, so that different values never give the same bytes."""
     if isinstance(value, Trace | Problem):
         known = _known.get(id(value))
         if known is None or known[0] is not value:
@@ -63,7 +63,7 @@ def _feed(digest: Any, value: object) -> None:
             _known[id(value)] = known
         digest.update(known[1])
     elif isinstance(value, _PLAIN):
-        # An enumeration of words is its word, which is all that code sees of it.
+        # A string enumeration is hashed by its value.
         digest.update(f"{type(value).__qualname__} {value!r};".encode())
     elif isinstance(value, Set):
         digest.update(f"set {sorted(content_hash(one) for one in value)};".encode())
@@ -72,7 +72,7 @@ def _feed(digest: Any, value: object) -> None:
 
 
 def _of_parts(value: object) -> bytes:
-    """Return a hash of something that has parts."""
+    """Return a hash of a value that has parts."""
     digest = hashlib.sha256(type(value).__qualname__.encode())
     if is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
@@ -90,6 +90,6 @@ def _of_parts(value: object) -> bytes:
     elif callable(value) and hasattr(value, "__qualname__"):
         digest.update(f"{value.__module__}.{value.__qualname__}".encode())
     else:
-        # A curve of somebody's plug-in, say: what would be sent to a worker tells it from others.
+        # Such as a curve of a plug-in: hash the bytes that would be sent to a worker.
         digest.update(pickle.dumps(value, protocol=5))
     return digest.digest()

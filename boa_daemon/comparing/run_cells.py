@@ -1,4 +1,4 @@
-"""Run the cells of a comparison: each reference before its rivals, who are to spend what it spent."""
+"""Run the cells of a comparison: first each reference, then its rivals at the reference's spend."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from boa_daemon.comparing.tune import run_cell
 
 
 def rival_cells(comparison: Comparison, cell: Cell, row: CellResult) -> list[Cell]:
-    """Return the cells that follow one: of a reference its rivals, on what it spent."""
+    """Return the cells to run after a cell: after a reference its rivals, at the reference's spend."""
     if cell.target is not None:
         return []
     on_spend = replace(cell, target=row.mean_usd_per_hour)
@@ -21,7 +21,7 @@ def rival_cells(comparison: Comparison, cell: Cell, row: CellResult) -> list[Cel
 def whole_part(
     comparison: Comparison, rows: Sequence[CellResult]
 ) -> tuple[Comparison, list[CellResult]] | None:
-    """Return what can be reported so far: whole seeds, of budgets whose first seed is whole at all caps."""
+    """Return what can be reported so far: finished seeds of budgets whose seed 0 is finished at all caps."""
     policies: dict[tuple[float, int | None, int], set[str]] = {}
     for row in rows:
         policies.setdefault((row.budget, row.max_nodes, row.seed), set()).add(row.policy)

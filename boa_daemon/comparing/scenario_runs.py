@@ -1,8 +1,8 @@
-"""Scenarios over what came: a trace, or a site's own past, run through the tick once for each scenario.
+"""Simulate scenarios of `boa whatif` on a trace or on a site's own past.
 
-All scenarios have the same jobs with the same draws, so they differ by what was changed and by nothing else.
-The plan knows the rates and mean sizes of the trace. More load is more jobs at the hours of the day at which
-jobs came: of `x1.5` every second job comes twice, the second time halfway to the next arrival.
+All scenarios have the same jobs and the same random draws, so they differ only in what the change changes.
+The plan knows the trace's rates and mean sizes. More load means more jobs at the same hours of the day: with
+`x1.5` every second job arrives twice, the second time halfway to the next arrival.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TINY = 1e-9
 
 
 def run_scenario(base: SimulationSettings, scenario: Scenario) -> dict[str, Any]:
-    """Return one row: what a run of the scenario came to; `spend` is in all."""
+    """Run a scenario and return its row; `spend` is total dollars."""
     settings = scenario_settings(base, scenario)
     row: dict[str, Any] = {"scenario": scenario.name, "budget": scenario.budget}
     paid = scenario.paid(settings.instance_types)
@@ -54,7 +54,7 @@ def run_scenario(base: SimulationSettings, scenario: Scenario) -> dict[str, Any]
 
 
 def _bill(run: PreparedRun, paid: PaidCommitments) -> float:
-    """Return what a run cost with commitments, until its last job left."""
+    """Return the cost of a run with commitments, until its last job ended."""
     world = run.world
     names = tuple(machine.gpu_type for machine in paid.machines)
     rentals = [Rental(*rented) for rented in world.cloud.meter.on_demand]
@@ -64,7 +64,7 @@ def _bill(run: PreparedRun, paid: PaidCommitments) -> float:
 
 
 def scenario_settings(base: SimulationSettings, scenario: Scenario) -> SimulationSettings:
-    """Return the run of a scenario."""
+    """Return the simulation settings of a scenario."""
     names = {kind: machine.name for kind, machine in base.instance_types.items()}
     quotas = {**base.world.quotas, **{names[kind]: most for kind, most in scenario.quota.items()}}
     return replace(
@@ -84,10 +84,10 @@ def scenario_settings(base: SimulationSettings, scenario: Scenario) -> Simulatio
 
 
 def with_more_load(trace: Trace, factor: float) -> Trace:
-    """Return a trace with so many times the jobs, spread over the same hours.
+    """Return a trace with `factor` times the jobs, spread over the same hours.
 
     Raises:
-        InputError: when none is left.
+        InputError: when no job is left.
     """
     if factor == 1.0:
         return trace
@@ -105,12 +105,12 @@ def with_more_load(trace: Trace, factor: float) -> Trace:
             for copy in range(copies)
         ]
     if not found:
-        raise InputError(f"load=x{factor:g} leaves none of {len(trace.jobs)} jobs", hint="Take a larger load")
+        raise InputError(f"load=x{factor:g} leaves none of {len(trace.jobs)} jobs", hint="Give a larger load")
     return Trace(tuple(found))
 
 
 def difference(row: Mapping[str, Any], base: Mapping[str, Any]) -> str:
-    """Return what a scenario does to the base, in words: waiting, and dollars in all."""
+    """Return a sentence on how a scenario differs from the base in waiting and total dollars."""
     if row["mean_jct_hours"] is None or base["mean_jct_hours"] is None:
         return f"{row['scenario']}: not enough money to run every job"
     hours, usd = row["mean_jct_hours"] - base["mean_jct_hours"], row["spend"] - base["spend"]
@@ -119,5 +119,5 @@ def difference(row: Mapping[str, Any], base: Mapping[str, Any]) -> str:
 
 
 def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what each change does to the base."""
+    """Return a sentence for each scenario after the base."""
     return [f"{difference(row, rows[0])}." for row in rows[1:]]

@@ -1,10 +1,10 @@
-"""A study is run: all cells of all cases side by side; and what its rows say together.
+"""Run a study: all cells of all cases, and the figures computed from their rows.
 
-Ratios are paired: a rival's mean JCT over the reference's on the same jobs, in the same world, for the same
-money; over traces, draws and orders it is their geometric mean with Student's interval (`comparing.summary`).
-Regret is a policy's mean JCT over what none can beat for what it spent. Robustness is what another world than
-the study's first does to a policy: its JCT there over its JCT at home, on the same jobs and budget. Trace by
-trace the first world says where the reference stands.
+Ratios are paired: a rival's mean JCT over the reference's on the same jobs, world and money; over traces,
+draws and orders their geometric mean with Student's t interval is taken (`comparing.comparison_summary`).
+Regret is a policy's mean JCT over the bound that no policy can beat for its spend. Robustness is a policy's
+JCT in another world over its JCT in the study's first world, on the same jobs and budget. The table by trace
+is of the first world.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRow:
-    """A row of a case, or why there is none."""
+    """The row of a cell in a case, or the error that it ended with (`words`)."""
 
     case: StudyCase
     cell: Cell
@@ -37,7 +37,7 @@ class CaseRow:
 
     @property
     def jobs(self) -> tuple[str, int, int]:
-        """What it has in common with others on the very same jobs."""
+        """The key shared by all rows on the same jobs: trace, draw and seed."""
         return self.case.trace, self.case.draw, self.cell.seed
 
     def to_document(self) -> dict[str, Any]:
@@ -51,10 +51,10 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedRatios:
-    """A policy beside something, over pairs: of waiting, and where it is told, of spend.
+    """Ratios of a policy to a base over pairs: of waiting, and for robustness of spend.
 
-    `longer` of the pairs wait longer. `unpaid` of them are as they were run, because the policy reaches the
-    other's money at no setting.
+    `longer` is the number of pairs that wait longer. `unpaid` is the number of pairs at unequal spend,
+    because no setting of the policy reaches the base's spend.
     """
 
     policy: str
@@ -82,7 +82,7 @@ class PairedRatios:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLine:
-    """Where the reference stands on a trace at a budget in the first world, and each rival over it."""
+    """The reference on a trace at a budget in the first world, and each rival's ratio to it."""
 
     trace: str
     budget: str
@@ -104,7 +104,7 @@ class TraceLine:
 
 
 def run_study(study: Study, tasks: Tasks, *, on_found: Callable[[CaseRow], None]) -> list[CaseRow]:
-    """Return what each cell came to, in the order of the file; one that ends in an error says so."""
+    """Run all cells, and return their rows or errors in the order of the file."""
 
     def find(item: tuple[int, Cell]) -> CaseRow:
         case = study.cases[item[0]]
@@ -127,14 +127,14 @@ def run_study(study: Study, tasks: Tasks, *, on_found: Callable[[CaseRow], None]
 
 
 def regret_of(row: CellResult) -> float:
-    """Return how many times what no policy can beat, for what it spent, a run waits."""
+    """Return a run's mean JCT over the best lower bound for its spend."""
     return row.mean_jct_hours / max(
         row.lower_bound_mean_jct_hours, row.lower_bound_with_boots_mean_jct_hours or 0.0
     )
 
 
 def rivalry(study: Study, found: Iterable[CaseRow]) -> list[PairedRatios]:
-    """Return each rival over the reference, by world and budget, and over all budgets if there are more."""
+    """Return each rival's ratios to the reference by world and budget, and over all budgets if several."""
     rows = _rows(found)
     reference = _references(study, rows)
     return [
@@ -145,7 +145,7 @@ def rivalry(study: Study, found: Iterable[CaseRow]) -> list[PairedRatios]:
 
 
 def by_trace(study: Study, found: Iterable[CaseRow]) -> list[TraceLine]:
-    """Return where the reference stands in the first world, trace by trace and budget by budget."""
+    """Return a line per trace and budget about the reference in the first world."""
     home = study.cases[0].world
     rows = [(one, row) for one, row in _rows(found) if one.case.world == home]
     reference = _references(study, rows)
@@ -176,7 +176,7 @@ def by_trace(study: Study, found: Iterable[CaseRow]) -> list[TraceLine]:
 def _references(
     study: Study, rows: Iterable[tuple[CaseRow, CellResult]]
 ) -> dict[tuple[object, ...], CellResult]:
-    """Return the reference's rows, by what a rival's have in common with them."""
+    """Return the reference's rows by the key that they share with the rivals' rows."""
     return {(one.jobs, one.case.world, one.case.budget): row for one, row in rows if _leads(study, one)}
 
 
@@ -187,7 +187,7 @@ def _over(
     budget: str,
     rows: Iterable[tuple[CaseRow, CellResult]],
 ) -> list[PairedRatios]:
-    """Return a rival's rows over the reference's for the same money; none where there is no pair."""
+    """Return a rival's ratios to the reference at the same spend; empty without a pair."""
     ratios, unpaid = [], 0
     for one, row in rows:
         base = reference.get((one.jobs, one.case.world, one.case.budget))
@@ -198,7 +198,7 @@ def _over(
 
 
 def regrets(study: Study, found: Iterable[CaseRow]) -> list[PairedRatios]:
-    """Return each policy over what none can beat, by world and budget."""
+    """Return each policy's ratios to the lower bound, by world and budget."""
     rows = _rows(found)
     return [
         versus
@@ -210,7 +210,7 @@ def regrets(study: Study, found: Iterable[CaseRow]) -> list[PairedRatios]:
 
 
 def robustness(study: Study, found: Iterable[CaseRow]) -> list[PairedRatios]:
-    """Return each policy in each further world over itself in the first, over all budgets."""
+    """Return each policy's ratios of each further world to the first world, over all budgets."""
     rows = _rows(found)
     home = study.cases[0].world
     at_home = {
@@ -232,19 +232,18 @@ def robustness(study: Study, found: Iterable[CaseRow]) -> list[PairedRatios]:
 
 
 def _rows(found: Iterable[CaseRow]) -> list[tuple[CaseRow, CellResult]]:
-    """Return what came to a row."""
+    """Return the cells that have a row, with their rows."""
     return [(one, one.row) for one in found if one.row is not None]
 
 
 def _leads(study: Study, one: CaseRow) -> bool:
-    """Return whether it is the reference's."""
     return one.cell.policy == study.file.reference
 
 
 def _groups(
     study: Study, rows: Sequence[tuple[CaseRow, CellResult]], *, leads: bool
 ) -> list[tuple[str, str, str]]:
-    """Return (world, budget, policy) in the order of the file, all budgets together last."""
+    """Return (world, budget, policy) in the order of the file; all budgets together come last."""
     worlds = dict.fromkeys(case.world for case in study.cases)
     budgets = [*study.budgets, *([ALL] if len(study.budgets) > 1 else [])]
     policies = [*([study.file.reference] if leads else []), *study.rivals]
@@ -254,7 +253,7 @@ def _groups(
 def _of(
     rows: Sequence[tuple[CaseRow, CellResult]], world: str, budget: str, policy: str
 ) -> list[tuple[CaseRow, CellResult]]:
-    """Return the rows of a policy in a world at a budget, or at all."""
+    """Return the rows of a policy in a world at a budget, or at all budgets."""
     return [
         (one, row)
         for one, row in rows
@@ -265,7 +264,7 @@ def _of(
 def _versus(
     policy: str, world: str, budget: str, waits: Sequence[float], spends: Sequence[float] = ()
 ) -> list[PairedRatios]:
-    """Return the line of some pairs; none where there are none."""
+    """Return the summary of some pairs as a list; empty without pairs."""
     if not waits:
         return []
     spend = ratio_of(spends) if spends else None

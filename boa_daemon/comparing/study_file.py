@@ -1,7 +1,7 @@
 """The study file: traces, budgets, policies, worlds and seeds, in YAML.
 
-`docs/reference/study-file.md` describes it. Whatever is wrong is one `InputError` that names key, file and
-line, and says what to type. Paths in it are looked for beside it.
+`docs/reference/study-file.md` describes the format. A mistake raises an `InputError` with key, file and line,
+and what to type. Paths are relative to the study file.
 """
 
 from __future__ import annotations
@@ -36,53 +36,53 @@ from policies.optimum.frontier import MixedFrontier
 from policies.registry import find_policy
 
 WORLD_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
-_BUDGETS = "Write 60/h, 900/day, gpus:48, or x1.5 for 1.5 times what the load costs at its cheapest"
+_BUDGETS = "Write 60/h, 900/day, gpus:48, or x1.5 for 1.5 times the least cost of the load"
 
 
 class _Source(Strict):
-    format: Name = Field(description="whose trace: pollux, gavel, itp, shockwave and so on")
+    format: Name = Field(description="format: pollux, gavel, itp, shockwave and so on")
     path: Name = Field(description="its file or folder")
-    workload: Name | None = Field(default=None, description="which file of it, when there are several")
+    workload: Name | None = Field(default=None, description="file to read, if there are several")
     apps: list[Name] | None = Field(default=None, description="only jobs of these applications")
     profiles: Name | None = Field(default=None, description="measured speed-ups for a trace without any")
     limit: int | None = Field(default=None, ge=1, description="at most this many jobs, the earliest")
 
 
 class _Trace(Strict):
-    name: Name = Field(description="what the report calls it")
+    name: Name = Field(description="name of the trace in the report")
     trace: Name | None = Field(default=None, description="a file of arrivals")
-    like: Name | None = Field(default=None, description="a file of arrivals, to draw load like theirs")
-    source: _Source | None = Field(default=None, description="a public trace, brought in as by trace import")
+    like: Name | None = Field(default=None, description="a file of arrivals, to draw similar load")
+    source: _Source | None = Field(default=None, description="a public trace, imported as by trace import")
     classes: Name | None = Field(default=None, description="a class file or problem file")
     budgets: list[Name] | None = Field(default=None, min_length=1, description="in place of the study's")
     worlds: list[Name] | None = Field(default=None, min_length=1, description="in place of the study's")
     boot_seconds: NotNegative | None = Field(default=None, description="in place of the study's")
     max_nodes: int | None = Field(default=None, ge=1, description="in place of the study's")
     hours: Positive | None = Field(default=None, description="hours to draw, with like; those of the file")
-    load: Positive = Field(default=1.0, description="with like: times the rates of the file")
+    load: Positive = Field(default=1.0, description="with like: factor on the file's rates")
     bursts: NotNegative | None = Field(
-        default=None, description="with like: variance of an hour's rate over its square; as fitted"
+        default=None, description="with like: variance of the hourly rate over its mean squared; as fitted"
     )
 
 
 class StudyFile(Strict):
-    """A study, as it is written."""
+    """The contents of a study file."""
 
     title: Name = Field(default="A study", description="the heading of the report")
-    traces: list[_Trace] = Field(min_length=1, description="whose jobs arrive when")
-    budgets: list[Name] = Field(min_length=1, description="60/h, gpus:48 or x1.5, each on all traces")
+    traces: list[_Trace] = Field(min_length=1, description="traces of jobs")
+    budgets: list[Name] = Field(min_length=1, description="60/h, gpus:48 or x1.5, each for all traces")
     policies: list[Name] = Field(default=[], description="rivals of boa, each tuned to spend the same")
     worlds: list[Name] = Field(default=[CALM], min_length=1, description="names, or world files")
     seeds: int = Field(default=1, ge=1, le=10_000, description="draws of each trace")
     reference: Name = Field(default=REFERENCE, description="the policy whose spend the others meet")
-    learns: bool = Field(default=False, description="the reference learns, as the daemon does")
-    boot_seconds: NotNegative = Field(default=180.0, description="from launch to ready")
+    learns: bool = Field(default=False, description="whether the reference learns, as the daemon does")
+    boot_seconds: NotNegative = Field(default=180.0, description="seconds from launch to ready")
     max_nodes: int | None = Field(default=None, ge=1, description="a cap on nodes; none if left out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyCase:
-    """One trace, drawn once, at one budget in one world: a comparison over its seeds."""
+    """One trace or draw of it, at one budget in one world: a comparison over its seeds."""
 
     trace: str
     draw: int
@@ -93,7 +93,7 @@ class StudyCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """What is run: the file, and its cases. `loads` says how like its trace each drawn load is."""
+    """A study: its file and its cases; `loads` has the goodness of fit of each drawn load."""
 
     file: StudyFile
     cases: tuple[StudyCase, ...]
@@ -111,12 +111,12 @@ class Study:
 
     @property
     def cells(self) -> int:
-        """How many cells there are."""
+        """The number of cells."""
         return sum(case.comparison.cells for case in self.cases)
 
 
 class _Read(NamedTuple):
-    """What a trace of a study is made of; the load where arrivals are to be like the trace."""
+    """The classes and arrivals of a trace entry, and the load model if arrivals are drawn."""
 
     problem: ProblemFile
     trace: Trace
@@ -124,10 +124,10 @@ class _Read(NamedTuple):
 
 
 def load_study(path: str | Path) -> Study:
-    """Return the study that a file describes, with all that it names read and checked.
+    """Return the study of a file, with all files that it names read and checked.
 
     Raises:
-        InputError: with file and line, when something in it is not what it should be.
+        InputError: when something in the file is not valid; with file and line.
     """
     document = read_document(path)
     if not isinstance(document.content, dict):
@@ -148,7 +148,7 @@ def load_study(path: str | Path) -> Study:
     folder = Path(document.name).parent
     found = [_read(document, folder, number, source) for number, source in enumerate(file.traces)]
     cases = [case for number, read in enumerate(found) for case in _cases(file, number, read, document)]
-    # Hundreds of draws: only once the whole file is right.
+    # Takes hundreds of draws, so it comes after all checks.
     loads = {
         source.name: goodness_of_fit(read.trace, read.load)
         for source, read in zip(file.traces, found, strict=True)
@@ -158,7 +158,7 @@ def load_study(path: str | Path) -> Study:
 
 
 def _read(document: Document, folder: Path, number: int, source: _Trace) -> _Read:
-    """Return the classes and the arrivals of a trace, or of what others are to be like."""
+    """Return the classes and arrivals of a trace entry; with `like` also its fitted load model."""
     at, name = ("traces", number), f"traces[{source.name!r}]"
     path = source.trace or source.like
     if sum(one is not None for one in (source.trace, source.like, source.source)) != 1:
@@ -184,7 +184,7 @@ def _read(document: Document, folder: Path, number: int, source: _Trace) -> _Rea
 
 
 def _imported(source: _Source, folder: Path) -> _Read:
-    """Return the classes and the arrivals of a public trace, through the very files of `boa trace import`."""
+    """Return the classes and arrivals of a public trace, through the files that `boa trace import` writes."""
     options = Options(
         workload=source.workload,
         apps=None if source.apps is None else tuple(source.apps),
@@ -198,7 +198,7 @@ def _imported(source: _Source, folder: Path) -> _Read:
 
 
 def _cases(file: StudyFile, number: int, read: _Read, document: Document) -> list[StudyCase]:
-    """Return the cases of one trace: draws of its load, or the trace with its jobs in as many orders."""
+    """Return the cases of one trace: draws of its load, or one case whose seeds reorder its jobs."""
     problem, trace, load = read
     source = file.traces[number]
     traces, seeds = [trace], file.seeds
@@ -245,7 +245,7 @@ def _cases(file: StudyFile, number: int, read: _Read, document: Document) -> lis
 
 
 def _budget(text: str, problem: ProblemFile, trace: Trace, document: Document, at: KeyPath) -> Budget:
-    """Return a budget; one in multiples of the load is worked out for the trace."""
+    """Return a budget; one such as x1.5 is computed from the trace's load."""
     try:
         if not text.startswith("x"):
             return parse_budget(text)
@@ -266,7 +266,7 @@ def _budget(text: str, problem: ProblemFile, trace: Trace, document: Document, a
 def _world(
     machines: Collection[InstanceType], problem: ProblemFile, document: Document, at: KeyPath, name: str
 ) -> WorldSettings:
-    """Return a world by its name, or of a file."""
+    """Return the world of a name or a file."""
     names = [job_class.name for job_class in problem.problem.classes]
     if name in WORLDS:
         return WORLDS[name](names)

@@ -1,7 +1,7 @@
-"""The report of a study: its tables, for a terminal, as one HTML file with a picture, and in Markdown.
+"""The report of a study: tables for the terminal, one HTML file with a plot, or blocks of a Markdown page.
 
-A page of Markdown has its blocks between the lines ``<!-- boa study: NAME -->`` and ``<!-- end -->``, NAME
-being one of `BLOCKS`; what stands between is written anew, everything else is left as it is.
+In a Markdown page the text between the lines ``<!-- boa study: NAME -->`` and ``<!-- end -->`` is replaced,
+where NAME is one of `BLOCKS`. Everything else stays as it is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BLOCK = re.compile(r"(<!-- boa study: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyReport:
-    """What a study says: by trace, rivals over the reference, all over the bound, worlds over the first."""
+    """The figures of a study: by trace, rivals' ratios, regrets and robustness."""
 
     study: Study
     found: Sequence[CaseRow]
@@ -49,7 +49,7 @@ class StudyReport:
 
     @classmethod
     def of(cls, study: Study, found: Sequence[CaseRow]) -> StudyReport:
-        """Return the report of what was found, be it all or a part."""
+        """Return the report of all or some of the cells."""
         return cls(
             study=study,
             found=found,
@@ -80,7 +80,7 @@ class StudyReport:
         }
 
     def tables(self) -> dict[str, PageTable]:
-        """Return each table that has a line, by its block."""
+        """Return each table that has rows, by its block."""
         file, home, rivals = self.study.file, self.study.cases[0].world, self.study.rivals
         budgets = self.study.budgets
         money = "all budgets together" if len(budgets) > 1 else f"budget {budgets[0]}"
@@ -117,11 +117,11 @@ class StudyReport:
         return {name: table for name, table in tables.items() if table.rows}
 
     def loads(self) -> list[str]:
-        """Return how like what it was fitted to each drawn load is."""
+        """Return a sentence per drawn load on its goodness of fit."""
         return [f"{name}: {one.sentence}" for name, one in self.study.loads.items()]
 
     def sentences(self) -> list[str]:
-        """Return what was run and how to read it."""
+        """Return sentences on what was run and how to read the figures."""
         file = self.study.file
         words = [
             f"{len(self.found)} of {self.study.cells} cells: {counted(len(file.traces), 'trace')}, "
@@ -130,9 +130,9 @@ class StudyReport:
             "Ratios are geometric means over pairs on the same jobs; brackets are 95 % intervals.",
         ]
         if any(one.unpaid for one in self.rivals):
-            words.append("* as run, at least in part: at no setting does that policy spend as little.")
+            words.append("* partly at a higher spend: no setting of that policy spends as little.")
         words += [
-            f"Not done: {one.cell.policy} on {one.case.trace}, {one.case.world}, {one.case.budget}, "
+            f"Failed: {one.cell.policy} on {one.case.trace}, {one.case.world}, {one.case.budget}, "
             f"seed {one.cell.seed}: {one.words}"
             for one in self.failures[:10]
         ]
@@ -140,10 +140,10 @@ class StudyReport:
 
 
 def write_report(path: Path, report: StudyReport) -> None:
-    """Write the report as one HTML file, or the blocks of a page of Markdown.
+    """Write the report as one HTML file, or the blocks of a Markdown page.
 
     Raises:
-        InputError: when it cannot be written, or the page of Markdown has no place for a block.
+        InputError: when the file cannot be written, or the Markdown page has no block.
     """
     if path.suffix.lower() == ".md":
         write_page(_in_markdown(path, report), path)
@@ -161,10 +161,10 @@ def write_report(path: Path, report: StudyReport) -> None:
 
 
 def page_text(path: Path) -> str:
-    """Return a page of Markdown that has places for blocks; nothing where there is no page yet.
+    """Return the text of a Markdown page with blocks; empty if the page does not exist yet.
 
     Raises:
-        InputError: when it has none, or one for a block that there is not.
+        InputError: when the page has no block, or one with an unknown name.
     """
     if not path.exists():
         return ""
@@ -175,12 +175,12 @@ def page_text(path: Path) -> str:
         raise InputError(f"a study has no block {wrong[0]!r}", file=path, hint=did_you_mean(wrong[0], BLOCKS))
     if not named:
         hint = "Put <!-- boa study: ratios --> and <!-- end --> on lines of their own, or name a new file"
-        raise InputError("the page has no place for a study", file=path, hint=hint)
+        raise InputError("the page has no block for a study", file=path, hint=hint)
     return text
 
 
 def _in_markdown(path: Path, report: StudyReport) -> str:
-    """Return the page with its blocks written anew; one that is not there yet has them all."""
+    """Return the page with its blocks replaced; a new page gets all blocks."""
     blocks = dict.fromkeys(BLOCKS, "")
     blocks["loads"] = "\n".join(f"- {words}" for words in report.loads())
     blocks["notes"] = "\n".join(f"- {words}" for words in report.sentences())
@@ -195,14 +195,14 @@ def _in_markdown(path: Path, report: StudyReport) -> str:
 
 
 def _table(title: str, columns: tuple[str, ...], right: int, rows: list[tuple[str, ...]]) -> PageTable:
-    """Return a table whose columns from `right` on are numbers."""
+    """Return a table in which the columns from `right` on hold numbers."""
     return PageTable(
         title=title, columns=columns, rows=tuple(rows), right=frozenset(range(right, len(columns)))
     )
 
 
 def _trace_line(one: TraceLine, rivals: Sequence[str]) -> tuple[str, ...]:
-    """Return where the reference stands on a trace, and each rival's ratio; a dash where it could not run."""
+    """Return the cells of a trace: the reference's figures, and each rival's ratio or a dash."""
     ratios = [one.rivals.get(name) for name in rivals]
     return (
         one.trace,
@@ -215,15 +215,14 @@ def _trace_line(one: TraceLine, rivals: Sequence[str]) -> tuple[str, ...]:
 
 
 def _where(one: PairedRatios) -> tuple[str, str, str]:
-    """Return world, budget and policy."""
     return one.world, one.budget, one.policy
 
 
 def _told(one: PairedRatios) -> str:
-    """Return a ratio with its interval, with a star where not all of it is for the same money."""
+    """Return a ratio with its interval, and a star if not all pairs have the same spend."""
     return f"{ratio_text(one.waiting)}{_star(one)}"
 
 
 def _star(one: PairedRatios) -> str:
-    """Return the sign of what is not all for the same money."""
+    """Return a star if not all pairs have the same spend."""
     return " *" if one.unpaid else ""

@@ -1,4 +1,4 @@
-"""Worlds by name, for studies: what else a policy must bear than the world that it was planned for."""
+"""Named worlds for studies, which differ from the world that a policy plans for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CALM = "calm"
 
 
 def wrong_by_class(names: Sequence[str]) -> WrongBeliefs:
-    """Return rates and sizes that are stated twice too high or half, class by class in turn."""
+    """Return wrong beliefs: rates and sizes stated at half or twice the truth, alternating by class."""
     return WrongBeliefs(
         rates={name: 2.0 if number % 2 else 0.5 for number, name in enumerate(names)},
         sizes={name: 2.0 if number // 2 % 2 else 0.5 for number, name in enumerate(names)},
@@ -37,4 +37,4 @@ WORLDS: Mapping[str, Callable[[Sequence[str]], WorldSettings]] = MappingProxyTyp
         ),
     }
 )
-"""A function of the names of the classes each. `docs/reference/study-file.md` says what they are."""
+"""Functions of the class names. `docs/reference/study-file.md` describes the worlds."""

@@ -1,8 +1,8 @@
-"""Small pure tasks: a function and its arguments, done once, by some workers, and kept by what they are.
+"""Pure tasks, each a function with arguments: run once by workers, with a cache of answers.
 
-A task's function stands at the top of a module, says what it returns, and returns the same for the same
-arguments. Its answer is kept in a folder under a hash of function, arguments and code, so that a study goes
-on where it was stopped, and one that is made wider does what is new.
+A task's function is at the top level of a module, annotates its return type, and is deterministic. Its answer
+is cached in a folder under a hash of function, arguments and code, so that a stopped study resumes and an
+extended study runs only what is new.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Item = TypeVar("_Item")
 
 
 def _proxy_of(plain: dict[Any, Any]) -> MappingProxyType[Any, Any]:
-    """Return a mapping that cannot change; pickle has no way of its own to send one to a worker."""
+    """Rebuild a mapping proxy, which pickle cannot send to a worker by itself."""
     return MappingProxyType(plain)
 
 
@@ -38,7 +38,7 @@ copyreg.pickle(MappingProxyType, lambda proxy: (_proxy_of, (dict(proxy),)))
 
 
 class AnswerCache:
-    """Answers in a folder, a file each; without a folder, nothing is kept."""
+    """A folder of answers, one file each; without a folder nothing is cached."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
@@ -51,14 +51,14 @@ class AnswerCache:
 
     @classmethod
     def for_user(cls) -> AnswerCache:
-        """Return the folder in the user's cache; where there can be none, nothing is kept."""
+        """Return a cache in the user's cache folder; one without a folder if that cannot be made."""
         try:
             return cls(platformdirs.user_cache_path("boa") / "tasks")
         except InputError:
             return cls(None)
 
     def find(self, key: str) -> bytes | None:
-        """Return an answer, if it is kept."""
+        """Return a cached answer, or None."""
         if self.folder is None:
             return None
         try:
@@ -67,7 +67,7 @@ class AnswerCache:
             return None
 
     def add(self, key: str, answer: bytes) -> None:
-        """Keep an answer: the whole of it or nothing, whenever this process is killed."""
+        """Cache an answer atomically: a kill leaves no partial file."""
         if self.folder is None:
             return
         path = self._path(self.folder, key)
@@ -77,16 +77,15 @@ class AnswerCache:
             part.write_bytes(answer)
             part.replace(path)
         except OSError as error:
-            raise InputError(f"--out: cannot keep an answer: {error}", file=path) from error
+            raise InputError(f"--out: cannot write an answer: {error}", file=path) from error
 
     @staticmethod
     def _path(folder: Path, key: str) -> Path:
-        """Return where an answer is."""
         return folder / key[:2] / f"{key[2:]}.json"
 
 
 class Tasks:
-    """Does tasks by workers, each once; `done` and `found` count those that ran and those that were kept."""
+    """Run tasks by workers, each once; `done` counts tasks that ran, `found` those read from the cache."""
 
     def __init__(self, workers: Workers | None = None, kept: AnswerCache | None = None) -> None:
         self.workers = workers or InlineWorkers()
@@ -106,7 +105,7 @@ class Tasks:
         self.close()
 
     def close(self) -> None:
-        """End the workers; what waits for them is told so."""
+        """End the workers, and cancel the futures that wait for them."""
         for future in list(self._known.values()):
             future.cancel()
         if self._threads is not None:
@@ -115,15 +114,15 @@ class Tasks:
 
     @property
     def has_idle(self) -> bool:
-        """Whether some worker has nothing to do, so that what may be asked next can be done already."""
+        """Whether some worker is idle, so that likely next tasks can be run ahead."""
         return self._threads is not None and self._waiting < self.workers.count
 
     def run(self, function: Callable[..., _Answer], *arguments: object) -> _Answer:
-        """Return the answer of a task."""
+        """Run a task and return its answer."""
         return self.submit(function, *arguments).result()
 
     def submit(self, function: Callable[..., _Answer], *arguments: object) -> Future[_Answer]:
-        """Have a task done; the same one is done once, however often it is asked for."""
+        """Submit a task; a task that is submitted again is not run again."""
         key = content_hash(code_hash(), function, arguments)
         with self._guard:
             if key in self._known:
@@ -146,9 +145,9 @@ class Tasks:
         items: Iterable[_Item],
         then: Callable[[_Item, _Answer], Iterable[_Item]] = lambda item, answer: (),
     ) -> Iterator[tuple[_Item, _Answer]]:
-        """Yield items with what a function makes of them as they are done, and further ones that follow.
+        """Yield each item with `function(item)` as it is done; `then` returns further items.
 
-        The function is no task: it asks for tasks, and waits for them.
+        The function is not a task itself: it submits tasks and waits for them.
         """
         if self._threads is None:
             waiting = deque(items)
@@ -175,7 +174,7 @@ class Tasks:
     def _settle(
         self, future: Future[Any], key: str, function: Callable[..., Any], arguments: tuple[object, ...]
     ) -> None:
-        """Find the answer or have it made, and hand it to whoever waits."""
+        """Read the answer from the cache or run the task, and set the future's result."""
         try:
             value, was_kept = self._answer(key, function, arguments)
         except BaseException as error:
@@ -196,7 +195,7 @@ class Tasks:
     def _answer(
         self, key: str, function: Callable[..., _Answer], arguments: tuple[object, ...]
     ) -> tuple[_Answer, bool]:
-        """Return the answer, and whether it was kept. A file that somebody has damaged is none."""
+        """Return the answer, and whether it was cached. A damaged file is ignored."""
         kept = self.kept.find(key)
         if kept is not None:
             with suppress(ValueError):

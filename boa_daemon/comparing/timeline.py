@@ -1,4 +1,4 @@
-"""What a run looked like over time: GPUs rented and used, burn rate, queue; and the JCT of each job."""
+"""The timeline of a run: GPUs rented and used, burn rate and queue over time; and the JCT of each job."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from policies.speedup import Floats
 Series: TypeAlias = Annotated[
     Floats, PlainValidator(np.array), PlainSerializer(lambda values: values.tolist())
 ]
-"""Numbers that JSON keeps as a list."""
+"""An array that JSON stores as a list."""
 COLUMNS = 240
-"""Columns of a timeline: what happens within one is averaged."""
+"""Number of intervals of a timeline; values are averages within one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimeline:
-    """Averages over equal stretches of a run; hours count from its start. `jct_hours` is ascending."""
+    """Averages over equal intervals of a run; `hours` are from its start, `jct_hours` is ascending."""
 
     hours: Series
     gpus_rented: Series
@@ -35,12 +35,12 @@ class RunTimeline:
 
 
 def record(settings: SimulationSettings) -> RunTimeline:
-    """Run once more and write down what every tick saw."""
+    """Run a simulation, and return its timeline."""
     run = prepare(settings)
     samples: list[tuple[float, ...]] = []
 
     def look(decision: Decision) -> None:
-        """Note what holds from this tick on."""
+        """Record the state after this tick."""
         samples.append(_after(decision))
 
     run.finish(look)
@@ -60,7 +60,7 @@ def record(settings: SimulationSettings) -> RunTimeline:
 
 
 def _after(decision: Decision) -> tuple[float, ...]:
-    """Return the instant, and GPUs rented and used, burn rate and queue once the tick's actions are done."""
+    """Return the instant, GPUs rented and used, burn rate and queue, after the tick's actions."""
     state = decision.state
     kinds = {node.id: node.instance_type for node in state.nodes.values()}
     rented = sum(kind.gpus for kind in kinds.values())
@@ -81,6 +81,6 @@ def _after(decision: Decision) -> tuple[float, ...]:
 
 
 def _averages(times: Floats, values: Floats, edges: Floats) -> Floats:
-    """Return the averages between edges of what has each value from its instant on."""
+    """Return the averages between edges of a step function with `values` from `times` on."""
     areas = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
     return np.asarray(np.diff(np.interp(edges, times, areas)) / np.diff(edges))

@@ -1,4 +1,4 @@
-"""Equal money: turn each rival's knob until it has spent what the reference spent on the same jobs.
+"""Equal spend: tune each rival's knob until it spends what the reference spent on the same jobs.
 
     policy understands    knob                          settings tried
     efficiency            the least efficiency          thresholds at which some width changes, by bisection
@@ -8,9 +8,9 @@
     share                 jobs that go a step further   between the two settings found, by bisection
     none of these         the budget it plans for       by chords and bisection
 
-What counts is what was spent in the run, boots and idle nodes included, per hour of arrivals. Cost: 5 to 12
-runs a cell, a few times that for fleets with a limit on widths. Idle workers do the runs that a search may
-ask for next; whether they do changes no answer.
+Spend is that of the run per hour of arrivals, boots and idle nodes included. Cost: 5 to 12 runs a cell, a few
+times that for fleets with a limit on widths. Idle workers run settings that the search may need next, which
+does not change any answer.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from policies.registry import find_policy, menu_of
 from policies.rivals.width_menu import WidthMenu
 
 TOLERANCE = 0.01
-"""Spends that differ by less than this share are equal."""
+"""Spends that differ by at most this fraction are equal."""
 PLANNING_RUNS = 10
 UTILITY_RUNS = 9
 SHARE_RUNS = 10
 DEEPEST_DISCOUNT = 0.25
-"""Spot nodes are tried down to this share of the price on demand."""
+"""Fleets on spot are sized for prices down to this fraction of on demand."""
 WIDEST_FLEET_LIMIT = 64
-"""Limits on widths tried for fleets double up to this."""
+"""Largest limit on widths tried for fleets; limits are powers of two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class KnobTrial:
 
     @property
     def spend(self) -> float:
-        """What it spent per hour of arrivals."""
+        """Its spend per hour of arrivals."""
         return self.result.mean_usd_per_hour
 
     @property
@@ -58,13 +58,13 @@ class KnobTrial:
         return self.result.mean_jct_hours
 
     def is_equal(self, target: float) -> bool:
-        """Whether it spent the target, within the tolerance."""
+        """Return whether it spent the target within the tolerance."""
         return abs(self.spend / target - 1.0) <= TOLERANCE
 
 
 @dataclass(slots=True)
 class CellTrials:
-    """Runs one cell at settings of its knob, each once."""
+    """Runs of one cell at settings of its knob, each run once."""
 
     settings: SimulationSettings
     target: float
@@ -72,13 +72,13 @@ class CellTrials:
     trials: dict[tuple[tuple[str, float], ...], KnobTrial | None] = field(default_factory=dict)
 
     def ahead(self, *knobs: Knob) -> None:
-        """Have settings run that are asked for next, or may be, while there are idle workers."""
+        """Run settings that may be needed next on idle workers."""
         for knob in knobs:
             if self.tasks.has_idle:
                 self.tasks.submit(run_of, with_knob(self.settings, knob))
 
     def spend(self, **knob: float) -> float:
-        """Return what a setting spends; 0 where it cannot run all jobs."""
+        """Return the spend of a setting; 0 if it cannot run all jobs."""
         key = tuple(knob.items())
         if key not in self.trials:
             try:
@@ -95,17 +95,17 @@ class CellTrials:
 
 
 def run_of(settings: SimulationSettings, effort: SearchEffort | None = None) -> Simulation:
-    """Return the figures of one run: the task that comparisons are made of. `effort` adds the boot bound."""
+    """Run one simulation: the task of comparisons. `effort` adds the bound with boots."""
     run = prepare(settings)
     result = run.finish()
     return result if effort is None else run.with_boot_bound(result, effort=effort)
 
 
 def run_cell(comparison: Comparison, cell: Cell, tasks: Tasks) -> CellResult:
-    """Return what a cell came to: the reference on its budget, a rival on the reference's spend.
+    """Run a cell and return its row: the reference at its budget, a rival at the reference's spend.
 
-    A reference whose plan is fixed is rehearsed, so that it spends its budget; one that is paced spends what
-    it spends, as the daemon does.
+    The planning budget of the fixed-plan reference (boa) is tuned so that it spends its budget. A paced
+    reference is run as the daemon runs it, and is not tuned.
     """
     settings = comparison.settings(cell)
     if cell.target is None:
@@ -126,15 +126,15 @@ def run_cell(comparison: Comparison, cell: Cell, tasks: Tasks) -> CellResult:
 
 
 def _all_of(settings: Sequence[SimulationSettings], tasks: Tasks) -> list[Simulation]:
-    """Return the figures of runs, side by side."""
+    """Run simulations side by side."""
     return [future.result() for future in [tasks.submit(run_of, one) for one in settings]]
 
 
 def equal_spend_hours(trials: Iterable[KnobTrial], target: float) -> float | None:
-    """Return the least mean JCT that these settings reach for the target, or None.
+    """Return the least mean JCT that these settings reach at the target spend, or None.
 
-    It is that of a run that spent no more, or lies between such a run and one that spent more: what two
-    settings come to when each has its share of the time. A coin per job, say.
+    It is the JCT of a run that spent no more, or is interpolated between such a run and one that spent more:
+    the result of mixing both settings, for example by a coin toss per job.
     """
     runs = list(trials)
     below = [trial for trial in runs if trial.spend <= target * (1.0 + TOLERANCE)]
@@ -147,7 +147,7 @@ def equal_spend_hours(trials: Iterable[KnobTrial], target: float) -> float | Non
 
 
 def _chosen(trials: list[KnobTrial], target: float) -> KnobTrial:
-    """Return the run to show: of the limit on widths that does best for the target, the nearest in spend."""
+    """Return the run to show: nearest in spend, among those with the best limit on widths."""
     by_limit: dict[float | None, list[KnobTrial]] = {}
     for trial in trials:
         limit = trial.knob.get("gpus_per_job") if "nodes" in trial.knob else None
@@ -159,7 +159,7 @@ def _chosen(trials: list[KnobTrial], target: float) -> KnobTrial:
 
 
 def _nearest(trials: list[KnobTrial], target: float) -> KnobTrial:
-    """Return the fastest run of equal spend; without any, the one that spent most nearly the same."""
+    """Return the fastest run of equal spend; if there is none, the one nearest in spend."""
     equal = [trial for trial in trials if trial.is_equal(target)]
     if equal:
         return min(equal, key=lambda trial: trial.hours)
@@ -167,7 +167,7 @@ def _nearest(trials: list[KnobTrial], target: float) -> KnobTrial:
 
 
 def _search(bench: CellTrials) -> None:
-    """Run the settings around the target."""
+    """Run the settings around the target spend, by the policy's knob."""
     options = find_policy(bench.settings.policy).options
     menu = menu_of(site_of(bench.settings), bench.settings.options)
     if "efficiency" in options:
@@ -183,7 +183,7 @@ def _search(bench: CellTrials) -> None:
 
 
 def _search_steps(bench: CellTrials, name: str, steps: Sequence[float], *, can_mix: bool) -> None:
-    """Run the settings around the target, and then let a share of the jobs go a step further."""
+    """Run the settings around the target, then mix the two nearest by the share of jobs at the next step."""
 
     def knob(n: int, share: float = 0.0) -> Knob:
         return {name: steps[n], "share": share} if can_mix else {name: steps[n]}
@@ -201,7 +201,7 @@ def _search_steps(bench: CellTrials, name: str, steps: Sequence[float], *, can_m
     for _ in range(SHARE_RUNS):
         if any(trial.is_equal(bench.target) for trial in bench.runs()):
             return
-        # Where the cheaper setting cannot run at all there is nothing to draw a line through.
+        # If the cheaper setting cannot run, there are no two points to interpolate.
         share = (bench.target - below) / (above - below) if 0.0 < below < above else 0.5
         share = low + (high - low) * min(max(share, 0.1), 0.9)
         spent = spend(last, share)
@@ -212,7 +212,7 @@ def _search_steps(bench: CellTrials, name: str, steps: Sequence[float], *, can_m
 
 
 def _search_utilities(bench: CellTrials) -> None:
-    """Bisect the utility that the node count aims at: the lower, the more is rented."""
+    """Bisect the target utility of the node count: a lower utility rents more."""
     low, high = 0.0, 1.0
     for _ in range(UTILITY_RUNS):
         utility = (low + high) / 2.0
@@ -227,8 +227,8 @@ def _search_fleets(bench: CellTrials, menu: WidthMenu, *, has_limit: bool) -> No
     """Run the two fleets around the target, for each limit on widths."""
     kind = bench.settings.instance_types[menu.gpu_type]
     least = math.ceil(_widest_need(menu) / kind.gpus)
-    # A fleet is held for the whole window, so one that costs more than the target is too large. What a spot
-    # market takes off the price is not known before.
+    # A fleet is held for the whole window, so one that costs more than the target is too large. The discount
+    # of a spot market is not known in advance.
     usd_per_hour = kind.usd_per_hour * (1.0 if bench.settings.world.spot is None else DEEPEST_DISCOUNT)
     most = max(least, math.ceil(bench.target / usd_per_hour) + 1)
     if bench.settings.max_nodes is not None:
@@ -256,7 +256,7 @@ def _search_fleet(bench: CellTrials, sizes: Sequence[int], limit: Knob, guess: i
 
 
 def _search_plans(bench: CellTrials) -> None:
-    """Turn the planning budget until the run spends the target: by chords, or bisection where they stall."""
+    """Tune the planning budget until the run spends the target, by the secant method and bisection."""
     low, high, planned = 0.0, 2.0 * bench.target, bench.target
     below, above = 0.0, math.inf
     for trial in range(PLANNING_RUNS):
@@ -279,7 +279,7 @@ def _search_plans(bench: CellTrials) -> None:
 
 
 def _least_plan(bench: CellTrials) -> float:
-    """Return the least planning budget that is feasible, when the target is not."""
+    """Return the least feasible planning budget, if the target is not feasible."""
     try:
         prepare(with_knob(bench.settings, {"planning_budget": bench.target * 1e-6}))
     except InfeasibleBudget as error:
@@ -298,8 +298,9 @@ def _bracket(
 ) -> int:
     """Run the settings around the first of `count` ascending ones that spends the target, by bisection.
 
-    With a guess the search begins there, in steps that double. Returns the last one before it; -1 where the
-    first one spends the target already. `ahead` is told which setting comes next, and which two may follow.
+    With a guess the search begins there, in doubling steps. Returns the last setting that spends less; -1 if
+    the first one already spends the target. `ahead` is called with the next setting and the two that may
+    follow.
     """
     low, high = -1, count
     near, step = guess or 0, 1
@@ -325,7 +326,7 @@ def _bracket(
 
 
 def _widest_need(menu: WidthMenu) -> int:
-    """Return the GPUs that every job fits in, at its narrowest."""
+    """Return the fewest GPUs on which every job can run at its narrowest width."""
     phases = (phase for job_class in menu.classes.values() for phase in job_class.phases)
     return max(phase.speedups[menu.gpu_type].min_gpus for phase in phases)
 

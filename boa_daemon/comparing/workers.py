@@ -1,8 +1,7 @@
-"""Where tasks are done: here, in processes of this machine, or on a Ray cluster. One method, `answer`.
+"""Workers that run tasks: inline, in processes of this machine, or on a Ray cluster.
 
-A task and its answer are bytes: a pickle goes out, and JSON comes back. `answer` waits, so that whoever wants
-several at once calls it from as many threads. A worker that dies takes its task with it, which is then done
-anew, three times at the most.
+A task and its answer are bytes: a pickle is sent, and JSON is returned. `answer` blocks, so several tasks at
+once need as many threads. If a worker dies, its task is run again, at most three times in total.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from boa_daemon.errors import BoaError, InputError, MissingExtra
 
 TRIES = 3
 TASKS = "boa_daemon.comparing.tune"
-"""The module of most tasks, which imports what a run takes: once for all processes."""
+"""The module of most tasks; the fork server imports it once for all processes."""
 RAY_PORT = 10001
-"""Where `ray start --head` listens for clients."""
+"""The port on which `ray start --head` listens for clients."""
 EXAMPLES = "local, local:4 or ray://HOST"
 
 
 class Workers(Protocol):
-    """Whoever does tasks, `count` at a time."""
+    """Runs tasks, `count` at a time."""
 
     @property
     def count(self) -> int:
-        """How many tasks are done side by side."""
+        """The number of tasks that run side by side."""
         ...
 
     def answer(self, task: bytes) -> bytes:
@@ -49,34 +48,34 @@ class Workers(Protocol):
         ...
 
     def close(self) -> None:
-        """End the workers; tasks that run are lost."""
+        """End the workers; running tasks are lost."""
         ...
 
 
 @cache
 def answer_type(function: Any) -> TypeAdapter[Any]:
-    """Return how a function's answers are written as JSON and read: by the type that it says it returns."""
+    """Return the adapter that writes and reads a function's answers as JSON, by its return annotation."""
     return TypeAdapter(get_type_hints(function, include_extras=True)["return"])
 
 
 def perform(task: bytes) -> bytes:
-    """Do a task: call its function, and return the answer as JSON."""
+    """Run a task: call its function, and return the answer as JSON."""
     function, arguments = pickle.loads(task)
     answer = answer_type(function).dump_python(function(*arguments), mode="json")
     return json.dumps(answer).encode()
 
 
 def read_answer(function: Any, answer: bytes) -> Any:
-    """Return what a function's answer was, to the last digit.
+    """Return a function's answer from its JSON, exact to the last digit.
 
     Raises:
-        ValueError: when it is no answer of this function.
+        ValueError: when the JSON is not an answer of this function.
     """
     return answer_type(function).validate_python(json.loads(answer))
 
 
 class InlineWorkers:
-    """Tasks are done where they are asked for, one after the other."""
+    """Runs tasks in the calling process, one after another."""
 
     count = 1
 
@@ -85,11 +84,11 @@ class InlineWorkers:
         return perform(task)
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Do nothing."""
 
 
 class ProcessWorkers:
-    """Processes of this machine. They end with the process that started them, however that ends."""
+    """Processes of this machine, which end when the process that started them ends, even by a kill."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -101,7 +100,7 @@ class ProcessWorkers:
         self._theirs, self._ours = self._context.Pipe(duplex=False)
 
     def answer(self, task: bytes) -> bytes:
-        """Do a task in a process; where one died, in new ones."""
+        """Run a task in a process; if one died, start new processes."""
         for _ in range(TRIES):
             pool = self._living()
             try:
@@ -114,7 +113,7 @@ class ProcessWorkers:
         raise BoaError(f"a worker died {TRIES} times; was it short of memory? Try --on local:1")
 
     def close(self) -> None:
-        """End the processes: they watch a pipe whose other end is ours."""
+        """End the processes, which watch a pipe whose other end is closed here."""
         with self._guard:
             self._is_closed = True
             pool, self._pool = self._pool, None
@@ -124,7 +123,7 @@ class ProcessWorkers:
         self._theirs.close()
 
     def _living(self) -> ProcessPoolExecutor:
-        """Return the processes, anew where some died."""
+        """Return the process pool; start a new one if it broke."""
         with self._guard:
             if self._is_closed:
                 raise BoaError("the workers were ended")
@@ -137,10 +136,10 @@ class ProcessWorkers:
 
 
 def _start_server(context: ForkServerContext) -> None:
-    """Start the process that workers are forked from, unless it runs: one without threads, unlike this one.
+    """Start the fork server unless it runs: a process without threads, from which workers are forked.
 
-    It imports what tasks need, once for all of them, from where this process has it: by itself it would look
-    in the working directory first.
+    The server imports what tasks need once for all. PYTHONPATH makes it use this process's packages; by
+    default it would search the working directory first.
     """
     found = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     before = {name: os.environ.get(name) for name in found}
@@ -157,7 +156,7 @@ def _start_server(context: ForkServerContext) -> None:
 
 
 def _begin(parent: Connection) -> None:
-    """Start a worker; Ctrl-C is for the parent, and with the parent it ends."""
+    """Initialise a worker: ignore Ctrl-C, which the parent handles, and end when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
@@ -169,7 +168,7 @@ def _begin(parent: Connection) -> None:
 
 
 class RayWorkers:
-    """A Ray cluster, which gets this very code. It does what a dead worker left anew by itself."""
+    """A Ray cluster, which is sent this code, and which retries the tasks of dead workers by itself."""
 
     def __init__(self, address: str) -> None:
         try:
@@ -187,7 +186,7 @@ class RayWorkers:
         self._perform = ray.remote(perform).options(max_retries=TRIES - 1)
 
     def _connect(self, address: str) -> None:
-        """Join the cluster; one that answers and has no server for us in time is asked again."""
+        """Connect to the cluster; try again if it answers but has no server ready in time."""
         code = {"py_modules": [str(folder) for folder in code_folders()], "excludes": ["*.pyc"]}
         for left in range(TRIES - 1, -1, -1):
             try:
@@ -199,7 +198,7 @@ class RayWorkers:
                 self._ray.shutdown()
 
     def answer(self, task: bytes) -> bytes:
-        """Do a task somewhere in the cluster."""
+        """Run a task in the cluster."""
         try:
             return bytes(self._ray.get(self._perform.remote(task)))
         except self._ray.exceptions.RayTaskError as error:
@@ -208,15 +207,15 @@ class RayWorkers:
             raise BoaError(f"Ray lost a task {TRIES} times: {error}") from error
 
     def close(self) -> None:
-        """Leave the cluster."""
+        """Disconnect from the cluster."""
         self._ray.shutdown()
 
 
 def workers_on(where: str | None) -> Workers:
-    """Return the workers that `--on` names; None is a process for each core of this machine.
+    """Return the workers named by `--on`; None means a process per core of this machine.
 
     Raises:
-        InputError: when it names nothing, or nobody answers there.
+        InputError: when the text is not valid, or no Ray cluster answers.
     """
     where = where or "local"
     if where.startswith("ray://"):
@@ -224,6 +223,6 @@ def workers_on(where: str | None) -> Workers:
         return RayWorkers(where if ":" in host else f"{where}:{RAY_PORT}")
     name, colon, text = where.partition(":")
     if name != "local" or (colon and not (text.isascii() and text.isdigit() and int(text) >= 1)):
-        raise InputError(f"--on {where!r} is no place to work", hint=f"Type {EXAMPLES}")
+        raise InputError(f"--on {where!r} is not known", hint=f"Type {EXAMPLES}")
     count = int(text) if colon else len(os.sched_getaffinity(0))
     return InlineWorkers() if count == 1 else ProcessWorkers(count)

@@ -393,7 +393,7 @@ def test_each_cap_has_its_own_reference(capped_rows: tuple[Comparison, list[Cell
 
 def test_two_sweeps_at_once_are_refused() -> None:
     """A table has one axis; and a cap twice is a slip."""
-    with pytest.raises(InputError, match="two sweeps"):
+    with pytest.raises(InputError, match="several caps, not both"):
         a_comparison(budgets=(Budget(amount=20.0), Budget(amount=30.0)), caps=(2, 3)).check()
     with pytest.raises(InputError, match="same cap twice"):
         a_comparison(caps=(2, 2)).check()

@@ -249,7 +249,7 @@ def test_trace_by_trace_is_where_the_reference_stands(folder: Path) -> None:
     unknown, nowhere = "<!-- boa study: ratoi -->\n<!-- end -->\n", "words"
     for wrong, says in (
         (unknown, "no block 'ratoi'. Did you mean 'ratios'"),
-        (nowhere, "the page has no place for a study"),
+        (nowhere, "the page has no block for a study"),
     ):
         page.write_text(wrong)
         assert says in str(boa(*words, "--report", str(page)).exception)
@@ -275,7 +275,7 @@ def test_the_command_prints_tables_rows_a_document_and_a_page(folder: Path) -> N
 
     assert "Waiting over boa's, for the same money" in " ".join(table.stdout.split())
     assert "Waiting and spend over those in calm" in " ".join(table.stdout.split())
-    assert "Not done: boa on own, calm, 0.01/h, seed 0" in " ".join(table.stdout.split())
+    assert "Failed: boa on own, calm, 0.01/h, seed 0" in " ".join(table.stdout.split())
     assert {line["policy"] for line in document["ratios"]} == {"equal-width"}
     assert (document["cells"], document["failed"], len(document["rows"])) == (8, 2, 6)
     assert len(rows) == 6

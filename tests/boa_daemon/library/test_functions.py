@@ -131,7 +131,7 @@ def test_a_commitment_is_that_of_the_command(
         (lambda one: simulate(one, DAY, "60/h", policy="bao"), UnknownPolicy, "Did you mean 'boa'"),
         (lambda one: frontier(one, unit="eur"), InputError, "gpus or usd_per_hour"),
         (lambda one: commit(one, "none.toml", "60/h"), InputError, "none.toml: there is no such file"),
-        (lambda one: commit(one, {}, "60/h"), InputError, "the offers: the file offers nothing"),
+        (lambda one: commit(one, {}, "60/h"), InputError, "the offers: the file has no offers"),
         (lambda one: commit(one, {"offer": []}, "60/h"), InputError, "Did you mean 'offers'"),
         (lambda one: commit(one, {}, "gpus:9"), InputError, "paid in dollars"),
         (lambda one: commit(one, {}, "60/h", spread=2.0), InputError, "spread is a fraction"),
