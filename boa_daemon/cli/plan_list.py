@@ -28,7 +28,7 @@ def plan_list(
     """Plan a finite list of jobs and print it."""
     if (budget is None) is not min_budget:
         problem = "no budget" if budget is None else "--budget and --min-budget exclude each other"
-        raise InputError(problem, hint="Give --budget DOLLARS in all, or --min-budget")
+        raise InputError(problem, hint="Give --budget DOLLARS (in total), or --min-budget")
     amount = None if budget is None else _in_all(budget)
     try:
         with stderr_console().status(f"weighing the plans of {len(listed)} jobs"):

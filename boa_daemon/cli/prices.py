@@ -89,7 +89,7 @@ def _beside(config: Path, region: str | None, today: date, form: OutputFormat) -
 def _refresh(
     path: Path, source: Path | None, catalog: Catalog, today: date, *, config: Path, region: str | None
 ) -> list[dict[str, Any]]:
-    """Write a price file, and return its prices beside the old ones."""
+    """Write a price file, and return its prices with the old ones."""
     if source is not None:
         place = region or "us-east-1"
         found, day = read_price_list(source, place)

@@ -56,7 +56,7 @@ class TaskProgress:
             f"{self.done} of {self.total} {self.what}",
             f"{self.tasks.done} runs, {self.tasks.done / seconds:.1f}/s",
         ]
-        parts += [f"{self.tasks.found} kept from before"] if self.tasks.found else []
+        parts += [f"{self.tasks.found} from the cache"] if self.tasks.found else []
         if 0 < self.done < self.total:
             left = seconds / self.done * (self.total - self.done)
             parts.append(

@@ -33,9 +33,10 @@ class UnusedType:
         if dearer is None or slower is None:
             return f"{self.gpu_type} is unused: none of these jobs has a speed on it."
         if dearer > EVEN:
-            return f"{self.gpu_type} is unused: {dearer:.1f} times dearer per unit of work."
+            return f"{self.gpu_type} is unused: it costs {dearer:.1f} times as much per unit of work."
         if slower > EVEN:
-            return f"{self.gpu_type} is unused: no dearer per unit of work, but {slower:.1f} times slower."
+            said = f"it costs no more per unit of work, but is {slower:.1f} times slower"
+            return f"{self.gpu_type} is unused: {said}."
         return f"{self.gpu_type} is unused: it does the work no cheaper and no faster."
 
     def to_document(self) -> dict[str, Any]:

@@ -18,12 +18,12 @@ def test_words_say_how_far_how_fast_how_long_and_what_leads() -> None:
     tasks = Tasks()
     tasks.done, tasks.found = 20, 3
     headway = TaskProgress(tasks=tasks, total=8, what="cells", began=time.monotonic() - 10.0)
-    assert headway.words() == "0 of 8 cells, 20 runs, 2.0/s, 3 kept from before"
+    assert headway.words() == "0 of 8 cells, 20 runs, 2.0/s, 3 from the cache"
     headway.step()
     headway.step("efficiency")
 
     assert headway.words() == (
-        "2 of 8 cells, 20 runs, 2.0/s, 3 kept from before, about 30 s left, best so far: efficiency"
+        "2 of 8 cells, 20 runs, 2.0/s, 3 from the cache, about 30 s left, best so far: efficiency"
     )
     headway.began -= 990.0
     assert "about 50 min left" in headway.words()

@@ -41,9 +41,9 @@ def test_dearer_and_slower_types_say_by_how_much(tmp_path: Path) -> None:
     found = reasons(7.0, tmp_path)
 
     assert found["dear"].times_dearer == pytest.approx(3.4 * 6.0 / 6.0)
-    assert found["dear"].sentence == "dear is unused: 3.4 times dearer per unit of work."
+    assert found["dear"].sentence == "dear is unused: it costs 3.4 times as much per unit of work."
     assert found["slow"].times_slower == pytest.approx((6.0 / 0.5) / (6.0 / 4.0))
-    assert "no dearer per unit of work, but 8.0 times slower" in found["slow"].sentence
+    assert "it costs no more per unit of work, but is 8.0 times slower" in found["slow"].sentence
     assert "none of these jobs has a speed on it" in found["other"].sentence
 
 
