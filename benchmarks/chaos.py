@@ -508,10 +508,10 @@ class Storm:
         costs = leader.get("/cost?by=team") if leader is not None else None
         if not status or not costs or status["fault"] or "books" not in status:
             return None
-        books = booked(status, costs)
+        storage = booked(status, costs)
         with self.nodes.lock:
             ours = {SITE: self.usd, TEAM: self.nodes.usd_of_team(time.monotonic())}
-        return {name: (books[name], ours[name]) for name in books}
+        return {name: (storage[name], ours[name]) for name in storage}
 
     def _look_at_caps(self) -> bool:
         """Note what was spent under caps that were drawn in; return whether somebody could say it."""

@@ -28,7 +28,7 @@ from boa_daemon.api.authentication import Authenticator
 from boa_daemon.api.server import ApiServer, unix_socket
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
 from boa_daemon.clock import SteadyClock
-from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.assembly import open_storage
 from boa_daemon.daemon.components import World
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.loop import Daemon
@@ -151,8 +151,8 @@ def run(folder: Path, options: argparse.Namespace) -> None:
     settings = Settings.model_validate(values)
     cloud = FileCloud(folder / "cloud.sqlite", clock, limits=SimulatedLimits(boot_seconds=0.0), durable=False)
     runner = SimulatedRunner(clock, speed=lambda _name, _width: 1.0)
-    books = open_books(sqlite_url(folder / "boa.sqlite"))
-    daemon = Daemon(settings, World(clock=clock, cloud=cloud, runner=runner), books)
+    storage = open_storage(sqlite_url(folder / "boa.sqlite"))
+    daemon = Daemon(settings, World(clock=clock, cloud=cloud, runner=runner), storage)
     service = Service(daemon)
     daemon.start()
     gpus = 4 * options.nodes
@@ -206,7 +206,7 @@ def under_load(folder: Path, service: Service, options: argparse.Namespace) -> N
 
     ticker = threading.Thread(target=tick_on)
     ticker.start()
-    before = len(daemon.books.queue.active) if daemon.books else 0
+    before = len(daemon.storage.queue.active) if daemon.storage else 0
     context = multiprocessing.get_context("spawn")
     out = context.Queue()
     clients = [
@@ -224,7 +224,7 @@ def under_load(folder: Path, service: Service, options: argparse.Namespace) -> N
     server.stop()
     took, names, lasted = found["submit"]
     looks, knocks = found["/v1/status"][0], found["/healthz"][0]
-    stored = len(daemon.books.queue.active) - before if daemon.books else 0
+    stored = len(daemon.storage.queue.active) - before if daemon.storage else 0
     print(f"tick under load: median {statistics.median(ticks):.3f} s, most {max(ticks):.3f} s (limit 1 s)")
     processor = time.process_time() - processor
     print(

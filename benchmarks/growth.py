@@ -23,7 +23,7 @@ from typing import Any
 from sqlalchemy import insert
 
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
-from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.assembly import open_storage
 from boa_daemon.daemon.components import World
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.loop import Daemon
@@ -124,10 +124,10 @@ def open_site(folder: Path, clock: ManualClock, nodes: int) -> tuple[Daemon, Sto
     settings = settings_of(nodes)
     cloud = FileCloud(folder / "cloud.sqlite", clock, limits=SimulatedLimits(boot_seconds=0.0, stock=nodes))
     runner = SimulatedRunner(clock, speed=lambda _name, width: float(width.gpus))
-    books = open_books(sqlite_url(folder / "boa.sqlite"))
-    daemon = Daemon(settings, World(clock=clock, cloud=cloud, runner=runner), books)
+    storage = open_storage(sqlite_url(folder / "boa.sqlite"))
+    daemon = Daemon(settings, World(clock=clock, cloud=cloud, runner=runner), storage)
     daemon.start()
-    return daemon, books, Service(daemon)
+    return daemon, storage, Service(daemon)
 
 
 def by_jobs(counts: list[int]) -> list[dict[str, float]]:
@@ -135,14 +135,14 @@ def by_jobs(counts: list[int]) -> list[dict[str, float]]:
     rows = []
     with tempfile.TemporaryDirectory() as name:
         clock = ManualClock(NOW)
-        daemon, books, service = open_site(Path(name), clock, 4)
+        daemon, storage, service = open_site(Path(name), clock, 4)
         service.submit([job_content(hours=500.0) for _ in range(20)], user="ann")
         for _ in range(3):
             clock.instant += 30.0
             daemon.tick()
         there = 1000
         for count in counts:
-            write_ended(books.queue, there, count - (there - 1000))
+            write_ended(storage.queue, there, count - (there - 1000))
             there = 1000 + count
 
             middle = there - count // 2
@@ -158,7 +158,7 @@ def by_jobs(counts: list[int]) -> list[dict[str, float]]:
                 }
             )
         begin = time.perf_counter()
-        gone = prune(books, daemon.world.runner, keep_days=32.0, now=NOW + 22.0 * DAY)
+        gone = prune(storage, daemon.world.runner, keep_days=32.0, now=NOW + 22.0 * DAY)
         print(f"pruning: {gone:,} jobs in {time.perf_counter() - begin:.1f} s")
         daemon.close()
     return rows

@@ -116,7 +116,7 @@ def _history(play: DaemonInAFolder) -> None:
 
     decision = play.daemon.standing.decision
     assert decision is not None
-    figures = current_figures(decision.state, dict(play.books.queue.active))
+    figures = current_figures(decision.state, dict(play.storage.queue.active))
     draw = random.Random(0)
     columns = {
         key: [round(value * draw.uniform(0.9, 1.1), 4) for _ in range(60)] for key, value in figures.items()

@@ -181,11 +181,11 @@ class Clockwork:
 
     def _lead(self) -> None:
         """Renew the leadership; when another daemon has taken over, the next tick reports it."""
-        books = self._daemon.books
-        if books is None or books.leadership is None:
+        storage = self._daemon.storage
+        if storage is None or storage.leadership is None:
             return
         try:
-            books.leadership.renew()
+            storage.leadership.renew()
         except LedElsewhere as error:
             _LOG.error("%s", error)
         except Exception as error:
@@ -204,16 +204,16 @@ class Clockwork:
 
     def _backup(self) -> None:
         """Back up the database and delete old rows and jobs."""
-        books = self._daemon.books
-        if books is None:
+        storage = self._daemon.storage
+        if storage is None:
             return
         now = self._daemon.world.clock.now()
         try:
             name = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%S")
-            backup(books.store.database.engine, self._there.backups, name)
-            books.store.forget_old(now)
+            backup(storage.store.database.engine, self._there.backups, name)
+            storage.store.forget_old(now)
             keep_days = self._daemon.settings.daemon.keep_days
-            prune(books, self._daemon.world.runner, keep_days=keep_days, now=now)
+            prune(storage, self._daemon.world.runner, keep_days=keep_days, now=now)
         except Exception:
             _LOG.exception("the backup failed")
 
@@ -386,14 +386,14 @@ def _until_stopped(
             raise StoreUnreachable(
                 "the database answers again: this daemon only observed, and exits to be restarted"
             )
-        if daemon.books is not None and daemon.books.is_deposed:
+        if daemon.storage is not None and daemon.storage.is_deposed:
             # The state in memory is out of date, because another daemon leads now: restart, or stand by.
             raise LedElsewhere("another daemon took over; this one exits, and its service may restart it")
         if abs(time.time() - time.monotonic() - ahead) > JUMP_SECONDS:
             ahead = time.time() - time.monotonic()
             clockwork.after_a_jump()
         if not is_announced and (
-            daemon.standing.is_ready or (daemon.books is None and clockwork.first_tick.is_set())
+            daemon.standing.is_ready or (daemon.storage is None and clockwork.first_tick.is_set())
         ):
             systemd.notify_ready(daemon.status_line)
             is_announced = True

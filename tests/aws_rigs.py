@@ -77,7 +77,7 @@ class AwsRig:
             catalog=CATALOG,
             clock=self.clock,
             calls=calls,
-            books="test",
+            ledger_id="test",
             say=self.said.append,
             sleep=lambda seconds: None,
         )

@@ -179,7 +179,7 @@ def rehearse(
 
 def _spent_by_team(play: DaemonInAFolder) -> dict[tuple[str, int], float]:
     """Return micro-dollars by team and day: of all generations and the cloud's bills, not of the purses."""
-    queue = play.books.queue
+    queue = play.storage.queue
     nodes = {node.id: node for node in play.cloud.everything()}
     spent: dict[tuple[str, int], float] = defaultdict(float)
     for usage in queue.usages(0.0):
@@ -205,7 +205,7 @@ def _dearest_team_day(play: DaemonInAFolder, spent: Mapping[tuple[str, int], flo
 def _purse_difference(play: DaemonInAFolder, spent: Mapping[tuple[str, int], float]) -> float:
     """Return how far the purses are from what the generations cost, over all days; once all have ended."""
     kept: dict[str, float] = defaultdict(float)
-    for team, _, amount in read_purses(play.books.store.database, since=0):
+    for team, _, amount in read_purses(play.storage.store.database, since=0):
         kept[team] += amount
     for (team, _), cost in spent.items():
         kept[team] -= cost if team else 0.0
@@ -228,7 +228,7 @@ def _outcome(play: DaemonInAFolder) -> Outcome:
         moves=sum(generation > 1 for _, generation in play.runner.started),
         leaked=sum(node.ended_at is None for node in nodes),
         started_twice=len(play.runner.started) - len(set(play.runner.started)),
-        ledger_difference_micro_dollars=play.books.store.settled_micro_dollars()
+        ledger_difference_micro_dollars=play.storage.store.settled_micro_dollars()
         - play.cloud.bill_micro_dollars(),
         spent_usd=0.0,
         budget_usd=0.0,

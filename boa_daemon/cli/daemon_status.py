@@ -85,10 +85,10 @@ def _status(document: Mapping[str, Any]) -> RenderableType:
         )
         if document.get("pacing") is not None:
             table.add_row("pacing", _pacing(document["pacing"]))
-        for window, books in document["books"].items():
-            cap = "" if books["cap_usd"] is None else f" of {usd(books['cap_usd'])}"
-            forecast = f"; at this rate {usd(books['forecast_usd'])} at its end"
-            table.add_row(f"this {window}", f"{usd(books['spent_usd'])} USD{cap}{forecast}")
+        for window, figures in document["books"].items():
+            cap = "" if figures["cap_usd"] is None else f" of {usd(figures['cap_usd'])}"
+            forecast = f"; at this rate {usd(figures['forecast_usd'])} at its end"
+            table.add_row(f"this {window}", f"{usd(figures['spent_usd'])} USD{cap}{forecast}")
         for sentence in document["held"]:
             table.add_row("held back", sentence)
         if document.get("finishes"):
@@ -245,10 +245,10 @@ def _print_cost(by: str, document: Mapping[str, Any]) -> None:
     table.add_row("in all", usd(document["usd"]))
     console = stdout_console()
     console.print(table)
-    for window, books in (document["books"] or {}).items():
-        cap = "no cap" if books["cap_usd"] is None else f"cap {usd(books['cap_usd'])}"
+    for window, figures in (document["books"] or {}).items():
+        cap = "no cap" if figures["cap_usd"] is None else f"cap {usd(figures['cap_usd'])}"
         console.print(
-            f"this {window}: at the present rate {usd(books['forecast_usd'])} USD at its end; {cap}"
+            f"this {window}: at the present rate {usd(figures['forecast_usd'])} USD at its end; {cap}"
         )
     say_as_of(document)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from boa_daemon.api.client import Client, DaemonUnreachable
-from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.assembly import open_storage
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
 from boa_daemon.errors import BoaError, InputError
@@ -45,17 +45,17 @@ def caps_within(settings: Settings, there: DaemonPaths, usd: float, *, now: floa
     """
     spent = {"day": 0.0, "month": 0.0}
     if settings.daemon.database is not None or there.database.exists():
-        with closing(open_books(settings.daemon.database or sqlite_url(there.database))) as books:
-            active = list(books.queue.active)
+        with closing(open_storage(settings.daemon.database or sqlite_url(there.database))) as storage:
+            active = list(storage.queue.active)
             if active:
                 raise InputError(
                     f"{counted(len(active), 'job')} of an earlier daemon go on: {', '.join(active[:5])}",
                     hint="Start `boa daemon` first; `boa run` then uses it. Or `boa cancel` them",
                 )
             for key, window in (("day", day_of(now)), ("month", month_of(now))):
-                live = [record.node for record in books.queue.instances.values()]
+                live = [record.node for record in storage.queue.instances.values()]
                 running = sum(bill_within(node, window, until=now) for node in live)
-                spent[key] = dollars(books.store.settled_since(window.begins_at) + running)
+                spent[key] = dollars(storage.store.settled_since(window.begins_at) + running)
     budget = settings.budget
     day = min(spent["day"] + usd, budget.usd_per_day_cap or float("inf"))
     month = min(spent["month"] + usd, budget.usd_per_month_cap or float("inf"))
@@ -65,8 +65,8 @@ def caps_within(settings: Settings, there: DaemonPaths, usd: float, *, now: floa
 def work_again(settings: Settings) -> None:
     """Clear the `is_down` flag, so that the next daemon of this state folder starts jobs again."""
     there = daemon_paths(settings)
-    with closing(open_books(settings.daemon.database or sqlite_url(there.database))) as books:
-        books.store.set_flag("is_down", False)
+    with closing(open_storage(settings.daemon.database or sqlite_url(there.database))) as storage:
+        storage.store.set_flag("is_down", False)
 
 
 class OwnDaemon:

@@ -45,11 +45,11 @@ class AdaptiveDaemon(DaemonComponents):
             BoaError: when there is no database.
             PolicyError: when no plan is possible and there is no last one.
         """
-        if self.books is None:
+        if self.storage is None:
             raise BoaError("there is no database to work with")
         try:
-            record = self._record(self.books)
-            found = self._controllers.get(record.hash) or self._built(record, self.books)
+            record = self._record(self.storage)
+            found = self._controllers.get(record.hash) or self._built(record, self.storage)
         except PolicyError as error:
             if self._planned is None:
                 raise
@@ -57,17 +57,17 @@ class AdaptiveDaemon(DaemonComponents):
             return self._planned
         self.standing.plan_fault = ""
         self._controllers, self._planned = {record.hash: found}, found
-        if self.books.store.policy_hash != record.hash:
-            self.books.store.use_policy(record.hash, dumps(record.document))
+        if self.storage.store.policy_hash != record.hash:
+            self.storage.store.use_policy(record.hash, dumps(record.document))
         return found
 
-    def _record(self, books: Storage) -> PolicyRecord:
+    def _record(self, storage: Storage) -> PolicyRecord:
         """Return the policy for the classes in use; a best effort when the budget does not cover the load.
 
         Raises:
             PolicyError: when nothing can be planned.
         """
-        in_use = {job.class_name for job in list(books.queue.active.values())}
+        in_use = {job.class_name for job in list(storage.queue.active.values())}
         record = self.planner.record(in_use)
         last, now, before = self.standing.decision, self.world.clock.now(), self.watched.account
         if last is not None:
@@ -75,8 +75,8 @@ class AdaptiveDaemon(DaemonComponents):
         site = self.planner.paid.under(record.site, now)
 
         def spent() -> float:
-            fixed = fixed_usd(self.planner.paid.fixed, books.store.books_opened_at(now), now)
-            return spent_usd(books, now=now) + fixed
+            fixed = fixed_usd(self.planner.paid.fixed, storage.store.books_opened_at(now), now)
+            return spent_usd(storage, now=now) + fixed
 
         account = self.watched.look(record.name, site, record.options, now=now, spent=spent)
         if account is None:
@@ -85,14 +85,14 @@ class AdaptiveDaemon(DaemonComponents):
             # The recorded spending includes the commitments, so a best effort uses the full budget.
             record = replace(record, best_effort=replace(account, budget=record.site.budget.amount))
         if self.watched.account != before:
-            self._say_how_far_the_budget_goes(books, before)
+            self._say_how_far_the_budget_goes(storage, before)
         tries = self.learning.tries.explorations
         if tries and record.best_effort is None:
             found = {job: (one.gpus, one.gpu_seconds, one.reason) for job, one in tries.items()}
             record = replace(record, tries=found)
         return _all_down(record) if self.standing.is_down else record
 
-    def _built(self, record: PolicyRecord, books: Storage) -> Controller:
+    def _built(self, record: PolicyRecord, storage: Storage) -> Controller:
         """Return the controller of a policy record.
 
         Raises:
@@ -104,7 +104,7 @@ class AdaptiveDaemon(DaemonComponents):
             cloud=self.fleet,
             jobs=self.work,
             engine=self.work,
-            store=books.store,
+            store=storage.store,
             telemetry=Journal(),
             links=self.gate,
         )
@@ -116,10 +116,10 @@ class AdaptiveDaemon(DaemonComponents):
         self.standing.plan_fault = said
         self._alert(f"plan:{int(self.world.clock.now() // DAY)}:{type(error).__name__}", said)
 
-    def _say_how_far_the_budget_goes(self, books: Storage, before: Account | None) -> None:
+    def _say_how_far_the_budget_goes(self, storage: Storage, before: Account | None) -> None:
         """Store and alert that a best effort begins or ends."""
         short, now = self.watched.shortfall, int(self.world.clock.now())
-        write_best_effort(books.store.database, self.watched.account)
+        write_best_effort(storage.store.database, self.watched.account)
         if short is not None:
             self._alert(f"best-effort:{now}", shortfall_sentence(short))
         elif before is not None:
@@ -127,15 +127,15 @@ class AdaptiveDaemon(DaemonComponents):
 
     def _learn(self) -> None:
         """Learn from new arrivals and nodes; when the figures changed, store them and plan by them."""
-        if self.books is None:
+        if self.storage is None:
             return
         learner, planner = self.learning.learner, self.planner
-        present = self.books.queue.instances
+        present = self.storage.queue.instances
         for record in list(present.values()):
             self._note_boot(record)
         self.boots.forget_others(present)
         self._look_at_spot()
-        learner.take_arrivals(self.books.queue.arrivals_after(learner.arrived_through))
+        learner.take_arrivals(self.storage.queue.arrivals_after(learner.arrived_through))
         figures, now = dict(planner.figures), self.world.clock.now()
         try:
             is_new = self.learning.follow(planner, self.work.done_by_class, now=now)
@@ -143,7 +143,7 @@ class AdaptiveDaemon(DaemonComponents):
             self._say_not_followed(error)
             return
         if is_new and self._can_be_planned(figures):
-            write_figures(self.books.store.database, planner.kept_figures)
+            write_figures(self.storage.store.database, planner.kept_figures)
             if planner.rhythm is not None:
                 days = ", ".join(f"{day:.2f}" for day in planner.rhythm.by_day)
                 _LOG.info("planning by the rhythm of the week, Monday to Sunday over the mean: %s", days)
@@ -155,15 +155,15 @@ class AdaptiveDaemon(DaemonComponents):
 
     def _look_at_spot(self) -> None:
         """Record the spot nodes' interruptions since the last look, and the market's prices."""
-        if self.books is None or ("spot" not in self.settings.cloud.market and not self.planner.is_on_both):
+        if self.storage is None or ("spot" not in self.settings.cloud.market and not self.planner.is_on_both):
             return
         prices = {machine.name: machine.usd_per_hour for machine in self.planner.machines.values()}
-        nodes = [record.node for record in self.books.queue.instances.values()]
+        nodes = [record.node for record in self.storage.queue.instances.values()]
         self.spot.look(nodes, self.fleet.offers(), prices, now=self.world.clock.now())
 
     def _can_be_planned(self, figures: Mapping[str, PlannedFigures]) -> bool:
         """Whether the new figures allow a plan, if only a best effort; if not, restore `figures`."""
-        active = [] if self.books is None else list(self.books.queue.active.values())
+        active = [] if self.storage is None else list(self.storage.queue.active.values())
         try:
             self.planner.record({job.class_name for job in active}).build()
         except InfeasibleBudget:

@@ -81,15 +81,15 @@ def gate_endpoint_of(settings: Settings) -> GateEndpoint:
 
 
 def open_world(
-    settings: Settings, state: Path, clock: Clock, *, books: str = "", site: GateEndpoint | None = None
+    settings: Settings, state: Path, clock: Clock, *, ledger_id: str = "", site: GateEndpoint | None = None
 ) -> World:
-    """Open the configured cloud and engine; `books` is the database's name, which the cloud stores.
+    """Open the configured cloud and engine; `ledger_id` is the database's name, which the cloud stores.
 
     Raises:
         InputError: when cloud and engine do not go together, or an extra is missing.
     """
     cloud = _named("boa.clouds", CLOUDS, settings.cloud.provider, "[cloud] provider")(
-        settings, state, clock, books
+        settings, state, clock, ledger_id
     )
     with ExitStack() as undone:
         undone.callback(cloud.close)
@@ -103,20 +103,20 @@ def open_world(
     return World(clock=clock, cloud=cloud, runner=runner)
 
 
-def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
+def _aws(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provider:
     del state
     given = aws_settings(settings.cloud)
     calls = AwsCalls(given)
     if isinstance(clock, SteadyClock):
         calls.on_date = clock.hear
     claim = None
-    if settings.engine.uri and books and not settings.daemon.observe:
+    if settings.engine.uri and ledger_id and not settings.daemon.observe:
         claim = ClusterClaim(
             calls,
             bucket=bucket_of(settings.engine.uri),
             key=claim_key(given),
             cluster=given.cluster,
-            books=books,
+            ledger_id=ledger_id,
             clock=clock,
             say=_LOG.warning,
         )
@@ -125,16 +125,16 @@ def _aws(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
         catalog=Catalog.load(),
         clock=clock,
         calls=calls,
-        books=books,
+        ledger_id=ledger_id,
         touches=not settings.daemon.observe,
         say=_LOG.info,
         claim=claim,
     )
 
 
-def _simulated(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
+def _simulated(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provider:
     """Return the simulated cloud, which keeps its state in a file."""
-    del books
+    del ledger_id
     cloud = settings.cloud
     limits = SimulatedLimits(
         boot_seconds=cloud.boot_seconds,
@@ -144,8 +144,8 @@ def _simulated(settings: Settings, state: Path, clock: Clock, books: str) -> Pro
     return FileCloud(state / "cloud.sqlite", clock, limits=limits)
 
 
-def _this_machine(settings: Settings, state: Path, clock: Clock, books: str) -> Provider:
-    del books
+def _this_machine(settings: Settings, state: Path, clock: Clock, ledger_id: str) -> Provider:
+    del ledger_id
     cloud = settings.cloud
     most = 4 if cloud.stock is None else cloud.stock
     return LocalCloud(clock, most_nodes=most, boot_seconds=cloud.boot_seconds, file=state / "local.json")
@@ -256,7 +256,7 @@ def _named(group: plugins.PluginGroup, table: Mapping[str, _Part], name: str, ke
     return found
 
 
-def open_books(
+def open_storage(
     url: str, *, durable: bool = True, lead: Callable[[Engine], Leadership] | None = None
 ) -> Storage:
     """Open a database as `Storage` and migrate its schema; `lead` makes this process its only writer.
@@ -323,40 +323,44 @@ def open_daemon(
     clock = clock or SteadyClock()
     url, awaited_url = database_url(settings), ""
     try:
-        opened = open_books(url, lead=None if settings.daemon.observe else lead)
+        opened = open_storage(url, lead=None if settings.daemon.observe else lead)
         if opened.queue.is_emptied(there.next_job) and not opened.store.flag(RECOVERED):
             opened.close()
             raise StoreUnusable("the database is empty, and there was one before, as the file next_job says")
         opened.queue.mark_in(there.next_job)
-        books: Storage | None = opened
+        storage: Storage | None = opened
         fault = ""
     except LedElsewhere as error:
-        books, fault = None, f"{error}. This daemon only observes; `boa daemon --standby` takes over"
+        storage, fault = None, f"{error}. This daemon only observes; `boa daemon --standby` takes over"
     except StoreUnreachable as error:
-        books, fault, awaited_url = None, f"{error}. The daemon only observes until the database answers", url
+        storage, fault, awaited_url = (
+            None,
+            f"{error}. The daemon only observes until the database answers",
+            url,
+        )
     except StoreTooNew as error:
-        books, fault = None, f"{error}. The daemon only observes"
+        storage, fault = None, f"{error}. The daemon only observes"
     except StoreUnusable as error:
-        books = None
+        storage = None
         fault = f"{error}. The daemon only observes; `boa recover` makes a new database"
     if fault:
         _LOG.error("%s", fault)
-    named = "" if books is None else books.store.name
+    named = "" if storage is None else storage.store.name
     site = gate_endpoint_of(settings)
     with ExitStack() as undone:
-        if books is not None:
-            undone.callback(books.close)
-        world = open_world(settings, there.state, clock, books=named, site=site)
+        if storage is not None:
+            undone.callback(storage.close)
+        world = open_world(settings, there.state, clock, ledger_id=named, site=site)
         undone.callback(world.cloud.close)
-        if books is not None and isinstance(world.runner, PersistableRunner):
-            documents = Documents(books.store.database, f"engine {settings.engine.name}")
+        if storage is not None and isinstance(world.runner, PersistableRunner):
+            documents = Documents(storage.store.database, f"engine {settings.engine.name}")
             world.runner.remember_in(documents.read, documents.write)
-        if books is not None and isinstance(world.runner, SsmEngine):
-            world.runner.starts.may_act = books.check_leads
+        if storage is not None and isinstance(world.runner, SsmEngine):
+            world.runner.starts.may_act = storage.check_leads
         gate = open_gate(settings, site, there.state)
         if gate is not None:
             undone.callback(gate.close)
-        daemon = Daemon(settings, world, books, fault=fault, gate=gate, why_no_gate=site.why_off)
+        daemon = Daemon(settings, world, storage, fault=fault, gate=gate, why_no_gate=site.why_off)
         undone.pop_all()
     daemon.awaited_url = awaited_url
     return daemon

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from math import inf
 
-from boa_daemon.daemon.assembly import database_url, open_books, take_lead
+from boa_daemon.daemon.assembly import database_url, open_storage, take_lead
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.costs import cost_rows
 from boa_daemon.daemon.daemon_paths import daemon_paths, make_folder
@@ -57,8 +57,8 @@ def check_cap_room(
     catalog = Catalog.load()
     fixed = SiteCommitments.of(settings, tuple(machines_of(settings, catalog).values()), catalog).fixed
     make_folder(daemon_paths(settings).state)
-    with closing(open_books(database_url(settings))) as books:
-        live = [record.node for record in books.queue.instances.values() if record.node.ended_at is None]
+    with closing(open_storage(database_url(settings))) as storage:
+        live = [record.node for record in storage.queue.instances.values() if record.node.ended_at is None]
         running = [node for node in live if node.phase != "stopped"]
         for what, cap, window in (
             ("[budget] usd_per_day_cap", budget.usd_per_day_cap, day_of(now)),
@@ -66,9 +66,9 @@ def check_cap_room(
         ):
             if cap is None:
                 continue
-            hours = window.overlap_seconds(charged_until(books.store), inf) / 3600.0
+            hours = window.overlap_seconds(charged_until(storage.store), inf) / 3600.0
             meters = sum(bill_within(node, window, until=now) for node in live)
-            spent = dollars(books.store.settled_since(window.begins_at) + meters)
+            spent = dollars(storage.store.settled_since(window.begins_at) + meters)
             left = cap - spent - standing * hours - fixed_usd(fixed, window.begins_at, window.ends_at)
             if usd > left:
                 raise NoRoom(f"it may cost {usd:.2f} USD, and {what} {cap:g} leaves {max(left, 0.0):.2f}")
@@ -84,9 +84,9 @@ def check_cap_room(
 def enter_bill(settings: Settings, node: NodeState) -> bool:
     """Store the bill of an instance that has ended; return whether a running daemon does so instead."""
 
-    def write(books: Storage) -> None:
-        books.queue.save_instance(InstanceRecord(node=node, last_seen_at=node.ended_at or 0.0))
-        books.store.record_charge(charge_for(node))
+    def write(storage: Storage) -> None:
+        storage.queue.save_instance(InstanceRecord(node=node, last_seen_at=node.ended_at or 0.0))
+        storage.store.record_charge(charge_for(node))
 
     return _does_a_daemon(settings, write)
 
@@ -96,8 +96,8 @@ def billed_usd(settings: Settings, *, now: float | None = None) -> dict[str, flo
     if settings.daemon.database is None and not daemon_paths(settings).database.exists():
         return None
     try:
-        with closing(open_books(database_url(settings))) as books:
-            rows = cost_rows(books.queue, by="kind", since=0.0, now=time.time() if now is None else now)
+        with closing(open_storage(database_url(settings))) as storage:
+            rows = cost_rows(storage.queue, by="kind", since=0.0, now=time.time() if now is None else now)
     except StoreUnusable:
         return None
     return {str(row["name"]): round(float(row["usd"]), 6) for row in rows}
@@ -107,9 +107,9 @@ def close_standing(settings: Settings, *, now: float | None = None) -> None:
     """Charge standing costs up to now, and record that later hours are not charged."""
     standing = standing_of(settings.budget)
 
-    def write(books: Storage) -> None:
-        StandingCosts(books.store).charge(standing, now=time.time() if now is None else now)
-        books.store.set_flag(CLOSED, True)
+    def write(storage: Storage) -> None:
+        StandingCosts(storage.store).charge(standing, now=time.time() if now is None else now)
+        storage.store.set_flag(CLOSED, True)
 
     if settings.daemon.database is not None or daemon_paths(settings).database.exists():
         with suppress(StoreUnusable):
@@ -126,8 +126,8 @@ def _does_a_daemon(settings: Settings, write: Callable[[Storage], None]) -> bool
     except AlreadyRunning:
         return True
     try:
-        with closing(open_books(database_url(settings), lead=take_lead)) as books:
-            write(books)
+        with closing(open_storage(database_url(settings), lead=take_lead)) as storage:
+            write(storage)
     except LedElsewhere:
         return True
     finally:

@@ -56,19 +56,19 @@ class World:
 
 
 class DaemonComponents:
-    """The components of a daemon; `books` is None when the daemon has no database that it may write."""
+    """The components of a daemon; `storage` is None when the daemon has no database that it may write."""
 
     def __init__(
         self,
         settings: Settings,
         world: World,
-        books: Storage | None,
+        storage: Storage | None,
         *,
         fault: str = "",
         gate: GateSupervisor | None = None,
         why_no_gate: str = "",
     ) -> None:
-        self.world, self.books, self.gate, self.why_no_gate = world, books, gate, why_no_gate
+        self.world, self.storage, self.gate, self.why_no_gate = world, storage, gate, why_no_gate
         self.awaited_url = ""
         """URL of a database that did not answer at the start, which is why this daemon only observes."""
         self.metrics = Metrics()
@@ -76,24 +76,24 @@ class DaemonComponents:
         self.standing = DaemonHealth(fault=fault, started_at=world.clock.now())
         self.wake: Callable[[float], None] = lambda _seconds: None
         self._lock = threading.Lock()
-        database = None if books is None else books.store.database
+        database = None if storage is None else storage.store.database
         self.alerts = Alerts(database, settings.alerts)
         self.kept = None if database is None else HistoryStore(database)
         self.history = None if self.kept is None else self.kept.history
         self.spot = SpotHistory({} if self.kept is None else self.kept.spot.read())
         self.liveness, self.boots = Liveness(), BootTimes()
-        if books is not None:
-            for record in books.queue.past_instances(world.clock.now() - BOOTS_SECONDS):
+        if storage is not None:
+            for record in storage.queue.past_instances(world.clock.now() - BOOTS_SECONDS):
                 self._note_boot(record)
         self.learning = LearningStep(learner=Learner(None if database is None else SqlSamples(database)))
         self.watched = BudgetWatch(None if database is None else read_best_effort(database))
         self._planned: Controller | None = None
-        self.standing_costs = None if books is None else StandingCosts(books.store)
+        self.standing_costs = None if storage is None else StandingCosts(storage.store)
         self.use(settings)
-        if books is not None:
-            books.store.speed = self._speed
+        if storage is not None:
+            storage.store.speed = self._speed
             self.work = JobView(
-                books.queue,
+                storage.queue,
                 world.runner,
                 world.clock,
                 class_of=self._class_of,
@@ -105,15 +105,15 @@ class DaemonComponents:
                 learner=self.learning.learner,
                 liveness=self.liveness,
             )
-            self.news = JobNotifier(books.queue, self.alerts, lambda: self.settings)
+            self.news = JobNotifier(storage.queue, self.alerts, lambda: self.settings)
             self.fleet = Fleet(
                 world.cloud,
                 world.runner,
-                books.queue,
+                storage.queue,
                 world.clock,
                 look=self._look,
                 alert=self._alert,
-                may_act=books.check_leads,
+                may_act=storage.check_leads,
                 machines=lambda: tuple(self.planner.machines.values()),
                 spot=self.spot,
                 awaited=self.work.awaited_nodes,
@@ -124,7 +124,7 @@ class DaemonComponents:
                 fleet=self.fleet,
                 runner=world.runner,
                 work=self.work,
-                books=books,
+                storage=storage,
                 grace_seconds=settings.daemon.checkpoint_seconds,
             )
 
@@ -135,11 +135,11 @@ class DaemonComponents:
             InputError: when classes or machines are wrong.
         """
         planner = Planner(settings, cloud=self.world.cloud)
-        if self.books is not None:
-            planner.take_up(read_figures(self.books.store.database))
-            for job in list(self.books.queue.active.values()):
+        if self.storage is not None:
+            planner.take_up(read_figures(self.storage.store.database))
+            for job in list(self.storage.queue.active.values()):
                 planner.take_active(job.class_name, {**job.content, "elastic": not job.is_rigid})
-            self.books.store.prices = {
+            self.storage.store.prices = {
                 name: machine.usd_per_gpu_hour for name, machine in planner.machines.items()
             }
         check_channels(settings)

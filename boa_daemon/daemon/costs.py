@@ -39,11 +39,11 @@ UNOWNED_ROWS = frozenset({UNUSED_ROW, STANDING_ROW})
 FIXED_ROW = "(commitments and blocks)"
 
 
-def spent_usd(books: Storage, *, now: float) -> float:
+def spent_usd(storage: Storage, *, now: float) -> float:
     """Return dollars of all final bills and of the running nodes so far."""
-    present = (record.node for record in list(books.queue.instances.values()))
+    present = (record.node for record in list(storage.queue.instances.values()))
     running = sum(bill(node, until=now) for node in present if node.ended_at is None)
-    return dollars(books.store.settled_micro_dollars() + running)
+    return dollars(storage.store.settled_micro_dollars() + running)
 
 
 def cost_rows(queue: JobQueue, *, by: CostBy, since: float, now: float) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ class FallbackTick:
     fleet: Cloud
     runner: Runner
     work: JobView
-    books: Storage
+    storage: Storage
     grace_seconds: float
     troubles: list[str] = field(default_factory=list)
     _down_since: float | None = None
@@ -58,7 +58,7 @@ class FallbackTick:
                 id=f"hangs-{name}", job=name, generation=state.jobs[name].generation, reason=why
             )
             self._try(partial(self.work.end, end), None, f"job {name}, which hangs")
-        for record in list(self.books.queue.active.values()):
+        for record in list(self.storage.queue.active.values()):
             if record.is_cancelled and record.slots:
                 order = StopJob(
                     id=f"cancel-{record.id}", job=record.id, generation=record.generation, reason="cancelled"
@@ -93,7 +93,7 @@ class FallbackTick:
 
     def _state(self, last: ClusterState | None, now: float) -> ClusterState:
         """Return the cluster state from the ports, and from memory for ports that do not answer."""
-        store, queue = self.books.store, self.books.queue
+        store, queue = self.storage.store, self.storage.queue
         known = {name: record.node for name, record in queue.instances.items()}
         listed = self._try(lambda: {node.id: node for node in self.cloud.nodes()}, None, "the cloud's list")
         if listed is not None:
@@ -127,7 +127,7 @@ class FallbackTick:
         """Record the final bill of a node that ended; return whether that succeeded."""
 
         def charge() -> bool:
-            self.books.store.record_charge(charge_for(node))
+            self.storage.store.record_charge(charge_for(node))
             return True
 
         return self._try(charge, False, "a final bill")

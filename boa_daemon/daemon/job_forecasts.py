@@ -30,13 +30,13 @@ class JobForecasts:
     def finishes(self) -> dict[JobId, FinishForecast]:
         """Return when the jobs of the last decision should end."""
         decision = self._daemon.standing.decision
-        if decision is None or self._daemon.books is None:
+        if decision is None or self._daemon.storage is None:
             return {}
         if self._last[0] is not decision:
             known = {
                 name: found
                 for name in decision.state.jobs
-                if (record := self._daemon.books.queue.active.get(name)) is not None
+                if (record := self._daemon.storage.queue.active.get(name)) is not None
                 and (found := self._known(record)) is not None
             }
             boot_hours = boot_hours_of(decision.plan.node_prices)

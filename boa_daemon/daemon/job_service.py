@@ -83,7 +83,7 @@ class JobService(ServiceBase):
         """
         found = None if group is None else self._find_group(group)
         within = None if found is None else (found.first, found.last)
-        records = self._books().queue.jobs(
+        records = self._storage().queue.jobs(
             limit=limit + 1, user=user, ended=ended, team=team, within=within, before=before
         )
         rows = [_readable_row(self._job(job), may_read(job.user)) for job in records[:limit]]
@@ -105,7 +105,7 @@ class JobService(ServiceBase):
         if decision is not None and job.is_active:
             waits = decision.plan.waiting.get(job.id)
         now = self.daemon.world.clock.now()
-        running = cost_of(job, self._books().queue.instances, until=now)
+        running = cost_of(job, self._storage().queue.instances, until=now)
         return {
             "id": job.id,
             "name": job.name,
@@ -270,7 +270,7 @@ class JobService(ServiceBase):
         return self._group(self._find_group(name))
 
     def _group(self, group: JobGroup) -> dict[str, Any]:
-        queue, now = self._books().queue, self.daemon.world.clock.now()
+        queue, now = self._storage().queue, self.daemon.world.clock.now()
         running = (job for job in list(queue.active.values()) if job.slots and job.group == group.id)
         spent = settled_micro_dollars(queue, group)
         spent += sum(cost_of(job, queue.instances, until=now) for job in running)
@@ -296,7 +296,7 @@ class JobService(ServiceBase):
         if group.user != user and not is_admin:
             raise NotAllowed(f"group {name} is of user {group.user}; you are {user}")
         left = [
-            job for job, status in member_statuses(self._books().queue, group).items() if status in ACTIVE
+            job for job, status in member_statuses(self._storage().queue, group).items() if status in ACTIVE
         ]
         found = self.daemon.cancel_all(left)
         stopping = sum(job.is_active for job in found)

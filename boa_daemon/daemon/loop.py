@@ -49,27 +49,27 @@ class NotOurs(BoaError):
 
 
 class Daemon(AdaptiveDaemon):
-    """The daemon; it only observes when `books` is None, because it has no database that it may write."""
+    """The daemon; it only observes when `storage` is None, because it has no database that it may write."""
 
     def start(self) -> None:
         """Find the nodes and running jobs that an earlier process left, and continue its tick numbers.
 
         No tick runs before this succeeds; when the cloud does not answer, the next tick tries again.
         """
-        if self.books is None or self.standing.is_started:
+        if self.storage is None or self.standing.is_started:
             return
-        known = [record.node for record in self.books.queue.instances.values()]
+        known = [record.node for record in self.storage.queue.instances.values()]
         self.world.cloud.remember([listed_node(node) for node in known])
         self.world.cloud.listen(lambda: self.wake(0.0))
         nodes = self.world.cloud.nodes()
-        self.books.store.never_below(max((_tick_of(node) for node in nodes), default=0))
+        self.storage.store.never_below(max((_tick_of(node) for node in nodes), default=0))
         live = sum(node.ended_at is None for node in nodes)
         self.standing.reattached = (self.work.reattach(), live)
         if self.kept is not None:
             self.kept.restore(self.work.progress)
-        self.standing.is_down = self.books.store.flag("is_down")
+        self.standing.is_down = self.storage.store.flag("is_down")
         self.standing.is_started = True
-        self._number_jobs(self.books.queue)
+        self._number_jobs(self.storage.queue)
         jobs, count = self.standing.reattached
         _LOG.info("re-attached to %s and %s", counted(jobs, "job"), counted(count, "instance"))
 
@@ -89,8 +89,8 @@ class Daemon(AdaptiveDaemon):
         with self._lock:
             began = time.perf_counter()
             try:
-                if self.books is not None:
-                    self.books.check_leads()
+                if self.storage is not None:
+                    self.storage.check_leads()
                 self.start()
                 decision = self._observe_only() if self._is_observing else self._run_once()
             except Exception as error:
@@ -109,7 +109,7 @@ class Daemon(AdaptiveDaemon):
     @property
     def _is_observing(self) -> bool:
         """Whether the daemon may change nothing."""
-        return self.books is None or self.settings.daemon.observe
+        return self.storage is None or self.settings.daemon.observe
 
     def _run_once(self) -> Decision:
         """Observe, decide, act."""
@@ -148,7 +148,7 @@ class Daemon(AdaptiveDaemon):
 
     def _observe_only(self) -> Decision | None:
         """Observe and decide without acting; record the decision if there is a database."""
-        if self.books is None:
+        if self.storage is None:
             count = sum(node.ended_at is None for node in self.world.cloud.nodes())
             self.standing.notes = [f"{counted(count, 'instance')} listed; nothing is touched"]
             return None
@@ -159,7 +159,7 @@ class Daemon(AdaptiveDaemon):
         decision = decide(
             state, allocator=controller.allocator, placer=controller.placer, rules=controller.rules
         )
-        self.books.store.record_decision(state, decision.actions, decision.plan)
+        self.storage.store.record_decision(state, decision.actions, decision.plan)
         return decision
 
     def _succeed(self, decision: Decision) -> None:
@@ -176,12 +176,12 @@ class Daemon(AdaptiveDaemon):
         self.metrics.ticked(picture, standing.tick_seconds)
         self.metrics.goes_so_far(self.watched.shortfall)
         self.news.look(decision.state.now)
-        if self.books is not None:
-            rates = current_figures(decision.state, dict(self.books.queue.active))
+        if self.storage is not None:
+            rates = current_figures(decision.state, dict(self.storage.queue.active))
             if self.kept is not None:
                 self.kept.take(rates, self.work.progress, self.spot, now=decision.state.now)
             budget, ages = self.settings.budget.mean_usd_per_hour, self.world.cloud.ages()
-            self.site_metrics.take(picture, self.books.queue, rates=rates, budget=budget, ages=ages)
+            self.site_metrics.take(picture, self.storage.queue, rates=rates, budget=budget, ages=ages)
         fractions = self.settings.alerts.at_fractions
         for key, sentence in due_alerts(decision.state, caps, fractions, figures=picture.figures):
             self._alert(key, sentence)
@@ -217,9 +217,9 @@ class Daemon(AdaptiveDaemon):
 
     def _reload(self) -> None:
         """Reload the state in memory from the database."""
-        if self.books is not None:
-            self.books.store.reload()
-            self.books.queue.reload()
+        if self.storage is not None:
+            self.storage.store.reload()
+            self.storage.queue.reload()
             self.learning.learner.reload()
 
     def _say_fault(self, error: Exception) -> None:
@@ -229,7 +229,7 @@ class Daemon(AdaptiveDaemon):
 
     def _keep_caps(self) -> None:
         """Do what cannot wait, without a plan: keep caps, obey cancels and `boa down`."""
-        if self.books is None or self._is_observing:
+        if self.storage is None or self._is_observing:
             return
         last = self.standing.decision
         self.last_resort.act(
@@ -253,8 +253,8 @@ class Daemon(AdaptiveDaemon):
         """Release all nodes (jobs checkpoint and wait), or resume work; the order survives a restart."""
         # Set it in memory first: on a full disk the order is still obeyed, until a restart.
         self.standing.is_down = is_down
-        if self.books is not None:
-            self.books.store.set_flag("is_down", is_down)
+        if self.storage is not None:
+            self.storage.store.set_flag("is_down", is_down)
         self.wake(0.0)
 
     def cancel(self, name: JobId) -> JobRecord | None:
@@ -270,13 +270,13 @@ class Daemon(AdaptiveDaemon):
 
     def change(self, name: JobId, how: Callable[[JobRecord], JobRecord]) -> JobRecord | None:
         """Change a job between two ticks, and tick soon; return None when it is over."""
-        if self.books is None:
+        if self.storage is None:
             return None
         with self._lock:
-            job = self.books.queue.active.get(name)
+            job = self.storage.queue.active.get(name)
             if job is not None:
                 job = how(job)
-                self.books.queue.save(job)
+                self.storage.queue.save(job)
         self.wake(0.0)
         return job
 
@@ -328,15 +328,15 @@ class Daemon(AdaptiveDaemon):
                 self.gate.close()
             self.alerts.close()
             self.world.cloud.close()
-            if self.books is not None:
+            if self.storage is not None:
                 if self.kept is not None and self.standing.decision is not None:
                     self.kept.keep(self.work.progress, self.spot)
-                self.books.close()
+                self.storage.close()
 
     @property
     def trouble(self) -> str:
         """Why the daemon is not ready: ticks fail or do not complete; empty when it is ready."""
-        every = None if self.books is None else self.settings.daemon.tick_seconds
+        every = None if self.storage is None else self.settings.daemon.tick_seconds
         return self.standing.trouble(every)
 
     @property

@@ -72,8 +72,8 @@ def interrupt(daemon: Daemon, record: JobRecord) -> tuple[NodeId, float]:
 
 def others_on(daemon: Daemon, record: JobRecord) -> list[JobRecord]:
     """Return other users' jobs on the first node of a job, which would be interrupted with it."""
-    if daemon.books is None or not record.slots:
+    if daemon.storage is None or not record.slots:
         return []
-    queue, node = daemon.books.queue, min(slot.node for slot in record.slots)
+    queue, node = daemon.storage.queue, min(slot.node for slot in record.slots)
     jobs = (queue.active.get(name) for name in queue.jobs_on(node))
     return [job for job in jobs if job is not None and job.user != record.user]

@@ -22,15 +22,15 @@ INTENT_DAYS = 90.0
 """Days to keep intents with a known outcome, the same as decisions."""
 
 
-def prune(books: Storage, runner: Runner, *, keep_days: float | None, now: float) -> int:
+def prune(storage: Storage, runner: Runner, *, keep_days: float | None, now: float) -> int:
     """Delete old code, intents and jobs; return the number of jobs deleted."""
-    database, gone = books.store.database, 0
-    _drop_code(books, runner, now)
-    drop_intents(database, now - INTENT_DAYS * DAY_SECONDS, keep=_launches_in_use(books))
+    database, gone = storage.store.database, 0
+    _drop_code(storage, runner, now)
+    drop_intents(database, now - INTENT_DAYS * DAY_SECONDS, keep=_launches_in_use(storage))
     if keep_days is None:
         return 0
     for _ in range(MOST_BATCHES):
-        names = jobs_over_before(books.queue, now - keep_days * DAY_SECONDS, limit=BATCH)
+        names = jobs_over_before(storage.queue, now - keep_days * DAY_SECONDS, limit=BATCH)
         if not names:
             break
         if isinstance(runner, JobFileCleaner):
@@ -43,12 +43,12 @@ def prune(books: Storage, runner: Runner, *, keep_days: float | None, now: float
     return gone
 
 
-def _drop_code(books: Storage, runner: Runner, now: float) -> None:
+def _drop_code(storage: Storage, runner: Runner, now: float) -> None:
     """Delete packed code that no stored job names."""
     if not isinstance(runner, CodePruner):
         return
     try:
-        gone = runner.drop_code(code_in_use(books.store.database), before=now - CODE_SECONDS)
+        gone = runner.drop_code(code_in_use(storage.store.database), before=now - CODE_SECONDS)
     except Exception as error:
         # A bucket that refuses must not block the deletion of jobs and intents.
         _LOG.warning("packed code could not be dropped: %s", error)
@@ -57,6 +57,6 @@ def _drop_code(books: Storage, runner: Runner, now: float) -> None:
         _LOG.info("%d archives of code that no job refers to were dropped", gone)
 
 
-def _launches_in_use(books: Storage) -> set[str]:
+def _launches_in_use(storage: Storage) -> set[str]:
     """Return the intents that launched live nodes."""
-    return {record.node.launched_by for record in list(books.queue.instances.values())}
+    return {record.node.launched_by for record in list(storage.queue.instances.values())}

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from boa_daemon.backends.local import LocalCloud
-from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.assembly import open_storage
 from boa_daemon.daemon.components import World
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.loop import Daemon
@@ -159,8 +159,8 @@ class RealRun:
             cloud=LocalCloud(self.clock, most_nodes=LOCAL_NODES),
             runner=PacedEngine(root / "jobs"),
         )
-        books = open_books(sqlite_url(root / "boa.sqlite"), durable=False)
-        self.daemon = Daemon(_settings(root, budget), world, books)
+        storage = open_storage(sqlite_url(root / "boa.sqlite"), durable=False)
+        self.daemon = Daemon(_settings(root, budget), world, storage)
         self.service = Service(self.daemon)
 
     @property
@@ -221,8 +221,8 @@ class RealRun:
 
     def widths_of(self, job: JobId) -> list[int]:
         """Return the widths of a job's generations, in order."""
-        assert self.daemon.books is not None
-        return [one.width.gpus for one in self.daemon.books.queue.usages(0.0) if one.job == job]
+        assert self.daemon.storage is not None
+        return [one.width.gpus for one in self.daemon.storage.queue.usages(0.0) if one.job == job]
 
     def close(self) -> None:
         """Kill running jobs and close the daemon."""

@@ -15,7 +15,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from boa_daemon.clock import SystemClock
-from boa_daemon.daemon.assembly import RECOVERED, database_url, open_books, open_world, take_lead
+from boa_daemon.daemon.assembly import RECOVERED, database_url, open_storage, open_world, take_lead
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.daemon_paths import DaemonPaths, daemon_paths, make_folder
 from boa_daemon.daemon.lock import Lock
@@ -68,19 +68,19 @@ def _recover_server(settings: Settings, there: DaemonPaths, url: str) -> dict[st
     check_reachable(url)
     old = None
     try:
-        books = open_books(url, lead=take_lead)
+        storage = open_storage(url, lead=take_lead)
     except (StoreTooNew, StoreUnreachable):
         raise
     except StoreUnusable:
         old = _set_aside(url)
-        books = open_books(url, lead=take_lead)
-    if books.queue.has_had_jobs or books.store.flag(RECOVERED):
-        books.close()
+        storage = open_storage(url, lead=take_lead)
+    if storage.queue.has_had_jobs or storage.store.flag(RECOVERED):
+        storage.close()
         raise InputError(
             "the database can be read, and has jobs: there is nothing to recover",
             hint="To start over anyway, drop its tables, or name another in [daemon] database",
         )
-    return _filled(settings, there, books) | {"backup": None, "old": old}
+    return _filled(settings, there, storage) | {"backup": None, "old": old}
 
 
 def _set_aside(url: str) -> str:
@@ -114,25 +114,25 @@ def _recover(settings: Settings, there: DaemonPaths) -> dict[str, Any]:
     found = next((copy for copy in copies if _is_sound(copy)), None)
     if found is not None:
         shutil.copyfile(found, there.database)
-    books = open_books(sqlite_url(there.database))
-    return _filled(settings, there, books) | {
+    storage = open_storage(sqlite_url(there.database))
+    return _filled(settings, there, storage) | {
         "backup": None if found is None else str(found),
         "old": None if old is None else str(old),
     }
 
 
-def _filled(settings: Settings, there: DaemonPaths, books: Storage) -> dict[str, Any]:
+def _filled(settings: Settings, there: DaemonPaths, storage: Storage) -> dict[str, Any]:
     """Add the instances that the cloud lists and the jobs that run; return their numbers."""
     world = open_world(settings, there.state, SystemClock())
-    books.queue.mark_in(there.next_job)
-    books.store.set_flag(RECOVERED, True)
-    daemon = Daemon(settings, world, books)
+    storage.queue.mark_in(there.next_job)
+    storage.store.set_flag(RECOVERED, True)
+    daemon = Daemon(settings, world, storage)
     try:
         daemon.start()
         nodes = daemon.fleet.nodes()
         return {
             "instances": sum(node.ended_at is None for node in nodes),
-            "jobs": len(books.queue.active),
+            "jobs": len(storage.queue.active),
         }
     finally:
         daemon.close()
@@ -140,11 +140,11 @@ def _filled(settings: Settings, there: DaemonPaths, books: Storage) -> dict[str,
 
 def _is_emptied(there: DaemonPaths) -> bool:
     """Whether a readable database is a new, empty one in place of a lost one."""
-    books = open_books(sqlite_url(there.database))
+    storage = open_storage(sqlite_url(there.database))
     try:
-        return books.queue.is_emptied(there.next_job) and not books.store.flag(RECOVERED)
+        return storage.queue.is_emptied(there.next_job) and not storage.store.flag(RECOVERED)
     finally:
-        books.close()
+        storage.close()
 
 
 def _is_sound(path: Path) -> bool:

@@ -41,7 +41,7 @@ class ServiceBase:
         Raises:
             UnknownJob: when there is no such job.
         """
-        queue = self._books().queue
+        queue = self._storage().queue
         found = queue.job(name)
         if found is None:
             recent = [job.id for job in queue.jobs(limit=RECENT_JOBS)]
@@ -54,9 +54,9 @@ class ServiceBase:
         Raises:
             UnknownJob: when there is no such group.
         """
-        found = find_group(self._books().queue, name)
+        found = find_group(self._storage().queue, name)
         if found is None:
-            recent = dict.fromkeys(job.group for job in self._books().queue.jobs(limit=RECENT_JOBS))
+            recent = dict.fromkeys(job.group for job in self._storage().queue.jobs(limit=RECENT_JOBS))
             hint = did_you_mean(name, [group for group in recent if group])
             raise UnknownJob(f"no group {name!r}", hint=hint or "`boa submit` prints the id of a group")
         return found
@@ -78,20 +78,20 @@ class ServiceBase:
         decision = self.daemon.standing.decision
         return self.daemon.standing.started_at if decision is None else decision.state.now
 
-    def _books(self) -> Storage:
+    def _storage(self) -> Storage:
         """Return the storage.
 
         Raises:
             NotReady: when the daemon has no database that it may write.
         """
-        if self.daemon.books is None:
+        if self.daemon.storage is None:
             raise NotReady(self.daemon.standing.fault)
-        return self.daemon.books
+        return self.daemon.storage
 
     def _troubles(self) -> Iterator[str]:
         """Yield why nodes are unusable, and why the last launches were refused."""
-        if self.daemon.books is not None:
+        if self.daemon.storage is not None:
             yield from self.daemon.fleet.unusable().values()
             now = self.daemon.world.clock.now()
-            for offer, (at, why) in self.daemon.books.store.refused_launches(now).items():
+            for offer, (at, why) in self.daemon.storage.store.refused_launches(now).items():
                 yield f"the last launch of {offer.rstrip('/')} was refused {now - at:.0f} s ago: {why}"

@@ -31,7 +31,7 @@ class SiteService(ServiceBase):
             "as_of": self._as_of(),
             "now": self.daemon.world.clock.now(),
             "fault": standing.fault,
-            "is_observing": self.daemon.books is None or self.daemon.settings.daemon.observe,
+            "is_observing": self.daemon.storage is None or self.daemon.settings.daemon.observe,
             "is_down": standing.is_down,
             "leader": self._leader(),
             "notes": [*self._notes(), *self._late()],
@@ -61,16 +61,16 @@ class SiteService(ServiceBase):
                 "held": list(picture.held),
                 **self.outlook.document,
             }
-        if self.daemon.books is not None:
-            document["queued_since_then"] = len(self.daemon.books.queue.active) - (
+        if self.daemon.storage is not None:
+            document["queued_since_then"] = len(self.daemon.storage.queue.active) - (
                 0 if picture is None else len(picture.decision.state.jobs)
             )
         return document
 
     def _leader(self) -> dict[str, Any] | None:
         """Return the leader of the database, if this daemon leads; else None."""
-        books = self.daemon.books
-        found = None if books is None or books.leadership is None else books.leadership.leader
+        storage = self.daemon.storage
+        found = None if storage is None or storage.leadership is None else storage.leadership.leader
         return None if found is None else asdict(found)
 
     def _notes(self) -> list[str]:
@@ -100,24 +100,24 @@ class SiteService(ServiceBase):
         """Return a note when no tick has completed for long."""
         every = self.daemon.settings.daemon.tick_seconds
         silent = self.daemon.world.clock.now() - self._as_of()
-        if self.daemon.books is None or silent < LATE_TICKS * every + LATE_SECONDS:
+        if self.daemon.storage is None or silent < LATE_TICKS * every + LATE_SECONDS:
             return []
         since = format_hours(silent / SECONDS_PER_HOUR)
         return [f"no tick was done for {since}, and one is due every {every:.0f} s: see the daemon's log"]
 
     def decisions(self, *, limit: int = 20, acting: bool = False) -> dict[str, Any]:
         """Return the newest decisions."""
-        found = self._books().store.decisions(limit=limit, with_actions=acting)
+        found = self._storage().store.decisions(limit=limit, with_actions=acting)
         return {"as_of": self._as_of(), "decisions": found}
 
     def decision(self, tick: int) -> dict[str, Any]:
         """Return the record of one decision, for `boa replay`."""
-        return self._books().store.decision_record(tick)
+        return self._storage().store.decision_record(tick)
 
     def instances(self, *, ended: bool = False) -> dict[str, Any]:
         """Return the nodes, and on request those that ended within a day."""
         now = self.daemon.world.clock.now()
-        queue = self._books().queue
+        queue = self._storage().queue
         records = list(queue.instances.values())
         if ended:
             records = queue.past_instances(now - 86_400.0)
@@ -150,10 +150,10 @@ class SiteService(ServiceBase):
 
     def cost(self, *, by: CostBy = "job", since: float | None = None) -> dict[str, Any]:
         """Return what was spent since an instant, by default this month, grouped as `by` says."""
-        books, now = self._books(), self.daemon.world.clock.now()
+        storage, now = self._storage(), self.daemon.world.clock.now()
         month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         begin = month.timestamp() if since is None else since
-        rows = cost_rows(books.queue, by=by, since=begin, now=now)
+        rows = cost_rows(storage.queue, by=by, since=begin, now=now)
         rows = with_fixed_costs(rows, self.daemon.planner.paid.fixed, by=by, since=begin, now=now)
         picture = self.daemon.standing.picture
         return {
@@ -167,7 +167,7 @@ class SiteService(ServiceBase):
 
     def classes(self) -> dict[str, Any]:
         """Return the estimates for each class along with its configured values."""
-        self._books()
+        self._storage()
         planner, now = self.daemon.planner, self.daemon.world.clock.now()
         known, curves = dict(self.daemon.learning.beliefs.known), list(planner.curves.values())
         return {
@@ -205,7 +205,7 @@ class SiteService(ServiceBase):
         """Return the jobs of the last days that are over, and their policy, for a replay."""
         from boa_daemon.daemon.backtest import past_document  # noqa: PLC0415 - brings the simulator with it
 
-        return past_document(self.daemon, self._books().queue, days=days)
+        return past_document(self.daemon, self._storage().queue, days=days)
 
     def plan(self) -> dict[str, Any]:
         """Return what a tick would do now, without starting or writing anything.
@@ -213,7 +213,7 @@ class SiteService(ServiceBase):
         Raises:
             NotReady: when there is no database, or no tick has completed yet.
         """
-        if self.daemon.books is None:
+        if self.daemon.storage is None:
             raise NotReady(f"there is no plan: {self.daemon.standing.fault}")
         last = self.daemon.standing.decision
         if last is None:
@@ -242,7 +242,7 @@ class SiteService(ServiceBase):
 
     def down(self, *, is_down: bool) -> dict[str, Any]:
         """Release all nodes, or resume work."""
-        self._books()
+        self._storage()
         self.daemon.set_down(is_down)
         return {"as_of": self._as_of(), "is_down": is_down}
 

@@ -44,7 +44,7 @@ class Submissions(ServiceBase):
             NotAllowed: when the user would exceed their number of jobs, or has no money left today.
             NotReady: when the database cannot be written now.
         """
-        queue = self._books().queue
+        queue = self._storage().queue
         rows = self._checked(contents, user)
         if user not in self.daemon.settings.users:
             return self.settled(queue.enter(rows, at=self.daemon.world.clock.now()))
@@ -62,7 +62,7 @@ class Submissions(ServiceBase):
             InputError: when one of them is wrong; nothing is stored then.
             NotReady: when the database cannot be written now.
         """
-        queue = self._books().queue
+        queue = self._storage().queue
         if len(contents) > _AT_ONCE or user in self.daemon.settings.users:
             return None
         if any(
@@ -73,7 +73,7 @@ class Submissions(ServiceBase):
 
     def settled(self, ticket: PendingSubmission) -> dict[str, Any]:
         """Wait until a submission is on disk, and return its answer."""
-        jobs = self._books().queue.settle(ticket)
+        jobs = self._storage().queue.settle(ticket)
         self.daemon.wake(0.1)
         groups = dict.fromkeys(job.group for job in jobs if job.content.get("group") is not None)
         return {
@@ -157,7 +157,7 @@ class Submissions(ServiceBase):
         Raises:
             UnknownJob: when there is no such job or group.
         """
-        if find_group(self._books().queue, name) is None:
+        if find_group(self._storage().queue, name) is None:
             self._find(name)
 
     def _check_user(self, user: str, more: int) -> None:
@@ -165,7 +165,7 @@ class Submissions(ServiceBase):
         limits = self.daemon.settings.users.get(user)
         if limits is None:
             return
-        queue = self._books().queue
+        queue = self._storage().queue
         mine = [job for job in list(queue.active.values()) if job.user == user]
         if limits.max_jobs is not None and len(mine) + more > limits.max_jobs:
             raise NotAllowed(
@@ -181,7 +181,7 @@ class Submissions(ServiceBase):
     def spent_today(self, user: str) -> float:
         """Return the dollars that a user's jobs cost today (UTC)."""
         now = self.daemon.world.clock.now()
-        return spent_today(self._books().queue, now=now).get(user, 0.0)
+        return spent_today(self._storage().queue, now=now).get(user, 0.0)
 
     def check_may_submit(self, user: str, *, is_admin: bool) -> None:
         """Refuse a user whose jobs would run as the daemon's user, with all of its rights.

@@ -36,8 +36,8 @@ def job_document(service: Service, name: JobId, *, may_read: Callable[[str], boo
 
 def _generations(service: Service, name: JobId) -> list[dict[str, Any]]:
     """Return the newest starts of a job, oldest first."""
-    books = service.daemon.books
-    if books is None:
+    storage = service.daemon.storage
+    if storage is None:
         return []
     columns = GENERATIONS.c
     query = (
@@ -47,5 +47,5 @@ def _generations(service: Service, name: JobId) -> list[dict[str, Any]]:
         .order_by(columns.generation.desc())
         .limit(MOST_GENERATIONS)
     )
-    with books.store.database.read() as connection:
+    with storage.store.database.read() as connection:
         return [dict(row._mapping) for row in connection.execute(query)][::-1]

@@ -45,19 +45,23 @@ class MoneyView:
         Raises:
             NotReady: when no plan is possible, or there is no database.
         """
-        daemon, books = self._service.daemon, self._books()
+        daemon, storage = self._service.daemon, self._storage()
         try:
-            site = daemon.planner.record({job.class_name for job in list(books.queue.active.values())}).site
+            site = daemon.planner.record({job.class_name for job in list(storage.queue.active.values())}).site
             problem, budget = site.problem, site.budget.amount
             if self._drawn is None or (self._drawn.problem, self._drawn.budget) != (problem, budget):
                 self._drawn = _Drawn(problem, budget, frontier_document(problem, budget=budget))
         except PolicyError as error:
             raise NotReady(f"there is no curve: {error}") from None
-        return {"as_of": daemon.world.clock.now(), **self._drawn.document, "measured": self._measured(books)}
+        return {
+            "as_of": daemon.world.clock.now(),
+            **self._drawn.document,
+            "measured": self._measured(storage),
+        }
 
     def history(self, *, hours: float) -> dict[str, Any]:
         """Return the last hours, averaged over at most `POINTS` intervals."""
-        self._books()
+        self._storage()
         history, now = self._service.daemon.history, self._service.daemon.world.clock.now()
         if history is None:
             raise NotReady("there is no history without a database")
@@ -77,14 +81,14 @@ class MoneyView:
                 self._costs[by, hours] = (picture, answer)
         return answer
 
-    def _measured(self, books: Storage) -> dict[str, Any] | None:
+    def _measured(self, storage: Storage) -> dict[str, Any] | None:
         """Return the mean hours of recently finished jobs, and the mean burn rate of that time."""
         history, now = self._service.daemon.history, self._service.daemon.world.clock.now()
         since = now - MEASURED_SECONDS
         query = select(JOBS.c.arrived_at, JOBS.c.ended_at).where(
             JOBS.c.status == "finished", JOBS.c.ended_at >= since
         )
-        with books.store.database.read() as connection:
+        with storage.store.database.read() as connection:
             hours = [(row.ended_at - row.arrived_at) / SECONDS_PER_HOUR for row in connection.execute(query)]
         if not hours or history is None:
             return None
@@ -93,13 +97,13 @@ class MoneyView:
             return None
         return {"jobs": len(hours), "mean_jct_hours": sum(hours) / len(hours), "usd_per_hour": burn}
 
-    def _books(self) -> Storage:
+    def _storage(self) -> Storage:
         """Return the storage.
 
         Raises:
             NotReady: when the daemon has no database that it may write.
         """
-        books = self._service.daemon.books
-        if books is None:
+        storage = self._service.daemon.storage
+        if storage is None:
             raise NotReady(self._service.daemon.standing.fault)
-        return books
+        return storage

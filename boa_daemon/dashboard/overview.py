@@ -26,9 +26,9 @@ NODE_COLUMNS = ("id", "type", "phase", "zone", "market", "gpus", "used", "usd_pe
 
 def overview_document(service: Service) -> dict[str, Any]:
     """Return the daemon's status, the head of its queue, its nodes and its newest alerts."""
-    decision, books = service.daemon.standing.decision, service.daemon.books
-    held: Mapping[NodeId, Mapping[int, JobId]] = {} if books is None else books.queue.holders()
-    active = [] if books is None else list(books.queue.active.values())
+    decision, storage = service.daemon.standing.decision, service.daemon.storage
+    held: Mapping[NodeId, Mapping[int, JobId]] = {} if storage is None else storage.queue.holders()
+    active = [] if storage is None else list(storage.queue.active.values())
     running = sum(1 for job in active if job.slots)
     return {
         **service.status(),
@@ -41,7 +41,7 @@ def overview_document(service: Service) -> dict[str, Any]:
         "queue": queue_rows(service, decision),
         "why": _why(decision),
         "fleet": {"columns": NODE_COLUMNS, "rows": _nodes(decision, held)},
-        "alerts": [] if books is None else service.alerts(10)["alerts"],
+        "alerts": [] if storage is None else service.alerts(10)["alerts"],
     }
 
 
@@ -50,9 +50,9 @@ def queue_rows(service: Service, decision: Decision | None, most: int = MOST_JOB
 
     If there are many of both, each has half of the `most` rows. O(jobs); sentences only for the rows.
     """
-    if service.daemon.books is None:
+    if service.daemon.storage is None:
         return []
-    active = list(service.daemon.books.queue.active.values())
+    active = list(service.daemon.storage.queue.active.values())
     left = {job.id: _left(decision, job) for job in active if job.slots}
     running = sorted((job for job in active if job.slots), key=lambda job: (left[job.id], job.seq))
     waiting = sorted((job for job in active if not job.slots), key=lambda job: job.seq)

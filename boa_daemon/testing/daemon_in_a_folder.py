@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from boa_daemon.backends.simulated import FileCloud, SimulatedLimits
-from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.assembly import open_storage
 from boa_daemon.daemon.components import World
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.loop import Daemon
@@ -72,16 +72,16 @@ class DaemonInAFolder:
         self.runner = SimulatedRunner(clock, speed=speed, journal=folder / "runner.jsonl")
         cloud: Provider = within if wrap_cloud is None else wrap_cloud(within)
         runner: Runner = self.runner if wrap_runner is None else wrap_runner(self.runner)
-        books = open_books(sqlite_url(folder / "boa.sqlite"), durable=False)
-        self.daemon = Daemon(self.settings, World(clock=clock, cloud=cloud, runner=runner), books)
-        self.books = books
+        storage = open_storage(sqlite_url(folder / "boa.sqlite"), durable=False)
+        self.daemon = Daemon(self.settings, World(clock=clock, cloud=cloud, runner=runner), storage)
+        self.storage = storage
         self.service = Service(self.daemon)
         self.daemon.start()
 
     def is_over(self, decision: Decision | None) -> bool:
         """Return whether a tick saw no job and no node, and no launch has an unknown outcome."""
         seen = None if decision is None else decision.state
-        return seen is not None and not (seen.all_jobs or seen.nodes or self.books.store.unsettled())
+        return seen is not None and not (seen.all_jobs or seen.nodes or self.storage.store.unsettled())
 
     def close(self) -> None:
         """Close the daemon and the cloud."""

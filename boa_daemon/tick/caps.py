@@ -53,15 +53,15 @@ def within_caps(state: ClusterState, plan: Plan, rules: Rules) -> Plan:
         return plan
     if state.teams:
         plan = _within_teams(state, plan, rules.caps)
-    books = CapProjection(state, rules.caps, ending=plan.releases)
-    code = books.broken
+    projection = CapProjection(state, rules.caps, ending=plan.releases)
+    code = projection.broken
     if code is None:
-        again = books.dry_at
-        plan = _fewer_launches(state, plan, books)
+        again = projection.dry_at
+        plan = _fewer_launches(state, plan, projection)
     else:
-        plan = _wound_down(state, plan, books, code)
-        again = books.dry_at
-    opens_at = books.opens_at({held.code for held in plan.held}, is_moving=bool(plan.launches))
+        plan = _wound_down(state, plan, projection, code)
+        again = projection.dry_at
+    opens_at = projection.opens_at({held.code for held in plan.held}, is_moving=bool(plan.launches))
     return plan.looked_at_by(again, opens_at)
 
 
@@ -93,12 +93,12 @@ def hold_back(
     return replace(plan, slots=slots)
 
 
-def _wound_down(state: ClusterState, plan: Plan, books: CapProjection, code: CapCode) -> Plan:
+def _wound_down(state: ClusterState, plan: Plan, projection: CapProjection, code: CapCode) -> Plan:
     """Return the plan with nodes given back until the others break no cap, and without launches."""
-    ended, emptied, stopped = _give_back(state, plan, books)
-    forced = _forced(emptied, books)
+    ended, emptied, stopped = _give_back(state, plan, projection)
+    forced = _forced(emptied, projection)
     gone = {*ended, *emptied}
-    numbers = books.numbers(code)
+    numbers = projection.numbers(code)
     touched = {job for job, taken in plan.slots.items() if any(slot.node in gone for slot in taken)}
     refused = {plan.instance_types[name].gpu_type for name in plan.launches}
     late = {job for job, width in plan.widths.items() if width.gpu_type in refused and job in plan.waiting}
@@ -124,7 +124,7 @@ def _wound_down(state: ClusterState, plan: Plan, books: CapProjection, code: Cap
 
 
 def _give_back(
-    state: ClusterState, plan: Plan, books: CapProjection
+    state: ClusterState, plan: Plan, projection: CapProjection
 ) -> tuple[list[NodeId], list[NodeId], set[JobId]]:
     """Return the nodes to end now, those to end once their jobs have stopped, and these jobs."""
     stopped: set[JobId] = set()
@@ -136,7 +136,7 @@ def _give_back(
     ended: list[NodeId] = []
     emptied: list[NodeId] = []
     seen: set[NodeId] = set()
-    while queue and books.broken:
+    while queue and projection.broken:
         name = heappop(queue)[-1]
         if name in seen:
             continue
@@ -144,10 +144,10 @@ def _give_back(
         jobs = {job for job in state.nodes[name].gpus if job is not None}
         if not jobs:
             ended.append(name)
-            books.end(name)
+            projection.end(name)
             continue
         emptied.append(name)
-        books.stop(name)
+        projection.stop(name)
         for job in jobs - stopped:
             stopped.add(job)
             slots = present[job].slots if job in present else ()
@@ -171,38 +171,38 @@ def _rank(present: Mapping[JobId, JobState], node: NodeState, stopped: set[JobId
     return (_WORKING, loss, -node.launched_at, node.id)
 
 
-def _forced(emptied: list[NodeId], books: CapProjection) -> tuple[NodeId, ...]:
+def _forced(emptied: list[NodeId], projection: CapProjection) -> tuple[NodeId, ...]:
     """Return the nodes that cannot wait for their jobs, because the next tick would be too late."""
     for name in emptied:
-        books.wait(name)
+        projection.wait(name)
     forced: list[NodeId] = []
     for name in emptied:
-        if not books.is_overspent:
+        if not projection.is_overspent:
             break
-        books.end(name)
+        projection.end(name)
         forced.append(name)
     return tuple(forced)
 
 
-def _fewer_launches(state: ClusterState, plan: Plan, books: CapProjection) -> Plan:
+def _fewer_launches(state: ClusterState, plan: Plan, projection: CapProjection) -> Plan:
     """Return the plan with as many of its launches as every cap leaves room for."""
     if not plan.launches:
         return plan
-    books.look_ahead()
+    projection.look_ahead()
     allowed: dict[str, int] = {}
     held: list[Held] = []
     codes: dict[str, CapCode] = {}
     for name, count in plan.launches.items():
         price = most_usd_per_hour(plan.instance_types[name], state.offers)
-        fits, code = books.room_for(price)
+        fits, code = projection.room_for(price)
         allowed[name] = count if fits >= count else floor(fits)
         left = launches_left(plan, name, allowed[name])
         if left < count:
             gpu_type = plan.instance_types[name].gpu_type
             codes[gpu_type] = code
-            held.append(Held(what=f"{count - left} {name}", code=code, numbers=books.numbers(code)))
+            held.append(Held(what=f"{count - left} {name}", code=code, numbers=projection.numbers(code)))
         if left:
-            books.add(price, left)
+            projection.add(price, left)
     if not held:
         return plan
     return replace(cut_launches(plan, allowed), waiting=_waiting(plan, codes), held=(*plan.held, *held))

@@ -55,27 +55,27 @@ def judge_teams(state: ClusterState, plan: Plan, caps: Caps) -> TeamVerdict:
         if money.day_cap_usd is None and money.month_cap_usd is None:
             continue
         jobs = {job: found for job, found in state.all_jobs.items() if found.terms.team == name}
-        books = _TeamProjection(state, caps, money)
+        projection = _TeamProjection(state, caps, money)
         ending = {job for job, found in jobs.items() if found.is_stopping or job in plan.stops}
         running = [job for job, found in jobs.items() if found.slots]
-        forced |= books.overdue(jobs[job] for job in running)
+        forced |= projection.overdue(jobs[job] for job in running)
         for job in running:
-            books.take(jobs[job], stops_now=job in ending)
+            projection.take(jobs[job], stops_now=job in ending)
         staying = sorted((job for job in running if job not in ending), key=lambda job: _loss(jobs[job]))
         for job in staying:
-            code = books.broken
+            code = projection.broken
             if code is None:
                 break
-            books.stop(jobs[job])
+            projection.stop(jobs[job])
             stops[job] = code
-            held.append(Held(what=f"job {job}", code=code, numbers=books.numbers(code)))
+            held.append(Held(what=f"job {job}", code=code, numbers=projection.numbers(code)))
         for job, slots in plan.slots.items():
             if job not in jobs or job in stops or slots == jobs[job].slots:
                 continue
-            code = books.start(jobs[job], slots)
+            code = projection.start(jobs[job], slots)
             if code is not None:
                 waits[job] = code
-                held.append(Held(what=f"job {job}", code=code, numbers=books.numbers(code)))
+                held.append(Held(what=f"job {job}", code=code, numbers=projection.numbers(code)))
     return TeamVerdict(stops=stops, waits=waits, forced=tuple(sorted(forced)), held=tuple(held))
 
 

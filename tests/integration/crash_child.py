@@ -132,7 +132,7 @@ def run(order: dict[str, Any], session: Any) -> None:
     calls.points = points
     clock, catalog = ManualClock(), Catalog.load()
     store = Journal(folder / "journal", points)
-    cloud = AwsCloud(settings, catalog=catalog, clock=clock, calls=calls, books=order["cluster"])
+    cloud = AwsCloud(settings, catalog=catalog, clock=clock, calls=calls, ledger_id=order["cluster"])
     kind = catalog.instance_type(TYPE)
     now = folder / "now"
     for instant, wanted, pool in order["plan"]:

@@ -33,7 +33,7 @@ def run(order: dict[str, Any], session: Any) -> None:
     calls.points = points
     now = folder / "now"
     clock = ManualClock(float(now.read_text()))
-    cloud = AwsCloud(aws, catalog=Catalog.load(), clock=clock, calls=calls, books=order["cluster"])
+    cloud = AwsCloud(aws, catalog=Catalog.load(), clock=clock, calls=calls, ledger_id=order["cluster"])
     settings: dict[str, dict[str, Any]] = {
         "budget": {"usd_per_hour": 4.0, "usd_per_day_cap": 3.0, "max_instances": 2},
         "cloud": {"provider": "aws", **place},
@@ -44,7 +44,7 @@ def run(order: dict[str, Any], session: Any) -> None:
     play = DaemonInAFolder(folder, clock, settings, rented_from=cloud)
     if not play.service.jobs()["jobs"]:
         play.service.submit([job_content("a", hours=0.01), job_content("b", hours=0.02)], user="ann")
-    event.listen(play.books.store.database.engine, "commit", lambda _: points.pass_one())
+    event.listen(play.storage.store.database.engine, "commit", lambda _: points.pass_one())
     for instant in order["plan"]:
         if instant >= clock.instant:
             clock.instant = instant
@@ -59,9 +59,9 @@ def run(order: dict[str, Any], session: Any) -> None:
         "points": points.count,
         "statuses": [row["status"] for row in play.service.jobs()["jobs"]],
         "started": play.runner.started,
-        "unsettled": len(play.books.store.unsettled()),
-        "settled": play.books.store.settled_micro_dollars(),
-        "purse": sum(amount for _, _, amount in read_purses(play.books.store.database, since=0)),
+        "unsettled": len(play.storage.store.unsettled()),
+        "settled": play.storage.store.settled_micro_dollars(),
+        "purse": sum(amount for _, _, amount in read_purses(play.storage.store.database, since=0)),
         "of_jobs": play.service.cost(by="team", since=order["plan"][0])["rows"],
     }
     (folder / "done").write_text(json.dumps(answer))

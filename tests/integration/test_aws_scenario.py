@@ -94,7 +94,7 @@ def test_a_warm_pool_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch)
         site.daemon.set_down(True)
         site.until(lambda: not site.fake.live())
         site.until(lambda: not service.instances()["instances"])
-        charged = site.daemon.books.store.settled_micro_dollars() if site.daemon.books else 0
+        charged = site.daemon.storage.store.settled_micro_dollars() if site.daemon.storage else 0
         used = {sid for _, sid in site.fake.iam.used}
 
     assert len(life.runs) == 1

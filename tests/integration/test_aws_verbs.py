@@ -17,7 +17,7 @@ from verbs import exit_code
 
 from boa_daemon.backends.aws.cloud import AwsCloud
 from boa_daemon.backends.settings import AwsSettings
-from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.assembly import open_storage
 from boa_daemon.daemon.standing_costs import StandingCosts
 from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.store.database_setup import sqlite_url
@@ -213,8 +213,8 @@ def test_down_says_what_stays_and_what_was_billed_by_kind(boa: Boa, fake: FakeCl
     with Path("boa.toml").open("a") as file:
         file.write(f'[budget]\nstanding_usd_per_hour = 0.045\n[daemon]\nstate_dir = "{tmp_path / "state"}"\n')
     (tmp_path / "state").mkdir()
-    with closing(open_books(sqlite_url(tmp_path / "state" / "boa.sqlite"))) as books:
-        StandingCosts(books.store).charge((("gateway", 0.045), ("images", 0.02)), now=time.time() - 7200.0)
+    with closing(open_storage(sqlite_url(tmp_path / "state" / "boa.sqlite"))) as storage:
+        StandingCosts(storage.store).charge((("gateway", 0.045), ("images", 0.02)), now=time.time() - 7200.0)
     [name] = rent()
     tags = [{"Key": "boa:image", "Value": "boa"}]
     boto3.client("ec2", region_name="us-east-1").create_image(

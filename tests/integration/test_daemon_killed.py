@@ -70,7 +70,7 @@ class Boundaries:
         return Watched()
 
     def watch(self, play: DaemonInAFolder) -> None:
-        engine = play.books.store.database.engine
+        engine = play.storage.store.database.engine
         for name in ("before_cursor_execute", "commit"):
             event.listen(engine, name, self.cross)
 
@@ -113,10 +113,10 @@ def play_on(folder: Path, tick: int) -> None:
         assert statuses == {"finished": 3}, "no job lost"
         assert len(set(play.runner.started)) == len(play.runner.started), "no generation started twice"
         assert all(node.ended_at is not None for node in play.cloud.nodes()), "no node leaked"
-        settled = play.books.store.settled_micro_dollars()
+        settled = play.storage.store.settled_micro_dollars()
         assert settled == play.cloud.bill_micro_dollars(), "the ledger is exact"
         assert settled <= CAP_USD * 1e6, "the cap holds"
-        assert play.books.store.unsettled() == [], "nothing is left open"
+        assert play.storage.store.unsettled() == [], "nothing is left open"
     finally:
         play.close()
 

@@ -134,8 +134,8 @@ def paced_run(
     allocator = WrongSizes(policy=policy, size_belief=scenario.size_belief)
     run = prepare(truth)
     run = replace(run, controller=replace(run.controller, allocator=allocator))
-    books = RunSamples()
-    return run.finish(books.seen_by(allocator)), books
+    storage = RunSamples()
+    return run.finish(storage.seen_by(allocator)), storage
 
 
 def shortened(scenario: Scenario) -> Scenario:
@@ -158,9 +158,9 @@ def shortened(scenario: Scenario) -> Scenario:
 )
 def test_realised_spend_is_the_budget(name: str) -> None:
     """Spent in two windows, idle and booting nodes included, is the budget within 3 %; so with the tail."""
-    result, books = paced_run(shortened(BY_NAME[name]), hours=HOURS, window_hours=WINDOW_HOURS)
+    result, storage = paced_run(shortened(BY_NAME[name]), hours=HOURS, window_hours=WINDOW_HOURS)
 
-    spent = books.spent_between(0.0, HOURS) / HOURS
+    spent = storage.spent_between(0.0, HOURS) / HOURS
     assert spent == pytest.approx(BUDGET.amount, rel=TOLERANCE)
     assert result.mean_usd_per_hour == pytest.approx(BUDGET.amount, rel=TOLERANCE)
     assert result.finished == result.jobs
@@ -170,8 +170,8 @@ def test_realised_spend_is_the_budget(name: str) -> None:
 def test_what_a_night_leaves_is_spent_and_not_more() -> None:
     """Jobs at their widest use it up for hours; none of that is taken for wrong beliefs and repaid later."""
     night = Scenario(name="night", load=((0.0, 1.0), (6.0, 0.0), (10.0, 1.0)))
-    _, books = paced_run(night, hours=36.0, window_hours=WINDOW_HOURS, seed=2)
-    samples = [sample for sample in books.samples if 8.0 < sample.hour < 36.0]
+    _, storage = paced_run(night, hours=36.0, window_hours=WINDOW_HOURS, seed=2)
+    samples = [sample for sample in storage.samples if 8.0 < sample.hour < 36.0]
     ahead = [BUDGET.amount * sample.hour - sample.spent_usd for sample in samples]
 
     window_usd = BUDGET.amount * WINDOW_HOURS
@@ -184,10 +184,10 @@ def test_what_a_night_leaves_is_spent_and_not_more() -> None:
 def test_the_multiplier_settles_after_a_load_step() -> None:
     """Two response times after the step no swing grows any more."""
     scenario = Scenario(name="step", load=((0.0, 1.0), (6.0, 0.75)))
-    _, books = paced_run(scenario, hours=HOURS, window_hours=WINDOW_HOURS)
+    _, storage = paced_run(scenario, hours=HOURS, window_hours=WINDOW_HOURS)
 
     logs = {
-        hours: np.log([s.multiplier for s in books.samples if hours[0] <= s.hour < hours[1]])
+        hours: np.log([s.multiplier for s in storage.samples if hours[0] <= s.hour < hours[1]])
         for hours in ((8.0, 16.0), (16.0, 24.0))
     }
     early, late = (float(np.std(values)) for values in logs.values())
@@ -196,11 +196,11 @@ def test_the_multiplier_settles_after_a_load_step() -> None:
 
 def test_the_cap_on_nodes_always_wins() -> None:
     """With a cap below what the budget would rent, the cap holds and credit does not break it."""
-    result, books = paced_run(Scenario(name="capped"), hours=8.0, max_nodes=12)
+    result, storage = paced_run(Scenario(name="capped"), hours=8.0, max_nodes=12)
 
     assert result.most_nodes <= 12
     assert result.finished == result.jobs
-    assert max(sample.usd_per_hour for sample in books.samples) <= 12 * 4.0
+    assert max(sample.usd_per_hour for sample in storage.samples) <= 12 * 4.0
 
 
 def test_same_facts_same_run() -> None:

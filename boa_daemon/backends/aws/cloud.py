@@ -59,7 +59,7 @@ _LIVING = ("pending", "running", "stopping", "stopped")
 class AwsCloud(Provider):
     """A `Provider` on EC2. Only `notices` may be used from several threads.
 
-    `books` names the database whose ticks the action ids count. Without `touches` listing, renewing and
+    `ledger_id` names the database whose ticks the action ids count. Without `touches` listing, renewing and
     sweeping change nothing on EC2. `say` receives alarms as sentences. A `claim` says whose the cluster is
     before any daemon has rented instances.
     """
@@ -75,7 +75,7 @@ class AwsCloud(Provider):
         clock: Clock,
         calls: AwsCalls | None = None,
         notices: Notices | None = None,
-        books: str = "",
+        ledger_id: str = "",
         touches: bool = True,
         say: Callable[[str], None] = lambda sentence: None,
         claim: ClusterClaim | None = None,
@@ -85,14 +85,16 @@ class AwsCloud(Provider):
         self.calls = calls or AwsCalls(settings)
         self.notices = notices or Notices()
         self.market = AwsMarket(settings, self.calls, catalog, clock)
-        self.launcher = Launcher(settings, self.calls, self.market, catalog, clock, books=books, sleep=sleep)
+        self.launcher = Launcher(
+            settings, self.calls, self.market, catalog, clock, ledger_id=ledger_id, sleep=sleep
+        )
         self.releaser = Releaser(self.calls, clock, say)
         self.sweeper = Sweeper(settings, self.calls, clock)
         self.pool = AwsWarmPool(self.calls, clock, lease_seconds=60.0 * settings.lease_minutes, say=say)
         self.topology = InstanceTopology(self.calls, clock, say)
         self._lives: dict[str, int] = {}
         self._catalog, self._clock, self._touches, self._say = catalog, clock, touches, say
-        self._books, self._claim = books, claim
+        self._ledger_id, self._claim = ledger_id, claim
         self._known: set[NodeId] = set()
         self._wanted: frozenset[NodeId] = frozenset()
         self._instances: Sequence[Mapping[str, Any]] = ()
@@ -263,7 +265,7 @@ class AwsCloud(Provider):
         if not self._touches:
             return list(listed)
         ours, self._elsewhere = own_instances(
-            listed, known=self._known, books=self._books, cluster=self.settings.cluster, now=now
+            listed, known=self._known, ledger_id=self._ledger_id, cluster=self.settings.cluster, now=now
         )
         return ours
 

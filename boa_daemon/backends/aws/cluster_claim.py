@@ -37,12 +37,12 @@ class ClusterClaim:
         bucket: str,
         key: str,
         cluster: str,
-        books: str,
+        ledger_id: str,
         clock: Clock,
         say: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self._calls, self._where = calls, {"Bucket": bucket, "Key": key}
-        self._cluster, self._books, self._clock, self._say = cluster, books, clock, say
+        self._cluster, self._ledger_id, self._clock, self._say = cluster, ledger_id, clock, say
         self._etag, self.epoch = "", 0
         self._looked_at: float | None = None
         self._written_at: float | None = None
@@ -77,7 +77,7 @@ class ClusterClaim:
             return ""
         found, etag, age = self._read()
         epoch = found["epoch"] if isinstance(found.get("epoch"), int) else 0
-        if found.get("books") == self._books:
+        if found.get("books") == self._ledger_id:
             return "" if self._written(epoch, IfMatch=etag) else self._lost()
         if age is not None and age > STALE_SECONDS:
             if not self._written(epoch + 1, IfMatch=etag):
@@ -90,8 +90,8 @@ class ClusterClaim:
         self._etag = ""
         return (
             f"cluster {self._cluster} belongs to another database ({found.get('books')}, whose daemon is on "
-            f"{found.get('host')}; ours is {self._books}). This one only observes. Give each cluster a name "
-            "of its own ([cloud] cluster), or stop that daemon: ten minutes later this one takes over"
+            f"{found.get('host')}; ours is {self._ledger_id}). This one only observes. Give each cluster a "
+            "name of its own ([cloud] cluster), or stop that daemon: ten minutes later this one takes over"
         )
 
     def _lost(self) -> str:
@@ -101,7 +101,7 @@ class ClusterClaim:
 
     def _written(self, epoch: int, **condition: str) -> bool:
         """Write the claim if the condition holds; return whether it was written."""
-        words = {"books": self._books, "epoch": epoch, "host": socket.gethostname(), "pid": os.getpid()}
+        words = {"books": self._ledger_id, "epoch": epoch, "host": socket.gethostname(), "pid": os.getpid()}
         body = json.dumps(words).encode()
         try:
             answer = self._calls.call("s3:PutObject", **self._where, Body=body, **condition)

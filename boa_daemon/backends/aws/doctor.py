@@ -155,7 +155,12 @@ class Doctor:
             id="doctor", instance_type=self._catalog.instance_type(offer.instance_type), reason="doctor"
         )
         request = run_request(
-            action, offer, self._cloud.launcher.site(offer), settings, books="doctor", lease=self._clock.now()
+            action,
+            offer,
+            self._cloud.launcher.site(offer),
+            settings,
+            ledger_id="doctor",
+            lease=self._clock.now(),
         )
         return self._dry("ec2:RunInstances", **request)
 

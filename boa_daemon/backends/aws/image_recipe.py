@@ -69,7 +69,7 @@ def builder_request(
     """
     action = LaunchNodes(id=f"image-{build}", instance_type=catalog.instance_type(name), reason="image")
     plain = replace(site, efa_interfaces=0)
-    request = run_request(action, offer, plain, settings, books="", lease=lease)
+    request = run_request(action, offer, plain, settings, ledger_id="", lease=lease)
     for each in request["TagSpecifications"]:
         each["Tags"] = [*each["Tags"], {"Key": BUILD_TAG, "Value": build}]
     return request | {"UserData": f"#!/bin/bash\nshutdown -P +{ceil(minutes)}\n"}

@@ -35,7 +35,7 @@ _ROOT_DEVICE = "/dev/xvda"
 
 
 class Launcher:
-    """Launches instances. `books` names the database whose ticks the action ids count."""
+    """Launches instances. `ledger_id` names the database whose ticks the action ids count."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class Launcher:
         catalog: Catalog,
         clock: Clock,
         *,
-        books: str = "",
+        ledger_id: str = "",
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._settings, self._calls, self._market, self._catalog = settings, calls, market, catalog
-        self._clock, self._books, self._sleep = clock, books, sleep
+        self._clock, self._ledger_id, self._sleep = clock, ledger_id, sleep
         self._images: dict[str, CachedValue[tuple[str, str]]] = {}
         self._subnets: CachedValue[dict[str, list[str]]] = CachedValue(_SUBNETS_SECONDS)
         self._ways: CachedValue[dict[str, SubnetEgress]] = CachedValue(_SUBNETS_SECONDS, retry_seconds=600.0)
@@ -136,7 +136,7 @@ class Launcher:
     def _ask(self, action: LaunchNodes, offer: Offer, site: LaunchTarget) -> Launched | Refused | Unknown:
         """Call RunInstances; repeat it with the same token if the answer was lost."""
         lease = self._clock.now() + 60.0 * self._settings.lease_minutes
-        request = run_request(action, offer, site, self._settings, books=self._books, lease=lease)
+        request = run_request(action, offer, site, self._settings, ledger_id=self._ledger_id, lease=lease)
         lost: Unknown | None = None
         for number in range(_TRIES):
             try:

@@ -18,7 +18,7 @@ from boa_daemon.tick.actions import LaunchNodes
 from boa_daemon.tick.offers import Extras, Offer
 
 CLUSTER_TAG, INTENT_TAG, LEASE_TAG = "boa:cluster", "boa:intent", "boa:lease"
-PRICE_TAG, MARKET_TAG, BOOKS_TAG = "boa:usd-per-hour", "boa:market", "boa:books"
+PRICE_TAG, MARKET_TAG, LEDGER_TAG = "boa:usd-per-hour", "boa:market", "boa:books"
 EXTRAS_TAG = "boa:extra-usd-per-hour"
 CARDS_TAG = "boa:efa-cards"
 """Number of network cards with EFA that an instance was launched with; a node must show as many."""
@@ -44,18 +44,24 @@ class LaunchTarget:
     has_address: bool = True
 
 
-def client_token(action_id: str, *, books: str, attempt: int, place: str) -> str:
+def client_token(action_id: str, *, ledger_id: str, attempt: int, place: str) -> str:
     """Return the idempotency token of a launch: at most 64 ASCII characters, equal for equal arguments.
 
-    EC2's tokens count per zone, so `place` is part of the token. `books`, the id of the database, is too:
+    EC2's tokens count per zone, so `place` is part of the token. `ledger_id`, the id of the database, is too:
     an empty database numbers its ticks from one again, and must not get the nodes of the old database.
     """
-    digest = sha256("\n".join((books, action_id, str(attempt), place)).encode()).digest()
+    digest = sha256("\n".join((ledger_id, action_id, str(attempt), place)).encode()).digest()
     return f"boa-{b32encode(digest).decode().rstrip('=').lower()}"
 
 
 def launch_tags(
-    action: LaunchNodes, offer: Offer, settings: AwsSettings, *, books: str, lease: float, extras: Extras = ()
+    action: LaunchNodes,
+    offer: Offer,
+    settings: AwsSettings,
+    *,
+    ledger_id: str,
+    lease: float,
+    extras: Extras = (),
 ) -> dict[str, str]:
     """Return the tags of a launch; the node's record can be rebuilt from them alone."""
     price = offer.compute_usd_per_hour or action.instance_type.usd_per_hour
@@ -66,7 +72,7 @@ def launch_tags(
     return rented_for | {
         CLUSTER_TAG: settings.cluster,
         INTENT_TAG: action.id,
-        BOOKS_TAG: books,
+        LEDGER_TAG: ledger_id,
         MARKET_TAG: offer.market,
         PRICE_TAG: f"{price:.6g}",
         EXTRAS_TAG: tag_of(extras or offer.extras or extras_of(settings)),
@@ -81,13 +87,13 @@ def run_request(
     site: LaunchTarget,
     settings: AwsSettings,
     *,
-    books: str,
+    ledger_id: str,
     lease: float,
     attempt: int = 0,
 ) -> dict[str, Any]:
     """Return the arguments of RunInstances. A gang is launched whole or not at all: MinCount = MaxCount."""
     extras = extras_of(settings, has_address=site.has_address)
-    tags = launch_tags(action, offer, settings, books=books, lease=lease, extras=extras)
+    tags = launch_tags(action, offer, settings, ledger_id=ledger_id, lease=lease, extras=extras)
     if cards := _cards(site, settings):
         tags[CARDS_TAG] = str(cards)
     request: dict[str, Any] = {
@@ -95,7 +101,9 @@ def run_request(
         "InstanceType": action.instance_type.name,
         "MinCount": action.count if action.is_gang else 1,
         "MaxCount": action.count,
-        "ClientToken": client_token(action.id, books=books, attempt=attempt, place=site.subnet or offer.zone),
+        "ClientToken": client_token(
+            action.id, ledger_id=ledger_id, attempt=attempt, place=site.subnet or offer.zone
+        ),
         "InstanceInitiatedShutdownBehavior": "terminate",
         "MetadataOptions": {
             "HttpTokens": "required",

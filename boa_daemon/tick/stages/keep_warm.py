@@ -76,14 +76,14 @@ def _room(state: ClusterState, plan: Plan, rules: Rules, worth: PoolWorth) -> fl
         return inf
     # A stopped node is not a running instance and costs less per hour than before: those caps hold anyway.
     caps = replace(rules.caps, instances=None, usd_per_hour=None)
-    books = CapProjection(state, caps, ending=plan.releases)
-    if books.broken is not None:
+    projection = CapProjection(state, caps, ending=plan.releases)
+    if projection.broken is not None:
         return 0.0
-    books.look_ahead()
+    projection.look_ahead()
     for name, count in plan.launches.items():
-        books.add(most_usd_per_hour(plan.instance_types[name], state.offers), count)
+        projection.add(most_usd_per_hour(plan.instance_types[name], state.offers), count)
     dearest = max(
         (disk_extras(state.nodes[name].extras, otherwise=worth.pool.disk_usd_per_hour)[0][1])
         for name in plan.releases
     )
-    return float(floor(min(books.room_for(max(dearest, 1e-6))[0], float(len(plan.releases)))))
+    return float(floor(min(projection.room_for(max(dearest, 1e-6))[0], float(len(plan.releases)))))

@@ -71,7 +71,7 @@ def test_the_kernel_says_who_submits(served: tuple[Path, int], play: DaemonInAFo
     with Client(served[0]) as client:
         (job,) = client.post("/jobs", {"jobs": [job_content()]})["jobs"]
         assert client.get(f"/jobs/{job}")["user"] == user_name(os.getuid())
-    assert len(play.books.queue.active) == 1
+    assert len(play.storage.queue.active) == 1
 
 
 def test_only_the_user_may_open_the_socket(served: tuple[Path, int]) -> None:
@@ -118,7 +118,7 @@ def test_a_refusal_says_why_and_stores_nothing(served: tuple[Path, int], play: D
         with pytest.raises(RefusedByDaemon) as missing:
             client.get("/jobs/nobody-1")
         assert missing.value.status == 404
-    assert play.books.queue.active == {}
+    assert play.storage.queue.active == {}
 
 
 def test_an_oversize_request_is_refused(served: tuple[Path, int], play: DaemonInAFolder) -> None:
@@ -134,7 +134,7 @@ def test_an_oversize_request_is_refused(served: tuple[Path, int], play: DaemonIn
         # Where the server hangs up in the middle, that is a refusal too.
         with suppress(httpx.WriteError, httpx.ReadError):
             assert client.post("/v1/jobs", content=endless()).status_code == 413
-    assert play.books.queue.active == {}
+    assert play.storage.queue.active == {}
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_malformed_http_is_answered_with_4xx(
         assert b" 4" in channel.recv(100)[:12]
     with Client(served[0]) as client:
         assert client.get("/status")["fault"] == ""
-    assert play.books.queue.active == {}
+    assert play.storage.queue.active == {}
 
 
 def test_nobody_home_is_exit_code_5(folder: Path) -> None:
@@ -279,12 +279,12 @@ def test_a_disk_that_is_full_refuses_in_a_sentence(served: tuple[Path, int], pla
             raise OperationalError(statement, None, Exception("database or disk is full"))
 
     with Client(served[0]) as client:
-        event.listen(play.books.store.database.engine, "before_cursor_execute", full)
+        event.listen(play.storage.store.database.engine, "before_cursor_execute", full)
         with pytest.raises(RefusedByDaemon, match="nothing was stored: database or disk is full") as refusal:
             client.post("/jobs", {"jobs": [job_content()]})
-        event.remove(play.books.store.database.engine, "before_cursor_execute", full)
+        event.remove(play.storage.store.database.engine, "before_cursor_execute", full)
         assert refusal.value.status == 503
-        assert play.books.queue.active == {}
+        assert play.storage.queue.active == {}
         assert len(client.post("/jobs", {"jobs": [job_content()]})["jobs"]) == 1
 
 
@@ -302,7 +302,7 @@ def test_many_clients_at_once_lose_nothing(served: tuple[Path, int], play: Daemo
     with ThreadPoolExecutor(8) as pool:
         names = [name for found in pool.map(one, range(8)) for name in found]
     assert len(names) == len(set(names)) == 80
-    assert set(names) == set(play.books.queue.active)
+    assert set(names) == set(play.storage.queue.active)
 
 
 def test_what_a_job_holds_and_prints_is_for_its_user_and_for_roles(

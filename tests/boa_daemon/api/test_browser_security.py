@@ -55,7 +55,7 @@ def test_a_session_orders_nothing(browser: httpx.Client, site: Served) -> None:
         ("down", {"is_down": True}),
     ):
         assert browser.post(f"v1/{path}", json=body).status_code == 403
-    assert len(site.play.books.queue.active) == 1
+    assert len(site.play.storage.queue.active) == 1
     assert not site.play.daemon.standing.is_down
 
 

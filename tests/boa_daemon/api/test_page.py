@@ -87,7 +87,7 @@ def signed_in(browser: Any, site: Served, **given: Any) -> Tab:
 def show(tab: Tab, site: Served, view: str) -> None:
     """Show a view and wait until it is drawn."""
     jobs = sorted(
-        (job for job in site.play.books.queue.active.values() if job.slots and job.user == "ann"),
+        (job for job in site.play.storage.queue.active.values() if job.slots and job.user == "ann"),
         key=lambda job: (-job.generation, job.seq),
     )
     name = f"job/{jobs[0].id}" if view == "job" else view
@@ -146,7 +146,7 @@ def test_the_page_solves_as_boa_does(tab: Tab, site: Served) -> None:
     """At eight budgets, in the browser: the waiting and the spend of the exact optimum."""
     daemon = site.play.daemon
     problem = daemon.planner.record(
-        {job.class_name for job in site.play.books.queue.active.values()}
+        {job.class_name for job in site.play.storage.queue.active.values()}
     ).site.problem
     least = solve(problem, 1e6).cheapest_feasible_spend
     for share in (1.0, 1.01, 1.1, 1.25, 1.5, 2.0, 3.0, 10.0):

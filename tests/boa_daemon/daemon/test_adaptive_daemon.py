@@ -52,12 +52,12 @@ def test_a_running_job_of_a_class_that_the_plan_lacks_keeps_its_gpus_and_ends_at
     """It was resized when no plan could be made: an hour costs 1.006, and 0.5 USD is all that it may cost."""
     job = submit(play, hours=4.0, max_usd=0.5, max_gpus=2)
     pass_time(play, 600.0)
-    before = play.books.queue.active[job]
+    before = play.storage.queue.active[job]
     plan_no_more(play)
     resize(play.daemon, before, 1 if len(before.slots) == 2 else 2)
     pass_time(play, 300.0)
 
-    seen, decision = play.books.queue.active[job], play.daemon.standing.decision
+    seen, decision = play.storage.queue.active[job], play.daemon.standing.decision
     assert decision is not None
     assert seen.class_name != before.class_name
     assert (seen.slots, seen.generation) == (before.slots, before.generation)
@@ -83,7 +83,7 @@ def test_a_waiting_job_of_such_a_class_is_given_up_and_never_started(play: Daemo
     pass_time(play, 600.0)
 
     assert play.service.job(after)["cause"].startswith(f"it was to run after {first}")
-    waits = play.books.queue.active[fine]
+    waits = play.storage.queue.active[fine]
     assert (waits.generation, waits.slots) == (0, ())
     said = play.service.explain(fine)
     assert "it holds no GPUs" in said["text"]

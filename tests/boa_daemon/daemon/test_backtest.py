@@ -49,10 +49,10 @@ def test_the_replayed_base_meets_what_happened(answer: dict[str, Any], play: Dae
     """The same jobs, waiting and dollars within a quarter: a dozen jobs."""
     seen, (base, _) = answer["happened"], answer["scenarios"]
 
-    over = [job for job in play.books.queue.jobs(limit=1000) if job.status == "finished"]
+    over = [job for job in play.storage.queue.jobs(limit=1000) if job.status == "finished"]
     waited = [(job.ended_at or 0.0) - job.arrived_at for job in over]
     assert seen["jobs"] == base["jobs"] == len(over)
-    assert seen["left_out"]["not over"] == len(play.books.queue.active)
+    assert seen["left_out"]["not over"] == len(play.storage.queue.active)
     assert seen["mean_jct_hours"] == pytest.approx(sum(waited) / len(waited) / 3600.0)
     assert 0.75 < seen["replayed_over_seen_jct"] < 1.25
     assert 0.75 < seen["replayed_over_seen_spend"] < 1.25
@@ -72,7 +72,7 @@ def test_changes_are_said_against_the_replayed_base(answer: dict[str, Any]) -> N
 def test_work_is_what_the_jobs_did(play: DaemonInAFolder) -> None:
     """Sizes come back from hours, widths and speeds, to a tick of three minutes and what was learnt."""
     document = play.service.past(days=1.0)
-    stated = {job.id: float(job.content["scale"]) for job in play.books.queue.jobs(limit=1000)}
+    stated = {job.id: float(job.content["scale"]) for job in play.storage.queue.jobs(limit=1000)}
     ratios = [scale / stated[name] for name, _, _, scale, _ in document["jobs"]]
 
     assert sum(ratios) / len(ratios) == pytest.approx(1.0, abs=0.1)
@@ -97,7 +97,7 @@ def test_the_past_is_a_trace_and_classes_for_any_verb(play: DaemonInAFolder, tmp
 
     assert trace == replayed.trace
     assert told["jobs"] == len(trace.jobs)
-    assert told["dropped"] == {"not over": len(play.books.queue.active)}
+    assert told["dropped"] == {"not over": len(play.storage.queue.active)}
     (machine,), (own,) = file.instance_types.values(), replayed.instance_types.values()
     assert (machine.gpu_type, machine.gpus) == (own.gpu_type, own.gpus)
     assert machine.usd_per_hour == pytest.approx(own.usd_per_hour)

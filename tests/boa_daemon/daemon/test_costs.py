@@ -65,7 +65,7 @@ def test_what_jobs_cost_adds_up_to_the_bill(
             pass_time(play, 30.0 * ticks)
         for _ in range(2):
             pass_time(play, 1800.0)
-            spent = play.books.store.settled_micro_dollars() + sum(
+            spent = play.storage.store.settled_micro_dollars() + sum(
                 round(row["usd"] * 1e6) for row in play.service.instances()["instances"]
             )
             for by in ("job", "class", "user", "team", "day", "kind"):

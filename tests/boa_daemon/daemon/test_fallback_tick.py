@@ -154,7 +154,7 @@ def test_whatever_ports_raise_no_cap_is_broken_and_all_is_well_after(tmp_path: P
     stage.runner_breaks.clear()
     for _ in range(900):  # A day and more: what a cap has stopped goes on after midnight.
         stage.run(1)
-        if stage.live() == 0 and not stage.play.books.queue.active:
+        if stage.live() == 0 and not stage.play.storage.queue.active:
             break
     stage.run(5)
     assert all(spent <= CAP for spent in stage.spent_by_day().values())
@@ -162,7 +162,7 @@ def test_whatever_ports_raise_no_cap_is_broken_and_all_is_well_after(tmp_path: P
     statuses = {row["status"] for row in stage.play.service.jobs()["jobs"]}
     assert statuses <= {"finished", "failed"}
     assert stage.live() == 0
-    assert stage.play.books.store.settled_micro_dollars() == stage.play.cloud.bill_micro_dollars()
+    assert stage.play.storage.store.settled_micro_dollars() == stage.play.cloud.bill_micro_dollars()
     stage.play.close()
 
 
@@ -199,8 +199,8 @@ def test_what_hangs_is_ended_though_no_tick_can_be_done(stage: Stage) -> None:
     stage.run(5)
     stage.cloud_breaks["offers"] = 1.0
     assert not any(stage.run(10))
-    assert job in stage.play.books.queue.active
-    assert not stage.play.books.queue.active[job].slots
+    assert job in stage.play.storage.queue.active
+    assert not stage.play.storage.queue.active[job].slots
     stage.cloud_breaks.clear()
     assert all(stage.run(2))
     row = stage.play.service.job(job)
@@ -276,7 +276,7 @@ def test_leases_of_what_a_failing_tick_does_not_need_are_not_renewed(
     stage.runner_breaks["prepare"] = 1.0
     stage.run(1)
     assert renewed == [[busy]]
-    queue = stage.play.books.queue
+    queue = stage.play.storage.queue
     monkeypatch.setattr(queue, "holders", dict)
     stage.run(1)
     assert renewed[1:] == [[]]
@@ -294,7 +294,7 @@ def test_a_database_that_raises_starts_nothing_and_keeps_the_caps(
     def broken(*_words: Any, **_named: Any) -> Any:
         raise OperationalError("INSERT", {}, Exception("database or disk is full"))
 
-    monkeypatch.setattr(stage.play.books.store.database, "write", broken)
+    monkeypatch.setattr(stage.play.storage.store.database, "write", broken)
     stage.fail_on()
     assert "disk is full" in stage.daemon.trouble
     assert len(stage.play.cloud.everything()) == before

@@ -66,7 +66,7 @@ def test_members_know_their_place(stage: Stage) -> None:
         ("sweep-4", group, 2, 0.2),
         ("sweep-5", group, 3, 0.2),
     ]
-    environment = stage.play.books.queue.active["sweep-4"].spec.environment
+    environment = stage.play.storage.queue.active["sweep-4"].spec.environment
     assert {name: environment[name] for name in ("LR", "BOA_GROUP", "BOA_INDEX", "BOA_GROUP_SIZE")} == {
         "LR": "0.2", "BOA_GROUP": group, "BOA_INDEX": "2", "BOA_GROUP_SIZE": "4",
     }  # fmt: skip
@@ -86,7 +86,7 @@ def test_the_jobs_of_a_group_share_one_budget(stage: Stage) -> None:
         most_usd_per_hour = max(most_usd_per_hour, stage.play.service.status()["usd_per_hour"])
         if at == 40:
             stage.reopen()
-        if not stage.play.books.queue.active:
+        if not stage.play.storage.queue.active:
             break
     found = stage.group(group)
     rows = stage.play.service.jobs(group=group)["jobs"]
@@ -112,7 +112,7 @@ def test_two_groups_have_two_budgets(stage: Stage) -> None:
     )
     for _ in range(400):
         stage.tick()
-        if not stage.play.books.queue.active:
+        if not stage.play.storage.queue.active:
             break
     assert stage.group(rich)["counts"] == {"finished": 4}
     assert stage.group(poor)["counts"]["failed"] > 0

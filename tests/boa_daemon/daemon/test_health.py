@@ -114,7 +114,7 @@ def test_steps_that_an_end_lost_are_work_that_is_left_again_and_explained(stage:
     """60 of 100 steps lost: 40 % of the generation's work counts; decision, explain and a restart know it."""
     job = stage.submit(hours=1.0)
     stage.run(300.0)
-    before = stage.play.books.queue.active[job]
+    before = stage.play.storage.queue.active[job]
     assert before.started_at is not None
     manifest = Manifest(generation=1, step=40, sha256="0", path="step-40")
     stage.runner.tell = lambda report: (
@@ -124,7 +124,7 @@ def test_steps_that_an_end_lost_are_work_that_is_left_again_and_explained(stage:
     )
     now = stage.clock.instant
     decision = stage.tick()
-    after = stage.play.books.queue.active[job]
+    after = stage.play.storage.queue.active[job]
     done_hours = (now - before.started_at) / 3600.0  # At one GPU of the reference, so its speed is 1.
     assert 1.0 - after.remaining_gpu_hours == pytest.approx(0.4 * done_hours)
     assert (after.lost_steps, after.step, after.begun_step) == (60, 40, 40)
@@ -346,7 +346,7 @@ def test_what_a_rigid_job_loses_is_counted_and_left_again(stage: Stage) -> None:
     """Its node goes after ten minutes: all that it did is lost, and the work left is what it was."""
     job = stage.submit(hours=1.0, elastic=None)
     stage.run(600.0)
-    before = stage.play.books.queue.active[job]
+    before = stage.play.storage.queue.active[job]
     assert before.started_at is not None
     stage.runner.tell = lambda report: (
         replace(report, phase="stopped", evidence="stopped, without a checkpoint")
@@ -356,7 +356,7 @@ def test_what_a_rigid_job_loses_is_counted_and_left_again(stage: Stage) -> None:
     now = stage.clock.instant
     stage.tick()
     row = stage.play.service.job(job)
-    after = stage.play.books.queue.active[job]
+    after = stage.play.storage.queue.active[job]
 
     assert row["lost_gpu_hours"] == pytest.approx((now - before.started_at) / 3600.0)
     assert after.remaining_gpu_hours == pytest.approx(1.0)

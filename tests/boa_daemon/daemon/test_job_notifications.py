@@ -98,7 +98,7 @@ class Stage:
             self.clock.instant += TICK
 
     def fail(self, name: str) -> None:
-        self.runner.failed.add((name, self.play.books.queue.active[name].generation))
+        self.runner.failed.add((name, self.play.storage.queue.active[name].generation))
         self.tick(4)
 
     def reopen(self) -> None:

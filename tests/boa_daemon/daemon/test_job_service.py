@@ -24,8 +24,8 @@ def test_a_running_job_is_not_called_new_after_a_restart(tmp_path: Path) -> None
     play = DaemonInAFolder(tmp_path, clock, SETTINGS)
     jobs = play.service.submit([job_content(hours=4.0) for _ in range(9)], user="ann")["jobs"]
     pass_time(play, 600.0)
-    runs = next(job for job in jobs if play.books.queue.active[job].slots)
-    waits = next(job for job in jobs if not play.books.queue.active[job].slots)
+    runs = next(job for job in jobs if play.storage.queue.active[job].slots)
+    waits = next(job for job in jobs if not play.storage.queue.active[job].slots)
     play.close()
     play = DaemonInAFolder(tmp_path, clock, SETTINGS)
 
@@ -71,9 +71,9 @@ def test_a_job_that_let_go_since_the_last_look_is_not_said_to_start(tmp_path: Pa
     play = DaemonInAFolder(tmp_path, clock, SETTINGS)
     job = play.service.submit([job_content(hours=1.0)], user="ann")["jobs"][0]
     pass_time(play, 600.0)
-    record = play.books.queue.active[job]
+    record = play.storage.queue.active[job]
     assert record.slots
-    play.books.queue.release(record, at=clock.now(), end="stopped", status="queued")
+    play.storage.queue.release(record, at=clock.now(), end="stopped", status="queued")
 
     said = play.service.explain(job)
     assert said["reason"] == "new"

@@ -78,7 +78,7 @@ def test_a_job_is_run_and_its_node_given_back(stage: Stage) -> None:
     stage.run(3600.0)
     assert stage.statuses() == {job: "finished"}
     assert stage.play.service.instances()["instances"] == []
-    assert stage.play.books.store.settled_micro_dollars() == stage.play.cloud.bill_micro_dollars() > 0
+    assert stage.play.storage.store.settled_micro_dollars() == stage.play.cloud.bill_micro_dollars() > 0
 
 
 def test_nobody_waits_for_the_next_look_when_a_node_is_ready(stage: Stage) -> None:
@@ -103,7 +103,7 @@ def test_rows_of_cost_add_up_to_the_bills(stage: Stage) -> None:
     stage.submit(job_content(hours=0.5), job_content("b", hours=0.25))
     stage.submit(job_content("c", hours=0.25), user="bob")
     stage.run(5400.0)
-    spent = stage.play.books.store.settled_micro_dollars() / 1e6
+    spent = stage.play.storage.store.settled_micro_dollars() / 1e6
     for by in ("job", "class", "user", "day"):
         assert stage.play.service.cost(by=by)["usd"] == pytest.approx(spent, abs=2e-5)  # type: ignore[arg-type]
 
@@ -175,7 +175,7 @@ def test_a_cancel_that_was_written_and_never_ordered_is_ordered_after_a_restart(
     """The process died between the flag and the stop."""
     (job,) = stage.submit(job_content(hours=5.0))
     stage.run(300.0)
-    queue = stage.play.books.queue
+    queue = stage.play.storage.queue
     queue.save(replace(queue.active[job], is_cancelled=True))
     stage.restart()
     stage.run(300.0)
@@ -471,15 +471,15 @@ def test_a_start_on_gpus_that_are_not_free_claims_nothing(stage: Stage) -> None:
     """A move is a stop and a start: while the checkpoint is written, the job keeps its GPUs."""
     jobs = stage.submit(job_content(hours=2.0), job_content("b", hours=2.0))
     stage.run(300.0)
-    held = {name: record.slots for name, record in stage.play.books.queue.active.items()}
+    held = {name: record.slots for name, record in stage.play.storage.queue.active.items()}
     for number, job in enumerate(jobs):
         slots = held[jobs[1 - number]]
         start = StartJob(
             id=f"t99-start-{job}", job=job, generation=2, width=Width("a10g", 1), slots=slots, reason="moves"
         )
-        stage.play.books.store.record_intents([start], at=stage.clock.instant)
+        stage.play.storage.store.record_intents([start], at=stage.clock.instant)
         assert isinstance(stage.play.daemon.work.start(start), Refused)
-    assert {name: record.slots for name, record in stage.play.books.queue.active.items()} == held
+    assert {name: record.slots for name, record in stage.play.storage.queue.active.items()} == held
     assert stage.play.runner.started == [(jobs[0], 1), (jobs[1], 1)]
     stage.run(9000.0)
     assert stage.statuses() == dict.fromkeys(jobs, "finished")
@@ -495,7 +495,7 @@ def test_a_disk_that_cannot_be_written_starts_nothing(
     def full(*_: object) -> None:
         raise OperationalError("INSERT", {}, sqlite3.OperationalError(words))
 
-    engine = stage.play.books.store.database.engine
+    engine = stage.play.storage.store.database.engine
     event.listen(engine, "before_cursor_execute", full)
     assert stage.play.daemon.tick() is None
     assert words in stage.play.daemon.standing.fault
@@ -513,7 +513,7 @@ def no_room_at_the_commit(stage: Stage) -> Iterator[None]:
     def full(_connection: Any) -> None:
         raise OperationalError("COMMIT", {}, sqlite3.OperationalError("database or disk is full"))
 
-    engine = stage.play.books.store.database.engine
+    engine = stage.play.storage.store.database.engine
     event.listen(engine, "commit", full)
     try:
         yield
@@ -526,14 +526,14 @@ def test_a_cancel_that_was_refused_stops_nothing(stage: Stage) -> None:
     jobs = stage.submit(job_content(hours=0.5), job_content("later", hours=0.5))
     stage.run(300.0)
     stage.submit(job_content("waits", hours=0.5))
-    active = set(stage.play.books.queue.active)
+    active = set(stage.play.storage.queue.active)
     with no_room_at_the_commit(stage):
         for job in active:
             with pytest.raises(OperationalError):
                 stage.play.service.cancel(job, user="ann", is_admin=False)
         for _ in range(5):
             stage.play.daemon.watch()
-        assert set(stage.play.books.queue.active) == active
+        assert set(stage.play.storage.queue.active) == active
         assert not stage.play.daemon.work._stopping
     for _ in range(15):
         stage.run(600.0)
@@ -569,7 +569,7 @@ def test_caps_are_kept_while_nothing_can_be_written(tmp_path: Path) -> None:
         def full(*_: object) -> None:
             raise OperationalError("INSERT", {}, sqlite3.OperationalError("disk is full"))
 
-        engine = stage.play.books.store.database.engine
+        engine = stage.play.storage.store.database.engine
         event.listen(engine, "before_cursor_execute", full)
         for _ in range(240):
             assert stage.play.daemon.tick() is None
@@ -641,7 +641,7 @@ def test_an_old_copy_of_the_database_names_nothing_twice(stage: Stage) -> None:
     assert stage.statuses() == dict.fromkeys(jobs, "finished")
     assert len(set(stage.play.runner.started)) == len(stage.play.runner.started)
     assert stage.play.service.instances()["instances"] == []
-    assert stage.play.books.store.settled_micro_dollars() == stage.play.cloud.bill_micro_dollars()
+    assert stage.play.storage.store.settled_micro_dollars() == stage.play.cloud.bill_micro_dollars()
 
 
 def test_observing_touches_nothing(tmp_path: Path) -> None:

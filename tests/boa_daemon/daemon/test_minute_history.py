@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.assembly import open_storage
 from boa_daemon.daemon.minute_history import KEPT_SECONDS, KIND, MinuteHistory, current_figures, pack, unpack
 from boa_daemon.store.database import Database
 from boa_daemon.store.database_setup import sqlite_url
@@ -21,9 +21,9 @@ NOON = 1_800_000_000.0 - 1_800_000_000.0 % 3600.0
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
-    books = open_books(sqlite_url(tmp_path / "boa.sqlite"), durable=False)
-    yield books.store.database
-    books.close()
+    storage = open_storage(sqlite_url(tmp_path / "boa.sqlite"), durable=False)
+    yield storage.store.database
+    storage.close()
 
 
 def test_a_minute_has_one_row(database: Database) -> None:
@@ -86,7 +86,7 @@ def test_a_daemon_writes_down_parts_that_add_up(tmp_path: Path) -> None:
         play.daemon.tick()
         decision = play.daemon.standing.decision
         assert decision is not None
-        found = current_figures(decision.state, dict(play.books.queue.active))
+        found = current_figures(decision.state, dict(play.storage.queue.active))
         burn = found.get("usd_per_hour", 0.0)
         for kind in ("state", "market"):
             assert sum(v for k, v in found.items() if k.startswith(f"{kind}:")) == pytest.approx(

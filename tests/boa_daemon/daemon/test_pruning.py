@@ -46,26 +46,26 @@ def test_code_that_no_job_names_goes_and_other_code_stays(play: DaemonInAFolder,
         os.utime(engine.layout.code / f"{digest}.tar.gz", (now - hours * 3600.0,) * 2)
         (engine.layout.code / digest).mkdir()
     (name,) = ended(play, [41.0])
-    job = play.books.queue.job(name)
+    job = play.storage.queue.job(name)
     assert job is not None
     code = {"folder": ".", "revision": None, "digest": used}
-    play.books.queue.save(replace(job, content={**job.content, "code": code}))
+    play.storage.queue.save(replace(job, content={**job.content, "code": code}))
 
     def here() -> list[bool]:
         return [engine.has_code(digest) for digest in (used, unused, fresh)]
 
-    prune(play.books, engine, keep_days=None, now=now)
+    prune(play.storage, engine, keep_days=None, now=now)
     assert here() == [True, False, True]
     assert sorted(file.name for file in engine.layout.code.iterdir() if file.is_dir()) == [used, fresh]
-    prune(play.books, engine, keep_days=40.0, now=now)
-    prune(play.books, engine, keep_days=40.0, now=now)
+    prune(play.storage, engine, keep_days=40.0, now=now)
+    prune(play.storage, engine, keep_days=40.0, now=now)
     assert here() == [False, False, True]
     play.close()
 
 
 def ended(play: DaemonInAFolder, ages: list[float]) -> list[str]:
     """Submit jobs, and have them be over for so many days."""
-    queue, now = play.books.queue, play.clock.now()
+    queue, now = play.storage.queue, play.clock.now()
     names = play.service.submit([job_content(f"j{n}") for n in range(len(ages))], user="ann")["jobs"]
     for name, age in zip(names, ages, strict=True):
         queue.save(replace(queue.active[name], status="finished", ended_at=now - age * DAY))
@@ -77,8 +77,8 @@ def test_what_is_over_for_longer_than_kept_goes_with_its_files(play: DaemonInAFo
     old, older, young, awaited = ended(play, [41.0, 90.0, 39.0, 80.0])
     (waiting,) = play.service.submit([job_content("w", after=[f"{awaited}:end"])], user="ann")["jobs"]
     shelf = Shelf()
-    assert prune(play.books, shelf, keep_days=None, now=play.clock.now()) == 0  # type: ignore[arg-type]
-    assert prune(play.books, shelf, keep_days=40.0, now=play.clock.now()) == 2  # type: ignore[arg-type]
+    assert prune(play.storage, shelf, keep_days=None, now=play.clock.now()) == 0  # type: ignore[arg-type]
+    assert prune(play.storage, shelf, keep_days=40.0, now=play.clock.now()) == 2  # type: ignore[arg-type]
     assert shelf.gone == [older, old]
     assert {row["id"] for row in play.service.jobs()["jobs"]} == {young, awaited, waiting}
     with pytest.raises(InputError, match="no job"):
@@ -89,9 +89,9 @@ def test_what_is_over_for_longer_than_kept_goes_with_its_files(play: DaemonInAFo
 def test_a_batch_after_the_other_until_nothing_is_left(play: DaemonInAFolder) -> None:
     """More than one transaction takes; who dies in between does it again."""
     names = ended(play, [100.0] * 1203)
-    assert jobs_over_before(play.books.queue, play.clock.now() - 50 * DAY, limit=500) == names[:500]
-    assert prune(play.books, Shelf(), keep_days=50.0, now=play.clock.now()) == 1203  # type: ignore[arg-type]
-    assert prune(play.books, Shelf(), keep_days=50.0, now=play.clock.now()) == 0  # type: ignore[arg-type]
+    assert jobs_over_before(play.storage.queue, play.clock.now() - 50 * DAY, limit=500) == names[:500]
+    assert prune(play.storage, Shelf(), keep_days=50.0, now=play.clock.now()) == 1203  # type: ignore[arg-type]
+    assert prune(play.storage, Shelf(), keep_days=50.0, now=play.clock.now()) == 0  # type: ignore[arg-type]
     play.close()
 
 

@@ -138,8 +138,8 @@ def test_every_cap_has_room_for_what_is_paid_anyway() -> None:
     state = a_state(now=NOON)
     rooms = []
     for fixed in ((), (FixedCost(name="f", usd_per_hour=2.0, begins_at=NOON - 86_400.0),)):
-        books = CapProjection(state, Caps(usd_per_day=50.0, usd_per_hour=3.0, fixed=fixed))
-        rooms.append((books.numbers("cap-day")["cap_usd"], books.numbers("cap-hour")["usd_per_hour"]))
+        storage = CapProjection(state, Caps(usd_per_day=50.0, usd_per_hour=3.0, fixed=fixed))
+        rooms.append((storage.numbers("cap-day")["cap_usd"], storage.numbers("cap-hour")["usd_per_hour"]))
     assert rooms == [(50.0, 0.0), (2.0, 2.0)]
 
 
@@ -256,7 +256,7 @@ def test_a_best_effort_spends_what_is_left_beside_what_is_paid_anyway(tmp_path: 
     )
     play.daemon.tick()
     assert not play.daemon.standing.fault
-    record = play.daemon._record(play.books)
+    record = play.daemon._record(play.storage)
     play.close()
 
     assert record.best_effort is not None

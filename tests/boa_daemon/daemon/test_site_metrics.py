@@ -62,7 +62,7 @@ def test_gpus_and_nodes_are_those_of_the_last_tick(play: DaemonInAFolder, values
 
 def test_every_job_and_every_boot_is_counted_once(play: DaemonInAFolder, values: dict) -> None:  # type: ignore[type-arg]
     """Waits are first starts, completions are jobs that finished, boots are nodes that got ready."""
-    jobs = play.books.queue.jobs(limit=10_000)
+    jobs = play.storage.queue.jobs(limit=10_000)
     started = [job for job in jobs if job.first_started_at is not None]
     finished = [job for job in jobs if job.status == "finished"]
     assert abs(total(values, "boa_job_wait_seconds_count") - len(started)) <= sum(bool(j.slots) for j in jobs)
@@ -70,7 +70,7 @@ def test_every_job_and_every_boot_is_counted_once(play: DaemonInAFolder, values:
     mean = sum(job.ended_at - job.arrived_at for job in finished if job.ended_at) / len(finished)
     counted = total(values, "boa_job_completion_seconds_sum") / len(finished)
     assert counted == pytest.approx(mean)
-    ready = [one for one in play.books.queue.past_instances(0.0) if one.ready_at is not None]
+    ready = [one for one in play.storage.queue.past_instances(0.0) if one.ready_at is not None]
     assert total(values, "boa_node_boot_seconds_count") == pytest.approx(len(ready), abs=3)
     assert total(values, "boa_job_restarts_total") == sum(max(job.generation - 1, 0) for job in jobs)
 
@@ -89,7 +89,7 @@ def test_names_follow_the_conventions(play: DaemonInAFolder) -> None:
 def test_labels_do_not_grow(play: DaemonInAFolder) -> None:
     """No job, node or tick is a label."""
     text = play.daemon.metrics.text().decode()
-    names = {job.id for job in play.books.queue.jobs(limit=10_000)} | set(play.books.queue.instances)
+    names = {job.id for job in play.storage.queue.jobs(limit=10_000)} | set(play.storage.queue.instances)
     assert [name for name in names if f'"{name}"' in text] == []
 
 

@@ -10,7 +10,7 @@ from daemon_time import pass_time
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from boa_daemon.daemon.assembly import open_books
+from boa_daemon.daemon.assembly import open_storage
 from boa_daemon.daemon.auxiliary_costs import billed_usd, close_standing
 from boa_daemon.daemon.config import Settings
 from boa_daemon.daemon.standing_costs import StandingCosts
@@ -32,23 +32,23 @@ def test_every_begun_hour_is_charged_once_however_often_it_is_looked_at(
     """Whatever the pauses, and whether the process is a new one each time: hours times the price."""
     now = START
     with closing(
-        open_books(sqlite_url(tmp_path_factory.mktemp("books") / "b.sqlite"), durable=False)
-    ) as books:
-        costs = StandingCosts(books.store)
+        open_storage(sqlite_url(tmp_path_factory.mktemp("books") / "b.sqlite"), durable=False)
+    ) as storage:
+        costs = StandingCosts(storage.store)
         for seconds, is_restarted in looks:
-            costs = StandingCosts(books.store) if is_restarted else costs
+            costs = StandingCosts(storage.store) if is_restarted else costs
             costs.charge((("gateway", 0.045),), now=now)
             hours = 1 + int(now // HOUR) - int(START // HOUR)
-            assert books.store.settled_micro_dollars() == 45_000 * hours
-            assert books.store.standing_charged_until() == (now // HOUR + 1) * HOUR
+            assert storage.store.settled_micro_dollars() == 45_000 * hours
+            assert storage.store.standing_charged_until() == (now // HOUR + 1) * HOUR
             now += seconds
         today = day_of(START).begins_at
-        assert books.store.settled_since(today) == books.store.settled_micro_dollars()
+        assert storage.store.settled_since(today) == storage.store.settled_micro_dollars()
 
 
 def test_a_price_that_rises_within_an_hour_is_charged_up_to_it(tmp_path: Path) -> None:
     """An image more, then one less: the hour costs the most that it cost, the next one what it costs then."""
-    with closing(open_books(sqlite_url(tmp_path / "b.sqlite"), durable=False)) as books:
+    with closing(open_storage(sqlite_url(tmp_path / "b.sqlite"), durable=False)) as storage:
         for usd, later, expected in (
             (0.010, 0.0, 10_000),
             (0.025, 60.0, 25_000),
@@ -56,8 +56,8 @@ def test_a_price_that_rises_within_an_hour_is_charged_up_to_it(tmp_path: Path) -
             (0.030, 180.0, 30_000),
             (0.010, HOUR, 40_000),
         ):
-            StandingCosts(books.store).charge((("images", usd),), now=START + later)
-            assert books.store.settled_micro_dollars() == expected
+            StandingCosts(storage.store).charge((("images", usd),), now=START + later)
+            assert storage.store.settled_micro_dollars() == expected
 
 
 def test_caps_hold_the_day_once(tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ def test_hours_after_the_stack_was_taken_away_cost_nothing(tmp_path: Path) -> No
         if is_closed:
             close_standing(site, now=now)
         else:
-            with closing(open_books(sqlite_url(tmp_path / "boa.sqlite"), durable=False)) as books:
-                StandingCosts(books.store).charge((("gateway", 0.045),), now=now)
+            with closing(open_storage(sqlite_url(tmp_path / "boa.sqlite"), durable=False)) as storage:
+                StandingCosts(storage.store).charge((("gateway", 0.045),), now=now)
         return (billed_usd(site, now=now) or {})["gateway"]
 
     assert billed_usd(site) is None

@@ -97,7 +97,7 @@ def test_the_next_job_starts_the_node_of_the_last_one(site: Site) -> None:
 
     site.play.daemon.set_down(True)
     site.until(lambda: not site.phases())
-    bills = site.play.books.store.settled_micro_dollars()
+    bills = site.play.storage.store.settled_micro_dollars()
     assert bills == site.play.cloud.bill_micro_dollars() > 0
     for by in COSTS_BY:
         assert site.play.service.cost(by=by)["usd"] == pytest.approx(bills / 1e6, abs=2e-5)
@@ -145,13 +145,13 @@ def test_where_no_tick_can_be_done_what_is_stopped_goes_down_too(site: Site) -> 
     """The last resort knows it: everything is let go, without a plan."""
     stopped = site.stop_one()
     daemon = site.play.daemon
-    assert daemon.books is not None
+    assert daemon.storage is not None
     resort = FallbackTick(
         cloud=site.play.cloud,
         fleet=daemon.fleet,
         runner=site.play.runner,
         work=daemon.work,
-        books=daemon.books,
+        storage=daemon.storage,
         grace_seconds=60.0,
     )
     resort.act(daemon.planner.rules(), None, now=site.clock.instant, is_down=True)

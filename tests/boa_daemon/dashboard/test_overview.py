@@ -49,7 +49,7 @@ def test_the_end_of_a_running_job_is_its_work_over_its_speed(tmp_path: Path) -> 
     clock = ManualClock(1_800_000_000.0)
     play = DaemonInAFolder(tmp_path, clock, {"budget": {"usd_per_hour": 50.0}})
     play.service.submit([job_content(hours=3.0)], user="ann")
-    while not any(job.slots for job in play.books.queue.active.values()):
+    while not any(job.slots for job in play.storage.queue.active.values()):
         play.daemon.tick()
         clock.instant += 30.0
     clock.instant += 1800.0

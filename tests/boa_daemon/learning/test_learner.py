@@ -375,7 +375,7 @@ def half_a_day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site,
     """Twelve hours of such a site, and what it had started and planned by after eight; tests go in order."""
     found = Site(tmp_path_factory.mktemp("half-a-day"), work=2.0)
     found.hours(8)
-    before, policy = len(found.play.runner.started), found.play.books.store.policy_hash
+    before, policy = len(found.play.runner.started), found.play.storage.store.policy_hash
     found.hours(4)
     yield found, before, policy
     found.play.close()
@@ -388,8 +388,8 @@ def test_learning_moves_jobs_when_it_learns_and_not_after(half_a_day: tuple[Site
     late = site.play.runner.started[before:]
 
     assert len({job for job, _ in late}) == len(late) > 10
-    assert site.play.books.store.policy_hash == hash_before
-    assert len({row["policy"] for row in site.play.books.store.decisions(limit=1000)}) <= 6
+    assert site.play.storage.store.policy_hash == hash_before
+    assert len({row["policy"] for row in site.play.storage.store.decisions(limit=1000)}) <= 6
 
 
 def test_the_daemon_finds_rates_and_sizes_and_plans_by_them(half_a_day: tuple[Site, int, str]) -> None:

@@ -182,14 +182,14 @@ def test_a_second_daemon_with_a_folder_of_its_own_only_observes(tmp_path: Path) 
 
     first = open_daemon(a_daemon("one"))
     second = open_daemon(a_daemon("two"))
-    assert first.books is not None
-    assert second.books is None
+    assert first.storage is not None
+    assert second.storage is None
     assert "this cluster is led by process" in second.standing.fault
     assert second.tick() is None
     second.close()
     first.close()
     third = open_daemon(a_daemon("three"))
-    assert third.books is not None
+    assert third.storage is not None
     third.close()
 
 

@@ -479,8 +479,8 @@ def test_nodes_are_given_back_in_the_order_of_what_is_lost() -> None:
     state = a_state(*jobs, nodes=nodes, held=held, now=NOON)
     stopping = replace(state.jobs["stopping"], is_stopping=True)
     state = replace(state, jobs={**state.jobs, "stopping": stopping})
-    books = CapProjection(state, Caps(usd_per_hour=kind.usd_per_hour / 2.0))
-    ended, emptied, stopped = _give_back(state, a_plan(), books)
+    projection = CapProjection(state, Caps(usd_per_hour=kind.usd_per_hour / 2.0))
+    ended, emptied, stopped = _give_back(state, a_plan(), projection)
     assert ended == ["also", "young", "old", "boots"]
     assert emptied == ["n-stopping", "n-long", "n-short", "n-heavy", "n-done"]
     assert stopped == {job.id for job in jobs}
@@ -493,19 +493,19 @@ def test_a_node_whose_jobs_stop_for_another_comes_before_one_that_still_works() 
     held["heir"] = some_slots("n2", 1)
     nodes = [a_node(name) for name in ("n1", "n2", "n3")]
     state = a_state(*jobs, nodes=nodes, held=held, now=NOON)
-    books = CapProjection(state, Caps(usd_per_hour=0.5))
-    assert _give_back(state, a_plan(), books)[1] == ["n1", "n3", "n2"]
+    projection = CapProjection(state, Caps(usd_per_hour=0.5))
+    assert _give_back(state, a_plan(), projection)[1] == ["n1", "n3", "n2"]
     alone = a_state(*jobs[:2], nodes=nodes, held={name: held[name] for name in ("wide", "slim")}, now=NOON)
-    books = CapProjection(alone, Caps(usd_per_hour=0.5))
-    assert _give_back(alone, a_plan(), books)[1] == ["n1", "n2", "n3"]
+    projection = CapProjection(alone, Caps(usd_per_hour=0.5))
+    assert _give_back(alone, a_plan(), projection)[1] == ["n1", "n2", "n3"]
 
 
 def test_a_node_under_a_job_that_nobody_lists_is_emptied_for_a_cap_as_any_other() -> None:
     """There is nobody to tell; the node goes first, as nothing is known to be lost."""
     nodes = [replace(a_node("n1"), gpus=("ghost", None, None, None)), a_node("n2")]
     state = a_state(a_job("a"), nodes=nodes, held={"a": some_slots("n2", 0)}, now=NOON)
-    books = CapProjection(state, Caps(usd_per_hour=0.5))
-    assert _give_back(state, a_plan(), books) == ([], ["n1", "n2"], {"a"})
+    projection = CapProjection(state, Caps(usd_per_hour=0.5))
+    assert _give_back(state, a_plan(), projection) == ([], ["n1", "n2"], {"a"})
 
 
 def test_of_nodes_that_must_end_now_no_more_do_than_needed() -> None:
@@ -515,8 +515,8 @@ def test_of_nodes_that_must_end_now_no_more_do_than_needed() -> None:
     state = a_state(a_job("a"), a_job("b"), nodes=nodes, held=held, now=NOON)
     second = 2 * 4.0 / 3600.0
     for seconds, forced in ((121.0, ()), (119.0, ("n1",)), (89.0, ("n1", "n2"))):
-        books = CapProjection(state, Caps(usd_per_day=8.0 + seconds * second))
-        assert _forced(["n1", "n2"], books) == forced
+        projection = CapProjection(state, Caps(usd_per_day=8.0 + seconds * second))
+        assert _forced(["n1", "n2"], projection) == forced
 
 
 def test_launches_of_a_second_type_have_the_room_that_the_first_leaves() -> None:

@@ -49,11 +49,11 @@ class Bucket:
         return {"ETag": f'"{self.tag}"', "ResponseMetadata": date}
 
 
-def a_claim(bucket: Any, books: str, clock: ManualClock, said: list[str] | None = None) -> ClusterClaim:
+def a_claim(bucket: Any, ledger_id: str, clock: ManualClock, said: list[str] | None = None) -> ClusterClaim:
     """Return the claim of a database on cluster "lab"."""
     say = (lambda _sentence: None) if said is None else said.append
     return ClusterClaim(
-        bucket, bucket="boa-claims", key="k", cluster="lab", books=books, clock=clock, say=say
+        bucket, bucket="boa-claims", key="k", cluster="lab", ledger_id=ledger_id, clock=clock, say=say
     )
 
 

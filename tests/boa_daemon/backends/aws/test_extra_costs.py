@@ -74,7 +74,7 @@ def test_a_faster_disk_is_asked_for_and_paid(make_rig: RigMaker) -> None:
         run_request(
             a_launch(rig.offer()), rig.offer(), LaunchTarget(image="ami-1", root_device="/dev/sda1"),
             rig.settings,
-            books="b", lease=0.0,
+            ledger_id="b", lease=0.0,
         )
         for rig in (plain, fast)
     ]  # fmt: skip

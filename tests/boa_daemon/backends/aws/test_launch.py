@@ -38,9 +38,9 @@ def test_a_gang_is_asked_for_whole() -> None:
     """MinCount = MaxCount; a group that is no gang takes what there is, from one node on."""
     settings = AwsSettings()
     gang = run_request(
-        a_launch(GANG_OFFER, 4, is_gang=True), GANG_OFFER, SITE, settings, books="b", lease=0.0
+        a_launch(GANG_OFFER, 4, is_gang=True), GANG_OFFER, SITE, settings, ledger_id="b", lease=0.0
     )
-    group = run_request(a_launch(GANG_OFFER, 4), GANG_OFFER, SITE, settings, books="b", lease=0.0)
+    group = run_request(a_launch(GANG_OFFER, 4), GANG_OFFER, SITE, settings, ledger_id="b", lease=0.0)
 
     assert (gang["MinCount"], gang["MaxCount"]) == (4, 4)
     assert (group["MinCount"], group["MaxCount"]) == (1, 4)
@@ -53,7 +53,7 @@ def test_everything_is_in_the_one_call() -> None:
         security_groups=("sg-1",), placement_groups={"us-east-1a": "close"}, instance_profile="node"
     )
     launch = replace(a_launch(offer, 2, is_gang=True), for_jobs=(("train", 3), ("other", 1)))
-    request = run_request(launch, offer, SITE, settings, books="b", lease=1234.5)
+    request = run_request(launch, offer, SITE, settings, ledger_id="b", lease=1234.5)
 
     tagged = {
         each["ResourceType"]: {tag["Key"]: tag["Value"] for tag in each["Tags"]}
@@ -77,15 +77,15 @@ def test_everything_is_in_the_one_call() -> None:
 
 def test_tokens_tell_apart_what_are_different_questions() -> None:
     """At most 64 characters; another zone, attempt or database is another question."""
-    token = client_token("t1-launch-0", books="b", attempt=0, place="a")
+    token = client_token("t1-launch-0", ledger_id="b", attempt=0, place="a")
     others = [
-        client_token("t1-launch-0", books="b", attempt=0, place="b"),
-        client_token("t1-launch-0", books="b", attempt=1, place="a"),
-        client_token("t1-launch-0", books="c", attempt=0, place="a"),
-        client_token("t2-launch-0", books="b", attempt=0, place="a"),
+        client_token("t1-launch-0", ledger_id="b", attempt=0, place="b"),
+        client_token("t1-launch-0", ledger_id="b", attempt=1, place="a"),
+        client_token("t1-launch-0", ledger_id="c", attempt=0, place="a"),
+        client_token("t2-launch-0", ledger_id="b", attempt=0, place="a"),
     ]
 
-    assert token == client_token("t1-launch-0", books="b", attempt=0, place="a")
+    assert token == client_token("t1-launch-0", ledger_id="b", attempt=0, place="a")
     assert len({token, *others}) == 5
     assert len(token) <= 64
 
@@ -279,7 +279,7 @@ def test_a_reservation_is_an_offer_of_its_own(make_rig: RigMaker) -> None:
 
 def test_user_data_holds_no_secret(rig: AwsRig) -> None:
     """Whoever may describe the instance can read it."""
-    request = run_request(a_launch(GANG_OFFER), GANG_OFFER, SITE, AwsSettings(), books="b", lease=0.0)
+    request = run_request(a_launch(GANG_OFFER), GANG_OFFER, SITE, AwsSettings(), ledger_id="b", lease=0.0)
     text = request["UserData"]
 
     assert "AWS_" not in text

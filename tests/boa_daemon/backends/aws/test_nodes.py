@@ -247,7 +247,7 @@ def test_two_daemons_with_two_databases_end_nothing_of_each_other(rig: AwsRig) -
     [name] = launched(rig)
     rig.pass_time(100.0)
     other = rig.another()
-    other._books = "other"
+    other._ledger_id = "other"
     assert list(other.nodes()) == []
     assert "rented by another database (test; ours is other)" in other.elsewhere()
     assert isinstance(other.terminate(ends(name))[name], Refused)
@@ -261,7 +261,7 @@ def test_what_our_database_knows_is_ours_whoever_rented_it(rig: AwsRig) -> None:
     [name] = launched(rig)
     [node] = rig.cloud.nodes()
     recovered = rig.another()
-    recovered._books = "other"
+    recovered._ledger_id = "other"
     recovered.remember([node])
     assert [each.id for each in recovered.nodes()] == [name]
     assert recovered.elsewhere() == ""
@@ -271,7 +271,7 @@ def test_a_dead_daemons_instances_are_anybodys_once_their_lease_is_over(rig: Aws
     """Nobody renewed them: the cluster is free, and the sweep ends them as leaks."""
     [name] = launched(rig)
     other = rig.another()
-    other._books = "other"
+    other._ledger_id = "other"
     rig.pass_time(5400.0 + 200.0)
     assert list(other.nodes()) == []
     assert other.elsewhere() == ""

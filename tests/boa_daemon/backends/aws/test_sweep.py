@@ -61,7 +61,11 @@ def test_the_sweep_of_a_daemon_with_another_database_ends_it_too(rig: AwsRig) ->
     """It is not its own, so it is neither seen nor billed; but when its lease is over it is a leak."""
     name = a_stopped_one(rig)
     other = AwsCloud(
-        rig.settings, catalog=rig.cloud._catalog, clock=rig.clock, calls=rig.another().calls, books="other"
+        rig.settings,
+        catalog=rig.cloud._catalog,
+        clock=rig.clock,
+        calls=rig.another().calls,
+        ledger_id="other",
     )
     assert list(other.nodes()) == []
     assert other.sweep() == {}
@@ -98,7 +102,7 @@ def test_recovered_books_take_it_over_with_both_of_its_bills(rig: AwsRig) -> Non
     assert abs(bill(stopped, until=rig.clock.now()) / 1e6 - hours * DISK) < 2e-6
 
     daemon = AwsCloud(
-        rig.settings, catalog=rig.cloud._catalog, clock=rig.clock, calls=rig.another().calls, books="new"
+        rig.settings, catalog=rig.cloud._catalog, clock=rig.clock, calls=rig.another().calls, ledger_id="new"
     )
     daemon.remember(nodes.values())
     assert {node.id: node.phase for node in daemon.nodes()}[f"{name}~2"] == "stopped"

@@ -1,4 +1,4 @@
-"""`backends/aws/termination_schedule.py`: what stays stopped ends without a daemon, and nothing that runs ends by it."""
+"""The termination schedule ends stopped nodes without a daemon, and never a running one."""
 
 from __future__ import annotations
 
