@@ -173,7 +173,7 @@ def _print(found: CommitmentAdvice) -> None:
         console.print()
         saved = HOURS_PER_MONTH * (advice.likely.on_demand - advice.likely.advised)
         sentences = [
-            f"Saves ${saved:,.0f} a month at the same waiting, and has paid for its whole term if the load "
+            f"Saves ${saved:,.0f} a month at the same waiting, and breaks even over its term if the load "
             f"lasts {advice.paid_after_months:.1f} of {12 * advice.term_years} months."
         ]
         sentences += [

@@ -246,6 +246,6 @@ def curve_sentences(curve: Curve) -> list[str]:
         f"{format_hours(knee.cliff_hours)} on average.",
         f"Knee: at {money(knee.budget, unit)} they take {format_hours(knee.hours)}; above it each further "
         f"{one} helps less.",
-        f"Floor: {format_hours(knee.floor_hours)}. At {flat} 95 % of the way is done; above {end} more "
-        "buys nothing.",
+        f"Floor: {format_hours(knee.floor_hours)}. With {flat} 95 % of the saving is reached; above {end} "
+        "more buys nothing.",
     ]

@@ -89,7 +89,7 @@ def _print(trace: Trace, load: TraceLoad, found: GoodnessOfFit, document: dict[s
     console = stdout_console()
     numbers = ("outside", "seen", "95 % of draws", "chance")
     table = a_table(
-        "What was seen, and what draws have",
+        "The trace, and draws from the fitted load",
         *("group", "outside", "farthest off", *numbers[1:], ""),
         right=numbers,
     )

@@ -39,8 +39,8 @@ def write_comparison(
         f"<h1>{escape(plot.title)}</h1>",
         f"<p>{escape(about(comparison))}</p>",
         as_svg(draw_money(plot)),
-        '<p class="note">Hollow points did not spend the same as BOA. Dashed: what the planner promises for '
-        "GPUs that boot in no time and are rented one by one. Grey: no policy can get there.</p>",
+        '<p class="note">Hollow points did not spend the same as BOA. Dashed: the plan, for GPUs that boot '
+        "in no time and are rented one by one. Grey: no policy can reach this area.</p>",
     ]
     for budget in comparison.budgets:
         for cap in comparison.caps:
@@ -56,8 +56,8 @@ def about(comparison: Comparison) -> str:
     again = (
         ""
         if seeds == 1
-        else f" Seed 0 is the trace as it is; {'another' if seeds == 2 else f'{seeds - 1} others'} hand"
-        f"{'s' if seeds == 2 else ''} its jobs to its arrival instants in another order. Ratios are paired "
+        else f" Seed 0 is the trace as it is; {'another' if seeds == 2 else f'{seeds - 1} others'} put"
+        f"{'s' if seeds == 2 else ''} its jobs at its arrival times in another order. Ratios are paired "
         "by seed; brackets are 95 % intervals."
     )
     capped = (
@@ -68,8 +68,8 @@ def about(comparison: Comparison) -> str:
     return (
         f"{len(trace.jobs)} jobs arrive over {format_hours(trace.window_hours)}; nodes boot in "
         f"{shared.boot_seconds:g} s and are billed by the second. A ratio is the mean JCT over BOA's. Each "
-        "rival's setting was turned until it spent what BOA spent, boots and idle nodes included, within 1 % "
-        "where its settings allow that; elsewhere the last column reads its JCT off between two settings."
+        "rival's setting was tuned until it spent what BOA spent, boots and idle nodes included, within 1 % "
+        "where its settings allow that; elsewhere the last column interpolates its JCT between two settings."
         f"{capped}{again}"
     )
 
@@ -123,8 +123,8 @@ def decomposition_text(why: Decomposition) -> str:
     """Return a sentence that splits the gain over a fixed fleet into elasticity and optimisation."""
     return (
         f"For the same money the best fixed fleet, {why.fleet}, waits {ratio_text(why.total)} times as long "
-        f"as BOA. Renting as needed by a simple rule, {why.rule}, makes up a factor of "
-        f"{ratio_text(why.elasticity)} of that (elasticity); choosing the widths to the budget makes up "
+        f"as BOA. Renting as needed by a simple rule, {why.rule}, explains a factor of "
+        f"{ratio_text(why.elasticity)} of that (elasticity); choosing widths to fit the budget explains "
         f"{ratio_text(why.optimisation)} (optimisation)."
     )
 

@@ -329,7 +329,7 @@ def test_the_gain_over_a_fleet_is_elasticity_times_optimisation(
     best = by_policy[why.rule]
     assert best is not None
     assert why.optimisation.mean == pytest.approx(best.mean)
-    assert f"{why.rule}, makes up a factor of {why.elasticity.mean:.2f} [" in decomposition_text(why)
+    assert f"{why.rule}, explains a factor of {why.elasticity.mean:.2f} [" in decomposition_text(why)
 
 
 def test_without_a_fleet_there_is_nothing_to_take_apart(
