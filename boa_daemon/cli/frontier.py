@@ -109,7 +109,7 @@ def frontier(
 
 
 Point = tuple[float, Solution | InfeasibleBudget]
-"""A budget and what it buys."""
+"""A budget, and its solution or error."""
 
 
 def parse_budgets(text: str, file: ProblemFile) -> list[Budget]:

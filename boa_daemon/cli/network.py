@@ -121,7 +121,7 @@ def _fit_rows(fitted: LinkFit) -> list[dict[str, object]]:
 
 
 def _fit_answer(fitted: LinkFit) -> dict[str, Any]:
-    """Return the answer of `boa network fit`: `link` can be pasted into a case."""
+    """Return the document of `boa network fit`; its `link` can be pasted into a network case."""
     return {
         "link": {str(row["constant"]): row["value"] for row in _fit_rows(fitted)},
         "intervals": {str(row["constant"]): [row["low"], row["high"]] for row in _fit_rows(fitted)},

@@ -18,7 +18,7 @@ from rich.table import Table
 
 
 class OutputFormat(StrEnum):
-    """How to print an answer."""
+    """Output formats."""
 
     table = "table"
     json = "json"

@@ -51,7 +51,7 @@ def _print(changes: Sequence[PlanChange]) -> None:
 
 
 def _text(value: object) -> str:
-    """Return a figure as people read it."""
+    """Return a figure as text."""
     if value is None:
         return ""
     if isinstance(value, bool):

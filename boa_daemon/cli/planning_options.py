@@ -262,7 +262,7 @@ def runs(steps: Sequence[PhaseOption]) -> list[tuple[int, int, PhaseOption]]:
 
 
 def width_text(step: PhaseOption) -> str:
-    """Return ``8 x a100``; a real width with two decimals."""
+    """Return a width such as ``8 x a100``; a real width has two decimals."""
     gpus = f"{step.gpus:.2f}" if isinstance(step.gpus, float) else str(step.gpus)
     return f"{gpus} x {step.gpu_type}"
 

@@ -34,7 +34,7 @@ class RunPhase:
 
     @property
     def row(self) -> dict[str, Any]:
-        """The phase as JSON shows it."""
+        """The phase as JSON."""
         seconds, usd = round(self.seconds, 3), round(self.usd, 6)
         return {"phase": self.name, "seconds": seconds, "usd": usd, "note": self.note}
 
@@ -112,7 +112,7 @@ class RunMeter:
     _seen: dict[str, float] = field(default_factory=dict)
 
     def read(self, job: Mapping[str, Any] | None, instances: Sequence[Mapping[str, Any]]) -> float:
-        """Return the dollars so far."""
+        """Return the dollars of the run so far."""
         if not self.is_own:
             return 0.0 if job is None else float(job["usd"])
         # Keep costs by node: one that ended a day ago is no longer listed, but still counts.

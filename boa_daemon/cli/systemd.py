@@ -16,7 +16,7 @@ from boa_daemon.errors import InputError
 
 
 class SystemdAct(StrEnum):
-    """What to do with the unit."""
+    """Whether to print or install the unit."""
 
     show = "print"
     install = "install"

@@ -191,12 +191,12 @@ class Verbs(TyperGroup):
         return list(VERBS)
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Keep what is wrong, for programs."""
+        """Parse the arguments; store a usage error in `usage_errors`."""
         with _kept():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Keep what is wrong, for programs."""
+        """Run the verb; store a usage error in `usage_errors`."""
         with _kept():
             return super().invoke(ctx)
 

@@ -41,7 +41,7 @@ class Ratio:
     high: float | None
 
     def to_document(self) -> dict[str, float | None]:
-        """Return it as JSON says it."""
+        """Return the ratio as JSON."""
         return {"mean": self.mean, "low": self.low, "high": self.high}
 
 
@@ -64,7 +64,7 @@ class PolicyLine:
     lower_bound_mean_jct_hours: float
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON says it."""
+        """Return the line as JSON."""
         equal = self.ratio_at_equal_spend
         return {
             "policy": self.policy,
@@ -161,7 +161,7 @@ class Decomposition:
     optimisation: Ratio
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON says it."""
+        """Return the decomposition as JSON."""
         return {
             "budget": self.budget,
             "fleet": self.fleet,

@@ -41,7 +41,7 @@ class CaseRow:
         return self.case.trace, self.case.draw, self.cell.seed
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON says it."""
+        """Return the row or error as JSON."""
         where = {"trace": self.case.trace, "draw": self.case.draw, "world": self.case.world}
         asked = {"budget_asked": self.case.budget}
         if self.row is None:
@@ -67,7 +67,7 @@ class PairedRatios:
     unpaid: int = 0
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON says it."""
+        """Return the ratios as JSON."""
         return {
             "policy": self.policy,
             "world": self.world,
@@ -92,7 +92,7 @@ class TraceLine:
     rivals: Mapping[str, PairedRatios]
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON says it."""
+        """Return the line as JSON."""
         return {
             "trace": self.trace,
             "budget": self.budget,

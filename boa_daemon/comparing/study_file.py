@@ -101,7 +101,7 @@ class Study:
 
     @property
     def rivals(self) -> list[str]:
-        """The policies beside the reference."""
+        """The policies other than the reference."""
         return [name for name in self.file.policies if name != self.file.reference]
 
     @property

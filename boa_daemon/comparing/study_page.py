@@ -65,7 +65,7 @@ class StudyReport:
         return [one for one in self.found if one.row is None]
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON says it."""
+        """Return the report as JSON."""
         return {
             "title": self.study.file.title,
             "reference": self.study.file.reference,

@@ -44,7 +44,7 @@ class Workers(Protocol):
         ...
 
     def answer(self, task: bytes) -> bytes:
-        """Do a task and return its answer."""
+        """Run a task and return its answer."""
         ...
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class InlineWorkers:
     count = 1
 
     def answer(self, task: bytes) -> bytes:
-        """Do a task and return its answer."""
+        """Run a task and return its answer."""
         return perform(task)
 
     def close(self) -> None:

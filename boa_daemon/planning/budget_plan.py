@@ -175,7 +175,7 @@ class BestEffortPlan:
 
     @property
     def rows(self) -> tuple[dict[str, Any], ...]:
-        """One row per class, the first to be served first."""
+        """One row per class, in the order in which classes are served."""
         answers = {answer.name: answer for answer in self.cheapest.classes}
         classes = {job_class.name: job_class for job_class in self.problem.classes}
         return tuple(

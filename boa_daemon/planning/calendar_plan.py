@@ -197,7 +197,7 @@ class CalendarPlan:
         }
 
     def said(self, change: DeadlineFix) -> str:
-        """Return a change in words."""
+        """Return a change as text."""
         more = f" (${change.extra_usd:,.2f} more is spent)" if change.extra_usd >= 0.01 else ""
         if change.kind == "budget" and self.budget is not None:
             return f"a budget of {self.budget.said(change.factor)}{more}"
@@ -304,7 +304,7 @@ def is_rate(text: str) -> bool:
 
 
 def calendar_budget(text: str) -> CalendarBudget:
-    """Return the budget of a calendar: ``40/h``, ``900/day``, ``40000/month``, or ``1500`` in all.
+    """Return the budget of a calendar: ``40/h``, ``900/day``, ``40000/month``, or a total such as ``1500``.
 
     Raises:
         InputError: when the text is none of these.

@@ -249,7 +249,7 @@ def _lines(
     chosen: CommitmentLevels,
     machines: Sequence[InstanceType],
 ) -> tuple[CommitmentLine, ...]:
-    """Return the commitments whose level is more than zero."""
+    """Return a line for each commitment with a level above zero."""
     found = []
     for (terms, commitment), level, used in zip(pairs, chosen.levels, chosen.bill.used, strict=True):
         if level <= 1e-9:

@@ -28,7 +28,7 @@ class MachineRemoval:
     planned_hours: float
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the result as JSON."""
         return {
             "gpu_type": self.gpu_type,
             "instance_type": self.instance_type,

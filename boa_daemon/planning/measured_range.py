@@ -43,7 +43,7 @@ class RangeEdge:
         return f"{here}, the only width that its file has for that type."
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the finding as JSON."""
         return {
             "class_name": self.class_name,
             "gpu_type": self.gpu_type,

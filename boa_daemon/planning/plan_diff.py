@@ -52,7 +52,7 @@ class PlanChange:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The change for programs."""
+        """The change as JSON."""
         return {
             "kind": self.kind,
             "what": self.what,
@@ -79,7 +79,7 @@ def read_plan(path: Path) -> Mapping[str, Any]:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[PlanChange]:
-    """Return what changed, the plan's own figures first.
+    """Return the changes, the plan's own figures first.
 
     Raises:
         InputError: when one plan is of a stream and the other of a list.

@@ -95,7 +95,7 @@ def _calm(sized: JobClass, option: InstanceOption, boot_hours: float) -> float:
 def _sure(
     sized: JobClass, option: InstanceOption, machine: InstanceType, world: WorldSettings, boot_hours: float
 ) -> float:
-    """Return the hours that 19 of 20 runs of an option on spot do not exceed."""
+    """Return the hours that 95 % of runs of a spot option do not exceed."""
     terms = terms_of(world, machine, boot_seconds=boot_hours * SECONDS_PER_HOUR)
     saves = saves_of(world)
     hours = _calm(sized, option, boot_hours)

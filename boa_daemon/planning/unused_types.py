@@ -40,7 +40,7 @@ class UnusedType:
         return f"{self.gpu_type} is unused: it does the work no cheaper and no faster."
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the comparison as JSON."""
         return {
             "gpu_type": self.gpu_type,
             "instance_type": self.instance_type,
