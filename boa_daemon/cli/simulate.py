@@ -235,7 +235,7 @@ def _print_table(result: Simulation, bill: dict[str, Any] | None = None) -> None
     unit, per_hour = ("GPU-hours", "GPUs") if gpus else ("USD", "USD/hour")
     rows = (
         ("mean JCT", format_hours(result.mean_jct_hours)),
-        ("  no policy can beat", f"{format_hours(result.lower_bound_mean_jct_hours)} for what was spent"),
+        ("  lower bound", f"{format_hours(result.lower_bound_mean_jct_hours)} for any policy at this spend"),
         *_boot_bound(result),
         ("  p50, p95, p99", ", ".join(format_hours(hours) for hours in _percentiles(result))),
         ("spent", f"{result.spent_usd:,.2f} {unit}"),
@@ -298,7 +298,7 @@ def _boot_bound(result: Simulation) -> list[tuple[str, str]]:
     return (
         []
         if hours is None
-        else [("  with boots and whole nodes", f"{format_hours(hours)} for what was spent")]
+        else [("  with boots and whole nodes", f"{format_hours(hours)} for any policy at this spend")]
     )
 
 
