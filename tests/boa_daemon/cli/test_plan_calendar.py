@@ -146,7 +146,7 @@ def test_weekends_off_pause_jobs_and_move_their_ends(files: list[str], tmp_path:
     [
         ([], "no budget"),
         (["--quota", "gpu=1", "--off", "nights"], "'nights' are no window"),
-        (["--budget", "gpus:8"], "a calendar counts dollars"),
+        (["--budget", "gpus:8"], "the budget of a calendar is in dollars"),
         (["--budget", "80/year"], "unknown unit of time 'year'"),
         (["--quota", "gup=1"], "unknown type 'gup'"),
         (["--quota", "gpu=many"], "no number of instances"),

@@ -167,7 +167,7 @@ def test_the_figures_of_scenarios_and_of_a_plan_are_those_of_the_answer(
     document, page = reported(monkeypatch, capsys, tmp_path, *CASES["plan"])
     spend = f"{document['mean_spend']:,.2f}"
     assert cells(page, "$/h")[-1] == spend
-    assert f"planned are ${spend}/h" in page
+    assert f"the plan spends ${spend}/h" in page
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_any_work(
