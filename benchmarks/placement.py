@@ -1,6 +1,6 @@
 """What placing is worth in the whole loop: LWF-kappa, first fit, list scheduling, random and the default.
 
-    python benchmarks/placement.py [--workload W] [--traces N] [--minutes M] [--data FILE]
+    python benchmarks/placement.py [--workload W] [--traces N] [--minutes M] [--data FILE] [--write PAGE]
 
 Each placer runs the same traces under `boa simulate`: jobs slow each other down where they send through the
 same links, and a job that lies scattered over nodes pays for that (`policies.links.link_share`). Two
@@ -14,7 +14,8 @@ told the racks. `LWF-1, least work` takes of equal nodes that whose jobs have le
 `LWF-1, most work` the other way round. Ratios to LWF-1 are paired by trace, with a 95 % interval (Student).
 
 Every run is written to FILE at once. The next call goes on where the last one stopped; trace after trace is
-run in all settings, so a table can be printed at any time (`--minutes 0` prints what there is).
+run in all settings, so a table can be printed at any time (`--minutes 0` prints what there is). --write puts
+the tables into a page, between its markers.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -268,14 +270,53 @@ def interval(ratios: list[float]) -> tuple[float, float]:
     return float(np.mean(ratios)), half
 
 
-def show(runs: Runs) -> None:
-    """Print mean JCT and spend over those of LWF-1 as tables of a page, then how often jobs moved."""
-    for of, what in enumerate(("mean JCT / LWF-1", "spend / LWF-1", "changes of GPUs, mean")):
-        print(f"\n| {what} | {' | '.join(runs)} |\n|---{'|---' * len(runs)}|")
-        print(f"| traces | {' | '.join(str(len(cell['LWF-1'])) for cell in runs.values())} |")
-        for row in PLACERS:
-            cells = [_cell(cell, row, WIDEST[title.partition(",")[0]], of) for title, cell in runs.items()]
-            print(f"| {row} | {' | '.join(cells)} |")
+def tables_of(runs: Runs) -> dict[str, str]:
+    """Return tables of mean JCT and spend over those of LWF-1, by their block of the page, and of moves."""
+    figures = {"jct": "mean JCT / LWF-1", "spend": "spend / LWF-1", "moves": "changes of GPUs, mean"}
+    found = {}
+    for part, workloads in (("", ("paper", "pollux")), ("racks-", ("racks",))):
+        cells = {title: cell for title, cell in runs.items() if title.partition(",")[0] in workloads}
+        for of, (block, what) in enumerate(figures.items()):
+            lines = [f"| {what} | {' | '.join(cells)} |", f"|---{'|---' * len(cells)}|"]
+            lines.append(f"| traces | {' | '.join(str(len(cell['LWF-1'])) for cell in cells.values())} |")
+            for row in PLACERS:
+                values = [
+                    _cell(cell, row, WIDEST[title.partition(",")[0]], of) for title, cell in cells.items()
+                ]
+                if any(values):
+                    lines.append(f"| {row} | {' | '.join(values)} |")
+            if block == "jct" and not part:
+                bounds = [str(kappa_bound(title)) for title in cells]
+                lines.append(f"| above this κ spreading cannot pay | {' | '.join(bounds)} |")
+            found[part + block] = "\n".join(lines)
+    return found
+
+
+def kappa_bound(title: str) -> int:
+    """Return the largest kappa that can pay for any model of a workload, at the link's speed: g / (1 + s)."""
+    workload, _, speed = title.partition(", ")
+    sizes = [(row[-2], row[-1]) for row in (POLLUX_MODELS if workload == "pollux" else PAPER_MODELS).values()]
+    needs = [AllReduce(message_bytes=size, compute_seconds=seconds) for size, seconds in sizes]
+    gigabits = float(speed.split()[0])
+    return max(1, min(int(GPUS / (1.0 + _share(need, gigabits))) for need in needs))
+
+
+def moves_worth(runs: Runs) -> Iterator[str]:
+    """Yield what the default loses without the stage that moves scattered jobs together, paired by trace."""
+    for title, cell in runs.items():
+        with_moves, without = cell.get("default", {}), cell.get("default, no moves", {})
+        seeds = [seed for seed in without if seed in with_moves]
+        if seeds:
+            parts = [interval([without[seed][of] / with_moves[seed][of] for seed in seeds]) for of in (0, 1)]
+            said = " and ".join(f"{mean:.3f} ± {half:.3f}" for mean, half in parts)
+            yield f"{title}: without moves {said} of the default's mean JCT and spend"
+
+
+def write(page: Path, tables: dict[str, str]) -> None:
+    """Put the tables between the lines `<!-- placement: BLOCK -->` and `<!-- end -->` of a page."""
+    block = re.compile(r"(<!-- placement: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+    text = page.read_text(encoding="utf-8")
+    page.write_text(block.sub(lambda at: f"{at[1]}\n{tables[at[2]]}\n\n{at[3]}", text), encoding="utf-8")
 
 
 def _cell(cell: dict[str, dict[str, list[float]]], row: str, widest: int, of: int) -> str:
@@ -301,6 +342,7 @@ def main() -> None:
     parser.add_argument("--workload", choices=WORKLOADS, action="append", help="only this; may be repeated")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long")
     parser.add_argument("--data", type=Path, default=DATA, help="JSON file of all runs")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this page")
     chosen = parser.parse_args()
     runs: Runs = json.loads(chosen.data.read_text(encoding="utf-8")) if chosen.data.exists() else {}
     run_all(
@@ -310,7 +352,12 @@ def main() -> None:
         traces=chosen.traces,
         until=time.monotonic() + 60.0 * chosen.minutes,
     )
-    show(runs)
+    tables = tables_of(runs)
+    for table in tables.values():
+        print(f"\n{table}")
+    print(*moves_worth(runs), sep="\n")
+    if chosen.write is not None:
+        write(chosen.write, tables)
 
 
 if __name__ == "__main__":
