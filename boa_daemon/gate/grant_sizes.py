@@ -1,8 +1,9 @@
 """Sizes of grants, chosen for few requests and no pause between two messages.
 
-    a bucket        takes at least as long as twenty requests, so that asking costs at most a twentieth a
-    grant         lasts until a better-ranked job on the same cards may be back from computing a hand-over
-    the next message is granted when the last one should have been sent, before its end is reported
+    a bucket        takes at least as long as twenty requests, so that asking costs at most a twentieth
+    a grant         lasts until a better-ranked job on the same cards may be back from computing
+    a hand-over     the next message is granted when the last one should have been sent, before its end is
+                    reported
 
 The first two never let a worse-ranked job send while a better one waits. The third lets two messages overlap
 for the time of a report; if overlap slows the link down (eta), the gate waits for the report.
