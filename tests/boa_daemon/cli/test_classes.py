@@ -144,7 +144,7 @@ def test_an_unknown_class_is_bad_input(
 
 def test_explain_says_what_is_believed_of_the_class(play: DaemonInAFolder) -> None:
     """Rate and size stand beside the curve, with their intervals."""
-    running = next(job.id for job in play.books.queue.active.values() if job.slots)
+    running = next(job.id for job in play.storage.queue.active.values() if job.slots)
     text = play.service.explain(running)["text"]
 
     assert "stated 1) jobs/h from" in text

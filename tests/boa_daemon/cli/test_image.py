@@ -15,7 +15,7 @@ import pytest
 from verbs import exit_code
 
 from boa_daemon.backends.aws import image_build
-from boa_daemon.daemon.assembly import database_url, open_books
+from boa_daemon.daemon.assembly import database_url, open_storage
 from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.errors import INFEASIBLE, USAGE
 from boa_daemon.testing.fake_cloud import FakeCloud
@@ -89,8 +89,8 @@ def test_an_image_is_built_entered_in_the_books_used_listed_and_removed(boa: Boa
     (life,) = fake.history()
     assert life.ended_at is not None
     assert tomllib.loads(Path("boa.toml").read_text())["cloud"]["image"] == "built"
-    with closing(open_books(database_url(load_settings(Path("boa.toml")).settings))) as books:
-        assert books.store.settled_micro_dollars() >= 1_000_000 * 1.006 / 60
+    with closing(open_storage(database_url(load_settings(Path("boa.toml")).settings))) as storage:
+        assert storage.store.settled_micro_dollars() >= 1_000_000 * 1.006 / 60
     code, listed, _ = boa("image", "list")
     (image,) = listed["images"]
     assert (code, image["id"], image["state"]) == (0, said["image"], "available")

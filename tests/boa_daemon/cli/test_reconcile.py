@@ -87,10 +87,10 @@ def boa(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
             micro_dollars=96_000_000,
             days=tuple((first + number, 24_000_000) for number in range(4)),
         )
-        play.books.store.record_charge(charge)
+        play.storage.store.record_charge(charge)
         for hour in range(24):
             at = first * DAY_SECONDS + 3600.0 * hour
-            play.books.store.record_charge(
+            play.storage.store.record_charge(
                 Charge(
                     node=f"gateway {hour}",
                     instance_type="gateway",
