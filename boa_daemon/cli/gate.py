@@ -24,7 +24,11 @@ from policies.links.ada_srsf import DEFAULT_LINK_POLICY
 from policies.links.contention import Link
 
 app = typer.Typer(
-    name="gate", help="Order the messages of jobs that share network cards.", invoke_without_command=True
+    name="gate",
+    help="Order the messages of jobs that share network cards.",
+    epilog="Without a command the gate runs until SIGTERM or Ctrl-C; the commands ask a running gate. Jobs "
+    "find the gate through BOA_GATE (see `boa gate token`). If the gate fails, jobs go on without it.",
+    invoke_without_command=True,
 )
 
 PolicyName = StrEnum("PolicyName", {name: name for name in POLICIES})  # type: ignore[misc]  # names from a table
@@ -74,10 +78,7 @@ def run(
     ] = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Run the gate until SIGTERM or Ctrl-C; the subcommands ask a running gate.
-
-    Jobs find the gate through BOA_GATE (see `boa gate token`). If the gate fails, jobs go on without it.
-    """
+    """Run the gate until SIGTERM or Ctrl-C, if no command is given."""
     if context.invoked_subcommand is not None:
         return
     folder = default_folder()
