@@ -73,18 +73,16 @@ def _options(row: dict[str, Any]) -> str:
     """Return the chosen option and its alternative."""
     chosen, other = row["chosen"], row["runner_up"]
     return (
-        f"chose: {_option(chosen)}; alternative: {other['name']} ({_option(other)}){_weighed(chosen, other)}"
+        f"chose: {_option(chosen)}; alternative: {other['name']}, {_option(other)}{_weighed(chosen, other)}"
     )
 
 
 def _option(one: dict[str, Any]) -> str:
     """Return an option: its GPUs, their cost, the work left, and the jobs without GPUs."""
     left_out = one["jobs_without_gpus"]
-    wait = f", {counted(left_out, 'job')} without GPUs" if left_out else ""
-    return (
-        f"{counted(one['gpus'], 'GPU')} ({usd(one['usd_per_hour'])} USD/hour), "
-        f"{one['job_hours_left']:.2f} job-hours left{wait}"
-    )
+    wait = f", {counted(left_out, 'job')} wait{'s' if left_out == 1 else ''}" if left_out else ""
+    left = f", {one['job_hours_left']:.2f} hours of jobs to run" if one["gpus"] else ""
+    return f"{counted(one['gpus'], 'GPU')} ({usd(one['usd_per_hour'])} USD/hour){left}{wait}"
 
 
 def _weighed(chosen: dict[str, Any], other: dict[str, Any]) -> str:

@@ -105,7 +105,7 @@ class DaemonStore(SqlStore):
         job = found.nearest
         if job is None:
             widths = {name: one.job.width for name, one in state.jobs.items() if one.job.width is not None}
-            name, cost, other_cost = "everything stays as it is", None, None
+            name, cost, other_cost = "change nothing", None, None
         else:
             one = found.jobs[job]
             widths = {**plan.widths, job: one.other}
