@@ -87,4 +87,4 @@ def _print_checks(title: str, checks: list[DoctorCheck]) -> None:
     failed = sum(check.status == "failed" for check in checks)
     console = stdout_console()
     console.print(table)
-    console.print(f"{failed} checks failed." if failed else "Ready to rent.")
+    console.print(f"{counted(failed, 'check')} failed." if failed else "Ready to rent.")
