@@ -1,4 +1,4 @@
-"""AWS to test against."""
+"""Fixtures with a fake AWS, for the tests of this folder."""
 
 from aws_fixtures import credentials, make_rig, rig
 

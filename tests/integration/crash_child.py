@@ -1,9 +1,9 @@
-"""The child of the crash suite: forks for each order, and the fork runs ticks until it kills itself.
+"""The child process of the crash suite: each order is run by a fork, which runs ticks and kills itself.
 
-An order is a JSON line; the answer is a JSON line with the exit status of the fork. The fork is a process of
-its own with nothing but its journal; `kill_at` counts the points before each call, each commit and each end
-of a tick. Where nothing was called but questions, and no byte on disk changed, since the point before, a
-death leaves what a death there left: that is no point of its own.
+An order is a JSON line. The answer is a JSON line with the exit status of the fork. A fork starts with
+nothing but its journal on disk. `kill_at` numbers the points before each call to AWS, each commit and each
+end of a tick. A point is counted only if a call that changes something was made, or a byte on disk changed,
+since the point before: otherwise dying here would leave the same state as dying there.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ QUESTIONS = ("Describe", "Get", "List")
 
 
 class Points:
-    """Counts the points at which the process may die and leave something new, and dies at one of them."""
+    """Counts the points at which a death leaves a new state, and kills the process at one of them."""
 
     def __init__(self, kill_at: int | None, folder: Path) -> None:
         self.kill_at, self.count, self.folder = kill_at, 0, folder
         self.orders, self._left = 0, (-1, "")
 
     def pass_one(self) -> None:
-        """Pass a point, or not."""
+        """Count this point if the state is new, and die if it is the chosen one."""
         left = (self.orders, what_is_left(self.folder))
         if left == self._left:
             return
@@ -81,7 +81,7 @@ class Points:
 
 
 class Journal(MemoryStore):
-    """A store whose writes are on disk before they count; a new one reads them back."""
+    """A store that writes each change to disk before applying it; a new store reads the changes back."""
 
     def __init__(self, path: Path, points: Points) -> None:
         super().__init__(keep=10_000)
@@ -110,19 +110,19 @@ class Journal(MemoryStore):
 
 
 class DyingCalls(AwsCalls):
-    """Calls, with a point before each."""
+    """AWS calls with a point before each one."""
 
     points: Points
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        """Make a call, if we live to."""
+        """Pass a point, then make the call."""
         self.points.pass_one()
         self.points.orders += not operation.rpartition(":")[2].startswith(QUESTIONS)
         return super().call(operation, **arguments)
 
 
 def run(order: dict[str, Any], session: Any) -> None:
-    """Run ticks at the instants of an order, from the one that was reached last."""
+    """Run ticks at the instants of an order, starting with the last instant that was reached."""
     folder = Path(order["folder"])
     points = Points(order["kill_at"], folder)
     settings = AwsSettings(
@@ -157,7 +157,7 @@ def run(order: dict[str, Any], session: Any) -> None:
 
 
 class Clients:
-    """Makes each client once for all forks, each of which connects it by itself."""
+    """Makes each boto3 client once for all forks; each fork opens its own connections."""
 
     def __init__(self) -> None:
         import boto3
@@ -175,14 +175,14 @@ class Clients:
         return self._made[key]
 
     def make(self, order: dict[str, Any]) -> None:
-        """Make those that a fork will ask for."""
+        """Make the clients that a fork will use."""
         calls = AwsCalls(AwsSettings(endpoint=order["endpoint"]), session=self)
         for operation in ("ec2:RunInstances", "ec2:DescribeInstances"):
             calls._client(operation, "")
 
 
 def serve(run: Callable[[dict[str, Any], Any], None]) -> None:
-    """Serve orders until the end of the input: `run(order, session)` in a fork of its own, each."""
+    """Serve orders until the end of the input; each `run(order, session)` runs in its own fork."""
     session = Clients()
     for line in sys.stdin:
         order = json.loads(line)

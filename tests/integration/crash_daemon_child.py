@@ -1,7 +1,7 @@
-"""The child of the daemon's crash suite on AWS: forks for each order; the fork is a daemon that kills itself.
+"""The child process of the daemon's crash suite on AWS: each order runs a daemon in a fork that kills itself.
 
-The daemon, its database and its AWS backend are the real ones; jobs only take time. `kill_at` counts the
-points before each call to EC2, each commit and each end of a tick.
+The daemon, its database and its AWS backend are real; jobs only take time. `kill_at` numbers the points
+before each call to EC2, each commit and each end of a tick.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TYPE = "g5.xlarge"
 
 
 def run(order: dict[str, Any], session: Any) -> None:
-    """Play the ticks of an order, from the one that was reached last."""
+    """Run the ticks of an order, starting with the last instant that was reached."""
     folder = Path(order["folder"])
     points = Points(order["kill_at"], folder)
     place = {"instance_types": [TYPE], "zones": ["us-east-1a"]}

@@ -1,4 +1,4 @@
-"""A DDP job for `test_daemon_gate.py`, as a user would write it: not a word of the gate."""
+"""A DDP job for `test_daemon_gate.py`, as a user would write it: the script does not mention the gate."""
 
 from __future__ import annotations
 

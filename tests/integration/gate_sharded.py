@@ -1,7 +1,7 @@
-"""One rank that trains sharded, with and without a gate, for `test_gate_sharded.py`; not a word of the gate.
+"""One rank of a sharded training run for `test_gate_sharded.py`, run with and without a gate.
 
-The first argument says how: fsdp2, fsdp1, zero, or sends (a pipeline's). The weights' digest and the messages
-that asked go to standard output.
+The script does not mention the gate. The first argument selects the method: fsdp2, fsdp1, zero, or sends (as
+a pipeline does). The rank prints the digest of its weights and its counts of questions to the gate as JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEP_SECONDS = 0.15
 
 
 def a_model() -> nn.Sequential:
-    """Return three layers, each well above the size that asks."""
+    """Return three layers, each larger than the size from which a collective asks the gate."""
     torch.manual_seed(7)
     return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(3)))
 
@@ -61,7 +61,7 @@ def digest(model: Any) -> str:
 
 
 def main() -> None:
-    """Train, or send from stage to stage."""
+    """Train, or send tensors from one stage to the next."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, way = dist.get_rank(), sys.argv[1]

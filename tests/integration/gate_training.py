@@ -1,7 +1,7 @@
 """One rank of a small training run for `test_gate_torch.py`; orders on standard input, answers as JSON lines.
 
-Each rank holds two copies of a model, one gated and one not, and trains both on the same data. Threads are
-delayed at random, differently on each rank, so that an order which is not kept by construction would break.
+Each rank trains two copies of a model on the same data, one gated and one not. Threads are delayed at random,
+differently on each rank, so that an order that only holds by luck would break.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def a_model() -> DistributedDataParallel:
 
 
 def main() -> None:
-    """Train as ordered."""
+    """Train for the numbers of iterations that are read from standard input."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()

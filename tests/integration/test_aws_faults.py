@@ -1,6 +1,6 @@
-"""Random fault schedules on the in-process cloud: whatever fails, what lives in the end is what is wanted.
+"""Random fault schedules on the in-process cloud: in the end exactly the wanted instances run.
 
-`BOA_FAULT_SCHEDULES=2000 pytest tests/integration/test_aws_faults.py` tries that many.
+`BOA_FAULT_SCHEDULES=2000 pytest tests/integration/test_aws_faults.py` tries 2,000 schedules.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ wishes = st.lists(st.integers(0, 3), min_size=3, max_size=7)
 
 
 def a_controller(rig: AwsRig, store: MemoryStore, wanted: int) -> Controller:
-    """Return a controller that holds so many nodes."""
+    """Return a controller that wants this number of nodes."""
     kind = rig.cloud._kinds[TYPE]
     return Controller(
         allocator=Wishes(widths={}, nodes={TYPE: wanted}),
@@ -73,7 +73,7 @@ def a_controller(rig: AwsRig, store: MemoryStore, wanted: int) -> Controller:
 
 
 def tick(rig: AwsRig, store: MemoryStore, wanted: int) -> None:
-    """Do a tick; one that could not look does nothing."""
+    """Run a tick; a tick that cannot list the nodes does nothing."""
     try:
         a_controller(rig, store, wanted).run_once()
     except CallFailed:
@@ -81,9 +81,10 @@ def tick(rig: AwsRig, store: MemoryStore, wanted: int) -> None:
 
 
 def check(rig: AwsRig, store: MemoryStore, most: int) -> None:
-    """Nothing untagged, and never more at once than were ever wanted.
+    """Check that every instance is tagged and that never more run than the largest number wanted so far.
 
-    A node whose order to end was lost lives on until the order is repeated, beside what was wanted since.
+    A node whose order to end was lost does not count: it runs until the order is repeated, beside the nodes
+    that were wanted since.
     """
     told = {action.node for action, _, _ in store.outcomes if isinstance(action, TerminateNode)}
     assert all(life.tags.get("boa:intent") for life in rig.fake.history())
@@ -108,7 +109,7 @@ def check(rig: AwsRig, store: MemoryStore, most: int) -> None:
 def test_no_schedule_loses_or_doubles_an_instance(
     schedule: list[Planned], wanted: list[int], restarts: set[int], invisible: float, stock: int | None
 ) -> None:
-    """Faults, restarts without memory, lagging listings, little stock; then calm, and all is as wanted."""
+    """After faults, restarts, lagging listings and low stock, the wanted nodes run and are billed once."""
     terms = Terms(boot_seconds=60.0, shutdown_seconds=45.0, invisible_seconds=invisible)
     if stock is not None:
         terms.stock[TYPE, "us-east-1a", "on-demand"] = stock
@@ -132,7 +133,7 @@ def test_no_schedule_loses_or_doubles_an_instance(
 
 
 def settle(rig: AwsRig, store: MemoryStore, wanted: int) -> None:
-    """Let calm ticks pass until the longest cool-down is over."""
+    """Run ticks without faults until the wanted nodes run, at most until the longest cool-down is over."""
     until = rig.clock.now() + SETTLING_SECONDS
     while rig.clock.now() < until:
         tick(rig, store, wanted)
@@ -151,6 +152,6 @@ def bills(store: MemoryStore) -> list[tuple[str, float, float]]:
 
 
 def lives(rig: AwsRig) -> list[tuple[str, float, float]]:
-    """Return the cloud's own history."""
+    """Return the fake cloud's own history of instances."""
     assert all(life.launched_at >= START for life in rig.fake.history())
     return sorted((life.id, life.launched_at, life.ended_at or 0.0) for life in rig.fake.history())

@@ -1,4 +1,4 @@
-"""docs/how-to/first-rented-instance.md: every step runs, as written, against the fake AWS over sockets."""
+"""docs/how-to/first-rented-instance.md: every step runs as written against the fake AWS over sockets."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ BLOCKS = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.exhaustive
-def test_every_step_runs(tmp_path: Path) -> None:
-    """The shell blocks in order, and what the text blocks show of their output."""
+def test_every_command_of_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
+    """The shell blocks run in order; their output matches the text blocks; no instance is left."""
     terms = Terms(
         boot_seconds=2.0,
         shutdown_seconds=2.0,
@@ -49,11 +49,11 @@ def test_every_step_runs(tmp_path: Path) -> None:
             "PYTHONPATH": str(ROOT),
             "COLUMNS": "140",
             "HOME": str(tmp_path),
-            # Nobody waits half a minute between two looks in a test.
+            # Ticks are half a minute apart by default, too slow for a test.
             "BOA_DAEMON_TICK_SECONDS": "1",
             "BOA_DAEMON_STATE_DIR": str(tmp_path / "state"),
         }
-        # The page leaves its daemon running, as whoever follows it does.
+        # The page leaves its daemon running.
         stack.callback(kill_all_carrying, f"BOA_DAEMON_STATE_DIR={tmp_path / 'state'}")
         python = f'"{sys.executable}"'
         verbs = f'boa() {{ {python} -m boa_daemon "$@"; }}\npython() {{ {python} "$@"; }}\nset -e\n'

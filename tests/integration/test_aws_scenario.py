@@ -1,4 +1,4 @@
-"""A whole life on AWS under exactly the policies that `boa iam` prints; every request fits its model."""
+"""A cluster's life on AWS under exactly the policies that `boa iam` prints; every request fits its model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from boa_daemon.clock import SystemClock
 
 @pytest.mark.exhaustive
 def test_a_life_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launch, job, resize, spot warning, checkpoint, logs, end, gc, down: none denied, none unused."""
+    """From launch to `boa down` no request is denied, and every statement of the policies is used."""
     with an_aws_site(monkeypatch, market="spot") as site:
         service = site.up()
         job = site.submit(service)
@@ -36,7 +36,7 @@ def test_a_life_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch) -> N
         site.until(lambda: service.job(job)["status"] == "finished", 180.0)
         row = service.job(job)
         printed = service.logs(job)["text"]
-        # The node that is taken back ends two minutes after its warning, not before.
+        # EC2 ends an interrupted spot node two minutes after its warning.
         site.until(lambda: not site.fake.live(), 240.0, pause=2.0)
         assert site.daemon is not None
         site.daemon.sweep()
@@ -54,12 +54,12 @@ def test_a_life_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch) -> N
     assert receipt.is_clean
     assert site.fake.iam.denied == []
     assert site.shapes.faults == []
-    # The agent's own calls are not made here, and only the doctor asks what may be done.
+    # The SSM agent makes no calls here, and only `boa doctor` asks for its own rights.
     assert {sid for _, sid in unused} == {
         "SsmAgent", "AskOwnRights", "ReadBucketSettings", "ReadRules"
     }  # fmt: skip
     assert sum(site.shapes.counts.values()) > 100
-    # With -s the figures of docs/how-to/check-a-real-account.md.
+    # `pytest -s` shows these figures; they stand in docs/how-to/check-a-real-account.md.
     sys.stdout.write(
         f"{sum(site.shapes.counts.values())} requests of {len(site.shapes.counts)} operations, "
         f"{sum(site.fake.iam.checks.values())} checks of {len(site.fake.iam.checks)} kinds, "
@@ -75,8 +75,8 @@ def down(site: AwsSite) -> object:
 
 
 @pytest.mark.exhaustive
-def test_a_warm_pool_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job ends, its node is stopped, the next job runs on it in its next life; exhaustive as jobs run."""
+def test_the_printed_policies_allow_a_warm_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node is stopped when its job ends and started again for the next job; no request is denied."""
     with an_aws_site(monkeypatch, warm_pool_nodes=1) as site:
         service = site.up()
         site.hurry()
@@ -84,7 +84,7 @@ def test_a_warm_pool_under_the_printed_policies(monkeypatch: pytest.MonkeyPatch)
             job = site.submit(service)
             site.until(lambda: service.job(job)["status"] == "finished", 120.0)  # noqa: B023
             site.until(lambda: [row["phase"] for row in service.instances()["instances"]] == ["stopped"])
-            # EC2 takes a while: what is asked to start meanwhile is refused, and a node is rented instead.
+            # While EC2 still stops a node, it refuses to start it, and the daemon would rent another node.
             site.until(lambda: all(life.stopped_at < time.time() - 1.0 for life in site.fake.live()))
         [life] = site.fake.live()
         [row] = service.instances()["instances"]

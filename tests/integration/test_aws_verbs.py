@@ -1,4 +1,4 @@
-"""The verbs about the cloud, `boa doctor`, `gc`, `down --all` and `iam`, against AWS in process."""
+"""The commands `boa doctor`, `gc`, `down --all` and `iam` against AWS in process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Boa = Callable[..., tuple[int, Any, str]]
 
 @pytest.fixture
 def fake() -> Iterator[FakeCloud]:
-    """A cloud on real time: verbs know no other."""
+    """A cloud on real time, because the commands read the system clock."""
     with mocked(FakeCloud(time.time, Terms(vcpu_quotas=dict(QUOTA), enforces_cluster="boa"))) as cloud:
         yield cloud
 
@@ -43,7 +43,7 @@ def fake() -> Iterator[FakeCloud]:
 def boa(
     fake: FakeCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Boa:
-    """Return a function that runs a verb beside a boa.toml: exit code, JSON answer, what was said."""
+    """Return a function that runs a command beside a boa.toml: exit code, JSON answer, printed text."""
     monkeypatch.chdir(tmp_path)
     Path("boa.toml").write_text(
         '[cloud]\nprovider = "aws"\ninstance_types = ["g5.xlarge"]\nzones = ["us-east-1a"]\n'
@@ -74,15 +74,15 @@ def rent(count: int = 1, *, at: float | None = None, cluster: str = "boa") -> tu
 
 
 def age(fake: FakeCloud, seconds: float) -> None:
-    """Let everything have been launched earlier."""
+    """Move the launch of every instance back in time."""
     for life in fake.history():
         life.launched_at -= seconds
         instance = fake.backend(life.region).get_instance(life.id)
         instance.launch_time -= timedelta(seconds=seconds)
 
 
-def test_a_ready_account(boa: Boa) -> None:
-    """Every check is ok or says why it was not tried; launches with a foreign tag are denied."""
+def test_the_doctor_finds_an_account_ready(boa: Boa) -> None:
+    """The doctor exits with 0; a launch with our tag is allowed, a launch with a foreign tag is denied."""
     code, answer, _ = boa("doctor")
 
     by_name = {check["name"]: check for check in answer["checks"]}
@@ -93,7 +93,7 @@ def test_a_ready_account(boa: Boa) -> None:
 
 
 def test_the_doctor_starts_nothing(boa: Boa, fake: FakeCloud) -> None:
-    """All of it is looking and DryRun."""
+    """`boa doctor` launches and ends no instance."""
     rent()
     boa("doctor")
 
@@ -112,7 +112,7 @@ def test_the_doctor_starts_nothing(boa: Boa, fake: FakeCloud) -> None:
     ],
 )
 def test_a_failed_check_names_its_fix(boa: Boa, fake: FakeCloud, case: tuple[str, str, str, str]) -> None:
-    """One clear message each, and exit code 1 where renting would fail."""
+    """A failed check names its fix; the exit code is 1 for a failure and 0 for a warning."""
     operation, code, name, fix = case
     fake.faults.plan(operation, f"error:{code}", times=99)
     exit_code, answer, _ = boa("doctor")
@@ -122,8 +122,8 @@ def test_a_failed_check_names_its_fix(boa: Boa, fake: FakeCloud, case: tuple[str
     assert exit_code == (1 if bad[name]["status"] == "failed" else 0)
 
 
-def test_a_new_account_has_no_quota(boa: Boa, fake: FakeCloud) -> None:
-    """The first thing that a real account lacks, found before the first launch."""
+def test_the_doctor_reports_a_quota_of_zero(boa: Boa, fake: FakeCloud) -> None:
+    """The check of the quota fails and its fix names the quota code."""
     fake.terms.vcpu_quotas["L-DB2E81BA"] = 0
     code, answer, _ = boa("doctor")
 
@@ -133,8 +133,8 @@ def test_a_new_account_has_no_quota(boa: Boa, fake: FakeCloud) -> None:
     assert "L-DB2E81BA" in quota["fix"]
 
 
-def test_a_type_that_the_region_lacks(boa: Boa) -> None:
-    """P3 can no longer be launched anywhere."""
+def test_the_doctor_reports_an_instance_type_that_the_region_lacks(boa: Boa) -> None:
+    """The check of p3.2xlarge fails: P3 can no longer be launched anywhere."""
     Path("boa.toml").write_text('[cloud]\ninstance_types = ["p3.2xlarge"]\n')
     code, answer, _ = boa("doctor")
 
@@ -143,15 +143,15 @@ def test_a_type_that_the_region_lacks(boa: Boa) -> None:
     assert kind["status"] == "failed"
 
 
-def test_the_doctor_for_people(boa: Boa) -> None:
-    """A table, and a last line that says it."""
+def test_the_doctor_without_json_says_ready_to_rent(boa: Boa) -> None:
+    """The printed text says that the account is ready to rent."""
     _, _, said = boa("doctor", is_json=False)
 
     assert "Ready to rent." in said
 
 
-def test_gc_checks_without_touching(boa: Boa, fake: FakeCloud) -> None:
-    """Exit code 6 when something leaks; nothing is ended."""
+def test_gc_check_reports_leaks_and_ends_nothing(boa: Boa, fake: FakeCloud) -> None:
+    """`boa gc --check` exits with 6 if there is a leak, and ends nothing."""
     rent(at=time.time() - 7200.0)
     age(fake, 7200.0)
     code, answer, _ = boa("gc", "--check")
@@ -163,7 +163,7 @@ def test_gc_checks_without_touching(boa: Boa, fake: FakeCloud) -> None:
 
 
 def test_gc_ends_leaks_and_nothing_else(boa: Boa, fake: FakeCloud) -> None:
-    """An old lease and loose parts go; what has a lease, what is young and what is not ours stays."""
+    """`boa gc` ends an instance with an old lease and an unattached volume of this cluster, nothing else."""
     fake.terms.enforces_cluster = ""
     [leak] = rent(at=time.time() - 7200.0)
     age(fake, 7200.0)
@@ -184,14 +184,14 @@ def test_gc_ends_leaks_and_nothing_else(boa: Boa, fake: FakeCloud) -> None:
     assert answer["regions"][0]["billing_stopped_at"] is not None
 
 
-def test_gc_with_nothing_to_do(boa: Boa) -> None:
-    """Exit code 0 both ways."""
+def test_gc_without_leaks_exits_with_0(boa: Boa) -> None:
+    """Both `boa gc --check` and `boa gc` exit with 0."""
     assert boa("gc", "--check")[0] == 0
     assert boa("gc")[0] == 0
 
 
-def test_down_gives_a_receipt(boa: Boa, fake: FakeCloud) -> None:
-    """Nothing of ours is left, in each region named, and when billing stopped."""
+def test_down_prints_a_receipt_for_each_region(boa: Boa, fake: FakeCloud) -> None:
+    """The receipt says for each region that nothing is left, and when billing stopped."""
     rent(3)
     before = time.time()
     code, answer, _ = boa("down", "--all", "--region", "us-east-1", "--region", "us-west-2")
@@ -208,8 +208,10 @@ def test_down_gives_a_receipt(boa: Boa, fake: FakeCloud) -> None:
     assert fake.live() == []
 
 
-def test_down_says_what_stays_and_what_was_billed_by_kind(boa: Boa, fake: FakeCloud, tmp_path: Path) -> None:
-    """An image, which no end of a cluster takes; and of the books all kinds, those without a node too."""
+def test_down_reports_images_that_stay_and_the_bill_by_kind(
+    boa: Boa, fake: FakeCloud, tmp_path: Path
+) -> None:
+    """`boa down` keeps images, and reports all kinds of cost, including costs without a node."""
     with Path("boa.toml").open("a") as file:
         file.write(f'[budget]\nstanding_usd_per_hour = 0.045\n[daemon]\nstate_dir = "{tmp_path / "state"}"\n')
     (tmp_path / "state").mkdir()
@@ -235,8 +237,8 @@ def test_down_says_what_stays_and_what_was_billed_by_kind(boa: Boa, fake: FakeCl
     assert "0.0650 USD (compute 0.0000, gateway 0.0450, images 0.0200)" in said
 
 
-def test_down_says_what_is_left(boa: Boa, fake: FakeCloud) -> None:
-    """A protected instance cannot be ended: exit code 4, and the fix."""
+def test_down_reports_an_instance_that_it_cannot_end(boa: Boa, fake: FakeCloud) -> None:
+    """An instance with termination protection gives exit code 4 and its fix."""
     [name] = rent()
     fake.history()[0].is_protected = True
     code, answer, _ = boa("down", "--all", "--wait-seconds", "0.5")
@@ -246,8 +248,8 @@ def test_down_says_what_is_left(boa: Boa, fake: FakeCloud) -> None:
     assert "termination protection" in answer["regions"][0]["failed"][name]
 
 
-def test_down_wants_to_hear_all(boa: Boa, fake: FakeCloud) -> None:
-    """Without it the daemon is asked, and where there is none nothing is ended."""
+def test_down_without_all_ends_nothing_if_no_daemon_runs(boa: Boa, fake: FakeCloud) -> None:
+    """`boa down` without `--all` asks the daemon; without a daemon it exits with 5."""
     rent()
     code, _, _ = boa("down")
 
@@ -256,7 +258,7 @@ def test_down_wants_to_hear_all(boa: Boa, fake: FakeCloud) -> None:
 
 
 def test_iam_prints_a_policy_and_a_template(boa: Boa) -> None:
-    """JSON that IAM takes; YAML that CloudFormation takes."""
+    """`boa iam` prints a policy in JSON; `--cloudformation` prints a template."""
     _, document, _ = boa("iam", "--cluster", "lab", "--account", "123456789012")
     _, _, template = boa("iam", "--cloudformation", is_json=False)
 
@@ -274,8 +276,8 @@ def test_iam_prints_a_policy_and_a_template(boa: Boa) -> None:
         ("[cloud\n", "not valid TOML"),
     ],
 )
-def test_bad_settings_are_one_clear_message(boa: Boa, toml: str, said: str) -> None:
-    """Exit code 2, and nothing is asked of AWS."""
+def test_bad_settings_give_exit_code_2_and_a_message(boa: Boa, toml: str, said: str) -> None:
+    """The message of `boa doctor` names the bad setting."""
     Path("boa.toml").write_text(toml)
     code, _, output = boa("doctor")
 

@@ -1,4 +1,4 @@
-"""examples/check_account.py goes from nothing to nothing on the fake AWS, and its report says each step."""
+"""examples/check_account.py on the fake AWS: its report lists each step, and no instance is left."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse")
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("quota", "stopped_at", "more"), [(8, "", ("--image",)), (0, "the doctor", ())])
-def test_the_report_says_each_step(
+def test_check_account_reports_each_step_and_leaves_no_instance(
     tmp_path: Path, quota: int, stopped_at: str, more: tuple[str, ...]
 ) -> None:
-    """A good account passes; one without a quota stops at the doctor. Nothing is left either way."""
+    """A good account passes; one without a quota stops at the doctor. No instance is left either way."""
     fake = FakeCloud(time.time, Terms(boot_seconds=1.0, vcpu_quotas={"L-DB2E81BA": quota}))
     with ExitStack() as stack:
         url = stack.enter_context(FakeServer(fake))

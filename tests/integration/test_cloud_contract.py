@@ -1,6 +1,6 @@
-"""What every cloud keeps: the simulator's, one in a file, this machine, AWS in process, AWS over sockets.
+"""The contract of clouds: the simulator, the cloud in a file, this machine, AWS in process, AWS over sockets.
 
-The simulator's is rented from by the controller alone; the others also by the daemon (`Provider`).
+Only the controller rents from the simulator's cloud. The daemon rents from the others as well (`Provider`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BOOT_SECONDS = 90.0
 
 @dataclass(slots=True)
 class Subject:
-    """A cloud under test, and how to let time pass in it."""
+    """A cloud under test, and functions that advance its time and empty its stock."""
 
     cloud: Cloud
     now: Callable[[], float]
@@ -71,7 +71,7 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Subject]
 
 
 def _simulated() -> Subject:
-    """Return the simulator's cloud; it is out of stock from half an hour on."""
+    """Return the simulator's cloud; it is out of stock half an hour after the start."""
     clock = VirtualClock(START)
     events = EventQueue()
     world = WorldSettings()
@@ -114,17 +114,17 @@ def _here(name: str, folder: Path) -> Subject:
 
 
 def nodes_of(subject: Subject) -> dict[str, Any]:
-    """Return the listing by id."""
+    """Return the listed nodes by id."""
     return {node.id: node for node in subject.cloud.nodes()}
 
 
-def test_begins_empty(subject: Subject) -> None:
-    """Nothing is ours before anything was launched."""
+def test_a_new_cloud_lists_no_nodes(subject: Subject) -> None:
+    """The listing is empty before the first launch."""
     assert list(subject.cloud.nodes()) == []
 
 
 def test_launched_nodes_are_requested_then_ready(subject: Subject) -> None:
-    """They bear the id of their action, and are idle once they have booted."""
+    """Launched nodes carry the id of their action, and are idle once they have booted."""
     outcome = subject.cloud.launch(subject.launch(2, name="t7-launch-0"))
 
     assert isinstance(outcome, Launched)
@@ -137,7 +137,7 @@ def test_launched_nodes_are_requested_then_ready(subject: Subject) -> None:
 
 
 def test_ended_nodes_are_shown_with_their_end(subject: Subject) -> None:
-    """At least once, and the end is not before the launch."""
+    """An ended node is listed at least once as terminated, with the instant of its end."""
     outcome = subject.cloud.launch(subject.launch())
     assert isinstance(outcome, Launched)
     subject.pass_time(BOOT_SECONDS + 1.0)
@@ -156,7 +156,7 @@ def test_ended_nodes_are_shown_with_their_end(subject: Subject) -> None:
 
 
 def test_ending_twice_is_accepted(subject: Subject) -> None:
-    """What is gone already is accepted, without a second end."""
+    """Ending a node that is already gone is accepted."""
     outcome = subject.cloud.launch(subject.launch())
     assert isinstance(outcome, Launched)
     subject.cloud.nodes()
@@ -168,7 +168,7 @@ def test_ending_twice_is_accepted(subject: Subject) -> None:
 
 
 def test_without_stock_nothing_is_launched(subject: Subject) -> None:
-    """A refusal is a value that says so, and changes nothing."""
+    """A launch without stock is refused with the kind "no-capacity" and leaves no node."""
     subject.stock_out()
 
     outcome = subject.cloud.launch(subject.launch(3, is_gang=True))
@@ -179,7 +179,7 @@ def test_without_stock_nothing_is_launched(subject: Subject) -> None:
 
 
 def test_every_order_to_end_has_an_answer(subject: Subject) -> None:
-    """One outcome per node, whatever they are."""
+    """`terminate` returns one outcome per node."""
     outcome = subject.cloud.launch(subject.launch(2))
     assert isinstance(outcome, Launched)
     subject.cloud.nodes()
@@ -189,8 +189,8 @@ def test_every_order_to_end_has_an_answer(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("subject", PROVIDERS, indirect=True)
-def test_the_daemon_may_look_after_it_at_any_time(subject: Subject) -> None:
-    """A new cloud is warned of nothing, has no leaks, and says of each fact how old it is."""
+def test_a_new_cloud_serves_every_call_of_the_daemon(subject: Subject) -> None:
+    """A new cloud has no leaks, ages that are unknown or not negative, and can be closed twice."""
     provider = provider_of(subject)
     provider.remember([])
     provider.listen(lambda: None)
@@ -203,8 +203,8 @@ def test_the_daemon_may_look_after_it_at_any_time(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("subject", PROVIDERS, indirect=True)
-def test_what_is_known_is_no_leak_and_is_billed_once(subject: Subject) -> None:
-    """A node that was remembered is listed once, and neither swept nor ended when the daemon stops."""
+def test_a_remembered_node_is_listed_once_and_not_swept(subject: Subject) -> None:
+    """Nodes that were remembered are listed once, are no leaks, and go on running."""
     provider = provider_of(subject)
     provider.launch(subject.launch(2))
     before = provider.nodes()
@@ -222,7 +222,7 @@ def provider_of(subject: Subject) -> Provider:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A node that was stopped: the run before, and the life on its disk."""
+    """A node that was stopped: the id of its run, and the id of its life on disk."""
 
     run: str
     life: str
@@ -244,8 +244,8 @@ STOPPING = ("simulated", "file", "process", "server")
 
 
 @pytest.mark.parametrize("subject", STOPPING, indirect=True)
-def test_a_stopped_node_is_another_life_at_the_price_of_its_disk(subject: Subject) -> None:
-    """The bill of the run is final with the stop; the disk goes on costing, and nothing else does."""
+def test_a_stopped_node_costs_only_its_disk(subject: Subject) -> None:
+    """The run ends with the stop, and a new life begins that costs only the disk."""
     names = stopped(subject)
     asked_at = subject.now() - 120.0
     nodes = nodes_of(subject)
@@ -261,8 +261,8 @@ def test_a_stopped_node_is_another_life_at_the_price_of_its_disk(subject: Subjec
 
 
 @pytest.mark.parametrize("subject", STOPPING, indirect=True)
-def test_a_launch_starts_what_is_stopped_and_rents_the_rest(subject: Subject) -> None:
-    """Two wanted and one stopped: a third life, ready at its time, and a new node; the second is over."""
+def test_a_launch_starts_stopped_nodes_before_it_rents_new_ones(subject: Subject) -> None:
+    """A launch of two with one stopped node starts that node as a third life and rents one node."""
     names = stopped(subject)
     subject.cloud.nodes()
     order = replace(subject.launch(2, name="t2-launch-0"), starts=(names.life,))
@@ -284,8 +284,8 @@ def test_a_launch_starts_what_is_stopped_and_rents_the_rest(subject: Subject) ->
 
 
 @pytest.mark.parametrize("subject", STOPPING, indirect=True)
-def test_what_is_stopped_can_be_ended(subject: Subject) -> None:
-    """It is gone for good, and its disk costs nothing any more."""
+def test_a_stopped_node_can_be_ended(subject: Subject) -> None:
+    """The ended node is gone and no longer billed."""
     names = stopped(subject)
     subject.cloud.nodes()
     assert subject.cloud.terminate(ends(names.life)) == {names.life: Accepted()}
@@ -296,8 +296,8 @@ def test_what_is_stopped_can_be_ended(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("subject", ["this machine"], indirect=True)
-def test_a_cloud_that_cannot_stop_ends(subject: Subject) -> None:
-    """An order to stop is an order to give back."""
+def test_a_cloud_that_cannot_stop_nodes_ends_them(subject: Subject) -> None:
+    """An order to stop gives the node back."""
     names = stopped(subject)
 
     assert [node.id for node in subject.cloud.nodes() if node.ended_at is None] == []

@@ -1,4 +1,4 @@
-"""Jobs in real containers of podman, here and on rented nodes: steps, ends and causes are as of any job."""
+"""Jobs in real podman containers, here and on rented nodes, have the steps, ends and causes of any job."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def rented(root: Path) -> Iterator[Bench]:
 
 @pytest.fixture(params=[local, pytest.param(rented, marks=pytest.mark.exhaustive)])
 def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """Each engine, with a folder and a job of a name that no other test's containers have."""
+    """Each engine, with a folder and a job name that no other test's containers have."""
     make_podman_work(tmp_path, monkeypatch)
     with request.param(tmp_path / "root") as found:
         found.workdir = tmp_path / "work"
@@ -94,7 +94,7 @@ def containers(bench: Bench) -> list[str]:
 
 
 def test_a_job_in_a_container_is_resized_without_losing_a_step(bench: Bench) -> None:
-    """It is stopped with its checkpoint, goes on with two GPUs, is entered, and nothing of it stays."""
+    """A stopped job resumes from its checkpoint with two GPUs, can be entered, and leaves no container."""
     admit(bench, TRAINER.format(steps=700, seconds=0.02))
     bench.start(1)
     bench.wait_step(20)
@@ -119,7 +119,7 @@ def test_a_job_in_a_container_is_resized_without_losing_a_step(bench: Bench) -> 
 
 @pytest.mark.parametrize("how", ["kill", "keeper"])
 def test_a_container_ends_at_once_with_its_unit(bench: Bench, how: str) -> None:
-    """By order, or because its keeper died: no process of it goes on."""
+    """Killing the unit or its keeper ends the container: no process in it goes on."""
     admit(bench, TRAINER.format(steps=100_000, seconds=0.02))
     bench.start(1)
     bench.wait_step(5)
@@ -136,8 +136,8 @@ def test_a_container_ends_at_once_with_its_unit(bench: Bench, how: str) -> None:
 
 
 @LOCAL
-def test_a_container_without_memory_left_says_so(bench: Bench) -> None:
-    """The kernel ends its process at `memory_gb`, and the failure has that cause."""
+def test_a_container_over_its_memory_limit_fails_as_out_of_memory(bench: Bench) -> None:
+    """The kernel kills the process at `memory_gb`; the cause of the failure is "out-of-memory"."""
     admit(bench, "x = [b'x' * 1_000_000 for _ in range(2_000)]", memory_gb=0.2, cpus=1.0)
     bench.start(1)
     end = bench.wait_end()
@@ -147,7 +147,7 @@ def test_a_container_without_memory_left_says_so(bench: Bench) -> None:
 
 @LOCAL
 def test_the_exit_code_of_a_container_is_the_jobs(bench: Bench) -> None:
-    """And its last line the evidence, whatever is said about its artifacts after it."""
+    """The evidence is the container's exit code and last line, also if the job names artifacts."""
     admit(bench, "import sys; print('no such thing'); sys.exit(9)", artifacts=("out/*",))
     bench.start(1)
     end = bench.wait_end()
@@ -156,8 +156,8 @@ def test_the_exit_code_of_a_container_is_the_jobs(bench: Bench) -> None:
 
 
 @LOCAL
-def test_a_job_that_ignores_its_stop_is_ended_in_its_container(bench: Bench) -> None:
-    """When its grace is over, with all that runs there."""
+def test_a_job_that_ignores_its_stop_is_ended_by_force(bench: Bench) -> None:
+    """When the grace period is over the container and all its processes are ended."""
     text = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: print('no', flush=True))\n"
     admit(bench, f"{text}print('up', flush=True)\nwhile True: time.sleep(0.1)", stop_grace_seconds=1.0)
     bench.start(1)
