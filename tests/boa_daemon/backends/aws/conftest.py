@@ -1,4 +1,4 @@
-"""AWS to test against."""
+"""Fixtures: AWS clouds in process, against the fake AWS."""
 
 from aws_fixtures import credentials, make_rig, rig
 

@@ -1,4 +1,4 @@
-"""Capacity Blocks: what is offered, bought at a named price alone, and rented in from begin to end."""
+"""`backends/aws/blocks.py`: listing, buying and using Capacity Blocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = {
 
 
 def terms() -> Terms:
-    """Return a cloud without stock on demand, and with two blocks of it."""
+    """Return a fake cloud without on-demand stock and with two Capacity Blocks."""
     begins = START + 2 * HOUR
     return Terms(
         boot_seconds=60.0,
@@ -40,13 +40,13 @@ def terms() -> Terms:
 
 
 def asked(rig: AwsRig) -> tuple[AwsCalls, list[BlockOffering]]:
-    """Return the calls, and what is offered."""
+    """Return the AWS calls and the blocks on offer."""
     calls = rig.cloud.calls
     begin = datetime.fromtimestamp(START, UTC)
     return calls, offerings(calls, TYPE, instances=1, hours=24, begin=begin)
 
 
-def test_offerings_are_listed_the_cheapest_first_and_bought_at_their_price_alone() -> None:
+def test_blocks_are_listed_cheapest_first_and_bought_only_at_the_listed_price() -> None:
     with a_rig("process", terms()) as rig, request_shapes() as shapes:
         calls, found = asked(rig)
         for wrong in (19.0, 40.0):
@@ -64,8 +64,8 @@ def test_offerings_are_listed_the_cheapest_first_and_bought_at_their_price_alone
         assert [one.id for one in asked(rig)[1]] == ["dear"]
 
 
-def test_jobs_wait_for_the_block_run_in_it_and_leave_before_it_ends(tmp_path: Path) -> None:
-    """Nothing on demand: the job starts when the block begins, and has let go before EC2 ends its node."""
+def test_a_job_starts_when_the_block_begins_and_stops_before_it_ends(tmp_path: Path) -> None:
+    """The job's last node is left before EC2 ends the node, and only one node is ever launched."""
     with a_rig(
         "process", terms(), instance_types=(TYPE,), zones=(ZONE,), reservations={TYPE: "cr-cheap"}
     ) as rig:
@@ -91,7 +91,7 @@ def test_jobs_wait_for_the_block_run_in_it_and_leave_before_it_ends(tmp_path: Pa
 
         assert 2.0 * HOUR <= began <= 2.0 * HOUR + 420.0
         assert (node["market"], node["zone"]) == ("reserved", ZONE)
-        # The fee was paid before: what the ledger adds is the disk.
+        # The fee of the block is paid in advance, so the node's price is its disk alone.
         assert node["usd_per_hour"] < 0.1
         assert 25.0 * HOUR < left < 25.5 * HOUR
         assert over <= 25.5 * HOUR + 60.0

@@ -1,4 +1,4 @@
-"""`backends/aws/calls.py`: engines call through the door, which knows their limits of time."""
+"""`backends/aws/calls.py`: engines call AWS through the table of operations, under its time limits."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from boa_daemon.backends.settings import AwsSettings
 
 
 class Configs(OneSession):
-    """Remembers how each client was asked for."""
+    """A session that records the configuration of every client that is made."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: dict[str, tuple[float, int]] = {}
 
     def client(self, service: str, **how: object) -> object:
-        """Return a client, and note its limits."""
+        """Return a client, and record its read timeout and tries."""
         config = how["config"]
         self.asked[service] = (config.read_timeout, config.retries["total_max_attempts"])  # type: ignore[attr-defined]
         return super().client(service, **how)  # type: ignore[arg-type]
 
 
-def test_an_engine_calls_what_is_in_the_table(rig: AwsRig) -> None:
-    """By boto3's names, counted like every other call; nothing else is there."""
+def test_a_client_offers_only_the_operations_in_the_table(rig: AwsRig) -> None:
+    """Each call is counted; an operation outside the table is an AttributeError."""
     calls = rig.cloud.calls
     s3 = calls.client("s3")
     with pytest.raises(CallFailed, match="NoSuchBucket"):
@@ -36,8 +36,8 @@ def test_an_engine_calls_what_is_in_the_table(rig: AwsRig) -> None:
         s3.get_bucket_acl(Bucket="none")
 
 
-def test_what_an_engine_calls_within_a_tick_ends_soon(rig: AwsRig) -> None:
-    """Two tries of ten seconds, well below the watchdog's three minutes; a launch has one try."""
+def test_s3_and_ssm_calls_time_out_after_two_tries_of_ten_seconds(rig: AwsRig) -> None:
+    """A client of EC2 gets three tries of thirty seconds."""
     session = Configs()
     calls = AwsCalls(AwsSettings(), session=session)
     with pytest.raises(CallFailed):
@@ -50,8 +50,8 @@ def test_what_an_engine_calls_within_a_tick_ends_soon(rig: AwsRig) -> None:
     assert session.asked["ec2"] == (30.0, 3)
 
 
-def test_a_refusal_names_action_and_resource() -> None:
-    """As EC2 and the others word it, without the encoded part."""
+def test_a_denied_call_gives_its_action_and_resource() -> None:
+    """`denied` holds action and resource of an UnauthorizedOperation, and is None for another error."""
     said = (
         "You are not authorized to perform this operation. User: arn:aws:iam::1:user/me is not authorized to "
         "perform: ec2:RunInstances on resource: arn:aws:ec2:us-east-1:1:subnet/subnet-1 because no "

@@ -1,4 +1,4 @@
-"""Whose a cluster is, by an object that two daemons with different databases both see."""
+"""`backends/aws/cluster_claim.py`: an object in S3 says which of several databases owns the cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START = 1_800_000_000.0
 
 
 class Bucket:
-    """One object with S3's conditional writes, and S3's own clock; `fails` is how the next calls end."""
+    """A fake S3 object with conditional writes and a clock; `fails` lists the errors of the next calls."""
 
     def __init__(self) -> None:
         self.now, self.body, self.tag, self.written_at = START, b"", 0, 0.0
@@ -50,7 +50,7 @@ class Bucket:
 
 
 def a_claim(bucket: Any, ledger_id: str, clock: ManualClock, said: list[str] | None = None) -> ClusterClaim:
-    """Return the claim of a database on cluster "lab"."""
+    """Return the claim of one database on cluster "lab"."""
     say = (lambda _sentence: None) if said is None else said.append
     return ClusterClaim(
         bucket, bucket="boa-claims", key="k", cluster="lab", ledger_id=ledger_id, clock=clock, say=say
@@ -59,8 +59,8 @@ def a_claim(bucket: Any, ledger_id: str, clock: ManualClock, said: list[str] | N
 
 @settings(max_examples=sampled(100), deadline=None)
 @given(seed=st.integers(min_value=0, max_value=2**32), count=st.integers(min_value=2, max_value=4))
-def test_of_daemons_with_different_databases_one_acts(seed: int, count: int) -> None:
-    """From the first minute, in any order, while some are down for a while, or cut off from S3 alone."""
+def test_at_most_one_of_several_daemons_acts(seed: int, count: int) -> None:
+    """It holds in any order of calls, while daemons restart and while some cannot reach S3."""
     chance, bucket, clock = random.Random(seed), Bucket(), ManualClock(START)
     claims = {name: a_claim(bucket, name, clock) for name in "abcd"[:count]}
     acting: dict[str, float] = {}
@@ -78,7 +78,7 @@ def test_of_daemons_with_different_databases_one_acts(seed: int, count: int) -> 
                 cut[name] = bucket.now + chance.uniform(0.0, 3000.0)
             bucket.fails = ["SlowDown"] * 3 if cut.get(name, 0.0) > bucket.now else []
             acting.pop(name, None)
-            # One that starts while it is cut off from S3 has only the listing to go by, as without a bucket.
+            # A daemon that starts while S3 is unreachable has no epoch and relies on the instance listing.
             if not claims[name].hold() and claims[name].epoch:
                 acting[name] = bucket.now
             if chance.random() < 0.03:
@@ -88,8 +88,8 @@ def test_of_daemons_with_different_databases_one_acts(seed: int, count: int) -> 
         bucket.now, clock.instant = bucket.now + step, clock.instant + step
 
 
-def test_the_second_observes_and_says_whose_the_cluster_is() -> None:
-    """Until the first was silent for ten minutes; then it takes over with an epoch more."""
+def test_a_second_database_takes_the_claim_over_only_after_the_first_is_silent() -> None:
+    """Until the claim is stale the second daemon is told the owner; the takeover raises the epoch by one."""
     bucket, clock, said = Bucket(), ManualClock(START), list[str]()
     first, second = a_claim(bucket, "one", clock), a_claim(bucket, "two", clock, said)
     assert (first.hold(), first.epoch) == ("", 1)
@@ -108,8 +108,8 @@ def test_the_second_observes_and_says_whose_the_cluster_is() -> None:
     assert "belongs to another database (two" in first.hold()
 
 
-def test_a_restart_goes_on_at_once_and_asks_once_a_minute() -> None:
-    """The same database is the same claim; a tick of a second asks S3 no more often."""
+def test_a_restarted_daemon_keeps_its_claim_and_writes_it_once() -> None:
+    """Ten calls within a minute write the claim once, with the same epoch."""
     bucket, clock = Bucket(), ManualClock(START)
     assert a_claim(bucket, "one", clock).hold() == ""
     again = a_claim(bucket, "one", clock)
@@ -118,8 +118,8 @@ def test_a_restart_goes_on_at_once_and_asks_once_a_minute() -> None:
 
 
 @pytest.mark.parametrize("code", ["SlowDown", "AccessDenied", "Timeout"])
-def test_what_cannot_be_asked_changes_nothing_and_is_said_once(code: str) -> None:
-    """A site whose role may not write it runs as before; one that observes goes on observing."""
+def test_an_unreadable_claim_changes_nothing_and_is_reported_once(code: str) -> None:
+    """An owner that cannot reach S3 stays the owner, and an observer stays an observer."""
     bucket, clock, said = Bucket(), ManualClock(START), list[str]()
     claim = a_claim(bucket, "one", clock, said)
     for _ in range(5):
@@ -135,8 +135,8 @@ def test_what_cannot_be_asked_changes_nothing_and_is_said_once(code: str) -> Non
     assert claim.hold() != ""
 
 
-def test_who_cannot_renew_its_claim_acts_no_more_before_anybody_takes_it() -> None:
-    """Five minutes without S3, of the ten after which another may."""
+def test_a_daemon_that_cannot_renew_its_claim_stops_acting_before_it_is_stale() -> None:
+    """The daemon acts for five minutes without S3; another daemon may take the claim after ten."""
     bucket, clock = Bucket(), ManualClock(START)
     claim = a_claim(bucket, "one", clock)
     assert claim.hold() == ""
@@ -151,16 +151,16 @@ def test_who_cannot_renew_its_claim_acts_no_more_before_anybody_takes_it() -> No
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"epoch": "x"}', b"\xff"])
-def test_a_claim_that_cannot_be_read_belongs_to_somebody(body: bytes) -> None:
-    """Nothing is taken for ours because it makes no sense."""
+def test_a_malformed_claim_counts_as_owned_by_another_database(body: bytes) -> None:
+    """A fresh claim whose content is not readable is never taken over."""
     bucket, clock = Bucket(), ManualClock(START)
     bucket.body, bucket.tag, bucket.written_at = body, 1, START
     assert "belongs to another database" in a_claim(bucket, "one", clock).hold()
 
 
 @mock_aws
-def test_the_conditions_are_those_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through the one door, against another imitation of S3: one wins, the other reads whose it is."""
+def test_the_claim_works_with_the_conditional_writes_of_moto(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two databases one gets the claim, and the other reads the owner's name."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     import boto3

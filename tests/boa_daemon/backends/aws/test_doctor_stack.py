@@ -1,4 +1,4 @@
-"""`backends/aws/doctor_stack.py`: what `boa up` made and somebody took away is named, with what mends it."""
+"""`backends/aws/doctor_stack.py`: the doctor names a missing part of the stack and its remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OLD = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration":
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
-    """Return the clients of an account that has all that the stack makes."""
+    """Return a maker of clients for an account that has every part of the stack."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     with mock_aws():
@@ -50,13 +50,13 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
 
 
 def checks() -> dict[str, DoctorCheck]:
-    """Return what the doctor says of queue and bucket, by its name."""
+    """Return the doctor's checks of queue and bucket by name."""
     doctor = StackDoctor(AwsCalls(AwsSettings(cluster="lab", instance_types=("g5.xlarge",))))
     return {check.name: check for check in (*doctor.rules(QUEUE), *doctor.bucket(BUCKET))}
 
 
 def do(client: Callable[[str], Any], fix: str) -> None:
-    """Do what a check says to type, as the command line would."""
+    """Run the command that a check suggests, as the AWS command line would."""
     typed = re.findall(r"`([^`]*)`", fix)[0]
     for command in typed.split(" && "):
         _, service, verb, *words = shlex.split(command)
@@ -73,7 +73,7 @@ def do(client: Callable[[str], Any], fix: str) -> None:
 
 
 def _value(text: str) -> Any:
-    """Return a word as the command line reads it: JSON, pairs, or itself."""
+    """Return a command-line word as JSON, as key-value pairs or as text."""
     if text.startswith("{"):
         return json.loads(text)
     if "=" in text:
@@ -114,8 +114,8 @@ TAKEN_AWAY: dict[str, tuple[str, Callable[[Callable[[str], Any]], None]]] = {
 }  # fmt: skip
 
 
-def test_with_all_that_the_stack_makes_nothing_is_missing(account: Callable[[str], Any]) -> None:
-    """Both rules, and three things of the bucket."""
+def test_a_complete_stack_passes_every_check(account: Callable[[str], Any]) -> None:
+    """The checks are two event rules and three properties of the bucket."""
     found = checks()
     assert {name: check.status for name, check in found.items()} == dict.fromkeys(
         ("rule of warnings", "rule of ends", "bucket encryption", "bucket public access", "bucket lifecycle"),
@@ -125,10 +125,10 @@ def test_with_all_that_the_stack_makes_nothing_is_missing(account: Callable[[str
 
 
 @pytest.mark.parametrize("what", TAKEN_AWAY)
-def test_what_was_taken_away_is_named_and_what_is_said_mends_it(
+def test_the_missing_part_is_named_and_the_suggested_command_restores_it(
     account: Callable[[str], Any], what: str
 ) -> None:
-    """That one and no other; typed as it stands it is whole again, and what stood beside it stands still."""
+    """Only the check of that part fails, and the other lifecycle rules are still present after the repair."""
     name, take_away = TAKEN_AWAY[what]
     before = account("s3").get_bucket_lifecycle_configuration(Bucket=BUCKET)["Rules"]
     take_away(account)
@@ -152,7 +152,7 @@ def test_what_was_taken_away_is_named_and_what_is_said_mends_it(
         ([], False),
     ],
 )
-def test_a_rule_may_let_through_more_and_never_less(standing: object, is_wide: bool) -> None:
-    """A key narrows, a value more widens."""
+def test_a_wider_event_rule_is_accepted_and_a_narrower_one_is_not(standing: object, is_wide: bool) -> None:
+    """One more key narrows a pattern; one more value widens it."""
     assert lets_through(json.dumps(standing), PATTERNS["ends"]) == is_wide
     assert not lets_through("no json", PATTERNS["ends"])

@@ -1,4 +1,4 @@
-"""`backends/aws/events.py`: what a queue tells becomes what the listing knows."""
+"""`backends/aws/events.py`: messages of the interruption queue become notices about nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from boa_daemon.tick.ports import Launched
 
 
 def a_queue(rig: AwsRig, wakes: list[int]) -> InterruptionQueue:
-    """Return the queue that the fake cloud fills."""
+    """Return the queue that the fake cloud sends its events to."""
     url = boto3.client("sqs", region_name="us-east-1").create_queue(QueueName="warnings")["QueueUrl"]
     rig.fake.terms.event_queue = "warnings"
     return InterruptionQueue(rig.cloud.calls, url, rig.cloud.notices, lambda: wakes.append(1))
@@ -32,8 +32,8 @@ def a_spot_node(rig: AwsRig) -> str:
     return outcome.nodes[0]
 
 
-def test_a_warning_wakes_and_says_until_when(make_rig: RigMaker) -> None:
-    """From EC2 through the queue to the node, and the message is gone afterwards."""
+def test_a_spot_warning_calls_for_a_tick_and_sets_the_end_of_the_node(make_rig: RigMaker) -> None:
+    """The node is terminating until two minutes later, and the message is deleted from the queue."""
     rig, wakes = make_rig(Terms(), market="spot"), [0][:0]
     queue = a_queue(rig, wakes)
     name = a_spot_node(rig)
@@ -47,8 +47,8 @@ def test_a_warning_wakes_and_says_until_when(make_rig: RigMaker) -> None:
     assert queue.poll_once(wait_seconds=0) == []
 
 
-def test_a_node_that_ends_itself_is_billed_until_its_event(make_rig: RigMaker) -> None:
-    """EC2's reason bears no time then, so the state change says when."""
+def test_a_node_that_shuts_itself_down_is_billed_until_its_event(make_rig: RigMaker) -> None:
+    """EC2's reason has no time in this case, so the end is the time of the state change."""
     rig, wakes = make_rig(Terms(shutdown_seconds=30.0)), [0][:0]
     queue = a_queue(rig, wakes)
     outcome = rig.cloud.launch(a_launch(rig.offer()))
@@ -62,8 +62,8 @@ def test_a_node_that_ends_itself_is_billed_until_its_event(make_rig: RigMaker) -
     assert node.ended_at == START + 500.0
 
 
-def test_what_is_no_event_is_counted_and_deleted(rig: AwsRig) -> None:
-    """Or it would come back for ever."""
+def test_unreadable_messages_are_counted_and_deleted(rig: AwsRig) -> None:
+    """They call for no tick and do not stay in the queue."""
     wakes: list[int] = []
     queue = a_queue(rig, wakes)
     sqs = boto3.client("sqs", region_name="us-east-1")
@@ -78,8 +78,8 @@ def test_what_is_no_event_is_counted_and_deleted(rig: AwsRig) -> None:
     assert attributes["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
-def test_a_listener_hears_while_others_work(make_rig: RigMaker) -> None:
-    """A warning calls for a tick from the thread that reads; closing ends the thread."""
+def test_the_listener_receives_a_warning_in_its_own_thread(make_rig: RigMaker) -> None:
+    """The warning calls for a tick and becomes a notice."""
     rig = make_rig(Terms(), market="spot")
     queue = a_queue(rig, [])
     name = a_spot_node(rig)
@@ -98,8 +98,8 @@ def test_a_listener_hears_while_others_work(make_rig: RigMaker) -> None:
     assert rig.cloud.notices.ends_by(name) is not None
 
 
-def test_a_listener_says_once_that_it_hears_nothing(rig: AwsRig) -> None:
-    """And does not ask again at once."""
+def test_the_listener_reports_a_missing_queue_once(rig: AwsRig) -> None:
+    """The report says that spot warnings cannot be received."""
     url = "https://sqs.us-east-1.amazonaws.com/123456789012/gone"
     listener = Listener(InterruptionQueue(rig.cloud.calls, url, Notices(), lambda: None), rig.said.append)
     deadline = time.monotonic() + 120.0
@@ -111,8 +111,8 @@ def test_a_listener_says_once_that_it_hears_nothing(rig: AwsRig) -> None:
     assert [sentence.partition(":")[0] for sentence in rig.said] == ["spot warnings cannot be received"]
 
 
-def test_notices_come_twice_and_out_of_order() -> None:
-    """The earliest instant holds, and only the first of a kind is news."""
+def test_a_repeated_notice_keeps_the_earliest_end() -> None:
+    """Only the first spot warning of a node counts as new."""
     notices = Notices()
     first = notices.add(Notice(kind="spot-warning", node="i-1", at=100.0))
     again = notices.add(Notice(kind="spot-warning", node="i-1", at=90.0))
@@ -123,15 +123,15 @@ def test_notices_come_twice_and_out_of_order() -> None:
 
 
 def test_rebalance_advice_is_not_acted_on() -> None:
-    """It may come long before anything happens, or nothing may happen."""
+    """A rebalance notice is not new information and sets no end for the node."""
     notices = Notices()
 
     assert notices.add(Notice(kind="rebalance", node="i-1", at=1.0)) is False
     assert notices.ends_by("i-1") is None
 
 
-def test_notes_do_not_grow_for_ever() -> None:
-    """The oldest make room."""
+def test_only_the_newest_notices_are_kept() -> None:
+    """With `keep=2`, the oldest of three notices is dropped."""
     notices = Notices(keep=2)
     for number in range(3):
         notices.add(Notice(kind="spot-warning", node=f"i-{number}", at=1.0))
@@ -140,8 +140,8 @@ def test_notes_do_not_grow_for_ever() -> None:
     assert notices.ends_by("i-2") == 121.0
 
 
-def test_a_queue_that_is_gone_is_a_clear_error(rig: AwsRig) -> None:
-    """The caller decides when to try again."""
+def test_polling_a_missing_queue_raises_call_failed(rig: AwsRig) -> None:
+    """The error names the call `sqs:ReceiveMessage`."""
     url = "https://sqs.us-east-1.amazonaws.com/123456789012/gone"
     queue = InterruptionQueue(rig.cloud.calls, url, Notices(), lambda: None)
 

@@ -1,4 +1,4 @@
-"""What a node costs beside its compute: in its tag, in offers, on its bill, under every cap."""
+"""`backends/aws/extra_costs.py`: what a node costs besides its compute, in tags, offers and bills."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from boa_daemon.tick.ports import Launched
 RigMaker: TypeAlias = Callable[..., AwsRig]
 
 
-def test_what_is_counted() -> None:
-    """200 GiB of gp3, a public address, and 240 beats an hour where jobs run through SSM."""
+def test_the_extra_costs_are_disk_address_and_requests() -> None:
+    """Requests cost only with an instance profile, the address only if there is one."""
     with_profile = AwsSettings(instance_types=("g5.xlarge",), instance_profile="node")
     assert extras_of(with_profile) == (
         ("disk", round(200 * 0.08 / 730.0, 6)),
@@ -37,21 +37,23 @@ def test_what_is_counted() -> None:
 @pytest.mark.parametrize(
     "text", ["", "disk", "disk=free", "disk=-1", "disk=inf", "gold=1", "disk=0.1 gold=1", "disk=1e9"]
 )
-def test_a_tag_that_somebody_else_wrote_is_no_price(text: str) -> None:
-    """What is not ours to the letter says nothing."""
+def test_a_malformed_tag_gives_no_extra_costs(text: str) -> None:
+    """`extras_in` returns None for any text that BOA does not write."""
     assert extras_in(text) is None
 
 
 @given(gib=st.integers(8, 16384), has_address=st.booleans(), profile=st.sampled_from(["", "node"]))
-def test_a_tag_says_what_was_written(gib: int, has_address: bool, profile: str) -> None:
-    """There and back again, whatever the settings."""
+def test_extra_costs_survive_the_round_trip_through_the_tag(
+    gib: int, has_address: bool, profile: str
+) -> None:
+    """Any settings give extra costs that are read back unchanged."""
     settings = AwsSettings(instance_types=("g5.xlarge",), volume_gib=gib, instance_profile=profile)
     extras = extras_of(settings, has_address=has_address)
     assert extras_in(tag_of(extras)) == extras
 
 
-def test_a_node_keeps_what_it_was_born_with(make_rig: RigMaker) -> None:
-    """A larger disk in the settings of a later daemon changes no bill of a node that has the smaller one."""
+def test_a_node_keeps_the_extra_costs_of_its_launch(make_rig: RigMaker) -> None:
+    """A later daemon with a larger disk in its settings reads the costs from the node's tag."""
     rig = make_rig(Terms())
     offer = rig.offer()
     outcome = rig.cloud.launch(a_launch(offer))
@@ -67,8 +69,8 @@ def test_a_node_keeps_what_it_was_born_with(make_rig: RigMaker) -> None:
     assert node.launched_at == START
 
 
-def test_a_faster_disk_is_asked_for_and_paid(make_rig: RigMaker) -> None:
-    """Above what gp3 gives for nothing the launch says how fast; the offer, and the tag, what it costs."""
+def test_a_faster_disk_is_requested_and_priced(make_rig: RigMaker) -> None:
+    """Throughput above gp3's free amount is in the launch request and in the offer's disk cost."""
     plain, fast = (make_rig(Terms(), **more) for more in ({}, {"volume_mb_per_second": 500}))
     requests = [
         run_request(
@@ -84,8 +86,8 @@ def test_a_faster_disk_is_asked_for_and_paid(make_rig: RigMaker) -> None:
     assert dict(fast.offer().extras)["disk"] > dict(plain.offer().extras)["disk"]
 
 
-def test_what_comes_through_a_gateway_is_in_offers_caps_and_tags() -> None:
-    """At the price of the region; nothing where nobody states how much it is."""
+def test_nat_traffic_is_in_the_extra_costs_and_the_tag() -> None:
+    """Without `nat_gb_per_hour` the extra costs have no transfer."""
     settings = AwsSettings(instance_types=("g5.xlarge",), nat_gb_per_hour=4.0)
     assert ("transfer", 0.18) in extras_of(settings)
     assert extras_in(tag_of(extras_of(settings))) == extras_of(settings)

@@ -1,4 +1,4 @@
-"""`backends/aws/images.py` and its build: one image, one builder, nothing left, wherever the build dies."""
+"""`backends/aws/images.py`: image builds, also those that die at any call, leave no other resources."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ QUESTIONS = ("Describe", "Get", "List")
 
 
 class Died(BaseException):
-    """What nothing catches, as a SIGKILL."""
+    """An exception that no handler catches, in place of a SIGKILL."""
 
 
 @dataclass
 class Bench:
-    """A fake AWS whose nodes work, and a folder for the state of builds."""
+    """A fake AWS with working nodes, and a folder for the state of builds."""
 
     rig: AwsRig
     folder: Path
@@ -69,10 +69,10 @@ class Bench:
     def build(
         self, recipe: Recipe | None = None, *, die_at: int | None = None, after: bool = False
     ) -> BuildResult:
-        """Build as somebody with the printed policy and no more; die at a call, before it or after it.
+        """Build with the printed policy as the only rights; optionally die before or after one call.
 
-        Deaths are counted that leave something new: before a call, where an order was given, an answer was
-        another one or the state was written since the last; after a call, where that was an order.
+        Only calls that make a difference are counted. Before a call: when an order was given, an answer
+        changed or the state file was written since the last call. After a call: when the call was an order.
         """
         calls = AwsCalls(
             self.rig.settings, session=SESSION, tries=1, monotonic=itertools.count(0.0, 9.0).__next__
@@ -105,7 +105,7 @@ class Bench:
         return builder.build(recipe or Recipe(base_name="ssm:/aws/service/x", base=self.base()), self.request)
 
     def dies(self, at: int, *, after: bool) -> bool:
-        """Build, and die at a call; return whether it came to that."""
+        """Build, die at a call, and return whether the build made that many calls."""
         try:
             self.build(die_at=at, after=after)
         except Died:
@@ -113,11 +113,11 @@ class Bench:
         return False
 
     def base(self) -> str:
-        """Return an image of the fake's."""
+        """Return an image of the fake cloud."""
         return next(iter(self.rig.fake.backend("us-east-1").amis))
 
     def request(self, build: str, lease: float) -> Mapping[str, Any]:
-        """Return the launch of a builder."""
+        """Return the launch request of a builder."""
         site = LaunchTarget(image=self.base(), root_device="/dev/xvda")
         return builder_request(
             "g5.xlarge", build, lease, minutes=MINUTES, offer=self.rig.offer(), site=site,
@@ -125,12 +125,12 @@ class Bench:
         )  # fmt: skip
 
     def _sleep(self, seconds: float) -> None:
-        """Let time pass, here and on the nodes."""
+        """Let time pass on the clock and on the nodes."""
         self.rig.pass_time(self.pace * seconds)
         time.sleep(0.01)
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass; what has powered itself off by then is gone."""
+        """Let time pass, and end builders that have powered themselves off by then."""
         self.rig.pass_time(seconds)
         for life in self.rig.fake.live():
             if life.is_running and self.rig.clock.now() >= life.launched_at + 60.0 * MINUTES:
@@ -141,7 +141,7 @@ class Bench:
         return any(life.stopped_at is not None for life in self.rig.fake.live())
 
     def check_clean(self, images: int) -> None:
-        """Nothing lives, so many images stand, and every snapshot of ours is one of theirs."""
+        """Check that no instance lives, `images` images exist, and no other snapshot of BOA's is left."""
         found = own_images(self.rig.cloud.calls)
         snapshots = self.rig.fake.backend("us-east-1").snapshots.values()
         ours = {each.id for each in snapshots if any(tag["key"] == "boa:image" for tag in each.get_tags())}
@@ -154,7 +154,7 @@ class Bench:
 
 @contextmanager
 def a_bench(folder: Path) -> Iterator[Bench]:
-    """Give one, with a fake AWS of its own."""
+    """Give a bench with a fake AWS of its own."""
     terms = Terms(boot_seconds=20.0, shutdown_seconds=10.0, image_seconds=30.0)
     with a_rig("process", terms, instance_profile="boa-boa-node") as rig:
         SESSION.client(
@@ -166,7 +166,7 @@ def a_bench(folder: Path) -> Iterator[Bench]:
         allowed = image_policy(rig.settings, uses=uses, account=ACCOUNT)
         rig.fake.iam.principals[KEY] = Principal(f"arn:aws:iam::{ACCOUNT}:role/builder", [allowed])
         rig.fake.nodes = nodes = FakeNodes(folder / "nodes", environment={}, agent_seconds=5.0)
-        for tool in ("docker", "podman"):  # Where this machine has podman, a node would take that.
+        for tool in ("docker", "podman"):  # Some machines have podman, which a node would choose.
             shim = folder / "nodes" / "shims" / tool
             shim.write_text(DOCKER)
             shim.chmod(0o755)
@@ -178,12 +178,12 @@ def a_bench(folder: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    """Return one."""
+    """Return a bench in the test's folder."""
     with a_bench(tmp_path) as made:
         yield made
 
 
-def test_an_image_is_built_with_what_was_asked_for_under_the_printed_policy_alone(bench: Bench) -> None:
+def test_an_image_is_built_from_its_recipe_with_the_printed_policy_alone(bench: Bench) -> None:
     recipe = Recipe(
         base_name="ssm:/aws/service/x", base=bench.base(), pip=("torch==2.9.0",), containers=("org/image:1",),
         script='echo "mine" > "$HOME/mine"\n',
@@ -203,7 +203,7 @@ def test_an_image_is_built_with_what_was_asked_for_under_the_printed_policy_alon
     assert newest(bench.rig.cloud.calls).id == built.image.id
 
 
-def test_nodes_boot_from_the_newest_image_and_older_ones_go(bench: Bench) -> None:
+def test_nodes_boot_from_the_newest_image_and_older_images_are_removed(bench: Bench) -> None:
     recipe = Recipe(base_name="x", base=bench.base(), keep=1)
     before = bench.build(recipe)
     bench.rig.pass_time(3600.0)
@@ -220,8 +220,8 @@ def test_nodes_boot_from_the_newest_image_and_older_ones_go(bench: Bench) -> Non
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(
     "point", [2, pytest.param(None, marks=pytest.mark.exhaustive)]
-)  # every other point takes half a second each
-def test_a_build_that_died_is_gone_on_with_and_leaves_one_image_and_nothing_else(
+)  # Every other point takes half a second each.
+def test_a_build_that_died_is_continued_and_leaves_one_image(
     tmp_path: Path, point: int | None, after: bool
 ) -> None:
     for number in [point] if point is not None else itertools.count(1):
@@ -236,10 +236,10 @@ def test_a_build_that_died_is_gone_on_with_and_leaves_one_image_and_nothing_else
 
 
 @pytest.mark.parametrize("point", [1, pytest.param(None, marks=pytest.mark.exhaustive)])
-def test_a_build_that_nobody_goes_on_with_ends_by_its_time_and_the_sweep(
+def test_an_abandoned_builder_is_ended_by_its_time_limit_and_the_sweep(
     tmp_path: Path, point: int | None
 ) -> None:
-    """What runs powers itself off; what is stopped costs its disk until a daemon or `boa gc` looks."""
+    """A running builder powers itself off; a stopped one is ended by the sweep of a daemon."""
     for number in [point] if point is not None else itertools.count(1):
         with a_bench(tmp_path / str(number)) as bench:
             if not bench.dies(number, after=True):
@@ -254,8 +254,8 @@ def test_a_build_that_nobody_goes_on_with_ends_by_its_time_and_the_sweep(
             bench.check_clean(len(own_images(bench.rig.cloud.calls)))
 
 
-def test_a_stopped_builder_that_everybody_has_forgotten_is_ended_by_aws(tmp_path: Path) -> None:
-    """Died after the stop: nobody sweeps, and it ends all the same once no image can need it."""
+def test_an_abandoned_stopped_builder_is_ended_by_its_schedule(tmp_path: Path) -> None:
+    """Without a sweep it lives until no image can need it any more."""
     with a_bench(tmp_path) as bench:
         role = f"arn:aws:iam::{ACCOUNT}:role/boa-boa-pool-end"
         bench.rig.settings = bench.rig.settings.model_copy(update={"pool_end_role": role})
@@ -277,14 +277,14 @@ def test_a_stopped_builder_that_everybody_has_forgotten_is_ended_by_aws(tmp_path
         assert bench.rig.fake.iam.denied == []
 
 
-def test_a_node_that_cannot_be_prepared_ends_and_says_why(bench: Bench) -> None:
+def test_a_failed_build_script_ends_the_builder_and_its_output_is_in_the_error(bench: Bench) -> None:
     recipe = Recipe(base_name="x", base=bench.base(), script="echo no space left >&2; exit 7")
     with pytest.raises(BuildFailed, match="no space left"):
         bench.build(recipe)
     bench.check_clean(0)
 
 
-def test_a_builder_ends_within_its_time_though_its_script_hangs(bench: Bench) -> None:
+def test_a_builder_with_a_hanging_script_is_ended_within_its_time_limit(bench: Bench) -> None:
     bench.pace = 15.0
     recipe = Recipe(base_name="x", base=bench.base(), script="sleep 3600", minutes=10.0)
     with pytest.raises(BuildFailed, match="not prepared in time"):
@@ -295,7 +295,7 @@ def test_a_builder_ends_within_its_time_though_its_script_hangs(bench: Bench) ->
     assert life.ended_at - life.launched_at <= 780.0
 
 
-def test_a_daemon_bills_a_builder_counts_its_whole_time_and_gives_it_no_work(bench: Bench) -> None:
+def test_a_builder_is_billed_and_capped_as_a_terminating_node(bench: Bench) -> None:
     with pytest.raises(Died):
         bench.build(die_at=1, after=True)
     cloud = bench.rig.cloud
@@ -316,7 +316,7 @@ def test_a_daemon_bills_a_builder_counts_its_whole_time_and_gives_it_no_work(ben
         assert (CapProjection(state, caps).broken is not None) == is_broken
 
 
-def test_what_is_stale_is_said(rig: AwsRig) -> None:
+def test_age_base_and_disk_size_make_an_image_stale(rig: AwsRig) -> None:
     calls, now = rig.cloud.calls, rig.clock.now()
     image = OwnImage(
         id="ami-1", name="n", state="available", built_at=now - 40 * 86_400.0, base="ami-0old",
@@ -344,12 +344,12 @@ def test_the_doctor_warns_of_an_old_image(bench: Bench) -> None:
     "wrong",
     [{"pip": ["torch; rm -rf /"]}, {"pip": ["-r x"]}, {"containers": ["$(id)"]}, {"containers": ["/a.sif"]}],
 )
-def test_what_is_no_package_and_no_image_is_refused(wrong: dict[str, list[str]]) -> None:
+def test_a_malformed_requirement_or_container_name_is_refused(wrong: dict[str, list[str]]) -> None:
     with pytest.raises(InputError, match=r"is not (a requirement|an image)"):
         check(**{"pip": [], "containers": [], **wrong})
 
 
-def test_what_a_disk_holds_fits_into_a_tag() -> None:
+def test_the_contents_of_an_image_fit_into_a_tag() -> None:
     assert image_contents("no word") is None
     assert image_contents("BOA_IMAGE_HOLDS ") == "nothing beside the base"
     said = image_contents("BOA_IMAGE_HOLDS " + "é(x)" * 200)
@@ -358,7 +358,7 @@ def test_what_a_disk_holds_fits_into_a_tag() -> None:
     assert "(" not in said
 
 
-def test_a_state_that_cannot_be_read_is_no_leave_to_rent(bench: Bench) -> None:
+def test_an_unreadable_state_file_stops_the_build_before_a_launch(bench: Bench) -> None:
     bench.folder.mkdir()
     (bench.folder / STATE_FILE).write_text("{")
     with pytest.raises(BoaError, match="cannot be read"):
@@ -366,8 +366,8 @@ def test_a_state_that_cannot_be_read_is_no_leave_to_rent(bench: Bench) -> None:
     assert bench.rig.fake.history() == []
 
 
-def test_what_images_cost_is_counted_by_the_caps(bench: Bench) -> None:
-    """As full disks, from the next refresh on, and no more once they are gone."""
+def test_images_count_towards_the_caps_until_they_are_removed(bench: Bench) -> None:
+    """Their full disks are a standing cost from the next refresh on."""
     cloud = bench.rig.another()
     cloud.refresh()
     assert cloud.standing() == ()

@@ -1,4 +1,4 @@
-"""`backends/aws/cloud.py` launching: what the call says, and what each of EC2's answers becomes."""
+"""`backends/aws/cloud.py`, launching: the contents of the call, and the outcome of each EC2 answer."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ EXPECTED = {
 }
 
 
-def test_a_gang_is_asked_for_whole() -> None:
-    """MinCount = MaxCount; a group that is no gang takes what there is, from one node on."""
+def test_a_gang_is_requested_whole_and_a_group_from_one_node_on() -> None:
+    """A gang has MinCount equal to MaxCount; a group has MinCount 1."""
     settings = AwsSettings()
     gang = run_request(
         a_launch(GANG_OFFER, 4, is_gang=True), GANG_OFFER, SITE, settings, ledger_id="b", lease=0.0
@@ -46,8 +46,8 @@ def test_a_gang_is_asked_for_whole() -> None:
     assert (group["MinCount"], group["MaxCount"]) == (1, 4)
 
 
-def test_everything_is_in_the_one_call() -> None:
-    """Tags, IMDSv2, encrypted disks that go with the node, powering off ends it, one-time spot."""
+def test_a_launch_request_holds_tags_security_and_market_options() -> None:
+    """IMDSv2 is required, disks are encrypted and deleted with the node, and spot requests are one-time."""
     offer = Offer(instance_type="p4d.24xlarge", zone="us-east-1a", market="spot", usd_per_hour=8.0)
     settings = AwsSettings(
         security_groups=("sg-1",), placement_groups={"us-east-1a": "close"}, instance_profile="node"
@@ -75,8 +75,8 @@ def test_everything_is_in_the_one_call() -> None:
     assert len(request["UserData"].encode()) < 16384
 
 
-def test_tokens_tell_apart_what_are_different_questions() -> None:
-    """At most 64 characters; another zone, attempt or database is another question."""
+def test_client_tokens_differ_by_order_database_attempt_and_place() -> None:
+    """The same question gives the same token, of at most 64 characters."""
     token = client_token("t1-launch-0", ledger_id="b", attempt=0, place="a")
     others = [
         client_token("t1-launch-0", ledger_id="b", attempt=0, place="b"),
@@ -91,8 +91,8 @@ def test_tokens_tell_apart_what_are_different_questions() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(MEANINGS))
-def test_every_code_has_an_outcome(rig: AwsRig, code: str) -> None:
-    """A code means what the table says; a refusal says what is out of reach, and nothing was launched."""
+def test_every_error_code_gives_its_outcome_and_launches_nothing(rig: AwsRig, code: str) -> None:
+    """An unknown outcome is tried three times; a refusal is tried once and names what is out of reach."""
     offer = rig.offer()
     rig.fake.faults.plan("RunInstances", f"error:{code}", times=3)
 
@@ -110,8 +110,8 @@ def test_every_code_has_an_outcome(rig: AwsRig, code: str) -> None:
     assert code in outcome.reason or outcome.reason.endswith("is full")
 
 
-def test_throttling_says_nothing_about_capacity(rig: AwsRig) -> None:
-    """Everything rests for seconds, and all of it."""
+def test_throttling_pauses_every_launch_for_seconds(rig: AwsRig) -> None:
+    """The refusal covers every offer, for 5 to 10 seconds."""
     rig.fake.faults.plan("RunInstances", "error:RequestLimitExceeded")
     outcome = rig.cloud.launch(a_launch(rig.offer()))
 
@@ -121,8 +121,8 @@ def test_throttling_says_nothing_about_capacity(rig: AwsRig) -> None:
     assert 5.0 <= outcome.retry_after_seconds <= 10.0
 
 
-def test_a_quota_closes_its_whole_family(make_rig: RigMaker) -> None:
-    """Every type that counts against it, in every zone, on that market; the message's limit is learnt."""
+def test_a_quota_refusal_covers_every_type_under_that_quota(make_rig: RigMaker) -> None:
+    """The refusal holds in every zone of that market, and the quota is read from the message."""
     rig = make_rig(instance_types=("p4d.24xlarge", "p5.48xlarge", "g5.xlarge"))
     offer = rig.offer("p4d.24xlarge")
     rig.fake.faults.plan("RunInstances", "error:VcpuLimitExceeded")
@@ -136,7 +136,7 @@ def test_a_quota_closes_its_whole_family(make_rig: RigMaker) -> None:
 
 
 def test_a_lost_answer_makes_no_second_instance(rig: AwsRig) -> None:
-    """It is asked for again with the same token."""
+    """The launch is repeated with the same token."""
     rig.fake.faults.plan("RunInstances", "lost", times=2)
     outcome = rig.cloud.launch(a_launch(rig.offer(), 2))
 
@@ -144,8 +144,8 @@ def test_a_lost_answer_makes_no_second_instance(rig: AwsRig) -> None:
     assert sorted(outcome.nodes) == sorted(life.id for life in rig.fake.live())
 
 
-def test_after_a_lost_answer_a_refusal_settles_nothing(rig: AwsRig) -> None:
-    """The refusal may be about the second question alone, so nobody knows."""
+def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(rig: AwsRig) -> None:
+    """The refusal may be about the second try alone; the node is in the listing."""
     rig.fake.faults.plan("RunInstances", "lost")
     rig.fake.faults.plan("RunInstances", "error:RequestLimitExceeded")
     outcome = rig.cloud.launch(a_launch(rig.offer()))
@@ -154,8 +154,8 @@ def test_after_a_lost_answer_a_refusal_settles_nothing(rig: AwsRig) -> None:
     assert [node.launched_by for node in rig.cloud.nodes()] == ["t1-launch-g5.xlarge-0"]
 
 
-def test_the_same_order_after_a_restart_is_the_same_launch(rig: AwsRig) -> None:
-    """The token is made from the order, so a process without memory is answered with the same nodes."""
+def test_a_launch_repeated_after_a_restart_returns_the_same_nodes(rig: AwsRig) -> None:
+    """The token is made from the order, so a new process sends the same token."""
     offer = rig.offer()
     first = rig.cloud.launch(a_launch(offer, 2))
     second = rig.another().launch(a_launch(offer, 2))
@@ -165,8 +165,8 @@ def test_the_same_order_after_a_restart_is_the_same_launch(rig: AwsRig) -> None:
     assert first.nodes == second.nodes
 
 
-def test_a_token_reused_for_something_else_stops_that_order(rig: AwsRig) -> None:
-    """The next tick has another id; nothing is launched here."""
+def test_a_token_reused_for_another_count_is_a_bad_request(rig: AwsRig) -> None:
+    """No further instance is launched."""
     rig.cloud.launch(a_launch(rig.offer(), 1, name="same"))
     outcome = rig.cloud.launch(a_launch(rig.offer(), 2, name="same"))
 
@@ -175,8 +175,8 @@ def test_a_token_reused_for_something_else_stops_that_order(rig: AwsRig) -> None
     assert len(rig.fake.live()) == 1
 
 
-def test_a_group_takes_what_there_is_and_a_gang_nothing(make_rig: RigMaker) -> None:
-    """Of a stock of two, a group of three gets two and the reason for the third."""
+def test_a_group_is_launched_in_part_and_a_gang_is_refused(make_rig: RigMaker) -> None:
+    """With two nodes in stock, a group of three gets two nodes and the reason for the third."""
     terms = Terms(stock={("g5.xlarge", "us-east-1a", "on-demand"): 2})
     rig = make_rig(terms)
     gang = rig.cloud.launch(a_launch(rig.offer(), 3, name="gang", is_gang=True))
@@ -189,8 +189,8 @@ def test_a_group_takes_what_there_is_and_a_gang_nothing(make_rig: RigMaker) -> N
     assert group.short.kind == "no-capacity"
 
 
-def test_the_clock_stops_launching_before_the_signatures_fail(rig: AwsRig) -> None:
-    """From four minutes on; ending goes on."""
+def test_a_skewed_clock_stops_launches_but_not_terminations(rig: AwsRig) -> None:
+    """With a skew of 300 s the launch is refused, and the refusal gives the skew."""
     launched = rig.cloud.launch(a_launch(rig.offer()))
     assert isinstance(launched, Launched)
     rig.cloud.nodes()
@@ -204,8 +204,8 @@ def test_the_clock_stops_launching_before_the_signatures_fail(rig: AwsRig) -> No
     assert rig.fake.live() == []
 
 
-def test_a_silent_zone_is_left_alone(rig: AwsRig) -> None:
-    """After three launches without an answer the zone rests, other zones do not."""
+def test_a_zone_is_skipped_after_three_launches_without_an_answer(rig: AwsRig) -> None:
+    """Launches in other zones still succeed."""
     rig.fake.faults.plan("RunInstances", "error:InternalError", times=9, zone="us-east-1a")
     said = [rig.cloud.launch(a_launch(rig.offer(), name=f"n{number}")) for number in range(4)]
 
@@ -215,8 +215,8 @@ def test_a_silent_zone_is_left_alone(rig: AwsRig) -> None:
     assert isinstance(rig.cloud.launch(a_launch(rig.offer(zone="us-east-1b"), name="b")), Launched)
 
 
-def test_a_full_subnet_is_passed_over(make_rig: RigMaker) -> None:
-    """The zone rests once all its subnets are full."""
+def test_a_zone_whose_subnets_are_full_is_refused(make_rig: RigMaker) -> None:
+    """The second refusal says that every subnet is full."""
     terms = Terms()
     rig = make_rig(terms)
     [subnet] = rig.cloud.launcher.open_subnets("us-east-1a")
@@ -230,8 +230,8 @@ def test_a_full_subnet_is_passed_over(make_rig: RigMaker) -> None:
     assert "every subnet" in again.reason
 
 
-def test_an_unknown_image_says_what_to_set(make_rig: RigMaker) -> None:
-    """Before any launch is tried."""
+def test_an_unknown_image_is_refused_before_the_launch_call(make_rig: RigMaker) -> None:
+    """The reason names the setting `[cloud] image`."""
     rig = make_rig(image="ami-00000000")
     outcome = rig.cloud.launch(a_launch(rig.offer()))
 
@@ -241,8 +241,8 @@ def test_an_unknown_image_says_what_to_set(make_rig: RigMaker) -> None:
     assert rig.fake.faults.counts["RunInstances"] == 0
 
 
-def test_one_image_does_not_fit_all_families() -> None:
-    """V100 needs the closed driver; a family's own image wins over the common one."""
+def test_the_image_depends_on_the_instance_family() -> None:
+    """V100 types get the proprietary driver; a family's own image takes precedence over the default."""
     settings = AwsSettings(images={"g5": "ami-5"})
 
     assert "proprietary" in settings.image_of("p3dn.24xlarge")
@@ -251,8 +251,10 @@ def test_one_image_does_not_fit_all_families() -> None:
     assert AwsSettings(image="ami-all").image_of("p4d.24xlarge") == "ami-all"
 
 
-def test_without_credentials_one_clear_message(rig: AwsRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launching stops with the fix in the message."""
+def test_a_launch_without_credentials_says_to_renew_them(
+    rig: AwsRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launch is refused as denied."""
     offer = rig.offer()
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
@@ -265,8 +267,8 @@ def test_without_credentials_one_clear_message(rig: AwsRig, monkeypatch: pytest.
     assert "Renew the credentials" in outcome.reason
 
 
-def test_a_reservation_is_an_offer_of_its_own(make_rig: RigMaker) -> None:
-    """With its zone, what is left of it, and its id in the call."""
+def test_a_reservation_is_a_separate_offer(make_rig: RigMaker) -> None:
+    """The offer has the reservation's zone and the nodes left in it."""
     terms = Terms(reservations={"p4d.24xlarge": ("cr-1", "us-east-1b", 2)})
     rig = make_rig(terms, reservations={"p4d.24xlarge": "cr-1"})
     offer = rig.offer("p4d.24xlarge", "reserved", "us-east-1b")
@@ -277,8 +279,8 @@ def test_a_reservation_is_an_offer_of_its_own(make_rig: RigMaker) -> None:
     assert {node.market for node in rig.cloud.nodes()} == {"reserved"}
 
 
-def test_user_data_holds_no_secret(rig: AwsRig) -> None:
-    """Whoever may describe the instance can read it."""
+def test_user_data_holds_no_credentials(rig: AwsRig) -> None:
+    """Anybody who may describe the instance can read its user data."""
     request = run_request(a_launch(GANG_OFFER), GANG_OFFER, SITE, AwsSettings(), ledger_id="b", lease=0.0)
     text = request["UserData"]
 

@@ -1,4 +1,4 @@
-"""`node/lease.sh`: the very script that runs on nodes, against a metadata server of our own."""
+"""`node/lease.sh`: the script that nodes run, against a fake metadata server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from boa_daemon.engines.generation_units import Layout, unit_name
 
 
 class Metadata(ThreadingHTTPServer):
-    """IMDSv2 as the script needs it: a token first, then tags and spot notices."""
+    """A fake IMDSv2: a session token is required, then tags and spot notices are served."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -29,7 +29,7 @@ class Metadata(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers from the pages; refuses whoever brings no token."""
+    """Serves the pages, and refuses requests without a token."""
 
     server: Metadata
 
@@ -58,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
 def a_node(
     folder: Path, lease: float, pages: dict[str, str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], Metadata]]:
-    """Run the script as a node would, with a power switch that leaves a mark."""
+    """Run the script as a node would, with a power-off command that creates the file `off`."""
     metadata = Metadata()
     metadata.pages.update(pages)
     threading.Thread(target=metadata.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -83,22 +83,22 @@ def a_node(
 
 
 def wait_for(path: Path, seconds: float = 120.0) -> None:
-    """Wait until a file is there."""
+    """Wait until a file exists."""
     deadline = time.monotonic() + seconds
     while not path.exists():
         assert time.monotonic() < deadline, f"{path.name} never came"
         time.sleep(0.02)
 
 
-def test_a_lease_that_ran_out_powers_off(tmp_path: Path) -> None:
-    """Even when the metadata cannot be read: silence never prolongs it."""
+def test_a_node_powers_off_when_its_lease_is_over(tmp_path: Path) -> None:
+    """Unreadable metadata does not prolong the lease."""
     with a_node(tmp_path, time.time() - 1.0, {}) as (node, _):
         wait_for(tmp_path / "off")
         assert node.wait(timeout=120) == 0
 
 
-def test_a_renewed_lease_keeps_the_node(tmp_path: Path) -> None:
-    """The tag wins over what the node was born with; without the tag the last lease known holds."""
+def test_a_renewed_lease_keeps_the_node_running(tmp_path: Path) -> None:
+    """The tag takes precedence over the first lease; if the tag disappears the last known lease applies."""
     later = str(int(time.time()) + 3600)
     born = time.time() + 10.0
     with a_node(tmp_path, born, {"tags/instance/boa:lease": later}) as (node, metadata):
@@ -113,8 +113,8 @@ def test_a_renewed_lease_keeps_the_node(tmp_path: Path) -> None:
         assert metadata.without_token == 0
 
 
-def test_a_spot_notice_is_written_down_and_told_once(tmp_path: Path) -> None:
-    """The hook gets the file; both come while the lease is good."""
+def test_a_spot_notice_is_written_to_a_file_and_passed_to_the_hook_once(tmp_path: Path) -> None:
+    """The lease is still valid then."""
     hook = tmp_path / "on-warning"
     hook.write_text(f'#!/bin/bash\ncat "$1" >> {tmp_path}/told\n')
     hook.chmod(0o755)
@@ -127,8 +127,8 @@ def test_a_spot_notice_is_written_down_and_told_once(tmp_path: Path) -> None:
         assert json.loads((tmp_path / "run" / "interruption.json").read_text()) == notice
 
 
-def test_the_user_data_installs_the_very_script(tmp_path: Path) -> None:
-    """As a service that restarts; the shell understands both."""
+def test_the_user_data_installs_the_lease_script_as_a_service(tmp_path: Path) -> None:
+    """The service restarts always, and bash can parse both scripts."""
     text = user_data(1234.0)
 
     assert lease_script(1234.0) in text
@@ -141,12 +141,12 @@ def test_the_user_data_installs_the_very_script(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lease", [0.0, 1.9])
 def test_leases_are_whole_seconds(lease: float) -> None:
-    """The shell compares integers."""
+    """The shell compares integers, so a fraction is dropped."""
     assert f'"${{BOA_LEASE:-{int(lease)}}}"' in lease_script(lease)
 
 
-def test_a_warning_stops_the_units_of_jobs_and_nothing_else(tmp_path: Path) -> None:
-    """The hook that the user data installs asks systemd for just them, and waits for nobody."""
+def test_the_warning_hook_stops_the_units_of_jobs_and_not_the_lease(tmp_path: Path) -> None:
+    """The hook does not wait for systemd."""
     hook = (
         user_data(1234.0).partition("<<'BOA_ON_WARNING_SCRIPT'\n")[2].partition("BOA_ON_WARNING_SCRIPT\n")[0]
     )
