@@ -1,4 +1,4 @@
-"""What goes on while no new plan can be made: the last one, and the limits of jobs that it does not know."""
+"""While no new plan can be made, running jobs keep their GPUs and limits, and waiting jobs do not start."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def play(tmp_path: Path) -> Iterator[DaemonInAFolder]:
-    """A daemon that has made one plan."""
+    """Yield a daemon in a folder."""
     found = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0), SETTINGS)
     yield found
     found.close()
@@ -38,7 +38,7 @@ def submit(play: DaemonInAFolder, **changes: Any) -> str:
 
 
 def plan_no_more(play: DaemonInAFolder) -> None:
-    """Let no new plan be made from now on."""
+    """Make every later attempt to plan fail."""
 
     def record(*_: Any, **__: Any) -> Any:
         raise InvalidProblem("nothing fits")
@@ -46,10 +46,10 @@ def plan_no_more(play: DaemonInAFolder) -> None:
     play.daemon.planner.record = record  # type: ignore[method-assign]
 
 
-def test_a_running_job_of_a_class_that_the_plan_lacks_keeps_its_gpus_and_ends_at_its_limit(
+def test_a_running_job_without_a_plan_for_its_class_keeps_its_gpus_until_max_usd(
     play: DaemonInAFolder,
 ) -> None:
-    """It was resized when no plan could be made: an hour costs 1.006, and 0.5 USD is all that it may cost."""
+    """A job resized after planning failed keeps its GPUs and fails once it has cost its `max_usd` of 0.5."""
     job = submit(play, hours=4.0, max_usd=0.5, max_gpus=2)
     pass_time(play, 600.0)
     before = play.storage.queue.active[job]
@@ -72,8 +72,10 @@ def test_a_running_job_of_a_class_that_the_plan_lacks_keeps_its_gpus_and_ends_at
         assert replay(json.loads(json.dumps(play.service.decision(row["tick"])))).is_same
 
 
-def test_a_waiting_job_of_such_a_class_is_given_up_and_never_started(play: DaemonInAFolder) -> None:
-    """What it was to run after has failed; another one that nothing is wrong with waits."""
+def test_without_a_plan_waiting_jobs_do_not_start_but_failed_dependencies_still_count(
+    play: DaemonInAFolder,
+) -> None:
+    """A waiting job fails when its `after` job is cancelled; an independent waiting job is not started."""
     first = submit(play, hours=1.0)
     pass_time(play, 300.0)
     plan_no_more(play)

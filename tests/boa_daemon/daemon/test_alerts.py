@@ -1,4 +1,4 @@
-"""Alerts: what is due, said once per period, to channels that may fail."""
+"""Alerts: each one is sent once per period, and a failing channel does not stop the other channels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOON = 14 * DAY_SECONDS + DAY_SECONDS / 2
 
 
 def spent(usd: float, *, now: float = NOON, nodes: int = 0) -> ClusterState:
-    """Return a state in which so much was spent today, and as much this month."""
+    """Return a state in which `usd` was spent today and this month."""
     micro = round(usd * 1e6)
     return a_state(
         nodes=[a_node(f"n{n}", launched_at=now) for n in range(nodes)],
@@ -41,12 +41,12 @@ def spent(usd: float, *, now: float = NOON, nodes: int = 0) -> ClusterState:
 
 
 def keys(state: ClusterState, caps: Caps) -> list[str]:
-    """Return the keys of what is due."""
+    """Return the keys of the alerts that are due."""
     return [key for key, _ in due_alerts(state, caps, FRACTIONS)]
 
 
-def test_shares_of_a_cap_are_due_when_they_are_reached() -> None:
-    """50 of 100 USD, 80, 100; not a micro-dollar earlier."""
+def test_an_alert_is_due_at_each_fraction_of_a_cap() -> None:
+    """With a cap of 100 USD, alerts are due at 50, 80 and 100 USD, and none is due at 49.999999 USD."""
     caps = Caps(usd_per_day=100.0)
 
     assert keys(spent(49.999999), caps) == []
@@ -55,8 +55,8 @@ def test_shares_of_a_cap_are_due_when_they_are_reached() -> None:
     assert len(keys(spent(100.0), caps)) == 3
 
 
-def test_a_forecast_counts_what_burns_to_the_end_of_the_period() -> None:
-    """8 USD/hour for 16.5 days of January are 3168 USD, for the 12 hours left of the day 96."""
+def test_a_forecast_extends_the_spend_rate_to_the_end_of_the_period() -> None:
+    """8 USD/hour add 3168 USD in the 16.5 days left of January and 96 USD in the 12 hours left of the day."""
     state = spent(10.0, nodes=2)
     figures = budget_figures(state, Caps(usd_per_day=200.0, usd_per_month=3000.0))
 
@@ -66,8 +66,8 @@ def test_a_forecast_counts_what_burns_to_the_end_of_the_period() -> None:
     assert keys(state, Caps(usd_per_month=4000.0)) == []
 
 
-def test_a_new_period_has_keys_of_its_own() -> None:
-    """What was said yesterday is said again today; no cap, no alert."""
+def test_each_day_has_its_own_alert_keys() -> None:
+    """Alerts of today and of tomorrow have different keys, and without a cap no alert is due."""
     today, tomorrow = spent(60.0), spent(60.0, now=NOON + DAY_SECONDS)
 
     assert set(keys(today, Caps(usd_per_day=100.0))).isdisjoint(keys(tomorrow, Caps(usd_per_day=100.0)))
@@ -76,32 +76,32 @@ def test_a_new_period_has_keys_of_its_own() -> None:
 
 @settings(deadline=None)
 @given(first=st.floats(0.0, 200.0), more=st.floats(0.0, 200.0))
-def test_what_is_due_stays_due_as_money_goes(first: float, more: float) -> None:
-    """Spending more never takes a threshold back."""
+def test_alerts_stay_due_when_more_is_spent(first: float, more: float) -> None:
+    """More spending never removes an alert that was due."""
     caps = Caps(usd_per_day=100.0)
 
     assert set(keys(spent(first), caps)) <= set(keys(spent(first + more), caps))
 
 
 class Slack(BaseHTTPRequestHandler):
-    """Takes what is posted, and answers as it was told to."""
+    """A webhook that records posted documents and answers with `status`."""
 
     heard: list[dict[str, str]]
     status = 200
 
     def do_POST(self) -> None:
-        """Keep the document."""
+        """Record the posted document."""
         self.heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(self.status)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def slack() -> Iterator[tuple[str, type[Slack]]]:
-    """Lend the address of a webhook and what it heard."""
+    """Yield the address of a webhook and its handler class, which records what was posted."""
 
     class Here(Slack):
         heard: list[dict[str, str]] = []  # noqa: RUF012 - a fresh list for each test
@@ -115,23 +115,23 @@ def slack() -> Iterator[tuple[str, type[Slack]]]:
 
 
 def told(settings: AlertSettings, *sentences: str) -> list[bool]:
-    """Say sentences, each under its own words as the key, wait for them, and return what was said anew."""
+    """Send the sentences, each one as its own key, and return for each whether it was new."""
     found = Alerts(None, settings)
     said = [found.say(sentence, sentence, at=NOON) for sentence in sentences]
     found.close()
     return said
 
 
-def test_a_webhook_hears_each_thing_once(slack: tuple[str, type[Slack]]) -> None:
-    """As Slack reads it."""
+def test_a_webhook_gets_each_sentence_once(slack: tuple[str, type[Slack]]) -> None:
+    """A repeated sentence is not posted again; each post is a Slack document."""
     url, here = slack
 
     assert told(AlertSettings(webhook=url), "half", "half", "whole") == [True, False, True]
     assert here.heard == [{"text": "BOA: half"}, {"text": "BOA: whole"}]
 
 
-def test_a_command_gets_the_sentence_and_no_shell(tmp_path: Path) -> None:
-    """What looks like shell in the sentence or the command is only text."""
+def test_an_alert_command_runs_without_a_shell(tmp_path: Path) -> None:
+    """Shell syntax in the sentence or in the command is passed on as text."""
     seen = tmp_path / "seen"
     code = f"import os, sys; open({str(seen)!r}, 'w').write(os.environ['BOA_ALERT'] + sys.argv[1])"
     command = f'{sys.executable} -c "{code}" "$(id); |"'
@@ -142,8 +142,8 @@ def test_a_command_gets_the_sentence_and_no_shell(tmp_path: Path) -> None:
 
 
 @mock_aws
-def test_a_topic_gets_the_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Published to SNS in the region of the topic; a queue that listens has it."""
+def test_an_sns_topic_gets_the_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that subscribes to the topic in eu-west-1 receives the subject and the sentence."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     sns, sqs = (boto3.client(name, region_name="eu-west-1") for name in ("sns", "sqs"))
@@ -163,14 +163,14 @@ def test_a_topic_gets_the_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "trouble", ["refused", "answer 500", "bad address", "no such command", "exit code 3", "slow"]
 )
-def test_a_channel_that_fails_stops_nobody(
+def test_a_failing_channel_does_not_stop_the_others(
     trouble: str,
     slack: tuple[str, type[Slack]],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """The log says so, without the secret in the address, and the other channels are told."""
+    """The failure is logged without the secret of the address, and the other channel gets the alert."""
     url, here = slack
     seen = tmp_path / "seen"
     touch = f"{sys.executable} -c \"open('{seen}', 'w').close()\""
@@ -196,10 +196,10 @@ def test_a_channel_that_fails_stops_nobody(
     assert seen.exists() or here.heard == [{"text": "BOA: half"}]
 
 
-def test_a_database_that_cannot_be_written_does_not_stop_the_alert(
+def test_an_alert_is_sent_when_the_database_cannot_be_written(
     caplog: pytest.LogCaptureFixture, slack: tuple[str, type[Slack]]
 ) -> None:
-    """A full disk is the worst moment to say nothing."""
+    """With a full disk, the alert is still sent and the failed write is logged."""
 
     class Full:
         """A database on a full disk."""

@@ -1,4 +1,4 @@
-"""Where the parts meet: what the settings name is opened, or refused with the names that there are."""
+"""Wiring: the backend, engine and region that the settings name are opened, or refused with a clear error."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from boa_daemon.tick.ports import JobSpec, WayIn
         ({"engine": {"name": "ssm"}}, "does not go with the provider 'simulated'"),
     ],
 )
-def test_a_name_that_nobody_knows_is_refused(
+def test_an_unknown_or_unsuitable_provider_or_engine_is_refused(
     words: dict[str, dict[str, str]], said: str, tmp_path: Path
 ) -> None:
-    """The sentence names the key, and what may stand there."""
+    """The error names the setting and the values that it accepts, or the setting that is missing."""
     with pytest.raises(InputError, match=said):
         open_world(Settings.model_validate(words), tmp_path, ManualClock(0.0))
 
@@ -48,10 +48,10 @@ def test_a_name_that_nobody_knows_is_refused(
         {"cloud": {"instance_types": ["x9.huge"]}},
     ],
 )
-def test_who_is_refused_leaves_nothing_open(
+def test_refused_settings_leave_no_file_or_database_open(
     words: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the cloud's file nor the database."""
+    """After an error in the settings, the cloud file and the storage are closed again."""
     left: list[str] = []
     for part in (FileCloud, Storage):
         opened, closed = part.__init__, part.close
@@ -72,8 +72,8 @@ def test_who_is_refused_leaves_nothing_open(
     assert left == []
 
 
-def test_a_session_is_opened_in_the_region_of_the_nodes(tmp_path: Path) -> None:
-    """Before, `boa shell` went by the setting of the person's own shell, and failed without one."""
+def test_boa_shell_uses_the_region_of_the_nodes(tmp_path: Path) -> None:
+    """The way into a job names the region of the settings, not the region of the user's own shell."""
     cloud = {"provider": "aws", "region": "eu-west-1", "instance_profile": "boa-node"}
     engine = {"name": "ssm", "queue_url": "q", "uri": "s3://boa/jobs"}
     settings = Settings.model_validate({"cloud": cloud, "engine": engine})

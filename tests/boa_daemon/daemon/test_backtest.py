@@ -1,4 +1,4 @@
-"""A daemon's own past: what jobs did becomes a run, and the run meets what happened."""
+"""Backtest: the daemon's recorded jobs become a simulation, which is compared with what happened."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ NOW = 1_800_000_000.0
 
 @pytest.fixture(scope="module")
 def play() -> Iterator[DaemonInAFolder]:
-    """A daemon with three hours behind it; paths of sockets are short."""
+    """Yield a daemon with three recorded hours.
+
+    Its folder has a short path because the paths of sockets are limited.
+    """
     with tempfile.TemporaryDirectory(prefix="boa") as name:
         found = a_day(Path(name), hours=3.0, now=NOW)
         yield found
@@ -35,7 +38,7 @@ def play() -> Iterator[DaemonInAFolder]:
 
 @pytest.fixture(scope="module")
 def answer(play: DaemonInAFolder) -> dict[str, Any]:
-    """What `boa whatif --history` says of its last day."""
+    """Return what `boa whatif --history` answers about the last day."""
     with tempfile.TemporaryDirectory(prefix="boa") as name, served(play, Path(name)) as site:
         words = ["whatif", "--history", "1", "--socket", str(site.socket), "--change", "budget=25/h"]
         shown = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
@@ -45,8 +48,8 @@ def answer(play: DaemonInAFolder) -> dict[str, Any]:
     return found | {"shown": shown.stdout}
 
 
-def test_the_replayed_base_meets_what_happened(answer: dict[str, Any], play: DaemonInAFolder) -> None:
-    """The same jobs, waiting and dollars within a quarter: a dozen jobs."""
+def test_the_replayed_history_is_close_to_the_real_one(answer: dict[str, Any], play: DaemonInAFolder) -> None:
+    """The replay has the same jobs; its mean completion time and spend are within 25 % of the real ones."""
     seen, (base, _) = answer["happened"], answer["scenarios"]
 
     over = [job for job in play.storage.queue.jobs(limit=1000) if job.status == "finished"]
@@ -58,8 +61,8 @@ def test_the_replayed_base_meets_what_happened(answer: dict[str, Any], play: Dae
     assert 0.75 < seen["replayed_over_seen_spend"] < 1.25
 
 
-def test_changes_are_said_against_the_replayed_base(answer: dict[str, Any]) -> None:
-    """And for people, in words."""
+def test_scenarios_are_compared_with_the_replayed_base(answer: dict[str, Any]) -> None:
+    """Differences are given in the JSON and in the printed text."""
     base, cheaper = answer["scenarios"]
 
     assert base["budget"] == "42/h"
@@ -69,8 +72,8 @@ def test_changes_are_said_against_the_replayed_base(answer: dict[str, Any]) -> N
     assert f"where ${answer['happened']['spend']:,.2f} were spent" in answer["shown"]
 
 
-def test_work_is_what_the_jobs_did(play: DaemonInAFolder) -> None:
-    """Sizes come back from hours, widths and speeds, to a tick of three minutes and what was learnt."""
+def test_job_sizes_are_recovered_from_recorded_hours_widths_and_speeds(play: DaemonInAFolder) -> None:
+    """The mean ratio of recovered scale to submitted scale is 1 within 10 %."""
     document = play.service.past(days=1.0)
     stated = {job.id: float(job.content["scale"]) for job in play.storage.queue.jobs(limit=1000)}
     ratios = [scale / stated[name] for name, _, _, scale, _ in document["jobs"]]
@@ -78,16 +81,18 @@ def test_work_is_what_the_jobs_did(play: DaemonInAFolder) -> None:
     assert sum(ratios) / len(ratios) == pytest.approx(1.0, abs=0.1)
 
 
-def test_without_jobs_there_is_no_past(play: DaemonInAFolder) -> None:
-    """The error says who was left out."""
+def test_a_history_without_finished_jobs_is_refused(play: DaemonInAFolder) -> None:
+    """The error counts the jobs that were left out."""
     document = play.service.past(days=1.0) | {"jobs": []}
 
     with pytest.raises(InputError, match=r"no job of the last 1 days is over.*Left out: \d+ jobs not over"):
         past_simulation(document)
 
 
-def test_the_past_is_a_trace_and_classes_for_any_verb(play: DaemonInAFolder, tmp_path: Path) -> None:
-    """`boa trace history` writes files that `boa simulate` runs, at the machines and prices of the site."""
+def test_trace_history_writes_the_same_trace_and_classes_as_the_replay(
+    play: DaemonInAFolder, tmp_path: Path
+) -> None:
+    """`boa trace history` writes a trace and a class file with the daemon's machines and prices."""
     with tempfile.TemporaryDirectory(prefix="boa") as name, served(play, Path(name)) as site:
         words = ["trace", "history", "--days", "1", "--socket", str(site.socket), "--out", str(tmp_path)]
         said = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
@@ -109,8 +114,8 @@ def test_the_past_is_a_trace_and_classes_for_any_verb(play: DaemonInAFolder, tmp
         assert found.startup_hours == pytest.approx(planned.startup_hours, rel=1e-5)
 
 
-def test_the_scale_of_a_job_with_phases_is_found_across_widths() -> None:
-    """Twice the class: 4 h at speed 1, then at speed 2 the rest of phase 1 and phase 2 at its speed."""
+def test_the_scale_of_a_job_with_phases_is_found_when_its_width_changes() -> None:
+    """Twice the class's work: 4 h on 1 GPU, then 2 GPUs end phase 1 at speed 2 and run phase 2 at 1.25."""
     phases = tuple(
         Phase(size_gpu_hours=size, speedups={"gpu": Table(gpus=(1, 2), speeds=(1.0, speed))})
         for size, speed in ((3.0, 2.0), (5.0, 1.25))

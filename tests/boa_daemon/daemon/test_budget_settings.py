@@ -1,4 +1,4 @@
-"""One budget per hour or per month: which one counts, what a monthly one brings along, what is refused."""
+"""Budget settings: a budget per hour or per month, and the daily cap that a monthly budget implies."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from boa_daemon.learning.beliefs import PlannedFigures
 from policies.online.paced_optimum import PacedBudgetOptimal
 
 
-def test_a_monthly_budget_is_spread_over_a_mean_month() -> None:
-    """7300 dollars a month are 10 per hour, paced by calendar months; a day may cost two mean days' money."""
+def test_a_monthly_budget_sets_an_hourly_rate_and_a_daily_cap() -> None:
+    """7300 USD per month are 10 USD/hour, paced by calendar months, with a daily cap of two mean days."""
     settings = Settings.model_validate({"budget": {"usd_per_month": 7300.0}})
     site = Planner(settings).record(()).site
 
@@ -22,15 +22,15 @@ def test_a_monthly_budget_is_spread_over_a_mean_month() -> None:
     assert (hourly.budget.amount, hourly.is_monthly) == (10.0, False)
 
 
-def test_a_cap_that_was_set_stays() -> None:
-    """The cap that comes with a monthly budget replaces no other, not even the word that there is none."""
+def test_an_explicit_daily_cap_overrides_the_one_of_a_monthly_budget() -> None:
+    """The default cap of a monthly budget replaces neither a number nor an explicit `None`."""
     for cap in (100.0, None):
         settings = Settings.model_validate({"budget": {"usd_per_month": 7300.0, "usd_per_day_cap": cap}})
         assert settings.budget.usd_per_day_cap == cap
 
 
-def test_what_was_learnt_of_the_load_does_not_move_where_pacing_starts(tmp_path: Path) -> None:
-    """Twice the stated rate is planned for: the law still starts from the stated one."""
+def test_pacing_starts_from_the_stated_load_not_the_learned_one(tmp_path: Path) -> None:
+    """With a learned arrival rate of twice the stated rate, the pacing table still uses the stated rate."""
     file = tmp_path / "classes.yaml"
     file.write_text(
         "gpu_types: {gpu: {usd_per_gpu_hour: 1.0}}\n"

@@ -1,4 +1,4 @@
-"""Who spent what: rows that add up to the bills, and boots that belong to whom they were for."""
+"""Costs: the rows of every breakdown add up to the bill, and boot time is charged to the job it was for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXTRAS = (("disk", 0.2), ("address", 0.05), ("requests", 0.003), ("transfer", 0.
 
 
 class WithExtras:
-    """A cloud whose nodes have disks and addresses, and that bills images without any node."""
+    """A cloud that bills disks and addresses of nodes, and images independently of nodes."""
 
     def __init__(self, cloud: Any) -> None:
         self._cloud = cloud
@@ -51,10 +51,10 @@ class WithExtras:
         max_size=4,
     )
 )
-def test_what_jobs_cost_adds_up_to_the_bill(
+def test_every_cost_breakdown_adds_up_to_the_bill(
     tmp_path_factory: pytest.TempPathFactory, jobs: list[tuple[float, int, int]]
 ) -> None:
-    """By job, class, user, team, day and kind, whenever jobs come: all that is billed."""
+    """Costs by job, class, user, team, day and kind each sum to the amount billed, for any job arrivals."""
     clock = ManualClock(START)
     play = DaemonInAFolder(tmp_path_factory.mktemp("site"), clock, SETTINGS, wrap_cloud=WithExtras)
     try:
@@ -81,8 +81,8 @@ def test_what_jobs_cost_adds_up_to_the_bill(
         play.close()
 
 
-def test_a_boot_belongs_to_the_job_that_it_was_for(tmp_path: Path) -> None:
-    """From the launch to the start of the first job; the hold at the end is nobody's."""
+def test_boot_time_is_charged_to_the_first_job_of_the_node(tmp_path: Path) -> None:
+    """The time from launch to the first start is the job's; the idle time at the end is the unused row's."""
     clock = ManualClock(START)
     play = DaemonInAFolder(tmp_path, clock, SETTINGS)
     try:
@@ -98,8 +98,8 @@ def test_a_boot_belongs_to_the_job_that_it_was_for(tmp_path: Path) -> None:
     assert unused["usd"] <= 120.0 / 3600.0 * 1.006
 
 
-def test_kinds_of_a_day_add_up_to_it(tmp_path: Path) -> None:
-    """What Cost Explorer is compared with, service by service."""
+def test_the_kinds_of_a_day_add_up_to_its_cost(tmp_path: Path) -> None:
+    """Each day's costs by kind sum to the cost of the day, and disks cost four times as much as addresses."""
     clock = ManualClock(START + 23 * 3600.0)
     play = DaemonInAFolder(tmp_path, clock, SETTINGS, wrap_cloud=WithExtras)
     try:

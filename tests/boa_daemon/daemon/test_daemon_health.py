@@ -1,4 +1,4 @@
-"""How a daemon stands, from what it knows of itself alone."""
+"""Daemon health: what the daemon reports about its own faults, ticks and clock."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from boa_daemon.daemon.daemon_health import LATE_SECONDS, LATE_TICKS, DaemonHealth, clock_note, fault_of
 
 
-def test_the_first_trouble_is_said() -> None:
-    """A fault, then ticks that do not end, then that none was done yet; without a database none is due."""
+def test_trouble_is_a_fault_then_late_ticks_then_a_missing_first_tick() -> None:
+    """Without a tick interval (`None`), late ticks are no trouble."""
     late = time.monotonic() - LATE_TICKS * 30.0 - LATE_SECONDS - 1.0
     assert DaemonHealth(fault="disk is full", done_at=late).trouble(30.0) == "disk is full"
     assert DaemonHealth(done_at=late, is_ready=True).trouble(30.0).startswith("no tick completed for 15")
@@ -20,15 +20,15 @@ def test_the_first_trouble_is_said() -> None:
 
 
 @pytest.mark.parametrize(("jump", "says"), [(0.0, ""), (90.0, "90 s ahead"), (-90.0, "90 s behind")])
-def test_a_clock_that_jumped_is_said(jump: float, says: str) -> None:
-    """Which way, and by how much."""
+def test_the_note_on_a_clock_jump_names_its_size_and_direction(jump: float, says: str) -> None:
+    """A clock that did not jump gives an empty note."""
     said = clock_note(jump)
     assert says in said
     assert bool(said) == bool(says)
 
 
 def test_a_fault_is_one_line() -> None:
-    """The kind of the error and its first line."""
+    """A fault is the type of the error and the first line of its message."""
     assert fault_of(ValueError("first\nsecond")) == "ValueError: first"
     assert DaemonHealth(fault="x").line == "in trouble: x"
     assert DaemonHealth().line == "starting"

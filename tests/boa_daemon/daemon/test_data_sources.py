@@ -1,4 +1,4 @@
-"""Data that no node could have, or that jobs may not read, is refused at submission."""
+"""A data source that nodes cannot read, or that jobs may not read, is refused at submission."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from boa_daemon.inputs.submission import read_submission
 
 
 class Brings:
-    """A runner that finds one prefix."""
+    """A runner whose object store holds one prefix."""
 
     def lacks_data(self, source: str) -> str:
         return "" if source == "s3://sets/one" else f"{source} holds no object"
@@ -29,8 +29,8 @@ def refused(source: str, *, name: str = "local", runner: Any = None) -> str:
     return ""
 
 
-def test_what_could_not_be_had_is_refused(tmp_path: Path) -> None:
-    """A folder that is none, one that nodes cannot see, a prefix that is empty or not allowed."""
+def test_unreadable_data_sources_are_refused(tmp_path: Path) -> None:
+    """Missing folders, folders that nodes cannot see, and empty or forbidden prefixes are refused."""
     assert refused(str(tmp_path)) == refused("s3://sets/one", name="ssm") == ""
     assert "no folder of the daemon" in refused(str(tmp_path / "gone"))
     assert "no folder of the daemon" in refused(".")
@@ -51,8 +51,8 @@ def test_what_could_not_be_had_is_refused(tmp_path: Path) -> None:
         ("[1]", "data"),
     ],
 )
-def test_a_job_file_says_where_data_is(tmp_path: Path, data: str, said: str) -> None:
-    """A folder beside the file is made absolute; what is no source is refused with the line."""
+def test_data_sources_in_a_job_file_are_resolved_or_refused(tmp_path: Path, data: str, said: str) -> None:
+    """A folder is resolved relative to the job file; an invalid source is refused with an error."""
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "file").touch()
     text = "name: a\nclass: c\nrun: x\n"

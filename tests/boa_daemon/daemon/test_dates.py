@@ -1,4 +1,4 @@
-"""Dates of jobs, from the job file to the end: what is answered, and what is kept."""
+"""Deadlines of jobs: the answer at submission, and whether the deadline is met."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def play(tmp_path: Path) -> Iterator[DaemonInAFolder]:
-    """Give a daemon that has ticked once."""
+    """Yield a daemon that has ticked once."""
     found = DaemonInAFolder(tmp_path, ManualClock(START), SETTINGS)
     found.daemon.tick()
     yield found
@@ -41,7 +41,7 @@ def submitted(play: DaemonInAFolder, **changes: Any) -> dict[str, Any]:
 
 
 def ended_after(play: DaemonInAFolder, job: str, *, taken_at: tuple[int, ...] = ()) -> float:
-    """Tick until a job is over, the nodes being taken back at some ticks; return the hours that it took."""
+    """Tick until the job finishes, interrupt all nodes at some ticks, and return the hours it took."""
     clock, began = play.clock, play.clock.now()
     assert isinstance(clock, ManualClock)
     for number in range(400):
@@ -55,8 +55,8 @@ def ended_after(play: DaemonInAFolder, job: str, *, taken_at: tuple[int, ...] = 
     raise AssertionError(play.service.job(job))
 
 
-def test_a_date_is_kept_that_would_be_missed_otherwise(play: DaemonInAFolder) -> None:
-    """The policy's width takes 51 minutes; with 36 to go, the job is made wider, and says so."""
+def test_a_job_with_a_deadline_is_made_wider_to_meet_it(play: DaemonInAFolder) -> None:
+    """Without a deadline the job takes over 48 minutes; with a deadline of 36 minutes it finishes in time."""
     free = submitted(play)
     assert free["dates"] == {}
     assert ended_after(play, free["jobs"][0]) > 0.8
@@ -74,15 +74,15 @@ def test_a_date_is_kept_that_would_be_missed_otherwise(play: DaemonInAFolder) ->
     assert ended_after(play, job) <= 0.6
 
 
-def test_a_date_is_kept_though_nodes_are_taken_back(play: DaemonInAFolder) -> None:
-    """Twice all nodes go, after ten minutes and after twenty."""
+def test_a_deadline_is_met_though_nodes_are_interrupted(play: DaemonInAFolder) -> None:
+    """All nodes are interrupted twice, after 10 and after 20 minutes."""
     answer = submitted(play, deadline_hours=1.0)
 
     assert ended_after(play, answer["jobs"][0], taken_at=(20, 40)) <= 1.0
 
 
-def test_a_date_that_cannot_be_met_is_answered_with_those_that_can(play: DaemonInAFolder) -> None:
-    """Three minutes for four GPU-hours; by the earliest date that is named it is sure."""
+def test_an_infeasible_deadline_is_answered_with_feasible_ones(play: DaemonInAFolder) -> None:
+    """Three minutes for four GPU-hours are infeasible; an hour after the earliest named date is feasible."""
     (no,) = submitted(play, deadline_hours=0.05)["dates"].values()
     assert no["verdict"] == "infeasible"
     assert START < no["earliest"]["at"] <= no["cheapest"]["at"]
@@ -94,8 +94,8 @@ def test_a_date_that_cannot_be_met_is_answered_with_those_that_can(play: DaemonI
     assert yes["probability"] > 0.97
 
 
-def test_nothing_is_paid_for_a_date_that_cannot_be_met(play: DaemonInAFolder) -> None:
-    """Three minutes for four GPU-hours: the job is as slow, and costs no more, than one without a date."""
+def test_a_job_with_an_infeasible_deadline_runs_as_without_one(play: DaemonInAFolder) -> None:
+    """It takes about as long and costs at most 10 % more than the same job without a deadline."""
     (free,) = submitted(play)["jobs"]
     as_planned, cost = ended_after(play, free), play.service.job(free)["usd"]
     answer = submitted(play, deadline_hours=0.05)
@@ -111,8 +111,8 @@ def test_nothing_is_paid_for_a_date_that_cannot_be_met(play: DaemonInAFolder) ->
     assert play.service.job(job)["usd"] < 1.1 * cost
 
 
-def test_what_dates_of_others_take_is_not_promised_twice(tmp_path: Path) -> None:
-    """Eight instances: the first of two jobs that need six each has them."""
+def test_gpus_promised_to_one_deadline_are_not_promised_to_another(tmp_path: Path) -> None:
+    """With eight instances, the second of two jobs that need six each gets a lower probability."""
     settings = {**SETTINGS, "budget": {"usd_per_hour": 1.3, "max_instances": 8}}
     play = DaemonInAFolder(tmp_path, ManualClock(START), settings)
     try:
@@ -126,8 +126,8 @@ def test_what_dates_of_others_take_is_not_promised_twice(tmp_path: Path) -> None
     assert second["probability"] < first["probability"]
 
 
-def test_hours_at_a_width_are_those_of_every_phase_left() -> None:
-    """Two phases of two and six GPU-hours, the first of them half done; a width that one lacks is out."""
+def test_hours_at_a_width_are_summed_over_the_remaining_phases() -> None:
+    """A width that one of the phases lacks is left out of `hours_at` and takes infinite hours."""
     job_class = JobClass(
         name="c",
         phases=(
@@ -150,8 +150,8 @@ def test_hours_at_a_width_are_those_of_every_phase_left() -> None:
         ({"deadline": "2030-01-31T08:00:00Z", "deadline_hours": 3}, "both given"),
     ],
 )
-def test_a_date_that_is_none_is_refused(changes: dict[str, Any], said: str) -> None:
-    """With what to write."""
+def test_an_invalid_deadline_is_refused(changes: dict[str, Any], said: str) -> None:
+    """A deadline without a time zone, or together with `deadline_hours`, is an error."""
     content = {"name": "a", "class": "default", "run": "true", **changes}
     with pytest.raises(InputError, match=said):
         check_job(Document(name="a", content=content, language="json"))

@@ -1,4 +1,4 @@
-"""Ticks that cannot be done: whatever any port raises, caps are kept, and what is wrong is said."""
+"""Ticks that fail: whatever a port raises, spending caps hold and the fault is reported."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ RAISED: tuple[type[BaseException], ...] = (
 
 
 class Faulty:
-    """A port of which the methods that `breaks` names raise, with a chance; attributes pass through.
+    """A port whose methods named in `breaks` raise with the given probability.
 
-    One in three goes through first: what was asked for was done, and the answer is lost.
+    In 30 % of these cases the call takes effect first and only its answer is lost.
     """
 
     def __init__(self, inner: Any, breaks: dict[str, float], chance: Random) -> None:
@@ -91,7 +91,7 @@ class Stage:
         return done
 
     def fail_on(self) -> None:
-        """Let ticks fail until nothing is rented any more, and again on the day after."""
+        """Run failing ticks until no node is rented, today and on the next day."""
         for instant in (self.clock.instant, self.clock.instant + 86_400.0):
             self.clock.instant = max(instant, self.clock.instant)
             assert not any(self.run(5))
@@ -130,10 +130,10 @@ RUNNER_CALLS = ("prepare", "admit", "start", "stop", "kill", "poll", "forget", "
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in (1, 2, 3))]
 )
-def test_whatever_ports_raise_no_cap_is_broken_and_all_is_well_after(tmp_path: Path, seed: int) -> None:
-    """Every call of both ports raises now and then for most of a day, `terminate` too: caps hold to the cent.
+def test_caps_hold_while_ports_raise_and_everything_recovers_afterwards(tmp_path: Path, seed: int) -> None:
+    """While calls of both ports raise at random, no day costs more than its cap.
 
-    Then nothing raises any more: all jobs finish, nothing is left behind, and the ledger is the cloud's.
+    Once the calls work again, all jobs end, no node is left, and the ledger equals the cloud's bill.
     """
     stage = Stage(tmp_path, seed)
     chance = stage.chance
@@ -152,7 +152,7 @@ def test_whatever_ports_raise_no_cap_is_broken_and_all_is_well_after(tmp_path: P
     assert failed
     stage.cloud_breaks.clear()
     stage.runner_breaks.clear()
-    for _ in range(900):  # A day and more: what a cap has stopped goes on after midnight.
+    for _ in range(900):  # More than a day: jobs that the cap stopped go on after midnight.
         stage.run(1)
         if stage.live() == 0 and not stage.play.storage.queue.active:
             break
@@ -167,8 +167,8 @@ def test_whatever_ports_raise_no_cap_is_broken_and_all_is_well_after(tmp_path: P
 
 
 @pytest.mark.parametrize("port", ["poll", pytest.param("prepare", marks=pytest.mark.exhaustive)])
-def test_a_port_that_never_works_again_breaks_no_cap(tmp_path: Path, port: str) -> None:
-    """Jobs run, then every tick fails, today and tomorrow: what costs is given back in time."""
+def test_caps_hold_when_a_port_fails_for_good(tmp_path: Path, port: str) -> None:
+    """When every tick fails while jobs run, nodes are given back before a daily cap is exceeded."""
     stage = Stage(tmp_path, 1)
     for number in range(6):
         stage.play.service.submit([job_content(f"j{number}", hours=50.0, max_gpus=4)], user="ann")
@@ -179,8 +179,8 @@ def test_a_port_that_never_works_again_breaks_no_cap(tmp_path: Path, port: str) 
     stage.play.close()
 
 
-def test_a_restart_into_a_tick_that_fails_keeps_the_caps_too(tmp_path: Path) -> None:
-    """No decision is in memory: what the books and the cloud say is enough."""
+def test_caps_hold_when_ticks_fail_after_a_restart(tmp_path: Path) -> None:
+    """Without a decision in memory, the storage and the cloud's answers are enough to keep the caps."""
     stage = Stage(tmp_path, 1)
     for number in range(6):
         stage.play.service.submit([job_content(f"j{number}", hours=50.0, max_gpus=4)], user="ann")
@@ -192,8 +192,8 @@ def test_a_restart_into_a_tick_that_fails_keeps_the_caps_too(tmp_path: Path) -> 
     stage.play.close()
 
 
-def test_what_hangs_is_ended_though_no_tick_can_be_done(stage: Stage) -> None:
-    """A job that has not reported in its time: its process ends, and it fails once ticks work again."""
+def test_a_hanging_job_is_ended_while_ticks_fail(stage: Stage) -> None:
+    """The job loses its GPUs while ticks fail, and is marked failed once ticks work again."""
     content = job_content("hangs", hours=5.0, max_gpus=1, first_report_hours=0.25, retries=0)
     (job,) = stage.play.service.submit([content], user="ann")["jobs"]
     stage.run(5)
@@ -208,8 +208,8 @@ def test_what_hangs_is_ended_though_no_tick_can_be_done(stage: Stage) -> None:
     assert "reported no step within 15.0 min" in row["cause"]
 
 
-def test_down_and_cancel_are_obeyed_though_no_tick_can_be_done(stage: Stage) -> None:
-    """One job is cancelled, then everything is to go: both happen, by the ports alone."""
+def test_cancel_and_down_work_while_ticks_fail(stage: Stage) -> None:
+    """A cancelled job is stopped, and `down` ends all nodes, although no tick succeeds."""
     jobs = stage.play.service.submit(
         [job_content(f"j{n}", hours=5.0, max_gpus=1) for n in range(2)], user="ann"
     )["jobs"]
@@ -225,8 +225,8 @@ def test_down_and_cancel_are_obeyed_though_no_tick_can_be_done(stage: Stage) -> 
     assert stage.live() == 0
 
 
-def test_what_is_wrong_is_said_everywhere(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """Status, metrics, readiness, alerts and the log name it; all of that ends with the fault."""
+def test_a_fault_is_reported_everywhere_until_it_ends(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """Status, metrics, alerts and the log name the fault; `trouble` and the metric clear when it ends."""
     stage.run(2)
     assert stage.daemon.trouble == ""
     stage.cloud_breaks["nodes"] = 1.0
@@ -241,8 +241,8 @@ def test_what_is_wrong_is_said_everywhere(stage: Stage, caplog: pytest.LogCaptur
     assert b"boa_fault 0.0" in stage.daemon.metrics.text()
 
 
-def test_a_tick_that_never_ends_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port hangs: readiness is gone after the stated time, once, without the lock that the tick holds."""
+def test_a_hanging_tick_is_reported_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a port hangs, `watch` sends one alert and sets the trouble without waiting for the tick."""
     stage.run(2)
     monkeypatch.setattr(daemon_health, "LATE_SECONDS", 0.2)
     monkeypatch.setattr(daemon_health, "LATE_TICKS", 0)
@@ -263,10 +263,10 @@ def test_a_tick_that_never_ends_is_said(stage: Stage, monkeypatch: pytest.Monkey
     create_app(stage.play.service, Authenticator(ApiSettings()))
 
 
-def test_leases_of_what_a_failing_tick_does_not_need_are_not_renewed(
+def test_a_failing_tick_renews_only_the_leases_of_nodes_with_jobs(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node with the job lives on, the idle one ends with its lease."""
+    """The lease of the node with the job is renewed; once no job holds the node, its lease is not renewed."""
     stage.play.service.submit([job_content(hours=5.0, max_gpus=1)], user="ann")
     stage.run(20)
     (busy,) = (row["id"] for row in stage.play.service.instances()["instances"])
@@ -283,10 +283,10 @@ def test_leases_of_what_a_failing_tick_does_not_need_are_not_renewed(
     assert idle.id == busy
 
 
-def test_a_database_that_raises_starts_nothing_and_keeps_the_caps(
+def test_caps_hold_and_nothing_is_launched_when_the_database_cannot_be_written(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No intent is on disk, so nothing is asked for; the books in memory are enough to look after money."""
+    """Without a recorded intent no node is launched; the amounts in memory are enough to keep the caps."""
     stage.play.service.submit([job_content(f"j{n}", hours=50.0, max_gpus=4) for n in range(6)], user="ann")
     stage.run(20)
     before = len(stage.play.cloud.everything())

@@ -1,4 +1,4 @@
-"""When jobs end: running ones by their rest, waiting ones once GPUs fall free."""
+"""Forecast of when jobs end: running jobs by their remaining work, waiting jobs after GPUs become free."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ CLASS = JobClass(
 
 
 def known(spread: float) -> dict[str, JobEstimate]:
-    """Return what is believed of two jobs of eight GPU-hours."""
+    """Return the estimates of two jobs of eight GPU-hours."""
     return {name: JobEstimate(job_class=CLASS, size_gpu_hours=8.0, spread=spread) for name in ("a", "b")}
 
 
 def one_waits() -> ClusterState:
-    """Return a state in which "a" has a node of four GPUs and half of its work done, and "b" waits for it."""
+    """Return a state in which "a" runs on four GPUs with half its work left and "b" waits for those GPUs."""
     return a_state(
         a_job("a", remaining_gpu_hours=4.0, width=Width("gpu", 4)),
         a_job("b", remaining_gpu_hours=8.0),
@@ -37,8 +37,8 @@ def one_waits() -> ClusterState:
 PLAN = Plan(widths={"a": Width("gpu", 4), "b": Width("gpu", 4)}, slots={}, waiting={"b": "gpus-to-fall-free"})
 
 
-def test_who_waits_starts_when_the_other_ends() -> None:
-    """An hour of four GPUs at a dollar each, then two; nothing is in doubt."""
+def test_a_waiting_job_starts_when_the_running_one_ends() -> None:
+    """The running job ends after 1 h, the waiting one 2 h later; without spread the intervals are narrow."""
     found = forecast_finishes(one_waits(), PLAN, known(0.0), boot_hours=0.1)
 
     assert found["a"].at == pytest.approx(3600.0, rel=0.05)
@@ -47,8 +47,8 @@ def test_who_waits_starts_when_the_other_ends() -> None:
     assert found["b"].high == pytest.approx(found["b"].at, rel=0.05)
 
 
-def test_an_interval_is_as_wide_as_sizes_differ_and_starts_count_in_it() -> None:
-    """The job that waits for another in doubt is in more doubt."""
+def test_uncertain_sizes_widen_the_interval_and_a_waiting_job_adds_its_start() -> None:
+    """The interval of the waiting job is wider than that of the job it waits for."""
     found = forecast_finishes(one_waits(), PLAN, known(0.5), boot_hours=0.1)
     first, second = found["a"], found["b"]
 
@@ -58,8 +58,8 @@ def test_an_interval_is_as_wide_as_sizes_differ_and_starts_count_in_it() -> None
     assert "in nine of ten cases" in first.sentence(0.0)
 
 
-def test_nodes_that_are_asked_for_count_after_their_boot_and_what_has_no_room_has_no_end() -> None:
-    """Another node is on its way; without it, and without the first job, nobody knows."""
+def test_a_launched_node_counts_after_its_boot_and_without_room_no_end_is_known() -> None:
+    """With a new node that boots for 0.5 h, the waiting job ends after 2.5 h; without nodes it has no end."""
     state = one_waits()
     machine = state.nodes["n1"].instance_type
     more = replace(PLAN, launches={machine.name: 1}, instance_types={machine.name: machine})
@@ -71,8 +71,8 @@ def test_nodes_that_are_asked_for_count_after_their_boot_and_what_has_no_room_ha
     assert forecast_finishes(alone, PLAN, known(0.0), boot_hours=0.5) == {}
 
 
-def test_each_of_thousands_that_wait_has_its_end() -> None:
-    """One behind the other on four GPUs, two hours each."""
+def test_every_one_of_3000_waiting_jobs_gets_an_end() -> None:
+    """3000 jobs of two hours each run one after the other on four GPUs."""
     names = ("a", *(f"b{number}" for number in range(3000)))
     first, *others = (a_job(name, remaining_gpu_hours=8.0, width=None) for name in names)
     state = a_state(

@@ -1,4 +1,4 @@
-"""Whether a daemon runs a gate, and where."""
+"""Gate endpoint: whether the daemon runs a gate, and on which addresses."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def listens(given: Settings, socket: Path = SOCKET) -> list[str]:
     return [str(address) for address in gate_endpoint(given, socket, WIDE).addresses]
 
 
-def test_by_default_there_is_a_gate_where_jobs_can_share_a_card(tmp_path: Path) -> None:
-    """Nobody has to ask for it, and the engine gets a door to it."""
+def test_the_gate_is_on_by_default_where_jobs_can_share_a_network_card(tmp_path: Path) -> None:
+    """Default settings give a gate on a Unix socket and a door to it for the engine."""
     site = gate_endpoint(settings(), SOCKET, WIDE)
     assert (listens(settings()), site.why_off) == (["unix:/run/boa/gate.sock"], "")
     assert open_gate(settings(), site, tmp_path) is not None
@@ -52,10 +52,10 @@ def test_by_default_there_is_a_gate_where_jobs_can_share_a_card(tmp_path: Path) 
         ({"daemon": {"observe": True}}, WIDE, "only observes"),
     ],
 )
-def test_where_it_cannot_matter_there_is_none_and_the_status_says_why(
+def test_the_gate_is_off_where_it_has_no_effect_and_the_reason_is_given(
     sections: dict[str, Any], machines: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
-    """No thread, no socket, no door."""
+    """A gate that is off has no address, no door and no process."""
     site = gate_endpoint(settings(**sections), SOCKET, machines)
     assert why in site.why_off
     assert (site.addresses, site.door) == ((), None)
@@ -63,47 +63,49 @@ def test_where_it_cannot_matter_there_is_none_and_the_status_says_why(
     assert job_door(settings(**sections), site, tmp_path) is None
 
 
-def test_always_on_means_that_nobody_asks_whether_it_can_matter() -> None:
-    """Nodes of one GPU, and a gate all the same."""
+def test_always_on_starts_the_gate_even_on_nodes_of_one_gpu() -> None:
+    """With `always_on`, nodes of one GPU have a gate too."""
     assert gate_endpoint(settings(gate={"always_on": True}), SOCKET, NARROW).addresses
 
 
-def test_a_named_uplink_is_shared_by_nodes_of_one_gpu_too() -> None:
-    """Then there is something to order."""
+def test_a_named_uplink_turns_the_gate_on_for_nodes_of_one_gpu() -> None:
+    """Nodes of one GPU share the uplink, so the gate has messages to order."""
     assert gate_endpoint(settings(gate={"uplinks": {"core": ["*"]}}), SOCKET, NARROW).why_off == ""
 
 
 @pytest.mark.parametrize("engine", ["ssm", "ray"])
-def test_jobs_elsewhere_find_it_on_the_private_address(engine: str) -> None:
-    """The port of the security group, unless the settings name another."""
+def test_jobs_on_other_machines_reach_the_gate_at_the_private_address(engine: str) -> None:
+    """The port is 7411 unless `[gate] listen` names another address."""
     section = {"name": engine}
     assert listens(settings(engine=section))[-1] == "tcp:10.0.3.7:7411"
     assert listens(settings(engine=section, gate={"listen": "head:99"}))[-1] == "tcp:head:99"
 
 
-def test_without_a_private_address_jobs_elsewhere_run_ungated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A laptop outside the cluster's network: no error, and the status says what to set."""
+def test_without_a_private_address_the_gate_is_off_for_jobs_on_other_machines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is no error, and the reason names the setting to change."""
     monkeypatch.setattr(module, "own_address", lambda: "")
     site = gate_endpoint(settings(engine={"name": "ssm"}), SOCKET, WIDE)
     assert site.addresses == ()
     assert "set [gate] listen" in site.why_off
 
 
-def test_a_path_too_long_for_the_kernel_is_no_reason_to_fail() -> None:
-    """The daemon's own socket may just fit where the gate's, a letter longer, does not."""
+def test_a_socket_path_that_is_too_long_turns_only_the_socket_off() -> None:
+    """The reason says that the path is too long, and a TCP address of `[gate] listen` is still used."""
     long = Path("/" + "x" * 98 + "/boa.sock")
     assert "too long" in gate_endpoint(settings(), long, WIDE).why_off
     assert listens(settings(gate={"listen": "head:99"}), long) == ["tcp:head:99"]
 
 
-def test_an_address_that_is_none_is_refused() -> None:
-    """With the key and the value."""
+def test_an_invalid_gate_address_is_refused() -> None:
+    """The error names the setting and the value."""
     with pytest.raises(InputError, match=r"\[gate\] listen.*'tcp:here'"):
         gate_endpoint(settings(gate={"listen": "here"}), SOCKET, WIDE)
 
 
-def test_kappa_reaches_the_placer_and_the_record() -> None:
-    """It is written down with the policy, so a replay places as the daemon did."""
+def test_kappa_is_used_by_the_placer_and_recorded_with_the_policy() -> None:
+    """A replay from the record places with the same `kappa`; a default `kappa` is not recorded."""
     record = Planner(settings(workload={"kappa": 4})).record(())
     again = PolicyRecord.of(loads(dumps(record.document)))
     assert (record.kappa, again.kappa, again.hash) == (4.0, 4.0, record.hash)

@@ -1,4 +1,4 @@
-"""Every expression of the dashboard and of the rules is PromQL about metrics that there are."""
+"""The dashboard and the alert rules use valid PromQL and only metrics and labels that the daemon exports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from boa_daemon.daemon.grafana import dashboard, rules
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """Return the labels of every sample that a daemon shows, by its name."""
+    """Return the label names of every exported metric, by the metric's name."""
     play = a_day(tmp_path_factory.mktemp("day"), hours=1.0, now=1_800_000_000.0)
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(play.daemon.metrics.text().decode()):
@@ -52,8 +52,10 @@ def expressions() -> list[str]:
 
 
 @pytest.mark.parametrize("expression", expressions())
-def test_an_expression_is_about_what_there_is(expression: str, known: dict[str, set[str]]) -> None:
-    """The parser of Prometheus's language takes it, and each name and label in it exists."""
+def test_an_expression_uses_only_existing_metrics_and_labels(
+    expression: str, known: dict[str, set[str]]
+) -> None:
+    """The PromQL parser accepts the expression, and each metric and label in it is exported."""
     found = selectors(promql_parser.parse(expression))
     assert found, "no selector was found"
     for selector in found:
@@ -62,8 +64,8 @@ def test_an_expression_is_about_what_there_is(expression: str, known: dict[str, 
         assert not known[selector.name] or labels <= known[selector.name]
 
 
-def test_the_dashboard_shows_most_of_what_there_is(known: dict[str, set[str]]) -> None:
-    """A metric that nobody looks at is on no panel by decision: these, and no others."""
+def test_only_the_listed_metrics_are_on_no_panel(known: dict[str, set[str]]) -> None:
+    """Metrics without a panel are a decision: exactly these."""
     text = " ".join(expressions())
     bases = {
         name.removesuffix("_total").removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
@@ -84,16 +86,16 @@ def test_the_dashboard_shows_most_of_what_there_is(known: dict[str, set[str]]) -
     }
 
 
-def test_panels_do_not_overlap_and_have_names() -> None:
-    """Each on its own place of the grid of 24 columns."""
+def test_panels_have_different_places_within_24_columns() -> None:
+    """No two panels have the same position, and no panel is wider than the grid."""
     panels = dashboard()["panels"]
     places = [(one["gridPos"]["x"], one["gridPos"]["y"]) for one in panels]
     assert len(set(places)) == len(panels)
     assert all(one["gridPos"]["x"] + one["gridPos"]["w"] <= 24 for one in panels)
 
 
-def test_the_commands_print_them(tmp_path: Path) -> None:
-    """JSON that Grafana imports, YAML that Prometheus loads; no daemon is asked."""
+def test_the_commands_print_the_dashboard_and_the_rules(tmp_path: Path) -> None:
+    """`boa grafana` prints JSON and `boa alerts` prints YAML, without asking a daemon."""
     printed = CliRunner().invoke(app, ["grafana", "--print"])
     assert json.loads(printed.stdout) == dashboard()
     printed = CliRunner().invoke(app, ["alerts", "--prometheus"])

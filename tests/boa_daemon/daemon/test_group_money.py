@@ -1,4 +1,4 @@
-"""Groups in a daemon: one name, one budget, one cancel; and what ten thousand of them cost a submission."""
+"""Groups of jobs: one name, one budget, one cancel, and the time that a group of 10,000 jobs takes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class Stage:
-    """A daemon on a clock of the test's own."""
+    """A daemon with a clock that the test sets."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.clock = folder, ManualClock(1_800_000_000.0)
@@ -53,8 +53,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     found.play.close()
 
 
-def test_members_know_their_place(stage: Stage) -> None:
-    """Rows name group, index and values, and the command finds them in its environment."""
+def test_each_job_of_a_group_knows_its_group_index_and_values(stage: Stage) -> None:
+    """Rows and environment variables give group, index and values, and a restart keeps the group."""
     stage.play.service.submit([job_content("before")], user="ann")
     group = stage.submit(matrix={"LR": [0.1, 0.2]}, count=2)
     assert group == "sweep-g2"
@@ -75,9 +75,9 @@ def test_members_know_their_place(stage: Stage) -> None:
 
 
 def test_the_jobs_of_a_group_share_one_budget(stage: Stage) -> None:
-    """Twenty jobs on eight GPUs, and money for half: what runs is stopped, what waits is not started.
+    """A group whose `max_usd` is spent gets its running jobs stopped and its waiting jobs failed.
 
-    Also where the daemon is started again in between.
+    The budget also holds across a restart of the daemon.
     """
     group = stage.submit(hours=1.0, count=20, max_usd=10.0)
     most_usd_per_hour = 0.0
@@ -94,7 +94,7 @@ def test_the_jobs_of_a_group_share_one_budget(stage: Stage) -> None:
     assert set(found["counts"]) == {"finished", "failed"}
     assert sum(found["counts"].values()) == 20
     assert found["counts"]["finished"] >= 5
-    # It ends near what was allowed, and within two looks of the most that ran at once.
+    # The group costs at most its budget plus two ticks at the highest spend rate.
     assert 9.0 < found["usd"] < 10.0 + 2 * TICK / 3600.0 * most_usd_per_hour
     assert found["usd"] == pytest.approx(sum(row["usd"] for row in rows), abs=1e-6)
     causes = {row["cause"] for row in rows if row["status"] == "failed"}
@@ -105,7 +105,7 @@ def test_the_jobs_of_a_group_share_one_budget(stage: Stage) -> None:
 
 
 def test_two_groups_have_two_budgets(stage: Stage) -> None:
-    """The money of one is not the other's."""
+    """A group that has spent its budget takes no money from another group."""
     poor, rich = (
         stage.submit(hours=0.5, count=8, max_usd=0.5),
         stage.submit(hours=0.5, count=4, max_usd=500.0),
@@ -118,8 +118,8 @@ def test_two_groups_have_two_budgets(stage: Stage) -> None:
     assert stage.group(poor)["counts"]["failed"] > 0
 
 
-def test_one_cancel_ends_all(stage: Stage) -> None:
-    """Those that run may write their checkpoints, those that wait are over at once; others are untouched."""
+def test_cancelling_a_group_ends_all_its_jobs(stage: Stage) -> None:
+    """Running and waiting jobs of the group are cancelled, jobs of other groups are not."""
     group, other = stage.submit(hours=5.0, count=30), stage.submit(hours=5.0, count=2)
     stage.tick(6)
     assert stage.group(group)["counts"].get("running", 0) > 0
@@ -134,8 +134,8 @@ def test_one_cancel_ends_all(stage: Stage) -> None:
     assert not stage.play.service.cancel_group(group, user="ann", is_admin=False)["changed"]
 
 
-def test_a_job_may_come_after_a_whole_group(stage: Stage) -> None:
-    """It starts when the last has finished; it fails if one has not, unless any end will do."""
+def test_a_job_can_wait_for_a_whole_group(stage: Stage) -> None:
+    """It starts when all jobs finished and fails if one did not, unless it waits for any end (`:end`)."""
     good, bad = stage.submit(hours=0.01, count=5), stage.submit(hours=5.0, count=2)
     names = stage.play.service.submit(
         [
@@ -156,8 +156,8 @@ def test_a_job_may_come_after_a_whole_group(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("name", ["sweep-g1", "other-g2", "sweep-2", "sweep-g0", "sweep-g", "g2"])
-def test_what_is_no_group_is_said(stage: Stage, name: str) -> None:
-    """Also a number that is no first one's, and the name of another."""
+def test_an_unknown_group_is_refused(stage: Stage, name: str) -> None:
+    """A name with a wrong number or the name of a job is not a group, and a job cannot wait for it."""
     stage.play.service.submit([job_content("sweep")], user="ann")
     group = stage.submit(count=2)
     assert group == "sweep-g2"
@@ -167,9 +167,9 @@ def test_what_is_no_group_is_said(stage: Stage, name: str) -> None:
         stage.play.service.submit([job_content(after=["sweep-g1"])], user="ann")
 
 
-@pytest.mark.exhaustive  # Ten thousand rows go in and out.
-def test_ten_thousand_jobs_are_taken_and_cancelled_in_seconds(stage: Stage) -> None:
-    """One file; the limits leave room for a busy machine, `benchmarks/submissions.py` measures."""
+@pytest.mark.exhaustive  # 10,000 rows are written and read.
+def test_ten_thousand_jobs_are_submitted_and_cancelled_within_a_minute_each(stage: Stage) -> None:
+    """The limits allow for a busy machine; `benchmarks/submissions.py` measures the real time."""
     began = time.perf_counter()
     group = stage.submit(matrix={"LR": [0.1, 0.2], "SEED": list(range(50))}, count=100, max_usd=1000.0)
     taken = time.perf_counter() - began

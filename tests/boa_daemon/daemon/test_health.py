@@ -1,4 +1,4 @@
-"""Jobs that lose steps, stall, fail for good, or sit on a node that the cloud takes back."""
+"""Job health: lost steps, stalls, repeated failures, time limits, and nodes that fail or are interrupted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class Told:
-    """A runner whose reports say what a test wants them to say; with an inbox it hears of spot warnings."""
+    """A runner whose reports a test can change; with an inbox it receives spot warnings."""
 
     def __init__(self, inner: Any, inbox: Inbox | None) -> None:
         self.inner, self.inbox = inner, inbox
@@ -60,7 +60,7 @@ class Told:
 
 
 class Stage:
-    """A daemon on a clock of the test's own, and its runner."""
+    """A daemon with a clock that the test sets, and its runner."""
 
     def __init__(self, folder: Path, inbox: Inbox | None) -> None:
         self.clock, self.folder, self.inbox = ManualClock(START), folder, inbox
@@ -88,7 +88,7 @@ class Stage:
         return str(self.play.service.submit([job_content(**changes)], user="ann")["jobs"][0])
 
     def steps(self, report: RunReport) -> RunReport:
-        """Say a step per second."""
+        """Report one step per second."""
         return replace(report, step=int(self.clock.instant - START), seconds=self.clock.instant - START)
 
     def alerts(self) -> str:
@@ -110,8 +110,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         yield found
 
 
-def test_steps_that_an_end_lost_are_work_that_is_left_again_and_explained(stage: Stage) -> None:
-    """60 of 100 steps lost: 40 % of the generation's work counts; decision, explain and a restart know it."""
+def test_lost_steps_are_added_back_to_the_remaining_work_and_explained(stage: Stage) -> None:
+    """60 of 100 steps are lost, so 40 % of the work counts; explain and a restarted daemon know the loss."""
     job = stage.submit(hours=1.0)
     stage.run(300.0)
     before = stage.play.storage.queue.active[job]
@@ -125,7 +125,7 @@ def test_steps_that_an_end_lost_are_work_that_is_left_again_and_explained(stage:
     now = stage.clock.instant
     decision = stage.tick()
     after = stage.play.storage.queue.active[job]
-    done_hours = (now - before.started_at) / 3600.0  # At one GPU of the reference, so its speed is 1.
+    done_hours = (now - before.started_at) / 3600.0  # One GPU of the reference type has speed 1.
     assert 1.0 - after.remaining_gpu_hours == pytest.approx(0.4 * done_hours)
     assert (after.lost_steps, after.step, after.begun_step) == (60, 40, 40)
     assert decision.state.jobs[job].lost_steps == 60
@@ -135,8 +135,8 @@ def test_steps_that_an_end_lost_are_work_that_is_left_again_and_explained(stage:
     assert stage.play.service.job(job)["lost_steps"] == 60
 
 
-def test_a_job_that_makes_no_step_is_said_to_be_stalled_then_ended_and_started_again(stage: Stage) -> None:
-    """Steps of a second, a floor of 120 s: stalled after that, ended after 180 s, and begun anew."""
+def test_a_job_without_new_steps_is_reported_as_stalled_then_ended_and_restarted(stage: Stage) -> None:
+    """With `stall_seconds` of 120 s, an alert comes first; 180 s later the job is ended and started again."""
     job = stage.submit(hours=1.0)
     stage.run(90.0)
     stage.runner.tell = lambda report: (
@@ -154,8 +154,8 @@ def test_a_job_that_makes_no_step_is_said_to_be_stalled_then_ended_and_started_a
     assert "made no step" in row["cause"]
 
 
-def test_a_slow_job_is_judged_by_its_own_steps(stage: Stage) -> None:
-    """One step in a minute: twenty of those are 1200 s, so 600 s without one are nothing."""
+def test_the_stall_limit_of_a_slow_job_grows_with_its_step_time(stage: Stage) -> None:
+    """With one step per minute the limit is 20 steps (1200 s), so 900 s without a step are no stall."""
     job = stage.submit(hours=2.0)
     stage.run(90.0)
     stage.runner.tell = lambda report: replace(report, step=2, seconds=120.0)
@@ -164,8 +164,8 @@ def test_a_slow_job_is_judged_by_its_own_steps(stage: Stage) -> None:
     assert (row["generation"], row["stalled_since"]) == (1, None)
 
 
-def test_a_job_that_reports_no_steps_is_not_judged(stage: Stage) -> None:
-    """Nobody knows its steps, so silence says nothing."""
+def test_a_job_that_never_reports_steps_is_not_called_stalled(stage: Stage) -> None:
+    """Without reported steps, silence says nothing about progress."""
     job = stage.submit(hours=2.0)
     stage.run(3600.0)
     row = stage.play.service.job(job)
@@ -173,8 +173,8 @@ def test_a_job_that_reports_no_steps_is_not_judged(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("cause", ["out-of-memory", "missing-command"])
-def test_what_the_same_command_would_meet_again_is_not_tried_again(stage: Stage, cause: Any) -> None:
-    """One start; `boa jobs` says the exit code and the last lines."""
+def test_a_failure_that_would_repeat_is_not_retried(stage: Stage, cause: Any) -> None:
+    """The job starts once, and its row has the exit code and the last lines of its output."""
     job = stage.submit(hours=1.0, retries=5)
     stage.run(90.0)
     stage.runner.tell = lambda report: replace(
@@ -188,8 +188,8 @@ def test_what_the_same_command_would_meet_again_is_not_tried_again(stage: Stage,
     assert f"{cause}, which another try would repeat: it died" in stage.play.service.explain(job)["text"]
 
 
-def test_a_failure_that_nobody_judged_is_judged_by_the_next_process(stage: Stage) -> None:
-    """The daemon dies after the end was noted and before a tick: the next one gives the job up."""
+def test_a_failure_recorded_before_a_crash_is_handled_by_the_next_process(stage: Stage) -> None:
+    """The daemon stops after the failure was recorded and before a tick; the next one gives the job up."""
     job = stage.submit(hours=1.0, retries=0)
     stage.run(90.0)
     stage.runner.tell = lambda report: replace(report, phase="failed", cause="error", evidence="it died")
@@ -212,8 +212,8 @@ def test_a_failure_that_nobody_judged_is_judged_by_the_next_process(stage: Stage
     ]
 
 
-def test_a_daemon_that_only_observes_ends_nothing_that_hangs_and_gives_nobody_up(stage: Stage) -> None:
-    """Its decision says what it would do."""
+def test_an_observing_daemon_does_not_end_a_hanging_job(stage: Stage) -> None:
+    """The decision says that the job would be ended, and the job keeps running."""
     job = stage.submit(hours=2.0, first_report_hours=0.25, retries=0)
     stage.run(90.0)
     daemon, given = stage.play.daemon, stage.play.daemon.settings
@@ -225,8 +225,8 @@ def test_a_daemon_that_only_observes_ends_nothing_that_hangs_and_gives_nobody_up
     assert stage.play.service.job(job)["status"] == "running"
 
 
-def test_each_failure_waits_longer_and_a_checkpoint_clears_the_count(stage: Stage) -> None:
-    """Without progress one retry is one retry; with a newer checkpoint each time there are many more."""
+def test_a_new_checkpoint_resets_the_count_of_failures(stage: Stage) -> None:
+    """With a newer checkpoint each time, `retries=1` allows many starts; without progress the job fails."""
     stage.runner.tell = lambda report: replace(
         report,
         phase="failed",
@@ -246,10 +246,10 @@ def test_each_failure_waits_longer_and_a_checkpoint_clears_the_count(stage: Stag
 
 
 @mock_aws
-def test_a_spot_warning_in_the_queue_stops_the_job_and_rents_a_replacement_in_the_next_tick(
+def test_a_spot_warning_makes_the_next_tick_stop_the_job_and_rent_a_replacement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Message in: the daemon wakes. Next tick: checkpoint and launch. A restart knows the end."""
+    """The warning wakes the daemon, and a restarted daemon still knows when the node ends."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     sqs = boto3.client("sqs", region_name="us-east-1")
@@ -283,8 +283,8 @@ def test_a_spot_warning_in_the_queue_stops_the_job_and_rents_a_replacement_in_th
         assert row["nodes"] != [node]
 
 
-def test_a_width_that_nobody_knows_is_tried_once_cheaply_and_explained(stage: Stage) -> None:
-    """Ten hours at one GPU pay for a try of two; once it has been measured, nobody tries it again."""
+def test_an_unmeasured_width_is_tried_once_for_a_short_time_and_explained(stage: Stage) -> None:
+    """A long job on one GPU tries two GPUs; once that speed is measured, the try is not repeated."""
     job = stage.submit(hours=40.0, max_gpus=2)
     origin: dict[int, float] = {}
 
@@ -314,10 +314,10 @@ def test_a_width_that_nobody_knows_is_tried_once_cheaply_and_explained(stage: St
     assert tries[0][1].gpu_seconds <= 0.02 * 15.0 * 3600.0 * 2
 
 
-def test_a_job_that_has_shown_nothing_runs_once_at_the_narrowest_width_and_says_how_to_change_that(
+def test_a_job_that_has_not_reported_runs_at_its_narrowest_width(
     stage: Stage,
 ) -> None:
-    """A script without the helper, free from 1 to 4 GPUs: one GPU until its first report, then as planned."""
+    """A script without `boa_daemon.job` runs on one GPU until its first report, then on the planned width."""
     job = stage.submit(hours=40.0, max_gpus=4, elastic=None)
     stage.run(1800.0)
     row = stage.play.service.job(job)
@@ -335,15 +335,15 @@ def test_a_job_that_has_shown_nothing_runs_once_at_the_narrowest_width_and_says_
     assert stage.play.service.job(job)["gpus"] > 1, "a restart does not forget it"
 
 
-def test_a_wider_rigid_job_gets_the_width_that_its_file_asks_for(stage: Stage) -> None:
-    """`min_gpus` is the width: nobody knows of another one that is right."""
+def test_a_rigid_job_runs_at_min_gpus(stage: Stage) -> None:
+    """A job with `elastic` false, `min_gpus` 2 and `max_gpus` 4 runs on 2 GPUs."""
     job = stage.submit(hours=40.0, min_gpus=2, max_gpus=4, elastic=False)
     stage.run(900.0)
     assert stage.play.service.job(job)["gpus"] == 2
 
 
-def test_what_a_rigid_job_loses_is_counted_and_left_again(stage: Stage) -> None:
-    """Its node goes after ten minutes: all that it did is lost, and the work left is what it was."""
+def test_the_lost_work_of_a_rigid_job_is_counted_and_added_back(stage: Stage) -> None:
+    """Without a checkpoint, all ten minutes are lost and the whole job remains."""
     job = stage.submit(hours=1.0, elastic=None)
     stage.run(600.0)
     before = stage.play.storage.queue.active[job]
@@ -363,8 +363,8 @@ def test_what_a_rigid_job_loses_is_counted_and_left_again(stage: Stage) -> None:
     assert "It lost" in stage.play.service.explain(job)["text"]
 
 
-def test_a_job_that_reports_nothing_in_its_time_is_ended_as_a_failure(stage: Stage) -> None:
-    """A quarter of an hour for the first step; one that reports in time goes on."""
+def test_a_job_without_a_report_within_first_report_hours_fails(stage: Stage) -> None:
+    """A silent job fails after a quarter of an hour; a job that reports in time goes on."""
     silent = stage.submit(hours=2.0, first_report_hours=0.25, retries=0)
     stage.run(600.0)
     assert stage.play.service.job(silent)["status"] == "running"
@@ -379,8 +379,8 @@ def test_a_job_that_reports_nothing_in_its_time_is_ended_as_a_failure(stage: Sta
     assert stage.play.service.job(job)["status"] == "running"
 
 
-def test_an_elastic_job_that_neither_reports_nor_prints_is_ended_after_two_hours(stage: Stage) -> None:
-    """It is said after one. One that prints goes on, and so does one that never said that it reports."""
+def test_an_elastic_job_without_reports_and_output_fails_after_two_hours(stage: Stage) -> None:
+    """An alert comes after one hour; a job that prints and a rigid job go on."""
     hung, printing = (stage.submit(hours=20.0, retries=0, elastic=True) for _ in range(2))
     rigid = stage.submit(hours=20.0, retries=0, elastic=None)
     since = {printing: START + 3 * 3600.0}
@@ -399,8 +399,8 @@ def test_an_elastic_job_that_neither_reports_nor_prints_is_ended_after_two_hours
     assert rigid not in stage.alerts()
 
 
-def test_a_job_is_stopped_after_its_max_hours_and_says_how_long_it_ran(stage: Stage) -> None:
-    """Half an hour over all its starts: stopped, failed, and the times of its start and end stay."""
+def test_a_job_fails_after_max_hours_and_keeps_its_times(stage: Stage) -> None:
+    """The row keeps the start, the end and the seconds that the job ran."""
     job = stage.submit(hours=5.0, max_hours=0.5)
     stage.run(3000.0)
     row = stage.play.service.job(job)
@@ -412,8 +412,8 @@ def test_a_job_is_stopped_after_its_max_hours_and_says_how_long_it_ran(stage: St
     assert 1800.0 <= row["ran_seconds"] <= 1800.0 + 3 * TICK
 
 
-def test_a_job_is_not_started_before_its_time(stage: Stage) -> None:
-    """`not_before` holds it back, says so, and wakes the daemon for it."""
+def test_a_job_is_not_started_before_not_before(stage: Stage) -> None:
+    """The job waits for the reason `not-before` and starts after that time."""
     at = datetime.fromtimestamp(stage.clock.instant + 1800.0, UTC).isoformat()
     job = stage.submit(hours=0.2, not_before=at)
     stage.run(900.0)
@@ -426,14 +426,14 @@ def test_a_job_is_not_started_before_its_time(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("text", ["tomorrow", "2030-01-01T08:00:00", "1893456000"])
-def test_an_instant_without_a_zone_is_refused(stage: Stage, text: str) -> None:
-    """08:00 is another instant in each office."""
+def test_not_before_without_a_time_zone_is_refused(stage: Stage, text: str) -> None:
+    """A word, a time without a zone and a number of seconds are errors."""
     with pytest.raises(InputError, match="not_before must be an instant with its zone"):
         stage.submit(not_before=text)
 
 
 def test_a_job_starts_after_the_jobs_that_it_names(stage: Stage) -> None:
-    """It waits, says for whom, and starts once the other has finished."""
+    """The job waits, names the job it waits for, and starts once that job has finished."""
     first = stage.submit(hours=0.2)
     second = stage.submit(hours=0.2, after=[first])
     stage.run(300.0)
@@ -446,8 +446,8 @@ def test_a_job_starts_after_the_jobs_that_it_names(stage: Stage) -> None:
     assert stage.play.service.job(second)["first_started_at"] >= ended
 
 
-def test_a_job_after_one_that_does_not_end_well_is_not_started_unless_any_end_will_do(stage: Stage) -> None:
-    """The chain fails with it, after a restart as well; `ID:end` goes on."""
+def test_a_job_fails_when_the_job_it_waits_for_is_cancelled(stage: Stage) -> None:
+    """The failure passes along the chain, also after a restart; a job that waits for `ID:end` runs."""
     first = stage.submit(hours=5.0)
     second = stage.submit(hours=0.1, after=[first])
     third = stage.submit(hours=0.1, after=[second])
@@ -464,8 +464,8 @@ def test_a_job_after_one_that_does_not_end_well_is_not_started_unless_any_end_wi
     assert rows[third]["generation"] == 0
 
 
-def test_a_job_after_one_that_nobody_knows_is_refused(stage: Stage) -> None:
-    """At submission: an id that is mistyped would be waited for for ever."""
+def test_a_job_that_waits_for_an_unknown_job_is_refused(stage: Stage) -> None:
+    """The error comes at submission, because a job with a mistyped id would wait for ever."""
     job = stage.submit(hours=5.0)
     with pytest.raises(InputError, match=f"no job '{job}7'"):
         stage.submit(after=[f"{job}7"])
@@ -473,8 +473,8 @@ def test_a_job_after_one_that_nobody_knows_is_refused(stage: Stage) -> None:
         stage.submit(after=["a b"])
 
 
-def test_a_fault_of_the_node_is_none_of_the_jobs(stage: Stage) -> None:
-    """Not one retry is allowed, and it goes on elsewhere at once; the node goes back, and is named."""
+def test_a_node_fault_does_not_count_as_a_failure_of_the_job(stage: Stage) -> None:
+    """With no retries, the job goes on on another node; the unfit node is ended and named in an alert."""
     job = stage.submit(hours=1.0, retries=0)
     stage.run(300.0)
     [node] = stage.play.service.job(job)["nodes"]
@@ -495,8 +495,8 @@ def test_a_fault_of_the_node_is_none_of_the_jobs(stage: Stage) -> None:
     assert f"node {node} (g5.xlarge) is unfit and goes back: Xid 79" in stage.alerts()
 
 
-def test_a_sick_node_is_left_while_its_job_still_runs(stage: Stage) -> None:
-    """Found at a heartbeat: the job saves, goes on elsewhere, and no step is lost; a restart knows it too."""
+def test_a_job_leaves_an_unfit_node_without_losing_steps(stage: Stage) -> None:
+    """The job goes on on another node, also after a restart, and one alert names the unfit node."""
     job = stage.submit(hours=1.0)
     stage.run(300.0)
     [node] = stage.play.service.job(job)["nodes"]
@@ -513,8 +513,8 @@ def test_a_sick_node_is_left_while_its_job_still_runs(stage: Stage) -> None:
     assert stage.alerts().count("is unfit and goes back") == 1
 
 
-def test_nodes_that_are_always_unfit_do_not_start_a_job_for_ever(stage: Stage) -> None:
-    """The rule against loops holds: eight starts within an hour, then it rests and somebody is told."""
+def test_repeated_node_faults_do_not_restart_a_job_without_end(stage: Stage) -> None:
+    """After at most eight starts the job rests, and an alert is sent."""
     job = stage.submit(hours=10.0)
     stage.runner.tell = lambda report: replace(report, phase="failed", cause="node-fault")
     stage.run(2700.0)

@@ -1,4 +1,4 @@
-"""Who is let into a job: its user and administrators, while it runs, on a terminal that is theirs."""
+"""Access to a running job: only its user and administrators, and only on a terminal that is their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER: dict[str, Any] = {"user": "bob", "is_admin": False}
 
 
 class Doors:
-    """Lets everybody in, and writes down who came."""
+    """An engine that lets every caller into a job and returns `said` at the end."""
 
     def __init__(self) -> None:
         self.said: SaidInside | None = None
@@ -48,7 +48,7 @@ class Doors:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[tuple[JobAccess, Doors, str, str]]:
-    """A job that runs, and one that is cancelled."""
+    """Yield the access service, its engine, a running job and a cancelled job."""
     doors = Doors()
 
     def with_doors(runner: Any) -> Any:
@@ -68,8 +68,8 @@ def site(tmp_path: Path) -> Iterator[tuple[JobAccess, Doors, str, str]]:
     play.close()
 
 
-def test_its_user_and_administrators_and_nobody_else(site: tuple[JobAccess, Doors, str, str]) -> None:
-    """Each of the four ways in asks first whose job it is."""
+def test_only_the_user_of_a_job_and_administrators_get_in(site: tuple[JobAccess, Doors, str, str]) -> None:
+    """All four calls refuse another user."""
     entering, doors, runs, _ = site
     assert entering.way(runs, node=0, **ME)["node"] == "i-1"
     assert entering.way(runs, node=0, user="root", is_admin=True)["shell"] == ["sudo", "true"]
@@ -91,10 +91,10 @@ def test_its_user_and_administrators_and_nobody_else(site: tuple[JobAccess, Door
         entering.end(runs, word, **ME)
 
 
-def test_a_job_that_is_over_a_node_and_a_terminal_that_are_none(
+def test_an_ended_job_an_unknown_node_and_a_foreign_terminal_are_refused(
     site: tuple[JobAccess, Doors, str, str],
 ) -> None:
-    """Each is refused with what is wrong."""
+    """The errors for the job and for the node say what is wrong."""
     entering, _, runs, over = site
     with pytest.raises(NotReady, match="it is cancelled"):
         entering.way(over, node=0, **ME)

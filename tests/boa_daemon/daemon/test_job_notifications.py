@@ -1,4 +1,4 @@
-"""What users are told of their jobs: over their own channels, as their files ask, once."""
+"""Notifications to users about their jobs: over the user's channels, for the events of the job file, once."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 from boa_daemon.tick.ports import RunReport
 
-pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # apprise's
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # from apprise
 TICK = 60.0
 EVENTS = ["start", "end", "failure", "move", "waiting"]
 
 
 class Failing:
-    """A runner of which one generation is said to have failed."""
+    """A runner that reports chosen generations as failed."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -47,7 +47,7 @@ class Failing:
 
 @pytest.fixture
 def inbox() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Lend the address of a server and what was posted: (path, sentence)."""
+    """Yield the address of a server and the (path, sentence) pairs posted to it."""
     heard: list[tuple[str, str]] = []
 
     class Here(BaseHTTPRequestHandler):
@@ -69,7 +69,7 @@ def inbox() -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
 
 class Stage:
-    """A daemon on a clock of the test's own, whose users have channels."""
+    """A daemon with a clock that the test sets, and users with channels."""
 
     def __init__(self, folder: Path, users: dict[str, Any], **budget: Any) -> None:
         self.folder, self.clock = folder, ManualClock(1_800_000_000.0)
@@ -106,10 +106,10 @@ class Stage:
         self.open()
 
 
-def test_a_user_hears_of_a_job_from_start_to_end(
+def test_a_user_is_told_of_each_event_of_a_job_once(
     tmp_path: Path, inbox: tuple[str, list[tuple[str, str]]]
 ) -> None:
-    """Start, failure, next start and end, each once, over a webhook and apprise; a restart repeats none."""
+    """Start, failure, next start and end are sent over webhook and apprise, and a restart repeats none."""
     address, heard = inbox
     ann = {"webhook": f"http://{address}/hook", "apprise": [f"json://{address}/apprise"]}
     stage = Stage(tmp_path, {"ann": ann})
@@ -134,7 +134,7 @@ def test_a_user_hears_of_a_job_from_start_to_end(
 
 
 class Post(socketserver.StreamRequestHandler):
-    """As much of a mail server as a client needs; `server.taken` is what came."""
+    """A minimal mail server that stores each message in `server.taken`."""
 
     def handle(self) -> None:
         self.wfile.write(b"220 here\r\n")
@@ -149,8 +149,8 @@ class Post(socketserver.StreamRequestHandler):
         self.wfile.write(b"221 end\r\n")
 
 
-def test_each_mail_says_in_its_subject_what_it_is_about(tmp_path: Path) -> None:
-    """And the whole sentence in its text, by apprise's own client."""
+def test_the_subject_of_a_mail_names_the_event(tmp_path: Path) -> None:
+    """The text of the mail has the whole sentence; apprise's own client sends it."""
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Post) as server:
         server.taken = taken = []  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -167,8 +167,8 @@ def test_each_mail_says_in_its_subject_what_it_is_about(tmp_path: Path) -> None:
     assert all("ended with exit code 3" in text for text in texts)
 
 
-def test_a_failure_for_good_is_told_once(tmp_path: Path, inbox: tuple[str, list[tuple[str, str]]]) -> None:
-    """Also to who asked for failures and ends; what the settings say counts where the file says nothing."""
+def test_a_final_failure_is_sent_once(tmp_path: Path, inbox: tuple[str, list[tuple[str, str]]]) -> None:
+    """A user with `failure` and `end` gets one message; the job file's `notify` overrides the settings."""
     address, heard = inbox
     ann = {"webhook": f"http://{address}/hook", "notify": ["failure", "end"]}
     stage = Stage(tmp_path, {"ann": ann})
@@ -183,8 +183,10 @@ def test_a_failure_for_good_is_told_once(tmp_path: Path, inbox: tuple[str, list[
     ]
 
 
-def test_a_group_is_told_of_as_one(tmp_path: Path, inbox: tuple[str, list[tuple[str, str]]]) -> None:
-    """One start, one failure and the end of all, of twelve jobs."""
+def test_a_group_sends_one_message_per_event(
+    tmp_path: Path, inbox: tuple[str, list[tuple[str, str]]]
+) -> None:
+    """Twelve jobs send one start, one failure and one end of the group."""
     address, heard = inbox
     stage = Stage(tmp_path, {"ann": {"webhook": f"http://{address}/hook"}})
     names = stage.submit(name="sweep", hours=0.5, count=12, retries=0, notify=EVENTS)
@@ -199,8 +201,10 @@ def test_a_group_is_told_of_as_one(tmp_path: Path, inbox: tuple[str, list[tuple[
     assert said[2:] == ["group sweep-g1 is over: 2 failed, 10 finished"]
 
 
-def test_who_waits_long_is_told_once(tmp_path: Path, inbox: tuple[str, list[tuple[str, str]]]) -> None:
-    """After six hours, also over a restart; who asked for nothing of that kind hears nothing."""
+def test_a_job_that_waits_six_hours_is_reported_once(
+    tmp_path: Path, inbox: tuple[str, list[tuple[str, str]]]
+) -> None:
+    """A restart does not repeat the message, and a job that did not ask for `waiting` sends none."""
     address, heard = inbox
     stage = Stage(tmp_path, {"ann": {"webhook": f"http://{address}/hook"}}, max_instances=1)
     stage.play.daemon.set_down(True)
@@ -217,16 +221,16 @@ def test_who_waits_long_is_told_once(tmp_path: Path, inbox: tuple[str, list[tupl
     ]
 
 
-def test_addresses_that_cannot_be_used_are_refused_without_being_said() -> None:
-    """They hold passwords."""
+def test_the_error_for_an_invalid_apprise_url_hides_the_url() -> None:
+    """The URL may hold a password, so the error names only its place in the settings."""
     settings = Settings.model_validate({"users": {"ann": {"apprise": ["nonsense://s3cret"]}}})
     with pytest.raises(InputError, match=r"\[users\.ann\] apprise\[0\] is no URL of apprise") as refused:
         check_channels(settings)
     assert "s3cret" not in str(refused.value)
 
 
-def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the settings are read, not when the first message is lost."""
+def test_without_apprise_the_error_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error comes when the settings are checked, before a message is lost."""
     known = builtins.__import__
 
     def without(name: str, *words: Any, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is said of jobs is true of them as they are by now: after a restart, an end, ticks that fail."""
+"""What the service says about a job is up to date: after a restart, after an end, and while ticks fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTINGS = {
 
 
 def test_a_running_job_is_not_called_new_after_a_restart(tmp_path: Path) -> None:
-    """No tick of the new process has looked at it, and it runs; one that waits was taken."""
+    """Before the first tick of the new process, a running job is "running" and a waiting job is "new"."""
     clock = ManualClock(1_800_000_000.0)
     play = DaemonInAFolder(tmp_path, clock, SETTINGS)
     jobs = play.service.submit([job_content(hours=4.0) for _ in range(9)], user="ann")["jobs"]
@@ -38,8 +38,8 @@ def test_a_running_job_is_not_called_new_after_a_restart(tmp_path: Path) -> None
     play.close()
 
 
-def test_what_a_job_waited_for_is_no_matter_once_it_is_over(tmp_path: Path) -> None:
-    """It is cancelled between two ticks: the last plan has it waiting, and its row does not."""
+def test_a_cancelled_job_waits_for_nothing(tmp_path: Path) -> None:
+    """A job cancelled between two ticks loses its `waits_for`, although the last plan has it waiting."""
     play = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0), SETTINGS)
     job = play.service.submit([job_content()], user="ann")["jobs"][0]
     play.daemon.tick()
@@ -51,7 +51,7 @@ def test_what_a_job_waited_for_is_no_matter_once_it_is_over(tmp_path: Path) -> N
 
 
 def test_while_ticks_fail_an_explanation_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cloud cannot be reached: what is told of a job is as of the last look."""
+    """When the cloud does not answer, the explanation of a job names the error."""
     play = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0), SETTINGS)
     job = play.service.submit([job_content()], user="ann")["jobs"][0]
     play.daemon.tick()
@@ -65,8 +65,8 @@ def test_while_ticks_fail_an_explanation_says_so(tmp_path: Path, monkeypatch: py
     play.close()
 
 
-def test_a_job_that_let_go_since_the_last_look_is_not_said_to_start(tmp_path: Path) -> None:
-    """Its generation has ended between two ticks: the next one looks."""
+def test_a_job_that_released_its_gpus_since_the_last_tick_is_not_called_running(tmp_path: Path) -> None:
+    """The explanation says that the job has released its GPUs since then."""
     clock = ManualClock(1_800_000_000.0)
     play = DaemonInAFolder(tmp_path, clock, SETTINGS)
     job = play.service.submit([job_content(hours=1.0)], user="ann")["jobs"][0]

@@ -1,4 +1,4 @@
-"""What is said of a job that runs, and what is not."""
+"""Warnings about running jobs, and the limits from which they are given."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ REPORT = RunReport(job="a", generation=2, phase="running")
 
 
 @pytest.mark.parametrize(("seconds", "is_said"), [(None, False), (70.0, False), (70.1, True)])
-def test_a_save_may_take_seven_tenths_of_the_grace(seconds: float | None, is_said: bool) -> None:
-    """Beyond that a stop that is heard a step later comes too late."""
+def test_a_save_that_takes_more_than_70_percent_of_the_grace_gives_a_warning(
+    seconds: float | None, is_said: bool
+) -> None:
+    """A stop is noticed up to one step late, so a longer save may not end in time."""
     found = grace_warning(JOB, replace(REPORT, save_seconds=seconds))
     assert (found is not None) == is_said
     assert found is None or (found[0], "and has 100 s" in found[1]) == ("grace:a", True)
@@ -43,18 +45,16 @@ def test_a_save_may_take_seven_tenths_of_the_grace(seconds: float | None, is_sai
         ("no-report", 1801.0, False),
     ],
 )
-def test_half_of_the_time_for_a_first_step_is_said_once_nothing_was_printed(
-    kind: str, now: float, is_said: bool
-) -> None:
-    """It is ended after the whole of it, so later is too late for a warning."""
+def test_a_silent_job_gives_a_warning_after_half_of_its_limit(kind: str, now: float, is_said: bool) -> None:
+    """The warning comes between half and all of the limit, and only if the job printed nothing either."""
     silence = Silence(kind=kind, since=0.0, limit_seconds=3600.0)  # type: ignore[arg-type]
     found = silence_warning(JOB, silence, now)
     assert (found is not None) == is_said
     assert found is None or "printed nothing within 30.0 min: it is ended after 1.00 h" in found[1]
 
 
-def test_a_stall_is_said_of_each_generation() -> None:
-    """With the step after which nothing came."""
+def test_a_stall_warning_names_the_generation_and_the_last_step() -> None:
+    """The key has the generation, the sentence has the last step."""
     stall = Silence(kind="no-step", since=100.0, limit_seconds=600.0)
     said = "job a has made no step for 300 s, after step 7"
     assert stall_warning(JOB, stall, 400.0, step=7) == ("stalled:a:2", said)

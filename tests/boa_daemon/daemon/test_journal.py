@@ -1,4 +1,4 @@
-"""What the daemon did is in its log: a sentence for people, the action's id for machines."""
+"""The log has a line for each action: a sentence for people and the action's id for machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
 
 class Kept(logging.Handler):
-    """Keeps what is logged."""
+    """A log handler that keeps its records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Kept(logging.Handler):
 
 @pytest.fixture
 def kept() -> Iterator[Kept]:
-    """What the daemon logs of its actions."""
+    """Yield a handler that records what the daemon logs about its actions."""
     logger, handler = logging.getLogger("boa.actions"), Kept()
     level = logger.level
     logger.addHandler(handler)
@@ -36,8 +36,8 @@ def kept() -> Iterator[Kept]:
     logger.setLevel(level)
 
 
-def test_each_act_is_a_line_with_its_reason_and_its_id(tmp_path: Path, kept: Kept) -> None:
-    """Launch, start and end of a node: who reads the journal alone knows what was rented and why."""
+def test_each_action_is_logged_with_its_id_and_a_reason(tmp_path: Path, kept: Kept) -> None:
+    """Launch, start and termination are logged in order, and each line starts with the action's id."""
     clock = ManualClock(1_800_000_000.0)
     play = DaemonInAFolder(
         tmp_path, clock, {"cloud": {"boot_seconds": 30.0}, "daemon": {"tick_seconds": 30.0}}
