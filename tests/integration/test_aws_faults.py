@@ -81,7 +81,7 @@ def tick(rig: AwsRig, store: MemoryStore, wanted: int) -> None:
 
 
 def check(rig: AwsRig, store: MemoryStore, most: int) -> None:
-    """Check that every instance is tagged and that never more run than the largest number wanted so far.
+    """Check that every instance is tagged and that never more run than the largest number wanted.
 
     A node whose order to end was lost does not count: it runs until the order is repeated, beside the nodes
     that were wanted since.

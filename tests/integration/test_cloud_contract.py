@@ -261,8 +261,8 @@ def test_a_stopped_node_costs_only_its_disk(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("subject", STOPPING, indirect=True)
-def test_a_launch_starts_stopped_nodes_before_it_rents_new_ones(subject: Subject) -> None:
-    """A launch of two with one stopped node starts that node as a third life and rents one node."""
+def test_a_launch_starts_stopped_nodes_and_rents_the_rest(subject: Subject) -> None:
+    """A launch of two nodes starts the stopped node, as a third life, and rents one more."""
     names = stopped(subject)
     subject.cloud.nodes()
     order = replace(subject.launch(2, name="t2-launch-0"), starts=(names.life,))

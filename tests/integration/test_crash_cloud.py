@@ -1,8 +1,8 @@
-"""SIGKILL at every call and every commit: then what lives is what is wanted, each second billed once.
+"""The controller is killed at every call and every commit; no instance is lost, doubled or billed twice.
 
-The points are enumerated: a first run counts them, then each has a run of its own that dies there and is
-started again with nothing but its journal. The cloud is a moto server with the fake cloud's rules: tokens,
-boot and shutdown times, and listings that lag.
+A first run counts the points. Then each point has its own run, which dies there and is started again with
+nothing but its journal. The cloud is a moto server with the fake cloud's rules: tokens, boot and shutdown
+times, and listings that lag.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ EXTRA_USD_PER_HOUR = (0.021918, 0.005)
 
 @dataclass(slots=True)
 class Site:
-    """The server, the child that forks, and the clock file of the run that goes on."""
+    """The server, the child process that forks, and the clock file of the current run."""
 
     fake: FakeCloud
     url: str
@@ -60,11 +60,11 @@ class Site:
     runs: int = 0
 
     def now(self) -> float:
-        """Return the instant of the run that goes on."""
+        """Return the instant of the current run."""
         return float((self.folder / f"run{self.runs}" / "now").read_text())
 
     def order(self, plan: list[tuple[float, int, int]], kill_at: int | None) -> int:
-        """Let a fork run a plan; return how it ended."""
+        """Run a plan in a fork; return the fork's exit status."""
         folder = self.folder / f"run{self.runs}"
         (folder / "done").unlink(missing_ok=True)
         cluster = f"run{self.runs}"
@@ -82,7 +82,7 @@ class Site:
         return int(json.loads(self.child.stdout.readline()))
 
     def begin(self) -> float:
-        """Begin a run of its own: a cluster, a journal, and a time after all others."""
+        """Begin a new run: its own cluster, its own journal, and a later start than all runs before."""
         self.runs += 1
         began = START + 10_000.0 * self.runs
         (self.folder / f"run{self.runs}").mkdir()
@@ -90,18 +90,18 @@ class Site:
         return began
 
     def report(self) -> dict[str, Any]:
-        """Return what the last fork left."""
+        """Return the report of the last fork."""
         found: dict[str, Any] = json.loads((self.folder / f"run{self.runs}" / "done").read_text())
         return found
 
     def mine(self) -> list[Lifetime]:
-        """Return the instances of the run that goes on."""
+        """Return the instances of the current run."""
         return [life for life in self.fake.history() if life.tags.get("boa:cluster") == f"run{self.runs}"]
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A server and a child for all runs."""
+    """One server and one child process for all runs."""
     folder = tmp_path_factory.mktemp("crash")
     terms = Terms(boot_seconds=15.0, shutdown_seconds=10.0, invisible_seconds=5.0)
     made: list[Site] = []
@@ -129,7 +129,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def one_run(site: Site, kill_at: int | None, *, is_pooled: bool = False) -> int:
-    """Do a run that dies at a point, start it again, check everything; return how many points it passed."""
+    """Run up to a point of death, start again, check everything; return how many points the run passed."""
     began = site.begin()
     up = [(began + at, wanted, pool) for at, wanted, pool in (POOLED_UP if is_pooled else UP)]
     down = [(began + at, wanted, pool) for at, wanted, pool in (POOLED_DOWN if is_pooled else DOWN)]
@@ -151,7 +151,7 @@ def one_run(site: Site, kill_at: int | None, *, is_pooled: bool = False) -> int:
 
 
 def check_the_books(site: Site, kill_at: int | None) -> None:
-    """Nothing lives, nothing is untagged, never more than two at once, and each second is billed once."""
+    """Check that no instance lives or lacks tags, at most two ran at once, and each second is billed once."""
     lives = site.mine()
     assert all(life.ended_at is not None for life in lives), f"killed at {kill_at}: one still lives"
     assert all(life.tags.get("boa:intent") and life.tags.get("boa:cluster") for life in site.fake.history())
@@ -169,7 +169,7 @@ def check_the_books(site: Site, kill_at: int | None) -> None:
 
 
 def parts_of(life: Lifetime) -> list[tuple[str, float, float]]:
-    """Return the runs of an instance and the stops between them, as the fake knows them, by their names."""
+    """Return the runs of an instance and its stops between them from the fake's history, with their names."""
     assert life.ended_at is not None
     runs = [*life.runs, (life.launched_at, life.ended_at if life.stopped_at is None else life.stopped_at)]
     borders = [at for run in runs for at in run]
@@ -178,15 +178,15 @@ def parts_of(life: Lifetime) -> list[tuple[str, float, float]]:
     return [(life_named(life.id, n + 1), *part) for n, part in enumerate(pairwise(borders))]
 
 
-def test_every_method_of_the_store_is_known_to_the_child_as_written_or_asked() -> None:
-    """A write that the child did not know was lost at a death, and the test blamed the controller."""
+def test_the_crash_child_lists_every_method_of_the_store() -> None:
+    """An unlisted write would be lost at a death, and the failure blamed on the controller."""
     known = (*WRITES, *QUESTIONS_OF_STORE, *ONE_OF_SEVERAL)
 
     assert sorted(known) == sorted(name for name in vars(Store) if not name.startswith("_"))
 
 
 def test_no_death_loses_or_doubles_an_instance(site: Site) -> None:
-    """Points before calls, commits and ends of ticks, one run each; all are those with a warm pool."""
+    """Every eighth point of death has its own run; the exhaustive test with a warm pool covers all points."""
     points = one_run(site, None)
     assert points > 20, points
     for kill_at in range(0, points, 8):
@@ -195,7 +195,7 @@ def test_no_death_loses_or_doubles_an_instance(site: Site) -> None:
 
 
 def test_lives_of_the_warm_pool_are_billed_once(site: Site) -> None:
-    """One node is stopped and started again: three lives, and the one between costs a disk alone."""
+    """A node that is stopped and started again has three lives; the second costs only a disk."""
     one_run(site, None, is_pooled=True)
 
     assert any(life.runs for life in site.mine()), "nothing was started again"
@@ -205,7 +205,7 @@ def test_lives_of_the_warm_pool_are_billed_once(site: Site) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("first", range(3))
 def test_no_death_loses_or_doubles_a_life_of_the_warm_pool(site: Site, first: int) -> None:
-    """Killed at every call and every commit that leaves something new: some 70 runs of a second each."""
+    """Each point of death has its own run: about 70 runs of a second each."""
     points = one_run(site, None, is_pooled=True)
     for kill_at in range(first, points, 3):
         one_run(site, kill_at, is_pooled=True)

@@ -1,7 +1,7 @@
-"""The daemon itself, killed at every call to EC2 and every commit of its database, over a moto server.
+"""The daemon is killed at calls to EC2 and at commits of its database, over a moto server.
 
-Enumerated: a first run counts the points, then each point has a run of its own that dies there and is started
-again with nothing but what is on disk.
+A first run counts the points of death. Then each point has its own run, which dies there and is started again
+with nothing but what is on disk.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EXTRA_USD_PER_HOUR = (0.021918, 0.005)
 
 
 class Site:
-    """The server, the child that forks, and the runs."""
+    """The server, the child process that forks, and the runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.runs = folder, 0
@@ -81,7 +81,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A server and a child for all runs."""
+    """One server and one child process for all runs."""
     site = Site(tmp_path_factory.mktemp("crash-daemon"))
     path = os.pathsep.join((str(ROOT), str(ROOT / "tests"), str(Path(__file__).parent)))
     environment = {
@@ -102,7 +102,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def one_run(site: Site, kill_at: int | None) -> int:
-    """Do a run that dies at a point, start it again, check everything; return how many points it passed."""
+    """Run up to a point of death, start again, check everything; return how many points the run passed."""
     site.begin()
     ended = site.order(kill_at)
     if ended == -signal.SIGKILL:
@@ -131,9 +131,9 @@ def one_run(site: Site, kill_at: int | None) -> int:
 
 @pytest.mark.parametrize(("first", "step"), shares(8, parts=3))
 def test_no_death_of_the_daemon_loses_a_job_or_an_instance(site: Site, first: int, step: int) -> None:
-    """Jobs finish once, instances are ended, the ledger is EC2's own history, at each point of death.
+    """Jobs finish once, instances are ended, and the ledger equals EC2's own history at each point of death.
 
-    The team's purse paid for each generation once, and for nothing else.
+    The team's purse pays for each generation once, and for nothing else.
     """
     points = one_run(site, None)
     assert points > 40, points

@@ -1,7 +1,7 @@
-"""`boa daemon` itself on a moto server, killed while EC2 works on its calls, and started again.
+"""The program `boa daemon` on a moto server is killed during its calls to EC2 and started again.
 
-The points of death are all enumerated in `test_crash_daemon_aws`, on a clock of their own; here the program,
-the database and the sockets are the real ones, in real time.
+`test_crash_daemon_aws` enumerates the points of death on a simulated clock. Here the program, the database
+and the sockets are real and run in real time.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ ENDING: tuple[Point, ...] = (("TerminateInstances", "before"), ("TerminateInstan
 
 
 class Deaths:
-    """Kills the daemon at one call after the other: each point once, in whatever order the calls come."""
+    """Kills the daemon once at each point that is listed, in whatever order the calls come."""
 
     def __init__(self) -> None:
         self.left: set[Point] = set()
         self.pid: int | None = None
 
     def __call__(self, _number: int, operation: str, when: str) -> None:
-        """Hear of a call."""
+        """Kill the daemon if this call is one of the listed points."""
         if self.pid is not None and (operation, when) in self.left:
             self.left.discard((operation, when))
             os.kill(self.pid, signal.SIGKILL)
@@ -74,13 +74,13 @@ class Attended(Site):
     died = 0
 
     def dies_at(self, points: tuple[Point, ...]) -> None:
-        """Let it die once at each point, and start it after the last."""
+        """Let the daemon die once at each point, and start it again after the last one."""
         due = self.died + len(points)
         self.deaths.left.update(points)
         self.until(lambda: self.died == due)
 
     def until(self, is_so: Callable[[], bool], *, seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait for something, and start the daemon again meanwhile."""
+        """Wait until the condition holds, and restart the daemon whenever it was killed."""
         deadline = time.monotonic() + seconds
         while True:
             if self.process is None or self.process.poll() is not None:
@@ -96,12 +96,12 @@ class Attended(Site):
 
 
 class SlowNodes(FakeCloud):
-    """Machines that boot and end in a second, and are prepared for jobs when the test says so."""
+    """A cloud whose machines boot and end in a second, and are prepared for jobs when the test allows it."""
 
     is_prepared = False
 
     def handle(self, call: Call, body: bytes, forward: Forward) -> Answer:
-        """Answer for the script on a node: moto runs none."""
+        """Answer for the script on a node, because moto runs no scripts."""
         if call.operation == "GetCommandInvocation":
             status, said = (
                 ("Success", f'{HEALTH}{{"faults": []}}\n{READY}') if self.is_prepared else ("InProgress", "")
@@ -118,7 +118,7 @@ def fake() -> SlowNodes:
 
 @pytest.fixture
 def site(fake: SlowNodes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attended]:
-    """A folder, a server, and a queue on it."""
+    """A folder, a server, and a queue on the server."""
     deaths = Deaths()
     with (
         FakeServer(fake, on_call=deaths) as url,
@@ -143,8 +143,8 @@ def site(fake: SlowNodes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attended]
 
 
 @pytest.mark.exhaustive
-def test_the_program_killed_at_its_calls_rents_once_and_pays_once(site: Attended, fake: SlowNodes) -> None:
-    """A job is rented for and cancelled; in between the daemon dies at a handful of calls, and comes back."""
+def test_a_daemon_killed_during_its_calls_rents_once_and_pays_once(site: Attended, fake: SlowNodes) -> None:
+    """The daemon rents a node for a job that is cancelled, and is killed at six calls on the way."""
     site.dies_at(STARTING)
     site.until(lambda: site.get("/status").get("tick", 0) > 0)
     with Client(site.socket) as client:
@@ -153,7 +153,7 @@ def test_the_program_killed_at_its_calls_rents_once_and_pays_once(site: Attended
     site.dies_at(RENTING)
     assert len(fake.live()) == 1
     site.until(lambda: bool(site.get("/status")))
-    # The first order to end it never arrives: its sender dies, and only what was written down can repeat it.
+    # The first order to end the node never arrives: the daemon dies, and repeats the recorded order later.
     fake.faults.plan("TerminateInstances", "drop")
     with Client(site.socket) as client:
         client.post(f"/jobs/{job}/cancel", {})
@@ -165,14 +165,14 @@ def test_the_program_killed_at_its_calls_rents_once_and_pays_once(site: Attended
     assert life.tags["boa:intent"]
     site.until(lambda: bool(charges(site)))
     (billed,) = charges(site)
-    # EC2 says whole seconds.
+    # EC2 reports times in whole seconds.
     assert billed == (life.id, math.floor(life.launched_at), math.floor(life.ended_at or 0.0))
     assert site.died == len(STARTING + RENTING + ENDING)
     assert fake.forbidden == []
 
 
 def charges(site: Attended) -> list[tuple[str, float, float]]:
-    """Return what the daemon's database has billed for good."""
+    """Return the final charges in the daemon's database."""
     database = sqlite3.connect(f"file:{site.folder / 'state' / 'boa.sqlite'}?mode=ro", uri=True)
     with closing(database):
         return [tuple(row) for row in database.execute("select node, started_at, ended_at from charges")]

@@ -1,4 +1,4 @@
-"""The daemon's gate: real processes, a real DDP job, and whatever happens to the gate, training goes on."""
+"""The daemon's gate with real processes and a real DDP job: training goes on when the gate dies."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def submit(site: Site, *jobs: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.exhaustive
-def test_training_goes_on_whatever_happens_to_the_gate(gated_site: Site) -> None:
-    """Two ranks ask the daemon's gate, though neither script, job file nor settings ask for it.
+def test_training_goes_on_when_the_gate_or_the_daemon_dies(gated_site: Site) -> None:
+    """Two ranks ask the gate, lose it and the daemon, go on training, and ask again when the gate is back.
 
-    Gate and daemon die, and come back.
+    Neither the script nor the job file mentions the gate.
     """
     site = gated_site
     site.up()
@@ -96,8 +96,8 @@ def test_training_goes_on_whatever_happens_to_the_gate(gated_site: Site) -> None
     assert not (site.folder / "state" / "gate.sock").exists()
 
 
-def test_the_daemons_plan_decides_who_sends_first(gated_site: Site) -> None:
-    """Both wait for the same cards: the job with less left goes first, though it asked last."""
+def test_the_job_with_less_work_left_sends_first(gated_site: Site) -> None:
+    """Two jobs wait for the same network cards; the shorter job is granted first, though it asked last."""
     site = gated_site
     site.up()
     sleeper = {"run": "sleep 600", "max_gpus": 1}
@@ -128,7 +128,7 @@ def test_the_daemons_plan_decides_who_sends_first(gated_site: Site) -> None:
         clients[job].done(go.fence, 0.01)
 
     try:
-        # What was told before the tick in which all three are known is told again by the next.
+        # The gate may have old priorities until the tick after the first that knows all jobs.
         told = site.get("/status")["tick"] + 1
         wait_for(lambda: site.get("/status")["tick"] > told, site)
         until = time.monotonic() + 180.0
@@ -146,7 +146,7 @@ def test_the_daemons_plan_decides_who_sends_first(gated_site: Site) -> None:
             clients[holder].done(held.fence, 0.01)
             for thread in threads.values():
                 thread.join()
-            # On a machine that stalls the lease runs out before both have asked: that says nothing.
+            # On a stalled machine the lease runs out before both jobs have asked: then try again.
             is_in_time = held.why == "granted" and time.monotonic() - began < held.lease_seconds
     finally:
         for client in clients.values():

@@ -1,9 +1,9 @@
-"""SIGKILL at every boundary: before each SQL statement, each commit and each call to the world.
+"""The daemon is killed by SIGKILL before each SQL statement, each commit and each call to cloud or engine.
 
-Where no byte on disk changed since the boundary before, a death leaves what a death there left, and is not
-tried again. Each case copies the files as they were before one tick, forks a child that does the tick and
-kills itself at the n-th boundary, opens what is left, and plays on to the end. The cloud and the engine keep
-files of their own, as other parties do.
+A boundary is skipped if no byte on disk changed since the boundary before, because a death there would leave
+the same state. Each case copies the files from before one tick, forks a child that runs the tick and kills
+itself at the n-th boundary, opens the files again, and plays on to the end. The cloud and the engine keep
+their state in their own files, as real ones would.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TICKS = 60
 
 
 class Boundaries:
-    """Counts boundaries, and dies at one of them or notes those at which files are not what they were."""
+    """Counts boundaries; kills the process at one of them, or notes those at which the files have changed."""
 
     def __init__(self, at: int | None = None, *, noted: Path | None = None) -> None:
         self.count, self.at = 0, at
@@ -78,7 +78,7 @@ class Boundaries:
 def play_at(
     folder: Path, tick: int, boundaries: Boundaries | None = None
 ) -> tuple[DaemonInAFolder, ManualClock]:
-    """Open the folder at the instant of a tick."""
+    """Open the folder with the clock at the instant of a tick."""
     clock = ManualClock(START + tick * STEP)
     around: Callable[[Any], Any] | None = None if boundaries is None else boundaries.around
     play = DaemonInAFolder(folder, clock, SETTINGS, wrap_cloud=around, wrap_runner=around)
@@ -88,7 +88,7 @@ def play_at(
 
 
 def submit(play: DaemonInAFolder) -> None:
-    """Give it three jobs, one of them dear, one on two GPUs."""
+    """Submit three jobs of different lengths; one needs two GPUs."""
     play.service.submit(
         [
             job_content("short", hours=0.05),
@@ -100,7 +100,7 @@ def submit(play: DaemonInAFolder) -> None:
 
 
 def play_on(folder: Path, tick: int) -> None:
-    """Go on from a tick to the end, and check that all is as it should be."""
+    """Play from a tick to the end, and check jobs, nodes and ledger."""
     play, clock = play_at(folder, tick)
     try:
         for number in range(tick, TICKS):
@@ -122,7 +122,7 @@ def play_on(folder: Path, tick: int) -> None:
 
 
 def killed_child(folder: Path, tick: int, at: int) -> bool:
-    """Do one tick in a child that dies at a boundary; return whether it got that far."""
+    """Run one tick in a child that dies at a boundary; return whether the child reached it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
@@ -138,9 +138,9 @@ def killed_child(folder: Path, tick: int, at: int) -> bool:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, Path, int]]:
-    """Play undisturbed; return tick, files before it, and boundary of each death in a tick that acts.
+    """Play to the end; return (tick, files before the tick, boundary) for each death to try.
 
-    And of those in two that do not.
+    Deaths are taken from each tick that acts, and from two ticks that do not.
     """
     folder = tmp_path_factory.mktemp("story")
     live = folder / "live"
@@ -170,10 +170,10 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, Path, int
 
 
 @pytest.mark.parametrize(("first", "step"), shares(8, parts=2))
-def test_killed_at_every_boundary_of_every_kind_of_tick(
+def test_a_daemon_killed_at_any_boundary_goes_on_from_its_files(
     story: list[tuple[int, Path, int]], tmp_path: Path, first: int, step: int
 ) -> None:
-    """Launch, start, end, release and quiet ticks: whatever is on disk, the next tick goes on from there."""
+    """After each death all jobs finish once, no node leaks, and the ledger is exact and under the cap."""
     assert len(story) > 40, "every tick that acts commits, and calls the cloud or the engine"
     for tick, before, at in story[first::step]:
         folder = tmp_path / f"{tick}-{at}"

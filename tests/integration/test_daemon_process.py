@@ -1,4 +1,4 @@
-"""The program itself: real processes, real jobs on this machine, real signals."""
+"""The program `boa daemon` with real processes, real jobs on this machine and real signals."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def site() -> Iterator[Site]:
         yield found
 
 
-@pytest.mark.exhaustive  # Four daemons start; that a job outlives one and runs once is in test_standby.
+@pytest.mark.exhaustive  # Starts four daemons; test_standby has a job that outlives one daemon.
 def test_a_real_job_outlives_two_daemons(site: Site) -> None:
-    """Killed with SIGKILL in the middle, stopped with SIGTERM, started again each time: one run.
+    """A job runs once though its daemon is killed with SIGKILL and later stopped with SIGTERM.
 
-    Whoever waits for it from Python waits on through both.
+    A Python client that waits for the job keeps waiting through both restarts.
     """
     site.up()
     go, ran = site.folder / "go", site.folder / "ran"
@@ -55,14 +55,14 @@ def test_a_real_job_outlives_two_daemons(site: Site) -> None:
 
 
 def wait_for_jobs(site: Site, job: str, found: list[str]) -> None:
-    """Wait as a script would, and note how the job ended."""
+    """Wait for the job as a script would, and note how the job ended."""
     with Client(site.socket) as boa:
         found.extend(row["status"] for row in boa.wait(job, timeout_seconds=PATIENCE_SECONDS))
 
 
 @pytest.mark.exhaustive
-def test_two_at_once_and_settings_that_are_read_again(site: Site) -> None:
-    """The second daemon leaves with 1; SIGHUP takes good settings and refuses bad ones."""
+def test_a_second_daemon_exits_and_sighup_takes_only_good_settings(site: Site) -> None:
+    """The second daemon exits with 1; SIGHUP takes good settings and refuses bad ones."""
     site.up()
     second = site.start()
     assert second.wait(timeout=PATIENCE_SECONDS) == 1
@@ -79,11 +79,11 @@ def test_two_at_once_and_settings_that_are_read_again(site: Site) -> None:
     assert site.end(signal.SIGTERM) == 0
 
 
-@pytest.mark.exhaustive  # Four starts of the program; what is recovered from what is in test_recovery.
-def test_an_unreadable_database_is_only_looked_at_until_it_is_recovered(
+@pytest.mark.exhaustive  # Starts the program four times; test_recovery has the cases of recovery.
+def test_a_daemon_with_an_unreadable_database_only_observes_until_boa_recover(
     site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The daemon says what is wrong and touches nothing; `boa recover` finds the instance again."""
+    """The daemon reports that it only observes; `boa recover` finds the instance again."""
     site.up()
     with Client(site.socket) as client:
         content = {"name": "r", "class": "default", "run": "sleep 600", "workdir": "/", "max_gpus": 1}
@@ -103,11 +103,11 @@ def test_an_unreadable_database_is_only_looked_at_until_it_is_recovered(
     assert site.end(signal.SIGTERM) == 0
 
 
-@pytest.mark.exhaustive  # What fails how is shown by the engines' contract, what is tried again by test_loop.
-def test_failures_that_would_come_again_are_not_tried_again(site: Site) -> None:
-    """A command that is not there fails at once; what ends with an error or is killed has its retry.
+@pytest.mark.exhaustive  # The engines' contract covers kinds of failures, test_loop the retries.
+def test_a_command_that_does_not_exist_is_not_tried_again(site: Site) -> None:
+    """A command that is not found fails at once; an error or a kill has its retry.
 
-    That Python ran out of memory stands in its words alone, and words of a log prove nothing.
+    A Python MemoryError counts as an error: the words of a log are no proof of a lack of memory.
     """
     site.up()
     runs = {

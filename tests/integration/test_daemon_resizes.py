@@ -1,7 +1,7 @@
-"""Real jobs whose width the daemon changes while processes die: no step is lost, and the loss stays the same.
+"""The daemon resizes real jobs while processes are killed: the loss stays that of an unbroken run.
 
-The daemon is a process of its own. Widths are changed as an operator would: the class file is edited, and the
-daemon told to read it again, or started anew.
+The daemon is a process of its own. The test changes widths as an operator would: it edits the class file and
+sends SIGHUP to the daemon or restarts it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ runpy.run_path({script!r}, run_name="__main__")
 
 
 class Resizes(Site):
-    """One job whose class has one width at a time."""
+    """A daemon with one job whose class allows one width at a time."""
 
     def __init__(self, folder: Path, run: str, *, nodes: int, machine: str) -> None:
         super().__init__(folder, SETTINGS.format(nodes=nodes, machine=machine))
@@ -78,29 +78,30 @@ class Resizes(Site):
             (self.job,) = client.post("/jobs", {"jobs": [content]})["jobs"]
 
     def give(self, width: int) -> None:
-        """Say at which width the class works; it holds from the next reading on."""
+        """Set the width of the class; the daemon uses it when it next reads the file."""
         (self.folder / "classes.yaml").write_text(CLASSES.format(width=width, machine=self.machine))
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGHUP)
 
     @property
     def row(self) -> dict[str, object]:
-        """What the daemon says of the job."""
+        """The daemon's row of the job."""
         return self.get(f"/jobs/{self.job}")
 
     def gets_on(self, width: int, steps: int = 3) -> None:
-        """Wait until the job works at a width, in a generation that makes steps."""
+        """Wait until the job has this width and its newest generation makes steps."""
         wait_for(lambda: self.row.get("gpus") == width and len(self.printed(width)) >= steps, self)
 
     @property
     def generation(self) -> int:
-        """The newest generation."""
+        """The number of the newest generation."""
         return int(str(self.row["generation"]))
 
     def printed(self, width: int) -> list[str]:
         """Return the lines of steps that the newest generation printed, if it has that width.
 
-        The engine's newest may be the one before: it hears of a new one after the queue knows it.
+        The engine may still answer for the generation before, because the queue knows of a new generation
+        first.
         """
         newest = self.row.get("generation", 0)
         text = self.get(f"/jobs/{self.job}/logs?generation={newest}").get("text", "")
@@ -111,20 +112,20 @@ class Resizes(Site):
         return Layout(root=(self.folder / "state" / "jobs").resolve()).unit(self.job, generation, rank)
 
     def kill_worker_of(self, generation: int, rank: int, *, may_be_gone: bool = False) -> None:
-        """End the newest process that a unit started."""
+        """Kill the newest process that a unit started."""
         name = json.loads((self.unit(generation, rank) / "unit.json").read_text())["name"]
         found = carrying(f"BOA_UNIT={name}")
         if found or not may_be_gone:
             os.kill(max(found), signal.SIGKILL)
 
     def kill_keeper(self, rank: int, generation: int | None = None, *, may_be_gone: bool = False) -> None:
-        """End the agent of a unit, by default of the newest generation."""
+        """Kill the keeper of a unit, by default in the newest generation."""
         note = self.unit(generation or self.generation, rank) / "keeper.json"
         with suppress(*((FileNotFoundError, ProcessLookupError) if may_be_gone else ())):
             os.kill(int(json.loads(note.read_text())["pid"]), signal.SIGKILL)
 
     def comes_back(self, width: int, *, after: int) -> None:
-        """Wait for steps of a generation after the one in which something was killed."""
+        """Wait for steps of a generation later than the one that lost a process."""
         wait_for(lambda: int(str(self.row.get("generation", 0))) > after, self)
         self.gets_on(width)
 
@@ -134,7 +135,7 @@ class Resizes(Site):
         return self.row.get("status") in ("finished", "failed")
 
     def finish(self) -> float:
-        """Wait for the end, on one worker, for as long as there are steps; return the last loss printed."""
+        """Wait for the end of the job on one worker while it makes steps; return the last printed loss."""
         while not self.is_over:
             row = self.row
             wait_for(lambda before=row: self.row.get("step") != before.get("step") or self.is_over, self)
@@ -150,7 +151,7 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def playing(folder: Path, run: str, *, nodes: int, machine: str) -> Iterator[Resizes]:
-    """Have a daemon with one job, and end both."""
+    """Run a daemon with one job, and kill the daemon at the end."""
     site = Resizes(folder, run, nodes=nodes, machine=machine)
     try:
         yield site
@@ -160,8 +161,8 @@ def playing(folder: Path, run: str, *, nodes: int, machine: str) -> Iterator[Res
 
 
 @pytest.mark.exhaustive
-def test_the_numpy_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:
-    """On 1 to 4 nodes: a worker, the daemon, the keeper and the daemon are killed; the loss is the same."""
+def test_a_job_resized_1_2_4_1_under_kills_keeps_its_loss(folder: Path) -> None:
+    """A worker, a keeper and twice the daemon are killed between the widths; no resize loses a step."""
     last = folder / "last"
     (folder / "train.py").write_text(TRAINER.format(last=str(last), script=str(EXAMPLES / "train_numpy.py")))
     with playing(folder, f"{sys.executable} {folder / 'train.py'}", nodes=4, machine="g5.xlarge") as site:
@@ -172,7 +173,7 @@ def test_the_numpy_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:
         before = site.generation
         site.kill_worker_of(before, 1)
         site.comes_back(2, after=before)
-        # The daemon dies; while it is away the job works on, and the width that it should have changes.
+        # The daemon dies; the job works on, and its width is changed before the daemon is back.
         site.end(signal.SIGKILL)
         site.give(4)
         site.up()
@@ -193,8 +194,8 @@ def test_the_numpy_job_1_2_4_1_with_deaths_in_between(folder: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_worker_an_agent_and_the_daemon_die_in_every_order(folder: Path) -> None:
-    """All three at once, in each of six orders; the job goes on where it was, and its loss is still right."""
+def test_a_job_survives_deaths_of_worker_keeper_and_daemon_in_any_order(folder: Path) -> None:
+    """Each of the six orders loses at most one step; the loss stays that of an unbroken run."""
     run = f"{NUMPY} --steps 100000 --every 1 --pause 0.004"
     with playing(folder, run, nodes=2, machine="g5.xlarge") as site:
         site.give(2)
@@ -202,8 +203,8 @@ def test_a_worker_an_agent_and_the_daemon_die_in_every_order(folder: Path) -> No
         for count, order in enumerate(permutations(("worker", "keeper", "daemon")), 1):
             before = site.generation
             deaths = {
-                # A worker that lost its peer to the keeper's death may have ended by itself, and so may an
-                # agent whose worker lost its peer.
+                # When the keeper dies first, the worker may end by itself because it lost its peer; when
+                # the worker dies first, so may the keeper.
                 "worker": partial(site.kill_worker_of, before, 1, may_be_gone=order[0] != "worker"),
                 "keeper": partial(site.kill_keeper, 0, before, may_be_gone=order[0] != "keeper"),
                 "daemon": partial(site.end, signal.SIGKILL),

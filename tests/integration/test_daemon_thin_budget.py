@@ -1,6 +1,6 @@
-"""The daemon as a process, under a budget below its load: started with one, and reloaded to one.
+"""The daemon as a process with a budget below its load, both from the start and after a reload.
 
-Exhaustive, as `learning/test_budget_watch.py` does the same with the daemon in the test's own process.
+All tests are exhaustive, because `learning/test_budget_watch.py` checks the same inside the test's process.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ pytestmark = pytest.mark.exhaustive
 
 @pytest.fixture(params=["boa", "boa-paced"])
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    """Give a folder whose daemon runs a policy, and end its process."""
+    """Yield a folder whose daemon runs a policy, and end the daemon's process."""
     with a_site(settings(usd=10.0, policy=request.param)) as found:
         yield found
 
 
 def settings(*, usd: float, policy: str) -> str:
-    """Return settings of a budget and a policy; the load is a job of an hour per hour, 1.006 USD/hour."""
+    """Return settings with a budget and a policy; the load is one job-hour per hour, 1.006 USD/hour."""
     return f'{SETTINGS.format(usd=usd)}[workload]\npolicy = "{policy}"\n[learning]\nrates = false\n'
 
 
 def test_sighup_with_a_budget_below_the_load_stops_no_tick(
     site: Site, request: pytest.FixtureRequest
 ) -> None:
-    """Idle nodes go back, the status names what would be enough, and the old budget brings the plan back."""
+    """Idle nodes go back, the status names the least budget, and the old budget brings the plan back."""
     policy = request.node.callspec.params["site"]
     site.up()
     go = site.folder / "go"
@@ -60,8 +60,8 @@ def test_sighup_with_a_budget_below_the_load_stops_no_tick(
     assert site.end(signal.SIGTERM) == 0
 
 
-def test_it_starts_with_such_a_budget(site: Site, request: pytest.FixtureRequest) -> None:
-    """It is up, takes jobs, and says why they wait."""
+def test_a_daemon_starts_with_a_budget_below_its_load(site: Site, request: pytest.FixtureRequest) -> None:
+    """The daemon starts, takes a job, and explains that the job waits for the budget."""
     policy = request.node.callspec.params["site"]
     (site.folder / "boa.toml").write_text(settings(usd=0.3, policy=policy))
     site.up()

@@ -1,4 +1,4 @@
-"""Daemons on a real PostgreSQL server that goes and comes back."""
+"""Daemons on a real PostgreSQL server that stops and starts again."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ HAS_SERVER = postgres_programs() is not None
 
 
 def on(server: PostgresServer) -> str:
-    """Return settings of a daemon on the server; on SQLite where there is none."""
+    """Return settings of a daemon on the server, or on SQLite if PostgreSQL is not installed."""
     text = SETTINGS.format(usd=10.0)
     return f'{text}database = "{server.url}"\n' if HAS_SERVER else text
 
 
-@pytest.mark.exhaustive  # three daemons are started, and wait for each other
-def test_a_server_that_does_not_answer_is_waited_for_and_is_no_lost_database(
+@pytest.mark.exhaustive  # two daemons and a server wait for each other
+def test_a_standby_that_starts_while_the_server_is_down_leads_once_it_is_up(
     server: PostgresServer,
 ) -> None:
-    """The server is down when daemons start: one only observes and ends once it is back, a standby leads.
+    """The first daemon observes and exits when the server answers again; the standby then leads.
 
-    Found by a storm: a standby that started in that second observed for ever, and nobody stood by any more.
+    The case comes from a chaos run: a standby that started while the server was down observed for ever.
     """
     if not HAS_SERVER:
         return
@@ -73,7 +73,7 @@ def settings_on(server: PostgresServer, folder: Path) -> Settings:
 
 
 def rents_one(settings: Settings) -> str:
-    """Let a daemon rent a node for a job, which boots still, and return the job."""
+    """Let a daemon rent a node for a job and close it while the node boots; return the job."""
     daemon = open_daemon(settings)
     try:
         assert daemon.standing.fault == ""
@@ -101,8 +101,10 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_a_lost_database_on_a_server_is_made_again(server: PostgresServer, tmp_path: Path, loss: str) -> None:
-    """The daemon only looks; `recover` finds the instance, numbers go on, what could not be read is kept."""
+def test_recover_makes_a_lost_database_on_a_server_again(
+    server: PostgresServer, tmp_path: Path, loss: str
+) -> None:
+    """`boa recover` finds the instance, continues the job numbers and keeps the old tables."""
     if not HAS_SERVER:
         return
     empty_database(server.url)
@@ -124,10 +126,10 @@ def test_a_lost_database_on_a_server_is_made_again(server: PostgresServer, tmp_p
         recover(settings)
 
 
-def test_recover_touches_no_database_that_somebody_leads_or_that_is_only_away(
+def test_recover_refuses_a_led_a_newer_and_an_unreachable_database(
     server: PostgresServer, tmp_path: Path
 ) -> None:
-    """A daemon on another machine leads; a newer version wrote it; the server is down."""
+    """Each of the three refusals has its own error."""
     if not HAS_SERVER:
         return
     empty_database(server.url)
@@ -147,8 +149,8 @@ def test_recover_touches_no_database_that_somebody_leads_or_that_is_only_away(
         server.start()
 
 
-def test_recover_is_typed(server: PostgresServer, tmp_path: Path) -> None:
-    """`boa recover --json` on a new control node: a database in which nothing was yet is taken into use."""
+def test_boa_recover_takes_an_empty_database_into_use(server: PostgresServer, tmp_path: Path) -> None:
+    """`boa recover --json` on a new control node reports no instances, no jobs and no backup."""
     if not HAS_SERVER:
         return
     empty_database(server.url)
