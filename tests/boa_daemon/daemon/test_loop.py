@@ -1,4 +1,4 @@
-"""The daemon on a clock of the test's own: jobs, money, trouble, restarts."""
+"""The daemon with a clock that the test sets: jobs, money, faults and restarts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class Stage:
-    """A daemon, its clock, and the way to let time pass."""
+    """A daemon, its clock, and methods that let time pass."""
 
     def __init__(self, folder: Path, **changes: dict[str, Any]) -> None:
         self.folder, self.clock = folder, ManualClock(START)
@@ -72,8 +72,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     found.play.close()
 
 
-def test_a_job_is_run_and_its_node_given_back(stage: Stage) -> None:
-    """Half an hour of work: it finishes, no node stays, and both books agree to the micro-dollar."""
+def test_a_job_finishes_and_its_node_is_given_back(stage: Stage) -> None:
+    """After half an hour of work no node is left, and the ledger equals the cloud's bill exactly."""
     (job,) = stage.submit(job_content(hours=0.5))
     stage.run(3600.0)
     assert stage.statuses() == {job: "finished"}
@@ -81,8 +81,8 @@ def test_a_job_is_run_and_its_node_given_back(stage: Stage) -> None:
     assert stage.play.storage.store.settled_micro_dollars() == stage.play.cloud.bill_micro_dollars() > 0
 
 
-def test_nobody_waits_for_the_next_look_when_a_node_is_ready(stage: Stage) -> None:
-    """While nodes are asked for or boot the daemon looks every three seconds, and then as ever."""
+def test_the_daemon_ticks_more_often_while_nodes_boot(stage: Stage) -> None:
+    """While a node boots the next tick is due after `AWAITED_SECONDS`, otherwise at the usual time."""
     wakes: list[float] = []
     stage.play.daemon.wake = wakes.append
     stage.run(30.0)
@@ -98,8 +98,8 @@ def test_nobody_waits_for_the_next_look_when_a_node_is_ready(stage: Stage) -> No
     assert stage.statuses() == {"job-1": "running"}
 
 
-def test_rows_of_cost_add_up_to_the_bills(stage: Stage) -> None:
-    """By job, class, user and day: the same sum."""
+def test_cost_rows_add_up_to_the_bill(stage: Stage) -> None:
+    """Costs by job, class, user and day have the same sum."""
     stage.submit(job_content(hours=0.5), job_content("b", hours=0.25))
     stage.submit(job_content("c", hours=0.25), user="bob")
     stage.run(5400.0)
@@ -108,8 +108,8 @@ def test_rows_of_cost_add_up_to_the_bills(stage: Stage) -> None:
         assert stage.play.service.cost(by=by)["usd"] == pytest.approx(spent, abs=2e-5)  # type: ignore[arg-type]
 
 
-def test_a_restart_takes_up_running_jobs(stage: Stage) -> None:
-    """The daemon is closed and opened in the middle: one start, one finish."""
+def test_a_restarted_daemon_reattaches_running_jobs(stage: Stage) -> None:
+    """The job starts once and finishes, although the daemon is restarted in between."""
     (job,) = stage.submit(job_content(hours=0.5))
     stage.run(600.0)
     stage.restart()
@@ -119,8 +119,8 @@ def test_a_restart_takes_up_running_jobs(stage: Stage) -> None:
     assert stage.play.runner.started == [(job, 1)]
 
 
-def test_a_cloud_that_does_not_answer_at_the_start_is_asked_again(stage: Stage) -> None:
-    """No tick before the nodes and jobs of the last process are known; then all goes on."""
+def test_a_daemon_that_cannot_reach_the_cloud_at_its_start_tries_again(stage: Stage) -> None:
+    """No tick is made until the cloud lists its nodes; then the running job goes on."""
     (job,) = stage.submit(job_content(hours=0.5))
     stage.run(300.0)
     stage.play.close()
@@ -150,8 +150,8 @@ def test_a_cloud_that_does_not_answer_at_the_start_is_asked_again(stage: Stage) 
     assert stage.play.runner.started == [(job, 1)]
 
 
-def test_a_job_on_a_node_that_ends_waits_and_runs_again(stage: Stage) -> None:
-    """The cloud takes the node: the next generation runs on another one."""
+def test_a_job_on_an_interrupted_node_runs_again(stage: Stage) -> None:
+    """The next generation of the job runs on another node and finishes."""
     (job,) = stage.submit(job_content(hours=0.5))
     stage.run(300.0)
     (node,) = stage.play.service.instances()["instances"]
@@ -161,8 +161,8 @@ def test_a_job_on_a_node_that_ends_waits_and_runs_again(stage: Stage) -> None:
     assert stage.play.runner.started == [(job, 1), (job, 2)]
 
 
-def test_a_cancelled_job_that_runs_checkpoints_first(stage: Stage) -> None:
-    """It is stopped, not killed, and its node goes."""
+def test_a_cancelled_running_job_ends_and_its_node_is_given_back(stage: Stage) -> None:
+    """The job ends as cancelled, and no node is left."""
     (job,) = stage.submit(job_content(hours=5.0))
     stage.run(300.0)
     stage.play.service.cancel(job, user="ann", is_admin=False)
@@ -171,8 +171,8 @@ def test_a_cancelled_job_that_runs_checkpoints_first(stage: Stage) -> None:
     assert stage.play.service.instances()["instances"] == []
 
 
-def test_a_cancel_that_was_written_and_never_ordered_is_ordered_after_a_restart(stage: Stage) -> None:
-    """The process died between the flag and the stop."""
+def test_a_recorded_cancel_is_carried_out_after_a_restart(stage: Stage) -> None:
+    """The process ended after the cancel was recorded and before the job was stopped."""
     (job,) = stage.submit(job_content(hours=5.0))
     stage.run(300.0)
     queue = stage.play.storage.queue
@@ -182,8 +182,8 @@ def test_a_cancel_that_was_written_and_never_ordered_is_ordered_after_a_restart(
     assert stage.statuses() == {job: "cancelled"}
 
 
-def test_a_cancelled_job_that_waits_never_starts(stage: Stage) -> None:
-    """Cancelled before the first tick."""
+def test_a_cancelled_waiting_job_never_starts(stage: Stage) -> None:
+    """The job is cancelled before the first tick."""
     (job,) = stage.submit(job_content())
     stage.play.service.cancel(job, user="ann", is_admin=False)
     stage.run(300.0)
@@ -191,8 +191,8 @@ def test_a_cancelled_job_that_waits_never_starts(stage: Stage) -> None:
     assert stage.statuses() == {job: "cancelled"}
 
 
-def test_jobs_of_others_are_not_ours_to_cancel(stage: Stage) -> None:
-    """Only their owner or an administrator may."""
+def test_only_the_owner_or_an_administrator_cancels_a_job(stage: Stage) -> None:
+    """Another user is refused."""
     (job,) = stage.submit(job_content())
     with pytest.raises(NotAllowed, match="is of user ann"):
         stage.play.service.cancel(job, user="bob", is_admin=False)
@@ -210,15 +210,17 @@ def test_jobs_of_others_are_not_ours_to_cancel(stage: Stage) -> None:
         ({"weight": float("nan")}, "finite number"),
     ],
 )
-def test_a_bad_job_is_refused_and_nothing_is_stored(stage: Stage, change: dict[str, Any], words: str) -> None:
-    """The good one beside it is not stored either."""
+def test_a_submission_with_an_invalid_job_stores_nothing(
+    stage: Stage, change: dict[str, Any], words: str
+) -> None:
+    """The valid job of the same submission is not stored either."""
     with pytest.raises(InputError, match=words):
         stage.submit(job_content(), job_content(**change))
     assert stage.statuses() == {}
 
 
-def test_a_user_has_a_limit_on_jobs_and_on_dollars(tmp_path: Path) -> None:
-    """Two jobs at most; and none after a cent was spent today."""
+def test_submissions_over_a_users_limits_are_refused(tmp_path: Path) -> None:
+    """With `max_jobs` 2, three jobs are refused; a user who has spent the daily cap submits no more."""
     stage = Stage(tmp_path, users={"ann": {"max_jobs": 2}, "bob": {"usd_per_day_cap": 0.01}})
     try:
         with pytest.raises(NotAllowed, match="3 more would be too many"):
@@ -231,8 +233,8 @@ def test_a_user_has_a_limit_on_jobs_and_on_dollars(tmp_path: Path) -> None:
         stage.play.close()
 
 
-def test_the_day_cap_of_a_user_holds_back_jobs_that_wait(tmp_path: Path) -> None:
-    """Bob's second job waits and says why, while his first goes on; raising the cap lets it start."""
+def test_the_daily_cap_of_a_user_keeps_waiting_jobs_from_starting(tmp_path: Path) -> None:
+    """The second job waits with the reason `user-day-cap` and starts when the cap is raised."""
     stage = Stage(tmp_path, budget={"max_instances": 1}, users={"bob": {"usd_per_day_cap": 0.01}})
     try:
         stage.submit(*[job_content(hours=0.25)] * 2, user="bob")
@@ -252,11 +254,11 @@ def test_the_day_cap_of_a_user_holds_back_jobs_that_wait(tmp_path: Path) -> None
         stage.play.close()
 
 
-def test_a_job_draws_on_the_purse_of_its_team(tmp_path: Path) -> None:
-    """A dollar a day is an hour of one GPU: the job is stopped before it, the next waits, the books agree."""
+def test_the_daily_cap_of_a_team_limits_its_jobs(tmp_path: Path) -> None:
+    """The team's next job waits for the next day; jobs of other teams run."""
     teams = {"red": {"members": ["ann"], "usd_per_day_cap": 1.0}, "blue": {"members": ["bob", "cyd"]}}
     stage = Stage(tmp_path, budget={"max_instances": 4}, teams=teams)
-    stage.clock.instant += 19.0 * 3600.0  # Five hours before a new day.
+    stage.clock.instant += 19.0 * 3600.0  # Five hours before the next day.
     try:
         (first,) = stage.submit(job_content("long", hours=5.0), user="ann")
         (other,) = stage.submit(job_content("other", hours=0.2), user="bob")
@@ -271,7 +273,7 @@ def test_a_job_draws_on_the_purse_of_its_team(tmp_path: Path) -> None:
         rows = {row["name"]: row["usd"] for row in service.cost(by="team")["rows"]}
         assert 0.6 < rows["red"] <= 1.0
         assert sum(rows.values()) == pytest.approx(service.cost(by="user")["usd"])
-        stage.clock.instant += 2.5 * 3600.0  # Twenty minutes before the new day.
+        stage.clock.instant += 2.5 * 3600.0  # Twenty minutes before the next day.
         stage.run(1.5 * 3600.0)
         assert service.job(late)["status"] == "finished"
     finally:
@@ -286,10 +288,10 @@ def test_a_job_draws_on_the_purse_of_its_team(tmp_path: Path) -> None:
         ("cyd", None, "user cyd is in the teams blue, red"),
     ],
 )
-def test_a_team_that_does_not_pay_for_a_user_is_refused(
+def test_a_missing_or_unsuitable_team_is_refused(
     tmp_path: Path, user: str, named: str | None, said: str
 ) -> None:
-    """Before anything is stored; who is in one team, or none, need not say."""
+    """A user in several teams has to name one; a user in no team need not."""
     teams = {"red": {"members": ["ann", "cyd"]}, "blue": {"members": ["bob", "cyd"]}}
     stage = Stage(tmp_path, teams=teams)
     try:
@@ -303,8 +305,8 @@ def test_a_team_that_does_not_pay_for_a_user_is_refused(
         stage.play.close()
 
 
-def test_a_job_that_reaches_its_dollars_is_stopped(stage: Stage) -> None:
-    """An hour costs 1.006; with 0.5 allowed it ends after half of that."""
+def test_a_job_that_reaches_max_usd_fails(stage: Stage) -> None:
+    """An hour costs 1.006 USD; with a `max_usd` of 0.5 the job ends after half an hour."""
     (job,) = stage.submit(job_content(hours=2.0, max_usd=0.5))
     stage.run(3600.0)
     record = stage.play.service.job(job)
@@ -314,15 +316,15 @@ def test_a_job_that_reaches_its_dollars_is_stopped(stage: Stage) -> None:
 
 
 class RunningClock(ManualClock):
-    """A clock that goes on while it is asked, as every real one does."""
+    """A clock that advances with each reading, like a real clock."""
 
     def now(self) -> float:
         self.instant += 1e-3
         return self.instant
 
 
-def test_dollars_end_a_job_on_a_clock_that_goes_on(tmp_path: Path) -> None:
-    """The money ends before the tick that sees it: on a real clock the job was never stopped."""
+def test_max_usd_ends_a_job_on_a_clock_that_advances_during_a_tick(tmp_path: Path) -> None:
+    """The amount is reached before the tick that notices it."""
     stage = Stage(tmp_path)
     try:
         stage.clock = RunningClock(START)
@@ -334,8 +336,8 @@ def test_dollars_end_a_job_on_a_clock_that_goes_on(tmp_path: Path) -> None:
         stage.play.close()
 
 
-def test_what_keeps_a_job_from_starting_stands_in_the_record_of_the_decision(tmp_path: Path) -> None:
-    """A job that rests and one whose user has no money left: both are in the state that replays."""
+def test_the_recorded_state_says_why_a_job_waits(tmp_path: Path) -> None:
+    """A resting job and a job at its user's cap are explained from the recorded state alone."""
     stage = Stage(tmp_path, budget={"max_instances": 2}, users={"bob": {"usd_per_day_cap": 0.01}})
     try:
         failing = job_content("failing", hours=0.01, retries=5)
@@ -361,8 +363,8 @@ def test_what_keeps_a_job_from_starting_stands_in_the_record_of_the_decision(tmp
         stage.play.close()
 
 
-def test_a_daemon_that_only_observes_stops_no_job_for_its_dollars(tmp_path: Path) -> None:
-    """What a job may cost is decided in the tick, and an observer carries nothing out."""
+def test_an_observing_daemon_does_not_stop_a_job_at_max_usd(tmp_path: Path) -> None:
+    """The decision has the stop, and the job keeps running."""
     stage = Stage(tmp_path)
     try:
         (job,) = stage.submit(job_content(hours=2.0, max_usd=0.3))
@@ -380,8 +382,8 @@ def test_a_daemon_that_only_observes_stops_no_job_for_its_dollars(tmp_path: Path
         stage.play.close()
 
 
-def test_a_job_that_fails_is_tried_again_as_often_as_its_file_says(stage: Stage) -> None:
-    """One retry: two starts, then it has failed."""
+def test_a_failing_job_is_retried_as_often_as_retries_says(stage: Stage) -> None:
+    """With `retries=1` the job starts twice and then fails."""
     content = job_content(hours=0.01, retries=1)
     content["environment"]["FAILS"] = "1"
     (job,) = stage.submit(content)
@@ -390,8 +392,8 @@ def test_a_job_that_fails_is_tried_again_as_often_as_its_file_says(stage: Stage)
     assert stage.play.runner.started == [(job, 1), (job, 2)]
 
 
-def test_a_job_that_is_tried_again_is_explained_with_its_failures(stage: Stage) -> None:
-    """Once its rest is over too, while it waits or runs anew: how often it failed, and how."""
+def test_the_explanation_of_a_retried_job_counts_its_failures(stage: Stage) -> None:
+    """After its rest, the job's explanation says how often it failed and how it ended last."""
     content = job_content(hours=0.01, retries=5)
     content["environment"]["FAILS"] = "1"
     (job,) = stage.submit(content)
@@ -410,8 +412,8 @@ def test_a_job_that_is_tried_again_is_explained_with_its_failures(stage: Stage) 
     assert "It failed once so far; how it ended last: " in said
 
 
-def test_a_mistyped_job_is_likened_to_those_that_are_over_too(stage: Stage) -> None:
-    """The job that just ended is the one that is asked for most."""
+def test_suggestions_for_a_mistyped_job_include_ended_jobs(stage: Stage) -> None:
+    """When no name is similar, the error points to `boa jobs --all`."""
     (job,) = stage.submit(job_content("train", hours=0.01))
     stage.run(600.0)
     assert stage.statuses() == {job: "finished"}
@@ -422,8 +424,8 @@ def test_a_mistyped_job_is_likened_to_those_that_are_over_too(stage: Stage) -> N
         stage.play.service.explain("zzzzzz")
 
 
-def test_down_lets_everything_go_and_resume_takes_it_up(stage: Stage) -> None:
-    """Jobs checkpoint, wait, and finish later; it outlives a restart."""
+def test_down_ends_all_nodes_and_resume_continues_the_jobs(stage: Stage) -> None:
+    """`down` holds across a restart, and after resume the job finishes."""
     (job,) = stage.submit(job_content(hours=0.5))
     stage.run(600.0)
     stage.play.service.down(is_down=True)
@@ -438,7 +440,7 @@ def test_down_lets_everything_go_and_resume_takes_it_up(stage: Stage) -> None:
 
 
 def test_every_recorded_decision_replays(stage: Stage) -> None:
-    """From JSON, by a policy that is built anew: the same actions."""
+    """Replayed from JSON by a newly built policy, each decision gives the same actions."""
     stage.submit(job_content(hours=0.5), job_content("wide", hours=1.0, max_gpus=4))
     stage.run(1800.0)
     acting = stage.play.service.decisions(limit=100, acting=True)["decisions"]
@@ -450,8 +452,8 @@ def test_every_recorded_decision_replays(stage: Stage) -> None:
 
 @pytest.mark.exhaustive
 def test_constant_load_gives_no_moves(tmp_path: Path) -> None:
-    """Eight equal jobs, each followed by another when it ends, for three hours: one start each."""
-    # A load that nobody stated is news: that it is learnt is in test_learning.
+    """With eight equal jobs at any time for three hours, each job starts exactly once."""
+    # Learning is off: a learned load would change the plan.
     stage = Stage(tmp_path, budget={"usd_per_hour": 8.0}, learning={"rates": False})
     try:
         for number in range(8):
@@ -467,8 +469,8 @@ def test_constant_load_gives_no_moves(tmp_path: Path) -> None:
         stage.play.close()
 
 
-def test_a_start_on_gpus_that_are_not_free_claims_nothing(stage: Stage) -> None:
-    """A move is a stop and a start: while the checkpoint is written, the job keeps its GPUs."""
+def test_a_start_on_occupied_gpus_is_refused(stage: Stage) -> None:
+    """Jobs keep their own GPUs, and the jobs that hold the wanted GPUs go on."""
     jobs = stage.submit(job_content(hours=2.0), job_content("b", hours=2.0))
     stage.run(300.0)
     held = {name: record.slots for name, record in stage.play.storage.queue.active.items()}
@@ -486,10 +488,10 @@ def test_a_start_on_gpus_that_are_not_free_claims_nothing(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("words", ["database or disk is full", "attempt to write a readonly database"])
-def test_a_disk_that_cannot_be_written_starts_nothing(
+def test_nothing_is_launched_while_the_disk_cannot_be_written(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
-    """No intent, no launch: the fault is told, and all goes on once there is room."""
+    """The tick fails with a fault that says so; once writes work again, the job runs."""
     (job,) = stage.submit(job_content(hours=0.5))
 
     def full(*_: object) -> None:
@@ -508,7 +510,7 @@ def test_a_disk_that_cannot_be_written_starts_nothing(
 
 @contextmanager
 def no_room_at_the_commit(stage: Stage) -> Iterator[None]:
-    """Let statements pass and their commit fail, as SQLite does on a full disk."""
+    """Let statements succeed and their commit fail, as SQLite does on a full disk."""
 
     def full(_connection: Any) -> None:
         raise OperationalError("COMMIT", {}, sqlite3.OperationalError("database or disk is full"))
@@ -521,8 +523,8 @@ def no_room_at_the_commit(stage: Stage) -> Iterator[None]:
         event.remove(engine, "commit", full)
 
 
-def test_a_cancel_that_was_refused_stops_nothing(stage: Stage) -> None:
-    """Nothing was stored, so nothing happens: neither the job that runs nor the one that waits is gone."""
+def test_a_cancel_that_cannot_be_stored_stops_no_job(stage: Stage) -> None:
+    """When the commit fails, running and waiting jobs stay, and all finish in their first generation."""
     jobs = stage.submit(job_content(hours=0.5), job_content("later", hours=0.5))
     stage.run(300.0)
     stage.submit(job_content("waits", hours=0.5))
@@ -544,8 +546,8 @@ def test_a_cancel_that_was_refused_stops_nothing(stage: Stage) -> None:
     assert max(generation for _, generation in stage.play.runner.started) == 1
 
 
-def test_a_job_that_ends_while_nothing_can_be_written_is_not_started_again(stage: Stage) -> None:
-    """The engine keeps how it ended until that is on disk, however often it is looked at meanwhile."""
+def test_a_job_that_ends_while_the_disk_is_full_is_not_started_again(stage: Stage) -> None:
+    """The engine reports the end of the job until it is stored."""
     (job,) = stage.submit(job_content(hours=0.1))
     stage.run(90.0)
     assert stage.statuses() == {job: "running"}
@@ -558,8 +560,8 @@ def test_a_job_that_ends_while_nothing_can_be_written_is_not_started_again(stage
     assert stage.play.runner.started == [(job, 1)]
 
 
-def test_caps_are_kept_while_nothing_can_be_written(tmp_path: Path) -> None:
-    """The disk is full after the first start: the node is given back before the cap is broken."""
+def test_caps_hold_while_the_disk_is_full(tmp_path: Path) -> None:
+    """After the disk fills up, the node is given back before the daily cap is exceeded."""
     stage = Stage(tmp_path, budget={"usd_per_hour": 2.0, "usd_per_day_cap": 1.0})
     try:
         stage.submit(job_content(hours=50.0))
@@ -581,8 +583,8 @@ def test_caps_are_kept_while_nothing_can_be_written(tmp_path: Path) -> None:
         stage.play.close()
 
 
-def test_a_daemon_whose_ticks_stay_away_says_so(stage: Stage) -> None:
-    """A cloud that never answers keeps a tick for ever: the status does not call old figures well."""
+def test_the_status_notes_that_ticks_are_late(stage: Stage) -> None:
+    """After an hour without a tick, the status has a note with the time since the last tick."""
     stage.play.daemon.tick()
     stage.clock.instant += 30.0
     assert stage.play.service.status()["notes"] == []
@@ -591,16 +593,16 @@ def test_a_daemon_whose_ticks_stay_away_says_so(stage: Stage) -> None:
     assert "no tick was done for 1.01 h, and one is due every 30 s" in note
 
 
-def test_a_generation_that_never_was_has_no_log(stage: Stage) -> None:
-    """Nothing printed and never started are two things."""
+def test_the_log_of_a_generation_that_never_started_is_refused(stage: Stage) -> None:
+    """The error says that the job was not started yet."""
     (job,) = stage.submit(job_content(hours=0.1))
     with pytest.raises(InputError, match=r"has no generation 1\. So far it was not started yet"):
         stage.play.service.logs(job, generation=1)
 
 
 @pytest.mark.parametrize("jump", [600.0, -600.0])
-def test_a_clock_that_jumps(stage: Stage, jump: float) -> None:
-    """Ten minutes either way in the middle of a job: it finishes, once, and its node is given back."""
+def test_a_job_finishes_once_although_the_clock_jumps(stage: Stage, jump: float) -> None:
+    """The clock jumps ten minutes forward or back; the node is given back."""
     (job,) = stage.submit(job_content(hours=0.5))
     stage.run(600.0)
     stage.clock.instant += jump
@@ -611,7 +613,7 @@ def test_a_clock_that_jumps(stage: Stage, jump: float) -> None:
 
 
 def test_two_daemons_cannot_have_one_folder(tmp_path: Path) -> None:
-    """The second is told who has it."""
+    """The second daemon is refused until the first releases the lock."""
     from boa_daemon.daemon.lock import AlreadyRunning, Lock
 
     first, second = Lock(tmp_path), Lock(tmp_path)
@@ -623,8 +625,8 @@ def test_two_daemons_cannot_have_one_folder(tmp_path: Path) -> None:
     second.give_back()
 
 
-def test_an_old_copy_of_the_database_names_nothing_twice(stage: Stage) -> None:
-    """Yesterday's file comes back: no tick number, node or generation is used again, and all jobs finish."""
+def test_a_restored_old_database_reuses_no_generation(stage: Stage) -> None:
+    """With an old copy of the file, all jobs finish, and the ledger equals the cloud's bill."""
     jobs = stage.submit(job_content(hours=1.0), job_content("b", hours=1.0))
     stage.play.daemon.tick()
     stage.play.close()
@@ -644,8 +646,8 @@ def test_an_old_copy_of_the_database_names_nothing_twice(stage: Stage) -> None:
     assert stage.play.storage.store.settled_micro_dollars() == stage.play.cloud.bill_micro_dollars()
 
 
-def test_observing_touches_nothing(tmp_path: Path) -> None:
-    """It decides and records; no node, no start."""
+def test_an_observing_daemon_records_decisions_and_launches_nothing(tmp_path: Path) -> None:
+    """The explanation of a job says that the daemon only observes."""
     stage = Stage(tmp_path, daemon={"observe": True})
     try:
         stage.submit(job_content())
@@ -657,8 +659,8 @@ def test_observing_touches_nothing(tmp_path: Path) -> None:
         stage.play.close()
 
 
-def test_a_job_of_a_new_width_that_comes_while_a_tick_begins_waits_for_the_next(stage: Stage) -> None:
-    """Its class is not in the policy that the tick decides by: it is not shown to it, and runs soon after."""
+def test_a_job_submitted_during_a_tick_waits_for_the_next_tick(stage: Stage) -> None:
+    """Its class is not in the policy of the current tick, so it is not in that tick's state."""
     stage.run(30.0)
     controller = stage.play.daemon.controller()
     (job,) = stage.submit(job_content(hours=0.5, max_gpus=2))
@@ -667,8 +669,8 @@ def test_a_job_of_a_new_width_that_comes_while_a_tick_begins_waits_for_the_next(
     assert stage.statuses()[job] == "running"
 
 
-def test_the_status_is_added_up_once_a_tick(stage: Stage) -> None:
-    """Between ticks its figures are the very same, and they are those of the last decision."""
+def test_the_status_uses_the_figures_of_the_last_decision(stage: Stage) -> None:
+    """The figures are computed once per tick and shared by all status calls."""
     stage.submit(job_content(hours=5.0))
     stage.run(120.0)
     picture = stage.play.daemon.standing.picture
@@ -680,8 +682,8 @@ def test_the_status_is_added_up_once_a_tick(stage: Stage) -> None:
     assert status["usd_per_hour"] == sum(node.usd_per_hour for node in picture.decision.state.nodes.values())
 
 
-def test_two_submissions_that_fit_alone_do_not_both_fit(stage: Stage) -> None:
-    """Eight threads submit for a user who may have three jobs: three get in, whatever the order."""
+def test_concurrent_submissions_do_not_exceed_max_jobs(stage: Stage) -> None:
+    """Eight threads submit 16 jobs for a user with `max_jobs` 3: three are accepted."""
     stage.play.daemon.settings.users["bob"] = UserSettings(max_jobs=3)
 
     def one(number: int) -> bool:
@@ -695,8 +697,8 @@ def test_two_submissions_that_fit_alone_do_not_both_fit(stage: Stage) -> None:
         assert sum(pool.map(one, range(16))) == 3
 
 
-def test_a_decision_knows_its_runner_up(stage: Stage) -> None:
-    """The next best width of a job and what both cost: the same in the list, the answer and the replay."""
+def test_a_decision_records_the_second_best_option_of_a_job(stage: Stage) -> None:
+    """Explanation, list of decisions and replay give the same widths and costs of both options."""
     (job,) = stage.submit(job_content(hours=4.0, max_gpus=8))
     stage.run(90.0)
     said = stage.play.service.explain(job)
@@ -722,8 +724,8 @@ def test_a_decision_knows_its_runner_up(stage: Stage) -> None:
         replay(record)
 
 
-def test_giving_a_node_back_is_weighed_against_holding_it(stage: Stage) -> None:
-    """The price of an hour of the idle node stands beside nothing."""
+def test_terminating_an_idle_node_is_compared_with_keeping_it_for_an_hour(stage: Stage) -> None:
+    """The recorded choice costs 0 USD and its alternative costs the node's hourly price."""
     stage.submit(job_content(hours=0.02))
     stage.run(600.0)
     rows = stage.play.service.decisions(acting=True)["decisions"]
@@ -732,8 +734,8 @@ def test_giving_a_node_back_is_weighed_against_holding_it(stage: Stage) -> None:
     assert [(end["choice"]["cost"], end["choice"]["runner_up_cost"]) for end in ends] == [(0.0, price)]
 
 
-def test_a_real_clouds_boots_are_learnt_and_outlive_a_restart(tmp_path: Path) -> None:
-    """It is said to take 180 s and takes 30: after three boots plans know, and a new process knows too."""
+def test_learned_boot_times_replace_the_stated_one_and_survive_a_restart(tmp_path: Path) -> None:
+    """The stated boot time is 180 s and the real one 30 s; after three boots, plans use the learned time."""
 
     def fixed(cloud: Any) -> Any:
         cloud.boot_seconds = 180.0

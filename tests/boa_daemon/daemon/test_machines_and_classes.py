@@ -1,4 +1,4 @@
-"""What settings and files state: machines, and the classes that can run on them."""
+"""The machines that the settings name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from boa_daemon.daemon.planner import Planner
 from boa_daemon.errors import InputError
 
 
-def test_a_machine_that_is_named_twice_is_refused() -> None:
-    """The sentence names it."""
+def test_an_instance_type_named_twice_is_refused() -> None:
+    """The error names the instance type."""
     with pytest.raises(InputError, match=r"names g5\.xlarge twice"):
         Planner(Settings.model_validate({"cloud": {"instance_types": ["g5.xlarge", "g5.xlarge"]}}))

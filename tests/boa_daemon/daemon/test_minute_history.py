@@ -1,4 +1,4 @@
-"""A row a minute for 90 days, what adds up to what, and what a restart finds."""
+"""Minute history: one row per minute for 90 days, whose parts add up, and which survives a restart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 def test_a_minute_has_one_row(database: Database) -> None:
-    """Three ticks of a minute are one row, of the first; the next minute has its own."""
+    """The first tick of a minute writes its row; later ticks of that minute do not."""
     history = MinuteHistory(database)
     for second, usd in ((0, 10.0), (20, 11.0), (40, 12.0), (60, 20.0)):
         history.take({"usd_per_hour": usd}, now=NOON + second)
@@ -36,8 +36,8 @@ def test_a_minute_has_one_row(database: Database) -> None:
     assert found["series"]["usd_per_hour"] == [10.0, 20.0]
 
 
-def test_a_stretch_is_the_mean_of_its_minutes_and_a_gap_is_a_gap(database: Database) -> None:
-    """(10 + 30) / 2 in the first two minutes, nothing in the next two; a new column was zero before."""
+def test_a_point_is_the_mean_of_its_minutes_and_none_without_minutes(database: Database) -> None:
+    """A column that appears later counts as 0 in earlier minutes."""
     history = MinuteHistory(database)
     history.take({"usd_per_hour": 10.0}, now=NOON)
     history.take({"usd_per_hour": 30.0, "gpus": 4.0}, now=NOON + 60.0)
@@ -47,8 +47,8 @@ def test_a_stretch_is_the_mean_of_its_minutes_and_a_gap_is_a_gap(database: Datab
     assert found["minutes"] == [2, 0]
 
 
-def test_a_process_after_this_one_goes_on_with_the_hour(database: Database) -> None:
-    """What the first wrote is there, and its minute is not written anew."""
+def test_a_new_process_continues_the_current_hour(database: Database) -> None:
+    """It keeps the minute that the previous process wrote and adds the next one."""
     MinuteHistory(database).take({"usd_per_hour": 10.0}, now=NOON)
     again = MinuteHistory(database)
     again.take({"usd_per_hour": 99.0}, now=NOON + 5.0)
@@ -57,8 +57,8 @@ def test_a_process_after_this_one_goes_on_with_the_hour(database: Database) -> N
     assert again.read(since=NOON, until=NOON + 120.0, points=2)["series"]["usd_per_hour"] == [10.0, 30.0]
 
 
-def test_after_90_days_it_is_forgotten(database: Database) -> None:
-    """The document of the old hour is gone from the table."""
+def test_hours_older_than_90_days_are_deleted(database: Database) -> None:
+    """Only the document of the new hour is left in the table."""
     history = MinuteHistory(database)
     history.take({"usd_per_hour": 10.0}, now=NOON)
     history.take({"usd_per_hour": 10.0}, now=NOON + KEPT_SECONDS + 7200.0)
@@ -68,14 +68,14 @@ def test_after_90_days_it_is_forgotten(database: Database) -> None:
     assert len(kept) == 1
 
 
-def test_what_is_packed_is_unpacked() -> None:
-    """Text in, the same out."""
+def test_unpack_reverses_pack() -> None:
+    """Minutes and columns come back unchanged."""
     minutes, columns = [0, 1, 5], {"user:ann": [0.1, 2.0, 3.0]}
     assert unpack(pack(minutes, columns)) == (minutes, columns)
 
 
-def test_a_daemon_writes_down_parts_that_add_up(tmp_path: Path) -> None:
-    """Work, boot, idle and restart make the burn rate; so do markets; classes and users make the work."""
+def test_recorded_parts_add_up_to_the_spend_rate(tmp_path: Path) -> None:
+    """States and markets add up to the spend rate; classes, users and teams to work and restarts."""
     clock = ManualClock(NOON)
     play = DaemonInAFolder(
         tmp_path, clock, {"budget": {"usd_per_hour": 50.0}, "cloud": {"boot_seconds": 90.0}}
@@ -106,8 +106,10 @@ def test_a_daemon_writes_down_parts_that_add_up(tmp_path: Path) -> None:
     play.close()
 
 
-def test_a_disk_that_is_full_ends_no_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The decision stands; only the row is missing."""
+def test_a_tick_succeeds_although_its_history_row_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk loses the row, not the decision."""
     play = DaemonInAFolder(tmp_path, ManualClock(NOON))
 
     def full(*_given: object, **_named: object) -> None:

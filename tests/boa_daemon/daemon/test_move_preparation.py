@@ -1,4 +1,4 @@
-"""A job that is about to move: what its next start waits for, for how long, and the nodes that it keeps."""
+"""Preparing a move: the next start waits until it is prepared, for a limited time, and keeps its nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from policies.model import GpuSlot, Width
 
 
 class Readier:
-    """A runner that is asked to go ahead."""
+    """A runner that records preparations and answers with `answer`."""
 
     def __init__(self) -> None:
         self.asked: list[StartJob] = []
@@ -29,14 +29,14 @@ class Readier:
 
 
 def a_start(generation: int = 2, node: str = "n2") -> StartJob:
-    """Return a start on another node."""
+    """Return the start of a job's next generation on another node."""
     slots = (GpuSlot(node, 0),)
     return StartJob(id="t", job="a", generation=generation, width=Width("gpu", 1), slots=slots, reason="")
 
 
 @pytest.fixture
 def parts() -> tuple[JobView, Readier, ManualClock, list[str]]:
-    """A job that runs its first generation."""
+    """Return a view of a job in its first generation, its runner, its clock and its alerts."""
     runner, clock, said = Readier(), ManualClock(0.0), list[str]()
     queue: Any = SimpleNamespace(instances={}, active={"a": SimpleNamespace(id="a", generation=1)})
     work = JobView(
@@ -49,10 +49,10 @@ def parts() -> tuple[JobView, Readier, ManualClock, list[str]]:
     return work, runner, clock, said
 
 
-def test_a_move_waits_until_its_next_start_is_ready(
+def test_a_move_waits_until_its_next_start_is_prepared(
     parts: tuple[JobView, Readier, ManualClock, list[str]],
 ) -> None:
-    """Its nodes are not idle meanwhile, nor for long once nobody wants the move any more."""
+    """Its target node counts as awaited until the move is forgotten, and again once the job is stopping."""
     work, runner, clock, _ = parts
     assert work.awaited_nodes() == frozenset()
     assert not work.is_ready_for(a_start())
@@ -66,8 +66,10 @@ def test_a_move_waits_until_its_next_start_is_ready(
     assert work.awaited_nodes() == {"n3"}
 
 
-def test_it_does_not_wait_for_ever(parts: tuple[JobView, Readier, ManualClock, list[str]]) -> None:
-    """After a while it moves as it would without; the time of a later move is its own."""
+def test_a_move_waits_for_its_preparation_for_a_limited_time(
+    parts: tuple[JobView, Readier, ManualClock, list[str]],
+) -> None:
+    """After `MOST_SECONDS` the job moves unprepared; a later move has its own limit."""
     work, runner, clock, _ = parts
     assert not work.is_ready_for(a_start())
     clock.instant = MOST_SECONDS + 1.0
@@ -77,8 +79,10 @@ def test_it_does_not_wait_for_ever(parts: tuple[JobView, Readier, ManualClock, l
     assert len(runner.asked) == 2
 
 
-def test_a_fault_holds_no_move_up(parts: tuple[JobView, Readier, ManualClock, list[str]]) -> None:
-    """It is said; and a start that is no move, or an engine that knows nothing of this, is never asked."""
+def test_a_failed_preparation_does_not_delay_a_move(
+    parts: tuple[JobView, Readier, ManualClock, list[str]],
+) -> None:
+    """An alert names the error; a first start, or an engine without preparation, is not asked."""
     work, runner, _, said = parts
     runner.answer = OSError("no space left on device")
     assert work.is_ready_for(a_start())

@@ -1,4 +1,4 @@
-"""Nodes that the cloud calls ready and the engine cannot use."""
+"""Nodes as the daemon sees them: nodes that the engine cannot use, replacements, and network tiers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class Deaf:
-    """A runner that prepares no node of a first few."""
+    """A runner that cannot prepare the first `deaf` nodes it meets."""
 
     def __init__(self, inner: Any, deaf: int) -> None:
         self.inner, self.deaf, self.met = inner, deaf, list[str]()
@@ -35,16 +35,16 @@ class Deaf:
         return getattr(self.inner, name)
 
     def prepare(self, nodes: Any) -> dict[str, Accepted | Refused | Unknown]:
-        """Accept all but the first that were met."""
+        """Accept all nodes but the first ones met."""
         self.met += [node.id for node in nodes if node.id not in self.met]
         lost = Unknown(reason="its agent does not answer")
         return {node.id: lost if node.id in self.met[: self.deaf] else Accepted() for node in nodes}
 
 
-def test_a_node_that_can_never_be_prepared_goes_back_and_another_one_comes(
+def test_a_node_that_cannot_be_prepared_is_replaced_after_half_an_hour(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """For half an hour it counts as booting, so nobody rents a second one; then it is replaced, once."""
+    """Until then it counts as booting, so that no second node is rented; then one replacement is rented."""
     clock = ManualClock(START)
     play = DaemonInAFolder(tmp_path, clock, SETTINGS, wrap_runner=lambda inner: Deaf(inner, 1))
     try:
@@ -69,10 +69,10 @@ def test_a_node_that_can_never_be_prepared_goes_back_and_another_one_comes(
     assert second_until < second_from + 2 * 3600.0
 
 
-def test_a_node_that_runs_and_cannot_be_used_has_its_reason_within_a_minute(
+def test_the_reason_why_a_running_node_cannot_be_used_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In status, explain, the list of instances and the log; once in the log, however long it lasts."""
+    """Status, explanation, list of instances and log name the reason; the log names it once."""
     clock = ManualClock(START)
     play = DaemonInAFolder(tmp_path, clock, SETTINGS, wrap_runner=lambda inner: Deaf(inner, 1))
     try:
@@ -93,17 +93,17 @@ def test_a_node_that_runs_and_cannot_be_used_has_its_reason_within_a_minute(
 
 
 class Unfit(Deaf):
-    """A runner that refuses the first nodes, as one whose GPUs are not fit."""
+    """A runner that refuses the first nodes because their GPUs are faulty."""
 
     def prepare(self, nodes: Any) -> dict[str, Accepted | Refused | Unknown]:
-        """Refuse the first."""
+        """Refuse the first nodes met."""
         found = super().prepare(nodes)
         refused = Refused(reason="GPU 1 has fallen off the bus", kind="bad-request")
         return {name: each if isinstance(each, Accepted) else refused for name, each in found.items()}
 
 
-def test_a_node_whose_gpus_are_not_fit_goes_back_at_once(tmp_path: Path) -> None:
-    """The node pays for the minute that the look took; the job is not blamed, and runs on the next one."""
+def test_a_node_with_faulty_gpus_is_given_back_within_two_minutes(tmp_path: Path) -> None:
+    """The job has no failure and finishes on the next node."""
     clock = ManualClock(START)
     play = DaemonInAFolder(tmp_path, clock, SETTINGS, wrap_runner=lambda inner: Unfit(inner, 1))
     try:
@@ -122,7 +122,7 @@ def test_a_node_whose_gpus_are_not_fit_goes_back_at_once(tmp_path: Path) -> None
 
 
 class LikeAws:
-    """A cloud that knows the GPU of a machine, and not by which name it is planned; some types are gone."""
+    """A cloud that reports the GPU type of the catalogue and has no capacity for some instance types."""
 
     def __init__(self, inner: Any, gone: Sequence[str]) -> None:
         self.inner, self.gone = inner, gone
@@ -131,14 +131,14 @@ class LikeAws:
         return getattr(self.inner, name)
 
     def nodes(self) -> Sequence[NodeState]:
-        """Return the nodes, each of the GPU type that the catalogue says."""
+        """Return the nodes, each with the GPU type of the catalogue."""
         return [
             replace(node, instance_type=replace(node.instance_type, gpu_type="t4"))
             for node in self.inner.nodes()
         ]
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
-        """Refuse what is gone."""
+        """Refuse instance types without capacity."""
         if action.instance_type.name in self.gone:
             return Refused(reason="none left", kind="no-capacity")
         answer: Launched | Refused | Unknown = self.inner.launch(action)
@@ -146,10 +146,10 @@ class LikeAws:
 
 
 @pytest.mark.parametrize(("gone", "rented"), [((), ["g4dn.xlarge"]), (("g4dn.xlarge",), ["g4dn.12xlarge"])])
-def test_a_job_of_one_gpu_runs_on_the_machine_of_its_plan_or_on_the_next_best(
+def test_a_job_runs_on_its_planned_instance_type_or_on_the_next_best(
     tmp_path: Path, gone: Sequence[str], rented: list[str]
 ) -> None:
-    """A daemon with two machines for one GPU, in a cloud that names both alike: one node, used to the end."""
+    """Both instance types have the same GPU type, and one node is rented and used to the end."""
     path, clock = tmp_path / "classes.yaml", ManualClock(START)
     path.write_text(
         "gpu_types: {t4: {instance_types: [g4dn.12xlarge, g4dn.xlarge]}}\n"
@@ -173,10 +173,10 @@ def test_a_job_of_one_gpu_runs_on_the_machine_of_its_plan_or_on_the_next_best(
     assert [node["instance_type"] for node in nodes] == rented
 
 
-def test_what_is_above_a_node_is_kept_with_it_and_shown(
+def test_the_network_tiers_of_a_node_are_stored_and_listed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the books from one daemon to the next, and in `boa instances`, where anything is known."""
+    """`boa instances` shows a column for them once they are known, and they survive a restart."""
     clock = ManualClock(START)
     play = DaemonInAFolder(tmp_path, clock, SETTINGS)
     try:
@@ -209,8 +209,8 @@ def test_what_is_above_a_node_is_kept_with_it_and_shown(
     assert (kept["id"], kept["tiers"]) == (node["id"], ["nn-1", "nn-2"])
 
 
-def test_a_node_of_a_machine_that_the_settings_no_longer_name_goes_back_after_its_job(tmp_path: Path) -> None:
-    """Its price is in no plan any more: each tick failed by that, and the node was billed on."""
+def test_a_node_of_a_removed_instance_type_is_given_back_after_its_job(tmp_path: Path) -> None:
+    """An instance type that is no longer in the settings does not make ticks fail."""
     clock, words = ManualClock(START), {**SETTINGS, "cloud": {"instance_types": ["g5.xlarge"]}}
     play = DaemonInAFolder(tmp_path, clock, words)
     try:

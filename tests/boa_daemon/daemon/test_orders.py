@@ -1,4 +1,4 @@
-"""Orders about one job: another width, and a rehearsal of an interruption."""
+"""Orders for one job: another width, and a rehearsed interruption."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class Stage:
-    """A daemon on a clock of the test's own."""
+    """A daemon with a clock that the test sets."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.clock = folder, ManualClock(START)
@@ -53,8 +53,8 @@ def ordered(stage: Stage, job: str, gpus: int | None, **who: Any) -> dict[str, A
 
 
 @pytest.mark.parametrize("widths", [(1, 4, 2), (4, 1, 8), (2, 2, 1)])
-def test_an_ordered_width_is_taken_at_once(stage: Stage, widths: tuple[int, ...]) -> None:
-    """Whatever the rules against flapping say, wider and narrower; the job finishes with no step lost."""
+def test_an_ordered_width_takes_effect_at_once(stage: Stage, widths: tuple[int, ...]) -> None:
+    """The job gets each ordered width within two minutes and finishes without losing a step."""
     job = stage.submit(hours=0.75, max_gpus=8)
     stage.run(120.0)
     for gpus in widths:
@@ -65,8 +65,8 @@ def test_an_ordered_width_is_taken_at_once(stage: Stage, widths: tuple[int, ...]
     assert (stage.row(job)["status"], stage.row(job)["lost_steps"]) == ("finished", 0)
 
 
-def test_an_ordered_width_outlives_a_restart_and_can_be_taken_back(stage: Stage) -> None:
-    """The limits of the file are kept beside the order."""
+def test_an_ordered_width_survives_a_restart_and_can_be_withdrawn(stage: Stage) -> None:
+    """The limits of the job file are kept and apply again after the withdrawal."""
     job = stage.submit(hours=8.0, max_gpus=2, min_gpus=1)
     ordered(stage, job, 4)
     stage.play.close()
@@ -81,15 +81,15 @@ def test_an_ordered_width_outlives_a_restart_and_can_be_taken_back(stage: Stage)
 
 
 def test_a_width_that_the_class_lacks_is_refused(stage: Stage) -> None:
-    """The default class is known up to 64 GPUs, and 16 nodes hold 16; nothing is changed."""
+    """A width of 1000 GPUs is an error, and the job is unchanged."""
     job = stage.submit(hours=1.0)
     with pytest.raises(InputError, match="no width from 1000 to"):
         ordered(stage, job, 1000)
     assert stage.row(job)["file"]["max_gpus"] == 1
 
 
-def test_a_rigid_job_that_runs_would_begin_anew(stage: Stage) -> None:
-    """It is refused with what to do; one that waits may still be given a width."""
+def test_another_width_for_a_running_rigid_job_is_refused(stage: Stage) -> None:
+    """The job would start over; a waiting rigid job gets the ordered width."""
     job = stage.submit(hours=1.0, max_gpus=4, elastic=False)
     ordered(stage, job, 2)
     stage.run(120.0)
@@ -98,8 +98,8 @@ def test_a_rigid_job_that_runs_would_begin_anew(stage: Stage) -> None:
         ordered(stage, job, 4)
 
 
-def test_who_may_order(stage: Stage) -> None:
-    """The owner and administrators; an order about a job that is over changes nothing."""
+def test_only_the_owner_or_an_administrator_orders_a_width(stage: Stage) -> None:
+    """An order for an ended job changes nothing."""
     job = stage.submit(hours=0.1)
     with pytest.raises(NotAllowed, match="of user ann; you are bob"):
         ordered(stage, job, 2, user="bob")
@@ -113,8 +113,8 @@ def interrupted(stage: Stage, job: str, **who: Any) -> dict[str, Any]:
     return stage.play.service.interrupt(job, **({"user": "ann", "is_admin": False} | who))
 
 
-def test_a_rehearsed_interruption_is_one(stage: Stage) -> None:
-    """The job leaves in time and goes on elsewhere; the cloud ends the node after two minutes, unasked."""
+def test_a_rehearsed_interruption_behaves_like_a_real_one(stage: Stage) -> None:
+    """The job moves in time without losing a step, and the cloud ends its old node within 2 minutes."""
     job = stage.submit(hours=1.0)
     stage.run(120.0)
     told = interrupted(stage, job)
@@ -130,8 +130,8 @@ def test_a_rehearsed_interruption_is_one(stage: Stage) -> None:
     assert gone.ended_at <= told["ends_by"]
 
 
-def test_a_node_that_nobody_leaves_is_taken_all_the_same(stage: Stage) -> None:
-    """Without a tick the cloud ends it on time, and bills it until then."""
+def test_a_rehearsed_interruption_ends_the_node_without_any_tick(stage: Stage) -> None:
+    """The cloud ends the node at the announced time."""
     job = stage.submit(hours=1.0)
     stage.run(120.0)
     told = interrupted(stage, job)
@@ -140,8 +140,8 @@ def test_a_node_that_nobody_leaves_is_taken_all_the_same(stage: Stage) -> None:
     assert gone.ended_at == told["ends_by"]
 
 
-def test_what_cannot_be_rehearsed(stage: Stage) -> None:
-    """A job that waits is on no node; a node with a job of another user is for administrators."""
+def test_an_interruption_of_a_waiting_job_cannot_be_rehearsed(stage: Stage) -> None:
+    """The job is on no node."""
     job = stage.submit(hours=1.0)
     with pytest.raises(CannotRehearse, match="on no node"):
         interrupted(stage, job)

@@ -1,4 +1,4 @@
-"""Spot by the plan's own choice: which job is rented on which market, and what is learnt of it."""
+"""Market "planned": the plan chooses spot or on-demand for each job and learns interruption rates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class Site:
-    """A daemon on the fake AWS, on a clock of its own."""
+    """A daemon on the fake AWS, with the clock of the rig."""
 
     def __init__(self, folder: Path, rig: AwsRig, settings: Mapping[str, Any]) -> None:
         self.folder, self.rig, self.settings = folder, rig, settings
@@ -51,12 +51,12 @@ class Site:
         return str(job)
 
     def markets(self, job: str) -> set[str]:
-        """Return the markets of the nodes that a job is on."""
+        """Return the markets of the nodes of a job."""
         lives = {life.id: life.market for life in self.rig.fake.history()}
         return {lives[node] for node in self.play.service.job(job)["nodes"]}
 
     def types(self, job: str) -> list[str]:
-        """Return the instance types of the nodes that a job is on."""
+        """Return the instance types of the nodes of a job, sorted."""
         lives = {life.id: life.instance_type for life in self.rig.fake.history()}
         return sorted(lives[node] for node in self.play.service.job(job)["nodes"])
 
@@ -81,21 +81,21 @@ def a_site(
         site.play.close()
 
 
-def test_jobs_are_on_the_market_of_the_plan_and_those_that_keep_nothing_on_demand(tmp_path: Path) -> None:
+def test_elastic_jobs_run_on_spot_and_rigid_jobs_on_demand(tmp_path: Path) -> None:
     with a_site(tmp_path) as site:
         saves, keeps_nothing = site.submit("saves", hours=8.0), site.submit("rigid", hours=8.0, elastic=False)
         site.until(lambda: bool(site.markets(saves) and site.markets(keeps_nothing)))
 
         assert (site.markets(saves), site.markets(keeps_nothing)) == ({"spot"}, {"on-demand"})
         assert "Plans count on a spot g5.xlarge at 40%" in site.play.service.explain(saves)["text"]
-        # What caps count with is what it may come to cost, and the ledger has what it costs.
+        # Caps count a spot node at its on-demand price; the ledger has the real price.
         rules = site.play.daemon.planner.rules()
         assert rules.instance_types["a10g@spot"].usd_per_hour == rules.instance_types["a10g"].usd_per_hour
         prices = {row["market"]: row["usd_per_hour"] for row in site.play.service.instances()["instances"]}
         assert prices["spot"] < 0.5 * prices["on-demand"]
 
 
-def test_what_spot_has_no_stock_for_goes_on_demand_at_once_and_comes_back(tmp_path: Path) -> None:
+def test_a_job_without_spot_capacity_runs_on_demand_and_returns_to_spot(tmp_path: Path) -> None:
     with a_site(tmp_path, stock={(TYPE, ZONE, "spot"): 0}) as site:
         job = site.submit("saves", hours=12.0)
         began = site.rig.clock.now()
@@ -108,7 +108,7 @@ def test_what_spot_has_no_stock_for_goes_on_demand_at_once_and_comes_back(tmp_pa
         site.until(lambda: site.markets(job) == {"spot"})
 
 
-def test_ends_are_learnt_and_outlive_a_restart_and_a_job_goes_on_elsewhere(tmp_path: Path) -> None:
+def test_interruption_rates_are_learned_and_survive_a_restart(tmp_path: Path) -> None:
     with a_site(tmp_path) as site:
         job = site.submit("saves", hours=12.0)
         site.until(lambda: site.markets(job) == {"spot"})
@@ -126,8 +126,8 @@ def test_ends_are_learnt_and_outlive_a_restart_and_a_job_goes_on_elsewhere(tmp_p
         assert site.markets(job) <= {"spot", "on-demand"}
 
 
-def test_settings_can_go_back_to_one_market_while_jobs_run_on_spot(tmp_path: Path) -> None:
-    """The job keeps its node, which is planned as on demand from then on, and ends there."""
+def test_the_market_setting_can_change_while_a_job_runs_on_spot(tmp_path: Path) -> None:
+    """The job finishes on the node that it already has."""
     with a_site(tmp_path) as site:
         job = site.submit("saves", hours=1.0)
         site.until(lambda: site.markets(job) == {"spot"})
@@ -139,7 +139,7 @@ def test_settings_can_go_back_to_one_market_while_jobs_run_on_spot(tmp_path: Pat
         assert [life.id for life in site.rig.fake.history()] == [node]
 
 
-def test_a_firm_date_is_met_on_demand(tmp_path: Path) -> None:
+def test_a_job_with_a_tight_deadline_runs_on_demand(tmp_path: Path) -> None:
     with a_site(tmp_path) as site:
         tight = site.submit("tight", hours=6.0, deadline_hours=6.5)
         loose = site.submit("loose", hours=2.0, deadline_hours=40.0)
@@ -148,7 +148,7 @@ def test_a_firm_date_is_met_on_demand(tmp_path: Path) -> None:
         assert (site.markets(tight), site.markets(loose)) == ({"on-demand"}, {"spot"})
 
 
-def test_the_past_is_replayed_on_both_markets(tmp_path: Path) -> None:
+def test_a_replayed_history_has_both_markets(tmp_path: Path) -> None:
     with a_site(tmp_path) as site:
         job = site.submit("saves", hours=0.25)
         site.until(lambda: site.play.service.job(job)["status"] == "finished")
@@ -162,8 +162,8 @@ def test_the_past_is_replayed_on_both_markets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gpus", [1, 2])
-def test_what_a_machine_has_no_stock_for_goes_to_the_next_best_gangs_too(tmp_path: Path, gpus: int) -> None:
-    """Of two machines with one GPU the cheaper has too few for the job: the dearer is asked at once."""
+def test_a_job_without_capacity_gets_the_next_best_instance_type(tmp_path: Path, gpus: int) -> None:
+    """When the cheaper type lacks nodes, the dearer one is used, until the cheaper has capacity again."""
     dearer = "g5.2xlarge"
     with a_site(
         tmp_path,
@@ -181,8 +181,8 @@ def test_what_a_machine_has_no_stock_for_goes_to_the_next_best_gangs_too(tmp_pat
         site.until(lambda: site.types(job) == [TYPE] * gpus)
 
 
-def test_a_machine_without_quota_is_not_waited_for(tmp_path: Path) -> None:
-    """Four vCPUs of quota are one small machine: a job that is planned on the large one has that."""
+def test_an_instance_type_beyond_the_quota_is_not_waited_for(tmp_path: Path) -> None:
+    """With a quota of 4 vCPUs, the job runs on the smaller instance type."""
     with a_site(
         tmp_path,
         market="on-demand",
@@ -195,7 +195,7 @@ def test_a_machine_without_quota_is_not_waited_for(tmp_path: Path) -> None:
         assert site.types(job) == [TYPE]
 
 
-def test_refusals_close_the_market_that_the_cloud_meant() -> None:
+def test_refusals_are_translated_to_the_planned_market() -> None:
     machine = InstanceType(name="box", gpu_type="t4", gpus=1, usd_per_hour=1.0)
     names = [one.name for one in with_spot_machines({"t4": machine}).values()]
 

@@ -1,4 +1,4 @@
-"""What the daemon plans for: a policy from the settings, with everything that it brings along."""
+"""Planner: the policy that the settings name, with its options, classes and machines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from policies.registry import POLICIES, build_policy
 
 
 def settings(policy: str) -> Settings:
-    """Return settings under a policy, with a short hold of idle nodes."""
+    """Return settings with the policy and a short idle hold."""
     return Settings.model_validate(
         {
             "budget": {"usd_per_hour": 20.0},
@@ -27,8 +27,8 @@ def settings(policy: str) -> Settings:
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
-def test_every_policy_keeps_its_pace_and_its_rounds_under_the_daemon(name: str) -> None:
-    """As in the simulator; but no idle node is held for longer than the settings allow."""
+def test_every_policy_keeps_its_pace_and_rounds_in_the_daemon(name: str) -> None:
+    """The idle hold is the smaller of the policy's and the settings' value."""
     record = Planner(settings(name)).record([])
     built = build_policy(record.name, record.site, record.options)
     _, _, rules = record.build()
@@ -37,8 +37,8 @@ def test_every_policy_keeps_its_pace_and_its_rounds_under_the_daemon(name: str) 
     assert rules.idle_hold_seconds == (45.0 if own is None else min(own, 45.0))
 
 
-def test_several_machines_of_a_gpu_are_planned_as_gpu_types(tmp_path: Path) -> None:
-    """The machine of the class file keeps the file's name; another one runs what fits into one node of it."""
+def test_several_machines_with_one_gpu_type_are_planned_as_separate_types(tmp_path: Path) -> None:
+    """The class file's machine keeps the name `t4`; the other type has the widths that fit on one node."""
     path = tmp_path / "classes.yaml"
     path.write_text(
         "gpu_types: {t4: {instance_type: g4dn.12xlarge}}\n"
@@ -63,8 +63,8 @@ def test_several_machines_of_a_gpu_are_planned_as_gpu_types(tmp_path: Path) -> N
     assert list(planner.classes["c"].phases[0].speedups["t4@g4dn.xlarge"].whole_widths()) == [1]
 
 
-def test_cores_and_memory_are_those_of_the_machine_unless_all_nodes_are_this_one() -> None:
-    """64 cores are on no g5.xlarge of AWS; nodes that stand for it on this machine have what this one has."""
+def test_a_local_cloud_checks_cpus_against_this_machine() -> None:
+    """64 CPUs are too many for the instance type of AWS, and are accepted for nodes on this machine."""
     content = {**job_content("j"), "cpus": 64.0, "min_gpus": None}
     with pytest.raises(InputError, match="no machine has enough"):
         Planner(Settings()).class_for(content)

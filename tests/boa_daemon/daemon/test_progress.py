@@ -1,4 +1,4 @@
-"""Trails of jobs: they span the whole run, and stay small."""
+"""Progress trails of jobs: each one covers the whole run and stays small."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
 
 
-def test_a_trail_has_what_was_reported() -> None:
-    """An instant, a step, a loss and GPUs; a job that reports nothing has none."""
+def test_a_trail_has_the_reported_steps() -> None:
+    """A point has time, step, loss and GPUs; a job without reports has no point."""
     progress = Progress()
     progress.take("a-1", at=0.0, step=None, loss=None, gpus=1)
     progress.take("a-1", at=10.0, step=5, loss=2.5, gpus=1)
@@ -18,8 +18,8 @@ def test_a_trail_has_what_was_reported() -> None:
     assert progress.of("b-2") == []
 
 
-def test_a_long_run_is_spanned_by_few_points() -> None:
-    """After 10,000 reports the first is there, the newest is near, and there are no more than allowed."""
+def test_the_trail_of_a_long_run_covers_it_with_few_points() -> None:
+    """10,000 reports give at most `MOST_POINTS` points, from the first report to nearly the last one."""
     progress = Progress()
     for number in range(10_000):
         progress.take("a-1", at=10.0 * number, step=number, loss=None, gpus=1)
@@ -29,8 +29,8 @@ def test_a_long_run_is_spanned_by_few_points() -> None:
     assert len(trail) <= MOST_POINTS
 
 
-def test_the_jobs_that_reported_longest_ago_are_forgotten() -> None:
-    """One more than allowed: the first is gone."""
+def test_the_job_that_reported_longest_ago_is_dropped() -> None:
+    """With one job more than allowed, the first job is dropped."""
     progress = Progress()
     for number in range(MOST_JOBS + 1):
         progress.take(f"j-{number}", at=1.0, step=1, loss=None, gpus=1)
@@ -38,8 +38,8 @@ def test_the_jobs_that_reported_longest_ago_are_forgotten() -> None:
     assert progress.of("j-1") != []
 
 
-def test_a_restart_forgets_nothing() -> None:
-    """What was written down is there again; newer reports win, and the trails grow on."""
+def test_trails_survive_a_restart() -> None:
+    """Stored trails are restored, newer reports win, and trails continue."""
     before, after = Progress(), Progress()
     for number in range(400):
         before.take("a-1", at=10.0 * number, step=number, loss=None, gpus=1)
@@ -55,8 +55,8 @@ def test_a_restart_forgets_nothing() -> None:
     assert len(after.of("a-1")) <= MOST_POINTS
 
 
-def test_a_daemon_that_is_started_anew_has_the_trails(tmp_path: Path) -> None:
-    """Closed and opened again, without a report in between."""
+def test_a_restarted_daemon_has_the_trails(tmp_path: Path) -> None:
+    """No report comes between the restart and the check."""
     clock = ManualClock(1_800_000_000.0)
     play = DaemonInAFolder(tmp_path, clock)
     play.daemon.tick()
