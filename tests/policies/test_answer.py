@@ -1,4 +1,4 @@
-"""What a policy answers: sentences made when somebody asks, and what holds where it says nothing more."""
+"""The answer of a policy: reasons made on demand, and empty defaults."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from policies.model import Job
 from policies.online.node_prices import WholeNodePrices
 
 
-def test_reasons_are_made_for_those_that_are_asked_about() -> None:
-    """One sentence for each job that is read, and none for an unknown job."""
+def test_reasons_are_made_only_when_read() -> None:
+    """Each read makes one sentence; an unknown job raises `KeyError`."""
     asked: list[str] = []
 
     def say(job: Job) -> str:
@@ -29,8 +29,8 @@ def test_reasons_are_made_for_those_that_are_asked_about() -> None:
         reasons["c"]
 
 
-def test_reasons_that_were_asked_are_those_that_were_not() -> None:
-    """The index of jobs by name is neither compared nor shown."""
+def test_reading_a_reason_does_not_change_equality() -> None:
+    """The index of jobs by name is neither compared nor shown, and the constructor does not accept it."""
     jobs, say = [a_job("a")], str
     asked, fresh = Reasons(jobs=jobs, say=say), Reasons(jobs=jobs, say=say)
     assert asked["a"] == str(jobs[0])
@@ -40,8 +40,8 @@ def test_reasons_that_were_asked_are_those_that_were_not() -> None:
         Reasons(jobs=jobs, say=say, _by_name={})  # type: ignore[call-arg]
 
 
-def test_an_answer_that_says_only_widths_leaves_the_rest_to_the_site() -> None:
-    """The defaults: no fixed nodes, no ceiling, and no job in `stay`, `exact`, `order` or `compact`."""
+def test_an_allocation_of_widths_alone_has_empty_defaults() -> None:
+    """It has no fixed nodes, no ceiling, and no job in `stay`, `exact`, `order` or `compact`."""
     quiet = Allocation(widths={})
     found = {each.name: getattr(quiet, each.name) for each in fields(Allocation) if each.name != "widths"}
     nobody: frozenset[str] = frozenset()
@@ -62,8 +62,8 @@ def test_an_answer_that_says_only_widths_leaves_the_rest_to_the_site() -> None:
         quiet.reasons["a"] = "never"  # type: ignore[index]
 
 
-def test_prices_of_nodes_are_asked_for_as_their_protocol_says() -> None:
-    """Two are facts of a site, all others are questions, whose answers take the same words."""
+def test_whole_node_prices_have_the_signatures_of_their_protocol() -> None:
+    """Two attributes are properties; all others are methods with the same parameters."""
     said = {name: each for name, each in vars(NodePrices).items() if not name.startswith("_")}
     assert {name for name, each in said.items() if isinstance(each, property)} == {
         "boot_hours",

@@ -1,4 +1,4 @@
-"""BOA's own policies are built for the site that was stated: its money, its boots, its load."""
+"""BOA's own policies are built from the budget, the boots and the load of a site."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from policies.site import PolicyOptions, Site
 
 
 def a_site(budget: float = 8.0, **changes: object) -> Site:
-    """Return two jobs per hour of one hour of work, which rescale for a tenth, on nodes that boot as long."""
+    """Return two jobs per hour of one GPU-hour each; a rescale and a boot take 0.1 hours."""
     chosen = Budget(amount=budget)
     problem = a_problem(a_class(arrivals_per_hour=2.0, rescale_hours=0.1), budget=chosen)
     site = Site(problem=problem, budget=chosen, instance_types={"gpu": an_instance_type()}, boot_hours=0.1)
     return replace(site, **changes)  # type: ignore[arg-type]
 
 
-def test_the_optimum_promises_what_the_solver_found_for_changes_with_boots() -> None:
-    """A change of width waits for nodes, so the plan has a share of a boot in each."""
+def test_the_optimum_plans_each_change_with_a_share_of_a_boot() -> None:
+    """A change of width waits for nodes, so the planned JCT and spend are solved with boots at changes."""
     site = a_site()
     found, built = (
         solve(with_boots_at_changes(site.problem, 0.1), 8.0),
@@ -41,8 +41,8 @@ def test_the_optimum_promises_what_the_solver_found_for_changes_with_boots() -> 
     assert built.allocator.nodes.overheads == {"c": (0.0, 0.1)}
 
 
-def test_the_pace_is_that_of_the_site() -> None:
-    """The default window is a month; a window given as an option is used."""
+def test_the_pace_has_the_settings_of_the_site() -> None:
+    """The default window is a month; an option sets another window."""
     site = a_site(is_monthly=True, is_load_stated=False, covered_per_hour=1.5)
     pace = paced_optimum(site, PolicyOptions()).pace
     assert (pace.budget, pace.window_hours, pace.covered_per_hour) == (8.0, MONTH_HOURS, 1.5)
@@ -52,16 +52,16 @@ def test_the_pace_is_that_of_the_site() -> None:
     assert paced_optimum(site, PolicyOptions(window_hours=24.0)).pace.window_hours == 24.0
 
 
-def test_what_was_learnt_of_the_load_is_taken_out_of_the_rates() -> None:
-    """The pace starts from the stated load: half of one that is twice as much."""
+def test_the_rates_are_divided_by_the_learnt_load() -> None:
+    """The pace starts from the stated load, so a learnt load of two halves the rates of the table."""
     stated, learnt = (
         paced_optimum(a_site(load_over_stated=load), PolicyOptions()).table.rates for load in (1.0, 2.0)
     )
     assert learnt == pytest.approx(stated / 2.0)
 
 
-def test_a_budget_below_the_least_is_paced_at_the_least_plan_and_served_as_far_as_it_goes() -> None:
-    """Two jobs per hour need two dollars; one pays for half of them."""
+def test_a_budget_below_the_load_is_paced_at_the_least_plan_and_serves_a_share() -> None:
+    """Two jobs per hour need 2 USD per hour; 1 USD per hour serves half of them."""
     site = a_site(1.0)
     paced = paced_optimum(site, PolicyOptions())
     assert paced.nodes is not None
@@ -73,8 +73,8 @@ def test_a_budget_below_the_least_is_paced_at_the_least_plan_and_served_as_far_a
     assert not shortfall_of_site(a_site()).is_short
 
 
-def test_the_entries_are_those_of_the_table() -> None:
-    """Both are optima that look at one job at a time; the paced one takes a window and reads progress."""
+def test_both_policies_are_registered_with_their_flags() -> None:
+    """Both decide job by job; only the paced one reads progress and has an option, `window_hours`."""
     assert (POLICIES["boa"], POLICIES["boa-paced"]) == (BOA, BOA_PACED)
     assert (BOA.kind, BOA.is_job_by_job, BOA.reads_progress, BOA.options) == (
         "optimum",

@@ -1,4 +1,4 @@
-"""What a job asks of scarce room: the corners of its speeds, and who goes first."""
+"""Claims of jobs on scarce capacity: the corners of their speed curves, and their urgency."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MENUS = st.dictionaries(st.integers(1, 64), st.integers(1, 50), min_size=1, max_
 
 
 @given(MENUS)
-def test_corners_are_those_of_the_least_concave_curve_through_nothing(menu: PhaseWidths) -> None:
-    """Each step gains less per GPU than the one before; the last width is a corner, and none is above."""
+def test_corners_are_those_of_the_concave_hull_from_zero(menu: PhaseWidths) -> None:
+    """Steps gain less and less per GPU, the last width is a corner, and no speed is above the hull."""
     slopes = [slope for slope, _ in menu.steps]
     assert all(first > later for first, later in pairwise(slopes))
     assert menu.corners[-1] == len(menu.widths) - 1
@@ -53,8 +53,8 @@ def claims_with(**changes: object) -> Claims:
     return claims_of([Claim(**(values | changes))])  # type: ignore[arg-type]
 
 
-def test_who_is_overdue_weighs_more() -> None:
-    """By how often its promised time has passed; before that, its weight."""
+def test_an_overdue_job_is_more_urgent() -> None:
+    """Urgency is the weight times `overdue`, and the weight alone while `overdue` is below 1."""
     for overdue, urgency in ((0.0, 2.0), (1.0, 2.0), (1.5, 3.0)):
         claims = claims_with(overdue=overdue)
         assert claims.urgency.tolist() == [urgency]
@@ -62,7 +62,7 @@ def test_who_is_overdue_weighs_more() -> None:
 
 
 def test_a_restart_costs_its_share_of_the_time_that_the_change_lasts() -> None:
-    """A change lasts until other jobs come or the job ends; at most 1, and 0 for a waiting job."""
+    """A change lasts until other jobs come or the job ends. The share is at most 1; a waiting job has 0."""
     for share, claims in (
         (0.3 / 3.0, claims_with(restart_hours=0.3)),
         (0.3 * (1.0 + 1.0 / 3.0), claims_with(restart_hours=0.3, lasts_hours=1.0)),
@@ -75,8 +75,8 @@ def test_a_restart_costs_its_share_of_the_time_that_the_change_lasts() -> None:
         assert claims.restart_share.tolist() == [pytest.approx(share)]
 
 
-def test_several_jobs_are_judged_each_by_its_own_menu() -> None:
-    """The same figures in columns as one at a time."""
+def test_claims_in_columns_equal_claims_made_one_by_one() -> None:
+    """Each job has its own menu of widths."""
     steep = PhaseWidths(widths=(Width("gpu", 2), Width("gpu", 4)), speeds=(1.5, 4.0))
     rows = [
         Claim(

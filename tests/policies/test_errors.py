@@ -1,4 +1,4 @@
-"""Errors travel between processes with all that they say."""
+"""Errors keep their message and numbers on the way between processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policies.errors import InfeasibleBudget, InfeasibleDeadline, InvalidProblem
         InfeasibleDeadline("too early", least_hours=3.5),
     ],
 )
-def test_an_error_comes_back_as_it_was(error: PolicyError) -> None:
+def test_an_error_survives_pickling(error: PolicyError) -> None:
     """Class, message and numbers survive pickling, although the constructor has keyword-only arguments."""
     found = pickle.loads(pickle.dumps(error))
     assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))

@@ -1,4 +1,4 @@
-"""Values made and changed by code written for their class are those that `dataclasses` makes."""
+"""Generated constructors and `replace` give the same values as `dataclasses`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _Checked:
 @pytest.mark.parametrize(
     ("by_place", "by_name"), [(("a",), {}), (("a", 3), {"new": 2.0}), (("a",), {"seen": {"x": 1}, "gpus": 4})]
 )
-def test_a_quick_value_has_the_fields_of_the_plain_one(
+def test_fast_init_makes_the_same_value_as_a_plain_dataclass(
     by_place: tuple[str, int], by_name: Mapping[str, object]
 ) -> None:
     plain, made = _Plain(*by_place, **by_name), _Quick(*by_place, **by_name)  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ def test_a_quick_value_has_the_fields_of_the_plain_one(
         made.gpus = 3  # type: ignore[misc]
 
 
-def test_what_a_factory_makes_is_made_anew_and_wrong_arguments_are_refused() -> None:
+def test_default_factories_run_for_each_value_and_wrong_arguments_are_refused() -> None:
     assert _Quick("a").seen is not _Quick("a").seen
     with pytest.raises(TypeError):
         _Quick()  # type: ignore[call-arg]
@@ -85,14 +85,14 @@ def test_what_a_factory_makes_is_made_anew_and_wrong_arguments_are_refused() -> 
 
 
 @pytest.mark.parametrize("changes", [{}, {"gpus": 5}, {"new": 3.0, "name": "b"}, {"seen": {}}])
-def test_a_changed_value_is_the_one_that_dataclasses_makes(changes: Mapping[str, object]) -> None:
+def test_replace_gives_the_same_value_as_dataclasses_replace(changes: Mapping[str, object]) -> None:
     before = _Quick("a", 3, {"x": 1}, new=2.0)
     assert replace(before, **changes) == dataclasses.replace(before, **changes)  # type: ignore[arg-type]
     assert before == _Quick("a", 3, {"x": 1}, new=2.0)
 
 
 @pytest.mark.parametrize("names", [("gpus",), ("new", "name"), ("name", "gpus", "seen", "new")])
-def test_what_changes_some_fields_alone_makes_the_same(names: tuple[str, ...]) -> None:
+def test_a_field_replacer_gives_the_same_value_as_dataclasses_replace(names: tuple[str, ...]) -> None:
     """Values are given in the order in which the fields were named."""
     before, values = _Quick("a", 3, {"x": 1}, new=2.0), {"name": "b", "gpus": 5, "seen": {}, "new": 3.0}
     wanted = {name: values[name] for name in names}
@@ -106,8 +106,8 @@ def test_what_changes_some_fields_alone_makes_the_same(names: tuple[str, ...]) -
         field_replacer(_Checked, "gpus")(_Checked(gpus=2), 0)
 
 
-def test_a_value_is_closed_once_it_is_made() -> None:
-    """It is filled as a value of the open class, and has its frozen class afterwards."""
+def test_a_finished_value_is_frozen() -> None:
+    """The constructor fills an instance of an open class, and then sets the frozen class."""
     for value in (_Quick("a"), replace(_Quick("a"), gpus=3), _Few(1), replace(_Few(1), gpus=2)):
         assert type(value) in {_Quick, _Few}
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -119,7 +119,7 @@ def test_a_value_is_closed_once_it_is_made() -> None:
     assert type(_Narrower("a", 2)) is _Narrower
 
 
-def test_a_class_that_checks_and_derives_does_so_at_each_change() -> None:
+def test_replace_checks_a_value_and_derives_its_fields_again() -> None:
     value = _Checked(gpus=2)
     assert (value.doubled, value.unit, value.kept) == (4, "gpus", [])
     assert replace(value, gpus=3).doubled == 6
@@ -129,8 +129,8 @@ def test_a_class_that_checks_and_derives_does_so_at_each_change() -> None:
         _Checked(gpus=0)
 
 
-def test_a_class_that_checks_alone_does_so_at_each_change() -> None:
-    """Without derived fields the generated code changes the value, and runs the check."""
+def test_replace_checks_a_value_without_derived_fields() -> None:
+    """The generated code changes the value and runs the check."""
     phase = Phase(size_gpu_hours=1.0, speedups={"gpu": PowerLaw(exponent=0.5, max_gpus=4)})
     value = JobClass(name="a", phases=(phase,), weight=2.0)
     assert replace(value, weight=3.0) == dataclasses.replace(value, weight=3.0)
@@ -141,8 +141,8 @@ def test_a_class_that_checks_alone_does_so_at_each_change() -> None:
 @pytest.mark.parametrize(
     "cls", [Allocation, ClusterState, Draft, Job, JobClass, JobState, Money, NodeState, Plan, Width]
 )
-def test_the_nouns_take_what_their_fields_say(cls: type) -> None:
-    """Every field is an argument of its own name, and has the default that the class states."""
+def test_every_field_is_an_argument_with_its_default(cls: type) -> None:
+    """This holds for the dataclasses that are made most often."""
     arguments = inspect.signature(cls).parameters
     for each in dataclasses.fields(cls):
         assert each.name in arguments

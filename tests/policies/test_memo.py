@@ -1,11 +1,11 @@
-"""Answers that are kept."""
+"""Caches: `Memo` and `LatestMemo`."""
 
 from __future__ import annotations
 
 from policies.memo import LatestMemo, Memo
 
 
-def test_an_answer_is_reckoned_once_and_forgotten_beyond_the_limit() -> None:
+def test_an_answer_is_computed_once_until_the_cache_is_full() -> None:
     """The fourth question empties a cache of three answers."""
     asked: list[int] = []
 
@@ -22,7 +22,7 @@ def test_an_answer_is_reckoned_once_and_forgotten_beyond_the_limit() -> None:
     assert asked == [1, 2, 3, 4, 1]
 
 
-def test_the_latest_answer_is_for_the_very_same_question() -> None:
+def test_the_latest_answer_is_kept_for_the_same_object_only() -> None:
     """An equal list that is another object is computed again."""
     asked: list[list[int]] = []
 

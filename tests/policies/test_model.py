@@ -1,4 +1,4 @@
-"""The nouns refuse what no problem can have."""
+"""The types of `policies.model` refuse impossible values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BAD = [0.0, -1.0, math.nan, math.inf]
 
 @pytest.mark.parametrize("value", BAD)
 def test_amounts_are_positive_and_finite(value: float) -> None:
-    """Rates, sizes, weights, prices and budgets."""
+    """This holds for rates, sizes, weights, prices and budgets."""
     with pytest.raises(InvalidProblem, match="arrivals_per_hour of class c must be a finite number, more"):
         JobClass(name="c", phases=(PHASE,), arrivals_per_hour=value)
     with pytest.raises(InvalidProblem, match="weight of class c"):
@@ -48,7 +48,7 @@ def test_overheads_may_be_zero_but_not_negative(value: float) -> None:
     assert JobClass(name="c", phases=(PHASE,)).startup_hours == 0.0
 
 
-def test_nothing_is_empty() -> None:
+def test_empty_parts_of_a_problem_are_refused() -> None:
     """A problem has classes and types, a class has phases, a phase has a speed-up."""
     with pytest.raises(InvalidProblem, match="at least one class"):
         one_type()
@@ -79,7 +79,7 @@ def test_names_are_distinct_and_known() -> None:
 
 
 def test_a_budget_in_gpus_counts_every_gpu_once() -> None:
-    """Prices matter for money, not for counts."""
+    """Prices apply to a budget in dollars, not to a budget in GPUs."""
     gpu = GpuType(name="gpu", usd_per_gpu_hour=3.0)
     classes = (a_class("c", (1.0, CURVE)),)
 
@@ -88,7 +88,7 @@ def test_a_budget_in_gpus_counts_every_gpu_once() -> None:
 
 
 def test_phases_are_coupled_by_a_rescale_cost() -> None:
-    """One phase never is, and free rescaling never does."""
+    """A single phase is not coupled, and neither are phases that rescale for free."""
     two = ((1.0, CURVE), (2.0, CURVE))
 
     assert a_class("c", *two, rescale_hours=0.1).is_coupled
@@ -97,8 +97,8 @@ def test_phases_are_coupled_by_a_rescale_cost() -> None:
     assert a_class("c", *two).size_gpu_hours == 1.0 + 2.0
 
 
-def test_amounts_read_as_people_write_them() -> None:
-    """A budget says its unit, a width its type; an instance's GPU costs its share."""
+def test_amounts_print_with_their_unit() -> None:
+    """A budget prints its unit and a width its GPU type; a GPU costs its share of the instance's price."""
     assert str(Budget(amount=12.5)) == "12.50 USD/hour"
     assert str(Budget(amount=15, unit="gpus")) == "15 GPUs"
     assert str(Width("a100", 8)) == "8 x a100"
@@ -133,16 +133,16 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
     assert by_place(policies, deep=False) == ["replace"]
 
 
-def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
-    """At the root of `policies`: types made often have the fast `__init__`; caches are bounded."""
+def test_types_made_often_have_the_fast_init_and_caches_are_bounded() -> None:
+    """This is the list for the root of `policies`."""
     assert hurried(policies, deep=False) == dict.fromkeys(
         ["Allocation", "GpuSlot", "Job", "JobClass", "Money", "Node", "Reasons", "Width"], "quick"
     ) | {"_found": None, "load": None}
 
 
 @pytest.mark.parametrize(("gpus", "places", "whole"), [(4, 1, 4), (4, 2, 2), (4, 4, 1), (6, 3, 2)])
-def test_places_are_as_many_on_each_gpu(gpus: int, places: int, whole: int) -> None:
-    """Six places of three are two GPUs."""
+def test_places_are_divided_evenly_among_gpus(gpus: int, places: int, whole: int) -> None:
+    """Six places, three per GPU, are two GPUs."""
     kind = InstanceType(name="i", gpu_type="gpu", gpus=gpus, usd_per_hour=1.0, places_per_gpu=places)
     assert kind.whole_gpus == whole
 
@@ -154,8 +154,8 @@ def test_places_that_do_not_fill_whole_gpus_are_refused(places: int) -> None:
         InstanceType(name="i", gpu_type="gpu", gpus=4, usd_per_hour=1.0, places_per_gpu=places)
 
 
-def test_a_job_has_one_place_of_each_gpu_the_emptiest_first() -> None:
-    """Six places on three GPUs: 1 and 4 are on one of them; what is held there already counts out its GPU."""
+def test_a_job_gets_one_place_per_gpu_emptiest_gpu_first() -> None:
+    """Of six places on three GPUs, 1 and 4 share one; a GPU with a place that the job holds is left out."""
     kind = InstanceType(name="i", gpu_type="gpu", gpus=6, usd_per_hour=1.0, places_per_gpu=2)
     assert kind.one_per_gpu(range(6)) == [0, 1, 2]
     assert kind.one_per_gpu([0, 1, 2, 4, 5]) == [1, 2, 0]
@@ -165,8 +165,8 @@ def test_a_job_has_one_place_of_each_gpu_the_emptiest_first() -> None:
     assert plain.one_per_gpu([5, 1], held=[1]) == [5, 1]
 
 
-def test_a_class_of_any_number_of_phases_has_the_work_of_all() -> None:
-    """One phase, and three."""
+def test_the_size_of_a_class_is_the_sum_over_its_phases() -> None:
+    """A link speed, message size or compute time of zero is refused as well."""
     assert a_class("c", (2.5, CURVE)).size_gpu_hours == 2.5
     assert a_class("c", (2.5, CURVE), (1.0, CURVE), (4.0, CURVE)).size_gpu_hours == 2.5 + 1.0 + 4.0
     with pytest.raises(InvalidProblem, match="link_gigabits_per_second of i"):

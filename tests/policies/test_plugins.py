@@ -1,4 +1,4 @@
-"""What other packages add: found by name, and named where it is broken."""
+"""Plug-ins of other packages are found by name; an error names a broken one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENTRIES = {
 
 @pytest.fixture(autouse=True)
 def _entries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let two packages add something, and forget it afterwards."""
+    """Register one working and one broken plug-in, and clear the cache afterwards."""
     monkeypatch.setattr(plugins, "_found", lambda _group: ENTRIES)
     load.cache_clear()
     yield
@@ -34,16 +34,16 @@ def test_entries_are_loaded_by_name() -> None:
     assert load("boa.policies", "other") is None
 
 
-def test_a_package_that_cannot_be_imported_is_named() -> None:
-    """The error has the entry, the original error, and what to do."""
+def test_an_error_names_a_plugin_that_cannot_be_imported() -> None:
+    """The message has the entry point and the original error."""
     with pytest.raises(
         BrokenPlugin, match=r"a package adds as no\.such\.module:thing, cannot be loaded: ModuleN"
     ):
         load("boa.policies", "broken")
 
 
-def test_a_policy_of_a_package_is_an_entry_or_refused() -> None:
-    """BOA's own come first; another object is none; a typo is told the closest name of all."""
+def test_a_plugin_that_is_no_policy_entry_is_refused() -> None:
+    """BOA's own policies come first; a typo gets the closest of all names, plug-ins included."""
     assert find_policy("boa") is POLICIES["boa"]
     with pytest.raises(BrokenPlugin, match="policy 'good' of a plug-in is no PolicyEntry but float"):
         find_policy("good")

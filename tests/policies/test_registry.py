@@ -28,7 +28,7 @@ def a_site(budget: float = 8.0, unit: str = "usd_per_hour") -> Site:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_can_be_built(name: str) -> None:
-    """A name in the table is a policy that works, with a summary."""
+    """Every registered name builds a policy and has a summary."""
     assert build_policy(name, a_site()).allocator.allocate([], now=0.0).widths == {}
     assert find_policy(name).summary
 
@@ -46,7 +46,7 @@ def test_an_unknown_placer_names_all() -> None:
 
 
 def test_options_are_typed() -> None:
-    """Numbers become numbers."""
+    """Text becomes whole numbers."""
     options = parse_options(find_policy("static-fifo"), {"nodes": "3", "gpus_per_job": "2"})
 
     assert options == PolicyOptions(nodes=3, gpus_per_job=2)
@@ -63,7 +63,7 @@ def test_options_are_typed() -> None:
     ],
 )
 def test_a_wrong_option_says_what_to_try(policy: str, settings: dict[str, str], says: str) -> None:
-    """Unknown names and values that are no counts are refused."""
+    """Unknown names, and values that are not positive whole numbers, are refused."""
     with pytest.raises(InvalidProblem, match=says):
         parse_options(find_policy(policy), settings)
 
@@ -162,14 +162,14 @@ def test_rivals_that_plan_name_the_least_budget(policy: str) -> None:
 
 @pytest.mark.parametrize("text", ["1.5", "-0.1", "nan", "half"])
 def test_an_efficiency_option_is_a_fraction(text: str) -> None:
-    """From 0 to 1."""
+    """The value is a number from 0 to 1."""
     with pytest.raises(InvalidProblem, match="must be a number from 0 to 1"):
         parse_options(find_policy("efficiency"), {"efficiency": text})
     assert parse_options(find_policy("efficiency"), {"efficiency": "0.5"}) == PolicyOptions(efficiency=0.5)
 
 
 def test_kappa_is_the_widest_job_that_lwf_spreads() -> None:
-    """Two GPUs, and nodes with one, one and two free: together by default, in leftovers from kappa 2 on."""
+    """A job of two GPUs gets a whole node by default, and two half-free nodes from kappa 2 on."""
     kind = InstanceType(name="node", gpu_type="gpu", gpus=2, usd_per_hour=1.0)
     nodes = [Node(id=name, instance_type=kind, is_ready=True) for name in "abc"]
     one = Width("gpu", 1)
@@ -186,8 +186,8 @@ def test_kappa_is_the_widest_job_that_lwf_spreads() -> None:
     assert nodes_of("first-fit", 2) == {"c"}
 
 
-def test_what_is_given_is_taken_whatever_the_budget() -> None:
-    """A limit, an efficiency and a GPU type that a user names; the promise says what they cost."""
+def test_given_options_are_used_whatever_the_budget() -> None:
+    """The options are a width, an efficiency and a GPU type; the planned spend is their true cost."""
     for name, options in (
         ("equal-width", PolicyOptions(gpu_type="gpu", gpus_per_job=4)),
         ("efficiency", PolicyOptions(gpu_type="gpu", efficiency=0.75)),
@@ -198,8 +198,8 @@ def test_what_is_given_is_taken_whatever_the_budget() -> None:
         assert built.planned_mean_jct_hours == pytest.approx(1.0 / 3.0)
 
 
-def test_which_policies_look_at_one_job_at_a_time_and_which_at_the_work_that_is_left() -> None:
-    """For the first a job in a new phase is no reason to look at all; for the second work is measured."""
+def test_which_policies_decide_job_by_job_and_which_read_progress() -> None:
+    """Job-by-job policies need no tick at a new phase; work is measured for policies that read progress."""
     by_job = {name for name, entry in POLICIES.items() if entry.is_job_by_job}
     plans = {"boa", "boa-authors", "boa-paced"}
     assert by_job == plans | {"asked", "asked-hold", "efficiency", "equal-width", "greedy-marginal"}

@@ -1,4 +1,4 @@
-"""What a policy is built for, and the hint at the word that was meant."""
+"""Sites: the price of a node, boots in start-ups, and hints for misspelt words."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from policies.model import Budget
 from policies.site import Site, closest, with_boots
 
 
-def test_a_node_takes_dollars_from_a_budget_of_dollars_and_its_gpus_from_one_of_gpus() -> None:
-    """Four GPUs at 12 dollars."""
+def test_a_node_costs_dollars_under_a_dollar_budget_and_gpus_under_a_gpu_budget() -> None:
+    """A node of four GPUs at 3 USD each costs 12 dollars or 4 GPUs."""
     kind = an_instance_type(gpus=4, usd_per_gpu_hour=3.0)
     dollars, gpus = Budget(amount=8.0), Budget(amount=8.0, unit="gpus")
     for budget, price in ((dollars, 12.0), (gpus, 4.0)):
@@ -38,5 +38,5 @@ def test_a_boot_is_part_of_each_start_up() -> None:
     ],
 )
 def test_a_hint_names_the_closest_word_or_all(word: str, known: Any, hint: str) -> None:
-    """All known words, in alphabetical order."""
+    """Without a close word the hint lists all known words in alphabetical order."""
     assert closest(word, known) == hint

@@ -1,4 +1,4 @@
-"""Weeks under a budget below the load: the money is kept to, and the queue grows as it was said."""
+"""Weeks of best effort on a budget below the load: the budget is kept, and the queue grows as stated."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ PROBLEM = a_problem(
 
 
 class Over(Exception):
-    """The time that is looked at is over."""
+    """The observed hours are over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What there was at the end of some hours."""
+    """Figures at the end of the observed hours, and the highest values until then."""
 
     spent: float
     jobs: int
@@ -54,7 +54,7 @@ def a_run(
     boot_seconds: float = 180.0,
     seed: int = 0,
 ) -> SimulationSettings:
-    """Return Poisson arrivals under a share of the least budget that runs them all."""
+    """Return Poisson arrivals under a share of the least budget that runs every job."""
     found = SimulationSettings(
         trace=a_trace_of(Scenario(name="steady"), PROBLEM.classes, hours=hours, seed=seed),
         problem=PROBLEM,
@@ -70,7 +70,7 @@ def a_run(
 
 
 def seen_after(run_settings: SimulationSettings, hours: float, caps: Caps | None = None) -> Seen:
-    """Let so many hours pass."""
+    """Run so many hours and return the figures."""
     run = prepare(run_settings)
     if caps is not None:
         rules = replace(run.controller.rules, caps=caps)
@@ -119,7 +119,7 @@ def seen_after(run_settings: SimulationSettings, hours: float, caps: Caps | None
     ],
 )
 def test_two_weeks_below_the_load_spend_the_budget(share: float, policy: str, gpus: int) -> None:
-    """Within 3 % on average, whole nodes and boots included; a node of 4 GPUs is rented now and then."""
+    """Mean spend is within 3 % of the budget, on nodes of one GPU and of four."""
     run_settings = a_run(share, policy=policy, gpus=gpus)
     seen = seen_after(run_settings, 336.0 - 1.0)
 
@@ -127,8 +127,8 @@ def test_two_weeks_below_the_load_spend_the_budget(share: float, policy: str, gp
 
 
 @pytest.mark.exhaustive
-def test_a_fortieth_of_a_node_rents_one_now_and_then() -> None:
-    """After 39 hours an hour of the node is paid for: then it is rented, also under the paced policy."""
+def test_a_budget_of_a_fortieth_of_a_node_rents_one_node_part_of_the_time() -> None:
+    """At most one node is rented, and spend is 75 % to 110 % of the budget."""
     run_settings = replace(a_run(0.1, policy="boa-paced", gpus=4), budget=Budget(amount=0.1))
     seen = seen_after(run_settings, 200.0)
 
@@ -137,8 +137,8 @@ def test_a_fortieth_of_a_node_rents_one_now_and_then() -> None:
 
 
 @pytest.mark.exhaustive
-def test_the_queue_grows_by_the_work_that_was_said() -> None:
-    """A third of the load's money for two weeks: the work left is what was said, within a quarter."""
+def test_the_queue_grows_as_fast_as_the_shortfall_states() -> None:
+    """After two weeks on a third of the least budget, work left is within 25 % of the stated growth."""
     seen = seen_after(a_run(0.33), 335.0)
 
     assert seen.shortfall is not None
@@ -148,7 +148,7 @@ def test_the_queue_grows_by_the_work_that_was_said() -> None:
 
 @st.composite
 def thin_runs(draw: st.DrawFn) -> tuple[SimulationSettings, Caps]:
-    """Return two days under any share of the load, and caps."""
+    """Return two days of arrivals under 2 % to 120 % of the least budget, and caps."""
     found = a_run(
         draw(st.floats(0.02, 1.2)),
         policy=draw(st.sampled_from(["boa", "boa-paced"])),
@@ -163,12 +163,12 @@ def thin_runs(draw: st.DrawFn) -> tuple[SimulationSettings, Caps]:
 
 @settings(max_examples=sampled(12), deadline=None)
 @given(case=thin_runs())
-def test_any_budget_is_decided_within_the_caps_and_never_far_overspent(
+def test_best_effort_keeps_caps_and_bounds_overspending(
     case: tuple[SimulationSettings, Caps],
 ) -> None:
-    """No cap is broken; what is spent ahead of the money is half of the hours over which a credit is spread.
+    """No cap is broken, and overspending is at most the budget of half the hours that spread a credit.
 
-    Beyond that there is only what is rented until the next look, five minutes, and until nodes have booted.
+    The bound also allows the rent of five minutes until the next look, and the rent of a boot.
     """
     run_settings, caps = case
     seen = seen_after(run_settings, 40.0, caps)
@@ -181,8 +181,8 @@ def test_any_budget_is_decided_within_the_caps_and_never_far_overspent(
         assert seen.most_ahead <= 0.5 * spread_hours * run_settings.budget.amount + until_next_look
 
 
-def test_without_the_flag_the_least_that_would_do_is_named() -> None:
-    """As before: the refusal knows the least feasible spend."""
+def test_without_best_effort_an_infeasible_budget_names_the_least_spend() -> None:
+    """The error has the least feasible spend, here twice the budget."""
     run_settings = replace(a_run(0.5), best_effort=False)
     with pytest.raises(InfeasibleBudget) as refused:
         prepare(run_settings)
@@ -190,8 +190,8 @@ def test_without_the_flag_the_least_that_would_do_is_named() -> None:
     assert refused.value.least_spend == pytest.approx(2.0 * run_settings.budget.amount)
 
 
-def test_a_budget_that_is_enough_is_no_best_effort() -> None:
-    """The flag changes nothing then."""
+def test_a_sufficient_budget_has_no_shortfall() -> None:
+    """The best-effort flag then changes nothing: the run has the status `planned`."""
     run = prepare(a_run(1.2, hours=48.0))
 
     assert run.shortfall is None

@@ -1,4 +1,4 @@
-"""Worlds in which everything goes wrong at once: jobs finish once, nodes end and are paid, runs repeat."""
+"""Random worlds with many faults at once: jobs finish once, nodes end and are paid, runs repeat."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def chaos(draw: DrawFn) -> SimulationSettings:
 
 
 class Watch:
-    """What must hold at every tick, whatever the world does."""
+    """Checks of every tick."""
 
     def __init__(self, run_settings: SimulationSettings) -> None:
         self.settings = run_settings
         self.bills: dict[str, float] = {}
 
     def __call__(self, decision: Decision) -> None:
-        """Nodes and jobs agree, jobs stay in one zone, caps and quotas hold."""
+        """Check that nodes and jobs agree, that jobs stay in one zone, and that caps and quotas hold."""
         state, world = decision.state, self.settings.world
         held = {
             (node.id, index): job
@@ -90,7 +90,7 @@ class Watch:
 @settings(max_examples=sampled(150), deadline=None)
 @given(run_settings=chaos())
 def test_every_job_finishes_once_and_every_node_is_paid(run_settings: SimulationSettings) -> None:
-    """The controller alone ends every node; the ledger is the world's meter; hours add up."""
+    """Every node ends, the ledger equals the cloud's meter, and used GPU-hours are at most the rented ones."""
     run = prepare(run_settings)
     run.world.run(run.controller, Watch(run_settings), until_empty=True)
     meter, totals = run.world.cloud.meter, run.world.jobs.totals
@@ -112,7 +112,7 @@ def test_every_job_finishes_once_and_every_node_is_paid(run_settings: Simulation
 @settings(max_examples=sampled(40), deadline=None)
 @given(run_settings=chaos())
 def test_no_policy_beats_the_bound_in_any_world(run_settings: SimulationSettings) -> None:
-    """Whatever goes wrong or is cheap, the mean JCT is at least the bound for the money that was spent."""
+    """The mean JCT is at least the bound for the money spent; GPU-hours by use add up to those rented."""
     result = prepare(run_settings).finish()
 
     assert result.finished == result.jobs
@@ -126,7 +126,7 @@ def test_no_policy_beats_the_bound_in_any_world(run_settings: SimulationSettings
 @settings(max_examples=sampled(30), deadline=None)
 @given(run_settings=chaos())
 def test_the_same_seed_gives_the_same_run_to_the_bit(run_settings: SimulationSettings) -> None:
-    """Every figure equal, not nearly equal."""
+    """Every figure is equal, not only nearly equal."""
     first, second = (_without_wall(prepare(run_settings).finish()) for _ in range(2))
 
     assert first == second
@@ -134,8 +134,8 @@ def test_the_same_seed_gives_the_same_run_to_the_bit(run_settings: SimulationSet
 
 @settings(max_examples=sampled(30), deadline=None)
 @given(run_settings=chaos())
-def test_work_that_counted_is_the_work_of_the_jobs(run_settings: SimulationSettings) -> None:
-    """At width 1 and full speed, GPU-hours used are the sizes of all jobs, however often they fell back."""
+def test_used_gpu_hours_are_the_sizes_of_the_jobs(run_settings: SimulationSettings) -> None:
+    """At width 1 and full speed this holds however often jobs fall back to a checkpoint."""
     world = run_settings.world
     faults = replace(world.faults, slow_speed=1.0)
     problem = a_problem(
@@ -157,8 +157,8 @@ def test_work_that_counted_is_the_work_of_the_jobs(run_settings: SimulationSetti
     assert result.gpu_hours_used == pytest.approx(work, rel=1e-6)
 
 
-def test_a_world_without_settings_is_the_plain_one() -> None:
-    """Nothing is drawn, nothing is refused, nothing fails."""
+def test_a_world_without_settings_has_no_faults() -> None:
+    """No launch is refused, nothing fails, and no work is lost."""
     result = prepare(
         SimulationSettings(
             trace=a_trace(0.0, 10.0),
@@ -174,5 +174,5 @@ def test_a_world_without_settings_is_the_plain_one() -> None:
 
 
 def _without_wall(result: Simulation) -> Simulation:
-    """Return the figures without the one that depends on this machine."""
+    """Return the figures without the wall time, which depends on the machine."""
     return replace(result, wall_seconds=0.0)

@@ -1,4 +1,4 @@
-"""Whatever the policy and the workload: nothing is created, nothing is lost, and every job leaves."""
+"""Under every policy and workload, jobs, work and money are conserved."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def runs(draw: DrawFn, policies: Sequence[str] = tuple(sorted(POLICIES))) -> Sim
 
 
 def checked(decision: Decision) -> None:
-    """Nodes and jobs agree on who holds what, and no GPU is held twice."""
+    """Check that nodes and jobs agree on the GPUs held, and that no GPU is held twice."""
     state = decision.state
     by_node = {
         (node.id, index): job
@@ -84,7 +84,7 @@ def checked(decision: Decision) -> None:
 @settings(max_examples=sampled(120), deadline=None)
 @given(run_settings=runs())
 def test_every_run_conserves_jobs_work_and_money(run_settings: SimulationSettings) -> None:
-    """Jobs in = jobs out; GPU-seconds add up; the bill is the meters'; the bound holds; caps hold."""
+    """All jobs finish; GPU-hours, bill and meter agree; the JCT bound and the node cap hold."""
     run = prepare(run_settings)
     result = run.finish(checked)
     world = run.world
@@ -105,14 +105,14 @@ def test_every_run_conserves_jobs_work_and_money(run_settings: SimulationSetting
 
 
 def without_wall(result: Simulation) -> Simulation:
-    """Return the figures without the one that depends on this machine."""
+    """Return the figures without the wall time, which depends on the machine."""
     return replace(result, wall_seconds=0.0)
 
 
 @settings(max_examples=sampled(25), deadline=None)
 @given(run_settings=runs())
 def test_the_same_seed_gives_the_same_run_to_the_bit(run_settings: SimulationSettings) -> None:
-    """Every figure equal, not nearly equal."""
+    """Every figure is equal, not only nearly equal."""
     first, second = prepare(run_settings).finish(), prepare(run_settings).finish()
 
     assert without_wall(first) == without_wall(second)
@@ -137,7 +137,7 @@ def test_phases_that_change_no_width_need_no_tick(run_settings: SimulationSettin
 @settings(max_examples=sampled(40), deadline=None)
 @given(run_settings=runs())
 def test_the_work_of_every_job_is_done(run_settings: SimulationSettings) -> None:
-    """At width 1 and speed 1, GPU-hours used are the sizes of all jobs."""
+    """At width 1 and speed 1, GPU-hours used are the sum of the sizes of all jobs."""
     classes = tuple(
         a_class(
             job_class.name,

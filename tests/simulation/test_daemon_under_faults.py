@@ -1,4 +1,4 @@
-"""A day and a half of the daemon in a world that refuses, loses answers, lags and takes nodes back."""
+"""The daemon under refusals, lost answers, delays, interruptions and restarts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from daemon_chaos import rehearse
 
 
 @pytest.mark.parametrize("days", [0.4, pytest.param(1.0, marks=pytest.mark.exhaustive)])
-def test_no_leak_no_double_start_no_cap_broken(tmp_path: Path, days: float) -> None:
-    """The world's own records say so; `benchmarks/daemon_month.py` does the same for a month."""
+def test_faults_cause_no_leak_no_double_start_and_no_broken_cap(tmp_path: Path, days: float) -> None:
+    """The world's own records are the proof; `benchmarks/daemon_month.py` does the same for a month."""
     outcome = rehearse(tmp_path, days=days, seed=3, tick_seconds=300.0)
     assert outcome.faults["refusals"] > 0
     assert outcome.faults["lost answers"] > 0
@@ -26,10 +26,10 @@ def test_no_leak_no_double_start_no_cap_broken(tmp_path: Path, days: float) -> N
 
 
 @pytest.mark.exhaustive
-def test_no_cap_of_a_team_is_broken_by_refusals_lost_answers_restarts_and_nodes_that_go(
+def test_faults_break_no_cap_of_a_team(
     tmp_path: Path,
 ) -> None:
-    """Three teams, two of them with little money; by the generations and the cloud's bills of their nodes."""
+    """Two of three teams have caps; the cloud's bills for each team's nodes are the proof."""
     teams = {
         "red": {"members": ["ann"], "usd_per_day_cap": 12.0, "share": 1.0},
         "blue": {"members": ["bob"], "usd_per_day_cap": 25.0, "share": 3.0},

@@ -1,4 +1,4 @@
-"""Dates that the daemon's own tick keeps: `decide()` at every look of jobs on Markov spot markets."""
+"""Deadlines kept by the daemon's own tick: `decide()` at every look, on Markov spot markets."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ TIGHT, ROOMY = (16.0, 6.0), (6.0, 10.0)
 
 @pytest.fixture(scope="module")
 def benchmark() -> ModuleType:
-    """Return benchmarks/deadlines.py, whose markets and whose tick these are."""
+    """Return `benchmarks/deadlines.py`, which has the markets and the tick."""
     return benchmark_module("deadlines")
 
 
 @pytest.fixture(scope="module")
 def ticks(benchmark: ModuleType) -> Callable[[float], Any]:
-    """Return the tick that looks every so many hours: what it decides in a state holds in every market."""
+    """Return a function from the hours between looks to a tick; all markets share its decisions."""
     return functools.cache(lambda hours: benchmark.Tick(benchmark.rungs(1, 2, 4), step_hours=hours))
 
 
@@ -40,10 +40,10 @@ def kept(
     look_hours: float = LOOK_HOURS,
     may_differ: float = 0.05,
 ) -> float:
-    """Return the share kept where spot stays so many times as long, and comes back as much sooner.
+    """Return the share of dates kept on a market whose spot stays `factor` times as long.
 
-    It costs less than on demand, and no more than the rivals that can do it. Where spot is as it is believed
-    to be, it costs what was said, and as many dates are kept as was said.
+    Spot also returns `factor` times as soon. The cost is below on demand and at most that of the rivals. On
+    the market that the tick believes in, cost and share are the stated ones.
     """
     market = SpotMarket(up_hours=BELIEVED.up_hours * factor, down_hours=BELIEVED.down_hours / factor)
     tick, (work, date) = ticks(look_hours), case
@@ -66,12 +66,12 @@ def kept(
 
 
 @pytest.mark.parametrize(("case", "factor"), [(TIGHT, 1.0), (TIGHT, 0.5), (ROOMY, 1.0), (ROOMY, 0.5)])
-def test_the_tick_keeps_its_dates_for_the_dollars_that_it_said(
+def test_the_tick_keeps_every_date_at_its_stated_cost(
     benchmark: ModuleType, ticks: Callable[[float], Any], case: tuple[float, float], factor: float
 ) -> None:
-    """All of 100 jobs; nine in ten were kept before the tick held its own looks in reserve.
+    """All 100 jobs meet their dates; on the believed market the cost is within 10 % of the stated one.
 
-    So few jobs cost a tenth more or less than many.
+    The mean cost of only 100 jobs varies by a tenth.
     """
     assert kept(benchmark, ticks, factor, jobs=100, case=case, may_differ=0.1) == 1.0
 
@@ -81,11 +81,11 @@ def test_the_tick_keeps_its_dates_for_the_dollars_that_it_said(
 def test_the_tick_keeps_thousands_of_dates(
     benchmark: ModuleType, ticks: Callable[[float], Any], look_hours: float
 ) -> None:
-    """99.9 % with the rates that it believes, for what it said within 5 %; 99 % where they are wrong by two.
+    """99.9 % of dates are kept with the right rates, and 99 % with rates wrong by a factor of two.
 
-    Of 10,000 jobs; of 2,000 every minute and a half, where there are four times as many states. Tens of
-    thousands are decided, a millisecond each, so it is among the long tests; one test for all markets, as
-    these meet the same ones.
+    The cost is within 5 % of the stated one. There are 10,000 jobs, or 2,000 with looks every minute and a
+    half, where there are four times as many states. Tens of thousands of states take a millisecond each, so
+    the test is `exhaustive`. One test covers all markets because they share states.
     """
     jobs = 10_000 if look_hours == LOOK_HOURS else 2_000
     for case in (TIGHT, (6.0, 7.0), ROOMY) if look_hours == LOOK_HOURS else (TIGHT,):
@@ -96,10 +96,10 @@ def test_the_tick_keeps_thousands_of_dates(
 
 @pytest.mark.parametrize("slack_hours", [0.0, 0.001, 0.02, 0.05])
 @pytest.mark.parametrize("held", [3, 6])
-def test_what_works_at_its_fastest_is_not_given_up_while_it_may_still_make_it(
+def test_a_job_at_its_fastest_width_keeps_it_while_the_date_is_possible(
     benchmark: ModuleType, slack_hours: float, held: int
 ) -> None:
-    """On demand or on spot, whatever grid a programme has; a second too few is too few."""
+    """This holds on demand and on spot; with more work than fits, the date is missed for sure."""
     widths = benchmark.rungs(1, 2, 4)
     tick = benchmark.Tick(widths, step_hours=0.1)
     work = (0.3 - slack_hours) * widths[-1].speed

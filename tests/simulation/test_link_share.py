@@ -1,4 +1,4 @@
-"""The mean-field form of link sharing, held against the iteration-level simulator that it stands for."""
+"""The mean-field model of link sharing against the iteration-level simulator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODELS = (
 
 
 def _jobs(seed: int) -> list[tuple[AllReduce, int]]:
-    """Two or three jobs that share two servers: (what an iteration sends, iterations)."""
+    """Return two or three jobs that share two servers: (what an iteration sends, iterations)."""
     draw = random.Random(seed)
     return [(draw.choice(MODELS), draw.randint(300, 900)) for _ in range(draw.choice((2, 2, 3)))]
 

@@ -1,4 +1,4 @@
-"""Realised spend against the budget, through days that a budget has to survive."""
+"""Realised spend against the budget, on days with load steps, bursts and outages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
 
 def believed(problem: Problem, scenario: Scenario) -> Problem:
-    """Return the problem as the policy sees it."""
+    """Return the problem as the policy believes it to be."""
     classes = tuple(
         replace(
             c,
@@ -43,7 +43,7 @@ def believed(problem: Problem, scenario: Scenario) -> Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongSizes:
-    """A paced policy that is told of every job's work what the beliefs make of it."""
+    """A paced policy that sees each job's work times a wrong factor."""
 
     policy: PacedBudgetOptimal
     size_belief: float
@@ -61,9 +61,9 @@ class WrongSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The books after one tick: hours since the start, money, and what the law made of it.
+    """Figures after one tick: hours since the start, money, and results of the control law.
 
-    `is_at_end` says that no multiplier would spend more, or none less.
+    `is_at_end` says that no multiplier would spend more, or that none would spend less.
     """
 
     hour: float
@@ -120,7 +120,7 @@ def paced_run(
     seed: int = 1,
     max_nodes: int | None = None,
 ) -> tuple[Simulation, RunSamples]:
-    """Run the paced policy with the scenario's beliefs; return the figures and the books."""
+    """Run the paced policy with the scenario's beliefs; return the figures and the samples."""
     options = PolicyOptions(window_hours=window_hours)
     truth = replace(
         settings_of(scenario, hours=hours, seed=seed),
@@ -157,7 +157,7 @@ def shortened(scenario: Scenario) -> Scenario:
     ],
 )
 def test_realised_spend_is_the_budget(name: str) -> None:
-    """Spent in two windows, idle and booting nodes included, is the budget within 3 %; so with the tail."""
+    """Spend over two windows, and over the whole run, is within 3 % of the budget; all jobs finish."""
     result, storage = paced_run(shortened(BY_NAME[name]), hours=HOURS, window_hours=WINDOW_HOURS)
 
     spent = storage.spent_between(0.0, HOURS) / HOURS
@@ -167,8 +167,8 @@ def test_realised_spend_is_the_budget(name: str) -> None:
 
 
 @pytest.mark.exhaustive
-def test_what_a_night_leaves_is_spent_and_not_more() -> None:
-    """Jobs at their widest use it up for hours; none of that is taken for wrong beliefs and repaid later."""
+def test_money_left_by_a_quiet_night_is_spent_later_but_no_more() -> None:
+    """Jobs run at their widest for hours, and overspending stays below 1 % of a window's budget."""
     night = Scenario(name="night", load=((0.0, 1.0), (6.0, 0.0), (10.0, 1.0)))
     _, storage = paced_run(night, hours=36.0, window_hours=WINDOW_HOURS, seed=2)
     samples = [sample for sample in storage.samples if 8.0 < sample.hour < 36.0]
@@ -182,7 +182,7 @@ def test_what_a_night_leaves_is_spent_and_not_more() -> None:
 
 
 def test_the_multiplier_settles_after_a_load_step() -> None:
-    """Two response times after the step no swing grows any more."""
+    """The spread of the multiplier in hours 16 to 24 is at most 1.25 times that in hours 8 to 16."""
     scenario = Scenario(name="step", load=((0.0, 1.0), (6.0, 0.75)))
     _, storage = paced_run(scenario, hours=HOURS, window_hours=WINDOW_HOURS)
 
@@ -194,8 +194,8 @@ def test_the_multiplier_settles_after_a_load_step() -> None:
     assert late <= 1.25 * early
 
 
-def test_the_cap_on_nodes_always_wins() -> None:
-    """With a cap below what the budget would rent, the cap holds and credit does not break it."""
+def test_the_cap_on_nodes_holds_despite_credit() -> None:
+    """The cap is below what the budget would rent; all jobs finish."""
     result, storage = paced_run(Scenario(name="capped"), hours=8.0, max_nodes=12)
 
     assert result.most_nodes <= 12
@@ -203,8 +203,8 @@ def test_the_cap_on_nodes_always_wins() -> None:
     assert max(sample.usd_per_hour for sample in storage.samples) <= 12 * 4.0
 
 
-def test_same_facts_same_run() -> None:
-    """Nothing but the ledger is remembered, so a run repeats to the bit."""
+def test_the_same_facts_give_the_same_run() -> None:
+    """The policy remembers nothing but the ledger, so a run repeats to the bit."""
     first, _ = paced_run(Scenario(name="steady"), hours=6.0)
     second, _ = paced_run(Scenario(name="steady"), hours=6.0)
 

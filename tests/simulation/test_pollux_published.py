@@ -1,4 +1,4 @@
-"""Pollux's world, re-implemented in benchmarks/pollux.py, against the figures that its authors published."""
+"""Pollux's simulator, re-implemented in `benchmarks/pollux.py`, against the published figures."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def pollux() -> ModuleType:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("number", "published"), [(6, 3469.69375), (1, 2473.65)])
-def test_tiresias_comes_out_to_the_second(pollux: ModuleType, number: int, published: float) -> None:
-    """The published mean JCT of 160 jobs on 16 nodes of 4 T4, to the last digit."""
+def test_tiresias_has_the_published_mean_jct(pollux: ModuleType, number: int, published: float) -> None:
+    """The mean JCT of 160 jobs on 16 nodes of 4 T4 equals the published one to the last digit."""
     jobs = pollux.jobs_of(DATA / f"workloads/workload-{number}.csv", pollux.applications_of(DATA), rigid=True)
 
     assert pollux.World(jobs=jobs, nodes=16).run(pollux.TiresiasRounds()) == published
@@ -29,7 +29,7 @@ def test_tiresias_comes_out_to_the_second(pollux: ModuleType, number: int, publi
 
 @pytest.mark.exhaustive
 def test_our_pollux_is_within_a_tenth_of_the_published_one(pollux: ModuleType) -> None:
-    """2446 s with rounds of 60 s on workload-6; ours finds better shares, so it may be a little faster."""
+    """The published mean JCT is 2446 s, for workload-6 with rounds of 60 s."""
     jobs = pollux.jobs_of(DATA / "workloads/workload-6.csv", pollux.applications_of(DATA), rigid=False)
 
     mean = pollux.World(jobs=jobs, nodes=16).run(pollux.PolluxRounds(pollux.classes_of(DATA)))

@@ -1,4 +1,4 @@
-"""Work that is measured at every tick and work that is counted from the last event are the same work."""
+"""Work measured at every tick equals work counted from the last event."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from policies.speedup import Table
 SCALING, STIFF = Table(gpus=(1, 2, 4), speeds=(1.0, 1.9, 3.6)), Table(gpus=(1, 2, 4), speeds=(1.0, 1.3, 1.5))
 
 
-def test_how_often_progress_is_measured_changes_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fixed plan only asks for hours left: told fresh or as of an earlier instant, it does the same."""
+def test_measuring_progress_more_often_changes_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JCT and spend are equal with progress measured at every tick and counted from the last event."""
     settings = settings_of(SCENARIOS[0], hours=4.0)
     counted = simulate(settings)
 
@@ -41,7 +41,7 @@ def test_how_often_progress_is_measured_changes_no_run(monkeypatch: pytest.Monke
 
 @st.composite
 def phased(draw: DrawFn) -> SimulationSettings:
-    """Return jobs of many phases, stiff ones and others, in a random world under a plan, fixed or paced."""
+    """Return jobs of many phases with two kinds of curves, in a random world, under BOA or paced BOA."""
     sizes = draw(st.lists(st.floats(0.01, 0.3), min_size=2, max_size=8))
     stiff = a_class(curve=STIFF, sizes=sizes).phases
     phases = tuple(
@@ -72,8 +72,8 @@ def phased(draw: DrawFn) -> SimulationSettings:
 
 @settings(max_examples=sampled(300), deadline=None)
 @given(run_settings=phased())
-def test_phases_that_nobody_has_to_look_at_change_no_run(run_settings: SimulationSettings) -> None:
-    """With each phase an event, and with those only that may be worth a tick: ticks see and do the same."""
+def test_skipping_phase_ends_that_need_no_tick_changes_no_run(run_settings: SimulationSettings) -> None:
+    """States and actions are equal whether every phase end is an event or only those that need a tick."""
     try:
         prepare(run_settings)
     except InfeasibleBudget:

@@ -1,4 +1,4 @@
-"""The simulator against queueing theory: without overheads nobody queues, as in M/G/infinity."""
+"""The simulator against queueing theory: without overheads no job queues, as in M/G/infinity."""
 
 from __future__ import annotations
 
@@ -94,10 +94,11 @@ def test_over_several_seeds_the_means_are_the_closed_form() -> None:
 
 
 @pytest.mark.exhaustive
-def test_every_gpu_second_works_and_the_gpus_held_vary_as_a_compound_poisson() -> None:
-    """Nobody waits: rented GPU-hours are used ones, but for the 60 s minimum, which is money and not time.
+def test_no_gpu_idles_and_held_gpus_vary_as_a_compound_poisson() -> None:
+    """No job waits, so rented GPU-hours equal used ones.
 
-    Jobs held are independent Poisson: the variance of GPUs is the sum of width squared x rate x time.
+    The counts of running jobs are independent Poisson variables, so the variance of GPUs is the sum of width
+    squared x rate x time.
     """
     settings = SimulationSettings(
         trace=a_poisson_trace(seed=9),
@@ -111,7 +112,7 @@ def test_every_gpu_second_works_and_the_gpus_held_vary_as_a_compound_poisson() -
     held: list[tuple[float, int]] = []
     result = run.finish(lambda decision: held.append((decision.state.now, len(decision.state.nodes))))
     instants = np.array([now for now, _ in held])
-    # The state is what was before the actions of its tick: it held since the tick before.
+    # The state is observed before the actions of its tick, so it lasted since the previous tick.
     nodes, weights = np.array([count for _, count in held[1:]]), np.diff(instants)
     mean = float(np.average(nodes, weights=weights))
     variance = float(np.average((nodes - mean) ** 2, weights=weights))

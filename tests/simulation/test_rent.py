@@ -1,4 +1,4 @@
-"""The benchmark of machines and markets: which sites it makes, and how far their budgets go."""
+"""The benchmark of machines and markets, `benchmarks/rent.py`: its sites and its range of budgets."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def rent(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return benchmark_module("rent")
 
 
-def test_itp_without_profiles_is_told_what_lacks(
+def test_itp_without_profiles_is_refused(
     rent: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its jobs then have one width each on GPUs that nobody names, so no site can be made of them."""
+    """Without profiles each ITP job has one width, on GPUs of unknown type, so no site can be made."""
     monkeypatch.setattr("sys.argv", ["rent.py", "itp", str(ITP)])
 
     with pytest.raises(SystemExit):
@@ -39,7 +39,7 @@ def test_itp_without_profiles_is_told_what_lacks(
 
 
 def test_machines_that_a_class_cannot_run_on_make_no_site(rent: ModuleType) -> None:
-    """ITP's classes were measured on A100: on T4 alone there is nothing to compare."""
+    """ITP's classes were measured on A100 only, so T4 machines alone make no site."""
     found = import_itp(ITP, Options(profiles=DATA / "elasticflow", limit=20))
     a100 = InstanceType(name="p4d.24xlarge", gpu_type="a100", gpus=8, usd_per_hour=22.0)
     t4 = replace(a100, name="g4dn.12xlarge", gpu_type="t4", gpus=4)
@@ -49,7 +49,7 @@ def test_machines_that_a_class_cannot_run_on_make_no_site(rent: ModuleType) -> N
 
 
 class SpendsLess:
-    """Runs that bill 0.8 of their budget, and 0.5 of it under a commitment."""
+    """A run that bills 0.8 of its budget, and 0.5 of the budget under a commitment."""
 
     def run(
         self, _function: object, settings: SimulationSettings, *_window: float
@@ -59,8 +59,8 @@ class SpendsLess:
         return 1e4 / usd, 0.8 * usd, 0.5 * usd
 
 
-def test_budgets_go_on_until_the_sum_is_spent(rent: ModuleType) -> None:
-    """Else the waiting at a sum would be that of a run that spent less."""
+def test_budgets_rise_until_the_largest_sum_is_spent(rent: ModuleType) -> None:
+    """Runs bill less than their budget, and yet each row has a run that spends the largest sum."""
     words = argparse.Namespace(
         source="itp", data=ITP, profiles=DATA / "elasticflow", workload=None, jobs=20, hours=24.0,
         times=1.5, points=3, policy="boa-paced",

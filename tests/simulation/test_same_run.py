@@ -1,4 +1,4 @@
-"""Same workload, same seed, same run to the bit: also in another process, whose sets have another order."""
+"""The same workload and seed give the same run to the bit, also in a process with another hash seed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ print(seen.hexdigest())
 
 def digest(hash_seed: str) -> str:
     """Return a digest of every action of a run, in a process of its own."""
-    found = os.pathsep.join(path for path in sys.path if path)  # Where the scenarios of tests are, too.
+    found = os.pathsep.join(path for path in sys.path if path)  # Includes the folder of the test scenarios.
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": found}
     done = subprocess.run(
         [sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, check=True, timeout=120
@@ -52,5 +52,5 @@ def digest(hash_seed: str) -> str:
 
 @pytest.mark.exhaustive
 def test_another_process_takes_the_same_decisions() -> None:
-    """Spot nodes, two zones, failures and lost answers: every action of three busy hours is the same."""
+    """Every action of three busy hours with spot nodes, two zones, failures and lost answers is the same."""
     assert digest("0") == digest("1")

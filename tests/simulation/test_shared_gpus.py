@@ -1,4 +1,4 @@
-"""Whole runs on machines whose GPUs have several places: who holds what, tick by tick."""
+"""Runs on machines whose GPUs have several places each: the places that jobs hold at every tick."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def settings(policy: str, placer: str, seed: int) -> SimulationSettings:
 @pytest.mark.parametrize("placer", ["lwf", "first-fit", "random"])
 @pytest.mark.parametrize("policy", ["boa", "boa-paced"])
 def test_no_gpu_has_more_jobs_than_places_and_no_job_two_places_on_one(policy: str, placer: str) -> None:
-    """Nor is a place held twice, or a class that does not permit it beside others; and all jobs end."""
+    """No place is held twice, jobs that may not share have their GPUs alone, and all jobs finish."""
     shared = 0
     alone = {f"j{n}" for n in range(40) if (n * 7 + 1) % 3 == 0}
 
