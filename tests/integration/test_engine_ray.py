@@ -24,7 +24,7 @@ SLOW_SECONDS = 500.0
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A head and two nodes with names of ours; Ray's own processes speak over the machine's address."""
+    """A head and two named nodes; Ray's own processes use the machine's address."""
     import ray
     import ray.cluster_utils
 
@@ -41,7 +41,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def contract() -> dict[str, Callable[..., None]]:
-    """Return what every engine does, by name: the tests of the contract suite, one for each parameter."""
+    """Return the tests of the engines' contract suite by name, one for each parameter."""
     place = Path(__file__).parents[1] / "boa_daemon" / "engines" / "test_contract.py"
     module = module_of(place, "engine_contract")
     found: dict[str, Callable[..., None]] = {}
@@ -49,7 +49,7 @@ def contract() -> dict[str, Callable[..., None]]:
         if not name.startswith("test_"):
             continue
         marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
-        # What stands for the engine says which of them leave a test to the exhaustive set.
+        # The parametrization of `bench` only selects an engine; here the engine is Ray.
         marks = [mark for mark in marks if mark.args[0] != "bench"]
         for mark in marks:
             found |= {f"{name}-{value}": partial(test, **{mark.args[0]: value}) for value in mark.args[1]}
@@ -62,7 +62,7 @@ def contract() -> dict[str, Callable[..., None]]:
 @pytest.mark.enable_socket
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
 def test_ray_keeps_the_contract_of_engines(cluster: tuple[Any, dict[str, Any]], tmp_path: Path) -> None:
-    """All of the suite that `local` and `ssm` pass, on one cluster, each test with an engine of its own."""
+    """Each test of the suite that `local` and `ssm` pass runs with its own engine on one Ray cluster."""
     ray_cluster, _ = cluster
     tests = contract()
     assert len(tests) >= 12
@@ -100,7 +100,7 @@ def living_groups() -> list[dict[str, Any]]:
 def test_a_ray_train_job_is_resized_and_loses_no_step(
     cluster: tuple[Any, dict[str, Any]], tmp_path: Path
 ) -> None:
-    """TorchTrainer's workers on the plan's GPUs, one and then one on each of two nodes; the same loss."""
+    """A TorchTrainer job runs on one GPU, then on one GPU of each of two nodes, and keeps its loss."""
     ray_cluster, _ = cluster
     engine = RayEngine(tmp_path / "shared", address=ray_cluster.address)
     bench = Bench(engine=engine, workdir=tmp_path)
@@ -126,7 +126,7 @@ def test_a_ray_train_job_is_resized_and_loses_no_step(
 
 
 def gpus_taken() -> dict[str, float]:
-    """Return how many GPUs placement groups hold on each of our nodes."""
+    """Return how many GPUs the placement groups hold on each of the named nodes."""
     import ray
 
     names = {
@@ -148,7 +148,7 @@ def gpus_taken() -> dict[str, float]:
 def test_jobs_are_pinned_resized_taken_over_and_lost_with_their_node(
     cluster: tuple[Any, dict[str, Any]], tmp_path: Path
 ) -> None:
-    """Over two nodes, then under a second engine, then on a node that leaves: no saved step is lost."""
+    """A job runs on two nodes, under a second engine, and on a node that leaves: no saved step is lost."""
     ray_cluster, ray_nodes = cluster
     engine = RayEngine(tmp_path / "shared", address=ray_cluster.address)
     bench = Bench(engine=engine, workdir=tmp_path)

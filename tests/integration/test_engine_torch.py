@@ -15,14 +15,14 @@ from boa_daemon.job.processes import carrying
 
 
 def _a_worker(bench: Bench) -> int:
-    """Return a worker of the newest generation: torchrun starts them after itself."""
+    """Return the newest process of the newest generation, which is a worker that torchrun started."""
     folder = bench.engine.layout.unit(bench.job, bench.generation, 0)  # type: ignore[attr-defined]
     return max(carrying(f"BOA_UNIT={json.loads((folder / 'unit.json').read_text())['name']}"))
 
 
 @pytest.mark.exhaustive
-def test_a_torch_job_is_resized_and_killed_and_ends_with_the_same_loss(tmp_path: Path) -> None:
-    """DDP over gloo, 2 -> (a worker is killed) -> 4 -> 1: the global batch stays, so does the loss."""
+def test_a_torch_job_keeps_its_loss_through_a_kill_and_resizes(tmp_path: Path) -> None:
+    """DDP over gloo runs on 2 GPUs until a worker is killed, then on 4, then on 1."""
     bench = Bench(engine=LocalEngine(tmp_path / "root"), workdir=tmp_path)
     run = f"{DDP} --steps 4000 --every 1"
     bench.admit(run)

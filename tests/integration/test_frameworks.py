@@ -1,4 +1,4 @@
-"""The trainers of `examples/`, at 1 -> 2 -> 1 workers: no step lost, the loss of an unbroken run."""
+"""The trainers of `examples/` at 1 -> 2 -> 1 workers lose no step and keep the loss of an unbroken run."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ for step in range(flags.parse_args().steps):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_framework_loses_no_step_and_keeps_its_loss(tmp_path: Path, framework: str) -> None:
-    """A stop at each width leaves a checkpoint of the very step, and the losses are those of one run.
+    """Each stop leaves a checkpoint of the last step; the final loss is that of an unbroken run.
 
-    One worker, then two on a node, under Lightning three on nodes that are not alike, and one again.
+    The widths are one worker, two on a node (under Lightning three on two unequal nodes), and one again.
     """
     # JAX has all GPUs of its node in one process, which needs no launcher.
     start = sys.executable if framework == "jax" else TORCHRUN
     script = EXAMPLES / f"train_{framework}.py"
     alone = script.read_text() if framework in ("huggingface", "jax") else PLAIN
-    # Fabric is told the same of its nodes, by the same function.
+    # Only Lightning has unequal nodes: Fabric learns its nodes through the same function.
     slots = UNEQUAL if framework == "lightning" else UNEQUAL[:2]
     if len(slots) == 3:
         text, script = script.read_text(), tmp_path / "train.py"
@@ -74,18 +74,18 @@ def test_a_framework_loses_no_step_and_keeps_its_loss(tmp_path: Path, framework:
         assert (end.phase, end.lost_steps) == ("stopped", 0), f"{end}\n{bench.printed()}"
         assert end.manifest is not None
         assert (end.manifest.generation, end.manifest.step) == (bench.generation, done)
-    # More steps are left than were made: a loader that is taken for a new one would begin again behind them.
+    # More steps are left than were made, so a loader that wrongly starts from the beginning changes the loss.
     total = 2 * done + 20
     bench.admit(f"{run} --steps {total} --every {total - done}")
     bench.start(1)
     resized = bench.wait_end()
     assert (resized.phase, resized.step) == ("finished", total), f"{resized}\n{bench.printed()}"
     if framework in ("huggingface", "lightning"):
-        # As after a kill between the last checkpoint and the word that the job is done: their loops are
-        # their own, those of the others are `job.steps`.
+        # As after a kill between the last checkpoint and the report of the end. Only these two have
+        # loops of their own; the others use `job.steps`.
         bench.start(1)
         assert bench.wait_end().phase == "finished", bench.printed()
-    # Single precision sums in another order at another width; the others compute in double precision.
+    # Hugging Face uses single precision, whose sums depend on the width; the others use double precision.
     precision = 1e-5 if framework == "huggingface" else 1e-9
     assert resized.loss == pytest.approx(
         loss_alone(tmp_path, tmp_path / "alone.py", steps=total), rel=precision
@@ -94,5 +94,5 @@ def test_a_framework_loses_no_step_and_keeps_its_loss(tmp_path: Path, framework:
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("train_*.py")), ids=lambda file: file.stem)
 def test_an_example_has_at_most_40_lines(file: Path) -> None:
-    """What a person copies fits on a screen."""
+    """An example fits on a screen."""
     assert len(file.read_text().splitlines()) <= 40

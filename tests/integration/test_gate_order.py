@@ -1,4 +1,4 @@
-"""Ranks cannot send different buckets under one answer: by construction, and checked on top."""
+"""Ranks never send different buckets after one answer of the gate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ that still has a tensor to let go waits for that lock: for ever (pytorch/pytorch
 
 @pytest.fixture(scope="module", autouse=True)
 def _torch() -> None:
-    """Import it where these tests run: it takes a second that not every worker has to spend."""
+    """Import PyTorch in this module only, because the import takes a second."""
     global DistributedDataParallel, GatedModel, dist, gate_parts, torch, torch_gate  # noqa: PLW0603
     import torch
     import torch.distributed as dist
@@ -44,7 +44,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistributedDataParallel]:
 def attach(
     model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch, answers: list[SendPermit]
 ) -> GatedModel:
-    """Gate a model whose answers are given; one rank alone would not ask."""
+    """Gate a model and give it these answers, because a single rank would not ask."""
     monkeypatch.setattr(GatedModel, "_connect", lambda self, address, nics: None)
     gated = GatedModel(model, nodes=["a", "b"], iterations=None, address=None)
     given = iter(answers)
@@ -53,10 +53,10 @@ def attach(
     return gated
 
 
-def test_nothing_is_enqueued_before_its_answer_and_never_twice(
+def test_each_piece_is_sent_once_and_after_its_answer(
     model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Question, answer, piece; question, answer, piece: one thread walks the list."""
+    """One thread asks and sends; pieces never exceed the bytes of the answer before."""
     events: list[tuple[str, Any, str]] = []
     broadcast, all_reduce = dist.broadcast, dist.all_reduce
 
@@ -82,7 +82,7 @@ def test_nothing_is_enqueued_before_its_answer_and_never_twice(
     assert all(size <= 2000 for size in pieces)
     assert sum(pieces) == 2 * 3 * (32 * 32 + 32) * 4
     assert kinds[0] == "answer"
-    # A piece may follow a piece only where the first did not use the answer up.
+    # A piece may follow a piece only if the first one left bytes of the answer.
     left = 0
     for kind, value, thread in events:
         assert thread == "boa-gate-send"
@@ -90,10 +90,10 @@ def test_nothing_is_enqueued_before_its_answer_and_never_twice(
         assert left >= 0
 
 
-def test_a_rank_that_is_elsewhere_stops_with_both_numbers(
+def test_an_answer_to_another_question_raises_and_sends_nothing(
     model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer to another question sends nothing; DDP raises it in backward."""
+    """DDP raises the error in backward; the error names both question numbers."""
     sent: list[int] = []
     gated = attach(model, monkeypatch, [SendPermit(bytes=1e18)] * 100)
 
@@ -109,8 +109,10 @@ def test_a_rank_that_is_elsewhere_stops_with_both_numbers(
     assert sent == []
 
 
-def test_the_hook_returns_at_once(model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Autograd is not held up: the hook promises, another thread asks."""
+def test_the_hook_returns_before_the_gate_answers(
+    model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hook does not block autograd: it returns a future, and another thread asks the gate."""
     gated = attach(model, monkeypatch, [])
     asked = threading.Event()
     release = threading.Event()
@@ -141,7 +143,7 @@ def test_the_hook_returns_at_once(model: DistributedDataParallel, monkeypatch: p
 
 
 def test_free_iterations_ask_nothing(model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One answer for five iterations: no broadcast in between."""
+    """With answers that free five iterations each, ten iterations ask twice."""
     gated = attach(
         model,
         monkeypatch,
@@ -154,13 +156,13 @@ def test_free_iterations_ask_nothing(model: DistributedDataParallel, monkeypatch
     assert gated._sequence == 2
 
 
-def test_one_node_is_left_alone(model: DistributedDataParallel) -> None:
-    """Where all ranks share a node there is no card to share: DDP stays as it is."""
+def test_a_job_on_one_node_is_not_gated(model: DistributedDataParallel) -> None:
+    """If all ranks are on one node, no network card is shared and DDP stays unchanged."""
     assert GatedModel.attach(model, address="unix:/nowhere") is None
     assert GatedModel.attach(model, address="") is None
 
 
-def test_an_address_of_no_use_is_said_and_training_goes_on(
+def test_a_bad_gate_address_is_reported_and_training_goes_on(
     model: DistributedDataParallel, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A missing token or a wrong BOA_GATE must not stop a job."""
@@ -175,10 +177,10 @@ def test_an_address_of_no_use_is_said_and_training_goes_on(
     assert "unix:PATH or tcp:HOST:PORT" in capsys.readouterr().out
 
 
-def test_a_script_with_a_hook_of_its_own_keeps_it(
+def test_a_hook_of_the_script_replaces_the_gates_hook(
     model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The gate's hook was there first, and makes way; the gradients are what the script's hook says."""
+    """The gate's hook makes way for it; the gradients are those of the script's hook."""
     monkeypatch.setattr(GatedModel, "_connect", lambda self, address, nics: None)
     gated = GatedModel(model, nodes=["a", "b"], iterations=None, address=None)
     model.register_comm_hook(gated, torch_gate._hook)
@@ -190,7 +192,7 @@ def test_a_script_with_a_hook_of_its_own_keeps_it(
         done.set_result(bucket.buffer() * 2.0)
         return done
 
-    # DDP refuses annotations that are text, as they are in this file.
+    # DDP refuses string annotations, which `from __future__ import annotations` makes.
     doubles.__annotations__.clear()
     seen: list[int] = []
     assert torch_gate.make_way(model, seen, doubles)
@@ -208,7 +210,7 @@ def test_a_script_with_a_hook_of_its_own_keeps_it(
 def test_free_iterations_need_no_thread_and_give_the_same_gradients(
     model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One question for ten iterations: seven of them go DDP's own way, all but the first and the last two."""
+    """Of ten free iterations, all but the first and the last two run without the gate's thread."""
     threads: list[str] = []
     all_reduce = dist.all_reduce
 
@@ -238,12 +240,12 @@ def test_free_iterations_need_no_thread_and_give_the_same_gradients(
 
 
 @pytest.mark.parametrize(("ranks", "is_part"), [([0, 1, 2, 3], False), ([0, 2], True)])
-def test_a_group_of_the_whole_job_may_come_again(
+def test_only_a_group_of_part_of_the_ranks_is_synchronized_locally(
     monkeypatch: pytest.MonkeyPatch, ranks: list[int], is_part: bool
 ) -> None:
-    """One of a part is made by that part alone; its name comes from its ranks, and so must not be all ranks'.
+    """A local group is named after its ranks, so two groups of all ranks would get the same name.
 
-    A second group of one name finds the addresses of the first, which nobody listens at any more.
+    The second group of a name finds the addresses of the first, at which no process listens any more.
     """
     made: list[dict[str, Any]] = []
     monkeypatch.setattr(dist, "get_world_size", lambda: 4)
@@ -253,10 +255,10 @@ def test_a_group_of_the_whole_job_may_come_again(
     assert made == [{"backend": "gloo", "use_local_synchronization": is_part}]
 
 
-def test_two_models_of_a_process_share_its_line(
+def test_two_models_of_a_process_share_one_connection_to_the_gate(
     model: DistributedDataParallel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Two lines of one job would cut each other off; the gate is told what both send in an iteration."""
+    """The connection reports the bytes of both models together, and closes with the second model."""
     token = tmp_path / "token"
     token.write_text("t", encoding="utf-8")
     address = GateAddress(path=str(tmp_path / "none"), token_file=str(token))

@@ -1,4 +1,4 @@
-"""Sharded training under the gate: it asks, and its weights are the same to the bit; sends do not ask."""
+"""Sharded training asks the gate and ends with the same weights, to the bit; sends do not ask."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ SCRIPT = Path(__file__).with_name("gate_sharded.py")
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[tuple[GateThread, str]]:
-    """Run a gate that orders everything, and return it with the job's BOA_GATE."""
+    """Run a gate that gates every job, and return it with the job's BOA_GATE."""
     token = tmp_path / "j1.token"
     token.write_text(issue_token("s", job="j1"), encoding="utf-8")
     path = tmp_path / "gate.sock"
-    # Patient, because the ranks share busy cores with everything else: one that has to wait is not stalled.
+    # Leases are long because the ranks share busy cores: a rank that waits for a core is not stalled.
     settings = replace(SETTINGS, least_lease_seconds=30.0)
     with GateThread(settings, "s", GateAddress(path=str(path))) as running:
         yield running, f"unix:{path}?token_file={token}&answer_ms=1000"
 
 
 def train(way: str, gate: str) -> list[dict[str, Any]]:
-    """Return what each rank says at its end."""
+    """Train with this method and return what each rank prints at its end."""
     job = Ranks([str(SCRIPT), way], gate=gate, ranks=2, hook=True)
     try:
         said = [process.communicate(timeout=300.0)[0] for process in job.processes]
@@ -44,7 +44,7 @@ def train(way: str, gate: str) -> list[dict[str, Any]]:
 @pytest.mark.exhaustive  # Two jobs of two ranks each, which import PyTorch: some ten seconds.
 @pytest.mark.parametrize("way", ["fsdp2", "fsdp1", "zero"])
 def test_sharded_training_asks_and_ends_the_same_to_the_bit(gate: tuple[GateThread, str], way: str) -> None:
-    """Without a line in the script: FSDP's all-gathers and reduce-scatters, and ZeRO's broadcasts."""
+    """The collectives of FSDP and ZeRO ask the gate; the script does not mention the gate."""
     plain, ordered = train(way, ""), train(way, gate[1])
 
     assert [one["weights"] for one in ordered] == [one["weights"] for one in plain]
@@ -57,8 +57,8 @@ def test_sharded_training_asks_and_ends_the_same_to_the_bit(gate: tuple[GateThre
 
 
 @pytest.mark.exhaustive  # Two ranks import PyTorch: some five seconds.
-def test_sends_between_pipeline_stages_are_left_alone(gate: tuple[GateThread, str]) -> None:
-    """They go as they always did, and nobody asks."""
+def test_sends_between_pipeline_stages_do_not_ask_the_gate(gate: tuple[GateThread, str]) -> None:
+    """The receiving rank gets the value, and the gate counts no question."""
     said = train("sends", gate[1])
 
     assert [one["value"] for one in said] == [0.0, 0.0]

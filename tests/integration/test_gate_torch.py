@@ -1,4 +1,4 @@
-"""The gate in PyTorch: real ranks over gloo, with the gate alive, killed, restarted and mute."""
+"""The gate in PyTorch with real ranks over gloo, while the gate is alive, silent, killed and restarted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = GateSettings(
 
 
 class Ranks:
-    """The ranks of one job, each on a node of its own by name."""
+    """The ranks of one job, each with a node name of its own."""
 
     def __init__(self, script: list[str], *, gate: str, ranks: int = RANKS, hook: bool = False) -> None:
         port = str(free_port())
@@ -62,7 +62,7 @@ class Ranks:
             )
 
     def train(self, iterations: int) -> list[dict[str, Any]]:
-        """Train on all ranks, and return what each says."""
+        """Train on all ranks, and return what each prints."""
         for process in self.processes:
             assert process.stdin is not None
             process.stdin.write(f"{iterations}\n")
@@ -83,7 +83,7 @@ class Ranks:
         return codes
 
     def kill(self) -> None:
-        """End what is left."""
+        """Kill the remaining ranks."""
         for process in self.processes:
             process.kill()
             process.communicate()
@@ -94,7 +94,7 @@ def place(tmp_path: Path) -> tuple[str, Path]:
     """Return a job's BOA_GATE, and the socket's path."""
     token = tmp_path / "j1.token"
     token.write_text(issue_token("s", job="j1"), encoding="utf-8")
-    # The patience is long because the ranks share busy cores with everything else.
+    # The wait for an answer is long because the ranks share busy cores.
     return f"unix:{tmp_path / 'gate.sock'}?token_file={token}&answer_ms=50", tmp_path / "gate.sock"
 
 
@@ -107,17 +107,19 @@ def ranks(place: tuple[str, Path]) -> Iterator[Ranks]:
 
 
 @pytest.mark.exhaustive
-def test_training_through_the_gates_life_and_death(place: tuple[str, Path], ranks: Ranks) -> None:
-    """Alive, mute, killed, restarted: gradients as ungated, and all ranks send the same pieces."""
+def test_training_goes_on_while_the_gate_is_silent_dead_and_restarted(
+    place: tuple[str, Path], ranks: Ranks
+) -> None:
+    """Gradients equal those without a gate, and all ranks send the same pieces."""
     address = GateAddress(path=str(place[1]))
     with GateThread(SETTINGS, "s", address) as gate:
         alive = until_counted(ranks, "granted")
         mute_from(gate)
-        # On a busy machine the job may have to earn back what earlier answers cost before it asks.
+        # On a busy machine the job must first make up for the time that earlier answers cost.
         mute = until_counted(ranks, "no answer", "silence")
     dead = ranks.train(30)
     with GateThread(SETTINGS, "s", address):
-        # What the mute gate cost has to be earned back before the next question.
+        # The job asks again only after it has made up for the time lost to the silent gate.
         back = until_counted(ranks, "granted", more_than=dead[0]["counts"]["granted"])
 
     assert dead[0]["questions"] - mute[0]["questions"] < 30, "a dead gate is not asked at every iteration"
@@ -129,7 +131,7 @@ def test_training_through_the_gates_life_and_death(place: tuple[str, Path], rank
 
 
 def until_counted(ranks: Ranks, *answers: str, more_than: int = 0) -> list[dict[str, Any]]:
-    """Train until more questions than that have had one of these answers."""
+    """Train until more than `more_than` questions have had one of these answers."""
     deadline = time.monotonic() + 120.0
     while True:
         said = ranks.train(5)
@@ -139,6 +141,6 @@ def until_counted(ranks: Ranks, *answers: str, more_than: int = 0) -> list[dict[
 
 
 def mute_from(gate: GateThread) -> None:
-    """Let the gate answer nothing any more."""
+    """Let the gate stop answering."""
     gate.server.settle = lambda: None  # type: ignore[method-assign]
     gate.server.say_wait = lambda job: None  # type: ignore[method-assign,misc]

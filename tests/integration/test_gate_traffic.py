@@ -1,4 +1,4 @@
-"""The benchmark of the gate in short: real bytes where root and iproute2 are, else its one sentence."""
+"""A short run of the gate's benchmark: real traffic with root and iproute2, one sentence without them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.exhaustive
 def test_the_benchmark_measures_or_says_why_not(tmp_path: Path) -> None:
-    """Each policy finishes two jobs near what the simulator says; or one clear sentence."""
+    """Each policy's real times are near the simulated ones; without root the benchmark says what it needs."""
     script = str(ROOT / "benchmarks" / "gate.py")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     flags = ["--quick", "--part", "two", "--repetitions", "1", "--output", str(tmp_path / "gate.json")]
@@ -39,12 +39,12 @@ def test_the_benchmark_measures_or_says_why_not(tmp_path: Path) -> None:
     assert set(row["real"]) == {"no gate", "srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", "default"}
     always_on = row["counts"].keys() - {"no gate", "default"}
     assert all(row["counts"][policy].get("granted", 0) > 0 for policy in always_on)
-    # Busy machines stretch a run this short; a broken one is off by far more.
+    # The tolerance is wide because busy machines stretch such a short run; a broken run is off by far more.
     assert 0.7 < real / simulated < 2.5
 
 
-def test_without_root_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sentence instead of a stack trace."""
+def test_without_root_the_benchmark_says_that_it_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says that network namespaces need root."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
     assert why_not() == "needs root: hosts are network namespaces (try sudo)"

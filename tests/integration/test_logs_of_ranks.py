@@ -1,4 +1,4 @@
-"""What every rank prints, through a real daemon and the command that people type."""
+"""`boa logs` of each rank, each node and all nodes, with a real daemon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JOB = "name: ranks\nclass: default\nrun: {run} print_ranks.py\nmin_gpus: 2\nmax_
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    """A daemon that runs."""
+    """A running daemon."""
     found = Site(tmp_path)
     found.up()
     yield found
@@ -31,11 +31,11 @@ def site(tmp_path: Path) -> Iterator[Site]:
         found.process.wait()
 
 
-@pytest.mark.exhaustive  # A daemon and torchrun; which logs there are of nodes is in test_torchrun_nodes too.
-def test_a_rank_a_node_and_all_of_them(
+@pytest.mark.exhaustive  # Starts a daemon and torchrun; test_torchrun_nodes covers the logs of nodes as well.
+def test_boa_logs_shows_one_rank_one_node_or_all_nodes(
     site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two ranks that write at the same time: each line is of one of them, and none is lost."""
+    """Two ranks write at the same time; each line is whole, has its rank, and is kept."""
     monkeypatch.chdir(site.folder)
 
     def boa(*words: str) -> str:
@@ -53,7 +53,7 @@ def test_a_rank_a_node_and_all_of_them(
     assert [line for line in one if line.startswith("line")] == [f"line {number} of 1" for number in range(3)]
     assert "complaint of 1" in one
     assert not [line for line in one if line.endswith("of 0")]
-    # The nodes of this cloud have a GPU each, so each rank is on a node of its own.
+    # Nodes of this cloud have one GPU, so each rank is on its own node.
     assert "[rank 1] line 2 of 1" in boa("logs", job, "--node", "1")
     assert "boa: this job runs at one width" in boa("logs", job)
     everything = boa("logs", job, "--all")

@@ -1,7 +1,7 @@
-"""A node that does not become usable has its reason in `explain`, `status` and the log within a minute.
+"""`explain`, `status` and the log tell within a minute why a node does not become usable.
 
-One test for each thing that goes wrong in a first hour on AWS, on the fake with nodes that work, on a clock
-of the test's own: the daemon's settings, the calls, the scripts on the node are those of a real site.
+One test for each thing that goes wrong in a first hour on AWS. The cloud is the fake one with nodes that run
+scripts, on a clock of the test. Settings, calls and the scripts on the node are those of a real site.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ NO_SPACE = "tar: boa_daemon/job/keeper.py: Cannot write: No space left on device
 
 @dataclass
 class Stage:
-    """What a cause changes before the daemon begins."""
+    """What a cause may change before the daemon starts: the fake cloud, the tools on nodes, the settings."""
 
     fake: FakeCloud
     shims: Path
     cloud: dict[str, Any] = field(default_factory=dict)
 
     def tool(self, name: str, says: str, code: int | str) -> None:
-        """Let a tool on nodes say something and fail."""
+        """Let a tool on nodes print this text and fail."""
         (self.shims / name).write_text(f'#!/bin/bash\necho "{says}" >&2\nexit {code}\n')
         (self.shims / name).chmod(0o755)
 
@@ -83,7 +83,7 @@ def disk_full(stage: Stage) -> None:
 
 
 def no_efa(stage: Stage) -> None:
-    # No subnet is named: the default one of the zone has room for one card.
+    # No subnet is named: the zone's default subnet gives room for one card.
     stage.cloud |= {"instance_types": ["g5.8xlarge"]}
 
 
@@ -122,7 +122,7 @@ CAUSES: dict[Callable[[Stage], None], str] = {
 def a_site(
     folder: Path, monkeypatch: pytest.MonkeyPatch, cause: Callable[[Stage], None]
 ) -> Iterator[tuple[Daemon, ManualClock, FakeCloud]]:
-    """Give a daemon on the fake AWS whose first node will not become usable."""
+    """Yield a daemon whose first node will not become usable, its clock and the fake AWS."""
     clock = ManualClock(START)
     fake = FakeCloud(clock.now, Terms(boot_seconds=BOOT_SECONDS, vcpu_quotas={"L-DB2E81BA": 64}))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
@@ -137,7 +137,7 @@ def a_site(
         boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="boa")
         boto3.client("iam").create_instance_profile(InstanceProfileName="boa-node")
         stage = Stage(fake, folder / "nodes" / "shims")
-        # The cloud is in this process, where no script of a node reaches it: S3 has what nodes fetch.
+        # The fake S3 is in this process, which scripts of nodes cannot reach: they copy a file.
         (folder / "bundle").write_bytes(bundle()[1])
         stage.tool("aws", "", f'$(cp {folder / "bundle"} "$4"; echo $?)')
         cause(stage)
@@ -165,10 +165,10 @@ def a_site(
 
 
 def settle(daemon: Daemon, fake: FakeCloud) -> None:
-    """Wait until the scripts on nodes have ended, which run on this machine's clock and not on ours."""
+    """Wait until the scripts on nodes have ended; they run in real time, not on the test's clock."""
     deadline = time.monotonic() + 120.0
     assert fake.nodes is not None
-    # A script is sent by a thread of its own, as no tick waits for SSM.
+    # A thread sends each script, because a tick does not wait for SSM.
     starts = daemon.world.runner.starts  # type: ignore[attr-defined]
     while not all(asked.done() for asked in list(starts._asked.values())) or any(
         process.poll() is None for process, _ in list(fake.nodes.ssm._running.values())
@@ -186,13 +186,13 @@ def settle(daemon: Daemon, fake: FakeCloud) -> None:
         for cause in CAUSES
     ],
 )
-def test_the_reason_is_told_within_a_minute(
+def test_explain_status_and_log_tell_the_reason_within_a_minute(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     cause: Callable[[Stage], None],
 ) -> None:
-    """Counted from when the node runs; where none comes to run, from the first order."""
+    """The minute begins when the node has booted, or would have booted."""
     words = CAUSES[cause]
     with caplog.at_level(logging.INFO), a_site(tmp_path, monkeypatch, cause) as (daemon, clock, fake):
         service = Service(daemon)
@@ -213,8 +213,10 @@ def test_the_reason_is_told_within_a_minute(
     assert [place for place, text in places.items() if words not in text] == [], places
 
 
-def test_without_a_profile_nothing_is_rented_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon does not start: its nodes could never be reached."""
+def test_the_daemon_does_not_start_without_an_instance_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes without a profile could never be reached."""
 
     def none(stage: Stage) -> None:
         stage.cloud["instance_profile"] = ""

@@ -1,4 +1,4 @@
-"""`boa run` as a person types it, on the simulated cloud: to its end, short of money, resized."""
+"""`boa run` on the simulated cloud: whole runs, too little money, resizes and interrupts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _STARTED: list[int] = []
 
 @pytest.fixture
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    """A folder with settings; whatever daemon runs in it ends with the test."""
+    """A folder with settings; every daemon that runs in it ends with the test."""
     machine = getattr(request, "param", "g5.xlarge")
     with a_site(SETTINGS.format(machine=machine, usd=10 if machine == "g5.xlarge" else 100)) as found:
         yield found
@@ -113,8 +113,8 @@ def until_step(site: Site, step: int) -> str:
 
 
 @pytest.mark.exhaustive
-def test_a_job_from_its_file_to_its_receipt(site: Site) -> None:
-    """A daemon of its own, every phase in order with its money, the log, and nothing left."""
+def test_boa_run_shows_each_phase_and_leaves_nothing_running(site: Site) -> None:
+    """`boa run` starts its own daemon, prints the phases in order and the job's log, and ends the daemon."""
     a_job(site, steps=30)
     code, said = boa(site, "run", "job.yaml", "--max-usd", "2")
 
@@ -125,7 +125,7 @@ def test_a_job_from_its_file_to_its_receipt(site: Site) -> None:
         if line.startswith("-- ") and " s, " not in line
     ]
     every = ["starting the daemon", "planning", "booting", "starting", "running", "giving back"]
-    # A short phase may pass between two looks, which are half a second apart, and more on a busy machine.
+    # A short phase may begin and end between two polls, half a second apart or more on a busy machine.
     assert order == [phase for phase in every if phase in order]
     assert {"starting the daemon", "running", "giving back"} <= set(order)
     assert "step 30 on 1 total 465" in said
@@ -135,7 +135,7 @@ def test_a_job_from_its_file_to_its_receipt(site: Site) -> None:
 
 @pytest.mark.exhaustive
 def test_phases_add_up_to_the_bill(site: Site) -> None:
-    """The parts of the receipt are its whole, and its whole is what the cloud bills for its nodes."""
+    """The phases and the nodes of the receipt each add up to its total."""
     a_job(site, steps=8)
     code, said = boa(site, "run", "job.yaml", "--max-usd", "2", "--json")
     receipt = receipt_of(said)
@@ -156,8 +156,8 @@ def test_phases_add_up_to_the_bill(site: Site) -> None:
     assert all(row["ended_at"] is not None for row in receipt["nodes"])
 
 
-def test_money_that_pays_for_no_node(site: Site) -> None:
-    """Nothing is rented, the job is cancelled, and the exit code says that it was not done."""
+def test_max_usd_below_the_price_of_a_node_rents_nothing(site: Site) -> None:
+    """The job is cancelled, and the exit code is 4."""
     a_job(site, steps=8)
     code, said = boa(site, "run", "job.yaml", "--max-usd", "0.02", "--json")
     receipt = receipt_of(said)
@@ -168,14 +168,14 @@ def test_money_that_pays_for_no_node(site: Site) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("site", ["p5.48xlarge"], indirect=True)
-def test_the_money_of_a_job_ends_it(site: Site) -> None:
-    """A job that has cost what it may is stopped with a checkpoint, and its node goes back."""
+def test_a_job_that_reaches_its_max_usd_is_stopped(site: Site) -> None:
+    """The exit code is 4, the cause is "max_usd reached", and the node goes back."""
     a_job(site, steps=2000, more="max_usd: 0.05")
     code, said = boa(site, "run", "job.yaml", "--max-usd", "40", "--json")
     receipt = receipt_of(said)
 
     assert (code, receipt["cause"], receipt["is_clean"]) == (4, "max_usd reached", True)
-    # An eighth of the node for each second: a look and a checkpoint late, and no more.
+    # The job has one of eight GPUs; the stop may come late by a poll and a checkpoint, at most 10 s.
     assert 0.05 <= receipt["usd_of_job"] <= 0.05 + 10 * receipt["nodes"][0]["usd"] / receipt["seconds"] / 8
     assert 0 < receipt["step"] < 2000
 
@@ -183,7 +183,7 @@ def test_the_money_of_a_job_ends_it(site: Site) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_gives_everything_back(site: Site, number: signal.Signals) -> None:
-    """Whoever types Ctrl-C gets a receipt of nothing left."""
+    """After Ctrl-C or SIGTERM the job is cancelled and the receipt says that nothing is left."""
     a_job(site, steps=2000)
     process = start(site, "run", "job.yaml", "--max-usd", "2", "--json")
     until_step(site, 3)
@@ -195,8 +195,8 @@ def test_an_interrupt_gives_everything_back(site: Site, number: signal.Signals) 
 
 
 @pytest.mark.exhaustive
-def test_a_dead_daemon_is_started_again(site: Site) -> None:
-    """The job runs on meanwhile, and no step of it is lost."""
+def test_boa_run_restarts_a_daemon_that_was_killed(site: Site) -> None:
+    """The job runs on meanwhile in the same generation."""
     a_job(site, steps=60)
     process = start(site, "run", "job.yaml", "--max-usd", "2", "--json")
     until_step(site, 3)
@@ -209,7 +209,7 @@ def test_a_dead_daemon_is_started_again(site: Site) -> None:
 
 
 def daemons_in(site: Site) -> list[int]:
-    """Return the processes that are daemons of a folder."""
+    """Return the process ids of the daemons of a folder."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -220,8 +220,8 @@ def daemons_in(site: Site) -> list[int]:
 
 
 @pytest.mark.exhaustive
-def test_resized_and_interrupted_on_the_way(site: Site) -> None:
-    """A wider width, then a node that is taken back: each goes on from its checkpoint."""
+def test_a_run_that_is_resized_and_loses_a_node_loses_no_step(site: Site) -> None:
+    """The job gets two GPUs, then a node is interrupted; both times it resumes from its checkpoint."""
     a_job(site, steps=150, gpus=1)
     process = start(site, "run", "job.yaml", "--max-usd", "2", "--json")
     name = until_step(site, 5)
@@ -246,8 +246,8 @@ def test_resized_and_interrupted_on_the_way(site: Site) -> None:
 
 
 @pytest.mark.exhaustive
-def test_with_a_daemon_that_runs(site: Site) -> None:
-    """The job is given to it, the bound is the job's, and the daemon goes on."""
+def test_boa_run_uses_a_running_daemon_and_leaves_it_running(site: Site) -> None:
+    """The receipt counts only the cost of the job."""
     a_job(site, steps=8)
     site.up()
     code, said = boa(site, "run", "job.yaml", "--max-usd", "2", "--json")
@@ -266,8 +266,8 @@ def test_with_a_daemon_that_runs(site: Site) -> None:
 
 
 @pytest.mark.exhaustive
-def test_jobs_that_wait_are_not_run_under_another_cap(site: Site) -> None:
-    """Where an earlier daemon left jobs the run is refused before anything is rented."""
+def test_boa_run_refuses_to_start_if_an_earlier_daemon_left_jobs(site: Site) -> None:
+    """The exit code is 2, and the message counts the jobs."""
     a_job(site, steps=2000)
     site.up()
     boa(site, "submit", "job.yaml")
@@ -279,8 +279,8 @@ def test_jobs_that_wait_are_not_run_under_another_cap(site: Site) -> None:
 
 
 @pytest.mark.exhaustive
-def test_the_simulated_cloud_has_leaks_and_receipts(site: Site) -> None:
-    """A killed daemon's node is a leak once nobody has wanted it; `down --all` ends it and its job."""
+def test_gc_and_down_find_and_end_the_node_of_a_killed_daemon(site: Site) -> None:
+    """The node is a leak once its lease is over; `boa down --all` ends the node and its job."""
     a_job(site, steps=2000)
     site.up()
     boa(site, "submit", "job.yaml")
@@ -299,7 +299,7 @@ def test_the_simulated_cloud_has_leaks_and_receipts(site: Site) -> None:
 
 
 def age(site: Site, seconds: float) -> None:
-    """Let the last look of a daemon be so long ago."""
+    """Move a daemon's last renewal and its launches back in time."""
     with closing(sqlite3.connect(site.folder / "state" / "cloud.sqlite")) as file, file:
         file.execute("UPDATE notes SET renewed_at = renewed_at - ?", (seconds,))
         rows = file.execute("SELECT id, node FROM nodes").fetchall()
@@ -310,7 +310,7 @@ def age(site: Site, seconds: float) -> None:
 
 
 def list_running(site: Site) -> list[str]:
-    """Return the jobs of a folder that still run, after a moment for the dead to be seen dead."""
+    """Return the jobs of a folder that still run, after waiting for killed jobs to be noticed."""
     until = time.monotonic() + 60.0
     while True:
         engine = LocalEngine(site.folder / "state" / "jobs")
@@ -320,10 +320,10 @@ def list_running(site: Site) -> list[str]:
         time.sleep(0.2)
 
 
-def test_the_doctor_looks_at_the_simulated_cloud(
+def test_the_doctor_checks_a_site_on_the_simulated_cloud(
     site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Plan, engine, disk, database and daemon; what does not go together is named with its fix."""
+    """It checks plan, engine, disk, database and daemon; an engine that does not fit the cloud has a fix."""
     monkeypatch.chdir(site.folder)
     code = exit_code(monkeypatch, "doctor", "--json")
     names = [check["name"] for check in json.loads(capsys.readouterr().out)["checks"]]

@@ -1,4 +1,4 @@
-"""`boa run` on a fake AWS over sockets: a GPU that fails under a job is the fault of its node."""
+"""`boa run` on a fake AWS over sockets: a GPU that fails under a job counts as a fault of its node."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ run: |
 """
 
 
-def test_a_gpu_that_falls_off_the_bus(tmp_path: Path) -> None:
-    """No retry is allowed, and the job finishes all the same: on another node, and nothing is left."""
+def test_a_job_whose_gpu_falls_off_the_bus_runs_again_on_another_node(tmp_path: Path) -> None:
+    """The job finishes though it allows no retry, and no node is left."""
     fake = FakeCloud(time.time, Terms(boot_seconds=1.0, shutdown_seconds=1.0, enforces_cluster="lab"))
     with ExitStack() as stack:
         url = stack.enter_context(FakeServer(fake))
@@ -88,7 +88,7 @@ def test_a_gpu_that_falls_off_the_bus(tmp_path: Path) -> None:
 
 
 def until_it_prints(nodes: Path) -> Path:
-    """Wait until a job has printed on a node, and return the node's home."""
+    """Wait until the job has printed on a node, and return the node's home."""
     until = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
         for log in nodes.rglob("out-*.log"):

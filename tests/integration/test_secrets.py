@@ -1,4 +1,4 @@
-"""Secrets of jobs: the command has them, and they stand nowhere else."""
+"""A job's secrets are in the environment of its command and nowhere else."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def places_with(value: str, *folders: Path) -> Iterator[str]:
             continue
 
 
-def test_a_local_jobs_secret_is_in_its_environment_alone() -> None:
-    """Not in the database, its copies, logs, files of the job, answers of the API, metrics, or `ps`."""
+def test_a_local_jobs_secret_is_in_no_file_answer_or_command_line() -> None:
+    """The secret is in no file but the secret store, in no answer of the API, and in no command line."""
     with a_site(SETTINGS.format(usd=10.0) + '[engine]\nsecrets_file = "store"\n') as site:
         store, out, go = site.folder / "store", site.folder / "out", site.folder / "go"
         store.write_text(f"# keys\nWANDB={VALUE}\n")
@@ -74,8 +74,8 @@ def test_a_local_jobs_secret_is_in_its_environment_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ssm", pytest.param("secretsmanager", marks=pytest.mark.exhaustive)])
-def test_a_node_asks_for_its_jobs_secrets_itself(tmp_path: Path, kind: str) -> None:
-    """Run Command, the queue, S3, the daemon's memory and the node's disk hold the reference alone."""
+def test_a_node_fetches_its_jobs_secrets_itself(tmp_path: Path, kind: str) -> None:
+    """Scripts for nodes hold the reference; no file and no object in S3 holds the secret."""
     with ssm_world(tmp_path) as make:
         engine = make()
         region = engine.sqs.meta.endpoint_url  # type: ignore[attr-defined]
@@ -100,7 +100,7 @@ def test_a_node_asks_for_its_jobs_secrets_itself(tmp_path: Path, kind: str) -> N
 
 
 def _put(kind: str, endpoint: str) -> str:
-    """Write the secret down where nodes ask for it; return its reference."""
+    """Write the secret to AWS, where nodes fetch it; return its reference."""
     import boto3
 
     client = boto3.session.Session("test", "test", region_name="us-east-1").client(
@@ -115,8 +115,8 @@ def _put(kind: str, endpoint: str) -> str:
         client.close()
 
 
-def test_a_secret_that_cannot_be_had_ends_the_start_and_says_which(tmp_path: Path) -> None:
-    """The log and the cause name the reference."""
+def test_a_job_whose_secret_cannot_be_fetched_fails_and_names_the_reference(tmp_path: Path) -> None:
+    """The evidence names the reference, and the command does not start."""
     with ssm_world(tmp_path) as make:
         bench = Bench(engine=make(), workdir=tmp_path)
         bench.admit("echo started", workdir=".", secrets={"TOKEN": "ssm:/boa/none"})
@@ -144,8 +144,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("way", sorted(REFUSED))
-def test_what_a_jobs_machines_could_not_have_is_refused_at_submission(way: str, tmp_path: Path) -> None:
-    """With the variable, the reference, and what to do."""
+def test_a_secret_that_the_jobs_nodes_cannot_fetch_is_refused_at_submission(way: str, tmp_path: Path) -> None:
+    """The error names the variable, the reference and what to do."""
     engine, reference, why = REFUSED[way]
     for name, mode in (("store", 0o600), ("open", 0o644)):
         (tmp_path / name).write_text("A=1\n")
@@ -164,7 +164,7 @@ def test_what_a_jobs_machines_could_not_have_is_refused_at_submission(way: str, 
     "text", [VALUE, "env:", "env:A B", "ssm:boa", "secretsmanager:boa", "file:/x", "ssm:/a;b"]
 )
 def test_a_value_in_place_of_a_reference_is_refused_and_not_repeated(text: str) -> None:
-    """What stands there may be the secret: the message says which key, never what."""
+    """The value may be the secret itself, so the message names its key only."""
     content = {"name": "a", "class": "c", "run": "true", "secrets": {"TOKEN": text}}
     with pytest.raises(InputError, match="TOKEN is not a reference") as refused:
         check_job(Document(name="job.yaml", content=content, language="json"))

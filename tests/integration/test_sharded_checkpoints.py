@@ -1,4 +1,4 @@
-"""Checkpoints of many files from many ranks and nodes, on a folder that nodes share and through S3."""
+"""Checkpoints of many files from several ranks and nodes, on a shared folder and through S3."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FSDP = f"{TORCHRUN} {EXAMPLES / 'train_fsdp.py'}"
 
 
 def a_bench(make: object, folder: Path) -> Bench:
-    """Return an engine with two nodes that are ready."""
+    """Return an engine with two ready nodes."""
     bench = Bench(engine=make(), workdir=folder)  # type: ignore[operator]
     until(lambda: set(bench.engine.prepare([a_node(name) for name in bench.nodes]).values()) == {Accepted()})
     return bench
@@ -35,7 +35,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def rented(tmp_path: Path) -> Iterator[Bench]:
-    """Rented nodes, whose disks nobody shares."""
+    """Rented nodes without a shared disk."""
     with ENGINES["ssm"](tmp_path / "root") as make:
         (tmp_path / "work").mkdir()
         yield a_bench(make, tmp_path / "work")
@@ -43,7 +43,7 @@ def rented(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.mark.exhaustive
 def test_fsdp_goes_from_1_to_2_nodes_to_1_and_loses_no_step(bench: Bench) -> None:
-    """Shards of two nodes make one checkpoint, and load at another width; the loss is that of one run."""
+    """Shards of two nodes form one checkpoint that loads at another width; the loss is that of one run."""
     bench.admit(f"{FSDP} --steps 100000 --every 1000 --pause 0.02", stop_grace_seconds=60.0)
     done = 0
     for nodes in (1, 2):
@@ -84,14 +84,14 @@ for step in job.steps(int(sys.argv[1]), load=load, save=save, every=5):
 
 
 def standing(bench: Bench) -> list[int]:
-    """Return the steps of the checkpoints of the first generation that stand in S3."""
+    """Return the steps of the first generation's complete checkpoints in S3."""
     listed = bench.engine.s3.list_objects_v2(Bucket="boa", Prefix="jobs/a/g1/checkpoint/manifest-")  # type: ignore[attr-defined]
     return [int(row["Key"].rpartition("-")[2][:-5]) for row in listed.get("Contents", [])]
 
 
 @pytest.mark.exhaustive
-def test_an_upload_that_fails_costs_its_steps_and_never_the_ones_before(rented: Bench) -> None:
-    """S3 fails on the node at the end: the checkpoint before stands, and the next one begins there."""
+def test_a_job_resumes_from_the_last_checkpoint_that_was_uploaded(rented: Bench) -> None:
+    """If the last upload fails, only the steps since the checkpoint before are lost."""
     (rented.workdir / "train.py").write_text(NUMPY_LIKE)
     rented.admit("python3 train.py 100000", workdir=str(rented.workdir))
     rented.start(1)
@@ -100,7 +100,7 @@ def test_an_upload_that_fails_costs_its_steps_and_never_the_ones_before(rented: 
     (node_home(rented, "n1") / "s3-fails").touch()
     rented.wait_step(max(standing(rented)) + 60)
     rented.stop()
-    # Its word goes through SQS, which works.
+    # The report of the end goes through SQS, which works.
     end = rented.wait_end()
     assert end.manifest is not None
     assert 0 < end.manifest.step < (end.step or 0)
@@ -115,7 +115,7 @@ def test_an_upload_that_fails_costs_its_steps_and_never_the_ones_before(rented: 
 
 @pytest.mark.exhaustive
 def test_a_start_that_cannot_fetch_its_checkpoint_fails_and_says_so(rented: Bench) -> None:
-    """It is a failure that is tried again, with the reason in the log; the job never begins at 0."""
+    """The cause is "no-checkpoint" and the log has the reason; the next start resumes from the checkpoint."""
     (rented.workdir / "train.py").write_text(NUMPY_LIKE)
     rented.admit("python3 train.py 100000", workdir=str(rented.workdir))
     rented.start(1)
@@ -146,7 +146,7 @@ def test_a_start_that_cannot_fetch_its_checkpoint_fails_and_says_so(rented: Benc
 
 @pytest.mark.exhaustive
 def test_only_the_newest_checkpoints_stay_in_s3(rented: Bench) -> None:
-    """Of a run that saves often: as many as the job file says, and their manifests."""
+    """S3 keeps at most `keep_checkpoints` checkpoints and their manifests, among them the newest."""
     (rented.workdir / "train.py").write_text(NUMPY_LIKE)
     rented.admit("python3 train.py 400", workdir=str(rented.workdir), keep_checkpoints=2)
     rented.start(1)

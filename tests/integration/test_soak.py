@@ -1,4 +1,4 @@
-"""A reduced soak: 120 jobs while the daemon and keepers are killed; `benchmarks/soak.py` runs 2,000."""
+"""A short soak: 120 jobs while the daemon and keepers are killed; `benchmarks/soak.py` runs 2,000 jobs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/soak.py"
 
 
 @pytest.mark.exhaustive
-def test_nothing_is_lost_run_twice_or_left_behind() -> None:
-    """Every job finishes; one ends twice only where its keeper was killed before it could say so."""
+def test_a_soak_loses_no_job_and_leaves_no_process() -> None:
+    """A job ends twice only if its keeper was killed before it could report the first end."""
     module = benchmark_module("soak")
     with tempfile.TemporaryDirectory(prefix="boa") as name:
         found = module.soak(Path(name), jobs=120, kills=12)

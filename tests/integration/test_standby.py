@@ -1,4 +1,4 @@
-"""A standby takes over a daemon that was killed: the job runs on, once."""
+"""A standby takes over from a daemon that was killed, and the running job runs once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def site() -> Iterator[Site]:
 
 
 def a_standby(site: Site) -> subprocess.Popen[bytes]:
-    """Return a second daemon of the folder, once it stands by."""
+    """Start a second daemon in the folder and return it once it stands by."""
     standby = site.start("--standby", log_file="standby.log")
     until = time.monotonic() + PATIENCE_SECONDS
     while "standing by" not in (site.folder / "standby.log").read_text():
@@ -30,10 +30,10 @@ def a_standby(site: Site) -> subprocess.Popen[bytes]:
     return standby
 
 
-def test_a_standby_takes_over_and_nothing_is_started_twice(site: Site) -> None:
-    """SIGKILL to the leader: the standby, a process that waited beside it, finishes the job that runs.
+def test_a_standby_takes_over_a_running_job_without_starting_it_again(site: Site) -> None:
+    """After SIGKILL to the leader the standby sees the running job finish.
 
-    The settings were changed while it waited: it takes over with them, not with those of its own start.
+    The standby leads with the settings of the moment of takeover, not with those of its own start.
     """
     site.up()
     go, ran = site.folder / "go", site.folder / "ran"
@@ -59,8 +59,8 @@ def test_a_standby_takes_over_and_nothing_is_started_twice(site: Site) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_standby_that_waits_stops_when_it_is_told(site: Site) -> None:
-    """SIGTERM while another one leads: it ends well, and touches nothing."""
+def test_a_waiting_standby_stops_on_sigterm(site: Site) -> None:
+    """The standby exits with 0, and the leader goes on without a fault."""
     site.up()
     other = Site(site.folder, (site.folder / "boa.toml").read_text())
     other.process = a_standby(other)

@@ -1,4 +1,4 @@
-"""Real torchrun over several nodes with addresses of their own, whatever order these sort in."""
+"""Real torchrun over several nodes with addresses of their own, in any order of addresses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def a_bench(folder: Path, network: object, nodes: int) -> Bench:
 @pytest.mark.parametrize(
     ("run", "last_bytes"),
     [
-        # The last node is the first by its text; and once more with a launcher that does not sort.
+        # In the first case the address of the last node sorts first; the second launcher does not sort.
         (C10D, (*SORTED_AS_TEXT[1:], SORTED_AS_TEXT[0])),
         (DDP, SORTED_AS_TEXT[::-1]),
     ],
@@ -35,7 +35,7 @@ def a_bench(folder: Path, network: object, nodes: int) -> Bench:
 def test_one_rank_reports_saves_and_logs_whatever_order_addresses_sort_in(
     tmp_path: Path, run: str, last_bytes: tuple[int, ...]
 ) -> None:
-    """Reported, stopped with a checkpoint of the very step, nothing lost, all lines kept."""
+    """One rank reports and logs each step; a stop leaves a checkpoint of the last step."""
     count = len(last_bytes)
     with node_network(last_bytes) as network:
         bench = a_bench(tmp_path, network, count)
@@ -56,8 +56,8 @@ def test_one_rank_reports_saves_and_logs_whatever_order_addresses_sort_in(
 
 
 @pytest.mark.exhaustive
-def test_a_job_goes_from_1_to_2_to_4_to_1_nodes_under_kills(tmp_path: Path) -> None:
-    """A worker of the last node is killed at 2, the keeper of the first at 4: the loss stays what it is."""
+def test_a_job_on_1_then_2_then_4_then_1_nodes_keeps_its_loss_under_kills(tmp_path: Path) -> None:
+    """A worker of the last of two nodes and the keeper of the first of four nodes are killed."""
     with node_network((9, 10, 100, 11)) as network:
         bench = a_bench(tmp_path, network, 4)
         bench.admit(f"{DDP} --steps 100000 --every 1")
@@ -105,7 +105,7 @@ for step in job.steps(10**6, load=lambda path: None, save=lambda file: (time.sle
 
 @pytest.mark.exhaustive
 def test_a_save_may_take_the_whole_grace(tmp_path: Path) -> None:
-    """torchrun ends its workers 30 s after SIGTERM by itself: it is told the job's grace instead."""
+    """torchrun kills workers 30 s after SIGTERM by default; it gets the job's grace period instead."""
     script = tmp_path / "slow.py"
     script.write_text(SLOW_SAVE)
     with node_network((9,)) as network:
