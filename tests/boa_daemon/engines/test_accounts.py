@@ -1,4 +1,4 @@
-"""Which user a job runs as, and what it cannot do then; as root with real users, else that this is said."""
+"""The OS account of each job, and what it keeps the job from; only as root do jobs get different accounts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IS_ROOT = os.geteuid() == 0
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder that other users can reach, unlike those that pytest makes."""
+    """A folder that other accounts can read, unlike pytest's own."""
     with tempfile.TemporaryDirectory(prefix="boa-", dir="/tmp") as name:
         Path(name).chmod(0o755)
         (Path(name) / "work").mkdir(mode=0o777)
@@ -39,7 +39,7 @@ def place() -> Iterator[Path]:
 
 
 def a_bench(place: Path, job: str, user: str) -> Bench:
-    """Return an engine that runs the job of a user as a user of its own."""
+    """Return an engine that runs the job under an account of its submitter or of the job."""
     bench = Bench(engine=LocalEngine(place / "root", own_user=True), workdir=place / "work", job=job)
     admit = bench.admit
     bench.admit = lambda run, **changes: admit(run, user=user, **changes)  # type: ignore[method-assign]
@@ -47,16 +47,16 @@ def a_bench(place: Path, job: str, user: str) -> Bench:
 
 
 @given(job=st.text(min_size=1), other=st.text(min_size=1))
-def test_a_jobs_own_user_is_the_same_everywhere_and_nobody_elses(job: str, other: str) -> None:
-    """A number that follows from the id, beyond those that systemd and useradd give."""
+def test_the_uid_of_a_job_follows_from_its_id_and_is_unique(job: str, other: str) -> None:
+    """The uid depends only on the job's id and lies in the range reserved for job accounts."""
     account = own_account(job, Path("/h"))
     assert account == own_account(job, Path("/h"))
     assert FIRST <= account.uid < FIRST + COUNT < 2**31
     assert (account.uid == own_account(other, Path("/h")).uid) == (job == other)
 
 
-def test_a_job_runs_as_its_submitters_account_else_as_a_user_of_its_own(place: Path) -> None:
-    """Root's own jobs run as root, and all run as the daemon where that is not root: which is said."""
+def test_a_job_runs_as_its_submitter_or_as_an_account_of_its_own(place: Path) -> None:
+    """Root's jobs run as root. A daemon that is not root runs every job as itself and reports that."""
     whose = {"nobody": "nobody", "no-such-account": own_account("c", place).name, "root": "root"}
     for job, (user, name) in zip("bcr", whose.items(), strict=True):
         bench = a_bench(place, job, user)
@@ -85,8 +85,8 @@ echo "tried"
 """
 
 
-def test_a_job_sees_neither_other_jobs_nor_what_its_keeper_owns(place: Path) -> None:
-    """Files, folders, keys, seals, the keeper: all of them are root's, or another user's."""
+def test_a_job_cannot_touch_files_of_other_jobs_or_of_its_keeper(place: Path) -> None:
+    """A job can neither read nor write secrets, keys and folders that are not its own, nor end its keeper."""
     first = a_bench(place, "a", "ann")
     first.run_to_end(
         "echo secret > $HOME/s; echo secret > $BOA_CHECKPOINT_DIR/s; echo 1 > $BOA_PROGRESS_FILE"
@@ -110,8 +110,8 @@ def test_a_job_sees_neither_other_jobs_nor_what_its_keeper_owns(place: Path) -> 
     assert [line for line in second.printed().splitlines() if line != "tried" and "boa:" not in line] == []
 
 
-def test_a_link_that_a_job_leaves_leads_nobody_to_what_it_may_not_touch(place: Path) -> None:
-    """Keeper and daemon are root and look into the job's folders: as the job's user."""
+def test_symlinks_planted_by_a_job_do_not_expose_files_of_root(place: Path) -> None:
+    """Keeper and daemon use the job's account in the job's folders, so a planted link has no effect."""
     precious = place / "precious.json"
     precious.write_text(json.dumps({"generation": 1, "step": 41, "path": "x", "sha256": "y"}))
     precious.chmod(0o600)
@@ -130,8 +130,8 @@ def test_a_link_that_a_job_leaves_leads_nobody_to_what_it_may_not_touch(place: P
             assert (end.step, end.manifest, end.exit_code) == (None, None, 3)
 
 
-def test_files_are_touched_as_a_user_in_one_thread_and_for_a_while(place: Path) -> None:
-    """Afterwards we are who we were, also when something was raised."""
+def test_acting_as_another_account_ends_with_its_block(place: Path) -> None:
+    """The account is the daemon's again after the block, also after an exception."""
     (place / "mine").write_text("x")
     (place / "mine").chmod(0o600)
     if IS_ROOT:
@@ -155,13 +155,13 @@ for step in job.steps(steps, load=lambda path: print("from", path.name), save=la
 
 
 @pytest.mark.exhaustive
-def test_on_a_node_a_job_trains_and_comes_back_as_a_user_of_its_own(place: Path) -> None:
-    """Over SSM, S3 and SQS: its checkpoint goes up and comes down again, and it is not root."""
+def test_an_ssm_job_with_its_own_account_saves_and_resumes(place: Path) -> None:
+    """The job's checkpoint reaches S3 and comes back, and its home belongs to its account."""
     with ssm_world(place, own_user=True) as make:
         bench = Bench(engine=make(), workdir=place / "work")
         nodes = [a_node("n1")]
         until(lambda: bench.engine.prepare(nodes)["n1"] == Accepted())
-        # Without an end of its own until it was stopped.
+        # The job trains until it is stopped.
         bench.admit(TRAIN, workdir=".", environment={"STEPS": "1000000"})
         bench.start(1)
         bench.wait_step(10)
@@ -181,8 +181,10 @@ def test_on_a_node_a_job_trains_and_comes_back_as_a_user_of_its_own(place: Path)
 @given(
     gpus=st.integers(min_value=1, max_value=4), nodes=st.integers(min_value=1, max_value=2), data=st.data()
 )
-def test_no_job_file_sets_what_a_unit_is_told(gpus: int, nodes: int, data: st.DataObject) -> None:
-    """Every variable that tells jobs, ranks and GPUs apart is refused where it is submitted."""
+def test_a_job_file_cannot_set_variables_that_the_daemon_sets(
+    gpus: int, nodes: int, data: st.DataObject
+) -> None:
+    """Every variable in a unit's environment is refused in a job file."""
     bench = Bench(engine=LocalEngine(Path("/nowhere")), workdir=Path("/nowhere"))
     units = units_of(
         JobSpec(job="a", name="a", class_name="c", run="true"),
@@ -197,8 +199,8 @@ def test_no_job_file_sets_what_a_unit_is_told(gpus: int, nodes: int, data: st.Da
         check_job(Document(name="job.yaml", content=content, language="json"))
 
 
-def test_data_is_read_as_the_jobs_user_and_not_written(place: Path) -> None:
-    """What that user may read is there and stays as it is; what only the daemon may read is not brought."""
+def test_data_is_read_as_the_jobs_account_and_is_read_only(place: Path) -> None:
+    """The job reads data that its account may read and cannot change it; other data fails the job."""
     for name, mode in (("open", 0o755), ("closed", 0o700)):
         (place / name).mkdir()
         (place / name / "file").write_text("content\n")

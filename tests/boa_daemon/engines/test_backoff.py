@@ -1,4 +1,4 @@
-"""`engines/backoff.py`: what is refused is asked again, ever more seldom, and rests meanwhile."""
+"""`engines/backoff.py`: refused orders are retried after growing pauses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from boa_daemon.tick.rests import Refusal
 START = 1_800_057_600.0
 
 
-def test_what_is_refused_rests_until_it_is_asked_again_or_forgotten() -> None:
-    """The time counts from the first refusal; forgotten when it was done."""
+def test_a_refused_order_rests_until_it_is_due_or_forgotten() -> None:
+    """A refusal records its first and its latest time; `forget` starts both anew."""
     patience = Backoff()
     for now, why in ((100.0, "no"), (260.0, "no"), (9100.0, "not now")):
         patience.refused("a", why, now=now)
@@ -29,10 +29,10 @@ def test_what_is_refused_rests_until_it_is_asked_again_or_forgotten() -> None:
     assert patience.of("a") == Refusal(since=9200.0, at=9200.0)
 
 
-def test_a_job_whose_start_is_refused_rests_and_says_why(
+def test_a_job_whose_start_is_refused_pauses_and_shows_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Five minutes of a refusing SSM: few generations, and the reason with the job."""
+    """In five minutes of refusals the daemon makes at most eight starts, and the job shows the reason."""
     clock = ManualClock(START)
     play = DaemonInAFolder(
         tmp_path, clock, {"cloud": {"boot_seconds": 30.0}, "daemon": {"tick_seconds": 10.0}}
@@ -62,6 +62,6 @@ def test_a_job_whose_start_is_refused_rests_and_says_why(
 
     assert row["cause"] == "SSM: no"
     assert row["status"] == "queued"
-    # Eight starts that lead nowhere are a loop, which is paused for longer.
+    # Eight failed starts count as a loop, which gets a longer pause.
     assert 2 <= started[job] <= 8
     assert rested > 10

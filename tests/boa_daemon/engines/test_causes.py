@@ -1,4 +1,4 @@
-"""What is said of a failure."""
+"""The line of a failed job's log that its evidence quotes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ from boa_daemon.engines.causes import last_line
         ([], ""),
     ],
 )
-def test_the_commands_own_last_line_comes_before_what_was_said_of_it(lines: list[str], said: str) -> None:
-    """A note on artifacts says nothing of why it failed."""
+def test_the_evidence_quotes_the_commands_last_line_before_boas_notes(lines: list[str], said: str) -> None:
+    """A `boa:` note about artifacts does not explain why the command failed."""
     assert last_line(lines) == said

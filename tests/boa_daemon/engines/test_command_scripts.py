@@ -1,4 +1,4 @@
-"""What a job's command needs around it, as shell."""
+"""The shell script around a job's command."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from boa_daemon.engines.command_scripts import with_setup
 from boa_daemon.tick.ports import JobSpec
 
 
-def test_what_is_set_up_happens_once_though_nothing_is_there_before(tmp_path: Path) -> None:
-    """Its folder is made where it is not; other words are other setup."""
+def test_setup_runs_once_until_its_text_changes(tmp_path: Path) -> None:
+    """The script creates the missing home folder; a changed setup text runs again."""
     spec = JobSpec(job="a", name="a", class_name="c", run="echo runs", setup="echo sets up")
     other = JobSpec(job="a", name="a", class_name="c", run="echo runs", setup="echo sets up anew")
     scripts = [with_setup(each, tmp_path / "a home") for each in (spec, spec, other)]

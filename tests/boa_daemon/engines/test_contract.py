@@ -1,4 +1,4 @@
-"""What every engine does, whatever it runs jobs with."""
+"""The contract that every engine keeps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LOCAL_FIRST = pytest.mark.parametrize(
 
 @pytest.fixture(params=list(ENGINES))
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    """An engine of each kind, with its nodes prepared, and a way to have a second one after it died."""
+    """An engine of each kind with prepared nodes, and a factory for a second engine on the same state."""
     with ENGINES[request.param](tmp_path / "root") as make:
         workdir = tmp_path / "work"
         workdir.mkdir()
@@ -61,8 +61,8 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
 
 
 @LOCAL_FIRST
-def test_a_job_goes_from_1_to_2_to_4_to_1_workers_and_loses_no_step(bench: Bench) -> None:
-    """Every step is done once, and the final loss is that of an uninterrupted run."""
+def test_a_job_that_changes_its_width_loses_no_step(bench: Bench) -> None:
+    """Stops at 1, 2 and 4 workers lose no step, and the final loss equals that of an uninterrupted run."""
     bench.admit(f"{NUMPY} {PATIENT}")
     done = 0
     for width in (1, 2, 4):
@@ -84,8 +84,8 @@ def test_a_job_goes_from_1_to_2_to_4_to_1_workers_and_loses_no_step(bench: Bench
 
 
 @LOCAL_FIRST
-def test_a_job_over_two_nodes_is_one_unit_on_each(bench: Bench) -> None:
-    """Both units get the same generation and their own rank, meet, and stop together."""
+def test_a_job_over_two_nodes_trains_and_stops_as_one(bench: Bench) -> None:
+    """The workers on both nodes form one group and stop together without a lost step."""
     bench.admit(f"{NUMPY} {PATIENT}")
     bench.start(4, nodes=2)
     bench.wait_step(5)
@@ -98,8 +98,8 @@ def test_a_job_over_two_nodes_is_one_unit_on_each(bench: Bench) -> None:
 
 
 @LOCAL_FIRST
-def test_code_is_brought_set_up_once_and_artifacts_are_kept(bench: Bench, tmp_path: Path) -> None:
-    """On both nodes, in the job's own copy; the second start sets up nothing; what it leaves can be read."""
+def test_code_is_staged_setup_runs_once_and_artifacts_are_kept(bench: Bench, tmp_path: Path) -> None:
+    """Both nodes get the code; the second start skips the setup; artifacts can be listed and read."""
     folder = tmp_path / "project"
     (folder / "sub").mkdir(parents=True)
     (folder / "hello.py").write_text("print('hello')\n")
@@ -114,7 +114,7 @@ def test_code_is_brought_set_up_once_and_artifacts_are_kept(bench: Bench, tmp_pa
 
     run = (
         f"{sys.executable} ../hello.py; mkdir -p out/deep; echo $BOA_NODE_RANK > rank.$BOA_NODE_RANK; "
-        "mv rank.$BOA_NODE_RANK out/deep/rank; "  # in one step: nodes on one machine share the folder
+        "mv rank.$BOA_NODE_RANK out/deep/rank; "  # atomic: nodes on one machine share the folder
         "ln -s /etc/hostname out/leak; cat ready; true"
     )
     more = {
@@ -145,8 +145,8 @@ def test_code_is_brought_set_up_once_and_artifacts_are_kept(bench: Bench, tmp_pa
 
 
 @LOCAL_FIRST
-def test_data_is_brought_once_and_read_only(bench: Bench, tmp_path: Path) -> None:
-    """A second start finds it there; what has changed is brought anew; what is not there starts nothing."""
+def test_data_is_copied_once_and_is_read_only(bench: Bench, tmp_path: Path) -> None:
+    """Changed data is copied again. Missing data fails the start and is named in the evidence."""
     engine = bench.engine
     assert isinstance(engine, DataStager)
     put = getattr(engine, "s3", None)
@@ -189,7 +189,7 @@ def test_data_is_brought_once_and_read_only(bench: Bench, tmp_path: Path) -> Non
 
 @LOCAL_FIRST
 def test_a_command_runs_beside_a_job_and_ends_with_it(bench: Bench) -> None:
-    """In its folder with its environment; with its exit code, or why it has none; then none."""
+    """The command has the job's folder and environment; its end is an exit code or a reason."""
     engine = bench.engine
     assert isinstance(engine, AccessibleRunner)
     bench.admit("echo ready; sleep 60", environment={"LR": "0.1"})
@@ -222,18 +222,18 @@ def test_a_command_runs_beside_a_job_and_ends_with_it(bench: Bench) -> None:
     assert bench.wait_end().phase == "stopped"
     ended: list[SaidInside] = []
     until(lambda: isinstance(said := engine.inside.end(word), SaidInside) and not ended.append(said))  # type: ignore[func-returns-value]
-    # It had begun, or came too late.
+    # The command was ended with the job, or it came too late.
     assert ended[0].code is None
     assert ended[0].why in ("the job has ended on this node", "the job does not run on this node")
     assert isinstance(engine.inside.way(bench.job, 0), Refused)
 
 
 @LOCAL_FIRST
-def test_how_long_a_job_has_printed_nothing_is_known_from_its_start_on(bench: Bench, tmp_path: Path) -> None:
-    """One that never printed is silent since its command began; a line sets it back."""
+def test_the_time_without_output_counts_from_the_start(bench: Bench, tmp_path: Path) -> None:
+    """`quiet_seconds` grows for a job that never printed, and a printed line resets it."""
     mark = tmp_path / "mark"
     wait = f"import os, time\nwhile not os.path.exists({str(mark)!r}): time.sleep(0.05)\n"
-    # It goes on printing: one line would be old again before a busy machine looks.
+    # The job keeps printing: a single line would be old before a busy machine looks.
     bench.admit(script(f"{wait}while True: print('x', flush=True); time.sleep(0.05)"))
     bench.start(1)
     silent = bench.wait(lambda report: (report.quiet_seconds or 0.0) > 2.0)
@@ -245,8 +245,8 @@ def test_how_long_a_job_has_printed_nothing_is_known_from_its_start_on(bench: Be
 
 
 @LOCAL_FIRST
-def test_code_that_nobody_needs_is_dropped(bench: Bench, tmp_path: Path) -> None:
-    """Of those that came before an instant all that are not to be kept; what goes can come again."""
+def test_unneeded_code_is_dropped(bench: Bench, tmp_path: Path) -> None:
+    """`drop_code` removes archives older than an instant unless listed; a removed archive can come again."""
     (tmp_path / "project").mkdir()
     engine, digests = bench.engine, []
     assert isinstance(engine, CodeStager)
@@ -264,8 +264,8 @@ def test_code_that_nobody_needs_is_dropped(bench: Bench, tmp_path: Path) -> None
 
 
 @LOCAL_FIRST
-def test_code_that_is_not_what_its_digest_says_starts_nothing(bench: Bench, tmp_path: Path) -> None:
-    """Nor does code that is gone: the log and the report say why."""
+def test_code_with_a_wrong_digest_does_not_start(bench: Bench, tmp_path: Path) -> None:
+    """Code that is missing or does not match its digest fails the job before its command runs."""
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "a").write_text("one")
     packed = pack(tmp_path / "project")
@@ -280,8 +280,8 @@ def test_code_that_is_not_what_its_digest_says_starts_nothing(bench: Bench, tmp_
 
 
 @LOCAL_FIRST
-def test_the_environment_says_who_and_where(bench: Bench) -> None:
-    """The names that `interfaces.md` gives, and the GPUs of the node and no others."""
+def test_the_environment_has_the_documented_variables(bench: Bench) -> None:
+    """A job finds the `BOA_` variables of `interfaces.md` with the values of its generation."""
     names = ["JOB_ID", "GENERATION", "GPUS", "NODES", "NODE_RANK", "GPUS_PER_NODE"]
     names += ["CHECKPOINT_DIR", "PROGRESS_FILE", "GATE"]
     end = bench.run_to_end(
@@ -296,8 +296,8 @@ def test_the_environment_says_who_and_where(bench: Bench) -> None:
 
 
 @LOCAL_FIRST
-def test_orders_may_come_twice_and_late(bench: Bench) -> None:
-    """What runs already is accepted; what is stopped already too; an older or a parallel one is refused."""
+def test_repeated_orders_are_accepted_and_outdated_starts_refused(bench: Bench) -> None:
+    """A parallel or an older start is refused; a repeated stop and an outdated kill change nothing."""
     bench.admit(f"{NUMPY} {PATIENT}")
     bench.start(1)
     assert bench.engine.start(bench.order(1)) == Accepted()
@@ -318,15 +318,15 @@ def test_orders_may_come_twice_and_late(bench: Bench) -> None:
 
 @LOCAL_FIRST
 def test_a_job_that_was_not_admitted_is_refused(bench: Bench) -> None:
-    """Nobody knows what to run."""
+    """Without `admit` the engine does not know the job's command."""
     bench.generation = 1
 
     assert isinstance(bench.engine.start(bench.order(1)), Refused)
 
 
 @LOCAL_FIRST
-def test_a_job_that_ignores_its_stop_is_ended_when_its_grace_is_over(bench: Bench) -> None:
-    """A hard stop: without a manifest, the steps that it reported are lost, and the evidence says so."""
+def test_a_job_that_ignores_its_stop_is_ended_after_its_grace(bench: Bench) -> None:
+    """The job loses the steps since its last checkpoint, and the evidence says that it was ended by force."""
     bench.admit(
         script(
             "import signal, time\nfrom boa_daemon import job\njob.report(1)\n"
@@ -345,8 +345,8 @@ def test_a_job_that_ignores_its_stop_is_ended_when_its_grace_is_over(bench: Benc
 
 
 @LOCAL_FIRST
-def test_a_kill_needs_no_grace(bench: Bench) -> None:
-    """It ends at once, and the checkpoint before stands."""
+def test_a_killed_job_keeps_its_last_checkpoint(bench: Bench) -> None:
+    """The steps after the last checkpoint are reported as lost."""
     bench.admit(f"{NUMPY} {PATIENT} --every 5")
     bench.start(2)
     step = bench.wait_step(6).step or 0
@@ -360,8 +360,8 @@ def test_a_kill_needs_no_grace(bench: Bench) -> None:
 
 
 @LOCAL_FIRST
-def test_logs_are_read_from_any_byte_on_and_stay(bench: Bench) -> None:
-    """Pieces join to the whole, the end is empty, and older generations can still be read."""
+def test_logs_are_read_from_any_byte_and_are_kept(bench: Bench) -> None:
+    """Reading at the end gives no text, and logs of older generations can still be read."""
     bench.run_to_end("echo one; echo two")
     first = bench.engine.logs("a")
     assert first.text == "one\ntwo\n"
@@ -374,28 +374,28 @@ def test_logs_are_read_from_any_byte_on_and_stay(bench: Bench) -> None:
 
 
 @LOCAL_FIRST
-def test_a_command_that_is_not_there_is_not_tried_again(bench: Bench) -> None:
-    """What another try could not mend is told from what it could (all causes: `test_local`)."""
+def test_a_missing_command_has_its_own_cause(bench: Bench) -> None:
+    """A retry cannot mend the cause `missing-command` (all causes: `test_local`)."""
     end = bench.run_to_end("trane.py --fast")
 
     assert (end.phase, end.cause) == ("failed", "missing-command"), end
 
 
 @LOCAL_FIRST
-def test_a_result_file_that_is_not_there_is_no_success(bench: Bench) -> None:
-    """Exit code 0 is not enough where a result was asked for."""
+def test_a_missing_result_file_fails_the_job(bench: Bench) -> None:
+    """Exit code 0 is not enough for a job with `result`."""
     assert bench.run_to_end("true", result="model.bin").cause == "no-result"
     assert bench.run_to_end("touch model.bin", result="model.bin").phase == "finished"
 
 
-def test_an_engine_that_comes_back_finds_what_runs(bench: Bench) -> None:
-    """The first engine object is gone; a second one reports, stops and goes on where it was."""
+def test_a_restarted_engine_finds_its_running_jobs(bench: Bench) -> None:
+    """A second engine on the same state reports, stops and restarts the job without a lost step."""
     bench.admit(f"{NUMPY} {PATIENT}")
     bench.start(2)
     step = bench.wait_step(3).step or 0
     again: Callable[[], Runner] = bench.again  # type: ignore[attr-defined]
     bench.engine = again()
-    # The daemon says first what the engine may have to run.
+    # The daemon admits its jobs first.
     bench.admit(f"{NUMPY} {PATIENT}")
     found = bench.engine.reattach()["a"]
     assert (found.generation, found.gpus) == (1, 2)
@@ -410,7 +410,7 @@ def test_an_engine_that_comes_back_finds_what_runs(bench: Bench) -> None:
 
 @LOCAL_FIRST
 def test_a_forgotten_job_is_in_no_report(bench: Bench) -> None:
-    """Neither now nor after coming back; one that runs stays known."""
+    """`forget` drops a job that has ended, also for a restarted engine, and keeps a job that runs."""
     bench.admit(f"{NUMPY} {PATIENT}")
     bench.start(1)
     bench.engine.forget("a")
@@ -432,7 +432,7 @@ DDP_JOB = Path(__file__).parents[2] / "integration" / "gate_job.py"
 
 
 def start_ddp(bench: Bench, door: JobDoor, **changes: object) -> Callable[[], int]:
-    """Start the DDP job over two nodes, and return what tells its steps."""
+    """Start the DDP job over two nodes, and return a function that reads its step."""
     bench.engine = bench.again(gate=door)  # type: ignore[attr-defined]
     until(lambda: set(bench.engine.prepare([a_node(n) for n in bench.nodes]).values()) == {Accepted()})
     environment = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
@@ -447,10 +447,8 @@ def start_ddp(bench: Bench, door: JobDoor, **changes: object) -> Callable[[], in
 
 
 @LOCAL_FIRST
-def test_a_job_is_told_where_the_gate_is_and_has_the_token_of_its_generation(
-    bench: Bench, tmp_path: Path
-) -> None:
-    """On each node, with the uplink that its messages take; nobody but its owner reads the token."""
+def test_each_node_gets_the_gates_address_and_its_generations_token(bench: Bench, tmp_path: Path) -> None:
+    """The address includes the job's uplinks; only the owner can read the token file."""
     (tmp_path / "gate.secret").write_text("secret")
     address = GateAddress(host="127.0.0.1", port=7411)
     bench.engine = bench.again(gate=JobDoor(tmp_path, address, uplinks={"core": ["*"]}))  # type: ignore[attr-defined]
@@ -470,9 +468,10 @@ def test_a_job_is_told_where_the_gate_is_and_has_the_token_of_its_generation(
 
 
 @LOCAL_FIRST
-def test_plain_ddp_asks_the_gate_over_the_nodes_network(bench: Bench, tmp_path: Path) -> None:
-    """Not a word of it in the job: the engine brings address, token and hook; when the gate dies training
-    goes on, and under the generation's token the job comes back to a new one.
+def test_plain_ddp_uses_the_gate_and_survives_its_restart(bench: Bench, tmp_path: Path) -> None:
+    """The engine adds address, token and hook to an unchanged job.
+
+    Training goes on while the gate is down, and the job asks the restarted gate again.
     """
     with GateThread(GATE, "secret", GateAddress(host="127.0.0.1", port=0)) as gate:
         (tmp_path / "gate.secret").write_text("secret")
@@ -494,8 +493,8 @@ def test_plain_ddp_asks_the_gate_over_the_nodes_network(bench: Bench, tmp_path: 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("why", ["wrong secret", "out of reach", "opted out"])
-def test_what_cannot_reach_the_gate_trains_without(bench: Bench, tmp_path: Path, why: str) -> None:
-    """Another secret, a port at which nobody listens, or a job that does not want to: it runs to its end."""
+def test_a_job_without_access_to_the_gate_trains_without_it(bench: Bench, tmp_path: Path, why: str) -> None:
+    """A wrong secret, a closed port or an opt-out does not keep the job from its end."""
     with GateThread(GATE, "secret", GateAddress(host="127.0.0.1", port=0)) as gate:
         (tmp_path / "gate.secret").write_text("another" if why == "wrong secret" else "secret")
         (address,) = gate.addresses

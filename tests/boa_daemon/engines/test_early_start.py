@@ -1,4 +1,4 @@
-"""The next generation before its turn: it waits, writes nothing, and is let go of as if it had not been."""
+"""The early start of a job's next generation: it waits, writes nothing, and can be dropped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def _waits(bench: Bench, gpus: int = 2) -> StartJob:
-    """Start a job, and have its next generation wait; return the order for that."""
+    """Start a job, let its next generation wait, and return the order of that generation."""
     bench.admit(LONG)
     bench.start(1)
     bench.wait_step(6)
@@ -61,8 +61,8 @@ def _left(bench: Bench, generation: int) -> list[int]:
     return carrying(f"BOA_UNIT={unit_name(_engine(bench).layout, bench.job, generation, 0)}")
 
 
-def test_it_waits_with_its_imports_done_and_goes_on_in_its_turn(bench: Bench) -> None:
-    """The one before works and saves meanwhile; no step is lost, and the loss is that of one run."""
+def test_a_waiting_generation_goes_on_in_its_turn(bench: Bench) -> None:
+    """The earlier generation trains and saves meanwhile; no step is lost."""
     order = _waits(bench)
     engine, checkpoints = _engine(bench), _engine(bench).layout.checkpoints(bench.job)
     keeper, early = _keeper(bench, 2), set(_left(bench, 2))
@@ -91,8 +91,8 @@ def test_it_waits_with_its_imports_done_and_goes_on_in_its_turn(bench: Bench) ->
     assert done.loss == pytest.approx(numpy_loss((last.step or 0) + 3), rel=1e-9)
 
 
-def test_one_that_is_not_wanted_any_more_leaves_nothing(bench: Bench) -> None:
-    """Another width is planned: what waited for two GPUs is ended, and the start is as ever."""
+def test_a_waiting_generation_of_another_width_is_ended(bench: Bench) -> None:
+    """A start with another width ends the waiting keeper and runs normally."""
     _waits(bench, gpus=2)
     bench.stop()
     bench.wait_end()
@@ -103,8 +103,8 @@ def test_one_that_is_not_wanted_any_more_leaves_nothing(bench: Bench) -> None:
     assert started_ticks(before) is None
 
 
-def test_it_ends_by_itself_where_its_folder_is_gone(bench: Bench) -> None:
-    """As when it was dropped while it began, or with all that a daemon kept: nobody says the word now."""
+def test_a_waiting_generation_ends_when_its_folder_is_gone(bench: Bench) -> None:
+    """The waiting processes end without an order."""
     _waits(bench)
     keeper = _keeper(bench, 2)
     folder = _engine(bench).layout.generation(bench.job, 2)
@@ -112,9 +112,11 @@ def test_it_ends_by_itself_where_its_folder_is_gone(bench: Bench) -> None:
     until(lambda: started_ticks(keeper) is None and not _left(bench, 2))
 
 
-@pytest.mark.exhaustive  # A rare end, of several seconds.
-def test_it_is_forgotten_when_nobody_asks_for_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan has changed its mind: no process and no folder stays, and the job goes on."""
+@pytest.mark.exhaustive  # A rare end that takes several seconds.
+def test_a_waiting_generation_that_is_no_longer_asked_for_is_removed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No process and no folder stays, and the running generation goes on."""
     _waits(bench)
     monkeypatch.setattr("boa_daemon.engines.local.FORGET_SECONDS", 0.0)
     time.sleep(0.01)
@@ -125,10 +127,10 @@ def test_it_is_forgotten_when_nobody_asks_for_it(bench: Bench, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("has_begun", [False, True])
-def test_a_daemon_that_comes_back_ends_it_or_lets_it_go(
+def test_a_restarted_daemon_ends_or_continues_a_waiting_generation(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, has_begun: bool
 ) -> None:
-    """Its turn is what stands on the disk: before that it never was, after that it goes on."""
+    """A generation whose start is on disk continues; a generation that only waited is ended."""
     order = _waits(bench)
     if has_begun:
         bench.stop()
@@ -153,10 +155,10 @@ def test_a_daemon_that_comes_back_ends_it_or_lets_it_go(
         bench.wait_step((reports[bench.job].step or 0) + 6)
 
 
-@pytest.mark.exhaustive  # Deaths while waiting: a full job each.
+@pytest.mark.exhaustive  # Each case runs a full job.
 @pytest.mark.parametrize("what", ["keeper", "command"])
-def test_one_that_has_died_is_started_in_its_turn(bench: Bench, what: str) -> None:
-    """A process that was killed while it waited costs a start, and no failure of the job."""
+def test_a_waiting_generation_that_died_is_started_in_its_turn(bench: Bench, what: str) -> None:
+    """A killed keeper is replaced, and a killed command is started by the same keeper."""
     order = _waits(bench)
     keeper = _keeper(bench, 2)
     victims = [keeper] if what == "keeper" else [pid for pid in _left(bench, 2) if pid != keeper]
@@ -170,12 +172,12 @@ def test_one_that_has_died_is_started_in_its_turn(bench: Bench, what: str) -> No
     assert (_keeper(bench, 2) == keeper) == (what == "command")
 
 
-@pytest.mark.exhaustive  # Three jobs; what decides is held by quick tests of the rules.
+@pytest.mark.exhaustive  # Three jobs; quick tests check the rules themselves.
 @pytest.mark.parametrize("how", ["without the helper", "with more in its command", "after a call"])
-def test_a_command_that_may_do_something_is_not_started_before_its_turn(
+def test_a_command_with_possible_side_effects_does_not_start_early(
     bench: Bench, how: str, tmp_path: Path
 ) -> None:
-    """Its code and data are brought; nothing of the command has run."""
+    """The engine prepares the next generation, but runs nothing of its command before its turn."""
     script, marks = tmp_path / "train.py", tmp_path / "work" / "marks"
     text = {
         "without the helper": "import time\nopen('marks', 'a').write('x')\ntime.sleep(600)\n",
@@ -199,8 +201,8 @@ def test_a_command_that_may_do_something_is_not_started_before_its_turn(
     until(lambda: marks.read_text() == "xx")
 
 
-def test_what_is_one_script() -> None:
-    """A command that is one starts nothing else before the script's own first line."""
+def test_commands_that_are_a_single_script_are_recognised() -> None:
+    """Such a command has no effect before the script's first line."""
     for run in (
         "python train.py",
         "torchrun --nproc-per-node 2 train.py --lr $LR --out ${BOA_DATA_DIR}/x",

@@ -1,4 +1,4 @@
-"""What each engine is: one line for each that can be opened, and none for another."""
+"""The table of engine kinds."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from boa_daemon.daemon.assembly import ENGINES
 from boa_daemon.engines.engine_kinds import ENGINE_KINDS, EngineKind, engine_kind, fitting
 
 
-def test_every_engine_that_can_be_opened_has_a_line() -> None:
-    """And goes with clouds that there are; each cloud has an engine."""
+def test_every_engine_has_a_kind_and_every_cloud_has_an_engine() -> None:
+    """Each kind names only existing clouds."""
     assert ENGINE_KINDS.keys() == ENGINES.keys()
     named = {name for kind in ENGINE_KINDS.values() for name in kind.goes_with or ()}
     assert named == CLOUD_KINDS.keys()
@@ -17,7 +17,7 @@ def test_every_engine_that_can_be_opened_has_a_line() -> None:
     }  # fmt: skip
 
 
-def test_an_engine_of_a_plug_in_is_as_processes_here() -> None:
-    """Nothing is known of it: it says with what it goes when it is opened."""
+def test_an_engine_of_a_plug_in_gets_the_default_kind() -> None:
+    """The table does not know the clouds of a plug-in's engine."""
     assert engine_kind("theirs") == EngineKind()
     assert engine_kind("theirs").goes_with is None

@@ -1,4 +1,4 @@
-"""Processes of this machine: what can go wrong with them, and what is left when they are killed."""
+"""The `local` engine: failures of its processes, and its state after a kill."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ while True:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    """A local engine; nothing of it is left afterwards."""
+    """A local engine; afterwards none of its processes may be left."""
     (tmp_path / "work").mkdir()
     bench = Bench(engine=LocalEngine(tmp_path / "root"), workdir=tmp_path / "work")
     yield bench
@@ -58,8 +58,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 @pytest.mark.parametrize(
     "workdir", ["/gone", f"/{'x' * 300}", "/a\0b", sys.executable, f"{sys.executable}/in"]
 )
-def test_a_workdir_that_cannot_be_looked_at_is_refused(bench: Bench, workdir: str) -> None:
-    """A name that is too long, like a folder of somebody else's, raised in the tick that started the job."""
+def test_an_unusable_workdir_is_refused(bench: Bench, workdir: str) -> None:
+    """A workdir that is missing, too long, malformed or a file is a bad request, not an exception."""
     spec = JobSpec(job="b", name="b", class_name="c", run="true", workdir=workdir)
     answer = bench.engine.admit(spec)
     assert isinstance(answer, Refused)
@@ -67,7 +67,7 @@ def test_a_workdir_that_cannot_be_looked_at_is_refused(bench: Bench, workdir: st
 
 
 def processes(bench: Bench) -> list[int]:
-    """Return the living processes of the bench's newest generation."""
+    """Return the living processes of the job's newest generation."""
     layout = bench.engine.layout  # type: ignore[attr-defined]
     found = []
     for file in layout.generation(bench.job, bench.generation).glob("n*/unit.json"):
@@ -76,22 +76,22 @@ def processes(bench: Bench) -> list[int]:
 
 
 def keeper(bench: Bench) -> int:
-    """Return the process that keeps the newest generation's first unit."""
+    """Return the process id of the keeper of the newest generation's first unit."""
     folder = bench.engine.layout.unit(bench.job, bench.generation, 0)  # type: ignore[attr-defined]
     return int(json.loads((folder / "keeper.json").read_text())["pid"])
 
 
 def checkpoints(bench: Bench) -> Path:
-    """Return the folder of the job's checkpoints."""
+    """Return the job's checkpoint folder."""
     return bench.engine.layout.checkpoints(bench.job)  # type: ignore[attr-defined, no-any-return]
 
 
 @pytest.mark.exhaustive
-def test_killed_workers_agents_and_daemons_cost_no_finished_step(tmp_path: Path, bench: Bench) -> None:
-    """Whatever is killed, in any order, at any width: every saved step stands and the loss is the same.
+def test_killed_workers_keepers_and_daemons_cost_no_saved_step(tmp_path: Path, bench: Bench) -> None:
+    """The job saves after each step. At each width one of worker, keeper and daemon gets a SIGKILL.
 
-    The job saves after each step. The daemon is a process of its own that starts the generation, and dies
-    with SIGKILL; the engine of this test is the one that comes back.
+    The daemon is a separate process, and the test's engine takes over from it. At most the step that was not
+    saved yet is lost, and the final loss equals that of an uninterrupted run.
     """
     draw = random.Random(0)
     run = f"{NUMPY} --steps 100000 --pause 0.004 --every 1"
@@ -130,10 +130,10 @@ def test_killed_workers_agents_and_daemons_cost_no_finished_step(tmp_path: Path,
     assert end.loss == pytest.approx(numpy_loss(last), rel=1e-9)
 
 
-def test_the_port_where_ranks_meet_is_handed_to_no_connection(
+def test_the_rendezvous_port_is_outside_the_kernels_ephemeral_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is below those that the kernel hands out; where it hands out all of them, any one will do."""
+    """Any port is taken if the ephemeral range covers all ports."""
     begin = int(KERNELS_PORTS.read_text().split()[0])
     assert all(1024 <= free_port() < begin for _ in range(20))
     (tmp_path / "all").write_text("1024\t65535\n")
@@ -141,8 +141,8 @@ def test_the_port_where_ranks_meet_is_handed_to_no_connection(
     assert 1024 <= free_port() <= 65535
 
 
-def test_children_that_linger_are_ended_and_counted(bench: Bench) -> None:
-    """Also those that left the session and closed everything: the keeper inherits what is orphaned."""
+def test_lingering_child_processes_are_ended_and_counted(bench: Bench) -> None:
+    """Daemonised children are included, since the keeper adopts orphans."""
     daemonise = script(
         "import os, time\nfor _ in range(3):\n  if os.fork() == 0:\n    os.setsid()\n"
         "    if os.fork(): os._exit(0)\n    os.closerange(0, 99); time.sleep(600)"
@@ -154,8 +154,8 @@ def test_children_that_linger_are_ended_and_counted(bench: Bench) -> None:
     until(lambda: processes(bench) == [])
 
 
-def test_what_a_rigid_job_is_told_is_no_evidence_of_its_end(bench: Bench) -> None:
-    """It stands in the log, and neither among the last lines nor in the reason."""
+def test_the_note_to_a_rigid_job_is_not_evidence_of_its_failure(bench: Bench) -> None:
+    """The note is in the log, but neither in the last lines nor in the evidence."""
     end = bench.run_to_end("exit 3", is_rigid=True)
     assert "this job runs at one width" in bench.printed()
     assert (end.evidence, end.last_lines) == ("ended with exit code 3", ())
@@ -167,8 +167,8 @@ def test_what_a_rigid_job_is_told_is_no_evidence_of_its_end(bench: Bench) -> Non
 
 
 @pytest.mark.exhaustive
-def test_a_gigabyte_of_output_is_drained_and_the_newest_part_kept(bench: Bench) -> None:
-    """The job never waits for its log, the disk takes no more than the limit, and the reader is told."""
+def test_a_log_over_its_limit_keeps_its_newest_part(bench: Bench) -> None:
+    """A gigabyte of output is drained, the disk holds about the limit, and the dropped bytes are reported."""
     limit = 4 * 2**20
     end = bench.run_to_end("yes 0123456789 | head -c 999999999; echo; echo the last line", log_bytes=limit)
     folder = bench.engine.layout.unit("a", 1, 0)  # type: ignore[attr-defined]
@@ -191,8 +191,8 @@ def test_a_gigabyte_of_output_is_drained_and_the_newest_part_kept(bench: Bench) 
         "",
     ],
 )
-def test_a_corrupt_manifest_counts_for_nothing(bench: Bench, damage: str) -> None:
-    """The checkpoint before it is what the next generation resumes from, and its own writes replace it."""
+def test_a_corrupt_manifest_is_ignored_and_replaced(bench: Bench, damage: str) -> None:
+    """The next generation finds the last checkpoint without the manifest and writes a new manifest."""
     bench.admit(f"{NUMPY} --steps 100000 --pause 0.004 --every 5")
     bench.start(1)
     bench.wait_step(11)
@@ -211,8 +211,8 @@ def test_a_corrupt_manifest_counts_for_nothing(bench: Bench, damage: str) -> Non
     assert "step 6 on 2 workers" in bench.printed(), "it went on behind step 5, the checkpoint before"
 
 
-def test_a_checkpoint_whose_file_was_damaged_is_reported(bench: Bench) -> None:
-    """The digest in the manifest is that of the file, or the checkpoint is none."""
+def test_a_checkpoint_with_a_wrong_digest_does_not_count(bench: Bench) -> None:
+    """The evidence names the digest, and the step is reported as lost."""
     save = "from boa_daemon import job\njob.report(1)\njob.save(1, lambda f: f.write(b'ab'))\n"
     bench.admit(script(save + "open(job.resume().path, 'wb').write(b'xy')\nimport sys; sys.exit(3)"))
     bench.start(1)
@@ -223,8 +223,8 @@ def test_a_checkpoint_whose_file_was_damaged_is_reported(bench: Bench) -> None:
     assert end.lost_steps == 1
 
 
-def test_a_late_generation_cannot_write(bench: Bench) -> None:
-    """One that was thought dead and saves behind its successor's back gets `StaleGeneration`."""
+def test_an_outdated_generation_cannot_save(bench: Bench) -> None:
+    """`save` raises `StaleGeneration` after a newer generation was started."""
     late = script(
         "import time\nfrom pathlib import Path\nfrom boa_daemon import job\njob.report(1)\n"
         "while not Path('go').exists(): time.sleep(0.02)\n"
@@ -244,7 +244,7 @@ def test_a_late_generation_cannot_write(bench: Bench) -> None:
 
 
 def never_kept(bench: Bench, run: str) -> Path:
-    """Have a generation as a daemon leaves it that dies between writing its unit and starting the keeper."""
+    """Leave a generation whose daemon died after it wrote the unit and before it started the keeper."""
     bench.run_to_end(run)
     folder = bench.engine.layout.unit("a", 1, 0)  # type: ignore[attr-defined]
     for name in ("keeper.json", "exit.json"):
@@ -253,8 +253,8 @@ def never_kept(bench: Bench, run: str) -> Path:
     return folder
 
 
-def test_a_keeper_that_was_not_started_any_more_is_started_by_the_next_daemon(bench: Bench) -> None:
-    """Its GPUs waited for a minute, and a try was counted as failed. It starts once, whoever comes first."""
+def test_a_restarted_daemon_starts_a_missing_keeper(bench: Bench) -> None:
+    """The job runs once, although several starters compete."""
     folder = never_kept(bench, "echo once >> marks; sleep 0.5")
     (bench.workdir / "marks").unlink()
     first = start_apart(folder, os.environ)
@@ -267,8 +267,10 @@ def test_a_keeper_that_was_not_started_any_more_is_started_by_the_next_daemon(be
     assert (bench.workdir / "marks").read_text() == "once\n"
 
 
-def test_a_keeper_that_never_came_is_noticed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was asked for and does not appear: after a while that generation has failed."""
+def test_a_keeper_that_does_not_start_fails_its_generation(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old generation without a keeper has the cause `agent-lost`."""
     folder = never_kept(bench, "true")
     monkeypatch.setattr(LocalEngine, "_start_keeper", lambda _self, _folder: None)
     assert bench.engine.reattach()["a"].phase == "starting"
@@ -293,8 +295,8 @@ sys.exit(keeper.main(["--foreground", sys.argv[1]]))
 
 
 @pytest.mark.parametrize("after", ["", "true"])
-def test_how_a_job_ended_is_kept_when_the_disk_is_full_by_then(tmp_path: Path, after: str) -> None:
-    """Room for it was set aside at the start: a finished job is not taken for a lost one and run again."""
+def test_the_end_of_a_job_is_recorded_on_a_full_disk(tmp_path: Path, after: str) -> None:
+    """The keeper reserves room for the record at its start, so a finished job is not run again."""
     full, folder = tmp_path / "full", tmp_path / "unit"
     Unit(
         name="u",
@@ -321,8 +323,8 @@ def test_how_a_job_ended_is_kept_when_the_disk_is_full_by_then(tmp_path: Path, a
     assert not list(folder.glob(".*"))
 
 
-def test_a_unit_that_cannot_be_read_is_unknown_and_ends_nothing(bench: Bench) -> None:
-    """One failed look is no reason to act: the job goes on, and so does the next look."""
+def test_a_job_with_an_unreadable_unit_file_is_unknown_and_runs_on(bench: Bench) -> None:
+    """The job is reported as running again once the file can be read."""
     bench.admit(f"{NUMPY} --steps 100000 --pause 0.004")
     bench.start(1)
     step = bench.wait_step(2).step or 0
@@ -359,8 +361,10 @@ TORCHRUN = f"PYTHONPATH=$PYTHONPATH:. {sys.executable} -m torch.distributed.run"
         (script("from boa_daemon import job\njob.report(1)"), "no-result"),
     ],
 )
-def test_a_failure_has_a_cause(bench: Bench, run: str, cause: str) -> None:
-    """From exit codes, signals and the exception that was written down; words in the log prove nothing."""
+def test_the_cause_of_a_failure_comes_from_codes_signals_and_exceptions(
+    bench: Bench, run: str, cause: str
+) -> None:
+    """Words in the log do not decide the cause."""
     (bench.workdir / "train_missing.py").write_text(f"{HELPER}import no_such_module_at_all")
     end = bench.run_to_end(run)
 
@@ -368,8 +372,8 @@ def test_a_failure_has_a_cause(bench: Bench, run: str, cause: str) -> None:
     assert end.evidence
 
 
-def test_any_id_will_do(tmp_path: Path) -> None:
-    """Ids become folder names that hold no path, no quote and no percent sign, and come back as they were."""
+def test_any_job_id_can_be_a_folder_name(tmp_path: Path) -> None:
+    """A job whose id holds a path, a quote or a percent sign keeps its id after a restart."""
     engine = LocalEngine(tmp_path / "root")
     bench = Bench(engine=engine, workdir=tmp_path, job="../it's 100% \N{GREEK SMALL LETTER PHI}")
     assert bench.run_to_end("echo fine").phase == "finished"
@@ -379,13 +383,13 @@ def test_any_id_will_do(tmp_path: Path) -> None:
     assert [folder.parent for folder in (tmp_path / "root").iterdir()] == [tmp_path / "root"]
 
 
-def test_a_folder_that_is_not_there_is_refused(bench: Bench) -> None:
-    """What could not work is said when the job comes, not when it starts."""
+def test_a_missing_workdir_is_refused_at_admission(bench: Bench) -> None:
+    """A missing workdir is an error of `admit`, not of the start."""
     assert isinstance(bench.admit("true", workdir=str(bench.workdir / "missing")), Refused)
 
 
-def test_an_end_that_the_keeper_did_not_write_ends_nothing(bench: Bench) -> None:
-    """Neither one made up, nor one of another generation: the job runs on, and its own end counts."""
+def test_an_end_record_without_a_valid_seal_is_dropped(bench: Bench) -> None:
+    """A forged record and a record of an earlier generation are counted as dropped, and the job runs on."""
     bench.run_to_end("true")
     folder = bench.engine.layout.unit("a", 1, 0)  # type: ignore[attr-defined]
     old = (folder / "exit.json").read_text()
@@ -402,8 +406,8 @@ def test_an_end_that_the_keeper_did_not_write_ends_nothing(bench: Bench) -> None
     assert bench.wait_end().exit_code == 3
 
 
-def test_nobody_but_its_owner_reads_the_key_of_a_generation(bench: Bench) -> None:
-    """A file of mode 0600, another one for each start."""
+def test_each_generation_has_its_own_key_file_of_mode_0600(bench: Bench) -> None:
+    """The keys of two generations differ."""
     keys = set()
     for number in (1, 2):
         bench.run_to_end("true")

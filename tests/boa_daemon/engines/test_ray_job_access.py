@@ -1,4 +1,4 @@
-"""Commands beside jobs on Ray, with a stand-in for its tasks: the contract suite has a real one."""
+"""Commands beside jobs on Ray, against a fake of Ray's tasks; the contract tests use a real Ray."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class NodeDied(Exception):
     """What Ray raises for a task whose node is gone."""
 
 
-def test_a_command_is_a_task_and_a_shell_is_refused(tmp_path: Path) -> None:
-    """With its exit code and output; a node that is gone is said, and so is what there is for shells."""
+def test_a_command_runs_as_a_ray_task_and_a_shell_is_refused(tmp_path: Path) -> None:
+    """The command returns its exit code, or that its node gave no answer; the refusal names `boa exec`."""
     engine = LocalEngine(tmp_path / "root")
     bench = Bench(engine=engine, workdir=tmp_path)
     bench.admit("echo ready; sleep 600")

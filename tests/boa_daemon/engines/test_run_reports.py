@@ -1,4 +1,4 @@
-"""Which unit of a gang is said to have failed: the one that the others' ends followed from."""
+"""The report of a failed job names the unit that failed first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_MEMORY = {"code": 1, "at": 13.0, "failure": ("OutOfMemoryError", "CUDA out of
 
 
 def a_unit(rank: int, *, code: int, at: float, killed: bool = False, failure: Any = None) -> dict[str, Any]:
-    """Return the word of a unit that has ended."""
+    """Return the status of a unit that has ended."""
     end = {"code": code, "stop_asked": False, "killed": killed, "out_of_memory": False, "ended_at": at}
     kind, said, raised = failure or ("", "", 0.0)
     return {
@@ -41,18 +41,18 @@ def a_unit(rank: int, *, code: int, at: float, killed: bool = False, failure: An
         ([ENDED_BY_US], -9, "signal", "ended with signal 9"),
     ],
 )
-def test_blame_lies_with_what_failed_first_whatever_its_rank(
+def test_the_unit_that_failed_first_gives_the_cause_at_any_rank(
     ends: list[dict[str, Any]], code: int, cause: str, said: str
 ) -> None:
-    """One that was ended because another had failed, or that lost a peer, explains nothing."""
+    """A unit that was ended by the daemon or lost its peer is not the cause."""
     for order in permutations(ends):
         report = report_of(RUN, [a_unit(rank, **end) for rank, end in enumerate(order)])
         assert (report.phase, report.exit_code, report.cause) == ("failed", code, cause)
         assert said in report.evidence
 
 
-def test_without_instants_the_lower_rank_is_named() -> None:
-    """A node of an earlier version says no instant."""
+def test_without_end_times_the_lowest_rank_gives_the_cause() -> None:
+    """Nodes of earlier versions report no time of the end."""
     units = [a_unit(rank, code=code, at=0.0) for rank, code in enumerate((3, 4))]
     for unit in units:
         del unit["exit"]["ended_at"]

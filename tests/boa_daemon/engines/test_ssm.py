@@ -1,4 +1,4 @@
-"""What the `ssm` engine makes of silence, late words, warnings and refusals; nothing runs here."""
+"""The `ssm` engine on fake wires: silence, late messages, warnings and refusals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DENIED: Any = {"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStat
 
 @dataclass
 class Wires:
-    """SSM, SQS and S3 as a test wants them: what was sent, what waits in the queue, what commands answer."""
+    """Fake SSM, SQS and S3: the sent commands, the queue's messages, and the answers to commands."""
 
     sent: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
     queue: list[str] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Wires:
 
 
 class Stage:
-    """An engine on wires, with a clock that a test moves."""
+    """An engine on fake wires with a manual clock."""
 
     def __init__(self, folder: Path) -> None:
         self.wires, self.clock, self.folder = Wires(), ManualClock(0.0), folder
@@ -119,18 +119,18 @@ class Stage:
         self.wires.queue.append(json.dumps(self.sealed(**changes)))
 
     def sealed(self, *, key: str = "", **changes: Any) -> dict[str, Any]:
-        """Return a unit's word with the seal of the job's newest generation, or of another key."""
+        """Return a unit's message with the seal of the job's newest generation, or of another key."""
         return sealed(a_status(**changes), key or self.key)
 
     @property
     def key(self) -> str:
-        """The key of the newest generation, as its nodes were given it."""
+        """The key of the newest generation, read from the script that was sent to its nodes."""
         scripts = [script for _, script in self.wires.sent if KEY_FILE in script]
         return re.findall(rf"printf '%s\\n' (\w+) > \S*{KEY_FILE}", scripts[-1])[0] if scripts else "none"
 
 
 def a_status(**changes: Any) -> dict[str, Any]:
-    """Return a unit's word that it runs."""
+    """Return a unit's message that it runs."""
     values = {
         "job": "a", "generation": 1, "rank": 0, "is_kept": True, "was_kept": True, "exit": None,
         "progress": {"generation": 1, "step": 7, "samples": 9.0, "seconds": 2.0, "loss": 0.5, "at": 0.0},
@@ -140,7 +140,7 @@ def a_status(**changes: Any) -> dict[str, Any]:
 
 
 def an_end(**changes: Any) -> dict[str, Any]:
-    """Return how a unit ended: by itself, with exit code 0."""
+    """Return the end of a unit that ended by itself with exit code 0."""
     values = {"code": 0, "stop_asked": False, "killed": False, "out_of_memory": False, "lingering": 0}
     return {**values, "is_done": True, "lacks_result": False, **changes}
 
@@ -150,8 +150,8 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-def test_a_heartbeat_says_the_step_and_an_end_the_rest(stage: Stage) -> None:
-    """Starting until the first word, then running, then finished."""
+def test_heartbeats_and_end_messages_set_the_phase(stage: Stage) -> None:
+    """A job is starting until its first message, then running at the reported step, then finished."""
     bench = stage.started()
     assert bench.report().phase == "starting"
     stage.say()
@@ -160,8 +160,8 @@ def test_a_heartbeat_says_the_step_and_an_end_the_rest(stage: Stage) -> None:
     assert bench.report().phase == "finished"
 
 
-def test_a_unit_that_finds_its_node_sick_names_the_node(stage: Stage) -> None:
-    """While it runs the node is unfit and the job goes on; where the command fails it is the node's fault."""
+def test_a_node_fault_marks_the_node_unfit_and_explains_a_failure(stage: Stage) -> None:
+    """The job runs on; if its command then fails, the cause is `node-fault`."""
     bench = stage.started_on_two()
     stage.say(rank=1, node_faults=["Xid 48 at PCI:0: an uncorrectable memory error"])
     stage.say()
@@ -175,16 +175,16 @@ def test_a_unit_that_finds_its_node_sick_names_the_node(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("faults", ["Xid 79", [1], ["x" * 501], [{"a": 1}], ["f"] * 65])
-def test_faults_of_another_form_are_dropped_with_their_word(stage: Stage, faults: Any) -> None:
-    """Nobody's node goes back for a word that makes no sense."""
+def test_malformed_node_faults_mark_no_node_unfit(stage: Stage, faults: Any) -> None:
+    """A message with malformed faults is dropped."""
     bench = stage.started()
     stage.say(node_faults=faults)
     bench.report()
     assert stage.bench.engine.unfit() == {}
 
 
-def test_silence_is_unknown_and_is_asked_about(stage: Stage) -> None:
-    """After a minute the unit is asked through SSM; its answer is as good as a heartbeat."""
+def test_a_silent_unit_is_unknown_and_is_asked_through_ssm(stage: Stage) -> None:
+    """The engine asks after a minute of silence; the answer counts like a heartbeat."""
     bench = stage.started()
     stage.say()
     bench.report()
@@ -196,8 +196,8 @@ def test_silence_is_unknown_and_is_asked_about(stage: Stage) -> None:
     assert bench.report().phase == "running"
 
 
-def test_where_ssm_does_not_answer_it_is_asked_once_a_look(stage: Stage) -> None:
-    """To wait for a time-out once per unit would hold a tick up for minutes; the next look asks again."""
+def test_an_unreachable_ssm_is_tried_once_per_poll(stage: Stage) -> None:
+    """One time-out per unit would hold up a tick for minutes."""
     bench = stage.started_on_two()
     bench.report()
     stage.clock.instant = 61.0
@@ -210,8 +210,8 @@ def test_where_ssm_does_not_answer_it_is_asked_once_a_look(stage: Stage) -> None
     assert stage.wires.tries - before == 4
 
 
-def test_three_questions_without_an_answer_and_it_is_lost(stage: Stage) -> None:
-    """One failed look ends nothing; the steps since the last checkpoint are then lost."""
+def test_a_unit_is_lost_after_three_unanswered_questions(stage: Stage) -> None:
+    """The cause is `agent-lost`, and the steps since the last checkpoint are lost."""
     bench = stage.started()
     stage.say()
     bench.report()
@@ -225,8 +225,8 @@ def test_three_questions_without_an_answer_and_it_is_lost(stage: Stage) -> None:
     assert (bench.report().cause, bench.report().lost_steps) == ("agent-lost", 7)
 
 
-def test_a_silent_unit_whose_node_is_gone_is_lost_at_once(stage: Stage) -> None:
-    """The cloud's list does not have it any more: nobody needs to be asked."""
+def test_a_silent_unit_on_a_removed_node_is_lost_without_a_question(stage: Stage) -> None:
+    """The cloud's list no longer has the node."""
     bench = stage.started()
     stage.say()
     bench.report()
@@ -237,8 +237,8 @@ def test_a_silent_unit_whose_node_is_gone_is_lost_at_once(stage: Stage) -> None:
     assert bench.report().cause == "agent-lost"
 
 
-def test_words_of_older_generations_and_strangers_are_ignored(stage: Stage) -> None:
-    """A late unit says what it wants, and so may anybody who can write to the queue."""
+def test_messages_of_other_generations_and_jobs_are_ignored(stage: Stage) -> None:
+    """Malformed messages are ignored too."""
     bench = stage.started()
     stage.say(generation=0, exit=an_end())
     stage.say(job="b")
@@ -247,8 +247,8 @@ def test_words_of_older_generations_and_strangers_are_ignored(stage: Stage) -> N
     assert bench.report().phase == "starting"
 
 
-def test_a_word_after_the_end_changes_nothing(stage: Stage) -> None:
-    """Queues deliver twice, and out of order."""
+def test_a_message_after_the_end_changes_nothing(stage: Stage) -> None:
+    """A queue can deliver twice and out of order."""
     bench = stage.started()
     stage.say(exit=an_end())
     bench.report()
@@ -257,8 +257,8 @@ def test_a_word_after_the_end_changes_nothing(stage: Stage) -> None:
     assert bench.report().phase == "finished"
 
 
-def test_a_spot_warning_names_the_node_and_the_instant(stage: Stage) -> None:
-    """As EventBridge sends it: two minutes from then."""
+def test_a_spot_warning_gives_the_node_and_the_time_of_its_end(stage: Stage) -> None:
+    """The node ends two minutes after the time in EventBridge's message."""
     stage.wires.queue.append(
         json.dumps(
             {
@@ -274,8 +274,8 @@ def test_a_spot_warning_names_the_node_and_the_instant(stage: Stage) -> None:
     assert engine.interruptions() == {"i-1": 1795262520.0}  # type: ignore[attr-defined]
 
 
-def test_a_command_that_is_not_taken_is_a_refusal_and_units_sent_before_are_ended(stage: Stage) -> None:
-    """A job on two nodes, of which the second does not take its unit: the first must not wait for it."""
+def test_a_start_that_one_node_refuses_is_refused_and_ends_the_others(stage: Stage) -> None:
+    """The unit of the first node must not wait for the second."""
     bench = stage.bench
     bench.admit("torchrun train.py", workdir=".")
     taken = stage.wires.send_command
@@ -292,8 +292,8 @@ def test_a_command_that_is_not_taken_is_a_refusal_and_units_sent_before_are_ende
     assert bench.engine.poll() == {}
 
 
-def test_a_start_whose_answer_was_lost_may_run_and_is_not_started_twice(stage: Stage) -> None:
-    """It is taken for started; where it did not get there, it is asked for in vain and lost in the end."""
+def test_a_start_without_an_answer_counts_as_started(stage: Stage) -> None:
+    """No second generation starts meanwhile; if the unit never answers, it is lost."""
     bench = stage.bench
     bench.admit("torchrun train.py", workdir=".")
     stage.wires.is_broken = True
@@ -308,8 +308,8 @@ def test_a_start_whose_answer_was_lost_may_run_and_is_not_started_twice(stage: S
     assert report.cause == "agent-lost"
 
 
-def test_a_call_that_does_not_get_out_says_nothing_about_a_unit(stage: Stage) -> None:
-    """An hour without AWS: the job is not known to do anything, and when AWS is back it runs."""
+def test_a_job_is_unknown_and_not_lost_while_aws_is_unreachable(stage: Stage) -> None:
+    """After an hour without AWS the job is reported as running again."""
     bench = stage.started()
     stage.say()
     bench.report()
@@ -322,8 +322,8 @@ def test_a_call_that_does_not_get_out_says_nothing_about_a_unit(stage: Stage) ->
     assert bench.report().phase == "running"
 
 
-def test_a_stop_goes_to_all_nodes_in_one_command(stage: Stage) -> None:
-    """By the pattern of the units' names; where SSM is away it is refused, and the next tick tries again."""
+def test_a_stop_is_one_command_to_all_nodes(stage: Stage) -> None:
+    """The command stops units by a name pattern; while SSM is unreachable the stop is refused."""
     bench = stage.bench
     bench.admit("torchrun train.py", workdir=".")
     bench.start(2, nodes=2)
@@ -338,8 +338,8 @@ def test_a_stop_goes_to_all_nodes_in_one_command(stage: Stage) -> None:
     assert script == "systemctl stop --no-block 'boa-a-*-g1-n*.service'\n"
 
 
-def test_an_order_that_comes_before_a_unit_waits_for_its_first_word(stage: Stage) -> None:
-    """SSM hands scripts over in any order: a first stop finds nothing, or ends a keeper that begins."""
+def test_a_stop_waits_for_the_units_first_message(stage: Stage) -> None:
+    """SSM delivers commands in any order, so an early stop might find no unit."""
     bench = stage.started()
     sent = len(stage.wires.sent)
     bench.stop()
@@ -352,8 +352,8 @@ def test_an_order_that_comes_before_a_unit_waits_for_its_first_word(stage: Stage
     ]
 
 
-def test_a_stop_that_got_lost_is_ordered_again_and_a_kill_is_not(stage: Stage) -> None:
-    """A second stop changes nothing; a second kill would end the upload of the last checkpoint."""
+def test_an_unanswered_stop_is_repeated_and_a_kill_is_not(stage: Stage) -> None:
+    """A second kill would end the upload of the last checkpoint."""
     bench = stage.started()
     stage.say()
     bench.report()
@@ -375,8 +375,8 @@ def test_a_stop_that_got_lost_is_ordered_again_and_a_kill_is_not(stage: Stage) -
     assert len(stage.wires.sent) == sent
 
 
-def test_a_job_whose_node_is_gone_starts_anew_at_once(stage: Stage) -> None:
-    """Another generation is ordered, and the cloud lists its node no more; while it does, that one waits."""
+def test_a_new_generation_starts_once_the_old_ones_node_is_gone(stage: Stage) -> None:
+    """The start is refused while the cloud lists the node and until the old end is reported."""
     bench = stage.started()
     stage.say()
     bench.report()
@@ -392,8 +392,8 @@ def test_a_job_whose_node_is_gone_starts_anew_at_once(stage: Stage) -> None:
     assert bench.engine.poll()["a"].generation == 2
 
 
-def test_a_daemon_that_comes_back_knows_its_jobs(stage: Stage) -> None:
-    """From its file: the generation, its nodes, and what was heard last."""
+def test_a_restarted_daemon_knows_its_jobs(stage: Stage) -> None:
+    """The state file holds the generation, the GPUs and the last reported step."""
     bench = stage.started()
     stage.say()
     bench.report()
@@ -402,8 +402,8 @@ def test_a_daemon_that_comes_back_knows_its_jobs(stage: Stage) -> None:
     assert (found.phase, found.step, found.gpus) == ("running", 7, 1)
 
 
-def test_a_clock_that_was_ahead_keeps_no_unit_from_being_asked(stage: Stage) -> None:
-    """It was heard of in the far future, says the memory of an earlier daemon: it is asked all the same."""
+def test_a_last_message_from_the_future_does_not_stop_questions(stage: Stage) -> None:
+    """An earlier daemon's clock may have been ahead."""
     bench = stage.started()
     stage.clock.instant = 1e9
     stage.say()
@@ -417,8 +417,8 @@ def test_a_clock_that_was_ahead_keeps_no_unit_from_being_asked(stage: Stage) -> 
     assert len(stage.wires.sent) == sent + 1
 
 
-def test_a_node_is_ready_when_its_script_says_so(stage: Stage) -> None:
-    """Unreachable, being prepared, failed and tried anew, ready: only the last is accepted."""
+def test_a_node_is_accepted_once_its_setup_script_succeeds(stage: Stage) -> None:
+    """An unreachable node, a running script and a failed script give `Unknown`."""
     engine, node = stage.bench.engine, a_node("i-1")
     stage.wires.is_broken = True
     assert isinstance(engine.prepare([node])["i-1"], Unknown)
@@ -433,8 +433,11 @@ def test_a_node_is_ready_when_its_script_says_so(stage: Stage) -> None:
     assert "no aws" in getattr(said[2], "reason", "")
 
 
-def test_a_node_with_places_is_looked_at_for_its_gpus_and_its_jobs_for_their_part(stage: Stage) -> None:
-    """Eight places on four GPUs: four have to answer; each process may take its part of a GPU's memory."""
+def test_shared_gpus_are_checked_once_and_limit_their_jobs_memory(stage: Stage) -> None:
+    """A node with eight places on four GPUs is checked for four GPUs.
+
+    Each process gets a part of a GPU's memory.
+    """
     kind = replace(an_instance_type(gpus=8), places_per_gpu=2)
     engine, node = stage.bench.engine, a_node("i-1", kind=kind)
     engine.prepare([node])
@@ -454,8 +457,8 @@ def test_a_node_with_places_is_looked_at_for_its_gpus_and_its_jobs_for_their_par
     assert VARIABLE not in unit.environment
 
 
-def test_a_node_that_ssm_does_not_reach_is_asked_ever_more_seldom(stage: Stage) -> None:
-    """Half an hour of ticks: a quarter of the questions, the reason all along, and ready within a minute."""
+def test_a_node_that_ssm_does_not_reach_is_tried_at_growing_intervals(stage: Stage) -> None:
+    """The reason is reported throughout, and the node is accepted within 70 seconds of becoming reachable."""
     engine, node = stage.bench.engine, a_node("i-1")
     stage.wires.gone = {"i-1"}
     said = []
@@ -472,8 +475,8 @@ def test_a_node_that_ssm_does_not_reach_is_asked_ever_more_seldom(stage: Stage) 
     assert last == Accepted()
 
 
-def test_the_next_generation_fetches_what_the_last_one_kept(stage: Stage) -> None:
-    """Each generation writes below a prefix of its own and reads from the one that stands."""
+def test_the_next_generation_fetches_the_last_uploaded_checkpoint(stage: Stage) -> None:
+    """Each generation uploads below a prefix of its own."""
     bench = stage.started()
     manifest = {"generation": 1, "step": 7, "sha256": "0", "path": "g1-step7.ckpt"}
     stage.say(kept=[manifest], exit=an_end(stop_asked=True, is_done=False))
@@ -486,8 +489,8 @@ def test_the_next_generation_fetches_what_the_last_one_kept(stage: Stage) -> Non
     assert stage.engine().reattach()["a"].generation == 2, "and a daemon that comes back knows it"
 
 
-def test_a_checkpoint_that_no_node_has_brought_to_s3_counts_for_nothing(stage: Stage) -> None:
-    """The node says that it is whole there, and that goes with the node: the seven steps are lost."""
+def test_a_checkpoint_that_was_not_uploaded_does_not_count(stage: Stage) -> None:
+    """A checkpoint on a node is lost with the node, so its steps are reported as lost."""
     bench = stage.started()
     manifest = {"generation": 1, "step": 7, "sha256": "0", "path": "g1-step7.ckpt"}
     stage.say(manifest=manifest, exit=an_end(stop_asked=True, is_done=False))
@@ -498,7 +501,7 @@ def test_a_checkpoint_that_no_node_has_brought_to_s3_counts_for_nothing(stage: S
     assert "transfer forget" in unit["before"], "what lies on one node is no checkpoint of the job"
 
 
-def test_scripts_quote_what_people_write() -> None:
+def test_scripts_quote_job_ids_and_commands() -> None:
     """A job's id and command may hold quotes."""
     spec = JobSpec(job="it's", name="n", class_name="c", run="echo 'a b'")
     unit = {"folder": "/x/it's", "name": "boa-it_s", "checkpoint_dir": "/c", "workdir": "/w", "run": spec.run}
@@ -508,8 +511,8 @@ def test_scripts_quote_what_people_write() -> None:
     assert json.dumps(unit) in script
 
 
-def test_a_job_on_more_nodes_than_a_command_takes_can_be_stopped(tmp_path: Path) -> None:
-    """SSM takes fifty instances in a command; a stop for 120 is three, and reaches every node."""
+def test_a_stop_of_many_nodes_is_split_into_several_commands(tmp_path: Path) -> None:
+    """SSM takes at most fifty instances in a command."""
     stage = Stage(tmp_path)
     stage.bench.nodes = tuple(f"i-{number}" for number in range(120))
     stage.bench.admit("torchrun train.py", workdir=".")
@@ -522,8 +525,8 @@ def test_a_job_on_more_nodes_than_a_command_takes_can_be_stopped(tmp_path: Path)
     assert {node for nodes, _ in stage.wires.sent for node in nodes} == set(stage.bench.nodes)
 
 
-def test_one_node_that_is_gone_keeps_no_other_from_being_stopped(stage: Stage) -> None:
-    """SSM refuses a whole command for one instance that it does not know: the others are told singly."""
+def test_a_missing_node_does_not_keep_others_from_being_stopped(stage: Stage) -> None:
+    """SSM refuses a whole command for one unknown instance, so the other nodes get a command each."""
     bench = stage.started_on_two()
     stage.wires.gone = {"i-2"}
     stage.wires.sent.clear()
@@ -542,8 +545,8 @@ def test_one_node_that_is_gone_keeps_no_other_from_being_stopped(stage: Stage) -
         (READY, "health check cannot be read"),
     ],
 )
-def test_a_node_whose_gpus_are_not_fit_is_refused(stage: Stage, said: str, reason: str) -> None:
-    """Twice it may be a driver that still loads; after the third look it is of no use, and it is said why."""
+def test_a_node_that_fails_three_health_checks_is_refused(stage: Stage, said: str, reason: str) -> None:
+    """The first two failures may come from a driver that still loads; the refusal gives the reason."""
     node = a_node("i-1")
     stage.wires.answers = [("Success", said)] * 3
     outcomes = [stage.bench.engine.prepare([node])["i-1"] for _ in range(7)]
@@ -553,18 +556,18 @@ def test_a_node_whose_gpus_are_not_fit_is_refused(stage: Stage, said: str, reaso
     assert reason in outcomes[-1].reason
 
 
-def test_a_driver_that_still_loads_passes(stage: Stage) -> None:
-    """The second look finds the GPUs."""
+def test_a_node_that_passes_its_second_health_check_is_accepted(stage: Stage) -> None:
+    """The driver may load during the first check."""
     node = a_node("i-1")
     stage.wires.answers = [("Success", f'{HEALTH}{{"faults": ["nvidia-smi: x"]}}\n{READY}'), ("Success", FIT)]
 
     assert [stage.bench.engine.prepare([node])["i-1"] for _ in range(4)][-1] == Accepted()
 
 
-def test_what_could_not_be_looked_at_and_where_jobs_are_is_in_the_log(
+def test_an_accepted_node_logs_its_disks_and_skipped_checks(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once, when the node is taken; a card that it was not launched with is not looked for on it."""
+    """The log has one line per node; without EFA cards the health check looks for none."""
     engine = SsmEngine(
         stage.wires, stage.wires, stage.wires, stage.engine()._settings,
         address_of=lambda _n: "10.0.0.1", now=stage.clock.now,
@@ -584,8 +587,8 @@ def test_what_could_not_be_looked_at_and_where_jobs_are_is_in_the_log(
     ]
 
 
-def test_what_nodes_need_is_in_the_bucket_before_they_are_told_and_stays_there(stage: Stage) -> None:
-    """Once for all nodes; anew after a script that failed, and each day, since a bucket may forget."""
+def test_the_bundle_is_uploaded_before_nodes_are_prepared(stage: Stage) -> None:
+    """The bundle is uploaded once for all nodes, again after a failed script, and again each day."""
     digest, packed = bundle()
     stage.wires.is_broken = True
     said = stage.bench.engine.prepare([a_node("i-1")])["i-1"]
@@ -625,10 +628,10 @@ OTHERS: Mapping[str, Any] = {
 
 @pytest.mark.parametrize("way", sorted(OTHERS))
 @pytest.mark.parametrize("is_probe", [False, True])
-def test_a_forged_word_is_counted_logged_once_and_dropped(
+def test_a_forged_message_is_dropped_counted_and_logged_once(
     stage: Stage, way: str, is_probe: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever may write to the queue, or print on a node, cannot end a job that is not his."""
+    """A message without the generation's seal cannot end a job."""
     refused = DroppedMessages()
     monkeypatch.setattr(message_validation, "DROPPED_MESSAGES", refused)
     monkeypatch.setattr(ssm, "DROPPED_MESSAGES", refused)
@@ -652,8 +655,8 @@ def test_a_forged_word_is_counted_logged_once_and_dropped(
     assert bench.report().phase == "finished"
 
 
-def test_what_was_said_before_cannot_be_said_again(stage: Stage) -> None:
-    """A heartbeat that is sent once more, or comes late, does not keep a silent unit alive."""
+def test_a_replayed_heartbeat_is_ignored(stage: Stage) -> None:
+    """A repeated heartbeat does not keep a silent unit alive."""
     bench = stage.started()
     stage.say()
     (first,) = stage.wires.queue
@@ -665,8 +668,8 @@ def test_what_was_said_before_cannot_be_said_again(stage: Stage) -> None:
         assert bench.report().phase == "unknown"
 
 
-def test_each_generation_has_a_key_that_a_restarted_daemon_still_knows(stage: Stage) -> None:
-    """What the first generation said is worth nothing for the second; the daemon may have died between."""
+def test_each_generation_has_its_own_key_which_survives_a_restart(stage: Stage) -> None:
+    """A message sealed with the first generation's key is dropped for the second generation."""
     bench = stage.started()
     stage.say()
     bench.report()
@@ -683,8 +686,8 @@ def test_each_generation_has_a_key_that_a_restarted_daemon_still_knows(stage: St
     assert bench.report().phase == "running"
 
 
-def test_a_node_that_booted_anew_has_lost_its_units(stage: Stage) -> None:
-    """Its answers are its own and older than what was heard: after three of them the units are lost."""
+def test_units_are_lost_after_their_node_rebooted(stage: Stage) -> None:
+    """The node's answers are older than earlier messages; after three answers the units are lost."""
     bench = stage.started()
     stage.wires.queue.append(json.dumps(sealed(a_status(), stage.key, told=10**12)))
     assert bench.report().phase == "running"

@@ -1,4 +1,4 @@
-"""Code and images are on the nodes to which a job moves before it is told to stop."""
+"""Code and images are copied to a job's next nodes before the job is told to stop."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from boa_daemon.tick.ports import Accepted, JobSpec
 
 
 @pytest.mark.exhaustive
-def test_the_code_is_there_before_the_stop(tmp_path: Path) -> None:
-    """The job goes on meanwhile, nothing of its command runs there, and the start finds it all."""
+def test_code_is_copied_to_the_next_node_while_the_job_runs(tmp_path: Path) -> None:
+    """Nothing of the job's command runs on the next node."""
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "train.py").write_text("print('hello')\n")
     packed = pack(tmp_path / "project")
@@ -48,7 +48,7 @@ def test_the_code_is_there_before_the_stop(tmp_path: Path) -> None:
 
 
 class Ssm:
-    """SSM of which a test says what comes of commands."""
+    """Fake SSM with a settable command status."""
 
     def __init__(self) -> None:
         self.sent: list[str] = []
@@ -66,8 +66,11 @@ class Ssm:
 
 
 @pytest.mark.parametrize("end", ["Success", "Failed", "TimedOut"])
-def test_a_node_holds_a_move_up_only_while_it_works(end: str) -> None:
-    """Each is asked once for a generation, also one that joins later; whatever comes of it is an end."""
+def test_a_move_waits_only_while_a_node_is_being_prepared(end: str) -> None:
+    """Each node gets one command per generation.
+
+    Any end of the command, and a refusal, lets the move go on.
+    """
     ssm = Ssm()
     bringing = SsmPrefetch(SsmCommands(ssm))
     assert not bringing.is_done("a", 2, {"n1": "x"})
@@ -82,8 +85,8 @@ def test_a_node_holds_a_move_up_only_while_it_works(end: str) -> None:
     assert bringing.is_done("a", 3, {"n1": "x"})
 
 
-def test_what_is_brought_is_the_code_and_the_image() -> None:
-    """A job with neither asks nobody for anything."""
+def test_a_jobs_code_and_image_are_prefetched() -> None:
+    """The script is empty for a job with neither."""
     layout = Layout(root=Path("/var/lib/boa/jobs"))
 
     def brought(**changes: Any) -> str:

@@ -1,4 +1,4 @@
-"""What nodes are sent: the same whoever packs it, and on a node whole or not at all."""
+"""The bundle that nodes unpack is reproducible and complete."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from boa_daemon.engines import ssm_scripts
 COPY = 'cp "$3" "$4"'
 
 
-def test_many_nodes_at_once_get_the_same_bundle() -> None:
-    """Whoever packs it, and whenever: its digest is that of the files."""
+def test_the_bundle_is_the_same_in_every_thread() -> None:
+    """The bundle's digest depends only on the files."""
     packed = set()
     for _ in range(3):
         ssm_scripts.bundle.cache_clear()
@@ -26,8 +26,8 @@ def test_many_nodes_at_once_get_the_same_bundle() -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "byte", "cut", "gone"])
-def test_a_node_unpacks_what_is_ours_and_nothing_else(tmp_path: Path, damage: str) -> None:
-    """What a job has written over the bundle in the bucket is not unpacked, nor a half; no folder stays."""
+def test_a_node_unpacks_only_an_undamaged_bundle(tmp_path: Path, damage: str) -> None:
+    """A changed, cut or missing bundle fails the script and leaves no folder."""
     _, packed = ssm_scripts.bundle()
     source, root, programs = tmp_path / "packed", tmp_path / "a node's", tmp_path / "bin"
     content = {"byte": packed[:-9] + bytes([packed[-9] ^ 1]) + packed[-8:], "cut": packed[:-1]}.get(
@@ -36,7 +36,7 @@ def test_a_node_unpacks_what_is_ours_and_nothing_else(tmp_path: Path, damage: st
     if damage != "gone":
         source.write_bytes(content)
     programs.mkdir()
-    # Whoever runs this as root may have disks that the script would take for those of a rented node.
+    # As root, the script might take this machine's disks for those of a rented node.
     none = dict.fromkeys(("findmnt", "lsblk", "mdadm", "mkfs.ext4", "mount", "systemctl"), "exit 1")
     for name, text in {"aws": COPY, "systemd-run": "", **none}.items():
         (programs / name).write_text(f"#!/bin/bash\n{text}\n")

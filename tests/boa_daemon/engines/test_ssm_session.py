@@ -1,4 +1,4 @@
-"""Sessions of SSM: what AWS is asked, how its plugin is called, and a shell and a port that they bring."""
+"""SSM sessions: the requests to AWS, the call of its plugin, and a shell and a port through it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SESSION = Session(
 
 
 class Client:
-    """StartSession and TerminateSession of a fake, with requests held against the service's model."""
+    """StartSession and TerminateSession of a fake; requests are checked against AWS's service model."""
 
     def __init__(self, sessions: FakeSessions) -> None:
         self.meta = SimpleNamespace(
@@ -58,7 +58,7 @@ class Client:
 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    """A fake with one node, and the stand-in plugin where programs are found."""
+    """A fake with one node, and a fake plugin on the PATH."""
     write_plugin(tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     sessions = FakeSessions(lambda node: {"PATH": os.environ["PATH"], "NODE": node}, lambda _, text: text)
@@ -67,7 +67,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
 
 
 def _carried(client: Client, session: Session) -> tuple[int, int]:
-    """Carry a session in a process with a terminal; return both. The fake is on this side of the fork."""
+    """Run a session in a child process with a terminal; return both. The fake stays in the parent."""
     client.given = client.sessions.start(session.request)
     child, terminal = pty.fork()
     if child == 0:
@@ -76,7 +76,7 @@ def _carried(client: Client, session: Session) -> tuple[int, int]:
 
 
 def _typed(client: Client, session: Session, text: bytes, ends_with: bytes) -> bytes:
-    """Carry a session, type something once it shows what it should, and return all that it showed."""
+    """Run a session, type a text once the session shows `ends_with`, and return all output."""
     child, terminal = _carried(client, session)
     said, is_typed = b"", False
     while True:
@@ -95,23 +95,23 @@ def _typed(client: Client, session: Session, text: bytes, ends_with: bytes) -> b
     return said
 
 
-def test_a_shell_on_a_node_is_carried_to_its_end(client: Client) -> None:
-    """What is typed arrives there, also Ctrl-D, which ends it."""
+def test_a_shell_on_a_node_gets_input_until_ctrl_d_ends_it(client: Client) -> None:
+    """Typed text reaches the node's shell, and Ctrl-D ends the session."""
     said = _typed(client, SESSION, b"hello\r\x04", b"of i-0123456789abcdef0")
     assert b"Starting session with SessionId: someone-" in said
     assert said.count(b"hello") == 2
     assert b"Exiting session" in said
 
 
-def test_ctrl_c_ends_what_runs_there_and_not_the_session(client: Client) -> None:
-    """The terminal of the node makes a signal of it; ours passes it on as it is."""
+def test_ctrl_c_reaches_the_command_on_the_node(client: Client) -> None:
+    """The node's terminal turns the passed character into a signal."""
     command = "trap 'echo caught; exit 0' INT; echo waits; while :; do sleep 0.05; done"
     session = Session(target="i-0123456789abcdef0", document=SHELL, parameters={"command": [command]})
     assert b"caught" in _typed(client, session, b"\x03", b"waits")
 
 
-def test_a_port_of_a_node_is_brought_here(client: Client) -> None:
-    """Who connects here reaches what listens there."""
+def test_a_port_of_a_node_is_forwarded_to_a_local_port(client: Client) -> None:
+    """Bytes go both ways, and Ctrl-C ends the session."""
     with socket.create_server(("127.0.0.1", 0)) as there, socket.create_server(("127.0.0.1", 0)) as free:
         here = free.getsockname()[1]
         free.close()
@@ -134,10 +134,10 @@ def test_a_port_of_a_node_is_brought_here(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("version", "by_name"), [("1.2.497.0", False), ("1.2.707.0", True), ("dev", False)])
-def test_the_plugin_is_called_as_aws_calls_it(
+def test_the_plugin_is_called_with_the_arguments_of_the_aws_cli(
     client: Client, tmp_path: Path, version: str, by_name: bool
 ) -> None:
-    """Six words; newer plugins get the answer in a variable, where no list of processes shows its token."""
+    """Newer plugins get the token in an environment variable, which process lists do not show."""
     note = tmp_path / "note"
     (tmp_path / "bin" / ssm_session.PLUGIN).write_text(
         f'#!/bin/bash\nif [ "$1" = --version ]; then echo {version}; exit; fi\n'
@@ -152,10 +152,10 @@ def test_the_plugin_is_called_as_aws_calls_it(
     assert answer == (ANSWER if by_name else json.dumps(opened))
 
 
-def test_without_the_plugin_one_error_says_what_to_do(
+def test_a_missing_plugin_is_an_error_and_leaves_no_session(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing was asked of AWS then; a plugin that goes in between leaves no session behind."""
+    """Without the plugin AWS is not asked; if the plugin cannot be started, the session is ended."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SessionFailed, match=r"needs session-manager-plugin of AWS.*--print"):
         run_session(SESSION, client)
@@ -166,15 +166,15 @@ def test_without_the_plugin_one_error_says_what_to_do(
     assert len(client.sessions.ended) == 1
 
 
-def test_what_aws_refuses_is_said(client: Client) -> None:
-    """With which node, and AWS's own words."""
+def test_a_session_that_aws_refuses_is_an_error_with_the_node_and_reason(client: Client) -> None:
+    """The error quotes AWS."""
     wrong = Session(target="i-0123456789abcdef0", document=PORT, parameters={"portNumber": ["x"]})
     with pytest.raises(SessionFailed, match="opened no session with i-0123456789abcdef0: InvalidParameters"):
         run_session(wrong, client)
 
 
-def test_signals_are_as_before_afterwards(client: Client) -> None:
-    """Ctrl-C is the plugin's while it runs; afterwards it is ours again."""
+def test_a_session_restores_the_handler_of_ctrl_c(client: Client) -> None:
+    """The plugin handles Ctrl-C only while it runs."""
     before = signal.getsignal(signal.SIGINT)
     assert run_session(Session(target="i-0", document=SHELL, parameters={"command": ["true"]}), client) == 0
     assert signal.getsignal(signal.SIGINT) is before

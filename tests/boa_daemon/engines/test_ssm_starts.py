@@ -1,4 +1,4 @@
-"""Starts apart from the tick: what a slow SSM holds up, the order of a job's orders, and what is lost."""
+"""Starts in background threads: a slow SSM, the order of a job's orders, and lost starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SOON_SECONDS = 120.0
 
 @dataclass
 class SlowSsm:
-    """SSM that answers once it may; `gone` are nodes that it does not know."""
+    """SSM that answers after `may_answer` is set; `gone` are nodes that SSM does not know."""
 
     may_answer: Event = field(default_factory=Event)
     gone: set[str] = field(default_factory=set)
@@ -58,7 +58,7 @@ class SlowSsm:
 
 
 class Stage:
-    """An engine with threads on a slow SSM; made anew it knows what is on disk."""
+    """An engine with threads on a slow SSM; a second engine knows only the state on disk."""
 
     def __init__(self, folder: Path) -> None:
         self.ssm, self.clock, self.folder = SlowSsm(), ManualClock(0.0), folder
@@ -77,7 +77,7 @@ class Stage:
         return self.bench
 
     def settles(self, *, sent: int) -> None:
-        """Wait until so much was sent and the start is not under way any more."""
+        """Wait until `sent` commands were sent and no start is under way."""
         until = time.monotonic() + SOON_SECONDS
         while not self.is_harvested() or len(self.ssm.sent) < sent:
             assert time.monotonic() < until, self.ssm.sent
@@ -104,8 +104,8 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     found.ssm.may_answer.set()
 
 
-def test_a_start_that_hangs_holds_nothing_up_and_goes_to_all_nodes_at_once(stage: Stage) -> None:
-    """The order is accepted while SSM says nothing; both nodes are asked meanwhile, and the job starts."""
+def test_a_start_is_accepted_at_once_and_asks_all_nodes_in_parallel(stage: Stage) -> None:
+    """The job is starting while SSM does not answer."""
     bench = stage.started()
     assert bench.report().phase == "starting"
     until = time.monotonic() + SOON_SECONDS
@@ -119,10 +119,8 @@ def test_a_start_that_hangs_holds_nothing_up_and_goes_to_all_nodes_at_once(stage
 
 
 @pytest.mark.parametrize(("orders", "last"), [("s", "stop"), ("k", "end"), ("sk", "end"), ("ks", "end")])
-def test_what_is_ordered_during_a_start_goes_to_each_node_after_it(
-    stage: Stage, orders: str, last: str
-) -> None:
-    """A stop that overtook the start would find nothing to stop; a kill is not taken back by a stop."""
+def test_orders_during_a_start_are_sent_after_it(stage: Stage, orders: str, last: str) -> None:
+    """A stop before the start would find no unit; a stop does not undo a kill."""
     bench = stage.started()
     for order in orders:
         stop = bench.stop_order()
@@ -136,8 +134,8 @@ def test_what_is_ordered_during_a_start_goes_to_each_node_after_it(
     assert stage.kinds("i-1") == stage.kinds("i-2") == ["start a unit", f"{last} a unit"]
 
 
-def test_a_refusal_in_the_background_ends_the_others_and_gives_the_job_back(stage: Stage) -> None:
-    """One node is gone: the other's unit is ended, nothing counts as done, the next generation may start."""
+def test_a_start_refused_in_the_background_ends_the_jobs_other_units(stage: Stage) -> None:
+    """The job is reported as stopped without run time, and its next generation can start."""
     stage.ssm.gone = {"i-2"}
     bench = stage.started()
     stage.ssm.may_answer.set()
@@ -152,8 +150,8 @@ def test_a_refusal_in_the_background_ends_the_others_and_gives_the_job_back(stag
     assert bench.report().generation == 2
 
 
-def test_a_daemon_that_dies_with_a_start_under_way_orders_the_same_one_again(stage: Stage) -> None:
-    """Nothing that nodes were not told, all of them, is on disk: what comes back does not know it."""
+def test_a_start_is_on_disk_only_once_all_nodes_got_it(stage: Stage) -> None:
+    """A daemon that restarts during a start does not know the generation."""
     stage.started()
     again = stage.engine()
     assert again.reattach() == {}
@@ -163,8 +161,8 @@ def test_a_daemon_that_dies_with_a_start_under_way_orders_the_same_one_again(sta
     assert {job: report.generation for job, report in later.reattach().items()} == {"a": 1}
 
 
-def test_a_second_generation_waits_until_the_first_is_known(stage: Stage) -> None:
-    """Two starts of one job are never under way together."""
+def test_a_second_start_of_a_job_is_refused_during_the_first(stage: Stage) -> None:
+    """A repeated order for the first generation is accepted and sends nothing more."""
     bench = stage.started()
     assert isinstance(bench.engine.start(bench.order(2, nodes=2, generation=2)), Refused)
     assert bench.engine.start(bench.order(2, nodes=2, generation=1)) == Accepted()
@@ -173,8 +171,8 @@ def test_a_second_generation_waits_until_the_first_is_known(stage: Stage) -> Non
     assert len(stage.ssm.sent) == 2
 
 
-def test_one_that_does_not_lead_any_more_sends_nothing_more(stage: Stage) -> None:
-    """A start that waits while another daemon takes over never reaches a node."""
+def test_a_daemon_that_no_longer_leads_sends_no_start(stage: Stage) -> None:
+    """The job's evidence gives the reason."""
 
     def deposed() -> None:
         raise LedElsewhere("another one leads")
@@ -187,8 +185,8 @@ def test_one_that_does_not_lead_any_more_sends_nothing_more(stage: Stage) -> Non
     assert "another one leads" in bench.report().evidence
 
 
-def test_a_node_whose_answer_takes_long_is_ready_at_a_later_look(stage: Stage) -> None:
-    """No look waits for SSM longer than a second, and no node is asked twice at a time."""
+def test_preparing_a_slow_node_does_not_wait_and_asks_only_once(stage: Stage) -> None:
+    """A later call accepts the node after SSM has answered."""
     engine, nodes = stage.bench.engine, [a_node("i-1"), a_node("i-2")]
     for _ in range(3):
         assert all(isinstance(answer, Unknown) for answer in engine.prepare(nodes).values())

@@ -1,4 +1,4 @@
-"""A gate on a unix socket, and lines to it."""
+"""Fixtures: a gate on a unix socket, clients, and raw connections to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINK = Link(latency_seconds=0.0, seconds_per_byte=1e-8, contention_seconds_per_b
 
 @dataclass(frozen=True)
 class Bench:
-    """A running gate, and ways to reach it. Patience is long: tests share busy cores."""
+    """A running gate, and ways to connect to it. Timeouts are long, because tests share busy cores."""
 
     gate: GateThread
     path: Path
@@ -48,12 +48,12 @@ class Bench:
         return client
 
     def raw(self) -> RawLine:
-        """Return a bare line to the gate."""
+        """Return a raw connection to the gate."""
         return RawLine(self.address.connect(timeout_seconds=60.0))
 
 
 class RawLine:
-    """A socket that speaks in frames, right or wrong ones."""
+    """A connection that can send valid and invalid frames."""
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
@@ -62,7 +62,7 @@ class RawLine:
         self.nonce = str(self.read()["nonce"])
 
     def read(self) -> dict[str, Any]:
-        """Return the next frame, or {} when the gate hangs up."""
+        """Return the next frame, or {} if the gate has disconnected."""
         while not self._found:
             try:
                 data = self.socket.recv(65536)
@@ -95,7 +95,7 @@ class RawLine:
         return self.read()
 
     def end(self) -> str:
-        """Return why the gate hung up."""
+        """Return the gate's reason for disconnecting."""
         reason = ""
         while frame := self.read():
             reason = str(frame.get("reason", reason))
@@ -104,7 +104,7 @@ class RawLine:
 
 
 def until(is_so: Callable[[], bool], *, seconds: float = 120.0) -> None:
-    """Wait until something is so."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, "it did not happen"

@@ -1,4 +1,4 @@
-"""`boa_daemon.gate.broker`: questions in, grants out."""
+"""`boa_daemon.gate.broker`: requests in, grants out."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ LINK = Link(latency_seconds=0.0, seconds_per_byte=1e-6, contention_seconds_per_b
 
 
 def a_gate(**changes: object) -> Broker:
-    """Return a gate that orders everything on a link of 1 MB/s."""
+    """Return a gate that orders all messages on a link of 1 MB/s."""
     return Broker(
         replace(GateSettings(link=LINK, policy="srsf-1", is_always_on=True, fits_link=False), **changes)
     )
 
 
 def an_ask(number: int = 1, size: float = 1e6, **measured: float) -> SendRequest:
-    """Return a question for a message of that size."""
+    """Return a request for a message of this size."""
     return SendRequest(id=number, ready_bytes=size, message_bytes=size, iteration_bytes=size, **measured)
 
 
 def seat(gate: Broker, *jobs: str, nics: str = "AB", now: float = 0.0) -> None:
-    """Seat jobs on the same cards."""
+    """Add jobs to the gate on the same cards."""
     for job in jobs:
         gate.join(job, nics=frozenset(nics), gpus=1, weight=1.0, now=now)
 
 
 def jobs_of(grants: list[Grant]) -> list[str]:
-    """Return who may send."""
+    """Return the jobs that got a grant."""
     return [grant.job for grant in grants]
 
 
-def test_one_sends_and_the_other_follows_when_it_is_done() -> None:
+def test_the_next_job_is_granted_when_the_first_is_done() -> None:
     """Under SRSF(1) a card carries one message at a time."""
     gate = a_gate()
     seat(gate, "a", "b")
@@ -62,7 +62,7 @@ def test_one_sends_and_the_other_follows_when_it_is_done() -> None:
     assert jobs_of(gate.settle(1.0)) == ["b"]
 
 
-def test_cards_are_granted_all_or_none() -> None:
+def test_a_message_is_granted_all_its_cards_or_none() -> None:
     """A message over A and B does not hold A while B is busy."""
     gate = a_gate()
     gate.join("on-b", nics=frozenset("B"), gpus=1, weight=1.0, now=0.0)
@@ -76,8 +76,8 @@ def test_cards_are_granted_all_or_none() -> None:
     assert jobs_of(gate.settle(0.0)) == ["on-a"]
 
 
-def test_a_stalled_holder_is_passed_over_and_its_fence_is_void() -> None:
-    """When the lease ends, whoever waits sends; what the late holder says changes nothing."""
+def test_an_expired_lease_frees_its_cards_and_voids_its_fence() -> None:
+    """The next job sends when the lease ends, and the late report of the holder is ignored."""
     gate = a_gate(lease_factor=2.0, most_lease_seconds=4.0)
     seat(gate, "a", "b")
     gate.ask("a", an_ask(), 0.0)
@@ -91,7 +91,7 @@ def test_a_stalled_holder_is_passed_over_and_its_fence_is_void() -> None:
     (after,) = gate.settle(4.2)
     gate.done("a", stalled.fence, 4.5, 4.5)
 
-    # Whoever waited may wait for others that have stopped as well: it waits no more, and holds nothing.
+    # Other holders may have stopped too, so the waiting job sends without a lease.
     assert (next_one.job, next_one.fence, next_one.free_iterations) == ("b", 0, 1)
     assert after.fence > stalled.fence
     assert gate.seats["b"].lease is not None
@@ -99,7 +99,7 @@ def test_a_stalled_holder_is_passed_over_and_its_fence_is_void() -> None:
     assert gate.counts["late"] == 1
 
 
-def test_a_job_that_leaves_while_it_holds_frees_its_cards() -> None:
+def test_a_job_that_leaves_with_a_lease_frees_its_cards() -> None:
     """A killed client is a closed connection."""
     gate = a_gate()
     seat(gate, "a", "b")
@@ -112,8 +112,8 @@ def test_a_job_that_leaves_while_it_holds_frees_its_cards() -> None:
     assert jobs_of(gate.settle(0.2)) == ["b"]
 
 
-def test_the_least_remaining_service_goes_first_and_age_overtakes_it() -> None:
-    """Of two that wait, the nearly finished one is next, unless the other has waited too long."""
+def test_less_remaining_service_goes_first_unless_the_other_is_overdue() -> None:
+    """Of two waiting jobs, the nearly finished job is next unless the other has waited too long."""
     for waited, expected in ((1.0, "short"), (6.0, "long")):
         gate = a_gate(patience_seconds=5.0, lease_factor=100.0, most_lease_seconds=100.0)
         seat(gate, "holder", "long", "short")
@@ -128,8 +128,8 @@ def test_the_least_remaining_service_goes_first_and_age_overtakes_it() -> None:
         assert jobs_of(gate.settle(0.1 + waited)) == [expected]
 
 
-def test_a_bucket_and_the_next_question_are_decided_together() -> None:
-    """A job that gives back and asks in one frame keeps its rank, bucket after bucket."""
+def test_a_job_that_reports_and_asks_at_once_keeps_its_rank() -> None:
+    """The lower-ranked waiting job is not granted between two buckets."""
     gate = a_gate(policy="ada-srsf-buckets", bucket_bytes=1e5)
     seat(gate, "short", "long")
     gate.ask("short", an_ask(iterations_left=2.0, compute_seconds=0.1), 0.0)
@@ -143,8 +143,8 @@ def test_a_bucket_and_the_next_question_are_decided_together() -> None:
     assert jobs_of(gate.settle(0.1)) == ["short"]
 
 
-def test_a_withdrawn_question_is_not_granted_and_its_lease_ends() -> None:
-    """A job that ran out of patience no longer blocks anybody, whichever frames crossed."""
+def test_a_withdrawn_request_is_not_granted_and_ends_its_lease() -> None:
+    """A job that withdrew blocks no other job."""
     gate = a_gate()
     seat(gate, "a", "b")
     gate.ask("a", an_ask(), 0.0)
@@ -158,8 +158,8 @@ def test_a_withdrawn_question_is_not_granted_and_its_lease_ends() -> None:
     assert jobs_of(gate.settle(0.3)) == ["b"]
 
 
-def test_the_plan_stands_in_for_jobs_that_do_not_know_their_end() -> None:
-    """Remaining service comes from the daemon's plan where the job is silent, else from the job."""
+def test_the_plan_ranks_jobs_that_do_not_report_remaining_iterations() -> None:
+    """A job's own count takes precedence over the daemon's plan."""
     gate = a_gate()
     seat(gate, "a", "b")
     gate.take_plan({"a": 100.0, "b": 10.0})
@@ -171,8 +171,8 @@ def test_the_plan_stands_in_for_jobs_that_do_not_know_their_end() -> None:
     assert gate.seats["c"].service_seconds(LINK, 4.0) == 4.0
 
 
-def test_without_end_and_plan_the_least_attained_service_goes_first() -> None:
-    """Attained GPU-seconds rank jobs of which nothing is known."""
+def test_jobs_without_count_and_plan_are_ranked_by_attained_service() -> None:
+    """The rank is the GPU-seconds since the job joined."""
     gate = a_gate()
     gate.join("old", nics=frozenset("A"), gpus=2, weight=1.0, now=0.0)
     gate.join("new", nics=frozenset("A"), gpus=2, weight=1.0, now=5.0)
@@ -181,8 +181,8 @@ def test_without_end_and_plan_the_least_attained_service_goes_first() -> None:
     assert gate.seats["new"].service_seconds(LINK, 10.0) == 2 * 5.0
 
 
-def test_a_card_with_one_job_is_off_and_costs_one_question_a_second() -> None:
-    """The answer frees about a second of iterations, and holds nothing."""
+def test_a_job_alone_on_its_cards_asks_about_once_per_second() -> None:
+    """The answer frees about a second of iterations without a lease."""
     gate = a_gate(is_always_on=False)
     seat(gate, "a")
     free = {}
@@ -192,14 +192,14 @@ def test_a_card_with_one_job_is_off_and_costs_one_question_a_second() -> None:
         assert grant.fence == 0
         free[at] = grant.free_iterations
 
-    # Somebody who comes a moment after the first one is noticed soon.
+    # The first answers free less, so that a second job is noticed soon.
     assert free == {0.0: 1, 1.0: math.ceil(0.5 / 0.2), 60.0: math.ceil(1.0 / 0.2)}
     assert gate.nics["A"].verdict is not None
     assert "one job" in gate.nics["A"].verdict.why
 
 
-def test_ordering_switches_off_where_it_cannot_pay_and_on_where_it_can() -> None:
-    """Two jobs that hardly send are let through; two that mostly send are ordered."""
+def test_messages_are_ordered_only_on_cards_where_that_can_pay() -> None:
+    """Two jobs that hardly send are not ordered; two jobs that mostly send are ordered."""
     for size, is_on in ((1e3, False), (1e6, True)):
         gate = a_gate(is_always_on=False, evaluate_seconds=1.0)
         seat(gate, "a", "b")
@@ -217,8 +217,8 @@ def test_ordering_switches_off_where_it_cannot_pay_and_on_where_it_can() -> None
         ) is not is_on
 
 
-def test_a_grant_reaches_until_a_better_job_may_be_back() -> None:
-    """A bucket is the least: nobody has to be asked while everybody better computes."""
+def test_a_grant_lasts_until_a_better_ranked_job_may_return() -> None:
+    """The grant is at least a bucket and at most a quarter of a second."""
 
     def granted(*, computed_for: float) -> float:
         gate = a_gate(policy="ada-srsf-buckets", bucket_bytes=1e4)
@@ -236,8 +236,8 @@ def test_a_grant_reaches_until_a_better_job_may_be_back() -> None:
     assert granted(computed_for=0.3) == 1e4, "it may ask any moment"
 
 
-def test_cards_are_handed_over_when_all_should_be_sent() -> None:
-    """The next one hears of its turn while the last bytes arrive; not where meeting costs something."""
+def test_cards_are_handed_over_when_a_message_should_have_been_sent() -> None:
+    """The next job is granted before the report of the last one, unless contention costs time."""
     for contention, is_early in ((0.0, True), (5e-7, False)):
         link = replace(LINK, contention_seconds_per_byte=contention)
         gate = a_gate(policy="ada-srsf-buckets", link=link, bucket_bytes=1e6)
@@ -253,8 +253,8 @@ def test_cards_are_handed_over_when_all_should_be_sent() -> None:
         assert len(early) + len(gate.settle(0.21)) == 1
 
 
-def test_asking_costs_a_twentieth_at_most() -> None:
-    """Where a question takes long, a bucket takes twenty times as long."""
+def test_a_bucket_takes_at_least_twenty_round_trips() -> None:
+    """So requests cost at most a twentieth of the time."""
     gate = a_gate(policy="ada-srsf-buckets", bucket_bytes=1e4)
     seat(gate, "a", "b")
     gate.ask("a", an_ask(round_trip_seconds=0.002), 0.0)
@@ -262,8 +262,8 @@ def test_asking_costs_a_twentieth_at_most() -> None:
     assert gate.bucket_bytes == pytest.approx(20 * 0.002 * 1e6)
 
 
-def test_what_cannot_be_done_is_refused_in_a_sentence() -> None:
-    """Pausing messages, unknown names, impossible durations."""
+def test_invalid_settings_are_refused() -> None:
+    """A preemptive policy, an unknown policy and a beat of zero seconds are errors."""
     with pytest.raises(UnknownPolicy, match="ada-srsf-buckets comes nearest"):
         GateSettings(link=LINK, policy="srsf-preemptive")
     with pytest.raises(UnknownPolicy, match="Choose one of"):
@@ -275,7 +275,7 @@ def test_what_cannot_be_done_is_refused_in_a_sentence() -> None:
 def play(
     jobs: list[NetworkJob], cards: list[frozenset[str]], gate: Broker, *, epoch: float = 0.0
 ) -> list[float]:
-    """Return when each job ends if the gate's grants are obeyed on an ideal link, by events."""
+    """Return the end of each job if it obeys the gate's grants on an ideal link."""
     link, bucket = gate.settings.link, gate.settings.grant_bytes
     index = {job.id: n for n, job in enumerate(jobs)}
     left = [float(job.message_bytes) for job in jobs]
@@ -351,8 +351,8 @@ def play(
 
 
 @pytest.mark.parametrize("policy", ["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", "ada-srsf-queue"])
-def test_obeying_the_gate_gives_the_simulators_completion_times(policy: str) -> None:
-    """The gate is the simulator's policy with sockets: five random cases end at the same instants."""
+def test_jobs_at_the_gate_end_when_the_simulator_says(policy: str) -> None:
+    """Gate and simulator use the same policy: five random cases give the same completion times."""
     link = Link(latency_seconds=1e-3, seconds_per_byte=1e-6, contention_seconds_per_byte=2.7e-7)
     for seed in range(5):
         draw = np.random.default_rng(seed)
@@ -390,8 +390,8 @@ def test_obeying_the_gate_gives_the_simulators_completion_times(policy: str) -> 
         assert play(jobs, cards, gate) == pytest.approx(simulate(case, engine="python").finished_at, rel=1e-6)
 
 
-def test_clocks_may_be_wrong_by_any_amount() -> None:
-    """Only differences of the gate's own clock count: shifted by a year, it decides the same."""
+def test_the_gate_decides_the_same_at_any_clock_offset() -> None:
+    """Completion times stay the same when the gate's clock is shifted by a year."""
     jobs = [
         NetworkJob(
             id=f"j{n}",
@@ -422,10 +422,10 @@ STEPS = st.lists(
 
 @settings(deadline=None, max_examples=sampled(150))
 @given(steps=STEPS, policy=st.sampled_from(["srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets"]))
-def test_whatever_jobs_do_no_card_carries_too_many_and_fences_rise(
+def test_no_sequence_of_requests_overloads_a_card_or_repeats_a_fence(
     steps: list[tuple[str, int, float]], policy: str
 ) -> None:
-    """Any order of questions, returns, withdrawals, deaths and silences keeps the books straight."""
+    """Holders per card stay within the policy's limit, fences rise, and all waiting jobs are served."""
     gate = a_gate(policy=policy, bucket_bytes=2e5, is_always_on=True)
     cards = [frozenset("A"), frozenset("AB"), frozenset("B"), frozenset("BC"), frozenset("ABC")]
     now, last, number = 0.0, 0, 0
@@ -456,7 +456,7 @@ def test_whatever_jobs_do_no_card_carries_too_many_and_fences_rise(
             assert nic.in_flight == holders
             assert len(holders) <= gate.policy.max_at_once
         assert all(s.lease is None or s.lease.deadline > now for s in gate.seats.values())
-    # With nobody alive but those who wait, all of them are served.
+    # When only waiting jobs are left, all of them are served.
     for _ in range(50):
         wake = gate.next_wake(now)
         if wake is None:
@@ -467,8 +467,8 @@ def test_whatever_jobs_do_no_card_carries_too_many_and_fences_rise(
 
 
 @pytest.mark.parametrize(("fills", "sends"), [(True, ["a", "b", "c"]), (False, ["a"])])
-def test_pairs_of_a_triangle_send_together_where_a_card_would_idle(fills: bool, sends: list[str]) -> None:
-    """Three equal jobs, each on two of three hosts: one at a time leaves a host idle."""
+def test_messages_fill_idle_cards_if_the_setting_allows_it(fills: bool, sends: list[str]) -> None:
+    """Of three jobs on two of three hosts each, all send with filling and one sends without."""
     settings = GateSettings(link=LINK, bucket_bytes=1e6, is_always_on=True, fills_idle_cards=fills)
     gate = Broker(settings)
     for job, cards in {"a": "12", "b": "23", "c": "13"}.items():
@@ -483,10 +483,10 @@ def test_pairs_of_a_triangle_send_together_where_a_card_would_idle(fills: bool, 
 @pytest.mark.parametrize(
     ("patience_seconds", "beside", "after"), [(60.0, ["b", "c"], []), (0.5, [], ["old", "b", "c"])]
 )
-def test_nobody_fills_a_card_that_an_overdue_job_waits_for(
+def test_no_message_fills_a_card_that_an_overdue_job_waits_for(
     patience_seconds: float, beside: list[str], after: list[str]
 ) -> None:
-    """It would wait for two more messages in place of one, and again at the next border."""
+    """Otherwise the overdue job would wait for two more messages instead of one."""
     gate = a_gate(policy="ada-srsf-buckets", bucket_bytes=1e6, patience_seconds=patience_seconds)
     for job, cards in {"a": "12", "b": "23", "c": "13", "old": "12"}.items():
         gate.join(job, nics=frozenset(cards), gpus=2, weight=1.0, now=0.0)
@@ -505,10 +505,10 @@ def test_nobody_fills_a_card_that_an_overdue_job_waits_for(
 
 @settings(deadline=None, max_examples=sampled(60))
 @given(steps=STEPS, others=st.integers(1, 12), policy=st.sampled_from(["ada-srsf", "ada-srsf-buckets"]))
-def test_what_no_card_links_decides_as_if_it_were_alone(
+def test_jobs_on_unlinked_cards_do_not_change_each_others_grants(
     steps: list[tuple[str, int, float]], others: int, policy: str
 ) -> None:
-    """Whoever asks and sends elsewhere, with how little left: the grants here are those of a small site."""
+    """Grants on three hosts are the same with and without busy jobs on other hosts."""
     ways = {}
     for elsewhere in (0, others):
         gate = a_gate(policy=policy, bucket_bytes=2e5, is_always_on=True, evaluate_seconds=1e9)
@@ -523,7 +523,7 @@ def test_what_no_card_links_decides_as_if_it_were_alone(
 
 
 def grants_of(gate: Broker, steps: list[tuple[str, int, float]]) -> list[tuple[str, int, float, int]]:
-    """Return who was let go, and for what, when jobs on three hosts ask and end as they like."""
+    """Return the grants of jobs on three hosts that send requests and reports in these steps."""
     cards = [frozenset("AB"), frozenset("BC"), frozenset("AC"), frozenset("AB"), frozenset("BC")]
     for n, on in enumerate(cards):
         gate.join(f"j{n}", nics=on, gpus=1, weight=1.0, now=0.0)
@@ -543,8 +543,8 @@ def grants_of(gate: Broker, steps: list[tuple[str, int, float]]) -> list[tuple[s
     return found
 
 
-def test_cards_that_nothing_links_are_judged_apart() -> None:
-    """All are looked at again in one moment: what one part has not measured yet says nothing of the other."""
+def test_unlinked_groups_of_cards_are_judged_separately() -> None:
+    """A group whose jobs have not measured anything yet does not delay the other group's verdict."""
     gate = a_gate(policy="ada-srsf-buckets", is_always_on=False, evaluate_seconds=1.0)
     for job, on in {"a": "AB", "b": "AB", "new": "CD", "other": "CD"}.items():
         seat(gate, job, nics=on)
@@ -563,8 +563,8 @@ def test_cards_that_nothing_links_are_judged_apart() -> None:
     assert gate.gains.keys() == {"a", "b"}
 
 
-def test_a_question_at_a_large_site_asks_nobody_but_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of 400 pairs waits for its own cards: what a policy is asked about is the pair that changed."""
+def test_a_request_at_a_large_site_considers_only_linked_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 400 pairs of jobs, the policy sees one pair at a time."""
     asked: list[tuple[int, int]] = []
     admit = LinkPolicy.admit
 
@@ -584,7 +584,7 @@ def test_a_question_at_a_large_site_asks_nobody_but_its_neighbours(monkeypatch: 
 
 
 def play_two(gate: Broker, *, in_order_seconds: float, at_once_seconds: float, until: float) -> None:
-    """Play two jobs, whose iterations take so long each way, whatever the model expects."""
+    """Play two jobs with these iteration times in order and at once, whatever the model expects."""
     seat(gate, "short", "long")
     left = {"short": 2000, "long": 4000}
     asks_at = {"short": 0.0, "long": 0.05}
@@ -597,7 +597,7 @@ def play_two(gate: Broker, *, in_order_seconds: float, at_once_seconds: float, u
             ends.remove(end)
             gate.done(end[1], end[2], 0.1, now)
         for job in [job for job, at in asks_at.items() if at <= now]:
-            # It computes for 100 ms; its message takes as long where it is alone.
+            # The job computes for 100 ms; its message alone takes as long.
             measured = {"compute_seconds": 0.1, "exposed_seconds": 0.1, "round_trip_seconds": 0.001}
             gate.ask(job, an_ask(number, size=1e5, iterations_left=float(left[job]), **measured), now)
             asks_at[job] = math.inf
@@ -610,10 +610,10 @@ def play_two(gate: Broker, *, in_order_seconds: float, at_once_seconds: float, u
 
 
 @pytest.mark.parametrize(("at_once_seconds", "is_on"), [(0.2, False), (0.3, True)])
-def test_jobs_send_at_once_for_a_moment_and_order_has_to_beat_that(
+def test_ordering_stays_on_only_if_it_beats_measured_iterations_at_once(
     at_once_seconds: float, is_on: bool
 ) -> None:
-    """Iterations take 0.25 s in order; the model of averages expects a gain of order either way."""
+    """In order an iteration takes 0.25 s; the model alone would keep ordering in both cases."""
     gate = a_gate(policy="ada-srsf-buckets", is_always_on=False)
     play_two(gate, in_order_seconds=0.25, at_once_seconds=at_once_seconds, until=20.0)
 
@@ -621,8 +621,8 @@ def test_jobs_send_at_once_for_a_moment_and_order_has_to_beat_that(
     assert all(seat.timed[True] >= 4 and seat.timed[False] >= 4 for seat in gate.seats.values())
 
 
-def test_a_neighbour_that_comes_makes_all_anew() -> None:
-    """What two jobs took beside each other says nothing of three."""
+def test_a_new_neighbour_discards_the_measured_iteration_times() -> None:
+    """Times measured with two jobs do not hold for three, so the cards are learning again."""
     gate = a_gate(policy="ada-srsf-buckets", is_always_on=False)
     play_two(gate, in_order_seconds=0.25, at_once_seconds=0.2, until=20.0)
     seat(gate, "third", now=20.0)

@@ -1,4 +1,4 @@
-"""`boa_daemon.job.gate.client`: whatever happens to the gate, training goes on, and loses at most 1 %."""
+"""`boa_daemon.job.gate.client`: no failure of the gate stops training, and asking costs at most 1 %."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Start = Callable[..., Bench]
 
 
 def test_two_clients_take_turns(start: Start) -> None:
-    """The second is granted when the first gives back."""
+    """The second client is granted when the first is done."""
     bench = start(least_lease_seconds=30.0)
     a, b = bench.client("a"), bench.client("b")
     first = a.ask(1e3, 1e3)
@@ -47,7 +47,7 @@ def test_two_clients_take_turns(start: Start) -> None:
 
 
 def test_without_a_gate_a_job_sends_at_once(tmp_path: Path) -> None:
-    """Nobody listens: the answer takes microseconds, as nothing is asked."""
+    """Without a connection the client answers in microseconds, because it asks nothing."""
     client = GateClient(GateAddress(path=str(tmp_path / "none")), job="a", nics=["A", "B"], token="t")
     began = time.perf_counter()
     answers = {client.ask(1e3, 1e3).why for _ in range(1000)}
@@ -58,8 +58,8 @@ def test_without_a_gate_a_job_sends_at_once(tmp_path: Path) -> None:
     client.close()
 
 
-def test_a_gate_killed_while_a_job_waits_lets_it_go(start: Start) -> None:
-    """The line is cut, and the waiting job sends."""
+def test_a_waiting_job_sends_when_the_gate_is_killed(start: Start) -> None:
+    """The closed connection ends the wait."""
     bench = start(least_lease_seconds=60.0)
     a, b = bench.client("a"), bench.client("b")
     a.ask(1e3, 1e3)
@@ -75,8 +75,8 @@ def test_a_gate_killed_while_a_job_waits_lets_it_go(start: Start) -> None:
     b.close()
 
 
-def test_a_gate_that_comes_back_is_used_again(start: Start) -> None:
-    """A restart: free in between, then granted, and fences go on rising."""
+def test_a_restarted_gate_is_used_again(start: Start) -> None:
+    """The job sends freely in between, and fences go on rising."""
     bench = start()
     client = bench.client("a")
     before = client.ask(1e3, 1e3)
@@ -94,7 +94,7 @@ def test_a_gate_that_comes_back_is_used_again(start: Start) -> None:
 
 @contextlib.contextmanager
 def mute(bench: Bench) -> Iterator[None]:
-    """Let the gate answer nothing: a partition, a stopped process, a machine that hangs."""
+    """Let the gate answer nothing, as after a network partition or a stopped process."""
     server = bench.gate.server
     settle, say_wait = server.settle, server.say_wait
     server.settle, server.say_wait = (lambda: None), (lambda job: None)
@@ -104,8 +104,8 @@ def mute(bench: Bench) -> Iterator[None]:
         server.settle, server.say_wait = settle, say_wait
 
 
-def test_a_mute_gate_costs_one_percent_and_the_allowance(start: Start) -> None:
-    """Each silence costs the patience, and no more of them are suffered than the allowance pays for."""
+def test_a_mute_gate_costs_no_more_than_the_allowance(start: Start) -> None:
+    """Timeouts are charged to the allowance; while the allowance is used up, the client does not ask."""
     bench = start()
     client = bench.client("a", answer_seconds=0.004)
     with mute(bench):
@@ -117,14 +117,14 @@ def test_a_mute_gate_costs_one_percent_and_the_allowance(start: Start) -> None:
         elapsed = time.monotonic() - began
 
     assert set(answers) == {"no answer", "allowance"}
-    # By their number: how long each one lasts is up to other work on this machine.
+    # Timeouts are counted, because their duration depends on other work on this machine.
     assert 0.004 * (answers.count("no answer") - 1) <= BURST_SECONDS + 0.05 * elapsed
     assert answers.count("allowance") > answers.count("no answer")
     client.close()
 
 
 def test_a_slow_gate_costs_no_more_than_the_allowance(start: Start) -> None:
-    """Answers that come late, but within the patience, are counted in full."""
+    """Late answers within the timeout are charged in full."""
     bench = start()
     client = bench.client("a", answer_seconds=0.5)
     server = bench.gate.server
@@ -144,8 +144,8 @@ def test_a_slow_gate_costs_no_more_than_the_allowance(start: Start) -> None:
     client.close()
 
 
-def test_a_gate_that_falls_silent_while_a_job_waits_lets_it_go(start: Start) -> None:
-    """The beat stops; a few missed ones are enough."""
+def test_a_waiting_job_sends_after_missed_beats(start: Start) -> None:
+    """The wait ends when the gate sends no more beats."""
     bench = start(least_lease_seconds=60.0, beat_seconds=0.2)
     a, b = bench.client("a"), bench.client("b")
     a.ask(1e3, 1e3)
@@ -161,9 +161,9 @@ def test_a_gate_that_falls_silent_while_a_job_waits_lets_it_go(start: Start) -> 
     b.close()
 
 
-def test_no_wait_is_longer_than_the_bound(start: Start) -> None:
-    """Far below a collective's timeout the job goes without the grant, and its question is withdrawn."""
-    # Beats so slow that a stalled machine cannot miss a few of them within the bound.
+def test_no_wait_is_longer_than_its_limit(start: Start) -> None:
+    """The job sends without a grant, and its request is withdrawn."""
+    # With slow beats a stalled machine cannot miss several within the limit.
     bench = start(least_lease_seconds=60.0, beat_seconds=0.3)
     a, b = bench.client("a"), bench.client("b", most_wait_seconds=0.1)
     a.ask(1e3, 1e3)
@@ -174,8 +174,8 @@ def test_no_wait_is_longer_than_the_bound(start: Start) -> None:
     b.close()
 
 
-def test_a_late_grant_is_not_taken_for_the_next_one(start: Start) -> None:
-    """A question that timed out is withdrawn; its grant, if it still comes, is ignored."""
+def test_a_late_grant_does_not_answer_the_next_request(start: Start) -> None:
+    """A request that timed out is withdrawn, and a later grant of it is ignored."""
     bench = start()
     client = bench.client("a", answer_seconds=1.0)
     with mute(bench):
@@ -190,8 +190,8 @@ def test_a_late_grant_is_not_taken_for_the_next_one(start: Start) -> None:
     client.close()
 
 
-def test_a_port_that_never_answers_delays_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connecting happens in the background; meanwhile the job sends."""
+def test_connecting_does_not_delay_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client connects in the background, and the job sends meanwhile."""
     monkeypatch.setattr(client_module, "CONNECT_SECONDS", 5.0)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
@@ -200,7 +200,7 @@ def test_a_port_that_never_answers_delays_nobody(tmp_path: Path, monkeypatch: py
         began = time.perf_counter()
         assert client.ask(1e3, 1e3).why == "no gate"
         assert time.perf_counter() - began < 4.5
-    # The listener is gone, so that the client need not wait for it any more.
+    # The listener is closed, so the client does not wait for it.
     client.close()
 
 
@@ -228,8 +228,8 @@ def test_a_port_that_never_answers_delays_nobody(tmp_path: Path, monkeypatch: py
         },
     ],
 )
-def test_a_gate_that_talks_nonsense_is_no_gate(tmp_path: Path, grant: dict[str, object]) -> None:
-    """Whatever listens there: training goes on."""
+def test_an_invalid_grant_counts_as_no_gate(tmp_path: Path, grant: dict[str, object]) -> None:
+    """The job sends without a grant."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
@@ -256,8 +256,8 @@ def test_a_gate_that_talks_nonsense_is_no_gate(tmp_path: Path, grant: dict[str, 
         pretender.join(60.0)
 
 
-def test_a_job_obeys_nobody_who_does_not_know_the_secret(tmp_path: Path) -> None:
-    """Who took the gate's place gives the job its own answer back, and is hung up on."""
+def test_a_gate_without_the_secret_is_rejected(tmp_path: Path) -> None:
+    """An impostor that echoes the job's own proof is disconnected."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
@@ -282,8 +282,8 @@ def test_a_job_obeys_nobody_who_does_not_know_the_secret(tmp_path: Path) -> None
     assert heard == [b""]
 
 
-def test_a_wrong_token_says_so_and_training_goes_on(start: Start) -> None:
-    """The refusal can be read; the answer is to send."""
+def test_a_job_with_a_wrong_token_sends_without_a_grant(start: Start) -> None:
+    """The client keeps the gate's reason for the refusal."""
     bench = start()
     client = GateClient(bench.address, job="a", nics=["A", "B"], token=issue_token(SECRET, job="b"))
     until(lambda: "wrong token" in client.refusal)
@@ -292,8 +292,8 @@ def test_a_wrong_token_says_so_and_training_goes_on(start: Start) -> None:
     client.close()
 
 
-def test_the_client_imports_nothing_heavy() -> None:
-    """A training process pays for the standard library alone."""
+def test_the_client_imports_no_heavy_package() -> None:
+    """A training process does not import numpy, pydantic, torch, rich or scipy through it."""
     heavy = ("numpy", "pydantic", "torch", "rich", "scipy")
     script = f"import sys, boa_daemon.job.gate.client; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -311,8 +311,8 @@ def test_the_client_imports_nothing_heavy() -> None:
         "tcp:10.0.0.5:7411?token_file=/x/gate.token&generation=7&uplinks=rack-a,core",
     ],
 )
-def test_addresses_read_as_they_are_written(text: str) -> None:
-    """`BOA_GATE` survives parsing and printing."""
+def test_addresses_survive_parsing_and_printing(text: str) -> None:
+    """Every field of `BOA_GATE` is kept."""
     assert GateAddress.parse(str(GateAddress.parse(text))) == GateAddress.parse(text)
     assert str(GateAddress.parse(text)) == text
 
@@ -328,14 +328,14 @@ def test_addresses_read_as_they_are_written(text: str) -> None:
         ("unix:/s?answer_ms=0", "between 0 and 1000"),
     ],
 )
-def test_a_wrong_address_says_what_is_wrong(text: str, reason: str) -> None:
-    """One sentence, with the value."""
+def test_a_malformed_address_is_an_error_with_its_reason(text: str, reason: str) -> None:
+    """The error names the wrong part."""
     with pytest.raises(BadAddress, match=reason.replace("(", r"\(")):
         GateAddress.parse(text)
 
 
-def test_a_file_may_hold_the_address(tmp_path: Path) -> None:
-    """`BOA_GATE` may be a path: no file is no gate, a wrong one says so."""
+def test_the_gates_address_may_come_from_a_file(tmp_path: Path) -> None:
+    """Without the file or its `address` field there is no gate; a malformed file is an error."""
     address, path = GateAddress(path="/run/boa/gate.sock", token_file="/t"), tmp_path / "gate.json"
     assert find_address("") is None
     assert find_address(str(path)) is None
@@ -349,8 +349,8 @@ def test_a_file_may_hold_the_address(tmp_path: Path) -> None:
             find_address(str(path))
 
 
-def test_the_secret_is_made_once_and_is_private(tmp_path: Path) -> None:
-    """The second start finds the first one's secret."""
+def test_the_secret_is_created_once_with_mode_0600(tmp_path: Path) -> None:
+    """A second start reads the same secret; an empty file is an error."""
     path = tmp_path / "state" / "gate.secret"
     secret = read_or_make_secret(path)
 

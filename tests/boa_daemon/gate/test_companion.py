@@ -1,4 +1,4 @@
-"""`boa_daemon.gate.companion`: what the daemon and its engines call."""
+"""`boa_daemon.gate.companion`: the gate's interface for the daemon and its engines."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from boa_daemon.testing import a_job, a_node, a_state, some_slots
 from .conftest import LINK, until
 
 
-def test_the_daemons_jobs_find_the_gate_and_rank_by_its_plan(tmp_path: Path) -> None:
-    """Secret, socket, token, plan; and the hook goes before what the job's path has."""
+def test_a_job_connects_to_the_daemons_gate_and_is_ranked_by_its_plan(tmp_path: Path) -> None:
+    """The hook's folder precedes the job's own PYTHONPATH."""
     door = JobDoor(tmp_path, GateAddress(path=str(tmp_path / "gate.sock")))
     with start_gate(GateSettings(link=LINK), tmp_path) as gate:
         tell_plan(gate, a_state(a_job("j1", remaining_gpu_hours=1.5)))
@@ -49,10 +49,10 @@ def test_the_daemons_jobs_find_the_gate_and_rank_by_its_plan(tmp_path: Path) -> 
         (["a-1"], ["*"], False),
     ],
 )
-def test_an_uplink_is_taken_by_messages_that_leave(
+def test_a_job_takes_an_uplink_if_its_nodes_are_on_both_sides(
     nodes: list[str], behind: list[str], is_taken: bool
 ) -> None:
-    """From nodes behind it to others; a star is the link between all nodes."""
+    """The pattern `*` stands for a link that joins all nodes."""
     assert takes_uplink(nodes, behind) == is_taken
     with tempfile.TemporaryDirectory() as folder:
         door = JobDoor(Path(folder), GateAddress(path="/g"), uplinks={"up": behind})
@@ -61,7 +61,7 @@ def test_an_uplink_is_taken_by_messages_that_leave(
 
 
 def a_pass(door: JobDoor, folder: Path, *, generation: int = 1) -> GateAddress:
-    """Return the way to the gate as an engine would write it down."""
+    """Return a job's address of the gate, as an engine writes it."""
     file = folder / f"gate-{generation}.token"
     given = door.admit("j1", generation, ["n1", "n2"], token_file=str(file))
     write_token(file, given.token)
@@ -73,8 +73,8 @@ def a_kept_gate(folder: Path) -> GateSupervisor:
 
 
 @pytest.mark.parametrize("death", ["its loop stops", "its socket is removed"])
-def test_a_gate_that_died_is_started_again_with_the_plan(tmp_path: Path, death: str) -> None:
-    """A job that had the old gate finds the new one by itself, and is ranked as before."""
+def test_a_gate_that_died_is_restarted_with_the_plan(tmp_path: Path, death: str) -> None:
+    """A job reconnects by itself and is ranked as before."""
     door = JobDoor(tmp_path, GateAddress(path=str(tmp_path / "gate.sock")))
     kept = a_kept_gate(tmp_path)
     kept.keep()
@@ -94,7 +94,7 @@ def test_a_gate_that_died_is_started_again_with_the_plan(tmp_path: Path, death: 
         else:
             Path(kept.addresses[0].path).unlink()
         kept.keep()
-        # The next message finds the line cut and goes at once; then there is a new line.
+        # The next message is sent at once, because the connection is lost; then the client reconnects.
         assert client.ask(1e6, 1e6).fence == 0
         until(lambda: kept.status().get("jobs") == 1)
         assert kept.status()["starts"] == 2
@@ -106,8 +106,8 @@ def test_a_gate_that_died_is_started_again_with_the_plan(tmp_path: Path, death: 
     assert not kept.status()["is_up"]
 
 
-def test_a_gate_that_cannot_be_had_is_a_fault_and_no_more(tmp_path: Path) -> None:
-    """Another gate has the socket; the next look finds it free."""
+def test_a_gate_that_cannot_start_is_only_a_fault_in_the_status(tmp_path: Path) -> None:
+    """While another gate has the socket, the status shows a fault; later the gate starts."""
     first, second = a_kept_gate(tmp_path), a_kept_gate(tmp_path)
     first.keep()
     second.keep()
@@ -120,8 +120,11 @@ def test_a_gate_that_cannot_be_had_is_a_fault_and_no_more(tmp_path: Path) -> Non
     second.close()
 
 
-def test_what_the_gate_does_is_what_a_tick_is_told(tmp_path: Path) -> None:
-    """Links with their jobs, least left first, and each job that spans nodes and does not ask is named."""
+def test_the_view_for_a_tick_has_links_jobs_and_ungated_jobs(tmp_path: Path) -> None:
+    """Jobs on a link are ordered by remaining work.
+
+    Jobs over several nodes that are not connected are listed.
+    """
     kept = a_kept_gate(tmp_path)
     kept.keep()
     state = a_state(

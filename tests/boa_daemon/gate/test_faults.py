@@ -1,7 +1,7 @@
-"""Jobs and gates that are killed, stopped, cut off, restarted or lie: nobody loses an iteration or stalls.
+"""The gate and its jobs under kills, stops, partitions, restarts and lies: no lost iteration, no long stall.
 
-The gate's own broker in a world of messages, on a clock of its own, so that a stall is measured to the
-millisecond on any machine; then a thousand real lines to a real gate.
+The gate's real broker runs in a simulated world of messages with its own clock, so stalls are measured
+exactly on any machine. The last tests open real connections to a real gate.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_STALL = 1.5
 
 @dataclass
 class Job:
-    """A job of the world: it computes, asks, sends; and may be stopped, or not reach the gate."""
+    """A job in the simulated world; it may be stopped or cut off from the gate."""
 
     name: str
     cards: frozenset[str]
@@ -53,7 +53,7 @@ class Job:
 
 @dataclass
 class World:
-    """Jobs, a gate that may be away, and the rule of the client: without a word from the gate, send."""
+    """Jobs, a gate that may be down, and the client's rule: a job without an answer sends."""
 
     jobs: list[Job]
     settings: GateSettings
@@ -68,22 +68,22 @@ class World:
         self.faults.sort(key=lambda fault: fault[0])
 
     def restart(self) -> None:
-        """Bring an empty gate up in place of the old one."""
+        """Replace the gate by an empty one."""
         self.broker, self.is_gate_up = Broker(self.settings, first_fence=10**9), True
         for job in self.jobs:
             job.fence = 0
 
     def reaches(self, job: Job) -> bool:
-        """Return whether a job hears the gate."""
+        """Return whether a job is connected to the gate."""
         return self.is_gate_up and not job.is_cut_off and not job.is_stopped
 
     def send(self, job: Job, fence: int) -> None:
-        """Let a job send: how long it waited is noted."""
+        """Let a job send, and record how long it waited."""
         job.longest_wait = max(job.longest_wait, self.now - job.waits_since)
         job.doing, job.fence, job.at = "sending", fence, self.now + LINK.seconds(MESSAGE)
 
     def step(self, job: Job) -> None:
-        """Do what is due."""
+        """Do what a job does now."""
         if job.is_stopped or not job.left:
             return
         if job.doing == "computing" and job.at <= self.now:
@@ -118,7 +118,7 @@ class World:
                 self.broker.leave(job.name, self.now)
 
     def grant(self) -> None:
-        """Hear what the gate says."""
+        """Deliver the gate's grants."""
         by_name = {job.name: job for job in self.jobs}
         for grant in self.broker.settle(self.now):
             job = by_name[grant.job]
@@ -126,7 +126,7 @@ class World:
                 self.send(job, grant.fence)
 
     def look(self) -> None:
-        """Note how long a card has idled that somebody alive waits for."""
+        """Record how long a card has been idle although a running job waits for it."""
         busy = {
             card for job in self.jobs if job.doing == "sending" and not job.is_stopped for card in job.cards
         }
@@ -142,7 +142,7 @@ class World:
             del self.idle_since[card]
 
     def run(self, seconds: float = 120.0, tick: float = 0.005) -> None:
-        """Let time pass until all that can end has ended."""
+        """Let time pass until every job that can end has ended."""
         while self.now < seconds and any(job.left and not job.is_stopped for job in self.jobs):
             while self.faults and self.faults[0][0] <= self.now:
                 self.faults.pop(0)[1](self)
@@ -161,7 +161,7 @@ def a_world(
     cards: int = 2,
     policy: str = "ada-srsf-buckets",
 ) -> World:
-    """Return jobs on pairs of cards, all alike but for their lengths."""
+    """Return jobs on pairs of cards that differ only in length."""
     draw = np.random.default_rng(jobs)
     found = []
     for n in range(jobs):
@@ -182,51 +182,51 @@ def a_world(
 
 
 def senders(world: World) -> list[Job]:
-    """Return who sends under a lease, or else who waits: the worst moment to stop."""
+    """Return the jobs that send under a lease, or else the waiting jobs: the worst moment for a fault."""
     return [job for job in world.jobs if job.fence and job.doing == "sending"] or [
         job for job in world.jobs if job.doing == "waiting"
     ]
 
 
 def stop(world: World) -> None:
-    """SIGSTOP: a holder does nothing any more, and its line stays open."""
+    """Stop a holder (SIGSTOP); its connection stays open."""
     for job in senders(world)[:1]:
         job.is_stopped = True
 
 
 def stop_many(world: World) -> None:
-    """SIGSTOP a third of all: holders, and those who would be next."""
+    """Stop a holder and every third job (SIGSTOP)."""
     stop(world)
     for job in world.jobs[::3]:
         job.is_stopped = True
 
 
 def go_on(world: World) -> None:
-    """SIGCONT."""
+    """Continue all stopped jobs (SIGCONT)."""
     for job in world.jobs:
         job.is_stopped = False
 
 
 def kill(world: World) -> None:
-    """Kill -9: the kernel closes the line."""
+    """Kill a holder (SIGKILL); the kernel closes its connection."""
     for job in senders(world)[:1]:
         job.left = 0
         world.broker.leave(job.name, world.now)
 
 
 def kill_gate(world: World) -> None:
-    """Kill -9 the gate."""
+    """Kill the gate (SIGKILL)."""
     world.is_gate_up = False
 
 
 def cut_off(world: World) -> None:
-    """A partition: half of the jobs hear nothing and are not heard; their lines stay open."""
+    """Cut half of the jobs off from the gate; their connections stay open."""
     for job in world.jobs[::2]:
         job.is_cut_off = True
 
 
 def mend(world: World) -> None:
-    """The partition ends; new lines replace the old ones."""
+    """End the partition; the jobs reconnect."""
     for job in world.jobs:
         if job.is_cut_off:
             job.is_cut_off, job.fence = False, 0
@@ -256,10 +256,10 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(("jobs", "cards", "policy"), [(4, 2, "srsf-1"), (9, 3, "ada-srsf-buckets")])
-def test_nobody_loses_an_iteration_and_no_card_idles_for_long(
+def test_running_jobs_finish_and_no_wanted_card_is_idle_for_long(
     fault: str, jobs: int, cards: int, policy: str
 ) -> None:
-    """Whoever is alive ends; no card that somebody alive waits for idles for 1.5 s."""
+    """A card that a running job waits for is idle for at most 1.5 s."""
     world = a_world(jobs, list(FAULTS[fault]), cards=cards, policy=policy)
     world.run()
 
@@ -267,10 +267,10 @@ def test_nobody_loses_an_iteration_and_no_card_idles_for_long(
     assert world.longest_idle <= MOST_STALL
 
 
-@pytest.mark.exhaustive  # A thousand jobs, step by step in Python: some ten seconds.
+@pytest.mark.exhaustive  # A thousand jobs in plain Python: about ten seconds.
 @pytest.mark.parametrize("fault", ["a holder is stopped", "a partition that ends", "everything"])
-def test_a_thousand_jobs_under_faults(fault: str) -> None:
-    """Five hundred cards, two jobs on each and more."""
+def test_a_thousand_jobs_finish_under_faults(fault: str) -> None:
+    """Running jobs on 500 cards finish, and no wanted card is idle for more than 1.5 s."""
     world = a_world(1000, list(FAULTS[fault]), cards=500)
     world.run(tick=0.02)
 
@@ -280,7 +280,7 @@ def test_a_thousand_jobs_under_faults(fault: str) -> None:
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """Allow the lines of a thousand jobs, both ends in this process."""
+    """Allow as many open files as a thousand connections need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
     if wanted < 2600:
@@ -290,12 +290,12 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.exhaustive  # A thousand greetings over sockets: some seconds.
-def test_a_gate_serves_a_thousand_lines_while_some_are_cut_and_some_lie(
+@pytest.mark.exhaustive  # A thousand handshakes over sockets take some seconds.
+def test_a_gate_serves_a_thousand_connections_despite_faulty_ones(
     start: Callable[..., Bench], many_files: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every tenth is cut while it waits, every tenth has a wrong token: all others are answered."""
-    # All lines are open before the first says hello: on a busy machine the last would be cut off as mute.
+    """A tenth disconnects while it waits and a tenth has a wrong token; all other requests are granted."""
+    # All connections open before the first hello, so a busy machine needs a longer time limit.
     monkeypatch.setattr(connection_module, "HELLO_SECONDS", 120.0)
     bench = start(policy="ada-srsf-buckets", least_lease_seconds=0.25)
     lines = [bench.raw() for _ in range(1000)]
@@ -328,14 +328,14 @@ def test_a_gate_serves_a_thousand_lines_while_some_are_cut_and_some_lie(
     until(lambda: bench.gate.status()["jobs"] == [])
 
 
-def test_a_job_that_is_stopped_while_it_holds_delays_the_next_by_its_lease(
+def test_a_stopped_holder_delays_waiting_jobs_by_its_lease(
     start: Callable[..., Bench],
 ) -> None:
-    """Over real lines: the holder says nothing more, and its line stays open."""
+    """The holder sends no more frames, and its connection stays open."""
     bench = start()
     holder = bench.raw()
     holder.hello("holder", nics=["A"])
-    # They are there before the lease begins, which is short: on a busy machine it would run out meanwhile.
+    # The clients connect before the short lease begins, which would expire meanwhile on a busy machine.
     others = [bench.client(f"j{n}", nics="A") for n in range(3)]
     said: list[str] = []
     threads = [threading.Thread(target=lambda c=c: said.append(c.ask(1e6, 1e6).why)) for c in others]
@@ -347,7 +347,7 @@ def test_a_job_that_is_stopped_while_it_holds_delays_the_next_by_its_lease(
     for thread in threads:
         thread.join(60.0)
 
-    # All of them at once: others may have been stopped with it.
+    # All waiting jobs are let through, because other jobs may have stopped too.
     assert said == ["free"] * 3
     assert lease <= MOST_STALL
     assert time.monotonic() - began >= lease
@@ -357,8 +357,8 @@ def test_a_job_that_is_stopped_while_it_holds_delays_the_next_by_its_lease(
         client.close()
 
 
-def test_a_wrong_token_costs_the_others_nothing(start: Callable[..., Bench], tmp_path: Path) -> None:
-    """A hundred refusals in a row, and who holds the right one is served."""
+def test_refused_connections_do_not_affect_a_valid_job(start: Callable[..., Bench], tmp_path: Path) -> None:
+    """After a hundred refusals a job with the right token is granted."""
     bench = start(policy="ada-srsf-buckets")
     good = bench.client("good", nics="A")
     for n in range(100):

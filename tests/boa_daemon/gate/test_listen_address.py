@@ -1,4 +1,4 @@
-"""Where the gate listens, as nodes see it."""
+"""The gate's listen address, as nodes see it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from boa_daemon.job.gate.address import GateAddress
 
 
 class Probe:
-    """A socket that is connected to nothing, and says which address it would send from."""
+    """A fake socket whose own address is given."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -34,14 +34,14 @@ class Probe:
     ("name", "found"),
     [("10.0.3.7", "10.0.3.7"), ("172.31.9.1", "172.31.9.1"), ("8.8.8.8", ""), ("127.0.0.1", ""), ("", "")],
 )
-def test_only_a_private_address_is_offered(name: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is opened to the internet unasked, and where there is no route there is no address."""
+def test_own_address_is_private_or_empty(name: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A public address, the loopback address and a missing route give no address."""
     monkeypatch.setattr(socket, "socket", lambda *_: Probe(name))
     assert listen_address.own_address() == found
 
 
-def test_all_addresses_means_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs cannot connect to 0.0.0.0; any other host is told as it was given."""
+def test_a_wildcard_host_becomes_the_machines_private_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other hosts and unix sockets are not changed."""
     monkeypatch.setattr(listen_address, "own_address", lambda: "10.0.3.7")
     assert (
         str(listen_address.address_for_nodes(GateAddress(host="0.0.0.0", port=7411))) == "tcp:10.0.3.7:7411"

@@ -1,4 +1,4 @@
-"""`boa_daemon.gate.server`: who may speak, and what becomes of those who break the rules."""
+"""`boa_daemon.gate.server`: authentication, and the end of connections that break the rules."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from .conftest import LINK, SECRET, Bench, until
 Start = Callable[..., Bench]
 
 
-def test_a_stranger_is_refused(start: Start) -> None:
-    """Without the token there is no welcome, whatever else is right."""
+def test_a_job_with_a_wrong_token_is_refused(start: Start) -> None:
+    """The refusal is counted, and the job is not added."""
     bench = start()
     line = bench.raw()
 
@@ -42,8 +42,8 @@ def test_a_stranger_is_refused(start: Start) -> None:
     assert bench.gate.status()["refusals"] == {"wrong token": 1}
 
 
-def test_a_job_cannot_speak_for_another_and_not_as_the_planner(start: Start) -> None:
-    """A token proves one job."""
+def test_a_jobs_token_is_valid_neither_for_another_job_nor_for_the_planner(start: Start) -> None:
+    """A job may not send the planner's frames either."""
     bench = start()
     for frame in ({"job": "b"}, {"role": "planner"}):
         line = bench.raw()
@@ -59,8 +59,8 @@ def test_a_job_cannot_speak_for_another_and_not_as_the_planner(start: Start) -> 
     assert "a job cannot 'status'" in line.end()
 
 
-def test_a_proof_works_once(start: Start) -> None:
-    """An overheard hello is worth nothing on another line: the challenge is new each time."""
+def test_a_proof_is_valid_for_one_connection(start: Start) -> None:
+    """Each connection has a new challenge, so an overheard proof is worthless."""
     bench = start()
     first, second = bench.raw(), bench.raw()
     proof = prove(issue_token(SECRET, job="a"), first.nonce)
@@ -84,8 +84,10 @@ def test_a_proof_works_once(start: Start) -> None:
         (b'{"op":"hello","version":2,"role":"job","proof":"\\ud800","job":"a"}\n', "proof must be a name"),
     ],
 )
-def test_malformed_frames_end_the_line_with_the_reason(start: Start, bytes_sent: bytes, reason: str) -> None:
-    """One sentence, then the line is cut; the gate lives on."""
+def test_a_malformed_frame_ends_its_connection_with_the_reason(
+    start: Start, bytes_sent: bytes, reason: str
+) -> None:
+    """The gate goes on serving other connections."""
     bench = start()
     line = bench.raw()
     line.socket.sendall(bytes_sent)
@@ -109,8 +111,8 @@ def test_malformed_frames_end_the_line_with_the_reason(start: Start, bytes_sent:
         ("fence", "x"),
     ],
 )
-def test_a_question_with_a_wrong_field_ends_the_line(start: Start, field: str, value: object) -> None:
-    """Numbers are finite, within bounds, and of their kind."""
+def test_a_request_with_a_wrong_field_ends_its_connection(start: Start, field: str, value: object) -> None:
+    """The reason names the field."""
     bench = start()
     line = bench.raw()
     line.hello()
@@ -121,8 +123,8 @@ def test_a_question_with_a_wrong_field_ends_the_line(start: Start, field: str, v
 
 @settings(max_examples=sampled(40), deadline=None)
 @given(junk=st.binary(max_size=400))
-def test_no_bytes_bring_the_gate_down(junk: bytes) -> None:
-    """Whatever a stranger sends, the next caller is served."""
+def test_no_bytes_stop_the_gate(junk: bytes) -> None:
+    """After any bytes of a stranger, the next caller is welcomed."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "gate.sock"
         with GateThread(GateSettings(link=LINK), SECRET, GateAddress(path=str(path))) as gate:
@@ -152,8 +154,8 @@ FRAMES = st.lists(
 )
 
 
-def test_no_frame_of_a_job_brings_the_gate_down(start: Start) -> None:
-    """A job with its token sends what it likes: its own line may end, and the others are served."""
+def test_no_frames_of_an_authenticated_job_stop_the_gate(start: Start) -> None:
+    """The frames may end the job's own connection; other jobs are served."""
     bench = start(policy="ada-srsf-buckets")
 
     @settings(max_examples=sampled(300), deadline=None)
@@ -172,14 +174,14 @@ def test_no_frame_of_a_job_brings_the_gate_down(start: Start) -> None:
 
 
 @pytest.mark.parametrize("value", [10**400, -(10**400), float("inf"), float("nan"), 2e18, True, "1"])
-def test_a_number_is_one_that_a_float_can_hold(value: object) -> None:
-    """Refused by its name, and no error of ours: also a whole number of four hundred digits."""
+def test_a_number_that_is_not_a_finite_float_is_refused(value: object) -> None:
+    """The error names the field, also for integers of 400 digits."""
     with pytest.raises(wire.MalformedFrame, match="ready_bytes must"):
         wire.number({"ready_bytes": value}, "ready_bytes")
 
 
-def test_a_flood_is_cut_off_and_the_others_do_not_notice(start: Start) -> None:
-    """More than 5000 frames a second from one line end it."""
+def test_a_flood_of_frames_ends_its_connection_only(start: Start) -> None:
+    """More than 5000 frames per second end the connection; other jobs are granted."""
     bench = start()
     with_others = bench.client("b", nics="B")
     line = bench.raw()
@@ -195,13 +197,13 @@ def test_a_flood_is_cut_off_and_the_others_do_not_notice(start: Start) -> None:
     with_others.close()
 
 
-def test_who_does_not_read_is_cut_off(start: Start) -> None:
-    """Answers pile up to a limit, then the line is cut."""
+def test_a_caller_that_does_not_read_is_disconnected(start: Start) -> None:
+    """Unread answers are limited."""
     bench = start()
     line = bench.raw()
     line.hello()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        # Below the limit on frames: it is not the flood that is to be noticed here.
+        # Below the limit on frames per second, so that only the unread answers end the connection.
         for number in range(4900):
             line.say({"op": "ask", "id": number, "ready_bytes": 1, "message_bytes": 1})
 
@@ -210,14 +212,14 @@ def test_who_does_not_read_is_cut_off(start: Start) -> None:
     line.socket.close()
 
 
-def test_who_says_nothing_is_cut_off(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line without a hello is closed after a while."""
+def test_a_caller_without_a_hello_is_disconnected(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time limit is `HELLO_SECONDS`."""
     monkeypatch.setattr(connection_module, "HELLO_SECONDS", 0.05)
     assert start().raw().end() == "no hello in time"
 
 
-def test_there_is_a_limit_on_lines(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One too many is refused."""
+def test_the_number_of_connections_is_limited(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection beyond the limit is refused."""
     monkeypatch.setattr(server_module, "MOST_CONNECTIONS", 1)
     bench = start()
     first, second = bench.raw(), bench.raw()
@@ -226,8 +228,8 @@ def test_there_is_a_limit_on_lines(start: Start, monkeypatch: pytest.MonkeyPatch
     first.socket.close()
 
 
-def test_a_job_that_connects_again_replaces_its_dead_line(start: Start) -> None:
-    """After a partition the old line may look alive; its lease ends, the new line works."""
+def test_a_second_connection_of_a_job_replaces_the_first(start: Start) -> None:
+    """The old connection's lease ends, and other jobs are granted."""
     bench = start()
     old = bench.raw()
     old.hello("a")
@@ -244,15 +246,15 @@ def test_a_job_that_connects_again_replaces_its_dead_line(start: Start) -> None:
 
 
 def said(bench: Bench, **hello: Any) -> str:
-    """Return what the gate says to a hello on a line of its own, and hang up."""
+    """Return the gate's answer to a hello on a new connection, and disconnect."""
     line = bench.raw()
     answer = line.hello("a", **hello)
     line.socket.close()
     return str(answer.get("reason", answer["op"]))
 
 
-def test_a_generation_that_ended_speaks_no_more(start: Start) -> None:
-    """Its token was good once; from the plan, or from its successor's hello, the gate knows better."""
+def test_an_older_generation_is_refused(start: Start) -> None:
+    """The gate learns the newest generation from the plan or from a hello."""
     bench = start()
     assert said(bench, generation=1) == "welcome"
     bench.gate.take_plan({"a": 1.0}, {"a": 2})
@@ -266,8 +268,8 @@ def test_a_generation_that_ended_speaks_no_more(start: Start) -> None:
     successor.socket.close()
 
 
-def test_a_token_is_for_one_generation(start: Start) -> None:
-    """The token of the first start proves nothing about the second; `a:1` of generation 0 is another job."""
+def test_a_token_is_valid_for_one_generation(start: Start) -> None:
+    """Tokens of generations 1 and 2, and of a job named `a:1`, differ."""
     token = issue_token(SECRET, job="a", generation=1)
     assert len({token, issue_token(SECRET, job="a", generation=2), issue_token(SECRET, job="a:1")}) == 3
     line = start().raw()
@@ -275,8 +277,8 @@ def test_a_token_is_for_one_generation(start: Start) -> None:
     line.end()
 
 
-def test_the_gate_proves_itself_too(start: Start) -> None:
-    """Its answer fits both nonces of this line, and no job's answer could be mistaken for it."""
+def test_the_gate_proves_that_it_knows_the_secret(start: Start) -> None:
+    """The gate's proof covers both nonces and is never a valid proof of a job."""
     line = start().raw()
     token, own = issue_token(SECRET, job="a"), "1" * 32
     welcome = line.hello(nonce=own)
@@ -285,8 +287,8 @@ def test_the_gate_proves_itself_too(start: Start) -> None:
     line.socket.close()
 
 
-def test_a_killed_holder_frees_its_cards_at_once(start: Start) -> None:
-    """The kernel closes a dead client's line; nobody waits for the lease."""
+def test_a_killed_holder_frees_its_cards_before_its_lease_ends(start: Start) -> None:
+    """The kernel closes the connection of a dead client."""
     bench = start(least_lease_seconds=60.0)
     line = bench.raw()
     line.hello("a")
@@ -299,8 +301,8 @@ def test_a_killed_holder_frees_its_cards_at_once(start: Start) -> None:
     other.close()
 
 
-def test_the_planner_tells_what_is_left_and_reads_the_status(start: Start) -> None:
-    """The daemon's plan reaches the gate over the same socket."""
+def test_the_planner_sends_the_plan_and_reads_the_status(start: Start) -> None:
+    """A wrong token of the planner is refused."""
     bench = start()
     client = bench.client("a")
     token = issue_token(SECRET, role="planner")
@@ -315,8 +317,8 @@ def test_the_planner_tells_what_is_left_and_reads_the_status(start: Start) -> No
     client.close()
 
 
-def test_tcp_is_the_same(tmp_path: Path) -> None:
-    """A gate listens on TCP as well; a port of 0 becomes a free one."""
+def test_a_gate_also_listens_on_tcp(tmp_path: Path) -> None:
+    """Port 0 becomes a free port."""
     with GateThread(GateSettings(link=LINK), SECRET, GateAddress(host="127.0.0.1", port=0)) as gate:
         (bound,) = gate.addresses
         client = GateClient(bound, job="a", nics=["A", "B"], token=issue_token(SECRET, job="a"))
@@ -326,7 +328,7 @@ def test_tcp_is_the_same(tmp_path: Path) -> None:
 
 
 def test_the_socket_is_private_and_a_stale_one_is_replaced(tmp_path: Path) -> None:
-    """Only the owner and the group may connect; a dead gate's socket does not stop the next."""
+    """The socket has mode 0660; a live gate's socket and a file that is no socket are not replaced."""
     path = tmp_path / "gate.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))

@@ -58,8 +58,8 @@ def test_a_case_becomes_an_experiment(tmp_path: Path) -> None:
     assert experiment.link_policy.max_at_once == 2
 
 
-def test_what_may_be_left_out_has_a_default(tmp_path: Path) -> None:
-    """No placement, placer, policy, memory or arrival."""
+def test_optional_fields_of_a_case_have_defaults(tmp_path: Path) -> None:
+    """Placement, placer, policy, memory and arrival are optional."""
     case = a_case(
         jobs=[{k: v for k, v in a_job("0").items() if k not in {"memory_bytes", "arrived_at_seconds"}}]
     )
@@ -72,7 +72,7 @@ def test_what_may_be_left_out_has_a_default(tmp_path: Path) -> None:
     assert experiment.link_policy.bucket_bytes == 25_000_000
 
 
-def test_every_link_policy_has_its_name_in_the_format() -> None:
+def test_the_case_format_names_every_link_policy() -> None:
     assert set(get_args(LinkPolicyName)) == set(LINK_POLICIES)
     assert DEFAULT_LINK_POLICY in LINK_POLICIES
 
@@ -115,10 +115,8 @@ def test_every_link_policy_has_its_name_in_the_format() -> None:
         ({"max_wait_seconds": -1}, "max_wait_seconds must be at least 0"),
     ],
 )
-def test_impossible_cases_are_refused_in_one_sentence(
-    tmp_path: Path, change: dict[str, Any], says: str
-) -> None:
-    """The sentence names the file."""
+def test_impossible_cases_are_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    """The error is one line and names the file."""
     with pytest.raises(InputError, match=says) as caught:
         read_case(written(tmp_path, a_case(**change)))
     assert "case.json" in str(caught.value)
@@ -126,7 +124,7 @@ def test_impossible_cases_are_refused_in_one_sentence(
 
 
 @pytest.mark.parametrize("wrong", [0, -1e-9, float("inf"), float("nan")])
-def test_zero_bandwidth_is_refused(tmp_path: Path, wrong: float) -> None:
+def test_an_invalid_seconds_per_byte_is_refused(tmp_path: Path, wrong: float) -> None:
     case = a_case()
     case["link"]["seconds_per_byte"] = wrong
     with pytest.raises(InputError, match="seconds_per_byte must be"):

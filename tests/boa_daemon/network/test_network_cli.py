@@ -35,7 +35,7 @@ def samples(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("flag", [["--json"], ["-o", "json"]])
-def test_json_is_one_document_and_nothing_else(flag: list[str]) -> None:
+def test_json_output_is_one_document(flag: list[str]) -> None:
     result = boa_network("simulate", CASE, *flag)
     answer = json.loads(result.stdout)
     assert result.exit_code == 0
@@ -54,7 +54,7 @@ def test_json_is_one_document_and_nothing_else(flag: list[str]) -> None:
     )
 
 
-def test_the_table_says_the_mean() -> None:
+def test_the_table_shows_the_mean_jct() -> None:
     result = boa_network("simulate", CASE)
     assert result.exit_code == 0
     assert "mean JCT" in result.stdout
@@ -71,15 +71,17 @@ def test_bad_input_is_an_input_error(tmp_path: Path) -> None:
     assert isinstance(boa_network("simulate", path, "--json").exception, InputError)
 
 
-def test_without_numba_the_compiled_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And `auto` goes on in plain Python."""
+def test_the_compiled_engine_without_numba_names_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The default engine then runs in plain Python."""
     monkeypatch.setattr("boa_daemon.network.simulate.compiled_run", lambda: None)
     monkeypatch.setattr("boa_daemon.network.simulate.COMPILE_ABOVE_EVENTS", 0)
     assert "boa-daemon[fast]" in str(boa_network("simulate", CASE, "--engine", "compiled").exception)
     assert boa_network("simulate", CASE, "--json").exit_code == 0
 
 
-def test_numba_that_does_not_import_is_numba_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numba_that_cannot_be_imported_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> Any:
         raise ImportError(name)
 
@@ -87,7 +89,7 @@ def test_numba_that_does_not_import_is_numba_that_is_missing(monkeypatch: pytest
     assert compiled.compiled_run.__wrapped__() is None
 
 
-def test_fit_gives_a_link_that_can_be_pasted_into_a_case(samples: Path) -> None:
+def test_fit_recovers_the_links_constants(samples: Path) -> None:
     answer: dict[str, Any] = json.loads(boa_network("fit", samples, "--json").stdout)
     assert answer["link"]["seconds_per_byte"] == pytest.approx(8.56e-10, rel=0.03)
     low, high = answer["intervals"]["contention_seconds_per_byte"]
@@ -114,7 +116,7 @@ def test_fit_prints_a_table_and_csv(samples: Path) -> None:
         ("messages_at_once,message_bytes,seconds\n1.5,1000,0.1\n", "must be a whole number"),
     ],
 )
-def test_samples_that_cannot_be_used_are_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_unusable_samples_are_refused(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "samples.csv"
     path.write_text(text)
     error = boa_network("fit", path).exception

@@ -22,7 +22,7 @@ LINK = Link(latency_seconds=0.0, seconds_per_byte=1.0, contention_seconds_per_by
 
 
 def a_job(name: str, **change: object) -> NetworkJob:
-    """Two workers, one iteration: 1 s forward, 1 s backward, 4 bytes."""
+    """Return a job with two workers and one iteration: 1 s forward, 1 s backward, 4 bytes."""
     job = NetworkJob(
         id=name, gpus=2, iterations=1, forward_seconds=1.0, backward_seconds=1.0, message_bytes=4.0
     )
@@ -30,7 +30,7 @@ def a_job(name: str, **change: object) -> NetworkJob:
 
 
 def two_across(policy: str, *jobs: NetworkJob, link: Link = LINK, **settings: float) -> list[float]:
-    """Run jobs that each have a worker on both servers, a GPU to themselves; return when they finish."""
+    """Return when jobs end that each have one worker, on a GPU of its own, on both servers."""
     cluster = Cluster(servers=2, gpus_per_server=len(jobs), gpu_memory_bytes=1.0)
     pinned = {number: (number, len(jobs) + number) for number in range(len(jobs))}
     experiment = Experiment(
@@ -46,13 +46,13 @@ def on_one_gpu(*jobs: NetworkJob, memory: float = 10.0, shared: bool = True) -> 
 
 
 def test_one_job_computes_then_sends() -> None:
-    """1 s forward, 1 s backward, a + b M."""
+    """1 s forward, 1 s backward, then latency plus bytes times seconds per byte."""
     link = replace(ETHERNET_10G)
     assert two_across("ada-srsf", a_job("0"), link=link) == [2.0 + (0.000669 + 8.56e-10 * 4)]
 
 
-def test_a_job_within_one_server_sends_for_nothing() -> None:
-    """Three iterations of 2 s."""
+def test_messages_within_one_server_take_no_time() -> None:
+    """Three iterations of 2 s end after 6 s."""
     experiment = Experiment(
         cluster=Cluster(servers=1, gpus_per_server=2, gpu_memory_bytes=1.0),
         jobs=(a_job("0", iterations=3),),
@@ -71,34 +71,38 @@ def test_a_job_within_one_server_sends_for_nothing() -> None:
         ("srsf-preemptive", 2 + 4, 2 + 4 + 4),
     ],
 )
-def test_two_equal_jobs_on_one_link(policy: str, first: float, second: float) -> None:
-    """Ties of service go to the job that comes first in the case."""
+def test_two_equal_jobs_on_one_link_send_in_the_policys_order(
+    policy: str, first: float, second: float
+) -> None:
+    """Among equal jobs the first in the case sends first."""
     assert two_across(policy, a_job("0"), a_job("1")) == [first, second]
 
 
 @pytest.mark.parametrize(
     ("policy", "size", "first", "second"),
     [
-        # Ready at 3, when 3 bytes are left: 0.9 / 3 < 1/3 overlaps, 1.1 / 3 waits until 6.
+        # Ready at 3, when the other has 3 bytes left: 0.9 / 3 < 1/3 overlaps, 1.1 / 3 waits until 6.
         ("ada-srsf", 0.9, 3 + 0.9 * 2.5 + 2.1, 3 + 0.9 * 2.5),
         ("ada-srsf", 1.1, 6.0, 6 + 1.1),
         ("srsf-1", 0.9, 6.0, 6 + 0.9),
         ("srsf-2", 1.1, 3 + 1.1 * 2.5 + 1.9, 3 + 1.1 * 2.5),
-        # Less service left: 2.2 against 8 GPU-seconds, so the new message pauses the old one.
+        # The new job has less service left (2.2 against 8 GPU-seconds), so its message pauses the old one.
         ("srsf-preemptive", 1.1, 2 + 4 + 1.1, 3 + 1.1),
-        # The same at the border of a bucket of one byte, which falls on 3.
+        # The same at the end of a one-byte bucket, which is at 3.
         ("ada-srsf-buckets", 1.1, 2 + 4 + 1.1, 3 + 1.1),
     ],
 )
-def test_a_small_message_meets_a_large_one(policy: str, size: float, first: float, second: float) -> None:
+def test_a_small_message_beside_a_large_one_follows_the_policy(
+    policy: str, size: float, first: float, second: float
+) -> None:
     """The second job arrives a second later."""
     late = a_job("1", arrived_at_seconds=1.0, message_bytes=size)
     settings = {"bucket_bytes": 1.0} if policy == "ada-srsf-buckets" else {}
     assert two_across(policy, a_job("0"), late, **settings) == pytest.approx([first, second], rel=1e-12)
 
 
-def test_the_latency_is_paid_once_per_message_and_once_per_bucket() -> None:
-    """a = 0.25: 2 s, then 4 bytes whole, or in four buckets."""
+def test_each_message_and_each_bucket_takes_the_latency_once() -> None:
+    """Four bytes take the latency once as a whole, and four times in one-byte buckets."""
     link = replace(LINK, latency_seconds=0.25)
     assert two_across("srsf-1", a_job("0"), link=link) == [2 + 0.25 + 4]
     assert two_across("ada-srsf-buckets", a_job("0"), link=link, bucket_bytes=1.0) == [2 + 4 * (0.25 + 1)]
@@ -106,7 +110,7 @@ def test_the_latency_is_paid_once_per_message_and_once_per_bucket() -> None:
 
 
 def test_a_message_moves_at_the_pace_of_its_most_crowded_server() -> None:
-    """Three jobs meet on server 0; each has its other worker alone on a server of its own."""
+    """Three jobs share server 0, and each has its other worker on an own server."""
     jobs = tuple(a_job(name) for name in "abc")
     experiment = Experiment(
         cluster=Cluster(servers=4, gpus_per_server=3, gpu_memory_bytes=1.0),
@@ -117,8 +121,8 @@ def test_a_message_moves_at_the_pace_of_its_most_crowded_server() -> None:
     assert simulate(experiment).finished_at.tolist() == [2 + 4 * (3 * 1.0 + 2 * 0.5)] * 3
 
 
-def test_a_gpu_takes_the_task_of_the_job_with_the_least_service_left() -> None:
-    """At 2 s, job A has 2 s left: B with 1.9 s overtakes it, with 2 s it does not."""
+def test_a_gpu_runs_the_job_with_the_least_service_left() -> None:
+    """With 2 s of A left, B with 1.9 s overtakes A, and B with 2 s does not."""
     a = a_job("A", gpus=1, iterations=2)
     b = a_job("B", gpus=1, arrived_at_seconds=1.5)
     assert on_one_gpu(a, b) == [4.0, 6.0]
@@ -126,7 +130,7 @@ def test_a_gpu_takes_the_task_of_the_job_with_the_least_service_left() -> None:
 
 
 def test_jobs_share_a_gpu_within_its_memory() -> None:
-    """Two of 6 bytes do not fit in 10; the second starts when the first is done."""
+    """Two jobs of 6 bytes do not fit into 10, so the second waits for the first; they fit into 12."""
     jobs = [a_job(name, gpus=1, memory_bytes=6.0, iterations=2) for name in "ab"]
     assert on_one_gpu(*jobs) == [4.0, 8.0]
     late = replace(jobs[1], iterations=1, arrived_at_seconds=1.0)
@@ -134,14 +138,14 @@ def test_jobs_share_a_gpu_within_its_memory() -> None:
     assert on_one_gpu(jobs[0], late, memory=12.0) == [6.0, 4.0 - 1.0]
 
 
-def test_exclusive_gpus_hold_one_job_whatever_the_memory() -> None:
+def test_a_gpu_that_is_not_shared_holds_one_job() -> None:
     jobs = [a_job(name, gpus=1, iterations=2) for name in "ab"]
     late = replace(jobs[1], iterations=1, arrived_at_seconds=1.0)
     assert on_one_gpu(jobs[0], late, shared=False) == [4.0, 6.0]
 
 
-def test_queued_jobs_start_smallest_compute_first_and_skip_what_does_not_fit() -> None:
-    """While a job holds both GPUs of 1 byte, a wide one and a small one arrive; the small one goes first."""
+def test_the_queued_job_with_the_least_compute_starts_first() -> None:
+    """While a job holds both GPUs, a wide and a small job arrive; the small one starts first."""
     cluster = Cluster(servers=1, gpus_per_server=2, gpu_memory_bytes=1.0)
     jobs = (
         a_job("holder", iterations=2, memory_bytes=1.0),
@@ -152,8 +156,8 @@ def test_queued_jobs_start_smallest_compute_first_and_skip_what_does_not_fit() -
     assert simulate(experiment).finished_at.tolist() == [4.0, 8.0, 6.0]
 
 
-def test_what_rounding_sets_apart_is_still_one_instant() -> None:
-    """0.1 + 0.2 and 0.3 end together, so the smaller job's message goes first."""
+def test_times_that_differ_by_rounding_are_one_instant() -> None:
+    """Steps of 0.1 + 0.2 and of 0.3 end together, so the smaller job's message goes first."""
     slow = a_job("0", forward_seconds=0.3, backward_seconds=0.0, message_bytes=5.0)
     quick = a_job("1", forward_seconds=0.1, backward_seconds=0.2, message_bytes=1.0)
     assert two_across("srsf-1", slow, quick) == pytest.approx([0.3 + 1 + 5, 0.3 + 1])
@@ -161,7 +165,7 @@ def test_what_rounding_sets_apart_is_still_one_instant() -> None:
 
 @st.composite
 def experiments(draw: st.DrawFn, *, names: tuple[str, ...] = tuple(sorted(LINK_POLICIES))) -> Experiment:
-    """Small clusters with up to seven jobs, any placer and link policy."""
+    """Draw small clusters with up to seven jobs, any placer and any link policy."""
     servers, per_server = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     seconds = st.sampled_from([0.0, 0.1, 0.25, 1.0, 1.7])
     jobs = tuple(
@@ -208,8 +212,8 @@ def spans(experiment: Experiment, outcome: NetworkOutcome, job: int) -> bool:
 
 @given(experiments())
 @settings(max_examples=sampled(150), suppress_health_check=[HealthCheck.too_slow], deadline=None)
-def test_work_is_conserved_and_no_message_beats_the_wire(experiment: Experiment) -> None:
-    """Busy time, events and the least time of each job add up; memory and exclusivity hold."""
+def test_simulated_work_memory_and_durations_are_consistent(experiment: Experiment) -> None:
+    """Busy time and events match the jobs, no job is faster than alone, and GPUs are not overfilled."""
     outcome = simulate(experiment, engine="python")
     link, cluster = experiment.link_policy.link, experiment.cluster
     work, events = 0.0, 0
@@ -243,14 +247,14 @@ def test_work_is_conserved_and_no_message_beats_the_wire(experiment: Experiment)
 
 @given(experiments())
 @settings(max_examples=sampled(50), suppress_health_check=[HealthCheck.too_slow], deadline=None)
-def test_the_same_case_gives_the_same_answer(experiment: Experiment) -> None:
+def test_the_same_case_gives_the_same_result(experiment: Experiment) -> None:
     assert simulate(experiment).as_json() == simulate(experiment).as_json()
 
 
 @given(experiments(names=("ada-srsf",)))
 @settings(max_examples=sampled(100), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_threshold_zero_is_srsf_1_and_infinity_is_srsf_2(experiment: Experiment) -> None:
-    """Exactly, in the whole simulation."""
+    """AdaDUAL with these thresholds gives exactly their results."""
     policy = experiment.link_policy
     for threshold, name in ((0.0, "srsf-1"), (math.inf, "srsf-2")):
         other = link_policy(name, policy.link, max_wait_seconds=policy.max_wait_seconds)
@@ -266,7 +270,7 @@ def test_threshold_zero_is_srsf_1_and_infinity_is_srsf_2(experiment: Experiment)
     deadline=None,
 )
 def test_the_kernel_admits_what_the_policy_says(experiment: Experiment) -> None:
-    """Whenever a message starts or ends, the kernel's shortcuts start and pause what `LinkPolicy` does."""
+    """Whenever a message starts or ends, the kernel starts and pauses the same messages as `LinkPolicy`."""
     honest = kernel.admit
 
     def checked(c: LinkRules, s: State) -> None:
@@ -291,7 +295,7 @@ def test_the_kernel_admits_what_the_policy_says(experiment: Experiment) -> None:
         changed = s.counter[FRESH] > 0 or s.counter[TOUCHED] > 0
         honest(c, s)
         if not changed:
-            # A message may have become overdue; it is seen to when the next one starts or ends.
+            # A message may have become overdue; the kernel considers it when the next one starts or ends.
             return
         after = {job for job in messages if s.status[job] == SENDING}
         assert after - before == {int(job) for job in decision.start}
@@ -304,9 +308,9 @@ def test_the_kernel_admits_what_the_policy_says(experiment: Experiment) -> None:
         kernel.admit = honest
 
 
-@pytest.mark.exhaustive  # The first of them compiles the simulator, for half a minute.
+@pytest.mark.exhaustive  # The first case compiles the simulator for half a minute.
 @pytest.mark.parametrize("name", sorted(LINK_POLICIES))
-def test_compiled_and_plain_runs_agree_to_the_bit(name: str) -> None:
+def test_compiled_and_plain_runs_give_identical_results(name: str) -> None:
     """The paper's workload at a hundredth of its length."""
     experiment = Experiment(
         cluster=PAPER_CLUSTER, jobs=paper_jobs(7, scale=0.01), link_policy=link_policy(name, ETHERNET_10G)
@@ -320,7 +324,7 @@ def test_compiled_and_plain_runs_agree_to_the_bit(name: str) -> None:
 
 @pytest.mark.exhaustive
 def test_placement_matters_more_than_message_order() -> None:
-    """Over five workloads first-fit takes at least 1.5 times as long as LWF-1, and SRSF(2) at most 1.3."""
+    """Over five workloads first-fit takes over 1.5 times as long as LWF-1; SRSF(2) at most 1.3 times."""
 
     def mean(placer: str, policy: str) -> float:
         return float(
@@ -346,17 +350,17 @@ def test_placement_matters_more_than_message_order() -> None:
     assert mean("lwf", "ada-srsf-buckets") / best < 1.0
 
 
-def test_weights_reach_the_kernel() -> None:
-    """The heavier of two equal jobs sends first."""
+def test_the_heavier_of_two_equal_jobs_sends_first() -> None:
+    """The kernel uses the jobs' weights."""
     assert two_across("srsf-1", a_job("0"), a_job("1", weight=2.0)) == [10.0, 6.0]
 
 
 def test_a_job_that_never_fits_is_refused() -> None:
-    """Case files are checked before; this is for those who build experiments in Python."""
+    """Experiments built in Python are checked like case files."""
     with pytest.raises(InvalidProblem, match="'0' does not fit"):
         on_one_gpu(a_job("0", gpus=2))
 
 
-def test_rules_carry_the_policy() -> None:
+def test_the_kernels_rules_follow_from_the_link_policy() -> None:
     rules = rules_of(link_policy("ada-srsf-queue", LINK, max_wait_seconds=3.0))
     assert (rules.max_at_once, rules.max_wait, rules.preempts) == (2, 3.0, False)

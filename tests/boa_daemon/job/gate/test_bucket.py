@@ -1,4 +1,4 @@
-"""`job/gate/bucket.py`: never more than the size and what time brought, debts included."""
+"""`job/gate/bucket.py`: a bucket never gives more than its size plus its gain over time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from boa_daemon.job.gate.bucket import TokenBucket
 
 
 class Hand:
-    """A clock that is set by hand."""
+    """A clock that a test sets."""
 
     now = 0.0
 
@@ -18,8 +18,8 @@ class Hand:
         return self.now
 
 
-def test_a_burst_goes_through_and_then_the_rate() -> None:
-    """As many as it holds at once, then as many as time brings."""
+def test_a_bucket_gives_a_burst_and_then_its_rate() -> None:
+    """The bucket's size limits the burst."""
     clock = Hand()
     bucket = TokenBucket(10.0, 10.0, clock)
 
@@ -29,8 +29,8 @@ def test_a_burst_goes_through_and_then_the_rate() -> None:
     assert [bucket.take() > 0.0 for _ in range(6)] == [False] * 5 + [True]
 
 
-def test_a_debt_is_paid_by_time_alone() -> None:
-    """Three tokens of debt at two per second: a second and a half; at six, half a second."""
+def test_a_debt_shrinks_with_time_at_the_current_rate() -> None:
+    """Three tokens of debt take 1.5 s at two per second, and 0.5 s at six."""
     clock = Hand()
     bucket = TokenBucket(1.0, 2.0, clock)
     bucket.charge(4.0)
@@ -47,10 +47,10 @@ def test_a_debt_is_paid_by_time_alone() -> None:
     rate=st.floats(0.1, 100.0),
     steps=st.lists(st.floats(-1.0, 5.0), max_size=40),
 )
-def test_what_is_taken_never_exceeds_the_size_and_what_time_brought(
+def test_tokens_taken_never_exceed_the_size_and_the_gain(
     size: float, rate: float, steps: list[float]
 ) -> None:
-    """Also where the clock goes back."""
+    """This also holds if the clock goes back."""
     clock, taken, passed = Hand(), 0, 0.0
     bucket = TokenBucket(size, rate, clock)
     for step in steps:

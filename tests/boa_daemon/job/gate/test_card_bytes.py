@@ -1,4 +1,4 @@
-"""`boa_daemon.job.gate.card_bytes`: what crosses the cards, against rings that count what they pass on."""
+"""`boa_daemon.job.gate.card_bytes`: bytes per card, checked against simulated rings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACES = [
 
 
 def pass_on(collective: Collective, ring: list[int], nodes: list[str], size: int) -> Counter[str]:
-    """Play a ring step by step on tensors that add up, and return the bytes that left each node."""
+    """Simulate a ring step by step, and return the bytes that left each node."""
     ranks = len(ring)
     part = size // ranks
     left: Counter[str] = Counter()
@@ -41,8 +41,10 @@ def pass_on(collective: Collective, ring: list[int], nodes: list[str], size: int
 
 @pytest.mark.parametrize("nodes", PLACES, ids="".join)
 @pytest.mark.parametrize("collective", ["all-reduce", "all-gather", "reduce-scatter"])
-def test_the_busiest_card_carries_what_is_counted(collective: Collective, nodes: list[str]) -> None:
-    """By rank, as gloo walks the ring, and node by node, as NCCL does."""
+def test_the_bytes_of_the_busiest_card_match_a_simulated_ring(
+    collective: Collective, nodes: list[str]
+) -> None:
+    """Rings by rank, as in gloo, and by node, as in NCCL."""
     size = 60 * len(nodes)
     by_rank = list(range(len(nodes)))
     by_node = sorted(by_rank, key=lambda rank: (nodes[rank], rank))
@@ -53,15 +55,15 @@ def test_the_busiest_card_carries_what_is_counted(collective: Collective, nodes:
 
 
 def test_a_hierarchical_all_reduce_sends_each_byte_once_around_the_nodes() -> None:
-    """Four ranks on each of three nodes: every rank's ring has a quarter, and the card carries all four."""
+    """Each rank's ring has a quarter of the tensor, and a node's card carries all four quarters."""
     nodes = ["a"] * 4 + ["b"] * 4 + ["c"] * 4
     quarter = per_byte("all-reduce", ["a", "b", "c"], walks_nodes=True, everywhere=nodes)
     assert quarter / 4 == pytest.approx(2 * 2 / 3)
     assert quarter / 4 < per_byte("all-reduce", nodes, walks_nodes=True)
 
 
-def test_within_a_node_nothing_crosses_a_card() -> None:
-    """And a broadcast crosses it once."""
+def test_a_collective_within_a_node_sends_no_bytes_over_cards() -> None:
+    """A broadcast over two nodes sends each byte once."""
     assert per_byte("all-reduce", ["a"] * 8, walks_nodes=False) == 0.0
     assert edges_out(["a"] * 8) == 0
     assert per_byte("broadcast", ["a", "b", "b"], walks_nodes=True) == 1.0
