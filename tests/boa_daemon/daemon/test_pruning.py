@@ -1,4 +1,4 @@
-"""Jobs that are over go when the settings say so, page by page they are found, and nothing else is lost."""
+"""Pruning: ended jobs and unused code are deleted after `keep_days`; lists of jobs come in pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def play(tmp_path: Path) -> DaemonInAFolder:
 
 
 class Shelf:
-    """A runner that notes whose files were to go."""
+    """A runner that records the jobs whose files are discarded."""
 
     def __init__(self) -> None:
         self.gone: list[str] = []
@@ -37,8 +37,8 @@ class Shelf:
         self.gone.append(job)
 
 
-def test_code_that_no_job_names_goes_and_other_code_stays(play: DaemonInAFolder, tmp_path: Path) -> None:
-    """One that a job over for long names stays as long as the job does; a fresh one waits for its job."""
+def test_code_is_deleted_when_no_stored_job_uses_it(play: DaemonInAFolder, tmp_path: Path) -> None:
+    """Code of a stored job stays as long as the job; code younger than a day stays until its job comes."""
     engine, now = LocalEngine(tmp_path / "jobs"), play.clock.now()
     used, unused, fresh = ("a" * 64, "b" * 64, "c" * 64)
     for digest, hours in ((used, 99.0), (unused, 25.0), (fresh, 1.0)):
@@ -64,7 +64,7 @@ def test_code_that_no_job_names_goes_and_other_code_stays(play: DaemonInAFolder,
 
 
 def ended(play: DaemonInAFolder, ages: list[float]) -> list[str]:
-    """Submit jobs, and have them be over for so many days."""
+    """Submit one job per age, mark each as finished that many days ago, and return their ids."""
     queue, now = play.storage.queue, play.clock.now()
     names = play.service.submit([job_content(f"j{n}") for n in range(len(ages))], user="ann")["jobs"]
     for name, age in zip(names, ages, strict=True):
@@ -72,8 +72,8 @@ def ended(play: DaemonInAFolder, ages: list[float]) -> list[str]:
     return [str(name) for name in names]
 
 
-def test_what_is_over_for_longer_than_kept_goes_with_its_files(play: DaemonInAFolder) -> None:
-    """The oldest two; the young one, one that waits, and one that somebody waits for stay."""
+def test_jobs_that_ended_before_keep_days_are_deleted_with_their_files(play: DaemonInAFolder) -> None:
+    """Younger jobs, waiting jobs and jobs that a waiting job names in `after` stay."""
     old, older, young, awaited = ended(play, [41.0, 90.0, 39.0, 80.0])
     (waiting,) = play.service.submit([job_content("w", after=[f"{awaited}:end"])], user="ann")["jobs"]
     shelf = Shelf()
@@ -86,8 +86,8 @@ def test_what_is_over_for_longer_than_kept_goes_with_its_files(play: DaemonInAFo
     play.close()
 
 
-def test_a_batch_after_the_other_until_nothing_is_left(play: DaemonInAFolder) -> None:
-    """More than one transaction takes; who dies in between does it again."""
+def test_pruning_works_in_batches_until_all_old_jobs_are_deleted(play: DaemonInAFolder) -> None:
+    """1203 jobs are more than one batch of 500; a second call finds none."""
     names = ended(play, [100.0] * 1203)
     assert jobs_over_before(play.storage.queue, play.clock.now() - 50 * DAY, limit=500) == names[:500]
     assert prune(play.storage, Shelf(), keep_days=50.0, now=play.clock.now()) == 1203  # type: ignore[arg-type]
@@ -95,8 +95,8 @@ def test_a_batch_after_the_other_until_nothing_is_left(play: DaemonInAFolder) ->
     play.close()
 
 
-def test_the_folder_of_a_local_job_goes_once_it_is_forgotten(tmp_path: Path) -> None:
-    """Not while the engine knows it; its neighbour's stays."""
+def test_the_folder_of_a_local_job_is_deleted_only_after_forget(tmp_path: Path) -> None:
+    """While the engine knows the job, its folder stays; folders of other jobs stay always."""
     bench = Bench(engine=LocalEngine(tmp_path / "root"), workdir=tmp_path)
     engine = bench.engine
     assert isinstance(engine, LocalEngine)
@@ -115,10 +115,10 @@ def test_the_folder_of_a_local_job_goes_once_it_is_forgotten(tmp_path: Path) -> 
     max_examples=sampled(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data(), size=st.integers(min_value=1, max_value=9))
-def test_pages_together_are_the_list(
+def test_the_pages_of_a_list_have_each_job_once(
     data: st.DataObject, size: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Each job once, the newest first, whatever comes in between; with every filter."""
+    """The newest job comes first, with every filter, even if jobs are submitted between two pages."""
     teams = {"red": {"members": ["ann"]}, "blue": {"members": ["bob"]}}
     clock = ManualClock(1_800_000_000.0)
     play = DaemonInAFolder(tmp_path_factory.mktemp("p"), clock, {"teams": teams})

@@ -1,4 +1,4 @@
-"""A database that is new beside an engine that is not: no job is taken for an earlier one."""
+"""Recovery: with a new database beside an old engine, job numbers are not used again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
 
 class Shelf:
-    """A runner whose folders are older than the database, or cannot be listed."""
+    """A runner with folders of earlier jobs, or whose folders cannot be listed."""
 
     def __init__(self, runner: Any, folders: list[str] | None) -> None:
         self._runner, self._folders = runner, folders
@@ -27,10 +27,10 @@ class Shelf:
 
 
 @pytest.mark.parametrize(("folders", "first"), [(["a-41", "=code", "a-9"], 42), ([], 1), (None, 1)])
-def test_numbers_go_on_above_what_the_engine_keeps(
+def test_job_numbers_continue_after_the_folders_of_the_engine(
     tmp_path: Path, folders: list[str] | None, first: int
 ) -> None:
-    """Whatever became of the database; an engine that cannot say stops nothing."""
+    """An engine that cannot list its folders stops neither submissions nor ticks."""
     play = DaemonInAFolder(tmp_path, ManualClock(1e9), wrap_runner=lambda runner: Shelf(runner, folders))
     (job,) = play.service.submit([job_content("a")], user="ann")["jobs"]
 

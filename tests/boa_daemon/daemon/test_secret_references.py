@@ -1,4 +1,4 @@
-"""Whose jobs may name which secret: the longest entry of [secrets] that fits, refused at submission."""
+"""Access to secrets: the longest matching entry of `[secrets]` decides who may reference a secret."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ MAY = {
 
 @pytest.mark.parametrize("reference", sorted(MAY))
 @pytest.mark.parametrize("user", ["ann", "bob", "carol", "dave"])
-def test_the_longest_entry_that_fits_decides(reference: str, user: str) -> None:
-    """A member of a team, a user by name, nobody; what no entry fits is anybody's."""
+def test_the_longest_matching_entry_decides_who_may_use_a_secret(reference: str, user: str) -> None:
+    """An entry lists users and teams; a secret without a matching entry is open to all users."""
     settings = Settings.model_validate({"teams": TEAMS, "secrets": RIGHTS})
     content = {"secrets": {"TOKEN": reference}}
     if user in MAY[reference]:
@@ -45,15 +45,15 @@ def test_the_longest_entry_that_fits_decides(reference: str, user: str) -> None:
     assert "[secrets] has it for" in refused.value.hint
 
 
-def test_a_star_of_nobody_closes_what_no_other_entry_fits() -> None:
-    """Nobody names what was not thought of, and what has an entry is as before."""
+def test_an_empty_star_entry_closes_all_secrets_without_an_entry() -> None:
+    """The error is about the secret without an entry, not about the allowed one of the same job."""
     settings = Settings.model_validate({"teams": TEAMS, "secrets": {**RIGHTS, "*": []}})
     with pytest.raises(InputError, match="env:OTHER: user ann may not"):
         check_rights({"secrets": {"A": "env:HF_TOKEN", "B": "env:OTHER"}}, "ann", settings)
 
 
-def test_a_job_of_somebody_else_is_refused_before_anything_is_said_of_the_secret(tmp_path: Path) -> None:
-    """Through the service that takes submissions: nothing of the submission is stored, in whatever place."""
+def test_the_error_for_a_forbidden_secret_does_not_tell_whether_it_exists(tmp_path: Path) -> None:
+    """An existing and a missing secret give the same error, and no job of the submission is stored."""
     store = tmp_path / "store"
     store.write_text("HF_TOKEN=x\n")
     store.chmod(0o600)
@@ -84,16 +84,18 @@ def test_a_job_of_somebody_else_is_refused_before_anything_is_said_of_the_secret
         ('"env:A" = "ann"', "must be a list"),
     ],
 )
-def test_rights_that_mean_nothing_are_refused_with_the_settings(tmp_path: Path, line: str, said: str) -> None:
-    """A typing error in them would open, or close, a secret and say nothing."""
+def test_invalid_entries_in_secrets_are_refused(tmp_path: Path, line: str, said: str) -> None:
+    """An unknown team, a key that is no reference and a value that is no list are errors."""
     file = tmp_path / "boa.toml"
     file.write_text(f"[teams.vision]\nmembers = ['ann']\n[secrets]\n{line}\n")
     with pytest.raises(InputError, match=said):
         load_settings(file, environment={})
 
 
-def test_rights_of_a_team_of_another_file_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The layers are checked together: teams in one file, rights in a stronger one."""
+def test_secrets_may_name_a_team_of_another_settings_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All layers are merged before they are checked."""
     weak, strong = tmp_path / "weak.toml", tmp_path / "strong.toml"
     weak.write_text("[teams.vision]\nmembers = ['ann']\n")
     strong.write_text("[secrets]\n'env:A' = ['team:vision']\n")

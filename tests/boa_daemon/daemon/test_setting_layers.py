@@ -1,4 +1,4 @@
-"""Which word counts where several layers say something, and what one layer may not say."""
+"""Layers of settings: which value counts, and which values are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policies import plugins
 
 
 def test_two_budgets_in_one_file_are_refused(tmp_path: Path) -> None:
-    """The sentence names both keys and says what to do."""
+    """The error names both keys and says what to do."""
     file = tmp_path / "boa.toml"
     file.write_text("[budget]\nusd_per_hour = 10.0\nusd_per_month = 7300.0\n")
 
@@ -26,10 +26,10 @@ def test_two_budgets_in_one_file_are_refused(tmp_path: Path) -> None:
     ("in_file", "in_environment", "usd_per_hour"),
     [("usd_per_hour = 40.0", ("MONTH", "7300"), 10.0), ("usd_per_month = 7300.0", ("HOUR", "40"), 40.0)],
 )
-def test_the_stronger_word_replaces_the_other_budget(
+def test_a_budget_from_the_environment_replaces_the_one_of_the_file(
     tmp_path: Path, in_file: str, in_environment: tuple[str, str], usd_per_hour: float
 ) -> None:
-    """A file says one budget and the environment the other: the environment wins."""
+    """This holds also when one budget is per hour and the other per month."""
     file = tmp_path / "boa.toml"
     file.write_text(f"[budget]\n{in_file}\n")
     name, value = in_environment
@@ -58,10 +58,10 @@ def test_the_stronger_word_replaces_the_other_budget(
         ("workload", "placer", "lfw", "no placer 'lfw'"),
     ],
 )
-def test_a_part_that_there_is_not_is_refused_where_it_is_named(
+def test_an_unknown_plugin_name_is_refused_with_file_and_line(
     tmp_path: Path, section: str, key: str, name: str, said: str
 ) -> None:
-    """By file and line, before anything is opened; from the environment without."""
+    """An unknown name from the environment is refused without a file and line."""
     file = tmp_path / "boa.toml"
     file.write_text(f'[daemon]\ntick_seconds = 10.0\n[{section}]\n{key} = "{name}"\n')
     with pytest.raises(InputError) as refused:
@@ -72,8 +72,8 @@ def test_a_part_that_there_is_not_is_refused_where_it_is_named(
         load_settings(None, environment={f"BOA_{section.upper()}_{key.upper()}": name})
 
 
-def test_a_part_of_another_package_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it loads is seen when it is opened."""
+def test_a_name_from_an_installed_plugin_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name is accepted without loading the plugin."""
     file = tmp_path / "boa.toml"
     file.write_text('[cloud]\nprovider = "ours"\n[engine]\nname = "slurm"\n')
     with pytest.raises(InputError, match="'ours' is not known"):

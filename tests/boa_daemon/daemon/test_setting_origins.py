@@ -1,4 +1,4 @@
-"""Where a setting has its value from: the strongest layer that names it."""
+"""Origins of settings: each value is shown with the layer it comes from."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from boa_daemon.daemon.setting_layers import setting_rows
 from boa_daemon.daemon.setting_origins import settings_with_origins
 
 
-def test_file_environment_and_default_are_told_apart(tmp_path: Path) -> None:
-    """The environment wins over the file, and says by which variable."""
+def test_the_origin_of_a_value_is_the_environment_the_file_or_the_default(tmp_path: Path) -> None:
+    """The environment wins over the file, and its origin names the variable."""
     path = tmp_path / "boa.toml"
     path.write_text("[budget]\nusd_per_hour = 4.0\nmax_instances = 3\n")
     rows = settings_with_origins(path, environment={"BOA_BUDGET_USD_PER_HOUR": "7"})
@@ -24,10 +24,10 @@ def test_file_environment_and_default_are_told_apart(tmp_path: Path) -> None:
     assert set(found) >= {(section, key) for section, key, _, _ in setting_rows() if section != "users.NAME"}
 
 
-def test_the_command_shows_them(
+def test_boa_config_show_prints_set_values_and_all_values_as_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A table of what was set; all of them as JSON."""
+    """The table has only values that differ from the defaults; the JSON has all of them."""
     (tmp_path / "boa.toml").write_text("[budget]\nusd_per_hour = 4.0\n")
     monkeypatch.chdir(tmp_path)
     assert exit_code(monkeypatch, "config", "show") == 0

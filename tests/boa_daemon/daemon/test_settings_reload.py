@@ -1,4 +1,4 @@
-"""Settings that are read again: what a daemon that runs may be told, and what it says of the rest."""
+"""Reloading of settings: which changes a running daemon takes, and which need a restart."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from boa_daemon.daemon.settings_reload import SettingsReader, keep_observe_mode,
 from boa_daemon.errors import InputError
 
 
-def test_a_file_that_is_gone_is_not_taken_for_the_defaults(
+def test_a_missing_settings_file_is_an_error_and_not_the_defaults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever set a budget of 2 dollars does not get the default because the file is away for a moment."""
+    """A budget from the file is not replaced by the default while the file is missing."""
     monkeypatch.chdir(tmp_path)
     file = Path("boa.toml")
     file.write_text("[budget]\nusd_per_hour = 2.0\n")
@@ -27,8 +27,8 @@ def test_a_file_that_is_gone_is_not_taken_for_the_defaults(
     assert read().budget.usd_per_hour == 3.0
 
 
-def test_what_counts_from_the_next_start_is_named() -> None:
-    """Where machines come from is settled at the start; what they may cost is not."""
+def test_changes_that_need_a_restart_are_listed() -> None:
+    """A new provider or state folder needs a restart; a new budget does not."""
     old = Settings.model_validate({"budget": {"usd_per_hour": 2.0}})
     new = Settings.model_validate(
         {
@@ -42,8 +42,8 @@ def test_what_counts_from_the_next_start_is_named() -> None:
     assert keys_needing_restart(old, old, is_cloud_fixed=False) == []
 
 
-def test_a_daemon_that_only_looks_goes_on_looking() -> None:
-    """Its cloud renews no leases: to act needs a new start, and is named with what waits for one."""
+def test_a_reload_does_not_end_observe_mode() -> None:
+    """An observing daemon renews no leases, so it needs a restart to act."""
     old = Settings.model_validate({"daemon": {"observe": True}})
     new = Settings.model_validate({"daemon": {"tick_seconds": 5.0}})
     assert keys_needing_restart(old, new, is_cloud_fixed=False) == ["daemon.observe"]

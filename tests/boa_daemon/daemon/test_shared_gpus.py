@@ -1,4 +1,4 @@
-"""GPUs that several jobs share, from the settings to the engine and back."""
+"""Shared GPUs: several places per GPU, in settings, plans, engine and nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHARED = "t4@g4dn.12xlarge/2"
 
 
 def words(tmp_path: Path, text: str = CLASSES, **cloud: Any) -> dict[str, dict[str, Any]]:
-    """Return settings with two places on each T4 of a machine of four."""
+    """Return settings with two places on each of the four T4 GPUs of a machine."""
     path = tmp_path / "classes.yaml"
     path.write_text(text, encoding="utf-8")
     return {
@@ -45,12 +45,12 @@ def words(tmp_path: Path, text: str = CLASSES, **cloud: Any) -> dict[str, dict[s
 
 
 def planner(tmp_path: Path, text: str = CLASSES, **cloud: Any) -> Planner:
-    """Return what a daemon plans for."""
+    """Return the planner for these settings."""
     return Planner(Settings.model_validate(words(tmp_path, text, **cloud)))
 
 
-def test_a_place_is_planned_as_a_gpu_at_its_part_of_the_price(tmp_path: Path) -> None:
-    """Eight places for the price of a node; two like it on a GPU and its link take T_2 / T_1 as long each."""
+def test_a_place_is_planned_as_a_gpu_with_its_share_of_the_price(tmp_path: Path) -> None:
+    """Eight places cost as much as the node with four GPUs, and a job on places is up to twice as slow."""
     found = planner(tmp_path)
     (machine,) = found.machines.values()
     assert (machine.gpu_type, machine.gpus, machine.whole_gpus, machine.name) == (
@@ -63,8 +63,8 @@ def test_a_place_is_planned_as_a_gpu_at_its_part_of_the_price(tmp_path: Path) ->
     assert list(whole.machines) == ["t4"]
 
 
-def test_a_class_is_on_shared_gpus_only_where_it_says_so_and_fits(tmp_path: Path) -> None:
-    """16 GB have room for two of 6; not for two of 9, and nobody guesses what a class takes."""
+def test_a_class_uses_shared_gpus_only_if_it_permits_them_and_fits(tmp_path: Path) -> None:
+    """A 16 GB GPU holds two jobs of 6 GB but not of 9 GB, and a class must state its memory."""
     closed = CLASSES.replace("    shares_gpu: true\n", "")
     with pytest.raises(InputError, match="no class"):
         planner(tmp_path, closed)
@@ -80,21 +80,21 @@ def test_a_class_is_on_shared_gpus_only_where_it_says_so_and_fits(tmp_path: Path
     ("places", "said"),
     [({"g5.xlarge": 2}, "not rented"), ({"g4dn.12xlarge": 1}, "2 to 8"), ({"g4dn.12xlarge": 9}, "2 to 8")],
 )
-def test_places_that_cannot_be_are_refused(tmp_path: Path, places: dict[str, int], said: str) -> None:
-    """The sentence names the machine."""
+def test_invalid_gpu_places_are_refused(tmp_path: Path, places: dict[str, int], said: str) -> None:
+    """The instance type must be one of the settings, with 2 to 8 places per GPU."""
     with pytest.raises(InputError, match=said):
         planner(tmp_path, gpu_places=places)
 
 
-def test_without_a_class_that_permits_it_nothing_can_be_planned() -> None:
-    """The class that there is without a class file has its GPUs for itself."""
+def test_shared_gpus_are_refused_when_no_class_permits_them() -> None:
+    """The default class does not share its GPUs."""
     cloud = {"instance_types": ["g4dn.12xlarge"], "gpu_places": {"g4dn.12xlarge": 2}}
     with pytest.raises(InputError, match="no class says"):
         Planner(Settings.model_validate({"cloud": cloud}))
 
 
 class Watched:
-    """A runner that remembers what it was told to start."""
+    """A runner that records the starts."""
 
     def __init__(self, inner: Any) -> None:
         self.inner, self.started = inner, list[StartJob]()
@@ -103,13 +103,13 @@ class Watched:
         return getattr(self.inner, name)
 
     def start(self, action: StartJob) -> Any:
-        """Remember it."""
+        """Record the start."""
         self.started.append(action)
         return self.inner.start(action)
 
 
-def test_two_jobs_are_on_the_gpus_of_the_nodes_of_one(tmp_path: Path) -> None:
-    """Two of eight GPUs each on two nodes of four; when the setting goes, both still come to their ends."""
+def test_two_jobs_share_the_gpus_of_the_same_nodes(tmp_path: Path) -> None:
+    """Each GPU of the two nodes has both jobs; both finish after the setting is removed."""
     clock, given = ManualClock(START), words(tmp_path)
     watched: list[Watched] = []
 
@@ -155,8 +155,8 @@ def test_two_jobs_are_on_the_gpus_of_the_nodes_of_one(tmp_path: Path) -> None:
         play.close()
 
 
-def test_an_engine_is_told_gpus_and_the_cloud_whole_machines() -> None:
-    """Place 5 of a node of four GPUs is on its GPU 1; what has no places goes through as it is."""
+def test_engines_get_gpu_indices_and_clouds_get_whole_machines() -> None:
+    """Place 5 of a node with four GPUs is on GPU 1; machines without places are unchanged."""
     shared = InstanceType(name="m", gpu_type="t4@m/2", gpus=8, usd_per_hour=4.0, places_per_gpu=2)
     start = StartJob(
         id="a", job="j", generation=1, width=Width("t4@m/2", 2),
@@ -171,8 +171,8 @@ def test_an_engine_is_told_gpus_and_the_cloud_whole_machines() -> None:
     assert (whole.gpus, whole.places_per_gpu) == (4, 1)
 
 
-def test_a_node_keeps_the_places_that_it_came_with() -> None:
-    """Jobs on whole GPUs get no neighbours when the setting comes, and places stay when it goes."""
+def test_a_node_keeps_its_number_of_places() -> None:
+    """A change of the setting applies to new nodes only."""
     whole = InstanceType(name="m", gpu_type="t4", gpus=4, usd_per_hour=4.0)
     shared = InstanceType(name="m", gpu_type="t4@m/2", gpus=8, usd_per_hour=4.0, places_per_gpu=2)
     new = {"name": "m", "kind": "t4@m/2", "planned": shared}
@@ -185,8 +185,8 @@ def test_a_node_keeps_the_places_that_it_came_with() -> None:
     assert planned_machine(whole, name="m", kind="t4", planned=None, known=shared) == shared
 
 
-def test_what_only_the_daemon_reads_of_the_cloud_stops_no_verb_about_aws(tmp_path: Path) -> None:
-    """`boa up` and `boa iam` read the same file: they refused `commitments` and `blocks` as unknown."""
+def test_aws_commands_accept_settings_that_only_the_daemon_reads(tmp_path: Path) -> None:
+    """`boa up` and `boa iam` read the same file as the daemon."""
     path = tmp_path / "boa.toml"
     path.write_text(
         '[cloud]\nprovider = "aws"\nregion = "eu-west-1"\ncommitments = "c.yaml"\nblocks = "b.yaml"\n'

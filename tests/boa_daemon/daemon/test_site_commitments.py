@@ -1,4 +1,4 @@
-"""Commitments and blocks in the daemon: paid whether used or not, and what they cover costs nothing more."""
+"""Commitments and capacity blocks: their cost is fixed, and nodes that they cover cost nothing more."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ usd = 24.0
 
 
 def a_plan(usd: float = 1.2, *, ends_at: float | None = None) -> SiteCommitments:
-    """Return 20 % off g5 alone: 1.2 USD/h pay for one and a half of them."""
+    """Return a commitment with 20 % off g5: 1.2 USD/h pay for one and a half nodes."""
     cost = FixedCost(name="ours", usd_per_hour=usd, ends_at=ends_at)
     return SiteCommitments(levels=(CommitmentLevel(cost=cost, rates={"g5.xlarge": 0.8}),), machines=(SMALL,))
 
 
 def nodes_of(*names: str, **changes: Any) -> list[NodeState]:
-    """Return nodes launched a second apart."""
+    """Return nodes that are launched one second apart."""
     return [
         replace(a_node(name, kind=SMALL), launched_at=NOON + number, **changes)
         for number, name in enumerate(names)
     ]
 
 
-def test_nodes_are_covered_in_the_order_of_their_launches_one_of_them_in_part() -> None:
-    """1.2 USD/h at 0.8 a node: one costs nothing, one half of its price, one all of it."""
+def test_a_commitment_covers_nodes_in_launch_order_the_last_one_partly() -> None:
+    """1.2 USD/h at 0.8 per node: the first node is free, the second costs half, the third its full price."""
     found = a_plan().priced(nodes_of("a", "b", "c"), {}, NOON + 2.0)
 
     assert [node.usd_per_hour for node in found.values()] == pytest.approx([0.0, 0.5, 1.0])
 
 
-def test_what_a_node_cost_before_stays_when_it_is_covered() -> None:
-    """The first ends after an hour: the others move up, and bills are the sums of the parts."""
+def test_coverage_passes_to_later_nodes_and_changes_no_past_cost() -> None:
+    """When the first node ends after an hour, the next ones are covered; bills sum both parts."""
     first, later = nodes_of("a", "b", "c"), NOON + HOUR
     before = a_plan().priced(first, {}, NOON + 2.0)
     ended = [replace(first[0], ended_at=later, phase="terminated", idle_since=None), *first[1:]]
@@ -96,7 +96,7 @@ def test_spot_stopped_and_reserved_nodes_and_the_last_hour_are_not_covered() -> 
 
 
 def a_site(machine: InstanceType = SMALL, budget: float = 10.0) -> Site:
-    """Return a site with one class."""
+    """Return a site with one class of jobs."""
     curve = Table(gpus=(1, 2, 4), speeds=(1.0, 1.8, 3.0))
     phase = Phase(size_gpu_hours=1.0, speedups={machine.gpu_type: curve})
     return Site(
@@ -109,8 +109,8 @@ def a_site(machine: InstanceType = SMALL, budget: float = 10.0) -> Site:
     )
 
 
-def test_the_plan_is_made_for_what_is_left_and_what_is_covered() -> None:
-    """10 USD/h less 4 that are paid anyway, and 5 of usage that these pay for."""
+def test_the_plan_has_the_budget_left_plus_the_covered_usage() -> None:
+    """A budget of 10 USD/h minus 4 of fixed cost, plus 5 of usage that the fixed cost covers, is 11."""
     site = a_plan(4.0).under(a_site(), NOON)
     assert (site.budget.amount, site.covered_per_hour) == pytest.approx((11.0, 1.0))
     assert site.free == ((frozenset({"a10g"}), pytest.approx(5.0)),)
@@ -122,8 +122,8 @@ def test_the_plan_is_made_for_what_is_left_and_what_is_covered() -> None:
     assert a_plan(4.0, ends_at=NOON).under(a_site(), NOON) == a_site()
 
 
-def test_credit_in_the_books_is_in_dollars_that_are_paid() -> None:
-    """After ten hours: 100 accrued, 40 paid anyway, 12 for nodes; the pace sees the same 48."""
+def test_the_credit_of_the_pace_counts_dollars_paid() -> None:
+    """After ten hours: 100 USD accrued, 40 fixed and 12 for nodes leave a credit of 48."""
     site, plan = a_plan(4.0).under(a_site(), NOON), a_plan(4.0)
     pace = Pace(budget=site.budget.amount, window_hours=100.0, covered_per_hour=site.covered_per_hour)
     state = a_state(now=NOON + 10.0 * HOUR, settled_micro_dollars=12_000_000, books_opened_at=NOON)
@@ -133,8 +133,8 @@ def test_credit_in_the_books_is_in_dollars_that_are_paid() -> None:
     assert pace.budget * money.elapsed_hours - money.spent == pytest.approx(10.0 * 10.0 - 40.0 - 12.0)
 
 
-def test_every_cap_has_room_for_what_is_paid_anyway() -> None:
-    """A commitment of 2 USD/h leaves 2 of 50 USD a day, and takes 2 of 3 USD an hour."""
+def test_fixed_costs_use_up_part_of_every_cap() -> None:
+    """A commitment of 2 USD/h leaves 2 of the daily 50 USD and takes 2 of the hourly 3."""
     state = a_state(now=NOON)
     rooms = []
     for fixed in ((), (FixedCost(name="f", usd_per_hour=2.0, begins_at=NOON - 86_400.0),)):
@@ -143,8 +143,8 @@ def test_every_cap_has_room_for_what_is_paid_anyway() -> None:
     assert rooms == [(50.0, 0.0), (2.0, 2.0)]
 
 
-def test_costs_name_what_is_paid_anyway() -> None:
-    """A row of its own, or a part of each day that it falls into."""
+def test_fixed_costs_appear_in_every_breakdown() -> None:
+    """They are a row of their own, or a part of each day."""
     fixed, begin = a_plan(1.0).fixed, NOON - NOON % 86_400.0
     (row,) = with_fixed_costs([], fixed, by="job", since=begin, now=begin + 36.0 * HOUR)
     assert (row["name"], row["usd"]) == (FIXED_ROW, pytest.approx(36.0))
@@ -165,8 +165,8 @@ def settings_with(folder: Path, key: str, text: str) -> Mapping[str, Mapping[str
     }
 
 
-def test_a_daemon_bills_covered_nodes_at_nothing_and_the_commitment_always(tmp_path: Path) -> None:
-    """A job of an hour on one node: the node costs nothing, the commitment an hour of itself."""
+def test_a_daemon_bills_covered_nodes_at_zero_and_the_commitment_for_all_hours(tmp_path: Path) -> None:
+    """A job runs for an hour on one covered node, and only the commitment costs money."""
     clock = ManualClock(NOON)
     play = DaemonInAFolder(tmp_path, clock, settings_with(tmp_path, "commitments", PLAN))
     play.service.submit([job_content("a", hours=1.0)], user="ann")
@@ -181,8 +181,8 @@ def test_a_daemon_bills_covered_nodes_at_nothing_and_the_commitment_always(tmp_p
     assert set(rows.values()) <= {0.0}
 
 
-def test_an_elastic_job_fills_what_is_committed_to_beside_other_machines(tmp_path: Path) -> None:
-    """Six g5 are paid for, and two more cost less than eight g6, where the job is without a commitment."""
+def test_an_elastic_job_prefers_committed_instances(tmp_path: Path) -> None:
+    """With the commitment the job runs on eight g5 nodes, without it on no g5 node."""
     (tmp_path / "classes.yaml").write_text(
         "gpu_types: {a10g: {instance_type: g5.xlarge}, l4: {instance_type: g6.xlarge}}\n"
         "classes: [{name: default, arrivals_per_hour: 0.5, phases: [{size_gpu_hours: 20.0, speedup: {"
@@ -221,8 +221,8 @@ def test_an_elastic_job_fills_what_is_committed_to_beside_other_machines(tmp_pat
     assert "a10g" not in held("without", {})
 
 
-def test_a_block_pays_for_its_instances_and_its_fee_is_spread_over_its_time(tmp_path: Path) -> None:
-    """24 USD for two instances and a day: 1 USD/h in the books, two instances in the plan."""
+def test_the_fee_of_a_block_is_spread_over_its_hours(tmp_path: Path) -> None:
+    """24 USD for a day are 1 USD/h, and the plan has two free instances."""
     planner = Planner(
         DaemonInAFolder(tmp_path, ManualClock(NOON), settings_with(tmp_path, "blocks", BLOCK)).settings
     )
@@ -236,15 +236,15 @@ def test_a_block_pays_for_its_instances_and_its_fee_is_spread_over_its_time(tmp_
     assert planner.paid.priced([node], {}, NOON)["a"].usd_per_hour == 1.0, "it is not in the block"
 
 
-def test_a_file_that_is_wrong_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_an_invalid_commitment_file_is_refused_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"commitments.toml:7: .*unknown family 'g55'"):
         DaemonInAFolder(
             tmp_path, ManualClock(NOON), settings_with(tmp_path, "commitments", PLAN.replace("g5 ", "g55 "))
         )
 
 
-def test_a_best_effort_spends_what_is_left_beside_what_is_paid_anyway(tmp_path: Path) -> None:
-    """With a budget far below the load its account is one of dollars that are paid, and not of a plan's."""
+def test_a_best_effort_budget_is_stated_in_dollars_paid(tmp_path: Path) -> None:
+    """With a budget far below the load, the plan has no free usage and budgets the 1.3 USD/h as set."""
     settings = dict(settings_with(tmp_path, "commitments", PLAN)) | {"budget": {"usd_per_hour": 1.3}}
     (tmp_path / "classes.yaml").write_text(
         "gpu_types: {a10g: {instance_type: g5.xlarge}}\n"

@@ -1,4 +1,4 @@
-"""Metrics of a day: they add up, their labels do not grow, their names follow the conventions."""
+"""Metrics of a day: sums agree, labels are bounded, and names follow the conventions."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def values(play: DaemonInAFolder) -> dict[tuple[str, frozenset[tuple[str, str]]]
 
 
 def total(values: dict[tuple[str, frozenset[tuple[str, str]]], float], name: str) -> float:
-    """Return the sum over all labels."""
+    """Return the sum of a metric over all labels."""
     return sum(value for (found, _), value in values.items() if found == name)
 
 
-def test_money_adds_up_however_it_is_split(play: DaemonInAFolder, values: dict) -> None:  # type: ignore[type-arg]
-    """By state and by market it is what was spent; by class, user and team what jobs cost."""
+def test_spend_metrics_add_up_for_every_label(play: DaemonInAFolder, values: dict) -> None:  # type: ignore[type-arg]
+    """By state and market they sum to the spend; by class and user they sum to the cost of work."""
     spent = play.service.cost(by="class", since=0.0)["usd"]
     assert total(values, "boa_state_spend_dollars_total") == pytest.approx(spent, rel=0.05)
     assert total(values, "boa_market_spend_dollars_total") == pytest.approx(spent, rel=0.05)
@@ -50,8 +50,8 @@ def test_money_adds_up_however_it_is_split(play: DaemonInAFolder, values: dict) 
     )
 
 
-def test_gpus_and_nodes_are_those_of_the_last_tick(play: DaemonInAFolder, values: dict) -> None:  # type: ignore[type-arg]
-    """Used, idle and booting are all that is rented."""
+def test_gpu_and_node_metrics_equal_those_of_the_last_tick(play: DaemonInAFolder, values: dict) -> None:  # type: ignore[type-arg]
+    """GPUs and nodes are summed over all their states."""
     picture = play.daemon.standing.picture
     assert picture is not None
     assert total(values, "boa_gpus") == picture.gpus
@@ -61,7 +61,7 @@ def test_gpus_and_nodes_are_those_of_the_last_tick(play: DaemonInAFolder, values
 
 
 def test_every_job_and_every_boot_is_counted_once(play: DaemonInAFolder, values: dict) -> None:  # type: ignore[type-arg]
-    """Waits are first starts, completions are jobs that finished, boots are nodes that got ready."""
+    """Waits count first starts, completions count finished jobs, boots count nodes that became ready."""
     jobs = play.storage.queue.jobs(limit=10_000)
     started = [job for job in jobs if job.first_started_at is not None]
     finished = [job for job in jobs if job.status == "finished"]
@@ -75,8 +75,8 @@ def test_every_job_and_every_boot_is_counted_once(play: DaemonInAFolder, values:
     assert total(values, "boa_job_restarts_total") == sum(max(job.generation - 1, 0) for job in jobs)
 
 
-def test_names_follow_the_conventions(play: DaemonInAFolder) -> None:
-    """Lower case, a prefix, a unit that is spelt out; counters end in total; each has words."""
+def test_metric_names_follow_the_conventions(play: DaemonInAFolder) -> None:
+    """Names are lower case, start with `boa_`, have no abbreviated unit, and have a description."""
     families = list(text_string_to_metric_families(play.daemon.metrics.text().decode()))
     assert len(families) > 30
     for family in families:
@@ -86,15 +86,15 @@ def test_names_follow_the_conventions(play: DaemonInAFolder) -> None:
         assert not family.name.endswith(("_ms", "_usd", "_sec"))
 
 
-def test_labels_do_not_grow(play: DaemonInAFolder) -> None:
-    """No job, node or tick is a label."""
+def test_no_job_or_node_id_is_a_label_value(play: DaemonInAFolder) -> None:
+    """Otherwise the number of time series would grow without bound."""
     text = play.daemon.metrics.text().decode()
     names = {job.id for job in play.storage.queue.jobs(limit=10_000)} | set(play.storage.queue.instances)
     assert [name for name in names if f'"{name}"' in text] == []
 
 
 def test_the_page_lists_every_metric(play: DaemonInAFolder) -> None:
-    """docs/reference/metrics.md has each with its labels, and no other."""
+    """`docs/reference/metrics.md` lists each exported metric and no other one."""
     page = (Path(__file__).resolve().parents[3] / "docs/reference/metrics.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `(boa_[a-z_]+)", page, re.MULTILINE))
     families = text_string_to_metric_families(play.daemon.metrics.text().decode())

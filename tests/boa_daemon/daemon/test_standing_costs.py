@@ -1,4 +1,4 @@
-"""`daemon/standing_costs.py`: every hour of what stands without a node is charged, once and in full."""
+"""Standing costs (without a node): each hour is charged once and in full."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SITE = {"budget": {"usd_per_hour": 20.0, "standing_usd_per_hour": 0.045}}
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(looks=st.lists(st.tuples(st.integers(0, 9000), st.booleans()), min_size=1, max_size=12))
-def test_every_begun_hour_is_charged_once_however_often_it_is_looked_at(
+def test_each_begun_hour_is_charged_once(
     tmp_path_factory: pytest.TempPathFactory, looks: list[tuple[int, bool]]
 ) -> None:
-    """Whatever the pauses, and whether the process is a new one each time: hours times the price."""
+    """The charge is hours times price, for any pauses between charges and any restarts."""
     now = START
     with closing(
         open_storage(sqlite_url(tmp_path_factory.mktemp("books") / "b.sqlite"), durable=False)
@@ -46,8 +46,8 @@ def test_every_begun_hour_is_charged_once_however_often_it_is_looked_at(
         assert storage.store.settled_since(today) == storage.store.settled_micro_dollars()
 
 
-def test_a_price_that_rises_within_an_hour_is_charged_up_to_it(tmp_path: Path) -> None:
-    """An image more, then one less: the hour costs the most that it cost, the next one what it costs then."""
+def test_an_hour_is_charged_at_its_highest_price(tmp_path: Path) -> None:
+    """The next hour is charged at the price of that hour."""
     with closing(open_storage(sqlite_url(tmp_path / "b.sqlite"), durable=False)) as storage:
         for usd, later, expected in (
             (0.010, 0.0, 10_000),
@@ -60,8 +60,8 @@ def test_a_price_that_rises_within_an_hour_is_charged_up_to_it(tmp_path: Path) -
             assert storage.store.settled_micro_dollars() == expected
 
 
-def test_caps_hold_the_day_once(tmp_path: Path) -> None:
-    """What is charged and what is still to come of the day are the day: 24 x 0.045, at any hour of it."""
+def test_caps_count_each_hour_of_the_day_once(tmp_path: Path) -> None:
+    """The part already charged and the part still to come add up to the whole day."""
     clock = ManualClock(START)
     play = DaemonInAFolder(tmp_path, clock, {**SITE, "daemon": {"tick_seconds": 300.0}})
     try:
@@ -78,8 +78,8 @@ def test_caps_hold_the_day_once(tmp_path: Path) -> None:
         play.close()
 
 
-def test_hours_after_the_stack_was_taken_away_cost_nothing(tmp_path: Path) -> None:
-    """A pause is made up for; one after `boa down --all --stack` is not, and the next site begins anew."""
+def test_hours_after_the_stack_was_deleted_are_not_charged(tmp_path: Path) -> None:
+    """A pause is charged later, but not a pause after `boa down --all --stack`."""
     site = Settings.model_validate({**SITE, "daemon": {"state_dir": str(tmp_path)}})
 
     def billed(now: float, *, is_closed: bool = False) -> float:

@@ -1,4 +1,4 @@
-"""What a service says to systemd, and how its unit is installed."""
+"""systemd: the messages of a service, and the installation of its unit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OURS = str(os.getpid())
 
 @pytest.fixture
 def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
-    """Listen as systemd does, and return what was said next."""
+    """Yield a function that returns the next message to systemd."""
     path = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(path))
@@ -28,8 +28,8 @@ def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         yield lambda: listener.recv(4096).decode()
 
 
-def test_the_words_of_a_service(heard: Callable[[], str]) -> None:
-    """Ready, alive, reloading, stopping; a status has one line."""
+def test_each_state_sends_its_systemd_message(heard: Callable[[], str]) -> None:
+    """The states are ready, alive, reloading and stopping; a status has one line."""
     systemd.notify_ready("starting\nup")
     assert heard() == "READY=1\nSTATUS=starting up"
     systemd.notify_alive("4.00 USD/hour, 1 nodes")
@@ -40,8 +40,8 @@ def test_the_words_of_a_service(heard: Callable[[], str]) -> None:
     assert heard().startswith("STOPPING=1\nSTATUS=stopping")
 
 
-def test_a_name_with_an_at_sign_is_abstract(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As systemd writes it."""
+def test_a_notify_socket_with_an_at_sign_is_an_abstract_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message arrives at the abstract socket of that name."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(f"\0boa-test-{OURS}")
         listener.settimeout(5.0)
@@ -51,44 +51,44 @@ def test_a_name_with_an_at_sign_is_abstract(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("address", ["", "/nowhere/notify", "relative"])
-def test_nobody_who_listens_is_no_trouble(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal, in a container, or when systemd went away."""
+def test_notify_ignores_a_missing_socket(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is none on a terminal or in a container."""
     monkeypatch.setenv("NOTIFY_SOCKET", address)
 
     systemd.notify_alive("well")
 
 
-def test_the_watchdog_is_ours_only_if_it_names_us() -> None:
-    """A child that inherits the environment is not watched."""
+def test_the_watchdog_applies_only_to_the_process_it_names() -> None:
+    """A child process that inherits the environment is not watched."""
     assert systemd.watchdog_seconds({"WATCHDOG_USEC": "180000000"}) == 180.0
     assert systemd.watchdog_seconds({"WATCHDOG_USEC": "180000000", "WATCHDOG_PID": OURS}) == 180.0
     assert systemd.watchdog_seconds({"WATCHDOG_USEC": "180000000", "WATCHDOG_PID": "1"}) is None
     assert systemd.watchdog_seconds({}) is systemd.watchdog_seconds({"WATCHDOG_USEC": "soon"}) is None
 
 
-def test_ticks_that_are_too_slow_for_the_watchdog_are_refused() -> None:
-    """Otherwise systemd would kill a healthy daemon for ever."""
+def test_a_tick_interval_too_long_for_the_watchdog_is_refused() -> None:
+    """Otherwise systemd would restart a healthy daemon again and again."""
     systemd.check_tick(90.0, {"WATCHDOG_USEC": "180000000"})
     systemd.check_tick(9e9, {})
     with pytest.raises(InputError, match=r"watchdog waits 180 s.*Set tick_seconds to 90 or less"):
         systemd.check_tick(91.0, {"WATCHDOG_USEC": "180000000"})
 
 
-def test_the_path_of_the_program_is_written_as_systemd_reads_it() -> None:
-    """Blanks, quotes, dollars and percent signs survive."""
+def test_the_program_path_is_quoted_for_systemd() -> None:
+    """Blanks and percent signs in the path are escaped."""
     assert "ExecStart=/opt/boa/bin/boa daemon --config" in systemd.unit_text("/opt/boa/bin/boa")
     assert 'ExecStart="/opt/my tools/100%%/boa" daemon' in systemd.unit_text("/opt/my tools/100%/boa")
 
 
 @pytest.mark.parametrize("program", ["/home/ann/venv/bin/boa", "/root/boa", "/tmp/x/boa"])
 def test_a_program_that_the_service_cannot_see_is_refused(program: str) -> None:
-    """ProtectHome and PrivateTmp would make the start fail with a riddle."""
+    """`ProtectHome` and `PrivateTmp` hide the program, so the start would fail."""
     with pytest.raises(InputError, match=r"cannot see.*--program"):
         systemd.unit_text(program)
 
 
-def test_installing_writes_the_whole_unit_readable_for_all(tmp_path: Path) -> None:
-    """And leaves nothing else behind."""
+def test_install_writes_the_unit_with_mode_644(tmp_path: Path) -> None:
+    """No other file is left in the folder."""
     target = systemd.install_unit("whole\n", tmp_path)
 
     assert target.read_text(encoding="utf-8") == "whole\n"
@@ -96,8 +96,8 @@ def test_installing_writes_the_whole_unit_readable_for_all(tmp_path: Path) -> No
     assert os.listdir(tmp_path) == [systemd.UNIT]
 
 
-def test_an_install_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk in the middle: the old unit stays, no rest of a file is left, one clear error."""
+def test_a_failed_install_keeps_the_old_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the disk is full, the error says so and no partial file is left."""
     systemd.install_unit("old\n", tmp_path)
 
     def full(_handle: int) -> None:
@@ -113,7 +113,7 @@ def test_an_install_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyte
 def run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str
 ) -> tuple[int, str, str]:
-    """Run the verb; return exit code, output and errors."""
+    """Run `boa systemd`; return exit code, output and errors."""
     monkeypatch.setattr("sys.argv", ["boa", "systemd", *words])
     try:
         main()
@@ -124,19 +124,19 @@ def run(
     return code, said.out, said.err
 
 
-def test_print_is_the_unit_and_nothing_else(
+def test_print_writes_only_the_unit(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that it can be piped into a file."""
+    """The output can be piped into a file."""
     for words in ((), ("print",), ("--print",)):
         code, out, _ = run(capsys, monkeypatch, *words, "--program", "/opt/boa/bin/boa")
         assert (code, out) == (0, systemd.unit_text("/opt/boa/bin/boa"))
 
 
-def test_install_says_what_it_would_do_and_then_does_it(
+def test_a_dry_run_of_install_says_what_install_does(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A dry run touches nothing; a second install finds it up to date."""
+    """A dry run writes nothing, and a second install finds the unit up to date."""
     words = ("install", "--folder", str(tmp_path), "--program", "/opt/boa/bin/boa", "--json")
 
     changes = []
@@ -154,10 +154,10 @@ def test_install_says_what_it_would_do_and_then_does_it(
     ]
 
 
-def test_without_the_right_to_write_it_says_so(
+def test_install_into_a_folder_that_cannot_be_written_fails(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Exit code 1, one sentence, nothing written."""
+    """The exit code is 1, the error says to run it as root, and nothing is written."""
     folder = tmp_path / "missing"
     code, out, err = run(
         capsys, monkeypatch, "install", "--folder", str(folder), "--program", "/opt/boa/bin/boa"

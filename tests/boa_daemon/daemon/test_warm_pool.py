@@ -1,4 +1,4 @@
-"""A daemon with a warm pool, on a clock of the test's own: stops, starts, restarts, bills, its end."""
+"""Warm pool of stopped nodes: stops, starts, restarts, bills and its end."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class Site:
-    """A folder, and the daemon in it."""
+    """A daemon in a folder, with a clock that the test sets."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.clock = folder, ManualClock(START)
         self.play = DaemonInAFolder(folder, self.clock, SETTINGS)
 
     def open(self, **cloud: Any) -> None:
-        """Close the daemon and open it again, with other settings of the cloud."""
+        """Restart the daemon with other settings of the cloud."""
         self.play.close()
         settings = SETTINGS | {"cloud": SETTINGS["cloud"] | cloud}
         self.play = DaemonInAFolder(self.folder, self.clock, settings)
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        """Tick until something is so, for two hours at the most."""
+        """Tick until `is_so` returns true, for at most two hours."""
         for _ in range(240):
             self.play.daemon.tick()
             assert not self.play.daemon.standing.fault
@@ -52,20 +52,20 @@ class Site:
         pytest.fail(f"never came: {self.phases()}")
 
     def phases(self) -> dict[str, str]:
-        """Return the phases of the nodes that live."""
+        """Return the phases of all nodes that have not ended."""
         return {row["id"]: row["phase"] for row in self.play.service.instances()["instances"]}
 
     def submit(self, name: str = "job") -> str:
-        """Submit a job of a quarter of an hour."""
+        """Submit a job of a quarter of an hour and return its id."""
         (job,) = self.play.service.submit([job_content(name, hours=0.25)], user="ann")["jobs"]
         return str(job)
 
     def is_finished(self, job: str) -> bool:
-        """Whether a job is."""
+        """Return whether a job is finished."""
         return self.play.service.job(job)["status"] == "finished"
 
     def stop_one(self) -> str:
-        """Run a job to its end and return the stopped life of its node."""
+        """Run a job to its end and return the id of its stopped node."""
         job = self.submit()
         self.until(lambda: self.is_finished(job) and list(self.phases().values()) == ["stopped"])
         (name,) = self.phases()
@@ -74,14 +74,14 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    """Give a daemon with room for two stopped nodes."""
+    """Yield a daemon with room for two stopped nodes."""
     found = Site(tmp_path)
     yield found
     found.play.close()
 
 
-def test_the_next_job_starts_the_node_of_the_last_one(site: Site) -> None:
-    """After 30 s and not after 180; each life has a charge, and both books agree to the micro-dollar."""
+def test_the_next_job_starts_the_stopped_node(site: Site) -> None:
+    """It runs within 120 s, each stop and start has a charge, and the ledger equals the cloud's bill."""
     stopped = site.stop_one()
     assert stopped.endswith("~2")
     row = site.play.service.instances()["instances"][0]
@@ -105,8 +105,8 @@ def test_the_next_job_starts_the_node_of_the_last_one(site: Site) -> None:
     assert [row["id"].partition("~")[2] for row in ended] == ["", "2", "3", "4"]
 
 
-def test_a_restart_knows_what_is_stopped(site: Site) -> None:
-    """It is neither ended nor rented anew, and its disk is billed on."""
+def test_a_restarted_daemon_keeps_stopped_nodes(site: Site) -> None:
+    """The stopped node is neither ended nor rented again."""
     stopped = site.stop_one()
     site.open()
     site.play.daemon.tick()
@@ -116,8 +116,8 @@ def test_a_restart_knows_what_is_stopped(site: Site) -> None:
     assert site.play.daemon.standing.decision.actions == ()
 
 
-def test_a_lost_database_finds_what_is_stopped(site: Site) -> None:
-    """The cloud's list says what it is; and the next job starts it."""
+def test_stopped_nodes_are_found_again_without_the_database(site: Site) -> None:
+    """The cloud lists them, and the next job starts the stopped node."""
     stopped = site.stop_one()
     site.play.close()
     for name in site.folder.glob("boa.sqlite*"):
@@ -130,8 +130,8 @@ def test_a_lost_database_finds_what_is_stopped(site: Site) -> None:
     site.until(lambda: site.phases() == {stopped.replace("~2", "~3"): "ready"})
 
 
-def test_what_no_daemon_wants_is_found_and_ended(site: Site) -> None:
-    """As `boa gc` does on the simulated cloud: nobody renewed it for minutes."""
+def test_a_stopped_node_with_an_expired_lease_is_unwanted(site: Site) -> None:
+    """Ten minutes after its last renewal it is listed as unwanted and can be ended, as `boa gc` does."""
     stopped = site.stop_one()
     assert site.play.cloud.unwanted() == {}
     site.clock.instant += 600.0
@@ -141,8 +141,8 @@ def test_what_no_daemon_wants_is_found_and_ended(site: Site) -> None:
     assert [node for node in site.play.cloud.nodes() if node.ended_at is None] == []
 
 
-def test_where_no_tick_can_be_done_what_is_stopped_goes_down_too(site: Site) -> None:
-    """The last resort knows it: everything is let go, without a plan."""
+def test_the_fallback_tick_ends_stopped_nodes_on_down(site: Site) -> None:
+    """It needs no plan for this."""
     stopped = site.stop_one()
     daemon = site.play.daemon
     assert daemon.storage is not None
@@ -160,15 +160,15 @@ def test_where_no_tick_can_be_done_what_is_stopped_goes_down_too(site: Site) -> 
     assert {node.id: node.phase for node in site.play.cloud.nodes()}[stopped] == "terminated"
 
 
-def test_without_the_setting_what_is_stopped_ends(site: Site) -> None:
-    """At the next tick after the restart."""
+def test_stopped_nodes_end_when_the_warm_pool_is_turned_off(site: Site) -> None:
+    """They end after a restart with `warm_pool_nodes` 0."""
     site.stop_one()
     site.open(warm_pool_nodes=0)
     site.until(lambda: not site.phases())
 
 
-def test_what_is_stopped_is_no_node_at_work(site: Site) -> None:
-    """It counts as dollars per hour of its own kind, not as a node, a GPU, or an idle one."""
+def test_a_stopped_node_counts_neither_as_a_node_nor_as_gpus(site: Site) -> None:
+    """Its disk counts as spend in the state "stopped"."""
     site.stop_one()
     site.play.daemon.tick()
     decision = site.play.daemon.standing.decision
@@ -179,8 +179,8 @@ def test_what_is_stopped_is_no_node_at_work(site: Site) -> None:
     assert (status["nodes"], status["stopped_nodes"], status["gpus"]) == (0, 1, 0)
 
 
-def test_starts_take_what_is_set_else_what_was_seen_else_a_third_of_a_boot() -> None:
-    """Once three starts were seen their mean counts, in steps; without a pool there is none."""
+def test_start_times_are_set_or_learned_or_a_third_of_the_boot_time() -> None:
+    """The learned mean is used after three starts; without a pool there is no start time."""
     settings = Settings.model_validate({"cloud": {"warm_pool_nodes": 3}})
     assert warm_pool_of(settings, 180.0, None) == WarmPool(nodes=3, start_seconds=60.0)
     boots = BootTimes()

@@ -1,4 +1,4 @@
-"""Every store that there is: in memory, on SQLite, on a PostgreSQL server of the test's own."""
+"""Fixtures: a store in memory, on SQLite, or on a PostgreSQL server that the tests start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from boa_daemon.tick.ports import Store
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str | None]:
-    """Start a server; None where there is none on this machine."""
+    """Yield the URL of a server, or None where PostgreSQL is not installed."""
     if postgres_programs() is None:
         yield None
         return
@@ -31,7 +31,7 @@ KINDS = ["memory", "sqlite", *(["postgresql"] if postgres_programs() else [])]
 
 @pytest.fixture(params=KINDS)
 def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
-    """Return a function that opens the store; opened again it is the same store."""
+    """Yield a function that opens the store; each call opens the same store."""
     opened: list[Database] = []
     memory = MemoryStore()
     url = sqlite_url(tmp_path / "boa.sqlite")

@@ -1,4 +1,4 @@
-"""The schema of a database: made of the tables, or brought up to date by the migrations."""
+"""The schema of a database: created from the tables, or upgraded by migrations."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sqlalchemy import text
 from boa_daemon.store.database_setup import HEAD, StoreUnusable, migrate, open_engine, sqlite_url
 
 
-def test_a_new_database_is_of_the_newest_revision_and_an_older_one_is_brought_there(
+def test_a_new_database_has_the_newest_revision_and_an_older_one_is_upgraded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Alembic is asked for older ones alone, and on the very connection."""
+    """Alembic runs only for an older revision, and data are kept."""
     asked: list[str] = []
     monkeypatch.setattr(command, "upgrade", lambda config, target: asked.append(target))
     engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))
@@ -33,8 +33,8 @@ def test_a_new_database_is_of_the_newest_revision_and_an_older_one_is_brought_th
     engine.dispose()
 
 
-def test_tables_without_a_version_are_not_taken_for_ours(tmp_path: Path) -> None:
-    """Nobody knows what they are: nothing is made beside them, and nothing is changed."""
+def test_tables_without_a_revision_are_refused_and_left_unchanged(tmp_path: Path) -> None:
+    """No table is created beside them."""
     engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE jobs (id TEXT)"))

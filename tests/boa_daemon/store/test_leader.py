@@ -1,4 +1,4 @@
-"""One daemon acts for a database: on a file by its lock, on PostgreSQL by a row with an epoch."""
+"""One daemon leads a database: by a lock on SQLite, by a row with an epoch on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HAS_SERVER = shutil.which("initdb") or list(Path("/usr/lib/postgresql").glob("*/
 
 @pytest.fixture(params=["sqlite", *(["postgresql"] if HAS_SERVER else [])])
 def open_it(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Engine]]:
-    """Return a function that opens the database as another process would."""
+    """Yield a function that opens the database like another process."""
     url = sqlite_url(tmp_path / "boa.sqlite")
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres")
@@ -46,8 +46,8 @@ def open_it(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable
         engine.dispose()
 
 
-def test_the_second_is_told_who_leads(open_it: Callable[[], Engine]) -> None:
-    """Until the first lets go; then it is the next epoch's."""
+def test_a_second_daemon_is_refused_until_the_leader_gives_up(open_it: Callable[[], Engine]) -> None:
+    """The refusal names the leading process, and the next leader has epoch 2."""
     first, second = Leadership(open_it()), Leadership(open_it())
     assert first.take() is None
     other = second.take()
@@ -64,8 +64,8 @@ def test_the_second_is_told_who_leads(open_it: Callable[[], Engine]) -> None:
     second.give_up()
 
 
-def test_a_leader_that_is_not_heard_of_is_replaced_and_fenced_off(postgres: str | None) -> None:
-    """It stops acting before its row expires; what it writes after that is refused; its renewal says why."""
+def test_a_silent_leader_is_replaced_and_its_later_writes_are_refused(postgres: str | None) -> None:
+    """It stops acting before its row expires."""
     if postgres is None:
         return
     empty_database(postgres)
@@ -98,8 +98,8 @@ def test_a_leader_that_is_not_heard_of_is_replaced_and_fenced_off(postgres: str 
         engine.dispose()
 
 
-def test_a_new_leader_waits_for_what_the_old_one_is_writing(postgres: str | None) -> None:
-    """A transaction on its way is either committed before the takeover, or never."""
+def test_a_new_leader_waits_for_a_running_write_of_the_old_one(postgres: str | None) -> None:
+    """A transaction is committed before the takeover or not at all."""
     if postgres is None:
         return
     empty_database(postgres)
@@ -127,19 +127,19 @@ def test_a_new_leader_waits_for_what_the_old_one_is_writing(postgres: str | None
         engine.dispose()
 
 
-def test_a_leader_that_is_stopped_in_the_middle_of_a_write_keeps_nobody_out(
+def test_a_leader_suspended_during_a_write_does_not_block_its_successor(
     postgres: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its transaction holds the leader's row; the server ends it, and what it wrote is not there.
+    """The server ends the idle transaction, and its writes are rolled back.
 
-    Found by a storm: a daemon was stopped there, and for a minute no standby could take over.
+    Without this timeout, a standby could not take over for a minute.
     """
     if postgres is None:
         return
     empty_database(postgres)
     standby = open_engine(postgres)
     migrate(standby)
-    # On a busy machine other transactions pause as well: only the one that is stopped has so little time.
+    # Only the engine opened below gets this timeout: on a busy machine, the standby may pause longer.
     monkeypatch.setattr(store_engine, "IDLE_SECONDS", 1.0)
     engines = [open_engine(postgres), standby]
     first, second = (Leadership(engine, lease_seconds=0.1) for engine in engines)
@@ -164,8 +164,8 @@ def test_a_leader_that_is_stopped_in_the_middle_of_a_write_keeps_nobody_out(
         engine.dispose()
 
 
-def test_documents_are_written_where_they_changed(open_it: Callable[[], Engine]) -> None:
-    """Another process reads what the first one left."""
+def test_a_write_of_documents_replaces_the_earlier_ones_of_its_kind(open_it: Callable[[], Engine]) -> None:
+    """Another process reads them, and other kinds are empty."""
     documents = Documents(Database(open_it()), "engine ssm")
     documents.write({"a": "1", "b": "2"})
     documents.write({"b": "3"})
@@ -173,8 +173,8 @@ def test_documents_are_written_where_they_changed(open_it: Callable[[], Engine])
     assert Documents(Database(open_it()), "engine ray").read() == {}
 
 
-def test_a_second_daemon_with_a_folder_of_its_own_only_observes(tmp_path: Path) -> None:
-    """The same database by its URL: it says who leads, touches nothing, and writes nothing."""
+def test_a_second_daemon_on_the_same_database_does_not_act(tmp_path: Path) -> None:
+    """It has no storage and no tick, and its fault names the leader."""
     url = sqlite_url(tmp_path / "boa.sqlite")
 
     def a_daemon(name: str) -> Settings:
@@ -193,8 +193,8 @@ def test_a_second_daemon_with_a_folder_of_its_own_only_observes(tmp_path: Path) 
     third.close()
 
 
-def test_daemons_that_start_together_make_the_tables_once(postgres: str | None) -> None:
-    """Eight on an empty database: none of them fails."""
+def test_eight_daemons_can_create_the_tables_at_the_same_time(postgres: str | None) -> None:
+    """None of them fails."""
     if postgres is None:
         return
     empty_database(postgres)
