@@ -1,4 +1,4 @@
-"""The policy is asked once, about the jobs that have a part in it."""
+"""The policy is asked once, for the widths of all jobs that are not set aside."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ ANSWER = Allocation(widths=gpus(b=2), reasons={"b": "why"}, memory=(1.0,), node_
 
 @dataclass
 class Asked:
-    """An allocator that notes what it is asked."""
+    """An allocator that records its arguments."""
 
     seen: list[Any] = field(default_factory=list)
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Note it, and give the answer."""
+        """Record the arguments and return the answer."""
         self.seen = [[job.id for job in jobs], now, money]
         return ANSWER
 
 
 class WithoutMoney(Asked):
-    """One that does not look at money."""
+    """An allocator that does not read money."""
 
     reads_money = False
 
 
 @pytest.mark.parametrize("allocator", [Asked(), WithoutMoney()])
-def test_it_sees_the_jobs_that_are_not_set_aside_and_money_unless_it_does_not_read_it(
+def test_the_policy_gets_the_jobs_that_are_not_set_aside_and_money_if_it_reads_it(
     allocator: Asked,
 ) -> None:
-    """Everything that it says is in the plan."""
+    """The plan contains the policy's whole answer."""
     state = a_state(a_job("a"), a_job("b"), now=7.0, books_opened_at=0.0)
     found = ask_policy(state, a_draft(allocator=allocator, set_aside={"a": "resting"}))
 

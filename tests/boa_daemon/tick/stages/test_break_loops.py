@@ -1,4 +1,4 @@
-"""A row of launches that lets no job start is paused, and ends in vain are noted."""
+"""Launches are paused after many in a row that let no job start; ineffective ends of nodes are reported."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SITE = rules(steady=STEADY)
 
 
 def acts(kind: ActKind, target: str, *before: float) -> tuple[Act, ...]:
-    """Return the same act, so many seconds ago each time."""
+    """Return the same act at several times, each given in seconds before now."""
     return tuple(Act(kind=kind, target=target, at=NOW - seconds) for seconds in before)
 
 
 def wanting(**changes: object) -> Draft:
-    """Return a draft that launches two nodes for a, while b waits for another type."""
+    """Return a draft that rents two nodes for job a and one of another type for job b."""
     other = an_instance_type(gpu_type="other")
     plan = a_plan(
         widths={**gpus(a=8), "b": Width("other", 1)},
@@ -37,14 +37,14 @@ def wanting(**changes: object) -> Draft:
 
 
 def broken(history: Sequence[Act], draft: Draft) -> Plan:
-    """Return the plan after a history."""
+    """Return the plan of the stage after the given acts."""
     jobs = map(a_job, "abc")
     state = a_state(*jobs, nodes=[a_node()], now=NOW, acts=tuple(history))
     return break_loops(state, draft).plan
 
 
 def test_launches_in_a_row_without_a_start_are_paused_until_the_first_is_an_hour_old() -> None:
-    """Three of one type over 15 minutes; the other type, and jobs that wait for other things, go on."""
+    """Only the repeated type is paused: the other type is rented, and wait reasons of other jobs stay."""
     plan = broken(acts("launch", "gpu-x4", 900.0, 500.0, 10.0), wanting())
 
     assert plan.launches == {"other-x4": 1}
@@ -64,20 +64,20 @@ def test_launches_in_a_row_without_a_start_are_paused_until_the_first_is_an_hour
         acts("stop", "gpu-x4", 900.0, 500.0, 10.0),
     ],
 )
-def test_two_launches_or_a_shorter_time_or_a_start_between_are_no_loop(history: tuple[Act, ...]) -> None:
-    """Nor are launches of a type that nobody wants now, or other acts."""
+def test_few_or_quick_launches_or_a_start_between_them_are_no_loop(history: tuple[Act, ...]) -> None:
+    """Launches of a type that the plan does not rent, and other acts, are no loop either."""
     draft = wanting()
     assert broken(history, draft) is draft.plan
 
 
-def test_four_launches_are_a_loop_as_three_are() -> None:
-    """At least as many, over at least as long."""
+def test_more_launches_over_a_longer_time_are_also_a_loop() -> None:
+    """Four launches over 901 s are paused where three over 900 s are the limit."""
     plan = broken(acts("launch", "gpu-x4", 901.0, 800.0, 500.0, 10.0), wanting())
     assert plan.held[0].numbers == {"launches": 4.0, "starts": 0.0, "seconds": 901.0}
 
 
-def test_without_rules_against_flapping_nothing_is_paused() -> None:
-    """They are what says how often is too often."""
+def test_launches_are_not_paused_without_rules_against_flapping() -> None:
+    """The same launches stay in the plan if the settings have no such rules."""
     draft = wanting(rules=rules())
     assert broken(acts("launch", "gpu-x4", 900.0, 500.0, 10.0), draft) is draft.plan
 
@@ -86,10 +86,10 @@ def test_without_rules_against_flapping_nothing_is_paused() -> None:
     ("before", "orders"),
     [((3600.0, 100.0, 10.0), 3.0), ((3601.0, 100.0, 10.0), None), ((3601.0, 30.0, 20.0, 10.0), 3.0)],
 )
-def test_an_end_that_was_ordered_three_times_within_an_hour_is_noted_and_tried_again(
+def test_the_end_of_a_node_is_ordered_again_and_reported_after_three_orders_in_an_hour(
     before: tuple[float, ...], orders: float | None
 ) -> None:
-    """Giving a node back is never held."""
+    """The release stays in the plan: only a note is added."""
     plan = a_plan(releases=("n1",), held=(Held(what="x", code="cap-day"),))
     found = broken(acts("terminate", "n1", *before), wanting(plan=plan))
     note = Held(what="the end of node n1", code="no-effect", numbers={"orders": orders or 0.0})

@@ -1,4 +1,4 @@
-"""A job that lies scattered moves to one node, where its messages cost more than the move."""
+"""A job spread over nodes moves to one node if its messages cost more than the move."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sized(name: str, gpus: int) -> Job:
 
 
 def scattered(*, third: int = 2, is_third_used: bool = True) -> ClusterState:
-    """Job a has one GPU on n1 and one on n2; n3 has `third` GPUs free, and may have a job of its own."""
+    """Return job a on n1 and n2, and n3 with `third` free GPUs, in use by job z if `is_third_used`."""
     jobs = [sized("a", 2), sized("x", 3), sized("y", 3)]
     held = {
         "a": some_slots("n1", 0) + some_slots("n2", 0),
@@ -49,19 +49,19 @@ def nodes_of(decision: Decision, job: str) -> set[NodeId]:
 
 
 @pytest.mark.parametrize(("sends", "moves"), [(0.0, False), (0.19, False), (0.21, True)])
-def test_it_moves_where_its_messages_cost_twice_the_move(sends: float, moves: bool) -> None:
-    """An hour is left; the move loses a tenth of an hour, so messages must add more than a fifth."""
+def test_a_job_moves_if_its_messages_cost_more_than_twice_the_move(sends: float, moves: bool) -> None:
+    """One hour is left and the move loses 0.1 h, so messages must add more than 0.2 h."""
     assert nodes_of(decided(scattered(), sends=sends), "a") == ({"n3"} if moves else set())
 
 
-def test_it_moves_only_where_all_of_it_fits_on_a_node_in_use() -> None:
-    """One free GPU is too few, and an idle node would be kept for it."""
+def test_a_job_moves_only_to_a_node_in_use_that_has_room_for_all_its_gpus() -> None:
+    """The job stays if n3 has one free GPU, and if n3 is idle."""
     assert nodes_of(decided(scattered(third=1), sends=5.0), "a") == set()
     assert nodes_of(decided(scattered(is_third_used=False), sends=5.0), "a") == set()
 
 
-def test_what_the_gate_measured_counts_before_what_the_class_says() -> None:
-    """Half of the time waiting for messages is one second of sending per second of computing."""
+def test_the_waiting_time_that_the_gate_measured_replaces_the_estimate_of_the_class() -> None:
+    """Job a moves if it waits half of its time for messages, and stays if it waits 5 % of its time."""
     state, seen = scattered(), GatedJob(ranked_by_hours=1.0, exposed_fraction=0.5)
     gated = replace(state, gate=GateView(links={}, jobs={"a": seen}))
     assert nodes_of(decided(gated, sends=0.0), "a") == {"n3"}
@@ -69,7 +69,7 @@ def test_what_the_gate_measured_counts_before_what_the_class_says() -> None:
     assert nodes_of(decided(hidden, sends=5.0), "a") == set()
 
 
-def test_once_together_it_stays() -> None:
+def test_a_job_that_moved_to_one_node_stays_there() -> None:
     """The decision after the move changes nothing."""
     state = scattered()
     moved = decided(state, sends=1.0).plan.slots["a"]
@@ -94,10 +94,8 @@ def test_once_together_it_stays() -> None:
         ({"stay": frozenset({"a"})}, {}),
     ],
 )
-def test_a_job_for_which_something_else_is_planned_is_left_alone(
-    draft: dict[str, Any], job: dict[str, Any]
-) -> None:
-    """Each reason alone keeps it where it is; without any it may move."""
+def test_a_job_stays_if_anything_else_is_planned_for_it(draft: dict[str, Any], job: dict[str, Any]) -> None:
+    """Each reason alone keeps the job on its nodes; without any reason it may move."""
     state = scattered()
     wanted = {"widths": {"a": Width("gpu", 2)}, "slots": {}}
     for changes, of_job, stays in (({}, {}, False), (draft, job, True)):
@@ -117,29 +115,29 @@ def test_a_job_for_which_something_else_is_planned_is_left_alone(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending(Known):
-    """Node prices under which each job sends what is told of it; the questions are noted."""
+    """Node prices with message costs per job; they record the arguments of each question."""
 
     by_job: Mapping[JobId, float]
     asked: list[tuple[float | None, float, float]] = field(default_factory=list)
 
     @property
     def knows_messages(self) -> bool:
-        """Some class says what it sends."""
+        """Return True: some class has message sizes."""
         return True
 
     def hours_sending(self, job: Job, *, share: float | None, gigabits: float, hours_left: float) -> float:
-        """Return what was told, of what is left."""
+        """Return the job's fraction of the hours left, and record the arguments."""
         self.asked.append((share, gigabits, hours_left))
         return hours_left * self.by_job.get(job.id, 0.0)
 
     def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
-        """Return what was told; nobody waits to come back."""
+        """Return the fixed loss; assert that no job waits to come back."""
         assert back_in_hours == 0.0
         return self.loses
 
 
 def brought(state: ClusterState, prices: Known | None, **changes: Any) -> Mapping[JobId, tuple[GpuSlot, ...]]:
-    """Return the slots of a plan in which all jobs are to have what they hold, after the stage alone."""
+    """Return the slots after the stage alone, in a plan where all jobs keep their widths."""
     widths = {job: entry.job.width for job, entry in state.jobs.items() if entry.job.width}
     plan = a_plan(widths=widths, **changes.pop("plan", {}))
     policy = {"node_prices": prices, **changes.pop("policy", {})}
@@ -147,7 +145,7 @@ def brought(state: ClusterState, prices: Known | None, **changes: Any) -> Mappin
 
 
 def two_scattered() -> ClusterState:
-    """Before two scattered jobs, a and b, a narrow one and one on one node; n4 has room for either."""
+    """Return two spread jobs, a and b, behind two jobs on one node; n4 has room for either."""
     jobs = [sized("narrow", 1), sized("near", 2), sized("a", 2), sized("b", 2), sized("z", 2)]
     held = {
         "narrow": some_slots("n0", 0),
@@ -159,8 +157,8 @@ def two_scattered() -> ClusterState:
     return a_state(*jobs, nodes=[a_node(f"n{number}", gpus=4) for number in range(5)], held=held)
 
 
-def test_of_several_the_one_that_gains_most_moves_and_only_that_one() -> None:
-    """Jobs that stand before them and need not move keep nobody from it; neither does one that stays."""
+def test_only_the_spread_job_that_gains_most_moves() -> None:
+    """Jobs on one node, a job that must stay and a claimed node do not keep the other job from moving."""
     state, all_of_it = two_scattered(), dict.fromkeys(("narrow", "near", "a", "b"), 0.5)
     for sends, who in (({"a": 1.0}, "a"), ({"b": 1.0}, "b"), ({"a": 2.0}, "a"), ({"b": 2.0}, "b")):
         found = brought(state, Sending(widths={}, loses=0.1, by_job={**all_of_it, **sends}))
@@ -172,8 +170,8 @@ def test_of_several_the_one_that_gains_most_moves_and_only_that_one() -> None:
     assert brought(state, prices, claimed=frozenset({"n1"})) == {}
 
 
-def test_nothing_moves_where_nodes_are_to_come_or_nobody_knows_prices() -> None:
-    """Launches bring nodes that it may rather go to."""
+def test_no_job_moves_without_node_prices_or_with_launches_or_in_a_fixed_fleet() -> None:
+    """Without these three conditions job a moves."""
     state, prices = two_scattered(), Sending(widths={}, loses=0.1, by_job={"a": 9.0})
     assert set(brought(state, prices)) == {"a"}
     assert brought(state, None) == {}
@@ -181,8 +179,8 @@ def test_nothing_moves_where_nodes_are_to_come_or_nobody_knows_prices() -> None:
     assert brought(state, prices, policy={"nodes": {"gpu-x4": 5}}) == {}
 
 
-def test_what_is_measured_is_seconds_of_sending_per_second_of_computing() -> None:
-    """Nearly all of the time counts as 95 %; unmeasured, the class is asked at the slowest link's speed."""
+def test_a_measured_waiting_fraction_becomes_sending_time_per_computing_time() -> None:
+    """Fractions above 95 % count as 95 %; without a measurement the slowest link's speed is passed on."""
     state = scattered()
     slow = replace(state.nodes["n2"].instance_type, link_gigabits_per_second=5.0)
     state = replace(state, nodes={**state.nodes, "n2": replace(state.nodes["n2"], instance_type=slow)})
@@ -196,8 +194,8 @@ def test_what_is_measured_is_seconds_of_sending_per_second_of_computing() -> Non
     assert unseen.asked[:2] == [(None, 1.0, 1.0), (None, 5.0, 1.0)]
 
 
-def test_its_own_gpus_on_the_node_count_as_free_and_no_others_do() -> None:
-    """n1 has one GPU of a and one free beside two of x; n2 is full of y but for a's."""
+def test_the_jobs_own_gpus_on_the_target_node_count_as_free() -> None:
+    """Job a moves to n1, which has one GPU of a and one free GPU; n2 is full."""
     jobs = [sized("a", 2), sized("x", 2), sized("y", 3)]
     held = {
         "a": some_slots("n1", 0) + some_slots("n2", 0),

@@ -1,4 +1,4 @@
-"""Lent GPUs go back to jobs that wait, if those can then start; who gives most is asked first."""
+"""Lent GPUs go back to waiting jobs that can then start; jobs that give most are asked first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LENT = gpus(a=1, b=1)
 
 
 def lending() -> ClusterState:
-    """Return a state in which a holds three GPUs, b two, each is planned on one, and three wait."""
+    """Return jobs a (three GPUs) and b (two GPUs), both planned on one GPU, and three waiting jobs."""
     held = {"a": some_slots("n1", 0, 1, 2), "b": some_slots("n2", 0, 1)}
     jobs = map(a_job, ("a", "b", "x", "y", "z"))
     return a_state(*jobs, nodes=[a_node("n1"), a_node("n2")], held=held)
@@ -46,35 +46,35 @@ def lending() -> ClusterState:
         ((2, 2), 0, "a"),
     ],
 )
-def test_as_few_are_asked_as_those_who_wait_need_in_their_order(
+def test_lent_gpus_are_called_back_from_as_few_jobs_as_the_waiting_jobs_need(
     waiting: tuple[int, ...], free: int, givers: str
 ) -> None:
-    """a gives two and b one: what is not needed is left for the next, and nobody is asked in vain."""
+    """Job a gives two GPUs and b one; no job gives GPUs if the waiting job still would not fit."""
     widths = [Width("gpu", count) for count in waiting]
     found = _givers(lending(), LENT, widths, {"gpu": free} if free else {})
     assert "".join(found) == givers
     assert found == {job: LENT[job] for job in givers}
 
 
-def test_gpus_of_another_type_help_nobody() -> None:
-    """Neither free ones nor lent ones."""
+def test_gpus_of_another_type_are_not_called_back() -> None:
+    """Neither lent nor free GPUs of another type help the waiting job."""
     assert _givers(lending(), LENT, [Width("other", 1)], {"gpu": 4}) == {}
 
 
-def test_among_equals_the_first_is_asked() -> None:
-    """Both give one."""
+def test_the_first_of_two_jobs_that_give_the_same_is_asked() -> None:
+    """Both jobs would give one GPU."""
     assert list(_givers(lending(), gpus(a=2, b=1), [Width("gpu", 1)], {})) == ["a"]
 
 
 def a_wish(**changes: Any) -> Draft:
-    """Return a draft in which x wishes for two GPUs, and a, b may be asked for theirs."""
+    """Return a draft in which job x needs two GPUs and jobs a and b hold lent GPUs."""
     state = lending()
     room = PlaceableNodes(state, leaving=LENT.keys() | {"x"}, stopped=frozenset(), placer=FirstFit())
     return asking(state, gpus(x=2), **({"lent": LENT, "room": room} | changes))
 
 
-def test_what_is_given_back_is_placed_at_once() -> None:
-    """Three GPUs are free: x of two needs nobody; x of four gets them where a lets go of two."""
+def test_gpus_that_are_called_back_are_placed_in_the_same_tick() -> None:
+    """Three GPUs are free: job x on two calls nothing back; on four it starts as job a shrinks to one."""
     state = lending()
     draft = a_wish()
     assert call_back(state, draft) is draft
@@ -87,8 +87,10 @@ def test_what_is_given_back_is_placed_at_once() -> None:
 @pytest.mark.parametrize(
     "changes", [{"lent": {}}, {"room": None}, {"allocation": Allocation(widths={}, nodes={"gpu-x4": 2})}]
 )
-def test_nobody_is_asked_without_a_loan_a_room_or_where_the_fleet_is_fixed(changes: dict[str, Any]) -> None:
-    """Four GPUs would not fit without."""
+def test_nothing_is_called_back_without_lent_gpus_or_placeable_nodes_or_in_a_fixed_fleet(
+    changes: dict[str, Any],
+) -> None:
+    """The stage returns the same draft although job x does not fit."""
     state = lending()
     draft = asking(state, gpus(x=4), **({"lent": LENT, "room": a_wish().room} | changes))
     assert call_back(state, draft) is draft

@@ -1,4 +1,4 @@
-"""Jobs go to what can be had of several machines with the same GPU."""
+"""A job moves to another machine with the same GPU if its own machine is unavailable."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLOSED = {"s1": Cooldown(until=1e9)}
 
 
 def a_site(width: int = 1, *, machines: dict[str, InstanceType] | None = None) -> Site:
-    """Return a class of two widths, the same on each machine, and a budget that pays for the narrow one."""
+    """Return a job class with two widths, the same on each machine, and a budget for the narrow one."""
     kinds = machines or MACHINES
     curve = Table(gpus=(width, 2 * width), speeds=(float(width), 1.5 * width))
     phase = Phase(size_gpu_hours=4.0, speedups=dict.fromkeys(kinds, curve))
@@ -45,25 +45,25 @@ def a_site(width: int = 1, *, machines: dict[str, InstanceType] | None = None) -
 
 
 def the_job(name: str = "a", **changes: float) -> Job:
-    """Return a job that follows the plan of nearly all."""
+    """Return a job that draws the plan's most common option."""
     return a_job(name, draw=0.5, **{"remaining_gpu_hours": 4.0, **changes})
 
 
 def plan_of(state: ClusterState, site: Site | None = None) -> Plan:
-    """Return the plan of the fixed policy."""
+    """Return the plan of the policy `boa`."""
     site = site or a_site()
     allocator = build_policy("boa", site, PolicyOptions()).allocator
     rules = Rules(instance_types=site.instance_types)
     return decide(state, allocator=allocator, placer=FirstFit(), rules=rules).plan
 
 
-def test_a_job_of_one_gpu_is_rented_a_machine_with_one() -> None:
-    """The plan's option says which machine is launched."""
+def test_a_job_of_one_gpu_gets_the_machine_with_one_gpu() -> None:
+    """The plan's option decides which machine is rented."""
     assert plan_of(a_state(the_job())).launches == {"s1": 1}
 
 
-def test_a_machine_without_stock_gives_way_to_the_next_best() -> None:
-    """A part of the large machine is rented instead, and `explain` says why."""
+def test_the_next_best_machine_is_rented_if_the_planned_one_has_no_stock() -> None:
+    """The job gets one GPU of the large machine, and its reason names stock and quota."""
     plan = plan_of(a_state(the_job(), cooldowns=CLOSED))
 
     assert plan.launches == {"l4": 1}
@@ -71,14 +71,14 @@ def test_a_machine_without_stock_gives_way_to_the_next_best() -> None:
     assert "no stock or no quota" in plan.reasons["a"]
 
 
-def test_a_gang_goes_to_the_other_machine_as_a_whole() -> None:
-    """Four nodes of one GPU are refused: one node of four is rented."""
+def test_a_job_over_four_nodes_moves_to_one_node_of_the_other_machine() -> None:
+    """If four nodes of one GPU are refused, one node of four GPUs is rented."""
     assert plan_of(a_state(the_job()), a_site(4)).gangs == {"s1": (4,)}
     assert plan_of(a_state(the_job(), cooldowns=CLOSED), a_site(4)).launches == {"l4": 1}
 
 
-def test_what_is_free_or_comes_of_the_planned_machine_is_used_first() -> None:
-    """Two jobs and one free node of the closed machine: the first takes it, the second goes elsewhere."""
+def test_free_nodes_of_the_planned_machine_are_used_first() -> None:
+    """The first job takes the free node of the closed machine; the second gets the other machine."""
     state = a_state(the_job("a"), the_job("b"), nodes=[a_node("n1", kind=SMALL)], cooldowns=CLOSED)
     plan = plan_of(state)
 
@@ -87,8 +87,8 @@ def test_what_is_free_or_comes_of_the_planned_machine_is_used_first() -> None:
 
 
 @pytest.mark.parametrize(("hours_left", "moves"), [(4.0, True), (0.05, False)])
-def test_it_comes_back_when_that_pays(hours_left: float, moves: bool) -> None:
-    """On the dear machine with much left it moves once there is stock; with three minutes left it stays."""
+def test_a_job_returns_to_the_cheaper_machine_if_much_work_is_left(hours_left: float, moves: bool) -> None:
+    """Once there is stock, a job with four hours left moves; a job with three minutes left stays."""
     state = a_state(
         the_job(remaining_gpu_hours=hours_left),
         nodes=[a_node("n1", kind=LARGE)],
@@ -100,7 +100,7 @@ def test_it_comes_back_when_that_pays(hours_left: float, moves: bool) -> None:
 
 
 def test_one_machine_per_gpu_leaves_the_draft_as_it_is() -> None:
-    """Whatever is closed: it is the very same draft."""
+    """With one machine for each GPU the stage returns the same draft, even if that machine is closed."""
     site = a_site(machines={"t4@s1": SMALL})
     allocator = build_policy("boa", site, PolicyOptions()).allocator
     state = a_state(the_job(), cooldowns=CLOSED)
@@ -111,17 +111,17 @@ def test_one_machine_per_gpu_leaves_the_draft_as_it_is() -> None:
 
 
 class NoSmall(Ideal):
-    """A cloud without small machines."""
+    """A cloud that refuses small machines."""
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
-        """Refuse one type."""
+        """Refuse the small machine."""
         if action.instance_type.name == "s1":
             return Refused(reason="none left", kind="no-capacity")
         return super().launch(action)
 
 
-def test_after_a_refusal_the_next_tick_follows_at_once() -> None:
-    """The tick that is refused asks for another within a second, and that one rents the other machine."""
+def test_the_tick_after_a_refusal_comes_within_a_second_and_rents_the_other_machine() -> None:
+    """The refused tick wakes up after one second."""
     site, world = a_site(), NoSmall(a_state(the_job()))
     store = MemoryStore()
     controller = Controller(
@@ -137,8 +137,8 @@ def test_after_a_refusal_the_next_tick_follows_at_once() -> None:
     assert [node.instance_type.name for node in world.nodes_by_id.values()] == ["l4"]
 
 
-def test_a_whole_run_waits_less_than_for_the_stock_to_come() -> None:
-    """No small machine for ten hours: jobs of four hours end on the large one before there is any."""
+def test_jobs_end_on_the_large_machine_before_the_small_one_has_stock() -> None:
+    """The small machine has no stock for ten hours; the mean JCT stays below 4.2 h."""
     site = a_site()
     world = WorldSettings(stock={"s1": Stock(path=((0.0, 0), (36_000.0, 100)))})
     run = simulate(
@@ -155,8 +155,8 @@ def test_a_whole_run_waits_less_than_for_the_stock_to_come() -> None:
     assert run.mean_jct_hours < 4.2
 
 
-def test_a_gang_needs_its_room_in_one_order() -> None:
-    """Three nodes by quota, said of each of three zones: four nodes together go to the other machine."""
+def test_a_job_over_several_nodes_needs_all_of_them_in_one_zone() -> None:
+    """Three nodes of quota per zone are too few for four nodes; a job uses free nodes of one zone only."""
     offers = tuple(
         Offer(instance_type=kind.name, zone=zone, usd_per_hour=kind.usd_per_hour, nodes_left=left)
         for kind, left in ((SMALL, 3), (LARGE, None))
@@ -169,7 +169,7 @@ def test_a_gang_needs_its_room_in_one_order() -> None:
 
 
 def waits_hours(machines: dict[str, InstanceType], world: WorldSettings, *, budget: float) -> float:
-    """Return the mean JCT of four jobs of two or four GPUs, ten minutes apart."""
+    """Return the mean JCT of four jobs that arrive ten minutes apart."""
     site = a_site(2, machines=machines)
     return simulate(
         SimulationSettings(
@@ -182,22 +182,22 @@ def waits_hours(machines: dict[str, InstanceType], world: WorldSettings, *, budg
     ).mean_jct_hours
 
 
-def test_a_quota_said_of_three_zones_holds_nobody_up() -> None:
-    """Three nodes: the second job of two takes the large machine at once, in three zones as in one."""
+def test_a_quota_that_is_stated_for_each_of_three_zones_delays_no_job() -> None:
+    """The mean JCT with a quota of three nodes is the same with one zone and with three."""
     one_zone = waits_hours(MACHINES, WorldSettings(quotas={"s1": 3}), budget=2.0)
     three = WorldSettings(zones=("a", "b", "c"), quotas={"s1": 3})
     assert waits_hours(MACHINES, three, budget=2.0) == pytest.approx(one_zone)
 
 
 @pytest.mark.parametrize("zones", [(), ("a", "b", "c")])
-def test_where_a_gang_is_refused_the_job_is_narrower_at_once(zones: tuple[str, ...]) -> None:
-    """Three nodes for two days, the plan wants four together: jobs of two hours run on two, and soon."""
+def test_a_job_whose_four_nodes_are_refused_runs_on_two(zones: tuple[str, ...]) -> None:
+    """Three nodes have stock for two days, yet the mean JCT is below 6 h (3 h with three zones)."""
     world = WorldSettings(zones=zones, stock={"s1": Stock(path=((0.0, 3), (172_800.0, 100)))})
     assert waits_hours({"t4@s1": SMALL}, world, budget=9.0) < (6.0 if not zones else 3.0)
 
 
-def test_what_has_no_choice_is_passed_over() -> None:
-    """A job without a width, one that stops, one on a machine of another family, one whose node ends."""
+def test_stopping_jobs_and_jobs_on_another_family_get_no_other_machine() -> None:
+    """A job on the large machine stays on it; if its node ends, it gets another large machine."""
     large = a_node("n1", kind=LARGE)
     held = {"a": some_slots("n1", 0)}
     state = a_state(the_job(), nodes=[large], held=held, cooldowns=CLOSED)

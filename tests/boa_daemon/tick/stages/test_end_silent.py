@@ -1,4 +1,4 @@
-"""Which running jobs are ended because they make no step, at which instant, by a recorded decision."""
+"""Running jobs that make no step for too long are ended, by a recorded decision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST = Silence(kind="no-report", since=0.0, limit_seconds=3600.0)
 
 
 def decided(*silences: Silence, now: float, gpus: int = 1) -> Decision:
-    """Return the decision on a job that holds one GPU and is silent; the policy plans so many for it."""
+    """Return the decision on a silent job on one GPU, for which the policy plans `gpus`."""
     state = a_state(a_job("a"), nodes=[a_node()], held={"a": some_slots("n1", 0)}, now=now)
     job = replace(state.jobs["a"], terms=JobTerms(silences=silences), generation=3)
     state = replace(state, jobs={"a": job})
@@ -24,8 +24,8 @@ def decided(*silences: Silence, now: float, gpus: int = 1) -> Decision:
     return decide(state, allocator=Wishes(widths=widths), placer=FirstFit(), rules=rules())
 
 
-def test_it_is_ended_when_its_time_is_over_and_not_before() -> None:
-    """A second before, the plan wakes up a second later."""
+def test_a_silent_job_is_ended_exactly_when_its_time_is_over() -> None:
+    """One second earlier the plan wakes up for that instant."""
     before = decided(STALL, now=279.0)
     assert (before.actions, before.wake_at) == ((), 280.0)
     at = decided(STALL, now=280.0)
@@ -35,14 +35,14 @@ def test_it_is_ended_when_its_time_is_over_and_not_before() -> None:
     assert "It made no step for 180 s, and is ended." in at.explain("a")
 
 
-def test_a_stall_has_to_be_seen_several_times() -> None:
-    """One that was seen too seldom is looked at again soon."""
+def test_a_job_is_ended_only_after_its_stall_was_seen_often_enough() -> None:
+    """A stall with looks left is checked again one second later."""
     found = decided(replace(STALL, looks_left=1), now=500.0)
     assert (found.actions, found.wake_at) == ((), 501.0)
 
 
 def test_the_first_silence_whose_time_is_over_is_the_reason() -> None:
-    """A job may be late with its first report and stall besides."""
+    """A job may be late with its first report and also make no step."""
     assert decided(FIRST, STALL, now=300.0).plan.ends == {"a": "made no step for 200 s"}
     assert decided(FIRST, STALL, now=3600.0).plan.ends == {
         "a": "reported no step within 1.00 h (first_report_hours)"
@@ -50,15 +50,15 @@ def test_the_first_silence_whose_time_is_over_is_the_reason() -> None:
 
 
 def test_a_job_that_is_ended_neither_moves_nor_stops_in_the_same_tick() -> None:
-    """Whatever the policy planned for it."""
+    """This holds whatever width the policy planned for the job."""
     for gpus in (0, 4):
         found = decided(STALL, now=300.0, gpus=gpus)
         assert [type(action) for action in found.actions] == [EndGeneration]
         assert (dict(found.plan.slots), found.plan.stops) == ({}, ())
 
 
-def test_a_job_that_the_policy_does_not_know_is_ended_alike() -> None:
-    """And keeps its GPUs before that, whatever others wait for."""
+def test_a_silent_job_that_the_policy_does_not_know_is_ended_too() -> None:
+    """Until its time is over the job keeps its GPU although another job waits."""
     state = a_state(
         a_job("a"), a_job("b"), nodes=[a_node(gpus=1)], held={"a": some_slots("n1", 0)}, now=279.0
     )

@@ -1,4 +1,4 @@
-"""Who is to move, start or stop, in which order, and on which nodes there is room for it."""
+"""The stage finds the jobs that must move, start or stop, their order, and the nodes with room for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = 1000.0
 
 
 def running(*, ends_by: float | None = None, phase: NodePhase = "ready") -> ClusterState:
-    """Return a on n1, which may end, b on n2, and c that waits."""
+    """Return job a on n1, which may end, job b on n2, and the waiting job c."""
     nodes = [replace(a_node("n1"), ends_by=ends_by, phase=phase), a_node("n2")]
     held = {"a": some_slots("n1", 0, 1), "b": some_slots("n2", 0, 1)}
     return a_state(*map(a_job, "abc"), nodes=nodes, held=held, now=NOW)
@@ -30,30 +30,30 @@ def changed(state: ClusterState, widths: Mapping[str, Width], **changes: Any) ->
     return find_changes(state, a_draft(widths, **changes))
 
 
-def test_a_job_that_holds_its_width_is_not_touched_and_one_without_a_width_stops() -> None:
-    """c holds nothing and is to hold nothing: there is nothing to stop."""
+def test_a_job_that_holds_its_width_does_not_change_and_one_without_a_width_stops() -> None:
+    """Job c holds nothing and has no width, so there is nothing to stop."""
     draft = a_draft(gpus(a=2, b=2))
     same = find_changes(running(), draft)
     assert (same.changes, same.room, same.plan.widths) == (Changes(), None, gpus(a=2, b=2))
     assert changed(running(), gpus(b=2)).changes == Changes(stops=("a",))
 
 
-def test_those_that_shrink_come_first_then_the_order_of_service_then_of_arrival() -> None:
-    """b gives one back; c starts before a grows only where the policy says so."""
+def test_shrinking_jobs_come_first_then_the_order_of_service_then_of_arrival() -> None:
+    """Job c starts before a grows only if the policy's order says so."""
     wishes = gpus(a=3, b=1, c=1)
     assert list(changed(running(), wishes).changes.wishes) == ["b", "a", "c"]
     ordered = changed(running(), wishes, policy={"order": ("c",)})
     assert list(ordered.changes.wishes) == ["b", "c", "a"]
 
 
-def test_as_many_gpus_of_another_type_are_no_part_of_what_is_held() -> None:
-    """b goes to another type: after a, which grows."""
+def test_a_job_that_changes_its_gpu_type_is_not_treated_as_shrinking() -> None:
+    """Job b moves to another type after job a, which grows."""
     found = changed(running(), {**gpus(a=3), "b": Width("other", 1)})
     assert list(found.changes.wishes) == ["a", "b"]
 
 
-def test_a_job_that_is_stopping_is_left_alone() -> None:
-    """It neither stops again nor moves."""
+def test_a_stopping_job_neither_stops_again_nor_moves() -> None:
+    """No change is found for stopping jobs."""
     state = running()
     jobs = {name: replace(job, is_stopping=name != "c") for name, job in state.jobs.items()}
     assert changed(replace(state, jobs=jobs), gpus(a=4)).changes == Changes()
@@ -66,28 +66,28 @@ def test_a_job_that_is_stopping_is_left_alone() -> None:
 def test_jobs_move_off_a_node_that_ends_and_leave_it_two_minutes_before(
     left_seconds: float, leaving: tuple[str, ...], wake_at: float | None
 ) -> None:
-    """The alarm is set for that instant."""
+    """Until then the plan wakes up two minutes before the end."""
     found = changed(running(ends_by=NOW + left_seconds), gpus(a=2, b=2))
     assert found.changes == Changes(wishes=gpus(a=2), leaving=leaving)
     assert found.plan.wake_at == wake_at
 
 
-def test_the_first_alarm_counts_and_none_that_is_past() -> None:
-    """Ends in 100, 300 and 200 s: the next look is in 80 s."""
+def test_the_plan_wakes_up_for_the_first_node_end_that_is_still_to_come() -> None:
+    """Nodes end in 100, 200 and 300 s: the next tick is in 80 s, two minutes before the second end."""
     nodes = [replace(a_node(f"n{at}"), ends_by=NOW + at) for at in (100.0, 300.0, 200.0)]
     state = a_state(a_job("c"), nodes=nodes, now=NOW)
     assert changed(state, gpus(c=1)).plan.wake_at == NOW + 80.0
 
 
-def test_a_shrinking_job_on_a_node_that_ends_does_not_stay_there() -> None:
-    """It moves in its turn, as one that grows does; b, which shrinks at home, comes first."""
+def test_a_shrinking_job_on_an_ending_node_moves_in_its_turn() -> None:
+    """Job b, which shrinks on its own node, comes before it."""
     found = changed(running(ends_by=NOW + 500.0), gpus(a=1, b=1))
     assert list(found.changes.wishes) == ["b", "a"]
     assert changed(running(phase="terminating"), gpus(a=2, b=2)).changes.wishes == gpus(a=2)
 
 
-def test_a_job_that_is_to_be_on_another_market_moves_at_its_width_and_its_node_is_closed() -> None:
-    """b may not stay on n2, and nobody else is placed there; n1 has two free GPUs."""
+def test_a_job_that_changes_its_market_moves_and_its_node_takes_no_job() -> None:
+    """Job b moves to the two free GPUs of n1, and job c finds no room on n2."""
     found = changed(running(), gpus(a=2, b=2), other_market=frozenset({"b"}))
     assert found.changes.wishes == gpus(b=2)
     assert found.room is not None
@@ -95,16 +95,16 @@ def test_a_job_that_is_to_be_on_another_market_moves_at_its_width_and_its_node_i
     assert set(found.room.place(gpus(b=2, c=1))) == {"b"}
 
 
-def test_what_is_lent_to_a_job_that_changes_anyway_is_no_loan() -> None:
-    """a is to change: only b keeps its note. Those who were lent GPUs may be moved in the room."""
+def test_lent_gpus_of_a_job_that_changes_anyway_are_no_longer_recorded() -> None:
+    """Only job b keeps its lent GPUs, and b can be placed on the nodes with room."""
     found = changed(running(), gpus(a=4, b=2), lent=gpus(a=1, b=1))
     assert found.lent == gpus(b=1)
     assert found.room is not None
     assert found.room.place(gpus(b=1)) == {"b": some_slots("n2", 0)}
 
 
-def test_gpus_of_jobs_that_stop_or_leave_are_free_in_the_room() -> None:
-    """b stops: c gets all four of its node. Where a has to leave, its node is closed to everybody."""
+def test_gpus_of_stopping_jobs_can_be_planned_and_leaving_jobs_close_their_node() -> None:
+    """Job b stops, so c gets all four GPUs of n2; the node that job a must leave takes no job."""
     found = changed(running(), gpus(a=2, c=4))
     assert found.room is not None
     assert found.room.place(gpus(c=4)) == {"c": some_slots("n2", 0, 1, 2, 3)}
@@ -113,8 +113,8 @@ def test_gpus_of_jobs_that_stop_or_leave_are_free_in_the_room() -> None:
     assert set(leaving.room.place(gpus(c=2, a=2))) == {"c"}
 
 
-def test_a_plan_that_has_the_widths_already_is_the_same_plan() -> None:
-    """Nothing is made anew where nothing changes; instance types are named where something does."""
+def test_an_unchanged_plan_is_returned_as_the_same_object() -> None:
+    """Where something changes, or the fleet is fixed, the plan lists the instance types."""
     widths = gpus(a=2, b=2)
     draft = a_draft(widths)
     draft = replace(draft, plan=replace(draft.plan, widths=draft.allocation.widths))
@@ -125,8 +125,8 @@ def test_a_plan_that_has_the_widths_already_is_the_same_plan() -> None:
     assert fleet.room is None
 
 
-def test_a_job_that_stops_already_keeps_no_later_one_from_its_change() -> None:
-    """a stops, b keeps what it has, c widens."""
+def test_jobs_behind_a_stopping_job_still_change() -> None:
+    """Job a is stopping; c still gets two GPUs."""
     state = a_state(*(a_job(name) for name in "abc"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0)})
     stopping = replace(state.jobs["a"], is_stopping=True)
     found = find_changes(replace(state, jobs={**state.jobs, "a": stopping}), a_draft(gpus(a=2, c=2)))
@@ -134,8 +134,8 @@ def test_a_job_that_stops_already_keeps_no_later_one_from_its_change() -> None:
 
 
 @pytest.mark.parametrize("phase", ["ready", "requested", "stopped"])
-def test_only_nodes_that_end_have_their_jobs_placed_again(phase: Any) -> None:
-    """A job at its width on another keeps it."""
+def test_jobs_are_placed_again_only_from_nodes_that_end(phase: Any) -> None:
+    """On a node in another phase a job at its width keeps it."""
     node = a_node("n1", phase=phase)
     state = a_state(a_job("a"), nodes=[node], held={"a": some_slots("n1", 0)})
     draft = a_draft(gpus(a=1))
@@ -144,8 +144,8 @@ def test_only_nodes_that_end_have_their_jobs_placed_again(phase: Any) -> None:
     assert find_changes(replace(state, nodes={"n1": ending}), draft).changes.wishes == gpus(a=1)
 
 
-def test_room_is_what_is_free_and_what_movers_those_that_stop_and_those_that_are_lent_to_hold() -> None:
-    """a moves, b stops, c is lent GPUs; d stays, so its full node is no room."""
+def test_nodes_with_room_are_those_of_moving_and_stopping_jobs_and_of_lent_gpus() -> None:
+    """Job a moves, b stops, c holds lent GPUs; d stays, so its full node has no room."""
     jobs = {name: some_slots(f"n-{name}", 0, 1, 2, 3) for name in "abcd"}
     nodes = [a_node(f"n-{name}") for name in "abcd"]
     state = a_state(*(a_job(name) for name in jobs), nodes=nodes, held=jobs)

@@ -1,4 +1,4 @@
-"""Which waiting jobs are over without another start, by the facts of one state; and that it is recorded."""
+"""Waiting jobs that must not start again are given up, by a recorded decision."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAILED = JobTerms(
 
 
 def decided(terms: JobTerms, *, runs: bool = False) -> Decision:
-    """Return the decision on a job on such terms, beside one that waits for it."""
+    """Return the decision on a job with these terms, and on job b, which runs after it."""
     held = {"a": some_slots("n1", 0)} if runs else {}
     state = a_state(*(a_job(name) for name in "ab"), nodes=[a_node()], held=held, now=NOW)
     follows = JobTerms(waits_for="a")
@@ -49,8 +49,10 @@ def over(state: ClusterState) -> Decision:
         ),
     ],
 )
-def test_a_job_is_given_up_by_its_facts(terms: JobTerms, code: str, reason: str) -> None:
-    """It starts nowhere, the order names code and reason, and whoever waits for it is looked at soon."""
+def test_a_job_is_given_up_for_failures_limits_and_a_cancelled_predecessor(
+    terms: JobTerms, code: str, reason: str
+) -> None:
+    """The job does not start, the order has a code and a reason, and the next tick follows in one second."""
     found = decided(terms)
     order, *rest = found.actions
     assert order == GiveUpJob(id="t1-give-up-a", job="a", code=code, reason=reason)  # type: ignore[arg-type]
@@ -60,8 +62,8 @@ def test_a_job_is_given_up_by_its_facts(terms: JobTerms, code: str, reason: str)
     assert found.wake_at == NOW + 1.0
 
 
-def test_the_record_says_why() -> None:
-    """Written down and read back, the state gives the same decision: it needs nothing else."""
+def test_the_recorded_state_gives_the_same_decision_again() -> None:
+    """The state is encoded and decoded, and the reasons of the jobs given up survive it too."""
     found = decided(FAILED)
     again = over(decode(encode(found.state)))
     assert (again.actions, again.plan) == (found.actions, found.plan)
@@ -77,11 +79,11 @@ def test_the_record_says_why() -> None:
         JobTerms(waits_for="z"),
     ],
 )
-def test_a_job_that_may_start_again_is_not(terms: JobTerms) -> None:
-    """It rests, waits, or has something left."""
+def test_a_job_that_may_start_again_is_not_given_up(terms: JobTerms) -> None:
+    """The job has failures, money or hours left, or waits for a job that has not ended."""
     assert not decided(terms).plan.given_up
 
 
-def test_a_job_that_runs_is_never_given_up() -> None:
-    """What it has reached stops it, and what follows is for the tick after its end."""
+def test_a_running_job_is_never_given_up() -> None:
+    """A running job whose money is spent is not given up in the tick that stops it."""
     assert not decided(JobTerms(money_ends_at=NOW), runs=True).plan.given_up

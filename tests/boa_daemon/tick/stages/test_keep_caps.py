@@ -1,4 +1,4 @@
-"""Nothing breaks a hard cap: `test_caps.py` says how; here, that the stage hands on what it is told."""
+"""The stage passes the settings on to `boa_daemon.tick.caps`; `test_caps.py` tests the caps themselves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from boa_daemon.tick.limits import Caps
 from boa_daemon.tick.stages.keep_caps import keep_caps
 
 
-def test_launches_beyond_a_cap_are_cut_and_a_plan_within_it_is_the_same() -> None:
-    """Two nodes are wanted; one instance is allowed, or two, or three, or any number."""
+def test_launches_beyond_a_cap_are_cut_and_other_plans_stay() -> None:
+    """Two nodes are planned; the cap is one, two or three instances, or absent."""
     plan = a_plan(
         widths=gpus(a=8), launches={"gpu-x4": 2}, instance_types={"gpu-x4": an_instance_type()},
         waiting={"a": "nodes-to-come"},

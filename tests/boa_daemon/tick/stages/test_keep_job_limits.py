@@ -1,4 +1,4 @@
-"""A job that has cost what its file allows is stopped at that instant, by a recorded decision."""
+"""A running job that reached the cost or run time of its file is stopped, by a recorded decision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from policies.placement.first_fit import FirstFit
 
 
 def running(ends_at: float | None, *, now: float = 0.0, is_stopping: bool = False) -> ClusterState:
-    """Return a state in which job a runs on a node of four GPUs and b, c wait for one."""
+    """Return job a on a node of four GPUs, and b and c that wait."""
     state = a_state(
         *(a_job(name) for name in "abc"), nodes=[a_node()], held={"a": some_slots("n1", 0, 1)}, now=now
     )
@@ -24,12 +24,12 @@ def running(ends_at: float | None, *, now: float = 0.0, is_stopping: bool = Fals
 
 
 def decided(state: ClusterState, **widths: int) -> Decision:
-    """Return the decision of a policy that gives widths."""
+    """Return the decision of a policy with these widths."""
     return decide(state, allocator=Wishes(widths=widths), placer=FirstFit(), rules=rules())
 
 
-def test_it_is_stopped_when_its_money_ends_and_not_before() -> None:
-    """A second before, the plan wakes up a second later; then it stops, with the code as the reason."""
+def test_a_job_is_stopped_exactly_when_its_money_ends() -> None:
+    """One second earlier the plan wakes up for that instant; the stop gives the limit as its reason."""
     before = decided(running(10.0, now=9.0), a=2, b=1)
     assert before.plan.stops == ()
     assert before.wake_at == 10.0
@@ -41,27 +41,27 @@ def test_it_is_stopped_when_its_money_ends_and_not_before() -> None:
     assert decided(running(10.0, now=11.0), a=2, b=1).plan.stops == ("a",)
 
 
-def test_a_width_that_was_to_change_in_the_same_tick_does_not() -> None:
-    """It stops once, and starts nowhere, whatever the policy planned for it."""
+def test_a_job_that_reached_its_limit_stops_once_and_does_not_change_its_width() -> None:
+    """The policy planned another width for the job."""
     found = decided(running(0.0), a=4, b=1)
     assert found.plan.stops == ("a",)
     assert "a" not in found.plan.slots
     assert [type(action) for action in found.actions].count(StopJob) == 1
 
 
-def test_a_job_that_stops_already_is_left_alone() -> None:
-    """One order is enough."""
+def test_a_stopping_job_is_not_stopped_again() -> None:
+    """The plan has no second order for a stopping job."""
     assert decided(running(0.0, is_stopping=True), a=2).plan.stops == ()
 
 
-def test_a_job_without_a_limit_is_never_looked_at() -> None:
-    """No note, no wake-up."""
+def test_a_job_without_a_limit_is_not_stopped() -> None:
+    """The plan has no note about it either."""
     found = decided(running(None), a=2)
     assert (found.plan.held, found.plan.stops) == ((), ())
 
 
-def test_hours_end_a_job_as_money_does_and_the_earlier_of_both_is_the_reason() -> None:
-    """A second later or earlier than its money: the code says which."""
+def test_the_earlier_of_the_limits_on_hours_and_money_is_the_reason() -> None:
+    """The note's code is `max-hours` or `max-usd`; money wins at the same instant."""
     for hours, why, at in ((9.0, "max-hours", 9.0), (10.0, "max-usd", 10.0), (11.0, "max-usd", 10.0)):
         state = running(10.0, now=at)
         job = state.jobs["a"]
@@ -70,8 +70,8 @@ def test_hours_end_a_job_as_money_does_and_the_earlier_of_both_is_the_reason() -
         assert (found.plan.stops, [held.code for held in found.plan.held]) == (("a",), [why])
 
 
-def test_jobs_without_a_part_keep_no_later_one_from_its_limit() -> None:
-    """One that waits and one that stops already stand before it."""
+def test_waiting_and_stopping_jobs_do_not_shield_later_jobs_from_their_limit() -> None:
+    """Jobs a (waiting) and b (stopping) come before c, which is stopped."""
     held = {"b": some_slots("n1", 0), "c": some_slots("n1", 1)}
     state = a_state(*(a_job(name) for name in "abc"), nodes=[a_node("n1")], held=held, now=100.0)
     over = JobTerms(hours_end_at=100.0)
