@@ -1,4 +1,4 @@
-"""The jobs of a node move into gaps on others where giving it back is worth twice what they lose."""
+"""The jobs of a node move to other nodes if giving the node back is worth twice what the moves lose."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from policies.model import GpuSlot, Job, JobId, Width
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losing(Known):
-    """Node prices under which a move loses what is told of the job, or else of all."""
+    """Node prices with a fixed loss for each job, or one loss for all."""
 
     losses: Mapping[JobId, float] | None = None
 
     def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
-        """Return what was told; nobody is asked about a job that ended."""
+        """Return the fixed loss; a job without one is a KeyError."""
         return self.loses if self.losses is None else self.losses[job.id]
 
 
 def placed(*spots: int, **held: tuple[GpuSlot, ...]) -> ClusterState:
-    """Return jobs on nodes n0, n1, ... of as many GPUs as said."""
+    """Return jobs on nodes n0, n1, ... with the given numbers of GPUs."""
     nodes = [a_node(f"n{at}", kind=an_instance_type(gpus=count)) for at, count in enumerate(spots)]
     return a_state(*map(a_job, held), nodes=nodes, held=held)
 
 
 def emptied(state: ClusterState, prices: Known | None = None, **changes: Any) -> Plan:
-    """Return the plan where a node is worth ten hours an hour, and a move costs one."""
+    """Return the plan after the stage; by default a node is worth 10 per hour, and a move costs 1."""
     known = prices or Known(widths={}, worth=10.0)
     policy = {"node_prices": known, **changes.pop("policy", {})}
     return empty_nodes(state, a_draft(policy=policy, **changes)).plan
@@ -44,15 +44,17 @@ PAIR = {"a": some_slots("n0", 0), "b": some_slots("n1", 0, 1)}
 
 
 def test_the_node_with_the_fewest_planned_gpus_is_emptied() -> None:
-    """a of one moves to b of two, beside it; its width is said with it."""
+    """Job a (one GPU) moves beside b (two GPUs), and the plan has its width."""
     plan = emptied(placed(4, 4, **PAIR))
     assert plan.slots == {"a": some_slots("n1", 2)}
     assert plan.widths == gpus(a=1)
 
 
 @pytest.mark.parametrize(("worth", "moves"), [(1.9, False), (2.0, False), (2.1, True)])
-def test_a_node_is_emptied_where_it_is_worth_more_than_twice_what_is_lost(worth: float, moves: bool) -> None:
-    """One hour is left of both, and one is lost."""
+def test_a_node_is_emptied_if_it_is_worth_more_than_twice_what_the_move_loses(
+    worth: float, moves: bool
+) -> None:
+    """Both jobs have one hour left, and the move loses one."""
     assert bool(emptied(placed(4, 4, **PAIR), Known(widths={}, worth=worth)).slots) == moves
 
 
@@ -60,16 +62,16 @@ def test_a_node_is_emptied_where_it_is_worth_more_than_twice_what_is_lost(worth:
     ("left", "moves"),
     [({"a": 1.0, "b": 9.0}, False), ({"a": 9.0, "b": 1.0}, False), ({"a": 1.1, "b": 1.1}, True)],
 )
-def test_what_is_saved_ends_with_the_last_job_here_or_with_those_who_take_it_in(
+def test_the_saving_lasts_as_long_as_the_moving_job_and_the_jobs_on_its_new_node(
     left: Mapping[str, float], moves: bool
 ) -> None:
-    """At two hours' worth an hour, one hour left of either is too little against one lost."""
+    """One hour left of either job is too little, at a worth of 2 per hour against a loss of 1."""
     prices = Known(widths={}, worth=2.0, left_hours=left)
     assert bool(emptied(placed(4, 4, **PAIR), prices).slots) == moves
 
 
-def test_the_longest_job_of_a_node_counts_and_all_that_move_lose() -> None:
-    """a has a quarter of an hour and c two hours: the node is worth 2 h times 2.1 against 1 + 1 lost."""
+def test_the_saving_counts_the_longest_job_and_the_loss_counts_all_moving_jobs() -> None:
+    """Job c has 2 h left: the node is worth 2 h times 2.1, against a loss of 1 for each of two jobs."""
     held = {"a": some_slots("n0", 0), "c": some_slots("n0", 1), "b": some_slots("n1", 0, 1)}
     left = {"a": 0.25, "c": 2.0, "b": 3.0}
     for worth, moves in ((2.1, True), (2.0, False)):
@@ -79,8 +81,8 @@ def test_the_longest_job_of_a_node_counts_and_all_that_move_lose() -> None:
     assert set(emptied(placed(4, 4, **held), Known(widths={}, worth=9.0)).slots) == {"a", "c"}
 
 
-def test_the_fullest_node_with_room_takes_a_job_in() -> None:
-    """n2 has one gap, n1 two; two GPUs go to n1, one to n2."""
+def test_a_job_moves_to_the_fullest_node_with_room() -> None:
+    """Node n2 has one free GPU and n1 two; a job of two GPUs goes to n1, a job of one to n2."""
     others = {"b": some_slots("n1", 0, 1), "c": some_slots("n2", 0, 1, 2)}
     one = emptied(placed(4, 4, 4, a=some_slots("n0", 1), **others))
     assert one.slots == {"a": some_slots("n2", 3)}
@@ -88,8 +90,8 @@ def test_the_fullest_node_with_room_takes_a_job_in() -> None:
     assert two.slots == {"a": some_slots("n2", 3), "d": some_slots("n1", 2, 3)}
 
 
-def test_a_node_whose_jobs_have_nowhere_to_go_stays_and_another_is_tried() -> None:
-    """a of two has no gap of two elsewhere; the three nodes with the fewest GPUs used are looked at."""
+def test_a_node_stays_if_its_jobs_fit_nowhere_else() -> None:
+    """No other node has enough free GPUs for the node's job."""
     held = {"a": some_slots("n0", 0, 1), "b": some_slots("n1", 0, 1, 2), "c": some_slots("n2", 0, 1, 2)}
     assert emptied(placed(4, 4, 4, **held)).slots == {}
     tight = {"b": some_slots("n1", *range(8)), "a": some_slots("n0", *range(5))}
@@ -97,8 +99,8 @@ def test_a_node_whose_jobs_have_nowhere_to_go_stays_and_another_is_tried() -> No
 
 
 @pytest.mark.parametrize(("number", "moves"), [(2, True), (3, False)])
-def test_three_nodes_are_looked_at_more_closely(number: int, moves: bool) -> None:
-    """One or two before it may not be emptied; as the fourth it is not reached."""
+def test_only_the_three_nodes_with_the_fewest_planned_gpus_are_examined(number: int, moves: bool) -> None:
+    """Behind two nodes that must stay a node is emptied; behind three it is not."""
     stuck = {f"s{at}": some_slots(f"n{at}", 0) for at in range(number)}
     free = {"a": some_slots(f"n{number}", 0, 1), "b": some_slots(f"n{number + 1}", 0, 1, 2)}
     state = placed(*[4] * (number + 2), **stuck, **free)
@@ -106,8 +108,8 @@ def test_three_nodes_are_looked_at_more_closely(number: int, moves: bool) -> Non
     assert bool(plan.slots) == moves
 
 
-def test_too_few_gaps_for_a_whole_node_are_not_looked_at() -> None:
-    """Three gaps in all on nodes of four; four do."""
+def test_nothing_moves_if_fewer_gpus_are_free_than_a_node_has() -> None:
+    """Three free GPUs on nodes of four are too few; four suffice."""
     a, b = some_slots("n0", 0, 1), some_slots("n1", 0, 1, 2)
     assert emptied(placed(4, 4, a=a, b=b)).slots == {}
     assert emptied(placed(4, 4, a=a, b=b[:2])).slots != {}
@@ -128,8 +130,10 @@ def test_too_few_gaps_for_a_whole_node_are_not_looked_at() -> None:
         {"policy": {"stay": frozenset({"a", "b"})}},
     ],
 )
-def test_nothing_is_moved_that_something_else_is_planned_for(changes: dict[str, Any]) -> None:
-    """Nor where nodes are limited, fixed, rented or claimed; b stays where it is anyway."""
+def test_no_job_moves_that_has_other_plans_or_without_node_prices_or_at_a_node_limit(
+    changes: dict[str, Any],
+) -> None:
+    """Launches, a fixed fleet and claimed nodes also prevent moves."""
     state = placed(4, 4, **PAIR)
     policy = {"node_prices": Known(widths={}, worth=10.0), "stay": frozenset({"b"})}
     assert empty_nodes(state, a_draft(policy=policy)).plan.slots
@@ -148,22 +152,22 @@ def test_nothing_is_moved_that_something_else_is_planned_for(changes: dict[str, 
         {"idle_since": 0.0},
     ],
 )
-def test_nodes_that_go_or_are_idle_are_neither_emptied_nor_filled(changes: dict[str, Any]) -> None:
-    """n0 is one of those."""
+def test_nodes_that_end_are_idle_or_are_not_ready_are_not_emptied(changes: dict[str, Any]) -> None:
+    """Job a on n0 does not move."""
     state = placed(4, 4, **PAIR)
     node = replace(state.nodes["n0"], **changes)
     assert emptied(replace(state, nodes={**state.nodes, "n0": node})).slots == {}
 
 
-def test_a_job_that_is_stopping_is_not_moved() -> None:
-    """It lets go of what it has; b goes nowhere either, because its node is not touched by that."""
+def test_stopping_jobs_are_not_moved() -> None:
+    """Both jobs are stopping, and neither moves."""
     state = placed(4, 4, **PAIR)
     jobs = {name: replace(job, is_stopping=True) for name, job in state.jobs.items()}
     assert emptied(replace(state, jobs=jobs)).slots == {}
 
 
-def test_a_job_on_two_nodes_moves_what_it_has_on_one_and_keeps_to_its_zone() -> None:
-    """b has one GPU on n0 and two on n1; to n2 in another zone it does not go."""
+def test_a_job_on_two_nodes_moves_its_gpus_of_one_node_within_its_zone() -> None:
+    """Job b leaves n0 for n2; if n2 is in another zone, b goes to n1."""
     b = some_slots("n0", 0) + some_slots("n1", 0, 1)
     state = placed(4, 4, 4, b=b, c=some_slots("n2", 0, 1, 2))
     assert emptied(state).slots == {"b": some_slots("n1", 0, 1) + some_slots("n2", 3)}
@@ -173,8 +177,8 @@ def test_a_job_on_two_nodes_moves_what_it_has_on_one_and_keeps_to_its_zone() -> 
     assert there.widths == gpus(b=3)
 
 
-def test_those_who_were_lent_gpus_let_go_of_them_for_a_job_that_comes() -> None:
-    """b holds all of n1 and is planned on two: a takes its third, and b keeps its first two."""
+def test_lent_gpus_are_returned_to_make_room_for_a_job_that_moves() -> None:
+    """Job b holds all of n1 and is planned on two GPUs, so job a takes its third."""
     state = placed(4, 4, a=some_slots("n0", 0), b=some_slots("n1", 0, 1, 2, 3))
     plan = emptied(state, lent=gpus(b=2))
     assert plan.slots == {"b": some_slots("n1", 0, 1), "a": some_slots("n1", 2)}
@@ -183,22 +187,22 @@ def test_those_who_were_lent_gpus_let_go_of_them_for_a_job_that_comes() -> None:
 
 
 def test_a_job_moves_at_its_planned_width() -> None:
-    """a holds two by loan and is planned on one; b, planned on three of four, has to make room for it."""
+    """Job a holds two GPUs, one of them lent, and moves on one."""
     state = placed(4, 4, a=some_slots("n0", 0, 1), b=some_slots("n1", 0, 1, 2))
     assert emptied(state, lent=gpus(a=1)).slots == {"a": some_slots("n1", 3)}
     assert emptied(state).slots == {}
 
 
-def test_a_job_with_nothing_but_a_loan_on_the_node_lets_go_of_it() -> None:
-    """Two of its four GPUs are planned, both on n1: it goes back to those, and c moves beside it."""
+def test_a_job_leaves_the_emptied_node_if_it_holds_only_lent_gpus_there() -> None:
+    """Job a keeps its two planned GPUs on n1, and job c moves beside it."""
     a = some_slots("n1", 0, 1) + some_slots("n0", 0, 1)
     state = placed(4, 4, a=a, c=some_slots("n0", 2))
     plan = emptied(state, lent=gpus(a=2))
     assert plan.slots == {"a": some_slots("n1", 0, 1), "c": some_slots("n1", 2)}
 
 
-def test_types_are_emptied_apart_and_one_that_the_settings_do_not_name_is_left() -> None:
-    """Two nodes of each type: one of "gpu" is emptied."""
+def test_a_type_that_the_settings_do_not_name_is_not_emptied() -> None:
+    """Each type has two nodes; only a node of type `gpu` is emptied."""
     other = an_instance_type(gpu_type="other")
     nodes = [*(a_node(f"n{at}") for at in range(2)), *(a_node(f"o{at}", kind=other) for at in range(2))]
     held = {**PAIR, "c": some_slots("o0", 0), "d": some_slots("o1", 0, 1)}
@@ -206,8 +210,8 @@ def test_types_are_emptied_apart_and_one_that_the_settings_do_not_name_is_left()
     assert emptied(state).slots == {"a": some_slots("n1", 2)}
 
 
-def test_the_losses_are_those_of_each_job_that_moves() -> None:
-    """a loses 0.4 and c 0.5 of an hour against a node worth 2 x 0.9; b does not move."""
+def test_each_moving_job_counts_with_its_own_loss() -> None:
+    """Job a loses 0.4 h and c 0.5 h, so the node must be worth more than twice 0.9 h."""
     held = {"a": some_slots("n0", 0), "c": some_slots("n0", 1), "b": some_slots("n1", 0, 1)}
     for worth, moves in ((1.79, False), (1.81, True)):
         prices = Losing(widths={}, worth=worth, losses={"a": 0.4, "c": 0.5})
@@ -216,8 +220,8 @@ def test_the_losses_are_those_of_each_job_that_moves() -> None:
 
 
 @pytest.mark.parametrize("how", ["stops", "moves", "is stopping"])
-def test_nobody_moves_to_a_node_that_is_empty_soon(how: str) -> None:
-    """a goes, so n0 falls empty by itself: b on n1 would start again for nothing. Beside c it may come."""
+def test_no_job_moves_to_a_node_that_becomes_empty_anyway(how: str) -> None:
+    """Job a leaves n0, so b stays on n1; if job c stays on n0, b moves beside c."""
     state = placed(4, 4, 4, **PAIR)
     beside = placed(4, 4, 4, c=some_slots("n0", 3), **PAIR)
     slots = {"a": some_slots("n2", 0)} if how == "moves" else {}
@@ -231,8 +235,8 @@ def test_nobody_moves_to_a_node_that_is_empty_soon(how: str) -> None:
     assert emptied(beside, plan=plan).slots == {**slots, "b": some_slots("n0", 1, 2)}
 
 
-def test_types_that_cannot_be_looked_at_keep_no_other_from_it() -> None:
-    """A type that the settings no longer name, then one with too few gaps; the third is emptied."""
+def test_a_type_that_cannot_be_emptied_does_not_stop_the_next_type() -> None:
+    """A type that the settings do not name and a type with too few free GPUs come first."""
     kinds = {name: an_instance_type(gpu_type=name) for name in ("gone", "full", "gpu")}
     held = {
         "g": some_slots("g0", 0),
@@ -247,8 +251,8 @@ def test_types_that_cannot_be_looked_at_keep_no_other_from_it() -> None:
     assert emptied(state, site=site).slots == {"a": some_slots("n1", 2)}
 
 
-def test_lent_gpus_alone_move_nowhere_and_keep_nobody_from_moving() -> None:
-    """w has its own GPU on n1 and a lent one on n0; it is given up there, and a moves beside w."""
+def test_lent_gpus_on_the_emptied_node_are_given_up_and_do_not_move() -> None:
+    """Job w gives up its lent GPU on n0, and job a moves beside w's own GPU on n1."""
     held = {
         "w": some_slots("n1", 0) + some_slots("n0", 0),
         "a": some_slots("n0", 1),
@@ -260,7 +264,7 @@ def test_lent_gpus_alone_move_nowhere_and_keep_nobody_from_moving() -> None:
 
 
 def test_a_job_over_two_nodes_stays_in_its_zone() -> None:
-    """The other half of a is in zone b: the fuller node in zone c, or in a, is none for it."""
+    """The fuller nodes n2 and n3 are in another zone, so job a goes to n1."""
     held = {
         "a": some_slots("n0", 0) + some_slots("n1", 0, 1),
         "c": some_slots("n2", 0, 1, 2),
@@ -274,16 +278,16 @@ def test_a_job_over_two_nodes_stays_in_its_zone() -> None:
         assert plan.slots == {"a": some_slots("n1", 0, 1) + some_slots("n1", 2)}
 
 
-def test_who_makes_way_is_back_when_the_longest_of_the_others_ends() -> None:
-    """a has one hour left, b two: a waits for b's two, and where it is alone for nothing."""
+def test_a_job_that_moves_counts_as_back_when_the_other_job_ends() -> None:
+    """The policy is asked about job a for the 2 h that job b has left."""
     seen: list[tuple[JobId, float]] = []
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Noting(Known):
-        """Node prices that note for how long a job is asked about."""
+        """Node prices that record the time until each job is back."""
 
         def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
-            """Return next to nothing."""
+            """Record the question and return a small loss."""
             seen.append((job.id, back_in_hours))
             return 0.01
 

@@ -1,4 +1,4 @@
-"""No more nodes than the site allows, and nobody overtakes the first that has no room."""
+"""The site's limit on nodes holds, and no job overtakes the first job without room."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from policies.placement.first_fit import FirstFit
 
 
 def there(*nodes: NodeState, now: float = 0.0, **held: tuple[GpuSlot, ...]) -> ClusterState:
-    """Return jobs a to d, some of which run."""
+    """Return jobs a to d; the jobs in `held` run."""
     return a_state(*map(a_job, "abcd"), nodes=nodes, held=held, now=now)
 
 
 def limited(state: ClusterState, most: int | None, wishes: Mapping[str, Width], **changes: Any) -> Draft:
-    """Return the draft with what is placed and rented for wishes, under a limit on nodes."""
+    """Return the draft after placing and renting for these wishes, under a limit on nodes."""
     draft = asking(state, wishes, rules=rules(max_nodes=most), **changes)
     return keep_node_limit(state, rent(state, place(state, draft)))
 
 
 @pytest.mark.parametrize(("most", "launches"), [(None, 3), (4, 3), (3, 3), (2, 2), (1, 1), (0, 0)])
-def test_as_many_nodes_are_rented_as_the_limit_leaves(most: int | None, launches: int) -> None:
-    """Three jobs of four GPUs want three; those without one wait for the limit, and the draft says so."""
+def test_launches_stop_at_the_node_limit(most: int | None, launches: int) -> None:
+    """Three jobs of four GPUs need three nodes; below that the draft says that it is at the limit."""
     found = limited(there(), most, gpus(a=4, b=4, c=4))
     assert sum(found.plan.launches.values()) == launches
     assert found.is_at_node_limit == (launches < 3)
     assert set(found.plan.waiting.values()) == {"nodes-to-come" if launches == 3 else "node-limit"}
 
 
-def test_nodes_here_and_to_come_count_against_the_limit() -> None:
-    """One of each, both full or claimed: of three, one is left."""
+def test_present_and_coming_nodes_count_against_the_limit() -> None:
+    """With one node here and one coming, a limit of three leaves one launch."""
     state = there(a_node("n1"), a_node("n2", phase="requested"), d=some_slots("n1", 0, 1, 2, 3))
     assert limited(state, 3, gpus(a=4, b=4, c=4)).plan.launches == {"gpu-x4": 1}
     assert limited(state, 2, gpus(a=4, b=4, c=4)).plan.launches == {}
 
 
-def test_none_overtakes_the_first_without_room_and_its_nodes_are_kept_for_it() -> None:
-    """a needs two whole nodes of the two allowed, and one GPU is taken: c could start, and waits."""
+def test_no_job_overtakes_the_first_job_without_room() -> None:
+    """Job a needs two whole nodes; job c could start but waits, and the node is claimed for a."""
     state = there(a_node("n1"), d=some_slots("n1", 0))
     found = limited(state, 2, gpus(a=8, c=1))
     assert (found.plan.slots, found.plan.launches) == ({}, {})
@@ -56,14 +56,14 @@ def test_none_overtakes_the_first_without_room_and_its_nodes_are_kept_for_it() -
     assert found.claimed == {"n1"}
 
 
-def test_idle_nodes_of_another_type_or_in_several_zones_are_not_kept_for_it() -> None:
-    """The node may be in the wrong zone; of another type it is of no use."""
+def test_idle_nodes_of_another_type_are_not_claimed_for_the_first_waiting_job() -> None:
+    """Only n1 is claimed for job a."""
     other = a_node("n2", kind=an_instance_type(gpu_type="other"))
     assert limited(there(a_node("n1"), other, d=some_slots("n1", 0)), 2, gpus(a=8)).claimed == {"n1"}
 
 
-def test_a_job_before_it_starts_and_one_that_shrinks_behind_it_makes_room() -> None:
-    """b fits before a, which blocks; d gives two back although it comes last."""
+def test_jobs_before_the_first_job_without_room_start_and_jobs_behind_it_shrink() -> None:
+    """Job a has no room: b starts before it, and d gives two GPUs back."""
     state = there(a_node("n1"), d=some_slots("n1", 0, 1, 2))
     found = limited(state, 2, gpus(b=1, a=8, c=1, d=1))
     assert {job: len(slots) for job, slots in found.plan.slots.items()} == {"b": 1, "d": 1}
@@ -72,26 +72,26 @@ def test_a_job_before_it_starts_and_one_that_shrinks_behind_it_makes_room() -> N
 
 
 @pytest.mark.parametrize(("wide", "starts"), [(8, False), (9, True)])
-def test_a_job_that_the_limit_never_holds_keeps_nobody_waiting(wide: int, starts: bool) -> None:
-    """Two nodes are eight GPUs, of which one is taken."""
+def test_a_job_too_wide_for_the_node_limit_delays_no_other_job(wide: int, starts: bool) -> None:
+    """Two nodes have eight GPUs: a job of nine lets job c start, a job of eight does not."""
     state = there(a_node("n1"), d=some_slots("n1", 0))
     assert ("c" in limited(state, 2, gpus(a=wide, c=1)).plan.slots) == starts
 
 
-def test_a_running_job_that_cannot_grow_blocks_nobody() -> None:
-    """d wants eight; c starts beside it."""
+def test_a_running_job_that_cannot_grow_delays_no_other_job() -> None:
+    """Job d wants eight GPUs; c starts beside it."""
     state = there(a_node("n1"), d=some_slots("n1", 0))
     assert set(limited(state, 1, gpus(d=8, c=1)).plan.slots) == {"c"}
 
 
-def test_new_nodes_that_a_job_spans_are_a_gang() -> None:
-    """a of eight takes both of the two that are left, b nothing."""
+def test_new_nodes_for_one_job_are_ordered_together() -> None:
+    """Job a takes both nodes that the limit leaves, as one order."""
     found = limited(there(), 2, gpus(a=8, b=4))
     assert (found.plan.launches, found.plan.gangs) == ({"gpu-x4": 2}, {"gpu-x4": (2,)})
 
 
-def test_who_was_lent_gpus_goes_back_before_anybody_is_turned_down() -> None:
-    """d holds four and is planned on one: a of three fits on the one node, and nobody waits."""
+def test_lent_gpus_are_returned_before_a_job_has_to_wait() -> None:
+    """Job d holds four GPUs and is planned on one, so job a fits on the same node."""
     state = there(a_node("n1"), d=some_slots("n1", 0, 1, 2, 3))
     wishes = gpus(a=3)
     room = PlaceableNodes(state, leaving={"a", "d"}, stopped=frozenset(), placer=FirstFit())
@@ -103,16 +103,16 @@ def test_who_was_lent_gpus_goes_back_before_anybody_is_turned_down() -> None:
     assert found.lent == {}
 
 
-def test_one_that_gives_back_anyway_is_not_asked_again() -> None:
-    """Its wish is the planned width already; where that does not suffice, a waits."""
+def test_a_job_that_already_shrinks_is_not_shrunk_further() -> None:
+    """Job d gets the width of its wish, and job a waits."""
     state = there(a_node("n1"), d=some_slots("n1", 0, 1, 2, 3))
     found = limited(state, 1, gpus(d=2, a=4), lent=gpus(d=1))
     assert {job: len(slots) for job, slots in found.plan.slots.items()} == {"d": 2}
     assert found.plan.waiting == {"a": "node-limit"}
 
 
-def test_a_fixed_fleet_is_cut_to_the_limit_type_by_type() -> None:
-    """One node is here, three are allowed: the two first launches, none of the other type."""
+def test_launches_without_wishes_are_cut_to_the_limit_in_their_order() -> None:
+    """One node is here; the first type's launches come before those of the other type."""
     plan = a_draft().plan
     state = there(a_node("n1"))
     for most, launches in ((6, {"gpu-x4": 3, "o": 2}), (5, {"gpu-x4": 3, "o": 1}), (4, {"gpu-x4": 3})):

@@ -1,4 +1,4 @@
-"""A ceiling on dollars per hour: who is served under it, which nodes go back, and that others go on."""
+"""Under a ceiling on USD per hour launches are cut and idle nodes go back, while served jobs go on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ONES = rules(instance_types={"gpu": an_instance_type(gpus=1)})
 
 @dataclass(frozen=True, kw_only=True)
 class Under:
-    """An allocator's answer under a ceiling."""
+    """An allocator that adds a ceiling to another allocator's answer."""
 
     base: Allocator
     ceiling: float | None
@@ -38,7 +38,7 @@ class Under:
     asked: list[Allocation] = field(default_factory=list)
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return it."""
+        """Return the answer with the ceiling."""
         found = self.base.allocate(jobs, now=now, money=money)
         return replace(found, most_usd_per_hour=self.ceiling, above_ceiling=self.above)
 
@@ -51,16 +51,16 @@ def decided(
     above: Above = "use",
     site: Rules = ONES,
 ) -> Decision:
-    """Return the decision about jobs of some widths."""
+    """Return the decision about jobs of these widths."""
     allocator = Under(base=Known(widths=widths), ceiling=ceiling, above=above)
     return decide(state, allocator=allocator, placer=FirstFit(), rules=site)
 
 
 @given(case=states(), ceiling=st.floats(1e-6, 100.0), above=st.sampled_from(["use", "finish", "leave"]))
-def test_any_cluster_under_any_ceiling_is_decided_and_rents_no_more(
+def test_no_node_is_rented_beyond_the_ceiling_in_any_cluster(
     case: tuple[ClusterState, Allocator], ceiling: float, above: Above
 ) -> None:
-    """Nothing is rented beyond the ceiling, and a job that waits for money starts nowhere."""
+    """A job that waits for money does not start either."""
     state, wishes = case
     site = rules(max_nodes=5)
     plan = decide(
@@ -77,8 +77,8 @@ def test_any_cluster_under_any_ceiling_is_decided_and_rents_no_more(
     assert not left_out & plan.slots.keys()
 
 
-def test_a_node_is_rented_for_the_first_in_line_as_far_as_the_ceiling_goes() -> None:
-    """Three jobs, money for two nodes: the third waits for money, and the plan looks again."""
+def test_nodes_are_rented_for_the_first_jobs_up_to_the_ceiling() -> None:
+    """The ceiling pays for two of three nodes: the third job waits for money, and the plan wakes up again."""
     plan = decided(a_state(a_job("a"), a_job("b"), a_job("c")), {"a": 1, "b": 1, "c": 1}, 2.5).plan
 
     assert plan.launches == {"gpu-x1": 2}
@@ -86,30 +86,30 @@ def test_a_node_is_rented_for_the_first_in_line_as_far_as_the_ceiling_goes() -> 
     assert plan.wake_at is not None
 
 
-def test_less_than_the_price_of_a_node_rents_nothing() -> None:
-    """0.9 of a dollar: money has to accrue first."""
+def test_nothing_is_rented_if_the_ceiling_is_below_the_price_of_a_node() -> None:
+    """At 0.9 USD per hour the job waits for money."""
     plan = decided(a_state(a_job("a")), {"a": 1}, 0.9).plan
 
     assert plan.launches == {}
     assert plan.waiting == {"a": "budget"}
 
 
-def test_nobody_rents_ahead_of_the_first_whose_money_has_to_accrue() -> None:
-    """Four nodes for the first, money for two: the second is not served with a new node meanwhile."""
+def test_no_node_is_rented_ahead_of_the_first_job_that_waits_for_money() -> None:
+    """The first job needs four nodes and the ceiling pays for two; the second job gets no new node."""
     wide_first = {"a": 4, "b": 1}
     plan = decided(a_state(a_job("a"), a_job("b")), wide_first, 2.0).plan
 
     assert plan.launches == {}
-    # On a node that is there it is served: that costs nothing more.
+    # The second job may use a node that is already rented, because that costs nothing more.
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1", gpus=1, idle_since=0.0)])
     assert decided(state, wide_first, 2.0).plan.slots.keys() == {"b"}
 
 
 @pytest.mark.parametrize(("above", "stops"), [("use", ()), ("finish", ()), ("leave", ("b",))])
-def test_what_runs_above_the_ceiling_goes_on_until_it_has_to_leave(
+def test_running_jobs_above_the_ceiling_stop_only_if_the_policy_says_leave(
     above: Above, stops: tuple[str, ...]
 ) -> None:
-    """Two nodes, money for one: of two jobs the less urgent one is stopped only when the debt is large."""
+    """The ceiling pays for one of two nodes; with "leave" the later job is stopped."""
     nodes = [a_node("n1", gpus=1), a_node("n2", gpus=1)]
     state = a_state(
         a_job("a"),
@@ -123,10 +123,8 @@ def test_what_runs_above_the_ceiling_goes_on_until_it_has_to_leave(
 
 
 @pytest.mark.parametrize(("above", "starts"), [("use", {"b"}), ("finish", set())])
-def test_a_node_above_the_ceiling_takes_a_new_job_only_while_there_is_credit(
-    above: Above, starts: set[str]
-) -> None:
-    """A free node of four GPUs beside a running job."""
+def test_a_node_above_the_ceiling_takes_a_new_job_only_under_use(above: Above, starts: set[str]) -> None:
+    """The node has free GPUs beside a running job."""
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0)})
     plan = decided(state, {"a": 1, "b": 1}, 2.0, above=above, site=rules()).plan
 
@@ -134,7 +132,7 @@ def test_a_node_above_the_ceiling_takes_a_new_job_only_while_there_is_credit(
 
 
 def test_whole_nodes_are_vacated() -> None:
-    """Two nodes of four GPUs with two jobs each, money for one: both jobs of one node leave."""
+    """The ceiling pays for one of two nodes with two jobs each: both jobs of one node stop."""
     state = a_state(
         *(a_job(name) for name in "abcd"),
         nodes=[a_node("n1"), a_node("n2")],
@@ -150,8 +148,8 @@ def test_whole_nodes_are_vacated() -> None:
     assert set(plan.stops) == {"b", "d"}
 
 
-def test_an_idle_node_above_the_ceiling_goes_back_at_once() -> None:
-    """However long the follower would hold it."""
+def test_an_idle_node_above_the_ceiling_is_released_at_once() -> None:
+    """The policy's node prices would keep it."""
     state = a_state(nodes=[a_node("n1", gpus=1, idle_since=0.0)])
     allocator = Under(base=Known(widths={}, nodes=3), ceiling=0.5, above="finish")
     plan = decide(state, allocator=allocator, placer=FirstFit(), rules=ONES).plan
@@ -170,10 +168,10 @@ def test_an_idle_node_above_the_ceiling_goes_back_at_once() -> None:
         (replace(ONES, max_nodes=3), "cap-instances", "narrowest width takes more nodes than that cap"),
     ],
 )
-def test_a_job_that_a_cap_can_never_hold_waits_by_name_and_others_go_on(
+def test_a_job_that_never_fits_under_a_cap_waits_for_that_cap_and_others_go_on(
     site: Rules, reason: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eight nodes at the least where three are allowed: it is left out, and the next in line has its node."""
+    """The job needs eight nodes where three are allowed; the next job gets its node."""
 
     def rigid(_: Known, planned: Width) -> PhaseWidths:
         return PhaseWidths(widths=(planned,), speeds=(1.0,))
@@ -186,8 +184,8 @@ def test_a_job_that_a_cap_can_never_hold_waits_by_name_and_others_go_on(
     assert says in found.explain("wide")
 
 
-def test_a_job_too_wide_for_a_ceiling_is_given_the_widest_width_that_fits() -> None:
-    """Eight nodes are planned and three dollars an hour allowed: three GPUs."""
+def test_a_job_too_wide_for_a_cap_on_usd_per_hour_gets_the_widest_width_that_fits() -> None:
+    """Eight nodes are planned and 3 USD per hour are allowed: the job gets three GPUs."""
     site = replace(ONES, caps=Caps(usd_per_hour=3.0))
     found = decided(a_state(a_job("wide")), {"wide": 8}, None, site=site)
 
@@ -226,10 +224,10 @@ def paid(
         (0.0, {}, "abc"),
     ],
 )
-def test_launches_go_as_far_as_the_ceiling_in_their_order(
+def test_launches_are_cut_in_their_order_to_the_ceiling(
     ceiling: float, launches: dict[str, int], waiting: str
 ) -> None:
-    """Who waits for what is cut waits for money; who waits for something else, or has no width, does not."""
+    """Jobs that need a cut node wait for money; other wait reasons and jobs without a width stay the same."""
     reasons: dict[str, WaitReason] = dict.fromkeys("abcd", "nodes-to-come") | {"e": "gpus-to-fall-free"}
     plan = a_plan(
         widths={job: Width("old" if job == "a" else "new", 1) for job in "abce"},
@@ -243,8 +241,8 @@ def test_launches_go_as_far_as_the_ceiling_in_their_order(
     assert found.wake_at == NOW + 300.0
 
 
-def test_what_is_there_is_paid_first() -> None:
-    """One node of three dollars runs: of two more, one is paid for."""
+def test_present_nodes_count_against_the_ceiling_before_launches() -> None:
+    """With one node here, a ceiling for two leaves one of two launches."""
     state = a_state(nodes=[a_node("n1", kind=TYPES["old"])])
     plan = a_plan(launches={"old-x1": 2}, instance_types={"old-x1": TYPES["old"]})
     assert dict(paid(state, 2.0, plan=plan).launches) == {"old-x1": 1}
@@ -261,18 +259,18 @@ def test_what_is_there_is_paid_first() -> None:
         (0.5, "leave", ("gone", "i1", "i2")),
     ],
 )
-def test_idle_nodes_above_the_ceiling_go_back_but_for_those_that_are_wanted(
+def test_idle_nodes_above_the_ceiling_are_released_unless_a_job_starts_on_them(
     ceiling: float, above: Above, releases: tuple[str, ...]
 ) -> None:
-    """Five run: one goes back anyway, one is wanted, one is busy, two are idle."""
+    """Of five nodes one is already released, one is wanted, one is busy, and two are idle."""
     nodes = [a_node(name, kind=TYPES["old"]) for name in ("gone", "wanted", "busy", "i1", "i2")]
     state = a_state(a_job("a"), a_job("b"), nodes=nodes, held={"b": some_slots("busy", 0)})
     plan = a_plan(slots={"a": some_slots("wanted", 0)}, releases=("gone",))
     assert paid(state, ceiling, above=above, plan=plan).releases == releases
 
 
-def test_the_next_look_is_soon_where_a_node_is_vacated_and_none_where_nothing_is_rented() -> None:
-    """Five minutes while money has to accrue, or anything is rented."""
+def test_the_plan_wakes_up_while_nodes_are_rented_or_jobs_wait_for_money() -> None:
+    """It wakes up after five minutes, or soon if a job stops; without nodes or waiting jobs it does not."""
     empty, node = a_state(a_job("a")), a_state(nodes=[a_node("n1", kind=TYPES["old"])])
     waits = a_plan(waiting={"a": "budget"})
     assert paid(empty, 9.0).wake_at is None
@@ -282,8 +280,8 @@ def test_the_next_look_is_soon_where_a_node_is_vacated_and_none_where_nothing_is
     assert paid(node, None, plan=waits) is waits
 
 
-def test_who_is_left_out_or_set_aside_waits_by_that_reason() -> None:
-    """Set aside counts more: money alone would not start the job."""
+def test_a_job_left_out_of_service_waits_for_money_unless_it_is_set_aside() -> None:
+    """The reason for setting a job aside counts more: money alone would not start it."""
     state, plan = a_state(*(a_job(name) for name in "abc")), a_plan(waiting={"a": "nodes-to-come"})
     found = paid(state, None, plan=plan, left_out={"b": "budget", "c": "budget"}, set_aside={"c": "after"})
     assert found.waiting == {"a": "nodes-to-come", "b": "budget", "c": "after"}

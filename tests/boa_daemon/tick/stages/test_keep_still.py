@@ -1,4 +1,4 @@
-"""Against flapping: jobs are left alone for a while, and loops come to rest."""
+"""Rules against flapping: a job that moved or started recently keeps its GPUs, and loops end."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ NOW = 10_000.0
 
 
 def acts(kind: ActKind, target: str, *at: float) -> tuple[Act, ...]:
-    """Return the same act at several instants before now, in order."""
+    """Return the same act at several times, each given in seconds before now."""
     return tuple(Act(kind=kind, target=target, at=NOW - ago) for ago in at)
 
 
 def running(*past: Act, **changes: object) -> ClusterState:
-    """Return job a on two GPUs of a node of four, with a past."""
+    """Return job a on two GPUs of a node of four, with past acts."""
     state = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1)}, now=NOW)
     return replace(state, acts=past, **changes)  # type: ignore[arg-type]
 
@@ -67,12 +67,12 @@ def decided(state: ClusterState, steady: Steady | None = None, **widths: int) ->
 
 
 def codes(decision: Decision) -> list[HeldCode]:
-    """Return why something was held."""
+    """Return the codes of everything that is held back."""
     return [held.code for held in decision.plan.held]
 
 
-def test_a_job_that_has_just_started_is_left_alone_until_its_hold_is_over() -> None:
-    """100 s after its start it keeps its two GPUs; the next look is 200 s later; then it moves."""
+def test_a_job_keeps_its_gpus_for_the_minimum_hold_after_its_start() -> None:
+    """It started 100 s ago; the plan wakes up 200 s later, and then the job moves."""
     state = running(*acts("start", "a", 100.0))
     decision = decided(state, a=4)
 
@@ -84,16 +84,16 @@ def test_a_job_that_has_just_started_is_left_alone_until_its_hold_is_over() -> N
     assert [type(action) for action in later.actions] == [StopJob, StartJob]
 
 
-def test_a_job_is_not_stopped_for_another_during_its_hold_either() -> None:
-    """The policy wants its GPUs for b: not yet."""
+def test_a_job_is_not_stopped_during_its_minimum_hold() -> None:
+    """The policy gives the job no width; without a recent start the job is stopped."""
     state = running(*acts("start", "a", 100.0))
 
     assert not [action for action in decided(state).actions if isinstance(action, StopJob)]
     assert [type(action) for action in decided(running()).actions] == [StopJob]
 
 
-def test_a_job_moves_four_times_an_hour_and_all_together_so_many_times() -> None:
-    """The fifth move waits until the first is an hour old."""
+def test_the_moves_per_hour_of_a_job_and_of_all_jobs_are_limited() -> None:
+    """The next move waits until the first one is an hour old."""
     past = (*acts("stop", "a", 3000.0, 2500.0, 2000.0, 1500.0), *acts("start", "a", 1400.0))
     decision = decided(running(*past), a=4)
     others = decided(running(*acts("stop", "b", 900.0, 800.0)), Steady(moves_per_hour=2), a=4)
@@ -102,8 +102,8 @@ def test_a_job_moves_four_times_an_hour_and_all_together_so_many_times() -> None
     assert (codes(others), others.wake_at) == (["moves-of-all"], NOW + 2700.0)
 
 
-def test_the_moves_of_one_tick_count_too() -> None:
-    """Of three jobs that should widen, two do."""
+def test_moves_of_the_same_tick_count_towards_the_limit() -> None:
+    """Two of three jobs widen, because two moves are allowed per hour."""
     jobs = [a_job(name, arrived_at=float(n)) for n, name in enumerate("abc")]
     nodes = [a_node(name) for name in ("n1", "n2", "n3")]
     held = {job.id: some_slots(node.id, 0) for job, node in zip(jobs, nodes, strict=True)}
@@ -114,8 +114,8 @@ def test_the_moves_of_one_tick_count_too() -> None:
     assert codes(decision) == ["moves-of-all"]
 
 
-def test_a_job_on_a_node_that_ends_is_free_to_move() -> None:
-    """Whatever its past."""
+def test_a_job_on_an_ending_node_moves_in_spite_of_the_rules() -> None:
+    """The job has used all its moves and started 10 s ago."""
     past = (*acts("stop", "a", 400.0, 350.0, 300.0, 250.0), *acts("start", "a", 10.0))
     state = running(*past)
     dying = {**state.nodes, "n1": replace(state.nodes["n1"], phase="terminating"), "n2": a_node("n2")}
@@ -124,8 +124,8 @@ def test_a_job_on_a_node_that_ends_is_free_to_move() -> None:
     assert [type(action) for action in decision.actions] == [StopJob, StartJob]
 
 
-def test_hard_caps_overrule_the_hold() -> None:
-    """A job that has just started is stopped where its node would break a cap."""
+def test_hard_caps_overrule_the_minimum_hold() -> None:
+    """A job that has just started is stopped if its node would break a cap."""
     state = running(*acts("start", "a", 100.0), settled_today_micro_dollars=99_900_000)
     both = rules(steady=Steady(), caps=Caps(usd_per_day=100.0))
     decision = decide(state, allocator=Wishes(widths={"a": 2}), placer=FirstFit(), rules=both)
@@ -133,8 +133,8 @@ def test_hard_caps_overrule_the_hold() -> None:
     assert StopJob in [type(action) for action in decision.actions]
 
 
-def test_a_job_that_is_started_over_and_over_comes_to_rest() -> None:
-    """Eight starts within an hour: no ninth, until the first of them is an hour old."""
+def test_a_job_that_started_eight_times_in_an_hour_is_not_started_again() -> None:
+    """It starts again when the first of the eight starts is more than an hour old."""
     past = acts("start", "a", *(3500.0 - 100.0 * n for n in range(8)))
     state = replace(a_state(a_job("a"), nodes=[a_node("n1")], now=NOW), acts=past)
     decision = decided(state, a=2)
@@ -147,8 +147,8 @@ def test_a_job_that_is_started_over_and_over_comes_to_rest() -> None:
     assert decided(replace(state, now=NOW + 100.0), a=2).wake_at == NOW + 101.0, "never at once"
 
 
-def test_launches_that_start_no_job_come_to_rest() -> None:
-    """Eight in a row over at least 900 s; a start in between begins the row anew."""
+def test_eight_launches_in_a_row_without_a_start_pause_the_launches() -> None:
+    """A start after them, or eight launches within 80 s, pause nothing."""
     row = acts("launch", "gpu-x4", *(1000.0 - 100.0 * n for n in range(8)))
     state = a_state(a_job("a"), now=NOW)
     decision = decided(replace(state, acts=row), a=2)
@@ -161,8 +161,8 @@ def test_launches_that_start_no_job_come_to_rest() -> None:
     assert [[type(action) for action in some.actions] for some in (fresh, quick)] == [[LaunchNodes]] * 2
 
 
-def test_giving_back_is_never_given_up_but_said() -> None:
-    """A node that will not end is told again at every look, with a note to raise an alert on."""
+def test_the_end_of_a_node_is_ordered_again_and_reported_if_orders_have_no_effect() -> None:
+    """The note has the code `no-effect`."""
     past = acts("terminate", "n1", *range(240, 0, -30))
     state = replace(a_state(nodes=[a_node("n1", idle_since=0.0)], now=NOW), acts=past)
     decision = decide(state, allocator=Wishes(widths={}), placer=FirstFit(), rules=rules(steady=Steady()))
@@ -173,8 +173,10 @@ def test_giving_back_is_never_given_up_but_said() -> None:
 
 @settings(deadline=None)
 @given(case=states(), ago=st.floats(0.0, 299.0))
-def test_within_the_hold_no_running_job_is_touched(case: tuple[ClusterState, Wishes], ago: float) -> None:
-    """Whatever the policy wants."""
+def test_no_running_job_is_stopped_within_its_minimum_hold(
+    case: tuple[ClusterState, Wishes], ago: float
+) -> None:
+    """This holds for any cluster and any widths."""
     state, wishes = case
     past = tuple(Act(kind="start", target=name, at=state.now - ago) for name in state.jobs)
     decision = decide(
@@ -185,14 +187,14 @@ def test_within_the_hold_no_running_job_is_touched(case: tuple[ClusterState, Wis
 
 
 @pytest.mark.parametrize("name", ["moves_per_hour", "loop_times", "loop_seconds", "minimum_hold_seconds"])
-def test_the_rules_check_themselves(name: str) -> None:
-    """A negative number is a mistake."""
+def test_negative_rules_are_rejected(name: str) -> None:
+    """The error names the rule."""
     with pytest.raises(InvalidProblem, match=name):
         Steady(**{name: -1})
 
 
-def test_the_store_remembers_what_was_ordered_and_forgets_refused_launches() -> None:
-    """A launch that was refused rented nothing; the cool-downs look after those."""
+def test_the_store_returns_recent_orders_without_refused_launches() -> None:
+    """A refused launch rented nothing."""
     store = MemoryStore()
     kind = an_instance_type()
     for number in range(2):
@@ -209,8 +211,8 @@ def test_the_store_remembers_what_was_ordered_and_forgets_refused_launches() -> 
 
 
 @pytest.mark.parametrize("acts", [0, 1, 2, 5])
-def test_the_store_remembers_as_many_orders_as_it_is_to(acts: int) -> None:
-    """The last ones, in order of time."""
+def test_the_store_keeps_a_limited_number_of_recent_orders(acts: int) -> None:
+    """It keeps the last orders, sorted by time."""
     store = MemoryStore(acts=acts)
     for number in range(3):
         store.record_intent(StopJob(id=f"s{number}", job="a", generation=1, reason=""), at=float(number))
@@ -218,8 +220,8 @@ def test_the_store_remembers_as_many_orders_as_it_is_to(acts: int) -> None:
     assert [act.at for act in store.acts_since(2.0)] == ([2.0] if acts else [])
 
 
-def test_a_policy_that_flaps_is_held_to_the_moves_of_an_hour() -> None:
-    """Widths that change at every look, every 30 s for three hours: four moves an hour, not 120."""
+def test_a_policy_that_flaps_makes_four_moves_per_hour() -> None:
+    """Widths change every 30 s for three hours: the job moves 12 times, at least 300 s apart."""
     world, store = Ideal(a_state(a_job("a"), nodes=[a_node("n1")])), MemoryStore()
     ports = Ports(clock=world.clock, cloud=world, jobs=world, engine=world, store=store)
     moves: list[float] = []
@@ -239,12 +241,12 @@ def test_a_policy_that_flaps_is_held_to_the_moves_of_an_hour() -> None:
 
 
 class DayIsOver(Exception):
-    """Enough was seen."""
+    """The simulated day is over."""
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_constant_load_gives_no_moves(policy: str) -> None:
-    """Six jobs that fit and stay all day, under every policy: once placed, none is moved or stopped."""
+    """Six jobs that fit all day start and are never stopped, under every policy."""
     curve = Amdahl(parallel_fraction=0.95, max_gpus=8)
     run = prepare(
         SimulationSettings(
@@ -278,8 +280,8 @@ def test_constant_load_gives_no_moves(policy: str) -> None:
 
 
 @pytest.mark.parametrize("widths", [{"a": 4}, {"a": 1}, {}])
-def test_a_rigid_job_keeps_what_it_holds_whatever_the_policy_wants(widths: dict[str, int]) -> None:
-    """Wider, narrower or nothing: a move would cost all that it did. On a node that ends it has to move."""
+def test_a_rigid_job_keeps_its_gpus_whatever_the_policy_wants(widths: dict[str, int]) -> None:
+    """A move would lose all its work; on an ending node the job still has to stop."""
     state = running()
     rigid = replace(state, jobs={"a": replace(state.jobs["a"], is_rigid=True)})
     assert decided(rigid, **widths).actions == ()
@@ -291,14 +293,14 @@ def test_a_rigid_job_keeps_what_it_holds_whatever_the_policy_wants(widths: dict[
 
 
 def kept_still(state: ClusterState, widths: Mapping[str, int], **policy: Any) -> Draft:
-    """Return the draft after the stage alone: a job may move twice an hour, all of them three times."""
+    """Return the draft after the stage: a job may move twice per hour, all jobs three times."""
     steady = Steady(moves_per_hour_of_a_job=2, moves_per_hour=3)
     draft = a_draft(gpus(**widths), site=rules(steady=steady), policy=policy)
     return keep_still(state, draft)
 
 
 def five_running(*past: Act) -> ClusterState:
-    """Return jobs a to e on two GPUs each, with a past; their widths are equal and not the same object."""
+    """Return jobs a to e on two GPUs each; equal widths are different objects."""
     jobs = [a_job(name, width=Width("gpu", 2)) for name in "abcde"]
     held = {job.id: some_slots(f"n-{job.id}", 0, 1) for job in jobs}
     nodes = [a_node(f"n-{job.id}") for job in jobs]
@@ -308,8 +310,8 @@ def five_running(*past: Act) -> ClusterState:
 ALL = dict.fromkeys("abcde", 2)
 
 
-def test_those_that_are_passed_over_keep_no_later_job_from_the_rules() -> None:
-    """a must move, b moves as its user ordered, c keeps its width: d has just started and is held."""
+def test_the_rules_apply_to_jobs_behind_jobs_that_are_exempt() -> None:
+    """Job a must move, b has an ordered width, c keeps its width; d started recently and is held back."""
     state = five_running(*acts("start", "d", 100.0))
     ends = replace(state.nodes["n-a"], ends_by=NOW + 100.0)
     b = replace(state.jobs["b"], terms=JobTerms(ordered_gpus=1))
@@ -321,16 +323,16 @@ def test_those_that_are_passed_over_keep_no_later_job_from_the_rules() -> None:
 
 
 @pytest.mark.parametrize(("ordered", "is_held"), [(1, False), (3, False), (2, True), (None, True)])
-def test_a_width_that_was_ordered_is_taken_at_once_and_kept_then(ordered: int | None, is_held: bool) -> None:
-    """A job that has just started on two is held, unless its user ordered fewer or more."""
+def test_a_width_that_the_user_ordered_overrules_the_minimum_hold(ordered: int | None, is_held: bool) -> None:
+    """If the job already holds the ordered width, it keeps that width."""
     state = five_running(*acts("start", "a", 100.0))
     a = replace(state.jobs["a"], terms=JobTerms(ordered_gpus=ordered))
     found = kept_still(replace(state, jobs={**state.jobs, "a": a}), {**ALL, "a": 4})
     assert (found.allocation.widths["a"].gpus == 2) is is_held
 
 
-def test_a_job_that_has_enough_changes_only_where_that_pays_and_counts_as_if_it_did() -> None:
-    """Under prices of nodes a may be narrowed later, and takes one of three moves."""
+def test_a_job_with_enough_gpus_is_not_reported_as_held_back_under_node_prices() -> None:
+    """Its narrowing counts as one of the moves; if the width is exact, the job is reported."""
     past = acts("stop", "x", 100.0, 90.0)
     narrow = {**ALL, "a": 1}
     free = kept_still(five_running(*past), narrow, node_prices=PRICES)
@@ -356,17 +358,17 @@ def test_a_job_that_has_enough_changes_only_where_that_pays_and_counts_as_if_it_
         (None, Width("gpu", 1), False),
     ],
 )
-def test_a_job_has_enough_on_what_is_planned_or_more_of_it(
+def test_a_job_has_enough_if_it_holds_at_least_its_planned_gpus_of_the_same_type(
     held: Width | None, width: Width | None, enough: bool
 ) -> None:
-    """Of the same type; one that waits has nothing."""
+    """A waiting job never has enough."""
     job = JobState(job=a_job("a", width=held), slots=some_slots("n1", 0))
     assert _has_enough(job, width) is enough
     assert not _has_enough(replace(job, slots=()), width)
 
 
-def test_a_hold_ends_when_the_oldest_act_that_counts_has_gone() -> None:
-    """The eighth start of an hour from the last, the second of two moves, the third of all."""
+def test_a_job_is_held_until_the_oldest_act_that_counts_is_an_hour_old() -> None:
+    """Which act counts depends on the limit: on starts, on moves of the job, or on moves of all jobs."""
     limits = Steady(moves_per_hour_of_a_job=2, moves_per_hour=3, loop_times=2)
     for past, code, until in (
         (acts("start", "a", 900.0, 700.0, 500.0), "loop", NOW - 700.0 + 3600.0),

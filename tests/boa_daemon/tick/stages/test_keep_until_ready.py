@@ -1,4 +1,4 @@
-"""A move whose next nodes do not have what the job needs is put off, and the record says so."""
+"""A move waits while the next nodes do not have what the job needs, and the record says so."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from policies.registry import find_placer
 
 
 def widened(state: ClusterState) -> tuple[list[object], list[str], str, float | None]:
-    """Return what is decided when job a is to have two GPUs: actions, what is held back, words, next look."""
+    """Return actions, held codes, explanation and wake-up of a decision that gives job a two GPUs."""
     found = decide(state, allocator=Wishes(widths={"a": 2}), placer=FirstFit(), rules=rules())
     kinds: list[object] = [type(action) for action in found.actions if isinstance(action, StartJob | StopJob)]
     return kinds, [held.code for held in found.plan.held], found.explain("a"), found.wake_at
 
 
-def test_a_job_works_on_where_it_is_until_its_next_start_is_ready() -> None:
-    """Neither stop nor start is decided, explain says why, a second later it is looked at again."""
+def test_a_job_stays_on_its_gpus_until_its_next_nodes_are_ready() -> None:
+    """There is no stop and no start, the explanation says why, and the plan wakes up a second later."""
     state = a_state(a_job("a"), nodes=[a_node("n")], held={"a": some_slots("n", 0)}, now=50.0)
     assert widened(state)[:2] == ([StopJob, StartJob], [])
     waits = replace(state, not_ready=frozenset({"a"}))
@@ -35,21 +35,21 @@ def test_a_job_works_on_where_it_is_until_its_next_start_is_ready() -> None:
 
 
 @pytest.mark.parametrize("name", ["b", "nobody"])
-def test_who_does_not_run_or_does_not_move_is_left_alone(name: str) -> None:
-    """The fact is of a running job that moves; of any other it changes nothing."""
+def test_a_waiting_or_unknown_job_that_is_not_ready_changes_nothing(name: str) -> None:
+    """Only a running job that moves is held back."""
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n")], held={"a": some_slots("n", 0)})
     assert widened(replace(state, not_ready=frozenset({name}))) == widened(state)
 
 
-def test_who_has_to_leave_leaves() -> None:
-    """Its node ends: it is stopped, ready or not."""
+def test_a_job_on_an_ending_node_is_stopped_even_if_its_next_nodes_are_not_ready() -> None:
+    """It moves to the other node."""
     node = replace(a_node("n"), ends_by=500.0)
     state = a_state(a_job("a"), nodes=[node, a_node("m")], held={"a": some_slots("n", 0)})
     assert widened(replace(state, not_ready=frozenset({"a"})))[:2] == ([StopJob, StartJob], [])
 
 
 def decided(state: ClusterState, **gpus: int) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """Return who is stopped and started where jobs are to have so many GPUs, and what is held back."""
+    """Return the orders to stop and start, and what is held back, under these widths."""
     found = decide(state, allocator=Wishes(widths=gpus), placer=find_placer("lwf"), rules=rules())
     orders = [
         ("stop" if isinstance(action, StopJob) else "start", action.job)
@@ -59,8 +59,8 @@ def decided(state: ClusterState, **gpus: int) -> tuple[list[tuple[str, str]], di
     return orders, {held.what: held.code for held in found.plan.held}
 
 
-def test_nobody_gets_the_gpus_of_a_job_that_is_put_off() -> None:
-    """Job a is to move from n to m, and b to start on n: both wait."""
+def test_a_postponed_job_keeps_its_gpus_and_the_next_job_waits_for_them() -> None:
+    """Job a stays on n instead of moving to m, so job b does not start on n."""
     nodes = [a_node("n", gpus=1), a_node("m", gpus=4)]
     state = a_state(a_job("a"), a_job("b"), nodes=nodes, held={"a": some_slots("n", 0)})
     assert decided(state, a=4, b=1)[0] == [("stop", "a"), ("start", "a"), ("start", "b")]
@@ -68,8 +68,8 @@ def test_nobody_gets_the_gpus_of_a_job_that_is_put_off() -> None:
     assert (orders, held) == ([], {"job a": "not-ready", "job b": "not-free"})
 
 
-def test_who_waits_for_one_that_waits_waits_too() -> None:
-    """Job a goes from n to o, b from m to n, and c starts on m: nobody goes before a does, unless m ends."""
+def test_jobs_that_need_the_gpus_of_postponed_jobs_are_postponed_too() -> None:
+    """Job b waits for a's GPUs and c for b's; if b's node ends, b stops without a new start."""
     nodes = [a_node("n", gpus=2), a_node("m", gpus=1), a_node("o", gpus=4)]
     holds = {"a": some_slots("n", 0, 1), "b": some_slots("m", 0)}
     state = a_state(a_job("a"), a_job("b"), a_job("c"), nodes=nodes, held=holds)
@@ -83,8 +83,8 @@ def test_who_waits_for_one_that_waits_waits_too() -> None:
     assert held == {"job a": "not-ready", "job b": "not-free"}
 
 
-def test_a_job_that_shrinks_keeps_all_until_it_is_ready() -> None:
-    """On one node of four: b is to have the three GPUs that a lets go."""
+def test_a_shrinking_job_keeps_all_its_gpus_until_it_is_ready() -> None:
+    """Job b, which needs three of them, waits."""
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("m")], held={"a": some_slots("m", 0, 1, 2, 3)})
     assert decided(state, a=1, b=3)[0] == [("stop", "a"), ("start", "a"), ("start", "b")]
     orders, held = decided(replace(state, not_ready=frozenset({"a"})), a=1, b=3)

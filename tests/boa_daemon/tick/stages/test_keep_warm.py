@@ -1,4 +1,4 @@
-"""Which nodes go into the warm pool, which come out of it for good; `test_warm_pool.py` has whole ticks."""
+"""Released nodes enter the warm pool, and stopped nodes leave it; `test_warm_pool.py` has whole ticks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DISK = (("disk", 0.02),)
 
 
 def asleep(name: str, *, age: float = 100.0) -> NodeState:
-    """Return a node that was stopped so many seconds ago."""
+    """Return a node that was stopped `age` seconds ago."""
     node = a_node(name, phase="stopped", launched_at=NOW - age)
     return replace(node, gpus=(), prices=((NOW - age, 0.0),), extras=DISK)
 
 
 def idle(name: str, **changes: Any) -> NodeState:
-    """Return a node that is idle."""
+    """Return an idle node."""
     return replace(a_node(name, idle_since=0.0), **({"extras": DISK} | changes))
 
 
@@ -41,26 +41,26 @@ def warmed(
     return keep_warm(a_state(nodes=nodes, now=NOW), draft).plan
 
 
-def test_without_a_pool_and_without_anything_stopped_nothing_changes() -> None:
-    """What is stopped and goes back already is nothing stopped."""
+def test_without_a_pool_no_node_is_stopped_and_stopped_nodes_end() -> None:
+    """A stopped node that is already released is released once."""
     assert warmed([idle("i")], pool=None, releases=("i",)).stopping == ()
     assert warmed([asleep("s")], pool=None, releases=("s",)).releases == ("s",)
     assert warmed([asleep("s")], pool=None).releases == ("s",)
 
 
 @pytest.mark.parametrize(("pool", "stopping"), [(0, ()), (1, ("a",)), (2, ("a", "b")), (5, ("a", "b", "c"))])
-def test_as_many_as_the_pool_holds_are_stopped_in_the_order_of_their_release(
+def test_released_nodes_are_stopped_in_order_until_the_pool_is_full(
     pool: int, stopping: tuple[str, ...]
 ) -> None:
-    """The next look is when they are no longer worth their disks; they are released all the same."""
+    """They stay in the releases, and the plan wakes up when their disks no longer pay."""
     plan = warmed([idle("a"), idle("b"), idle("c")], pool=pool, releases=("a", "b", "c"))
     assert (plan.stopping, plan.releases) == (stopping, ("a", "b", "c"))
     assert plan.wake_at == (NOW + HOLD if stopping else None)
 
 
 @pytest.mark.parametrize(("there", "stopping"), [(0, ("a", "b")), (1, ("a",)), (2, ())])
-def test_what_is_stopped_already_takes_its_place(there: int, stopping: tuple[str, ...]) -> None:
-    """The pool holds two."""
+def test_stopped_nodes_count_against_the_size_of_the_pool(there: int, stopping: tuple[str, ...]) -> None:
+    """The pool holds two nodes."""
     nodes = [idle("a"), idle("b"), *(asleep(f"s{at}") for at in range(there))]
     assert warmed(nodes, releases=("a", "b")).stopping == stopping
 
@@ -69,10 +69,10 @@ def test_what_is_stopped_already_takes_its_place(there: int, stopping: tuple[str
     ("age", "releases", "wake_at"),
     [(HOLD - 1.0, (), NOW + 1.0), (HOLD, ("s",), None), (HOLD + 1.0, ("s",), None)],
 )
-def test_what_is_no_longer_worth_its_disk_ends_to_the_second(
+def test_a_stopped_node_ends_exactly_when_its_disk_no_longer_pays(
     age: float, releases: tuple[str, ...], wake_at: float | None
 ) -> None:
-    """A launch of its type keeps it: it is started instead."""
+    """A launch of its type keeps the node, because that launch starts it."""
     plan = warmed([asleep("s", age=age)])
     assert (plan.releases, plan.wake_at) == (releases, wake_at)
     launched = warmed([asleep("s", age=age)], launches={"gpu-x4": 1})
@@ -80,37 +80,37 @@ def test_what_is_no_longer_worth_its_disk_ends_to_the_second(
     assert warmed([asleep("s", age=age)], launches={"other-x4": 1}).releases == releases
 
 
-def test_launches_keep_as_many_as_they_start_the_youngest_first() -> None:
-    """One launch of three that are too old: two end."""
+def test_launches_keep_the_youngest_stopped_nodes_for_starting() -> None:
+    """Three stopped nodes are too old; one launch keeps one of them, and two end."""
     nodes = [asleep("s1", age=HOLD + 3.0), asleep("s2", age=HOLD + 2.0), asleep("s3", age=HOLD + 1.0)]
     assert set(warmed(nodes, pool=5, launches={"gpu-x4": 1}).releases) == {"s1", "s2"}
     assert set(warmed(nodes, pool=5, launches={"gpu-x4": 2}).releases) == {"s1"}
     assert warmed(nodes, pool=5, launches={"gpu-x4": 9}).releases == ()
 
 
-def test_those_that_launches_start_take_places_in_the_pool() -> None:
-    """Of one place: the started one has it, and nothing else is kept."""
+def test_a_stopped_node_that_a_launch_starts_still_takes_a_place_in_the_pool() -> None:
+    """The pool has one place, so no released node is stopped."""
     plan = warmed([asleep("s"), idle("a")], pool=1, launches={"gpu-x4": 1}, releases=("a",))
     assert (plan.stopping, plan.releases) == ((), ("a",))
 
 
-def test_other_releases_stay_before_those_that_end() -> None:
-    """The order is that of the plan."""
+def test_releases_of_the_plan_come_before_ends_of_stopped_nodes() -> None:
+    """The order of the plan's releases is kept, and a spot node is not stopped."""
     plan = warmed([asleep("s", age=HOLD), idle("a", market="spot")], releases=("a",))
     assert (plan.releases, plan.stopping) == (("a", "s"), ())
 
 
 @pytest.mark.parametrize(("disks", "stopping"), [(-1.0, 0), (0.9, 0), (1.1, 1), (2.1, 2), (9.0, 3)])
-def test_disks_are_kept_as_far_as_every_cap_pays_for_them(disks: float, stopping: int) -> None:
-    """Beside what three nodes cost until they are gone in 90 s: 900 s of a disk at 0.02 USD an hour."""
+def test_nodes_are_stopped_only_as_far_as_the_caps_pay_for_their_disks(disks: float, stopping: int) -> None:
+    """The day's cap pays for the nodes until their end, and for some disks at 0.02 USD per hour for 900 s."""
     nodes = [idle(name) for name in "abc"]
     gone = 3 * (4.0 + 0.02) * (NOW + 90.0) / 3600.0
     caps = Caps(usd_per_day=gone + disks * 0.02 * 900.0 / 3600.0)
     assert len(warmed(nodes, pool=9, caps=caps, releases=("a", "b", "c")).stopping) == stopping
 
 
-def test_what_is_launched_comes_before_disks() -> None:
-    """One more node takes 900 s of 4 USD an hour, so the money of one disk is left for none."""
+def test_launches_are_paid_before_disks_of_stopped_nodes() -> None:
+    """The launch uses up the money for the disk; with money for both the node is stopped."""
     caps = Caps(usd_per_day=4.02 * (NOW + 90.0) / 3600.0 + 1.1 * 0.02 * 900.0 / 3600.0)
     richer = replace(caps, usd_per_day=(caps.usd_per_day or 0.0) + 4.0 * 900.0 / 3600.0)
     other = {"instance_types": {"new-x4": an_instance_type(gpu_type="new")}, "launches": {"new-x4": 1}}

@@ -1,4 +1,4 @@
-"""What was lent stays with the job that has it, as long as no node is held for that."""
+"""A job keeps lent GPUs unless a node is held only for lent GPUs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ FOLLOWS = {"node_prices": PRICES}
 
 
 def holding(**held: tuple[GpuSlot, ...]) -> ClusterState:
-    """Return a state of two nodes in which jobs hold GPUs."""
+    """Return two nodes on which jobs hold GPUs."""
     return a_state(*map(a_job, held), nodes=[a_node("n1"), a_node("n2")], held=held)
 
 
-def test_a_job_that_holds_more_than_planned_keeps_it_and_the_plan_is_noted() -> None:
-    """Four held on its own node, two planned."""
+def test_a_job_that_holds_more_gpus_than_planned_keeps_them_as_lent() -> None:
+    """The job holds four GPUs, and the draft records the two that are planned."""
     state = holding(a=some_slots("n1", 0, 1, 2, 3), b=some_slots("n2", 0))
     found = leave_lent(state, a_draft(gpus(a=2, b=1), policy=FOLLOWS))
 
@@ -28,41 +28,41 @@ def test_a_job_that_holds_more_than_planned_keeps_it_and_the_plan_is_noted() -> 
 
 
 @pytest.mark.parametrize("planned", [Width("gpu", 2), Width("gpu", 3), Width("other", 1)])
-def test_as_many_or_more_or_others_are_as_planned(planned: Width) -> None:
-    """Two held: two or three planned, or one of another type, is not a loan."""
+def test_gpus_are_not_lent_if_as_many_or_more_or_another_type_are_planned(planned: Width) -> None:
+    """The job holds two GPUs."""
     draft = a_draft({"a": planned}, policy=FOLLOWS)
     assert leave_lent(holding(a=some_slots("n1", 0, 1)), draft) is draft
 
 
-def test_a_job_that_waits_and_one_that_gets_just_its_width_keep_nothing() -> None:
-    """Nothing is lent to the first; the policy wants exactly one GPU for the second."""
+def test_waiting_jobs_and_jobs_with_an_exact_width_have_no_lent_gpus() -> None:
+    """Job a holds nothing, and the width of b is exact."""
     draft = a_draft(gpus(a=1, b=1), policy={**FOLLOWS, "exact": frozenset({"b"})})
     assert leave_lent(holding(a=(), b=some_slots("n1", 0, 1)), draft) is draft
 
 
-def test_one_that_gets_just_its_width_hides_nobody_behind_it() -> None:
-    """Jobs a and b are passed over, for their own reasons; c after them keeps what it has."""
+def test_jobs_behind_waiting_jobs_and_exact_widths_keep_lent_gpus() -> None:
+    """Job c, behind a and b, keeps its lent GPU."""
     state = holding(a=some_slots("n1", 0, 1), b=(), c=some_slots("n2", 0, 1))
     found = leave_lent(state, a_draft(gpus(a=1, b=1, c=1), policy={**FOLLOWS, "exact": frozenset({"a"})}))
     assert found.lent == gpus(c=1)
 
 
-def test_without_node_prices_nothing_is_lent() -> None:
-    """The site's rules hold."""
+def test_without_node_prices_no_job_keeps_lent_gpus() -> None:
+    """The stage returns the same draft."""
     draft = a_draft(gpus(a=1))
     assert leave_lent(holding(a=some_slots("n1", 0, 1)), draft) is draft
 
 
-def test_a_job_that_stays_keeps_its_width_and_is_not_asked_for_it_later() -> None:
-    """It is no lender."""
+def test_gpus_of_a_job_that_must_stay_are_not_recorded_as_lent() -> None:
+    """Both jobs keep two GPUs; only job b's can be called back."""
     state = holding(a=some_slots("n1", 0, 1), b=some_slots("n1", 2, 3))
     found = leave_lent(state, a_draft(gpus(a=1, b=1), policy={**FOLLOWS, "stay": frozenset({"a"})}))
     assert found.allocation.widths == gpus(a=2, b=2)
     assert found.lent == gpus(b=1)
 
 
-def test_no_node_is_held_for_what_was_lent() -> None:
-    """On n2 there is nothing but loans: both jobs go back; with a planned GPU on it both keep theirs."""
+def test_lent_gpus_are_kept_only_on_nodes_with_a_planned_gpu() -> None:
+    """Both jobs return their GPUs on n2, unless job c has a planned GPU there."""
     a = some_slots("n1", 0, 1) + some_slots("n2", 0)
     b = some_slots("n1", 2, 3) + some_slots("n2", 1, 2)
     draft = a_draft(gpus(a=2, b=2), policy=FOLLOWS)
@@ -72,8 +72,8 @@ def test_no_node_is_held_for_what_was_lent() -> None:
     assert found.lent == gpus(a=2, b=2)
 
 
-def test_a_loan_on_a_node_that_is_gone_is_over() -> None:
-    """The state no longer knows n2."""
+def test_lent_gpus_on_a_node_that_is_gone_are_not_kept() -> None:
+    """The state has no node n2 any more."""
     state = holding(a=some_slots("n1", 0) + some_slots("n2", 0), b=some_slots("n2", 1))
     other = a_state(nodes=[a_node("n1", kind=an_instance_type())])
     draft = a_draft(gpus(a=1), policy=FOLLOWS)

@@ -1,4 +1,4 @@
-"""Dates in the tick: wider and first where a date asks for it, on demand in time, and nothing else."""
+"""Jobs with a date get the width, the place in line and the market that the date requires."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ OFFERS = (
 
 
 def due_in(hours: float, *, work: float = 8.0, widths: tuple[int, ...] = (1, 2, 4, 8)) -> JobTerms:
-    """Return the terms of a job of so many GPU-hours, perfectly parallel, due in so long from 1,000 on."""
+    """Return the terms of a perfectly parallel job that is due some hours after second 1,000."""
     at = {Width("gpu", gpus): work / gpus for gpus in widths}
     return JobTerms(due=Due(at=1000.0 + 3600.0 * hours, hours=tuple(at.items())))
 
 
 def a_case(terms: JobTerms, *, offers: tuple[Offer, ...] = (), width: int | None = None) -> ClusterState:
-    """Return a state at 1,000 where "a" has a date, and "b" came before it."""
+    """Return a state at second 1,000: job b arrived first, and job a has a date."""
     held = (
         {} if width is None else {"a": tuple(slot for n in range(width) for slot in some_slots(f"n{n}", 0))}
     )
@@ -47,13 +47,13 @@ def a_case(terms: JobTerms, *, offers: tuple[Offer, ...] = (), width: int | None
 
 
 def decided(state: ClusterState, *, site: Rules = ONES, width: int = 1) -> Decision:
-    """Return the decision where the policy gives every job so many GPUs."""
+    """Return the decision under a policy that gives every job the same width."""
     known = Known(widths={"a": width, "b": width})
     return decide(state, allocator=known, placer=FirstFit(), rules=site)
 
 
-def test_a_date_makes_a_job_as_wide_as_it_has_to_be_whatever_the_policy_would() -> None:
-    """Eight GPU-hours in 2.5 hours are four GPUs; in ten one will do, and an earlier end is worth nothing."""
+def test_a_job_gets_the_narrowest_width_that_meets_its_date() -> None:
+    """Eight GPU-hours in 2.5 hours need four GPUs, in ten hours one, whatever width the policy gives."""
     near, far = a_case(due_in(2.5)), a_case(due_in(10.0))
 
     for width in (1, 8):
@@ -64,7 +64,7 @@ def test_a_date_makes_a_job_as_wide_as_it_has_to_be_whatever_the_policy_would() 
 
 
 def alone(state: ClusterState, *, is_up: bool = True, market: str | None = None) -> ClusterState:
-    """Return a state without "b" where spot is there or not, all nodes being of a market."""
+    """Return the state without job b; spot is available if `is_up`, and nodes are of one market."""
     nodes = {
         name: node if market is None else replace(node, market=market) for name, node in state.nodes.items()
     }
@@ -72,8 +72,8 @@ def alone(state: ClusterState, *, is_up: bool = True, market: str | None = None)
     return replace(state, jobs={"a": state.jobs["a"]}, offers=OFFERS, nodes=nodes, cooldowns=closed)
 
 
-def test_a_job_whose_date_leaves_time_waits_for_spot_and_says_so() -> None:
-    """Forty hours for eight: nothing is rented while spot is not there; a job on demand lets go."""
+def test_a_job_waits_for_spot_while_its_date_leaves_time() -> None:
+    """It has 40 h for 8 h of work: nothing is rented, and a job on demand stops with this reason."""
     waits = alone(a_case(due_in(40.0)), is_up=False)
     runs = alone(a_case(due_in(40.0), width=1), is_up=False, market="on-demand")
     found = decided(waits)
@@ -88,15 +88,15 @@ def test_a_job_whose_date_leaves_time_waits_for_spot_and_says_so() -> None:
     assert late.waiting == {"a": "nodes-to-come"}
 
 
-def test_what_runs_on_spot_goes_on_though_no_more_of_it_can_be_had() -> None:
-    """It has what it has."""
+def test_a_job_on_a_spot_node_goes_on_if_no_more_spot_nodes_are_available() -> None:
+    """It is neither stopped nor widened."""
     plan = decided(alone(a_case(due_in(40.0, widths=(1,)), width=1), is_up=False)).plan
 
     assert (plan.widths["a"], plan.stops, plan.launches) == (Width("gpu", 1), (), {})
 
 
-def test_a_job_on_demand_goes_to_spot_once_that_is_there() -> None:
-    """It works on until the node on spot is ready, starts there, and does not move to others on demand."""
+def test_a_job_on_demand_moves_to_spot_once_a_spot_node_is_ready() -> None:
+    """It works on until then, and does not move to another node on demand."""
     state = alone(a_case(due_in(40.0, widths=(1,)), width=1), market="on-demand")
     first = decided(state)
     (order,) = first.actions
@@ -115,8 +115,8 @@ def test_a_job_on_demand_goes_to_spot_once_that_is_there() -> None:
 
 
 @pytest.mark.parametrize(("moved_at", "moves"), [(999.0, False), (100.0, True)])
-def test_what_only_saves_money_keeps_to_the_rules_against_flapping(moved_at: float, moves: bool) -> None:
-    """A job that was started a second ago stays on demand, and does not go to wait either."""
+def test_moves_that_only_save_money_keep_to_the_rules_against_flapping(moved_at: float, moves: bool) -> None:
+    """A job that started a second ago stays on demand; a move that its date needs is made."""
     site = replace(ONES, steady=Steady())
     acts = (Act(kind="start", target="a", at=moved_at),)
     for is_up in (True, False):
@@ -128,8 +128,8 @@ def test_what_only_saves_money_keeps_to_the_rules_against_flapping(moved_at: flo
     assert decided(slow, site=site).actions
 
 
-def test_where_markets_are_planned_apart_the_width_says_the_market() -> None:
-    """On spot while that is safe; one that runs on demand goes there."""
+def test_the_width_names_the_spot_type_if_the_settings_plan_spot_separately() -> None:
+    """A waiting job and a job on demand both go to the spot type."""
     machine = an_instance_type(gpus=1)
     apart = replace(machine, name=spot_kind(machine.name), gpu_type="gpu@spot", usd_per_hour=0.3)
     site = rules(instance_types={"gpu": machine, "gpu@spot": apart})
@@ -143,24 +143,26 @@ def test_where_markets_are_planned_apart_the_width_says_the_market() -> None:
         assert order.offer == offers[0]
 
 
-def test_what_has_a_date_is_served_first_where_nodes_are_few() -> None:
-    """Four nodes: the later job has them all, and the earlier one waits."""
+def test_a_job_with_a_date_is_served_first_at_the_node_limit() -> None:
+    """The later job gets all four nodes, and the earlier one waits."""
     plan = decided(a_case(due_in(2.5)), site=replace(ONES, max_nodes=4)).plan
 
     assert plan.launches == {NAME: 4}
     assert plan.waiting["b"] == "node-limit"
 
 
-def test_a_hard_cap_is_above_every_date() -> None:
-    """Three dollars an hour hold three nodes, whatever the date asks for."""
+def test_a_hard_cap_overrules_a_date() -> None:
+    """A cap of 3 USD per hour allows at most three nodes, although the date needs four."""
     plan = decided(a_case(due_in(2.5)), site=replace(ONES, caps=Caps(usd_per_hour=3.0))).plan
 
     assert sum(plan.launches.values()) <= 3
 
 
 @pytest.mark.parametrize(("hours", "market"), [(40.0, "spot"), (8.2, "on-demand")])
-def test_spot_while_that_is_safe_and_on_demand_in_time(hours: float, market: str) -> None:
-    """Eight hours of work on one GPU, in forty hours and in a few minutes more than it takes."""
+def test_a_job_uses_spot_while_its_date_leaves_time_and_on_demand_otherwise(
+    hours: float, market: str
+) -> None:
+    """It has eight hours of work, and 40 h or 8.2 h until its date."""
     state = a_case(due_in(hours, widths=(1,)), offers=OFFERS)
     state = replace(state, jobs={"a": state.jobs["a"]})
     orders = [one for one in decided(state).actions if isinstance(one, LaunchNodes)]
@@ -168,8 +170,8 @@ def test_spot_while_that_is_safe_and_on_demand_in_time(hours: float, market: str
     assert [one.offer.market for one in orders if one.offer is not None] == [market]
 
 
-def test_a_stopped_node_of_a_warm_pool_does_not_bring_a_firm_date_back_to_spot() -> None:
-    """What can be started comes first among equal prices, and never before what a date needs."""
+def test_a_stopped_node_in_the_warm_pool_does_not_change_the_market_of_a_date() -> None:
+    """The date needs on demand, and the launch is on demand."""
     state = a_case(due_in(8.2, widths=(1,)), offers=OFFERS)
     stopped = replace(a_node("i-1~2", gpus=1, phase="stopped"), gpus=(), zone="elsewhere", launched_by="")
     state = replace(state, jobs={"a": state.jobs["a"]}, nodes={**state.nodes, stopped.id: stopped})
@@ -179,8 +181,8 @@ def test_a_stopped_node_of_a_warm_pool_does_not_bring_a_firm_date_back_to_spot()
     assert [one.offer.market for one in orders if one.offer is not None] == ["on-demand"]
 
 
-def test_a_date_that_is_lost_or_past_asks_for_nothing() -> None:
-    """An hour for eight GPU-hours on at most two GPUs; an hour ago."""
+def test_a_date_that_is_past_or_cannot_be_met_changes_no_width() -> None:
+    """One hour is too short for eight GPU-hours on two GPUs."""
     lost, past = a_case(due_in(1.0, widths=(1, 2))), a_case(due_in(-1.0))
 
     assert decided(lost).plan.widths["a"] == Width("gpu", 1)
@@ -188,8 +190,8 @@ def test_a_date_that_is_lost_or_past_asks_for_nothing() -> None:
     assert decided(past).plan.dates == {}
 
 
-def test_rigid_jobs_that_run_and_widths_that_were_ordered_are_left_alone() -> None:
-    """A move would cost the one all that it did, and somebody chose the other."""
+def test_dates_do_not_change_running_rigid_jobs_and_widths_that_users_ordered() -> None:
+    """Both keep one GPU where the date would need four."""
     state = a_case(due_in(2.5), width=1)
     rigid = replace(state, jobs={**state.jobs, "a": replace(state.jobs["a"], is_rigid=True)})
     terms = replace(due_in(2.5), ordered_gpus=1)
@@ -199,15 +201,15 @@ def test_rigid_jobs_that_run_and_widths_that_were_ordered_are_left_alone() -> No
     assert decided(a_case(terms)).plan.widths["a"] == Width("gpu", 1)
 
 
-def test_what_a_tick_saw_of_a_date_can_be_read_back() -> None:
-    """So a decision is replayed with it."""
+def test_a_recorded_state_with_a_date_is_read_back_unchanged() -> None:
+    """So the decision can be replayed."""
     state = a_case(due_in(2.5))
 
     assert loads(dumps(state)) == state
 
 
-def test_a_ceiling_makes_room_for_whole_nodes_of_what_dates_ask_for() -> None:
-    """Four nodes at a dollar beside what the policy's own ceiling allows; five GPUs are two nodes of four."""
+def test_the_ceiling_rises_by_the_price_of_the_whole_nodes_that_dates_need() -> None:
+    """Four nodes of 1 USD raise the ceiling from 2 to 6 USD; five GPUs need two nodes of four."""
     assert _usd_per_hour(a_case(due_in(2.5)), ONES, Width("gpu", 4)) == 4.0
     assert _usd_per_hour(a_case(due_in(2.5)), rules(), Width("gpu", 5)) == 8.0
     draft = Draft(rules=ONES, allocator=Known(widths={}), placer=FirstFit())

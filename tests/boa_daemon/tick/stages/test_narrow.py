@@ -1,4 +1,4 @@
-"""Where a cap has no room for all widths, jobs get narrower ones: `test_narrowing.py` says which."""
+"""If a cap has no room for all widths, jobs get narrower widths; `test_narrowing.py` tests which."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from boa_daemon.tick.stages.narrow import narrow
 
 
 def test_widths_are_narrowed_to_the_room_that_a_cap_leaves() -> None:
-    """One node of four GPUs for two jobs of four; without a cap the draft is the same."""
+    """Two jobs of four GPUs share one node of four; without a cap the draft stays the same."""
     state, policy = a_state(a_job("a"), a_job("b")), {"node_prices": PRICES}
     draft = a_draft(gpus(a=4, b=4), policy=policy)
     assert narrow(state, draft) is draft

@@ -1,4 +1,4 @@
-"""Who sends first: by the plan in the simulator, as the gate says elsewhere."""
+"""The plan records who sends first on shared links: in the plan's order or in the gate's."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from boa_daemon.tick.state import GatedLink, GateView
 
 
 def a_link(*jobs: str, is_ordered: bool = True) -> GatedLink:
-    """Return a link on which jobs send."""
+    """Return a link on which these jobs send."""
     return GatedLink(jobs=jobs, is_ordered=is_ordered, why="")
 
 
-def test_the_plan_names_the_links_that_the_gate_orders_between_several_jobs() -> None:
-    """Not one that a single job uses, and not one without an order; None where there is no gate."""
+def test_the_plan_lists_the_links_on_which_the_gate_orders_several_jobs() -> None:
+    """Links with one job, links without an order and states without a gate are left out."""
     draft = a_draft()
     state = a_state(a_job("a"), a_job("b"))
     assert order_links(state, draft) is draft
@@ -28,8 +28,8 @@ def test_the_plan_names_the_links_that_the_gate_orders_between_several_jobs() ->
     assert order_links(none, draft) is draft
 
 
-def test_in_the_simulator_the_order_is_that_of_the_slots_that_are_planned() -> None:
-    """Both start across n1 and n2, with one hour and two left; before that nobody sends."""
+def test_in_the_simulator_the_link_order_follows_the_planned_slots() -> None:
+    """The job with one hour left sends before the job with two; without slots the order is empty."""
     state = a_state(a_job("a", remaining_gpu_hours=2.0), a_job("b"), nodes=[a_node("n1"), a_node("n2")])
     slots = {job: some_slots("n1", at) + some_slots("n2", at) for at, job in enumerate("ab")}
     site = rules(orders_links=True)

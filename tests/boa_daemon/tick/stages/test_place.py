@@ -1,4 +1,4 @@
-"""What should change is placed where there is room, and keeps what it has until then."""
+"""Wanted changes are placed on nodes with room; other jobs keep their GPUs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from boa_daemon.tick.draft import Changes
 from boa_daemon.tick.stages.place import place
 
 
-def test_without_a_wish_there_is_no_room_to_ask_for() -> None:
-    """The draft is the same."""
+def test_the_draft_stays_if_no_job_wants_a_change() -> None:
+    """A draft with only a stop is returned as the same object."""
     draft = a_draft(gpus(a=1), changes=Changes(stops=("a",)))
     assert place(a_state(a_job("a")), draft) is draft
 
 
-def test_wishes_that_fit_get_slots_and_only_those_who_must_leave_without_any_are_stopped() -> None:
-    """a and b share n1; c starts on n2; a has to leave and does not fit, b does not fit and stays."""
+def test_wishes_that_fit_get_slots_and_leaving_jobs_without_slots_stop() -> None:
+    """Job c fits on n2; a must leave and does not fit, so it stops; b does not fit and stays."""
     held = {"a": some_slots("n1", 0), "b": some_slots("n1", 1)}
     state = a_state(*map(a_job, "abcd"), nodes=[a_node("n1"), a_node("n2")], held=held)
     wishes = gpus(c=4, a=9, b=9)

@@ -1,4 +1,4 @@
-"""Idle nodes go back when their hold is over: the policy's, where it knows one, else the site's."""
+"""Idle nodes are released when their hold is over: the policy's hold, or else the site's."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NOW = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding(Known):
-    """Node prices that hold some nodes of type "gpu" for 100 s, and two others for 50 s."""
+    """Node prices that keep some `gpu` nodes for 100 s, and two nodes of other types for 50 s."""
 
     def hold(self, gpu_type: str) -> NodeRetention:
-        """Return what is worth holding of a type."""
+        """Return how many nodes of a type are kept, and for how long."""
         return (
             NodeRetention(nodes=self.nodes, seconds=100.0)
             if gpu_type == "gpu"
@@ -32,7 +32,7 @@ class Holding(Known):
 
 
 def idle(*ages: float) -> list[NodeState]:
-    """Return ready nodes that fell idle so many seconds ago."""
+    """Return ready nodes that have been idle for these seconds."""
     return [a_node(f"n{number}", idle_since=NOW - age) for number, age in enumerate(ages)]
 
 
@@ -41,20 +41,20 @@ def planned(nodes: Sequence[NodeState], **changes: Any) -> Plan:
     return release(a_state(nodes=nodes, now=NOW), a_draft(**changes)).plan
 
 
-def test_the_sites_hold_is_kept_to_the_second() -> None:
-    """60 s: one of 59 s stays a second more, one of 60 goes, and so does one of 61."""
+def test_an_idle_node_is_released_exactly_at_the_end_of_the_sites_hold() -> None:
+    """The hold is 60 s: a node idle for 59 s stays for one second more."""
     plan = planned(idle(59.0, 60.0, 61.0))
     assert (plan.releases, plan.wake_at) == (("n1", "n2"), NOW + 1.0)
     assert planned(idle(10.0, 20.0)).wake_at == NOW + 40.0
 
 
-def test_a_fixed_fleet_is_not_touched() -> None:
-    """Its count says what goes back."""
+def test_no_node_of_a_fixed_fleet_is_released() -> None:
+    """The node has been idle for 500 s."""
     assert planned(idle(500.0), policy={"nodes": {"gpu-x4": 1}}).releases == ()
 
 
-def test_nodes_that_are_used_or_claimed_or_not_ready_stay() -> None:
-    """A job is to start on n0, another counts on n1; n2 still boots, n3 is stopped, n4 is busy."""
+def test_nodes_that_are_used_claimed_or_not_ready_are_not_released() -> None:
+    """A job starts on n0, n1 is claimed, n2 boots, n3 is stopped, and n4 is busy."""
     nodes = [
         *idle(500.0, 500.0),
         a_node("n2", phase="requested"),
@@ -66,13 +66,13 @@ def test_nodes_that_are_used_or_claimed_or_not_ready_stay() -> None:
     assert release(state, draft) is draft
 
 
-def test_a_node_whose_end_is_announced_is_not_held() -> None:
-    """It fell idle this second."""
+def test_an_idle_node_whose_end_is_announced_is_released_at_once() -> None:
+    """It became idle in this second."""
     assert planned([replace(idle(0.0)[0], ends_by=NOW + 500.0)]).releases == ("n0",)
 
 
-def test_at_the_limit_on_nodes_whatever_nobody_claims_goes_at_once_and_the_next_look_is_soon() -> None:
-    """The limit has room then; without an idle node there is nothing to look at."""
+def test_at_the_node_limit_unclaimed_idle_nodes_are_released_at_once() -> None:
+    """The plan wakes up a second later; without a node to release there is no wake-up."""
     plan = planned(idle(1.0), is_at_node_limit=True)
     assert (plan.releases, plan.wake_at) == (("n0",), NOW + 1.0)
     assert planned([], is_at_node_limit=True).wake_at is None
@@ -80,15 +80,15 @@ def test_at_the_limit_on_nodes_whatever_nobody_claims_goes_at_once_and_the_next_
 
 
 @pytest.mark.parametrize(("nodes", "releases"), [(0, "n0 n1 n2"), (1, "n0 n2"), (2, "n2"), (3, "")])
-def test_the_policy_says_how_many_stay_and_those_that_fell_idle_last_do(nodes: int, releases: str) -> None:
-    """Idle for 20, 10 and 30 s."""
+def test_the_policy_keeps_the_nodes_that_became_idle_last(nodes: int, releases: str) -> None:
+    """The nodes have been idle for 20, 10 and 30 s."""
     policy = {"node_prices": Holding(widths={}, nodes=nodes)}
     plan = planned(idle(20.0, 10.0, 30.0), policy=policy)
     assert set(plan.releases) == set(releases.split())
 
 
-def test_the_policys_hold_ends_to_the_second_and_at_the_sites_longest() -> None:
-    """100 s by the policy; 80 s where the site allows no more, and 100 where it allows 200."""
+def test_the_policys_hold_is_limited_by_the_sites_longest_hold() -> None:
+    """The policy's hold is 100 s; the site allows 80, 99.5 or 200 s."""
     policy = {"node_prices": Holding(widths={}, nodes=3)}
     for longest, releases, wake_at in (
         (None, ("n1", "n2"), NOW + 1.0),
@@ -100,8 +100,8 @@ def test_the_policys_hold_ends_to_the_second_and_at_the_sites_longest() -> None:
         assert (set(plan.releases), plan.wake_at) == (set(releases), wake_at)
 
 
-def test_types_are_counted_apart_and_one_that_is_gone_from_the_settings_goes_at_once() -> None:
-    """One of "gpu" stays and two of "other"; the third type nobody knows."""
+def test_kept_nodes_are_counted_per_type_and_unknown_types_are_released_at_once() -> None:
+    """One `gpu` node and two `other` nodes are kept; the settings do not name the third type."""
     other, third = an_instance_type(gpu_type="other"), an_instance_type(gpu_type="third")
     nodes = [
         *idle(10.0, 20.0),

@@ -1,4 +1,4 @@
-"""Allocate, then place: what is rented, what is kept, who waits for what."""
+"""Nodes are rented for jobs that the present nodes cannot take, and waiting jobs get a reason."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from policies.placement.first_fit import FirstFit
 
 
 def plan_of(state: ClusterState, wishes: Wishes, site: Rules | None = None) -> Plan:
-    """Return the plan with first fit on four-GPU nodes."""
+    """Return the plan with first fit on nodes of four GPUs."""
     return decide(state, allocator=wishes, placer=FirstFit(), rules=site or rules()).plan
 
 
-def test_as_many_nodes_are_rented_as_the_widths_fill() -> None:
-    """Widths of 4 and 2 on nodes of four GPUs take two nodes."""
+def test_as_many_nodes_are_rented_as_the_widths_need() -> None:
+    """Widths of 4 and 2 on nodes of four GPUs need two nodes."""
     plan = plan_of(a_state(a_job("a"), a_job("b")), Wishes(widths={"a": 4, "b": 2}))
 
     assert plan.launches == {"gpu-x4": 2}
     assert plan.waiting == {"a": "nodes-to-come", "b": "nodes-to-come"}
 
 
-def test_nodes_to_come_count_so_nothing_is_rented_twice() -> None:
-    """Two nodes are booting for six GPUs: no more are asked for."""
+def test_booting_nodes_count_so_no_node_is_rented_twice() -> None:
+    """Two nodes boot for six GPUs, so nothing is rented."""
     state = a_state(
         a_job("a"), a_job("b"), nodes=[a_node("n1", phase="requested"), a_node("n2", phase="requested")]
     )
@@ -45,8 +45,8 @@ def test_nodes_to_come_count_so_nothing_is_rented_twice() -> None:
     assert plan_of(state, Wishes(widths={"a": 4, "b": 2})).launches == {}
 
 
-def test_free_gpus_and_booting_ones_are_used_together() -> None:
-    """Six GPUs: two free here, four to come; nothing else is rented, and the idle node is kept for it."""
+def test_free_and_booting_gpus_are_planned_together() -> None:
+    """Six GPUs are needed, two are free and four boot: nothing is rented or released."""
     state = a_state(
         a_job("a"),
         a_job("b"),
@@ -60,7 +60,7 @@ def test_free_gpus_and_booting_ones_are_used_together() -> None:
 
 
 def test_a_growing_job_keeps_its_gpus_until_the_new_ones_are_there() -> None:
-    """From 4 to 8: one node is rented, nothing is stopped."""
+    """From four to eight GPUs, one node is rented and nothing is stopped."""
     state = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1, 2, 3)})
 
     plan = plan_of(state, Wishes(widths={"a": 8}))
@@ -71,7 +71,7 @@ def test_a_growing_job_keeps_its_gpus_until_the_new_ones_are_there() -> None:
 
 
 def test_a_shrinking_job_makes_room_for_an_older_one_in_the_same_tick() -> None:
-    """b gives up two of four GPUs, and a, which waited, takes them."""
+    """Job b gives up two of four GPUs, and the waiting job a takes them."""
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held={"b": some_slots("n1", 0, 1, 2, 3)})
     plan = plan_of(state, Wishes(widths={"a": 2, "b": 2}))
 
@@ -80,7 +80,7 @@ def test_a_shrinking_job_makes_room_for_an_older_one_in_the_same_tick() -> None:
 
 
 def test_a_job_without_a_width_is_stopped_and_its_gpus_go_to_others() -> None:
-    """Preemption: the plan drops b, and a starts where b was."""
+    """The policy drops job b, and a starts on b's GPUs."""
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held={"b": some_slots("n1", 0, 1, 2, 3)})
     plan = plan_of(state, Wishes(widths={"a": 4}, nodes={"gpu-x4": 1}))
 
@@ -88,8 +88,8 @@ def test_a_job_without_a_width_is_stopped_and_its_gpus_go_to_others() -> None:
     assert set(plan.slots["a"]) == set(some_slots("n1", 0, 1, 2, 3))
 
 
-def test_a_job_that_is_stopping_is_left_alone() -> None:
-    """It still holds its GPUs; nobody else gets them, and it is not stopped again."""
+def test_a_stopping_job_keeps_its_gpus_and_is_not_stopped_again() -> None:
+    """No other job gets its GPUs yet."""
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held={"b": some_slots("n1", 0, 1, 2, 3)})
     stopping = type(state.jobs["b"])(
         job=state.jobs["b"].job, slots=state.jobs["b"].slots, generation=1, is_stopping=True
@@ -101,8 +101,8 @@ def test_a_job_that_is_stopping_is_left_alone() -> None:
     assert (plan.stops, plan.slots) == ((), {})
 
 
-def test_jobs_leave_a_node_that_is_going_away() -> None:
-    """A node that is terminating is no place to be: its job moves to a ready one at the same width."""
+def test_a_job_on_a_terminating_node_moves_to_a_ready_node() -> None:
+    """It keeps its width."""
     dying = a_node("n1", phase="terminating")
     state = a_state(a_job("a"), nodes=[dying, a_node("n2")], held={"a": some_slots("n1", 0, 1)})
 
@@ -110,21 +110,21 @@ def test_jobs_leave_a_node_that_is_going_away() -> None:
 
 
 def test_an_idle_node_is_released_when_its_hold_is_over() -> None:
-    """Held 60 s: at 59 s the tick asks to be woken at 60, and at 60 s the node goes."""
+    """The hold is 60 s: at 59 s the plan wakes up for 60 s, and at 60 s the node is released."""
     for now, releases, wake_at in ((59.0, (), 60.0), (60.0, ("n1",), None)):
         plan = plan_of(a_state(nodes=[a_node("n1", idle_since=0.0)], now=now), Wishes(widths={}))
         assert (plan.releases, plan.wake_at) == (releases, wake_at)
 
 
-def test_zero_hold_means_zero() -> None:
-    """An idle node goes at once."""
+def test_an_idle_node_is_released_at_once_if_the_hold_is_zero() -> None:
+    """It became idle at this instant."""
     state = a_state(nodes=[a_node("n1", idle_since=5.0)], now=5.0)
 
     assert plan_of(state, Wishes(widths={}), rules(idle_hold_seconds=0.0)).releases == ("n1",)
 
 
-def test_a_type_that_is_out_of_stock_is_asked_for_later() -> None:
-    """No launch before the instant that the refusal named, and a wake-up then."""
+def test_a_type_out_of_stock_is_not_requested_before_its_cooldown_ends() -> None:
+    """The plan wakes up at that instant."""
     state = a_state(a_job("a"), now=10.0, cooldowns={"gpu-x4": Cooldown(until=70.0)})
 
     plan = plan_of(state, Wishes(widths={"a": 4}))
@@ -132,8 +132,8 @@ def test_a_type_that_is_out_of_stock_is_asked_for_later() -> None:
     assert (plan.launches, plan.wake_at, plan.waiting) == ({}, 70.0, {"a": "out-of-stock"})
 
 
-def test_a_gang_of_a_closed_size_is_not_asked_for_and_smaller_orders_are() -> None:
-    """Orders of two nodes rest: the job of two waits, a job of one gets its node."""
+def test_an_order_of_a_closed_size_is_dropped_and_a_smaller_order_is_made() -> None:
+    """Orders of two nodes are closed: the job on two nodes waits, and a job on one gets its node."""
     cooldowns = {"gpu-x4//on-demand/2": Cooldown(until=70.0)}
     state = a_state(a_job("a"), a_job("b", arrived_at=1.0), now=10.0, cooldowns=cooldowns)
 
@@ -143,16 +143,16 @@ def test_a_gang_of_a_closed_size_is_not_asked_for_and_smaller_orders_are() -> No
     assert plan.waiting == {"a": "out-of-stock", "b": "nodes-to-come"}
 
 
-def test_a_gang_beyond_the_quota_says_that_it_waits_for_that() -> None:
-    """One node is left, two are needed together: nothing is asked for."""
+def test_a_job_that_needs_more_nodes_than_the_quota_waits_for_the_quota() -> None:
+    """It needs two nodes together and one is left, so nothing is requested."""
     offers = (Offer(instance_type="gpu-x4", usd_per_hour=4.0, nodes_left=1),)
     plan = plan_of(a_state(a_job("a"), offers=offers), Wishes(widths={"a": 8}))
 
     assert (plan.launches, plan.waiting) == ({}, {"a": "quota"})
 
 
-def test_a_fixed_fleet_is_held_whole_whatever_the_jobs() -> None:
-    """Three nodes wanted, one here, one coming: one more; none is released though idle for ages."""
+def test_a_fixed_fleet_is_completed_and_kept_without_jobs() -> None:
+    """Of three nodes one is here and one is coming: one is rented, and none is released."""
     state = a_state(nodes=[a_node("n1"), a_node("n2", phase="requested")], now=1e6)
 
     plan = plan_of(state, Wishes(widths={}, nodes={"gpu-x4": 3}))
@@ -161,7 +161,7 @@ def test_a_fixed_fleet_is_held_whole_whatever_the_jobs() -> None:
 
 
 def test_a_fixed_fleet_that_is_too_large_gives_its_youngest_idle_nodes_back() -> None:
-    """One wanted of three; the busy one stays."""
+    """One of three nodes is wanted, and the busy one stays."""
     state = a_state(
         a_job("a"), nodes=[a_node("n1"), a_node("n2"), a_node("n3")], held={"a": some_slots("n1", 0)}
     )
@@ -170,8 +170,8 @@ def test_a_fixed_fleet_that_is_too_large_gives_its_youngest_idle_nodes_back() ->
     assert plan.releases == ("n3", "n2")
 
 
-def test_at_the_cap_nobody_overtakes_a_job_that_waits_for_room() -> None:
-    """One node allowed, half of it free: the job of four waits, and so does the job of one behind it."""
+def test_at_the_node_limit_no_job_overtakes_a_job_that_waits_for_room() -> None:
+    """Half of the one node is free: the job of four GPUs waits, and so does the job of one behind it."""
     state = a_state(
         a_job("old"),
         a_job("wide"),
@@ -186,8 +186,8 @@ def test_at_the_cap_nobody_overtakes_a_job_that_waits_for_room() -> None:
     assert plan.launches == {}
 
 
-def test_at_the_cap_nothing_is_rented_or_released_for_a_job_that_does_not_fit_yet() -> None:
-    """Three nodes allowed, one busy, one idle for ages: the job of twelve waits, no node comes or goes."""
+def test_at_the_node_limit_no_node_comes_or_goes_for_a_job_that_does_not_fit_yet() -> None:
+    """Of three allowed nodes one is busy and one idle; the job of twelve GPUs waits."""
     state = a_state(
         a_job("old"),
         a_job("wide"),
@@ -200,8 +200,8 @@ def test_at_the_cap_nothing_is_rented_or_released_for_a_job_that_does_not_fit_ye
     assert (plan.launches, plan.releases, plan.slots) == ({}, (), {})
 
 
-def test_a_job_wider_than_the_cap_keeps_nobody_waiting() -> None:
-    """Five GPUs on one node of four never fit: the job behind it starts."""
+def test_a_job_wider_than_the_node_limit_delays_no_other_job() -> None:
+    """Five GPUs never fit on one node of four, so the next job starts."""
     state = a_state(a_job("wide"), a_job("small"), nodes=[a_node("n1")])
 
     plan = plan_of(state, Wishes(widths={"wide": 5, "small": 1}), rules(max_nodes=1))
@@ -209,8 +209,8 @@ def test_a_job_wider_than_the_cap_keeps_nobody_waiting() -> None:
     assert set(plan.slots) == {"small"}
 
 
-def test_at_the_cap_idle_nodes_of_another_type_make_way_at_once() -> None:
-    """The one allowed node is of a type that nobody needs: it is released without a hold."""
+def test_at_the_node_limit_idle_nodes_of_another_type_are_released_at_once() -> None:
+    """No job needs the type of the one allowed node."""
     kinds = {"gpu": an_instance_type(), "other": an_instance_type(gpu_type="other")}
     state = a_state(a_job("a"), nodes=[a_node("n1", kind=kinds["other"], idle_since=0.0)], now=1.0)
 
@@ -221,8 +221,8 @@ def test_at_the_cap_idle_nodes_of_another_type_make_way_at_once() -> None:
 
 
 @given(case=states())
-def test_what_is_free_or_to_come_suffices_for_every_wish(case: tuple[ClusterState, Wishes]) -> None:
-    """GPUs here, coming and asked for are at least the widths; less than one node of them is too much."""
+def test_present_coming_and_requested_gpus_cover_all_widths(case: tuple[ClusterState, Wishes]) -> None:
+    """One requested node less would not suffice."""
     state, wishes = case
     plan = plan_of(state, wishes)
     wanted = sum(wishes.widths.get(job, 0) for job in state.jobs)
@@ -237,16 +237,16 @@ def test_what_is_free_or_to_come_suffices_for_every_wish(case: tuple[ClusterStat
 
 
 @given(case=states())
-def test_the_cap_is_never_exceeded(case: tuple[ClusterState, Wishes]) -> None:
-    """Nodes held and asked for stay within the limit, or at what is held already."""
+def test_the_node_limit_is_never_exceeded_by_launches(case: tuple[ClusterState, Wishes]) -> None:
+    """Present and requested nodes stay within the limit, or within what is here already."""
     state, wishes = case
     plan = plan_of(state, wishes, rules(max_nodes=3))
 
     assert len(state.nodes) + sum(plan.launches.values()) <= max(3, len(state.nodes))
 
 
-def test_a_job_that_wants_few_nodes_waits_where_free_gpus_lie_on_more() -> None:
-    """Two nodes with one GPU free each: a compact job of two waits; on one node it starts."""
+def test_a_compact_job_waits_if_its_gpus_are_free_only_on_several_nodes() -> None:
+    """A job of two GPUs waits beside two nodes with one free GPU each; an empty node starts it."""
     held = {"x": some_slots("n1", 0, 1, 2), "y": some_slots("n2", 0, 1, 2)}
     two = [a_node("n1"), a_node("n2")]
     widths = {"x": Width("gpu", 3), "y": Width("gpu", 3), "a": Width("gpu", 2)}
@@ -263,13 +263,13 @@ def test_a_job_that_wants_few_nodes_waits_where_free_gpus_lie_on_more() -> None:
 
 
 class Fixed:
-    """An allocator that always says the same."""
+    """An allocator that always gives the same answer."""
 
     def __init__(self, allocation: Allocation) -> None:
         self.allocation = allocation
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return what it always says."""
+        """Return the fixed answer."""
         return self.allocation
 
 
@@ -277,23 +277,23 @@ class Nowhere:
     """A placer that never finds room."""
 
     def place(self, widths: object, *, nodes: object, held: object) -> Placement:
-        """Place nobody."""
+        """Place no job."""
         return Placement(slots={})
 
 
-def test_a_placer_that_leaves_jobs_out_of_empty_nodes_is_found_out() -> None:
-    """Rather than renting without end."""
+def test_a_placer_that_leaves_jobs_out_of_empty_nodes_is_an_error() -> None:
+    """Otherwise nodes would be rented without end."""
     with pytest.raises(BoaError, match="the placer leaves jobs out of empty nodes: a"):
         decide(a_state(a_job("a")), allocator=Wishes(widths={"a": 2}), placer=Nowhere(), rules=rules())  # type: ignore[arg-type]
 
 
 class Counting(FirstFit):
-    """First fit that counts how often it is asked."""
+    """First fit that counts its calls."""
 
     times = 0
 
     def place(self, *args: Any, **words: Any) -> Placement:
-        """Return its answer."""
+        """Count the call and return the answer of first fit."""
         Counting.times += 1
         return super().place(*args, **words)
 
@@ -307,10 +307,10 @@ class Counting(FirstFit):
         (gpus(a=2, b=1), ("x", "y"), 1, 2),
     ],
 )
-def test_a_placer_is_asked_once_where_what_is_free_is_surely_too_little(
+def test_the_placer_is_called_once_if_the_free_gpus_cannot_suffice(
     wishes: dict[str, Width], zones: tuple[str, ...], launches: int, times: int
 ) -> None:
-    """With new nodes at once; over zones it is asked first, which says what each of them lacks."""
+    """It is called with the new nodes at once; over several zones it is called twice."""
     kinds = {name: an_instance_type(gpu_type=name) for name in ("gpu", "new")}
     nodes = [replace(a_node(f"n{zone}", gpus=1), zone=zone) for zone in zones[1:]]
     offers = tuple(Offer(instance_type="gpu-x4", zone=zone, usd_per_hour=4.0) for zone in zones if zone)
@@ -331,10 +331,10 @@ def test_a_placer_is_asked_once_where_what_is_free_is_surely_too_little(
         ("requested", 0.01, "nodes-to-come"),
     ],
 )
-def test_what_a_job_waits_for_is_nodes_unless_a_job_ends_so_soon_that_none_is_rented(
+def test_a_job_waits_for_free_gpus_if_another_job_ends_before_a_new_node_would_boot(
     phase: Any, hours: float, reason: str
 ) -> None:
-    """b on n1 ends within a boot, or does not; a node that boots for a is what a waits for."""
+    """In all other cases it waits for coming nodes."""
     nodes = [a_node("n1"), *([a_node("n2", phase="requested")] if phase == "requested" else [])]
     state = a_state(a_job("a"), a_job("b"), nodes=nodes, held={"b": some_slots("n1", 0, 1, 2, 3)})
     prices = Known(widths={}, left_hours={"b": hours})

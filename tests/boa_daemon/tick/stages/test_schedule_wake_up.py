@@ -1,4 +1,4 @@
-"""When the next decision is due: at the next round, or soon after a node falls empty."""
+"""The plan wakes up at the next round of the policy, or soon after a node becomes empty."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ROUNDS = rules(round_seconds=60.0)
 
 
 def a_wake(state: ClusterState, **changes: Any) -> float | None:
-    """Return when a policy with rounds of a minute is asked again."""
+    """Return the wake-up under a policy with rounds of 60 s."""
     aside = changes.pop("set_aside", {})
     return schedule_wake_up(state, a_draft(site=ROUNDS, set_aside=aside, plan=a_plan(**changes))).plan.wake_at
 
 
-def test_a_round_lasts_since_the_policy_last_changed_its_mind() -> None:
-    """Now, where it has just done so or never has; 20 s ago otherwise."""
+def test_a_round_starts_when_the_policys_memory_last_changed() -> None:
+    """If the memory changes now or never has, the round starts now; an earlier wake-up stays."""
     never = a_state(a_job("a"), now=NOW)
     remembers = replace(never, memory=((1.0,), NOW - 20.0))
     assert a_wake(never) == NOW + 60.0
@@ -33,8 +33,8 @@ def test_a_round_lasts_since_the_policy_last_changed_its_mind() -> None:
     assert a_wake(remembers, wake_at=NOW + 30.0) == NOW + 30.0
 
 
-def test_no_round_comes_while_every_job_is_set_aside() -> None:
-    """One of two has a part in it: that suffices."""
+def test_no_round_is_scheduled_while_every_job_is_set_aside() -> None:
+    """One job that is not set aside suffices for a round."""
     state = a_state(a_job("a"), a_job("b"), now=NOW)
     assert a_wake(state, set_aside={"a": "resting", "b": "resting"}) is None
     assert a_wake(state, set_aside={"a": "resting"}) == NOW + 60.0
@@ -42,7 +42,7 @@ def test_no_round_comes_while_every_job_is_set_aside() -> None:
 
 
 def held(code: HeldCode) -> tuple[Held, ...]:
-    """Return one thing that is held back."""
+    """Return one note about something that is held back."""
     return (Held(what="a node", code=code),)
 
 
@@ -58,28 +58,28 @@ def held(code: HeldCode) -> tuple[Held, ...]:
         ({"held": (*held("team-share"), *held("cap-hour"))}, NOW + 500.0),
     ],
 )
-def test_without_a_node_and_with_none_allowed_only_the_cap_is_waited_for(
+def test_rounds_pause_while_a_cap_allows_no_node_and_none_is_here(
     changes: dict[str, Any], wake_at: float
 ) -> None:
-    """What holds back some people alone does not hold back the site."""
+    """A cap of a user or of a team alone does not pause the rounds."""
     values = {"held": held("cap-day"), "wake_at": NOW + 500.0, **changes}
     assert a_wake(a_state(a_job("a"), now=NOW), **values) == wake_at
 
 
-def test_with_a_node_rounds_go_on_at_a_cap() -> None:
-    """Its GPUs may change hands."""
+def test_rounds_continue_at_a_cap_while_a_node_is_here() -> None:
+    """The node's GPUs may change between jobs."""
     state = a_state(a_job("a"), nodes=[a_node()], now=NOW)
     assert a_wake(state, held=held("cap-day"), wake_at=NOW + 500.0) == NOW + 60.0
 
 
 def moving(*, b: str = "n2") -> ClusterState:
-    """Return job a on n1, and b on a node."""
+    """Return job a on n1, and job b on the node `b`."""
     held = {"a": some_slots("n1", 0, 1), "b": some_slots(b, 2)}
     return a_state(a_job("a"), a_job("b"), nodes=[a_node("n1"), a_node("n2")], held=held, now=NOW)
 
 
-def test_a_node_that_falls_empty_is_looked_at_in_a_second() -> None:
-    """Job a moves from n1 to n2; not so if b is on n1 too, or a stays there with one GPU."""
+def test_the_plan_wakes_up_a_second_after_a_move_empties_a_node() -> None:
+    """It does not if job b or a GPU of job a stays on the node."""
     plan = a_plan(slots={"a": some_slots("n2", 0, 1)})
     found = schedule_wake_up(moving(), a_draft(plan=plan))
     assert found.plan.wake_at == NOW + 1.0
@@ -92,14 +92,14 @@ def test_a_node_that_falls_empty_is_looked_at_in_a_second() -> None:
     assert schedule_wake_up(moving(b="n1"), a_draft(plan=both)).plan.wake_at == NOW + 1.0
 
 
-def test_a_node_that_another_job_takes_is_not_empty() -> None:
-    """They swap."""
+def test_a_node_that_another_job_moves_to_does_not_count_as_empty() -> None:
+    """Jobs a and b swap their nodes."""
     draft = a_draft(plan=a_plan(slots={"a": some_slots("n2", 0, 1), "b": some_slots("n1", 3)}))
     assert schedule_wake_up(moving(), draft) is draft
 
 
-def test_a_job_that_is_stopping_empties_nothing_yet_and_a_start_nothing_at_all() -> None:
-    """Its GPUs fall free when it has let go."""
+def test_stopping_jobs_and_starting_jobs_empty_no_node() -> None:
+    """The draft stays the same in both cases."""
     state = moving()
     stopping = replace(state, jobs={**state.jobs, "a": replace(state.jobs["a"], is_stopping=True)})
     draft = a_draft(plan=a_plan(slots={"a": some_slots("n2", 0, 1)}))

@@ -1,4 +1,4 @@
-"""Jobs that rest, or whose user's money is spent, have no part in a decision, and its record says so."""
+"""Jobs that must not start yet are set aside, and the record of the decision gives the reason."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ NOON = 0.5 * DAY_SECONDS
 
 
 def changed(state: ClusterState, name: str, **facts: object) -> ClusterState:
-    """Return a state with other facts on a job."""
+    """Return the state with other terms of one job."""
     return replace(state, jobs={**state.jobs, name: _with(state.jobs[name], facts)})
 
 
 def _with(job: JobState, facts: dict[str, object]) -> JobState:
-    """Return a job on other terms."""
     return replace(job, terms=replace(job.terms, **facts))  # type: ignore[arg-type]
 
 
 def decided(state: ClusterState, **widths: int) -> Decision:
-    """Return the decision of a policy that gives widths."""
+    """Return the decision of a policy with these widths."""
     return decide(state, allocator=Wishes(widths=widths), placer=FirstFit(), rules=rules())
 
 
-def test_a_job_that_rests_is_given_nothing_until_then() -> None:
-    """Two jobs, room for both: the one that failed starts 40 s later, when the plan wakes up for it."""
+def test_a_resting_job_starts_when_its_rest_is_over() -> None:
+    """Both jobs have room: the failed one starts 40 s later, and the plan wakes up for that."""
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node()], now=NOON)
     resting = changed(
         state, "b", failed=(Failure(at=NOON + 35.0, step=0),), failures=2, last_end="exit code 1"
@@ -53,8 +52,8 @@ def test_a_job_that_rests_is_given_nothing_until_then() -> None:
         assert set(decided(replace(resting, now=NOON + late), a=1, b=1).plan.slots) == {"a", "b"}
 
 
-def test_a_user_without_money_starts_nothing_until_midnight() -> None:
-    """What runs goes on, what waits waits; the user is named once, with both numbers."""
+def test_no_job_of_a_user_at_the_daily_cap_starts_until_midnight() -> None:
+    """Running jobs go on, and the record names the user once, with both numbers."""
     state = a_state(
         *(a_job(name) for name in "abc"), nodes=[a_node()], held={"a": some_slots("n1", 0)}, now=NOON
     )
@@ -76,8 +75,8 @@ def test_a_user_without_money_starts_nothing_until_midnight() -> None:
     assert set(decided(richer, a=1, b=1, c=1).plan.slots) == {"b", "c"}
 
 
-def test_the_record_of_a_decision_says_who_was_set_aside() -> None:
-    """Written down and read back, the same decision and the same explanation: nothing else was looked at."""
+def test_a_recorded_decision_explains_jobs_that_were_set_aside() -> None:
+    """The decoded state gives the same actions and the same explanation."""
     state = changed(
         a_state(a_job("a"), a_job("b"), nodes=[a_node()], now=NOON),
         "a",
@@ -91,10 +90,10 @@ def test_the_record_of_a_decision_says_who_was_set_aside() -> None:
 
 
 @given(case=states(), data=st.data())
-def test_whoever_is_set_aside_changes_nothing_for_the_others(
+def test_jobs_that_are_set_aside_change_nothing_for_other_jobs(
     case: tuple[ClusterState, Allocator], data: st.DataObject
 ) -> None:
-    """The actions are those of the same cluster without the jobs that are set aside."""
+    """The actions are those of the same cluster without these jobs."""
     state, allocator = case
     waiting = [name for name, job in state.jobs.items() if not job.slots]
     aside = data.draw(st.sets(st.sampled_from(waiting)) if waiting else st.just(set()))
@@ -115,8 +114,8 @@ def test_whoever_is_set_aside_changes_nothing_for_the_others(
     )
 
 
-def test_a_job_waits_for_an_instant_or_for_another_job_and_says_so() -> None:
-    """Not before its instant, which wakes the plan; not before the end of the job that its file names."""
+def test_a_job_waits_for_its_start_time_or_for_the_job_that_its_file_names() -> None:
+    """The plan wakes up at the start time, and the explanation names the other job's state."""
     state = a_state(
         *(a_job(name) for name in "abc"), nodes=[a_node()], held={"a": some_slots("n1", 0)}, now=NOON
     )
@@ -130,8 +129,8 @@ def test_a_job_waits_for_an_instant_or_for_another_job_and_says_so() -> None:
         assert f"It waits for job {other}, which {how} (after)." in said
 
 
-def test_teams_without_money_or_ahead_of_their_share_start_nothing() -> None:
-    """The closed purse is named with its numbers; a claim of a team that is behind goes first."""
+def test_jobs_of_teams_at_their_cap_or_ahead_of_their_share_do_not_start() -> None:
+    """Both teams are reported, and the job of the team behind its share starts."""
     state = a_state(*(a_job(name, arrived_at=NOON) for name in "abc"), nodes=[a_node()], now=NOON)
     for name, team in (("a", "red"), ("b", "blue"), ("c", "green")):
         state = changed(state, name, team=team)

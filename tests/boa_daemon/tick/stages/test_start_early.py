@@ -1,4 +1,4 @@
-"""Waiting jobs start narrow on what is free, where that pays until their nodes are there."""
+"""Waiting jobs start narrow on free GPUs if that pays until their nodes come."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ WISHES = gpus(a=4, b=4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starting(Known):
-    """Node prices under which jobs start early on up to two GPUs; what they are asked is noted."""
+    """Node prices that start jobs early on up to two GPUs, and record each question."""
 
     asked: list[tuple[str, int, float]] = field(default_factory=list)
 
     def head_start(self, job: Job, then: Width, *, most_gpus: int, wait_hours: float) -> Width | None:
-        """Note the question; start on what there is, up to two."""
+        """Record the question, and return up to two GPUs."""
         self.asked.append((job.id, most_gpus, wait_hours))
         return Width("gpu", min(2, most_gpus)) if wait_hours > 0.0 else None
 
 
 def waiting(*, free: int = 3, launched_at: float | None = None, now: float = NOW) -> ClusterState:
-    """Return jobs a and b that wait beside a node with free GPUs, and one that boots."""
+    """Return waiting jobs a and b, a node with `free` GPUs, and maybe a booting node."""
     nodes = [a_node("n1")]
     if launched_at is not None:
         nodes += [a_node("n2", phase="requested", launched_at=launched_at)]
@@ -44,14 +44,14 @@ def waiting(*, free: int = 3, launched_at: float | None = None, now: float = NOW
 
 
 def a_wait(state: ClusterState, prices: Known | None, **changes: Any) -> Draft:
-    """Return a draft in which a and b wait for nodes that are launched."""
+    """Return a draft in which jobs a and b wait for nodes that are launched."""
     plan = a_plan(widths=WISHES, launches={"gpu-x4": 2}, waiting=dict.fromkeys(WISHES, "nodes-to-come"))
     allocation = Allocation(widths=WISHES, node_prices=prices)
     return asking(state, WISHES, **({"plan": plan, "allocation": allocation} | changes))
 
 
-def test_jobs_start_in_their_order_on_what_is_free() -> None:
-    """a takes two of three GPUs and b the last; both are planned on four, and wait no more."""
+def test_waiting_jobs_start_early_in_their_order_on_free_gpus() -> None:
+    """Job a takes two of three GPUs and b the last; neither waits any more."""
     prices = Starting(widths={})
     plan = start_early(waiting(), a_wait(waiting(), prices)).plan
 
@@ -62,8 +62,8 @@ def test_jobs_start_in_their_order_on_what_is_free() -> None:
     assert plan.waiting == {}
 
 
-def test_those_for_whom_nothing_is_free_wait_on() -> None:
-    """Two GPUs: a has them, and b is not asked about."""
+def test_a_job_keeps_waiting_if_no_gpu_is_free_for_it() -> None:
+    """Job a takes both free GPUs, and the policy is not asked about b."""
     prices = Starting(widths={})
     plan = start_early(waiting(free=2), a_wait(waiting(free=2), prices)).plan
     assert (plan.head_starts, plan.waiting) == (gpus(a=4), {"b": "nodes-to-come"})
@@ -73,18 +73,16 @@ def test_those_for_whom_nothing_is_free_wait_on() -> None:
 @pytest.mark.parametrize(
     ("launched_at", "hours"), [(NOW, 0.05), (NOW - 90.0, 0.025), (NOW - 180.0, 0.0), (None, 0.0)]
 )
-def test_what_is_left_of_a_boot_is_the_wait_where_nothing_is_launched(
-    launched_at: float | None, hours: float
-) -> None:
-    """A boot takes three minutes; without a node to come there is nothing to wait for."""
+def test_without_launches_the_wait_is_the_rest_of_the_boot(launched_at: float | None, hours: float) -> None:
+    """A boot takes 180 s; without a coming node the wait is zero."""
     prices, state = Starting(widths={}), waiting(launched_at=launched_at)
     draft = a_wait(state, prices)
     start_early(state, replace(draft, plan=replace(draft.plan, launches={})))
     assert prices.asked[0][2] == pytest.approx(hours, abs=1e-12)
 
 
-def test_the_node_that_comes_last_says_how_long_the_wait_is() -> None:
-    """One began to boot 90 s ago, one a minute."""
+def test_the_last_coming_node_decides_how_long_the_wait_is() -> None:
+    """One node began to boot 90 s ago, the other 60 s ago: the wait is 120 s."""
     state = waiting(launched_at=NOW - 90.0)
     nodes = {**state.nodes, "n3": a_node("n3", phase="requested", launched_at=NOW - 60.0)}
     state, prices = replace(state, nodes=nodes), Starting(widths={})
@@ -94,7 +92,7 @@ def test_the_node_that_comes_last_says_how_long_the_wait_is() -> None:
 
 
 @pytest.mark.parametrize(("hold_seconds", "starts"), [(179.0, True), (180.0, True), (181.0, False)])
-def test_none_starts_where_it_would_be_held_beyond_the_wait(hold_seconds: float, starts: bool) -> None:
+def test_no_job_starts_early_if_its_minimum_hold_exceeds_the_wait(hold_seconds: float, starts: bool) -> None:
     """The wait is a boot of 180 s."""
     site = rules(steady=Steady(minimum_hold_seconds=hold_seconds))
     draft = a_wait(waiting(), Starting(widths={}), rules=site)
@@ -111,21 +109,23 @@ def test_none_starts_where_it_would_be_held_beyond_the_wait(hold_seconds: float,
         {"plan": a_plan(widths=WISHES)},
     ],
 )
-def test_nothing_starts_early_otherwise(changes: Mapping[str, Any]) -> None:
-    """Without room, at the limit on nodes, without node prices, in a fixed fleet, or if nobody waits."""
+def test_no_job_starts_early_without_room_or_node_prices_or_at_the_node_limit(
+    changes: Mapping[str, Any],
+) -> None:
+    """The same holds in a fixed fleet, and if no job waits."""
     draft = a_wait(waiting(), Starting(widths={}), **changes)
     assert start_early(waiting(), draft) is draft
 
 
-def test_a_job_that_runs_and_waits_to_grow_starts_nothing() -> None:
-    """It works already."""
+def test_a_running_job_that_waits_to_grow_does_not_start_early() -> None:
+    """The draft stays the same."""
     held = {"a": some_slots("n1", 0)}
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held=held, now=NOW)
     draft = a_wait(state, Starting(widths={}), plan=a_plan(widths=WISHES, waiting={"a": "nodes-to-come"}))
     assert start_early(state, draft) is draft
 
 
-def test_where_it_does_not_pay_the_draft_is_the_same() -> None:
-    """The policy says no, of both."""
+def test_no_job_starts_early_if_the_policy_declines() -> None:
+    """The draft stays the same."""
     draft = a_wait(waiting(), Known(widths={}))
     assert start_early(waiting(), draft) is draft

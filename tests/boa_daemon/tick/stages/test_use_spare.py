@@ -1,4 +1,4 @@
-"""Spare GPUs make jobs wider until somebody needs them; nearly empty nodes are emptied where that pays."""
+"""Jobs widen onto spare GPUs until another job needs them; nearly empty nodes are emptied if that pays."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ NOW = 1000.0
 
 
 def lending() -> ClusterState:
-    """Return a state where "old", planned on two GPUs, holds the four of its node."""
+    """Return job "old", planned on two GPUs, which holds all four of its node."""
     return a_state(a_job("old"), nodes=[a_node("n1")], held={"old": some_slots("n1", 0, 1, 2, 3)}, now=NOW)
 
 
-def test_a_job_grows_onto_what_is_free_on_its_node() -> None:
-    """Two of four GPUs are free: it takes them, with what it has first. `explain` says what is planned."""
+def test_a_job_grows_onto_free_gpus_of_its_node() -> None:
+    """It keeps its own GPUs first; the explanation names the planned width."""
     state = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 2, 3)}, now=NOW)
     plan = plan_of(state, Known(widths={"a": 2}, stretches=True))
 
@@ -53,15 +53,15 @@ def test_a_job_grows_onto_what_is_free_on_its_node() -> None:
     assert plan_of(state, Known(widths={"a": 2})).slots == {}
 
 
-def test_a_job_that_starts_takes_what_is_free_beside_it() -> None:
-    """One GPU is planned on an idle node of four."""
+def test_a_starting_job_also_takes_the_free_gpus_of_its_node() -> None:
+    """One GPU is planned on an idle node of four, and the job gets all four."""
     state = a_state(a_job("a"), nodes=[a_node("n1")], now=NOW)
 
     assert len(plan_of(state, Known(widths={"a": 1}, stretches=True)).slots["a"]) == 4
 
 
-def test_nobody_grows_onto_a_node_that_it_is_not_on() -> None:
-    """Another node is idle and held: it stays idle, or it would be held for the sake of the stretch."""
+def test_a_job_does_not_grow_onto_another_node() -> None:
+    """The other node is idle and kept; lent GPUs would keep it rented."""
     state = a_state(
         a_job("a"),
         nodes=[a_node("n1"), a_node("n2", idle_since=NOW)],
@@ -72,8 +72,8 @@ def test_nobody_grows_onto_a_node_that_it_is_not_on() -> None:
     assert plan_of(state, Known(widths={"a": 4}, stretches=True, nodes=1)).slots == {}
 
 
-def test_the_job_that_saves_most_gets_them() -> None:
-    """The narrower one, by these node prices; what is left after that goes to nobody twice."""
+def test_the_job_that_saves_most_gets_the_spare_gpu() -> None:
+    """By these node prices the narrower job saves most."""
     state = a_state(
         a_job("wide"),
         a_job("narrow"),
@@ -86,8 +86,8 @@ def test_the_job_that_saves_most_gets_them() -> None:
     assert plan.slots == {"narrow": some_slots("n1", 2, 3)}
 
 
-def test_what_was_lent_stays_until_it_is_wanted() -> None:
-    """Nobody waits: nothing moves, and nothing is given back for its own sake."""
+def test_a_job_keeps_lent_gpus_while_no_job_waits() -> None:
+    """The decision has no actions."""
     state = lending()
     plan = plan_of(state, Known(widths={"old": 2}, stretches=True))
 
@@ -95,8 +95,8 @@ def test_what_was_lent_stays_until_it_is_wanted() -> None:
     assert plan.stretched == {"old": Width("gpu", 2)}
 
 
-def test_a_job_that_waits_gets_back_what_was_lent_before_a_node_is_rented() -> None:
-    """Two planned for each: "old" goes back to two, "new" starts beside it, at once."""
+def test_lent_gpus_go_to_a_waiting_job_before_a_node_is_rented() -> None:
+    """Job "old" shrinks to two GPUs, and "new" starts beside it at once."""
     state = lending()
     state = replace(state, jobs={**state.jobs, "new": a_state(a_job("new", arrived_at=NOW)).jobs["new"]})
     plan = plan_of(state, Known(widths={"old": 2, "new": 2}, stretches=True))
@@ -105,8 +105,8 @@ def test_a_job_that_waits_gets_back_what_was_lent_before_a_node_is_rented() -> N
     assert plan.launches == {}
 
 
-def test_nobody_is_asked_for_what_would_not_be_enough() -> None:
-    """Three GPUs are planned for the new job, two were lent: a node is rented, "old" keeps its four."""
+def test_lent_gpus_are_not_called_back_if_they_do_not_suffice() -> None:
+    """Job "new" needs three GPUs and two are lent: a node is rented, and "old" keeps four."""
     state = lending()
     state = replace(state, jobs={**state.jobs, "new": a_state(a_job("new", arrived_at=NOW)).jobs["new"]})
     plan = plan_of(state, Known(widths={"old": 2, "new": 3}, stretches=True))
@@ -115,8 +115,8 @@ def test_nobody_is_asked_for_what_would_not_be_enough() -> None:
     assert plan.launches == {"gpu-x4": 1}
 
 
-def test_a_node_with_nothing_but_what_was_lent_is_let_go() -> None:
-    """Planned is one node of the two that the job holds: it goes back to that, and the node falls idle."""
+def test_a_job_gives_up_a_node_on_which_it_holds_only_lent_gpus() -> None:
+    """The job holds two nodes and is planned on one."""
     state = a_state(
         a_job("a"),
         nodes=[a_node("n1"), a_node("n2")],
@@ -130,8 +130,10 @@ def test_a_node_with_nothing_but_what_was_lent_is_let_go() -> None:
 
 
 @pytest.mark.parametrize(("since_start", "moves"), [(100.0, False), (400.0, True)])
-def test_the_rules_against_flapping_hold_for_spare_gpus_too(since_start: float, moves: bool) -> None:
-    """Five minutes after its start a job may grow, and may be asked to give back; not before."""
+def test_spare_gpus_are_neither_lent_nor_called_back_within_the_minimum_hold(
+    since_start: float, moves: bool
+) -> None:
+    """Five minutes after its start a job may grow and may shrink."""
     steady = rules(steady=Steady(minimum_hold_seconds=300.0))
     started = (Act(kind="start", target="a", at=NOW - since_start),)
     grows = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1)}, now=NOW)
@@ -152,8 +154,8 @@ def test_the_rules_against_flapping_hold_for_spare_gpus_too(since_start: float, 
         assert ("a" in decision.plan.slots) is moves
 
 
-def test_the_limit_on_all_moves_holds_for_spare_gpus_too() -> None:
-    """Two jobs could grow, one more move is allowed in this hour: one grows."""
+def test_growing_onto_spare_gpus_counts_as_a_move() -> None:
+    """Two jobs could grow and one move is allowed per hour, so one job grows."""
     state = a_state(
         a_job("a"),
         a_job("b"),
@@ -172,13 +174,13 @@ def test_the_limit_on_all_moves_holds_for_spare_gpus_too() -> None:
 
 
 def two_halves(**changes: float) -> Known:
-    """Return what is known of two jobs that each have half of a node, with ten hours left."""
+    """Return node prices for two jobs on two GPUs each, with ten hours left."""
     known = Known(widths={"a": 2, "b": 2}, left_hours={"a": 10.0, "b": 10.0}, worth=1.0, loses=1.0)
     return replace(known, **changes)  # type: ignore[arg-type]
 
 
 def halves() -> ClusterState:
-    """Return two nodes with a job on half of each."""
+    """Return two nodes with one job on half of each."""
     return a_state(
         a_job("a"),
         a_job("b"),
@@ -188,21 +190,21 @@ def halves() -> ClusterState:
     )
 
 
-def test_two_half_empty_nodes_become_one() -> None:
-    """Ten hours of a node are worth ten, the move costs one: "a" goes where "b" is."""
+def test_one_of_two_half_empty_nodes_is_emptied() -> None:
+    """Ten hours of a node are worth 10 and the move costs 1, so job a moves beside b."""
     plan = plan_of(halves(), two_halves())
 
     assert plan.slots == {"a": some_slots("n2", 0, 1)}
 
 
 @pytest.mark.parametrize("changes", [{"worth": 0.0}, {"loses": 5.0}, {"left_hours": {"a": 10.0, "b": 1.9}}])
-def test_no_move_that_does_not_pay_twice_its_cost(changes: dict[str, float]) -> None:
-    """Money is no object; or the move costs half of what it brings; or whoever stays ends soon anyway."""
+def test_no_node_is_emptied_if_that_does_not_pay_twice_the_cost(changes: dict[str, float]) -> None:
+    """The node is worth nothing, the move costs half of the saving, or the staying job ends soon."""
     assert plan_of(halves(), two_halves(**changes)).slots == {}
 
 
-def test_who_was_lent_gpus_makes_room_for_a_move() -> None:
-    """Both jobs were stretched over their nodes: each loses what it was lent, one node is emptied."""
+def test_lent_gpus_are_returned_to_empty_a_node() -> None:
+    """Both jobs hold whole nodes; each shrinks to its two planned GPUs, and one node is emptied."""
     state = a_state(
         a_job("a"),
         a_job("b"),
@@ -216,16 +218,18 @@ def test_who_was_lent_gpus_makes_room_for_a_move() -> None:
 
 
 class ForAWhile(Known):
-    """Node prices that know for how long a job is narrower, of which it loses a half."""
+    """Node prices that lose half of the time for which a job is narrower."""
 
     def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
-        """Return half of that."""
+        """Return half of that time."""
         return 0.5 * min(hours_left, back_in_hours)
 
 
 @pytest.mark.parametrize(("worth", "makes_room"), [(1.1, True), (0.9, False)])
-def test_a_long_job_makes_room_for_a_short_one_until_that_has_ended(worth: float, makes_room: bool) -> None:
-    """Of the hour of "short", "long" loses half, and not half of its own thousand: that is weighed, twice."""
+def test_a_long_job_moves_beside_a_short_one_if_its_loss_until_the_short_one_ends_pays(
+    worth: float, makes_room: bool
+) -> None:
+    """Job "long" loses half of the hour that "short" has left, not half of its own 1,000 h."""
     state = a_state(
         a_job("long"),
         a_job("short"),
@@ -239,8 +243,8 @@ def test_a_long_job_makes_room_for_a_short_one_until_that_has_ended(worth: float
     assert plan.slots == ({"long": some_slots("n2", 2, 3)} if makes_room else {})
 
 
-def test_a_node_that_a_move_leaves_empty_is_looked_at_at_once() -> None:
-    """The next job may come or end in hours; the node is to be given back, or its hold to begin, before."""
+def test_the_plan_wakes_up_soon_after_a_move_empties_a_node() -> None:
+    """Without a move there is no wake-up."""
 
     def wake_at(known: Known) -> float | None:
         return decide(halves(), allocator=known, placer=FirstFit(), rules=rules()).wake_at
@@ -250,10 +254,8 @@ def test_a_node_that_a_move_leaves_empty_is_looked_at_at_once() -> None:
 
 
 @pytest.mark.parametrize(("zone", "moves"), [("z1", True), ("z2", False)])
-def test_the_part_of_a_job_that_keeps_a_node_goes_where_there_is_room_in_its_zone(
-    zone: str, moves: bool
-) -> None:
-    """The fifth GPU of "a" keeps a node, and two are free beside "b". No other zone will do."""
+def test_a_job_moves_its_last_gpu_on_a_node_only_within_its_zone(zone: str, moves: bool) -> None:
+    """The fifth GPU of job a moves beside b if n3 is in the same zone; otherwise b moves."""
     zones = {"n1": "z1", "n2": "z1", "n3": zone}
     state = a_state(
         a_job("a"),
@@ -270,8 +272,8 @@ def test_the_part_of_a_job_that_keeps_a_node_goes_where_there_is_room_in_its_zon
         assert plan.slots == {"b": some_slots("n2", 1, 2)}
 
 
-def test_what_was_lent_on_a_node_is_given_up_with_it() -> None:
-    """The plan of "a" is on another node; the GPU that it was lent beside "b" goes, and "b" moves."""
+def test_lent_gpus_on_an_emptied_node_are_given_up() -> None:
+    """Job a gives up its lent GPU beside b, and b moves to n3."""
     state = a_state(
         a_job("a"),
         a_job("b"),
@@ -290,8 +292,8 @@ def test_what_was_lent_on_a_node_is_given_up_with_it() -> None:
     assert plan.slots == {"a": some_slots("n1", 0, 1, 2, 3), "b": some_slots("n3", 3)}
 
 
-def test_jobs_that_must_stay_keep_their_nodes() -> None:
-    """Neither node can be emptied where the rules against flapping hold both jobs."""
+def test_no_node_is_emptied_if_the_rules_against_flapping_hold_its_jobs() -> None:
+    """Both jobs started 10 s ago."""
     started = tuple(Act(kind="start", target=name, at=NOW - 10.0) for name in "ab")
     decision = decide(
         replace(halves(), acts=started),
@@ -302,8 +304,8 @@ def test_jobs_that_must_stay_keep_their_nodes() -> None:
     assert decision.plan.slots == {}
 
 
-def test_at_the_cap_the_room_is_shared_by_weight_and_nobody_is_left_out() -> None:
-    """Sixteen planned each, weights 1 and 8, five nodes of four: the heavy one has all it wants."""
+def test_at_the_node_limit_gpus_are_shared_by_weight_and_every_job_gets_some() -> None:
+    """With weights 1 and 8 on 20 GPUs, the heavy job gets all 16 and the other job 4."""
     state = a_state(a_job("a"), a_job("b"), now=NOW)
     known = Known(widths={"a": 16, "b": 16}, weights={"a": 1.0, "b": 8.0})
     plan = plan_of(state, known, rules(max_nodes=5))
@@ -312,8 +314,8 @@ def test_at_the_cap_the_room_is_shared_by_weight_and_nobody_is_left_out() -> Non
     assert plan.launches == {"gpu-x4": 5}
 
 
-def test_at_the_cap_a_running_job_makes_room_for_one_that_arrives() -> None:
-    """It holds both nodes that there may be; the new one, which has less left, gets 3/4 of them (heSRPT)."""
+def test_at_the_node_limit_a_running_job_makes_room_for_a_new_one() -> None:
+    """The new job has less work left, and gets 3/4 of the GPUs (heSRPT)."""
     state = a_state(
         a_job("old"),
         a_job("new", arrived_at=NOW),
@@ -328,7 +330,7 @@ def test_at_the_cap_a_running_job_makes_room_for_one_that_arrives() -> None:
     assert plan.waiting == {}
 
 
-def test_beyond_one_gpu_for_everybody_jobs_wait_in_order_of_arrival() -> None:
+def test_with_fewer_gpus_than_jobs_the_first_jobs_run_and_the_others_wait() -> None:
     """Four GPUs for six jobs: the first four run."""
     names = "abcdef"
     state = a_state(*(a_job(name) for name in names), nodes=[a_node("n1")], now=NOW)
@@ -338,8 +340,8 @@ def test_beyond_one_gpu_for_everybody_jobs_wait_in_order_of_arrival() -> None:
     assert plan.waiting == {"e": "node-limit", "f": "node-limit"}
 
 
-def test_at_the_cap_what_was_lent_comes_back_also_for_a_job_that_needs_one_more_node() -> None:
-    """Two GPUs lent to a job planned for one, one node more allowed: seven GPUs are to be had after that."""
+def test_at_the_node_limit_lent_gpus_are_returned_for_a_job_that_needs_another_node() -> None:
+    """Three free GPUs and one new node give job "wide" its seven GPUs."""
     state = a_state(
         a_job("lent"), a_job("wide"), nodes=[a_node("n1")], held={"lent": some_slots("n1", 2, 3)}, now=NOW
     )
@@ -357,10 +359,10 @@ def test_at_the_cap_what_was_lent_comes_back_also_for_a_job_that_needs_one_more_
     loses=st.sampled_from((0.0, 0.2)),
     is_late=st.booleans(),
 )
-def test_where_nothing_happens_the_cluster_comes_to_rest_and_nobody_starves(
+def test_without_events_the_actions_end_and_no_job_waits_beside_free_gpus(
     case: tuple[ClusterState, Wishes], max_nodes: int | None, worth: float, loses: float, is_late: bool
 ) -> None:
-    """A few looks after another nothing moves. Nobody waits beside a free GPU; overdue jobs all run."""
+    """After at most ten ticks no action is left; overdue jobs all run."""
     state, wishes = case
     overdue = 2.0 if is_late else 0.0
     known = Known(widths=wishes.widths, stretches=True, worth=worth, loses=loses, overdue=overdue)
@@ -387,8 +389,8 @@ def test_where_nothing_happens_the_cluster_comes_to_rest_and_nobody_starves(
         assert running == wishes.widths.keys() or used >= 4 * max_nodes
 
 
-def test_widths_that_are_exact_and_jobs_that_stop_are_not_stretched() -> None:
-    """The user's word on a width stands, and who lets go needs no more."""
+def test_stopping_jobs_and_jobs_with_an_ordered_width_get_no_spare_gpus() -> None:
+    """Their slots do not change."""
     state = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 2, 3)}, now=NOW)
     stopping = replace(state, jobs={"a": replace(state.jobs["a"], is_stopping=True)})
     assert plan_of(stopping, Known(widths={"a": 2}, stretches=True)).slots == {}
@@ -398,26 +400,26 @@ def test_widths_that_are_exact_and_jobs_that_stop_are_not_stretched() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpTo(Known):
-    """Node prices under which a job is worth stretching to so many GPUs; the wider of two saves more."""
+    """Node prices that lend up to `most` GPUs; of two jobs the wider one saves more."""
 
     most: int = 4
 
     def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> LentWidth | None:
-        """Return as much as there is."""
+        """Return as many GPUs as there are, up to `most`."""
         gpus = min(most_gpus, self.most)
         return LentWidth(width=Width("gpu", gpus), saved_hours=now.gpus) if gpus > now.gpus else None
 
 
 def spared(state: ClusterState, prices: Known | None = None, **changes: Any) -> Plan:
-    """Return the plan after the stage alone, where all jobs are to have what they hold."""
+    """Return the plan after the stage alone, where all jobs are planned on what they hold."""
     widths = {job: entry.job.width for job, entry in state.jobs.items() if entry.job.width}
     policy = {"node_prices": prices or UpTo(widths={}), **changes.pop("policy", {})}
     plan = a_plan(widths=widths, **changes.pop("plan", {}))
     return use_spare(state, a_draft(widths, policy=policy, plan=plan, **changes)).plan
 
 
-def test_nodes_that_lend_nothing_keep_no_later_one_from_it() -> None:
-    """Before n5: a full node, an idle one, one that ends, one that is claimed, one with shared GPUs."""
+def test_spare_gpus_are_lent_on_nodes_behind_nodes_that_lend_none() -> None:
+    """Before n5 come a full, an idle, an ending and a claimed node, and a node with shared GPUs."""
     shared = replace(an_instance_type(), places_per_gpu=2)
     nodes = [a_node(f"n{number}", kind=shared if number == 4 else None) for number in range(6)]
     nodes[2] = replace(nodes[2], ends_by=99.0)
@@ -429,8 +431,8 @@ def test_nodes_that_lend_nothing_keep_no_later_one_from_it() -> None:
     assert (plan.widths["j5"], plan.stretched) == (Width("gpu", 4), gpus(j5=1))
 
 
-def test_jobs_that_may_not_be_lent_to_keep_no_other_on_the_node_from_it() -> None:
-    """One has just its width, one waits or stops, one stays; the last takes all that is free."""
+def test_jobs_that_may_not_grow_do_not_keep_another_job_on_the_node_from_growing() -> None:
+    """One job has an exact width, one waits or stops, one must stay; the last takes all free GPUs."""
     held = {name: some_slots("n0", number) for number, name in enumerate(("just", "waits", "stays", "z"))}
     kind = an_instance_type(gpus=6)
     state = a_state(*(a_job(name) for name in held), nodes=[a_node("n0", kind=kind)], held=held)
@@ -442,16 +444,16 @@ def test_jobs_that_may_not_be_lent_to_keep_no_other_on_the_node_from_it() -> Non
     assert spared(state, policy=policy).slots == {"z": some_slots("n0", 3, 4, 5)}
 
 
-def test_what_one_leaves_another_takes() -> None:
-    """Two GPUs at the most: of four free ones b, which has most, takes none, a and c take one each."""
+def test_spare_gpus_that_one_job_cannot_use_go_to_other_jobs() -> None:
+    """Job b already has the most it can use (two), so a and c take one GPU each."""
     held = {"b": some_slots("n0", 0, 1), "a": some_slots("n0", 2), "c": some_slots("n0", 3)}
     state = a_state(*(a_job(name) for name in held), nodes=[a_node("n0", gpus=8)], held=held)
     found = spared(state, UpTo(widths={}, most=2))
     assert found.slots == {"a": some_slots("n0", 2, 4), "c": some_slots("n0", 3, 5)}
 
 
-def test_a_policy_without_prices_lends_nothing() -> None:
-    """Nor does one of a fixed fleet."""
+def test_no_spare_gpus_are_lent_without_node_prices_or_in_a_fixed_fleet() -> None:
+    """The same job grows if the policy has node prices and sets no fleet."""
     state = a_state(a_job("a"), nodes=[a_node("n0")], held={"a": some_slots("n0", 0)})
     draft = a_draft(gpus(a=1), plan=a_plan(widths=gpus(a=1)))
     assert use_spare(state, draft) is draft
