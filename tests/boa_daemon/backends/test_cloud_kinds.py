@@ -1,4 +1,4 @@
-"""What each cloud is: one line for each that can be opened, and none for another."""
+"""`backends/cloud_kinds.py`: the facts about each kind of cloud."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from boa_daemon.cli.init import CloudName
 from boa_daemon.daemon.assembly import CLOUD_CLASSES, CLOUDS
 
 
-def test_every_cloud_that_can_be_opened_has_a_line() -> None:
-    """And `boa init` offers it."""
+def test_every_cloud_that_can_be_opened_has_a_kind() -> None:
+    """The names are the same as those that `boa init` offers."""
     assert CLOUD_KINDS.keys() == CLOUDS.keys() == CLOUD_CLASSES.keys() == {where.value for where in CloudName}
 
 
-def test_of_a_cloud_of_a_plug_in_nothing_is_known() -> None:
-    """It has no account of AWS, and no file in the state folder."""
+def test_a_plug_in_cloud_is_neither_on_aws_nor_in_a_file() -> None:
     assert cloud_kind("theirs") == CloudKind(on_aws=False, in_a_file=False)

@@ -1,4 +1,4 @@
-"""The local cloud: places on this machine, gangs, boots, and what a file remembers."""
+"""`backends/local.py`: the local cloud has a fixed number of places, and a file remembers them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from boa_daemon.tick.actions import LaunchNodes, TerminateNode
 from boa_daemon.tick.ports import Accepted, Launched, Refused
 
 
-def test_places_are_taken_given_back_and_remembered(tmp_path: Path) -> None:
-    """Two places for three nodes: two come. One is given back; another process knows what is left."""
+def test_a_local_cloud_launches_at_most_its_places_and_remembers_nodes(tmp_path: Path) -> None:
+    """Of three nodes two are launched; another process reads the remaining node from the file."""
     clock, file = ManualClock(0.0), tmp_path / "nodes.json"
     cloud = LocalCloud(clock, most_nodes=2, file=file)
     launched = cloud.launch(LaunchNodes(id="l", instance_type=an_instance_type(gpus=2), count=3, reason=""))
@@ -28,8 +28,8 @@ def test_places_are_taken_given_back_and_remembered(tmp_path: Path) -> None:
     assert [node.id for node in again.nodes()] == [first]
 
 
-def test_a_place_is_taken_back_as_announced(tmp_path: Path) -> None:
-    """Two minutes after the word, also where the process that heard it has died meanwhile."""
+def test_a_rehearsed_end_takes_the_node_two_minutes_later(tmp_path: Path) -> None:
+    """The end also happens in another process that reads the file."""
     clock, file = ManualClock(0.0), tmp_path / "nodes.json"
     cloud = LocalCloud(clock, most_nodes=1, file=file)
     cloud.launch(LaunchNodes(id="l", instance_type=an_instance_type(), count=1, reason=""))
@@ -42,8 +42,8 @@ def test_a_place_is_taken_back_as_announced(tmp_path: Path) -> None:
     assert again.rehearse_end("local-1") is None
 
 
-def test_a_local_cloud_boots_and_takes_gangs_whole() -> None:
-    """A gang of three does not fit in two places; the same order twice is one order."""
+def test_a_local_cloud_boots_nodes_and_refuses_a_gang_that_does_not_fit() -> None:
+    """The same order twice launches its nodes once."""
     clock = ManualClock(0.0)
     cloud = LocalCloud(clock, most_nodes=2, boot_seconds=5.0)
     gang = LaunchNodes(id="g", instance_type=an_instance_type(), count=3, is_gang=True, reason="")

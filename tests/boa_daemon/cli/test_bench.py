@@ -1,4 +1,4 @@
-"""`boa bench`: the seconds of a step at each width, and what is said of a script that reports none."""
+"""`boa bench`: the measured seconds of a step at each width, and its errors."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ for step in range(10_000):
 """
 
 
-def test_a_class_file_is_written_from_what_was_measured(
+def test_bench_writes_a_class_file_with_the_measured_speed_ups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two widths, the second twice as fast; the file is read by what plans, and never written over."""
+    """`load_problem` reads the file; a second run refuses to overwrite it."""
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
@@ -54,18 +54,17 @@ def test_a_class_file_is_written_from_what_was_measured(
         ("import time; time.sleep(60)", 0.5, "fewer than two steps: it was still running"),
     ],
 )
-def test_a_script_that_reports_no_steps_is_told_how(program: str, patience: float, said: str) -> None:
-    """With how it ended, and what it printed last."""
+def test_a_script_that_reports_no_steps_is_an_error(program: str, patience: float, said: str) -> None:
+    """The error says how the script ended and what it printed; its hint names `boa_daemon.job.report`."""
     with pytest.raises(InputError, match=said) as error:
         measure([sys.executable, "-c", program], 1, seconds=1.0, first_step_seconds=patience)
 
     assert "boa_daemon.job.report" in str(error.value.hint)
 
 
-def test_widths_beyond_the_machine_and_commands_that_are_none_are_refused(
+def test_too_large_widths_and_missing_commands_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is started."""
     assert exit_code(monkeypatch, "bench", "--instance-type", "g5.xlarge", "--gpus", "2", "--", "true") == 2
     assert "must list widths from 1 to 1" in capsys.readouterr().err
     assert exit_code(monkeypatch, "bench", "--instance-type", "g5.xlarge", "--", "/no/such") == 2

@@ -1,4 +1,4 @@
-"""`boa bench --on`: what its jobs run and print, and machines that are rented, measured and given back."""
+"""`boa bench --on`: the jobs that it runs on rented machines, and the end of these machines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ for step in range({steps}):
 
 
 def printed(folder: Path, program: str, *, first: float = 20.0) -> tuple[int, str]:
-    """Run on this machine what the job of a width runs, and return how it ended and what it printed."""
+    """Run the job of one width on this machine, and return its exit code and output."""
     one = BenchOptions(command=[sys.executable, "-c", program], seconds=1.0, first_step_seconds=first)
     environment = {**os.environ, "BOA_PROGRESS_FILE": str(folder / "progress"), "BOA_GPUS": "2"}
     done = subprocess.run(
@@ -41,8 +41,8 @@ def printed(folder: Path, program: str, *, first: float = 20.0) -> tuple[int, st
     return done.returncode, done.stdout
 
 
-def test_a_width_is_measured_from_its_first_record_to_its_last(tmp_path: Path) -> None:
-    """The program is ended after its second, and what its first step took does not count."""
+def test_a_width_is_measured_from_its_first_progress_record(tmp_path: Path) -> None:
+    """The duration of the first step does not count, and the program is ended after its second."""
     began = time.monotonic()
     code, said = printed(tmp_path, STEPS.format(steps=10_000))
     seconds, steps = step_seconds(f"what it printed\n{said}")
@@ -59,8 +59,9 @@ def test_a_width_is_measured_from_its_first_record_to_its_last(tmp_path: Path) -
         ("import time; time.sleep(60)", 1.0, "no step in 1 s"),
     ],
 )
-def test_what_reports_no_step_ends_and_says_so(tmp_path: Path, program: str, first: float, said: str) -> None:
-    """Its job fails, once."""
+def test_a_program_that_reports_no_step_fails_with_a_message(
+    tmp_path: Path, program: str, first: float, said: str
+) -> None:
     code, log = printed(tmp_path, program, first=first)
 
     assert (code, said in log) == (1, True)
@@ -71,14 +72,13 @@ def test_what_reports_no_step_ends_and_says_so(tmp_path: Path, program: str, fir
 @pytest.mark.parametrize(
     "log", ["", f"{MARK} [{{}}, ]", f'{MARK} [{{"step": 1, "seconds": 0.0}}, {{"step": 1}}]']
 )
-def test_one_step_is_too_few(log: str) -> None:
-    """As none is, and half a record."""
+def test_fewer_than_two_measured_steps_are_an_error(log: str) -> None:
+    """An empty log and a cut-off record are errors too."""
     with pytest.raises(InputError, match="fewer than two steps"):
         step_seconds(log)
 
 
-def test_its_job_is_bounded_in_every_way() -> None:
-    """One width, hours, and no second try; its dollars are what is left of the money."""
+def test_the_job_of_bench_has_one_width_limited_hours_and_no_retries() -> None:
     one = BenchOptions(command=["train it", "--x"], seconds=60.0, first_step_seconds=600.0)
     checked = check_job(Document(name="it", content=bench_job(one, "c", 4)))
 
@@ -99,16 +99,15 @@ def test_its_job_is_bounded_in_every_way() -> None:
         (("--on", "g5.xlarge", "--gpus", "1,2"), "from 1 to 1, which g5.xlarge has"),
     ],
 )
-def test_what_does_not_say_what_to_rent_is_refused(
+def test_wrong_flags_for_rented_machines_are_refused(
     words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is rented."""
     assert exit_code(monkeypatch, "bench", *words, "--", "true") == 2
     assert said in " ".join(capsys.readouterr().err.split())
 
 
 def bench(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
-    """Measure a program that reports steps, on machines of the site."""
+    """Run `boa bench` on machines of the site with a program that reports steps."""
     (site.folder / "steps.py").write_text(STEPS.format(steps=10_000))
     flags = ("--seconds", "2", "--steps", "45000", "--write", "c.yaml", *words)
     return subprocess.run(
@@ -120,10 +119,11 @@ def bench(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.exhaustive
-def test_machines_are_rented_measured_and_given_back() -> None:
-    """Two widths of another type than the site's own; the second is on the node of the first.
+def test_bench_on_a_rented_machine_measures_and_leaves_nothing_running() -> None:
+    """The type need not be in the site's settings. A running daemon makes `boa bench --on` refuse.
 
-    A daemon of its own and a simulated node, one to boot and to end: a minute and more.
+    The test starts a daemon of its own and a simulated node that boots and ends, which takes more than a
+    minute.
     """
     with a_site(SETTINGS.format(usd=10.0).replace("[cloud]\n", CLOUD)) as site:
         done = bench(site, "--on", "g5.12xlarge", "--gpus", "1,2", "--max-usd", "2")

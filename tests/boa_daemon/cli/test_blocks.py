@@ -1,4 +1,4 @@
-"""``boa blocks``: offerings beside on demand and the plan; nothing is bought but at the exact price."""
+"""`boa blocks`: comparing blocks with on-demand prices and the plan, and buying them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ classes: [{name: c, arrivals_per_hour: 1.0, phases: [{size_gpu_hours: 4.0, speed
 
 
 @pytest.mark.usefixtures("credentials")
-def test_offerings_beside_the_plan_and_a_purchase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_compared_with_the_plan_and_bought_at_the_exact_price(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("classes.yaml").write_text(CLASSES)
     begins = time.time() + 3600.0

@@ -1,4 +1,4 @@
-"""`boa classes`, and the document behind it."""
+"""`boa classes` and its document: estimates of each class beside the stated values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
 @pytest.fixture
 def play(tmp_path: Path) -> Iterator[DaemonInAFolder]:
-    """A daemon that saw twenty jobs of two hours, stated as one, and ten minutes of work at two widths."""
+    """A daemon that saw twenty jobs of two hours (stated as one) and ten minutes of work at two widths."""
     clock = ManualClock(1.8e9)
     found = DaemonInAFolder(tmp_path, clock, {"budget": {"usd_per_hour": 40.0}})
     for gpus, speed in ((1, 100.0), (4, 250.0)):
@@ -50,7 +50,7 @@ def play(tmp_path: Path) -> Iterator[DaemonInAFolder]:
 
 @pytest.fixture
 def asked(play: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch) -> DaemonInAFolder:
-    """Let the verb ask that daemon."""
+    """Let the command ask that daemon."""
 
     @contextmanager
     def a_client(*_: object) -> Iterator[Any]:
@@ -61,7 +61,7 @@ def asked(play: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch) -> DaemonInAFo
 
 
 def said(words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return what a command line prints."""
+    """Return the output of a command line."""
     monkeypatch.setattr("sys.argv", ["boa", *words])
     with pytest.raises(SystemExit) as left:
         main()
@@ -69,8 +69,8 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     return capsys.readouterr().out
 
 
-def test_the_document_sets_estimates_beside_what_was_stated(play: DaemonInAFolder) -> None:
-    """Rate, size and speed-up of the class, each inside its interval, and what stands behind them."""
+def test_the_document_shows_estimates_beside_stated_values(play: DaemonInAFolder) -> None:
+    """Rate, size and speed-up each have an interval and the number of observations."""
     (found,) = play.service.classes()["classes"]
     rate, size = found["arrivals_per_hour"], found["size_gpu_hours"]
 
@@ -90,10 +90,10 @@ def test_the_document_sets_estimates_beside_what_was_stated(play: DaemonInAFolde
     json.dumps(found, allow_nan=False)
 
 
-def test_the_verb_prints_a_table_or_one_document(
+def test_boa_classes_prints_a_table_json_or_csv(
     asked: DaemonInAFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three lines per class, on 80 columns too, the widths of one on request; JSON and CSV alone."""
+    """The table fits in 80 columns; naming a class shows its widths."""
     monkeypatch.setenv("COLUMNS", "80")
     table = said(["classes"], capsys, monkeypatch)
     (rate,) = [line for line in table.splitlines() if "20 arrived" in line]
@@ -107,13 +107,13 @@ def test_the_verb_prints_a_table_or_one_document(
     assert float(row["size_gpu_hours_stated"]) == 1.0
 
 
-def test_what_is_believed_is_exported_as_a_class_file(
+def test_estimates_are_exported_as_a_class_file(
     asked: DaemonInAFolder,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With rate, size and the widths that were measured; a file is never written over."""
+    """The file has rate, size and the measured widths; an existing file is not overwritten."""
     path = tmp_path / "learnt.yaml"
     said(["classes", "--export", str(path)], capsys, monkeypatch)
     (found,) = load_problem(path).problem.classes
@@ -131,10 +131,10 @@ def test_what_is_believed_is_exported_as_a_class_file(
     assert "is there already" in capsys.readouterr().err
 
 
-def test_an_unknown_class_is_bad_input(
+def test_an_unknown_class_is_a_usage_error(
     asked: DaemonInAFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 2, and the closest name."""
+    """The exit code is 2, and the message suggests the closest name."""
     monkeypatch.setattr("sys.argv", ["boa", "classes", "defualt"])
     with pytest.raises(SystemExit) as left:
         main()
@@ -142,8 +142,7 @@ def test_an_unknown_class_is_bad_input(
     assert "default" in capsys.readouterr().err
 
 
-def test_explain_says_what_is_believed_of_the_class(play: DaemonInAFolder) -> None:
-    """Rate and size stand beside the curve, with their intervals."""
+def test_explain_shows_the_estimates_of_the_class(play: DaemonInAFolder) -> None:
     running = next(job.id for job in play.storage.queue.active.values() if job.slots)
     text = play.service.explain(running)["text"]
 

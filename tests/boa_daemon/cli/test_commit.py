@@ -1,4 +1,4 @@
-"""``boa commit``, and commitments in ``boa plan`` and ``boa simulate``: one document, clear refusals."""
+"""`boa commit`, and commitments in `boa plan` and `boa simulate`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ usd_per_hour = 4.0
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to a folder with classes, offers, and a trace of five days."""
+    """Change to a folder with classes, offers, and a trace of five days."""
     (tmp_path / "classes.yaml").write_text(CLASSES)
     (tmp_path / "offers.toml").write_text(OFFERS)
     rng, at, rows = Random(5), 0.0, []
@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def boa(*arguments: str) -> Result:
-    """Run the command line; errors stay exceptions."""
+    """Run the command line; an error stays an exception."""
     return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "100"})
 
 
@@ -66,8 +66,8 @@ def document(*arguments: str) -> Any:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_plan_is_advised_from_its_own_load() -> None:
-    """The bill on demand is the plan's spend; the advice saves, and no levels cost less than the bound."""
+def test_commit_advises_from_the_load_of_a_plan() -> None:
+    """The on-demand bill is the plan's spend, and the advised bill is at least the lower bound."""
     planned = document("plan", "--classes", "classes.yaml", "--budget", "14/h")
     (term,) = document("commit", "--offers", "offers.toml", "--classes", "classes.yaml", "--budget", "14/h")[
         "terms"
@@ -80,8 +80,8 @@ def test_a_plan_is_advised_from_its_own_load() -> None:
     assert term["commitments"][0]["break_even_use_fraction"] == pytest.approx(0.6)
 
 
-def test_a_trace_proves_the_advice_on_its_rest(folder: Path) -> None:
-    """Simulated with the daemon's policy; the best in hindsight is never worse."""
+def test_commit_tests_its_advice_on_the_rest_of_the_trace(folder: Path) -> None:
+    """The best commitment in hindsight is never worse than the advised one."""
     (folder / "offers.toml").write_text(OFFERS.replace("0.4", "0.6"))
     found = document("commit", "--offers", "offers.toml", "--trace", "trace.csv", "--budget", "14/h")
     (proof,), (term,) = found["proof"], found["terms"]
@@ -92,8 +92,8 @@ def test_a_trace_proves_the_advice_on_its_rest(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_proof_is_of_the_policy_that_the_site_runs() -> None:
-    """The plan rents 34 USD/h for a budget of 20, of which 13 could be committed; the daemon rents 17."""
+def test_the_proof_simulates_the_policy_of_the_site() -> None:
+    """At 20 USD/h the default policy rents less and gets no commitment; policy `boa` rents more."""
     asked = ("commit", "--offers", "offers.toml", "--trace", "trace.csv", "--budget", "20/h")
     default, plan = document(*asked), document(*asked, "--policy", "boa")
 
@@ -106,8 +106,8 @@ def test_a_proof_is_of_the_policy_that_the_site_runs() -> None:
         assert isinstance(boa(*asked[:-1], "1/h", "--policy", name).exception, InfeasibleBudget)
 
 
-def test_usage_of_the_past_is_advised(folder: Path) -> None:
-    """One machine always, another half of the time: at 40 % off the first alone pays."""
+def test_commit_advises_from_recorded_usage(folder: Path) -> None:
+    """One machine runs always and one half of the time, so at a discount of 40 % only the first pays."""
     (folder / "usage.csv").write_text(
         "instance_type,launched_at,ended_at\np4d.24xlarge,0,7200\np4d.24xlarge,0,1800\np4d.24xlarge,3600,5400\n"
     )
@@ -119,8 +119,8 @@ def test_usage_of_the_past_is_advised(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_plan_with_commitments_costs_the_budget_and_waits_less() -> None:
-    """Below the level a GPU is free."""
+def test_a_plan_with_commitments_spends_the_budget_and_shortens_jobs() -> None:
+    """Committed GPUs cost the plan nothing more."""
     flags = ("plan", "--classes", "classes.yaml", "--budget", "14/h")
     plain, free = document(*flags), document(*flags, "--commitments", "offers.toml")
 
@@ -131,8 +131,8 @@ def test_a_plan_with_commitments_costs_the_budget_and_waits_less() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_simulation_counts_what_is_paid_anyway() -> None:
-    """The bill is the commitment and what was on demand beside it; jobs wait less for it."""
+def test_a_simulation_bills_commitments_and_on_demand_use() -> None:
+    """The mean completion time of jobs is shorter than without commitments."""
     flags = (
         "simulate",
         "--trace",
@@ -172,16 +172,15 @@ def test_a_simulation_counts_what_is_paid_anyway() -> None:
         ),
     ],
 )
-def test_what_cannot_be_answered_is_refused(arguments: tuple[str, ...], said: str) -> None:
-    """In one sentence."""
+def test_missing_loads_files_and_budgets_are_refused(arguments: tuple[str, ...], said: str) -> None:
     error = boa(*arguments).exception
 
     assert isinstance(error, InputError)
     assert said in str(error)
 
 
-def test_offers_that_cover_nothing_are_refused(folder: Path) -> None:
-    """The machines are named."""
+def test_offers_that_cover_no_machine_are_refused(folder: Path) -> None:
+    """The error names the machines."""
     (folder / "offers.toml").write_text(OFFERS.replace('"p4d"', '"g5"'))
     error = boa(
         "commit", "--offers", "offers.toml", "--classes", "classes.yaml", "--budget", "14/h"

@@ -1,4 +1,4 @@
-"""``boa compare``: one JSON document, tables, pictures, a page that needs nothing else, wrong flags."""
+"""`boa compare`: JSON, tables, CSV, pictures, the report, and wrong flags."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RIVALS = ["--policy", "equal-width", "--policy", "static-equal", "--on", "local:
 
 @pytest.fixture
 def case(tmp_path: Path) -> list[str]:
-    """Write a trace of twelve jobs and a class file; return the flags that name them."""
+    """Write a trace of twelve jobs and a class file, and return the flags that name them."""
     rows = "".join(f"j{n},{n * 600},vision\n" for n in range(12))
     (tmp_path / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\n" + rows)
     (tmp_path / "classes.yaml").write_text(CLASSES)
@@ -35,12 +35,12 @@ def case(tmp_path: Path) -> list[str]:
 
 
 def boa(*arguments: str) -> Result:
-    """Run the command line; errors stay exceptions."""
+    """Run the command line; an error stays an exception."""
     return CliRunner().invoke(app, ["compare", *arguments])
 
 
-def test_json_is_one_document_and_nothing_else(case: list[str]) -> None:
-    """Rows for each budget, policy and seed; a summary; the floor."""
+def test_json_output_is_one_document(case: list[str]) -> None:
+    """It has a row for each budget, policy and seed, a summary and the floor."""
     result = boa(*case, *RIVALS, "--budget", "20/h", "--budget", "12/h", "--seeds", "2", "--json")
 
     document = json.loads(result.stdout)
@@ -52,8 +52,8 @@ def test_json_is_one_document_and_nothing_else(case: list[str]) -> None:
     )
 
 
-def test_people_read_tables_and_spreadsheets_rows(case: list[str]) -> None:
-    """A table per budget, the bound below, what was run at the end; CSV has one line per row."""
+def test_compare_prints_tables_or_csv(case: list[str]) -> None:
+    """The output has a table per budget, the lower bound and the workload; CSV has one line per row."""
     table = boa(*case, *RIVALS, "--budget", "20/h").stdout
     header, *rows = boa(*case, *RIVALS, "--budget", "20/h", "-o", "csv").stdout.splitlines()
 
@@ -65,7 +65,6 @@ def test_people_read_tables_and_spreadsheets_rows(case: list[str]) -> None:
 
 
 def test_budgets_in_gpus_are_compared_in_gpus(case: list[str]) -> None:
-    """gpus:20 is 20 GPUs."""
     document = json.loads(boa(*case, *RIVALS, "--budget", "gpus:20", "--json").stdout)
 
     assert document["budget_unit"] == "gpus"
@@ -73,7 +72,7 @@ def test_budgets_in_gpus_are_compared_in_gpus(case: list[str]) -> None:
 
 
 class Links(HTMLParser):
-    """Collects what a page would load."""
+    """Collects the resources that a page would load."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,15 +80,15 @@ class Links(HTMLParser):
         self.tags: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note tags that load and attributes that point somewhere."""
+        """Record the tag, and every attribute that points outside the page."""
         self.tags.add(tag)
         for name, value in attrs:
             if name in {"src", "href", "xlink:href", "data", "action"} and not (value or "").startswith("#"):
                 self.loads.append(f"{tag} {name}={value}")
 
 
-def test_the_report_is_one_file_that_needs_nothing_else(case: list[str], tmp_path: Path) -> None:
-    """Pictures are inside; nothing is loaded; every policy is in the table; again it is the same."""
+def test_the_report_is_one_file_that_loads_no_others(case: list[str], tmp_path: Path) -> None:
+    """Pictures are embedded, every policy is in the table, and a second run writes the same file."""
     page = tmp_path / "report.html"
     arguments = [*case, *RIVALS, "--budget", "20/h", "--out", str(tmp_path / "kept")]
     assert boa(*arguments, "--report", str(page)).exit_code == 0
@@ -106,8 +105,7 @@ def test_the_report_is_one_file_that_needs_nothing_else(case: list[str], tmp_pat
     assert page.read_text() == text
 
 
-def test_the_plot_is_a_picture(case: list[str], tmp_path: Path) -> None:
-    """SVG with every policy named at its line."""
+def test_the_plot_is_written_as_svg_or_png(case: list[str], tmp_path: Path) -> None:
     picture = tmp_path / "money.svg"
     assert boa(*case, *RIVALS, "--budget", "20/h", "--seeds", "2", "--plot", str(picture)).exit_code == 0
 
@@ -129,14 +127,13 @@ def test_the_plot_is_a_picture(case: list[str], tmp_path: Path) -> None:
         (["--budget", "20/h", "--report", "no/such/folder/x.html"], InputError, "does not exist"),
     ],
 )
-def test_wrong_flags_say_what_to_mend_before_any_run(
+def test_wrong_flags_are_refused_before_any_run(
     case: list[str],
     flags: list[str],
     kind: type[Exception],
     says: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One sentence, and no run has begun."""
     monkeypatch.setattr("boa_daemon.sim.world.SimulatedWorld.run", lambda *_: pytest.fail("a run began"))
     result = boa(*case, *flags)
 
@@ -144,10 +141,10 @@ def test_wrong_flags_say_what_to_mend_before_any_run(
     assert says in str(result.exception)
 
 
-def test_ctrl_c_keeps_what_is_done_and_leaves_with_130(
+def test_ctrl_c_keeps_finished_runs_and_exits_with_130(
     case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The reference was done; the message says where it is."""
+    """The message says how many runs were kept."""
     real = tune.prepare
 
     def interrupt(settings: SimulationSettings) -> PreparedRun:
@@ -171,8 +168,8 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_with_130(
     assert captured.out == ""
 
 
-def test_a_sweep_of_caps_is_a_table_each(case: list[str]) -> None:
-    """`8,12` and repeated flags are the same; the tail of the waiting stands in the table."""
+def test_max_nodes_takes_a_list_or_repeated_flags(case: list[str]) -> None:
+    """Each cap gets its rows; the table shows the 95th percentile."""
     sweep = boa(*case, *RIVALS, "--budget", "99/h", "--max-nodes", "1,2", "--json")
     again = boa(*case, *RIVALS, "--budget", "99/h", "--max-nodes", "1", "--max-nodes", "2", "--json")
     table = boa(*case, *RIVALS, "--budget", "99/h", "--max-nodes", "1").stdout
@@ -186,7 +183,7 @@ def test_a_sweep_of_caps_is_a_table_each(case: list[str]) -> None:
 
 @pytest.mark.parametrize("cap", ["0", "x", "8,,12", "-3"])
 def test_a_cap_is_a_positive_whole_number(case: list[str], cap: str) -> None:
-    """Anything else is refused with an example."""
+    """Another value is refused with an example."""
     refusal = boa(*case, *RIVALS, "--budget", "20/h", f"--max-nodes={cap}").exception
 
     assert isinstance(refusal, InputError)

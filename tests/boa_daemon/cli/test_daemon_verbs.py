@@ -1,4 +1,4 @@
-"""What the verbs of the daemon print for people: tables, ages, the next useful commands, and a live view."""
+"""The output of the daemon's commands: tables, proposed commands, checks of job files, and the live view."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PATIENCE_SECONDS = 180.0
 
 @pytest.fixture
 def play() -> Iterator[tuple[DaemonInAFolder, Path]]:
-    """A daemon that serves, with one job that runs, one that is over and one that was cancelled."""
+    """A daemon with an API, and with one job that runs, one that is finished and one that was cancelled."""
     with tempfile.TemporaryDirectory(prefix="boa") as name:
         clock = ManualClock(1_800_000_000.0)
         found = DaemonInAFolder(Path(name), clock, SETTINGS)
@@ -69,7 +69,7 @@ def play() -> Iterator[tuple[DaemonInAFolder, Path]]:
 def boa(
     play: tuple[DaemonInAFolder, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Boa:
-    """Return a function that runs a verb: exit code and what was printed."""
+    """Return a function that runs a command and gives its exit code and output."""
     monkeypatch.setenv("COLUMNS", "140")
 
     def run(*words: str) -> tuple[int, str]:
@@ -86,13 +86,13 @@ def cells(line: str) -> list[str]:
 
 
 def next_commands(said: str) -> list[str]:
-    """Return the commands that are proposed at the end."""
+    """Return the commands that the output proposes at its end."""
     lines = said.splitlines()
     return [line.strip() for line in lines[lines.index("next:") + 1 :]] if "next:" in lines else []
 
 
-def test_status_says_what_runs_and_what_it_costs(boa: Boa, play: tuple[DaemonInAFolder, Path]) -> None:
-    """State, nodes, jobs, burn rate, day, month, and as of when."""
+def test_status_shows_state_nodes_jobs_and_costs(boa: Boa, play: tuple[DaemonInAFolder, Path]) -> None:
+    """It shows state, nodes, jobs, burn rate, today's cost and the instant of the answer."""
     code, said = boa("status")
     rows = {cells(line)[0]: line for line in said.splitlines() if line.strip()}
     assert code == 0
@@ -106,8 +106,9 @@ def test_status_says_what_runs_and_what_it_costs(boa: Boa, play: tuple[DaemonInA
     assert next_commands(said) == ["boa jobs", "boa instances", "boa cost"]
 
 
-def test_status_says_what_is_wrong(boa: Boa, play: tuple[DaemonInAFolder, Path]) -> None:
-    """A fault and `boa down` stand in the first row."""
+def test_status_shows_a_fault_and_boa_down_in_its_first_row(
+    boa: Boa, play: tuple[DaemonInAFolder, Path]
+) -> None:
     play[0].daemon.standing.fault = "OperationalError: disk full"
     play[0].daemon.standing.is_down = True
     (state,) = [line for line in boa("status")[1].splitlines() if line.strip().startswith("state")]
@@ -115,8 +116,8 @@ def test_status_says_what_is_wrong(boa: Boa, play: tuple[DaemonInAFolder, Path])
     assert "down: nothing is started until `boa down --resume`" in state
 
 
-def test_jobs_are_listed_with_what_they_hold(boa: Boa) -> None:
-    """The newest first, those that are over only on request, and what to ask next."""
+def test_boa_jobs_lists_active_jobs_or_all_newest_first(boa: Boa) -> None:
+    """It proposes the next commands."""
     code, said = boa("jobs")
     assert code == 0
     header = next(line for line in said.splitlines() if line.strip().startswith("id"))
@@ -130,16 +131,15 @@ def test_jobs_are_listed_with_what_they_hold(boa: Boa) -> None:
     assert everything.index("gone-3") < everything.index("long-2") < everything.index("short-1")
 
 
-def test_a_list_that_was_cut_says_so(boa: Boa) -> None:
-    """Three jobs there were: two of them are not all, and three may be."""
+def test_a_list_cut_by_limit_says_so(boa: Boa) -> None:
     said = boa("jobs", "--all", "--limit", "2")[1]
     assert "There are more: --before" in said
     assert "There are more" not in boa("jobs", "--all", "--limit", "4")[1]
 
 
 @pytest.mark.parametrize("verb", ["explain", "logs", "cancel"])
-def test_what_cannot_be_an_id_is_refused_with_where_to_look(boa: Boa, verb: str) -> None:
-    """Exit code 2 and a sentence, whatever is typed."""
+def test_a_malformed_job_id_is_refused_with_a_hint(boa: Boa, verb: str) -> None:
+    """The exit code is 2, and the hint is `boa jobs --all`."""
     for name in ("my_job.v2", "a b", "../x", "", "x" * 200, "%", "é"):
         code, said = boa(verb, name)
         assert code == 2, name
@@ -149,7 +149,7 @@ def test_what_cannot_be_an_id_is_refused_with_where_to_look(boa: Boa, verb: str)
 def test_an_id_is_never_cut(
     boa: Boa, play: tuple[DaemonInAFolder, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On 60 columns too all of an id is there: it goes on in the next line."""
+    """In 60 columns a long id continues in the next line."""
     monkeypatch.setenv("COLUMNS", "60")
     name = "resnet-pretrain-imagenet-21k-batch-4096"
     (job,) = play[0].service.submit([job_content(name)], user="ann")["jobs"]
@@ -161,7 +161,7 @@ def test_an_id_is_never_cut(
 def test_instances_are_listed_with_their_jobs_and_prices(
     boa: Boa, play: tuple[DaemonInAFolder, Path]
 ) -> None:
-    """One row per node: what it costs an hour and so far."""
+    """Each node has a row with its price per hour and its cost so far."""
     said = boa("instances")[1]
     (record,) = play[0].service.instances()["instances"]
     (row,) = [cells(line) for line in said.splitlines() if record["id"] in line]
@@ -170,8 +170,8 @@ def test_instances_are_listed_with_their_jobs_and_prices(
     assert next_commands(said) == ["boa cost", "boa down"]
 
 
-def test_costs_are_listed_and_add_up(boa: Boa) -> None:
-    """By user: the rows add up to the last one, and the forecast stands below."""
+def test_the_costs_by_user_add_up_to_the_total(boa: Boa) -> None:
+    """The forecast and the cap are below the table."""
     said = boa("cost", "--by", "user")[1]
     lines = said.splitlines()
     first = next(number for number, line in enumerate(lines) if cells(line)[-1] == "USD") + 1
@@ -182,8 +182,8 @@ def test_costs_are_listed_and_add_up(boa: Boa) -> None:
     assert "cap 500.00" in said
 
 
-def test_decisions_are_listed_with_the_other_way(boa: Boa) -> None:
-    """Each start with its reason and the next best width, and how to replay it."""
+def test_decisions_are_listed_with_the_next_best_width(boa: Boa) -> None:
+    """Each start has its reason, and the output says how to replay a decision."""
     said = boa("decisions", "--acting")[1]
     assert re.search(r"^tick \d+ .*, chose: \d+ GPUs? \([\d.]+ USD/hour\)", said, re.M)
     assert re.search(r"^  start long-2: ", said, re.M)
@@ -193,14 +193,14 @@ def test_decisions_are_listed_with_the_other_way(boa: Boa) -> None:
     ]  # fmt: skip
 
 
-def test_explain_says_what_else_there_was(boa: Boa) -> None:
-    """The width in money and waiting, beside the next best."""
+def test_explain_shows_the_chosen_and_the_next_best_width(boa: Boa) -> None:
+    """Both widths have their cost of money and waiting."""
     said = " ".join(boa("explain", "long-2")[1].split())
     assert re.search(r"\d x \S+, at [\d.]+ USD of money and waiting; \d+ x \S+ would be [\d.]+", said)
 
 
-def test_every_table_has_a_document(boa: Boa) -> None:
-    """The same verbs with --json print one document and nothing else."""
+def test_every_table_is_also_printed_as_json(boa: Boa) -> None:
+    """Each document has the key `as_of`."""
     for words in (["status"], ["jobs"], ["instances"], ["cost"], ["decisions"], ["explain", "long-2"]):
         code, said = boa(*words, "--json")
         assert code == 0
@@ -208,7 +208,7 @@ def test_every_table_has_a_document(boa: Boa) -> None:
 
 
 def read_until(channel: int, enough: Callable[[str], bool]) -> str:
-    """Return what a terminal shows until it is enough, or nothing comes any more."""
+    """Return a terminal's output until it is enough, its end or a time limit."""
     said, until = "", time.monotonic() + PATIENCE_SECONDS
     while not enough(said) and time.monotonic() < until:
         if not select.select([channel], [], [], 1.0)[0]:
@@ -220,8 +220,8 @@ def read_until(channel: int, enough: Callable[[str], bool]) -> str:
     return said
 
 
-def test_the_live_view_leaves_the_terminal_as_it_was(play: tuple[DaemonInAFolder, Path]) -> None:
-    """Two refreshes, then Ctrl-C: exit code 130, the cursor is back, and the last state stays on screen."""
+def test_the_live_view_restores_the_terminal_after_ctrl_c(play: tuple[DaemonInAFolder, Path]) -> None:
+    """The exit code is 130, the cursor is visible again, and no traceback is shown."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
     command = [sys.executable, "-m", "boa_daemon", "status", "-w", "--socket", str(play[1])]
@@ -242,7 +242,7 @@ def test_the_live_view_leaves_the_terminal_as_it_was(play: tuple[DaemonInAFolder
 
 
 def completion_script() -> str:
-    """Return the script that bash loads."""
+    """Return the completion script for bash."""
     found = subprocess.run(
         [sys.executable, "-m", "boa_daemon", "--show-completion", "bash"],
         capture_output=True,
@@ -253,8 +253,8 @@ def completion_script() -> str:
     return found.stdout
 
 
-def test_the_completion_of_bash_loads_and_knows_the_verbs() -> None:
-    """bash reads the script without a complaint, and `boa sta<TAB>` is `boa status`."""
+def test_bash_accepts_the_completion_script() -> None:
+    """`boa sta<TAB>` completes to `boa status`."""
     script = completion_script()
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=True).returncode == 0
     environment = {
@@ -269,15 +269,15 @@ def test_the_completion_of_bash_loads_and_knows_the_verbs() -> None:
 
 
 def test_every_verb_can_be_completed() -> None:
-    """An empty word offers every verb that is registered."""
+    """An empty word offers every command."""
     environment = {**os.environ, "_BOA_COMPLETE": "complete_bash", "COMP_WORDS": "boa ", "COMP_CWORD": "1"}
     command = [sys.executable, "-c", "from boa_daemon.cli import app; app(prog_name='boa')"]
     found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert set(found.stdout.split()) == set(VERBS)
 
 
-def test_check_says_which_jobs_are_rigid_and_what_to_do(boa: Boa, tmp_path: Path) -> None:
-    """A script with the helper is elastic, one without runs at one width, and is told how to change that."""
+def test_check_names_rigid_jobs_and_how_to_make_them_elastic(boa: Boa, tmp_path: Path) -> None:
+    """A script that imports `boa_daemon.job` is elastic; another script runs at one width."""
     (tmp_path / "with.py").write_text("from boa_daemon import job\n")
     (tmp_path / "without.py").write_text("print(1)\n")
     for name in ("with", "without"):
@@ -290,8 +290,8 @@ def test_check_says_which_jobs_are_rigid_and_what_to_do(boa: Boa, tmp_path: Path
     assert json.loads(boa("submit", "--check", *files, "-o", "json")[1])["rigid"] == ["without"]
 
 
-def test_check_names_the_machines_of_the_settings_that_have_too_little(boa: Boa, tmp_path: Path) -> None:
-    """By the settings alone: each machine with its reason; where none has enough, exit code 2."""
+def test_check_names_machine_types_that_are_too_small_for_a_job(boa: Boa, tmp_path: Path) -> None:
+    """If every type is too small, the exit code is 2."""
     settings, job = tmp_path / "boa.toml", tmp_path / "job.yaml"
     settings.write_text('[cloud]\nprovider = "aws"\ninstance_types = ["g5.xlarge", "g5.4xlarge"]\n')
     check = ("submit", "--check", str(job), "--config", str(settings))
@@ -306,10 +306,8 @@ def test_check_names_the_machines_of_the_settings_that_have_too_little(boa: Boa,
     assert boa(*check)[0] == 2
 
 
-def test_check_on_this_machine_asks_nothing_of_the_types_that_its_nodes_stand_for(
-    boa: Boa, tmp_path: Path
-) -> None:
-    """As the daemon there: its nodes have the cores of this machine, whatever their types have."""
+def test_check_for_the_local_cloud_ignores_the_cores_of_its_instance_types(boa: Boa, tmp_path: Path) -> None:
+    """A local node has the cores of this machine, whatever its type has."""
     settings, job = tmp_path / "boa.toml", tmp_path / "job.yaml"
     settings.write_text('[cloud]\nprovider = "local"\ninstance_types = ["g5.xlarge"]\n')
     job.write_text("name: a\nclass: default\nrun: sleep 1\ncpus: 99\n")
@@ -317,10 +315,10 @@ def test_check_on_this_machine_asks_nothing_of_the_types_that_its_nodes_stand_fo
     assert (code, json.loads(said)["not_planned_on"]) == (0, {})
 
 
-def test_check_says_where_limits_would_hold_nothing(
+def test_check_says_when_cpu_and_memory_limits_are_not_enforced(
     boa: Boa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without systemd, for a job that asks for some; in an image they hold, but for apptainer."""
+    """They are not enforced without systemd, except in an image of podman or docker."""
     monkeypatch.setattr(container, "BOOTED", tmp_path / "none")
     monkeypatch.setattr(planner, "usable_tool", lambda: tool)
     tool = "podman"
@@ -345,7 +343,7 @@ def test_check_says_where_limits_would_hold_nothing(
 def test_a_check_of_many_jobs_asks_systemd_once(
     boa: Boa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each question is a process of its own, which for ten thousand jobs takes minutes."""
+    """Each question starts a process, so one question per job would be slow."""
     asked: list[str] = []
     monkeypatch.setattr(planner, "why_unlimited", lambda: asked.append("") or "limits are not enforced")
     (tmp_path / "boa.toml").write_text('[cloud]\nprovider = "local"\n')
@@ -357,10 +355,8 @@ def test_a_check_of_many_jobs_asks_systemd_once(
     assert len(asked) == 1
 
 
-def test_logs_of_a_node_or_a_rank_that_is_not_there_say_so(
-    boa: Boa, play: tuple[DaemonInAFolder, Path]
-) -> None:
-    """Exit code 2, and what there is."""
+def test_logs_of_a_missing_node_or_rank_are_an_error(boa: Boa, play: tuple[DaemonInAFolder, Path]) -> None:
+    """The exit code is 2."""
     job = play[0].service.jobs(ended=False)["jobs"][0]["id"]
     for words, wanted in (
         (("--node", "3"), "has no node 3"),
@@ -372,8 +368,10 @@ def test_logs_of_a_node_or_a_rank_that_is_not_there_say_so(
     assert boa("logs", job, "--all")[0] == 0
 
 
-def test_ticks_that_change_nothing_are_one_line(boa: Boa, play: tuple[DaemonInAFolder, Path]) -> None:
-    """Five quiet ticks in a row are folded; JSON has each."""
+def test_ticks_without_a_change_are_folded_into_one_line(
+    boa: Boa, play: tuple[DaemonInAFolder, Path]
+) -> None:
+    """JSON lists each of them."""
     for _ in range(5):
         play[0].daemon.tick()
     said = boa("decisions", "--last", "8")[1].replace("\n", " ")
@@ -381,8 +379,8 @@ def test_ticks_that_change_nothing_are_one_line(boa: Boa, play: tuple[DaemonInAF
     assert len(json.loads(boa("decisions", "--last", "8", "--json")[1])["decisions"]) >= 5
 
 
-def test_jobs_are_listed_by_id_alone(boa: Boa) -> None:
-    """One a line, for another command's arguments."""
+def test_jobs_quiet_prints_only_ids(boa: Boa) -> None:
+    """Another command can take them as arguments."""
     lines = boa("jobs", "-q", "--all")[1].split()
     assert lines == [row["id"] for row in json.loads(boa("jobs", "--all", "--json")[1])["jobs"]]
 
@@ -395,8 +393,7 @@ def test_jobs_are_listed_by_id_alone(boa: Boa) -> None:
         ("jobs", "deadline_at"), ("offers", "offers"), ("usage", "launched_at"), ("samples", "message_bytes"),
     ],
 )  # fmt: skip
-def test_every_file_has_a_schema_that_knows_its_keys(what: str, key: str) -> None:
-    """A key of an example is a property, and unknown ones are refused."""
+def test_every_file_has_a_schema_that_forbids_unknown_keys(what: str, key: str) -> None:
     schema = json.loads(CliRunner().invoke(app, ["schema", what]).stdout)
     schema = schema.get("items", schema)
     assert key in schema["properties"]

@@ -1,4 +1,4 @@
-"""``boa demo``: the loop on the shipped workload, and honest sentences."""
+"""`boa demo`: its default budget, its conclusions and its view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policies.registry import PolicyOptions
 
 
 def test_the_default_budget_is_a_multiple_of_the_load() -> None:
-    """Work per hour on single GPUs, times 1.5, up to whole dollars."""
+    """The load is work per hour on single GPUs; the budget is rounded up to whole dollars."""
     problem = shipped_settings().problem
     load = sum(c.arrivals_per_hour * c.size_gpu_hours for c in problem.classes) * problem.price_of("t4")
 
@@ -25,8 +25,8 @@ def test_the_default_budget_is_a_multiple_of_the_load() -> None:
 
 
 @pytest.mark.parametrize(("factor", "says"), [(2.0, "BOA is 2.00 times as fast"), (0.5, "it beats BOA")])
-def test_a_baseline_that_wins_is_said_to_win(factor: float, says: str) -> None:
-    """Whoever is ahead, and by how much, comes from the figures."""
+def test_the_conclusion_names_the_faster_policy(factor: float, says: str) -> None:
+    """The sentence compares the measured mean completion times."""
     settings = replace(shipped_settings("60/h"), policy="equal-width", options=PolicyOptions(gpus_per_job=2))
     boa = simulate(settings)
     rival = Rival(
@@ -39,7 +39,7 @@ def test_a_baseline_that_wins_is_said_to_win(factor: float, says: str) -> None:
 
 
 def test_the_view_shows_nodes_as_blocks_and_jobs_with_progress() -> None:
-    """One block per GPU, filled where it is held; a long list ends in a count."""
+    """A node has a block per GPU, filled if the GPU is in use; a long list ends in a count."""
     nodes = [a_node("n1"), a_node("n2", phase="requested"), *(a_node(f"m{n}") for n in range(ROWS))]
     jobs = [a_job("train", phase=1), *(a_job(f"w{n}") for n in range(ROWS))]
     state = a_state(*jobs, nodes=nodes, held={"train": some_slots("n1", 0, 1)}, now=7260.0)
@@ -55,5 +55,5 @@ def test_the_view_shows_nodes_as_blocks_and_jobs_with_progress() -> None:
 
 
 def test_clock_text_is_hours_and_minutes() -> None:
-    """More than a day stays in hours."""
+    """More than a day is still shown in hours."""
     assert clock_text(26 * 3600.0 + 5 * 60.0) == "26:05"

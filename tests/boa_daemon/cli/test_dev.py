@@ -1,4 +1,4 @@
-"""`boa dev`: a node that ends by being left, by its hours, and with the shell in it."""
+"""`boa dev`: its node ends when it is idle, when its hours are over, and with its shell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLOUD = '[cloud]\nprovider = "simulated"\ninstance_types = ["g5.xlarge"]\n'
 
 
 def waited(folder: Path, *, seconds: float, idle: float) -> tuple[int, str]:
-    """Run what its command is, and return how it ended and what it printed."""
+    """Run the job's command and return its exit code and output."""
     hours = (seconds - LATE_SECONDS) / 3600.0
     run = str(dev_job(name="dev", class_name="c", gpus=1, hours=hours, max_usd=1.0, idle_seconds=idle)["run"])
     environment = {"PATH": os.environ["PATH"], "BOA_PROGRESS_FILE": f"{folder}/p", "BOA_JOB_ID": "dev-1"}
@@ -40,8 +40,10 @@ def waited(folder: Path, *, seconds: float, idle: float) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_its_command_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody was ever in, where the last has left, and where its hours are over."""
+def test_the_command_of_boa_dev_ends_when_idle_or_out_of_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends if no session was opened, if the last session ended, and if its hours are over."""
     monkeypatch.setattr("boa_daemon.cli.dev.as_submitted", lambda document, beside: [document.content])
     code, said = waited(tmp_path, seconds=60.0, idle=0.0)
     assert (code, said.splitlines()[0], "nobody was inside" in said) == (0, f"{READY} dev-1", True)
@@ -53,8 +55,7 @@ def test_its_command_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "its hours are over" in waited(tmp_path, seconds=0.0, idle=60.0)[1]
 
 
-def test_its_job_is_bounded_in_every_way() -> None:
-    """A job file with one width, hours, dollars, and no second try."""
+def test_the_job_of_boa_dev_has_limited_width_hours_dollars_and_no_retries() -> None:
     content = dev_job(name="dev", class_name="c", gpus=2, hours=4.0, max_usd=20.0, idle_seconds=60.0)
     checked = check_job(Document(name="it", content=content))
 
@@ -64,10 +65,10 @@ def test_its_job_is_bounded_in_every_way() -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("how", ["idle", "shell", "terminal gone"])
-def test_a_node_ends_and_has_a_receipt(how: str) -> None:
-    """Left alone, with the end of its shell, with its terminal: nothing is left running.
+def test_a_dev_node_ends_when_idle_with_its_shell_or_its_terminal(how: str) -> None:
+    """After that `boa gc --check` finds nothing left running.
 
-    A daemon of its own and a simulated node for each way: ten seconds on a quiet machine.
+    Each case starts a daemon of its own and a simulated node.
     """
     with a_site(SETTINGS.format(usd=10.0).replace("[cloud]\n", CLOUD)) as site:
         words = ["dev", "--hours", "1", "--max-usd", "2"]
@@ -99,7 +100,7 @@ def test_a_node_ends_and_has_a_receipt(how: str) -> None:
 
 
 def read(terminal: int, is_enough: Callable[[bytes], bool]) -> bytes:
-    """Return what is shown until it is enough, or nobody has the terminal open any more."""
+    """Return a terminal's output until it is enough or its other end is closed."""
     said, until = b"", time.monotonic() + PATIENCE_SECONDS
     while not is_enough(said) and time.monotonic() < until:
         if select.select([terminal], [], [], 0.2)[0]:

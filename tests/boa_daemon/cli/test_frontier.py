@@ -1,4 +1,4 @@
-"""``boa frontier``: the same answers as solving at each budget, and a plot that is checked first."""
+"""`boa frontier`: its points are the answers of `boa solve`, and a plot is checked before the work."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ PRICES = "gpu_types: {gpu: {usd_per_gpu_hour: 2.0}}\n"
 
 @pytest.fixture
 def problem(tmp_path: Path) -> Path:
-    """Write the problem in dollars, two for each GPU-hour: the least budget is 8 dollars per hour."""
+    """Write a problem with a price of 2 USD per GPU-hour and so a least budget of 8 USD per hour."""
     (tmp_path / "problem.yaml").write_text("budget: {usd_per_hour: 12}\n" + PRICES + CLASSES)
     return tmp_path / "problem.yaml"
 
 
 def boa(verb: str, *arguments: object) -> Result:
-    """Run the command line; errors stay exceptions."""
+    """Run the command line; an error stays an exception."""
     return CliRunner().invoke(app, [verb, *map(str, arguments)], env={"COLUMNS": "100"})
 
 
 def document(*arguments: object) -> dict[str, Any]:
-    """Return the one JSON document on standard output."""
+    """Return the JSON document on standard output."""
     found: dict[str, Any] = json.loads(boa("frontier", *arguments, "--json").stdout)
     return found
 
 
 def budgets_of(*arguments: object) -> list[float]:
-    """Return the budgets that were answered."""
+    """Return the budgets of the points."""
     return [point["budget"] for point in document(*arguments)["points"]]
 
 
 @pytest.mark.parametrize("version", ["integer-mixed", "integer-pure", "continuous"])
-def test_each_point_is_what_solve_answers(problem: Path, version: str) -> None:
-    """Key by key; below the cliff it says so, as solve does."""
+def test_each_point_equals_the_answer_of_solve(problem: Path, version: str) -> None:
+    """Both have the same keys; a budget below the least is infeasible."""
     points = document(problem, "--budgets", "7..13", "--version", version)["points"]
 
     for point in points:
@@ -68,7 +68,7 @@ def test_each_point_is_what_solve_answers(problem: Path, version: str) -> None:
 
 
 def test_the_multiplier_is_the_slope_of_the_curve(problem: Path) -> None:
-    """-d(sum of arrivals x JCT)/d(budget), by a small difference."""
+    """It is -d(sum of arrivals x JCT)/d(budget), checked by a small difference."""
     step = 1e-6
     before, after = document(problem, "--budgets", f"11,{11 + step}")["points"]
 
@@ -93,13 +93,15 @@ def test_the_multiplier_is_the_slope_of_the_curve(problem: Path) -> None:
         ("7300..8760/month:3", [10.0, 11.0, 12.0]),
     ],
 )
-def test_budgets_are_read_as_people_write_them(problem: Path, text: str, dollars: list[float]) -> None:
-    """A range in steps of one, a number of points, or a list; per hour, or per another time."""
+def test_budgets_are_a_range_a_number_of_points_or_a_list(
+    problem: Path, text: str, dollars: list[float]
+) -> None:
+    """A unit of time may follow the range or the number of points."""
     assert budgets_of(problem, "--budgets", text) == pytest.approx(dollars)
 
 
 def test_budgets_in_gpus_count_gpus(problem: Path) -> None:
-    """Prices do not matter then."""
+    """Prices play no role in this unit."""
     answer = document(problem, "--budgets", "gpus:4..6")
 
     assert answer["budget_unit"] == "gpus"
@@ -108,7 +110,7 @@ def test_budgets_in_gpus_count_gpus(problem: Path) -> None:
 
 
 def test_the_default_points_run_from_the_cliff_past_the_knee(problem: Path) -> None:
-    """Falling and convex: each dollar saves no more than the one before."""
+    """The curve falls and is convex."""
     answer = document(problem)
     budgets = np.array([point["budget"] for point in answer["points"]])
     hours = np.array([point["mean_jct_hours"] for point in answer["points"]])
@@ -121,14 +123,13 @@ def test_the_default_points_run_from_the_cliff_past_the_knee(problem: Path) -> N
     assert answer["floor_mean_jct_hours"] <= hours[-1]
 
 
-def test_every_point_infeasible_is_exit_code_3(problem: Path) -> None:
-    """One that is not is enough for 0."""
+def test_the_exit_code_is_3_only_if_every_point_is_infeasible(problem: Path) -> None:
     assert boa("frontier", problem, "--budgets", "1..3").exit_code == 3
     assert boa("frontier", problem, "--budgets", "1..9").exit_code == 0
 
 
 def test_csv_has_a_row_for_each_point(problem: Path) -> None:
-    """Infeasible ones with empty cells."""
+    """An infeasible point has empty cells."""
     rows = list(csv.DictReader(io.StringIO(boa("frontier", problem, "--budgets", "7,9", "-o", "csv").stdout)))
 
     assert [row["status"] for row in rows] == ["infeasible", "optimal"]
@@ -136,8 +137,8 @@ def test_csv_has_a_row_for_each_point(problem: Path) -> None:
     assert float(rows[1]["mean_spend"]) == 9.0
 
 
-def test_the_table_says_cliff_knee_and_floor(problem: Path) -> None:
-    """And where there are weights, that the mean is a weighted one."""
+def test_the_table_names_cliff_knee_and_floor(problem: Path) -> None:
+    """With class weights the mean JCT is called weighted."""
     shown = boa("frontier", problem, "--budgets", "7..10").stdout
 
     for words in ("infeasible", "Cliff: below $8.00/h", "Knee: at $", "Floor: ", "more buys nothing"):
@@ -148,8 +149,8 @@ def test_the_table_says_cliff_knee_and_floor(problem: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
-def test_a_plot_is_written_and_said_on_standard_error(problem: Path, tmp_path: Path, suffix: str) -> None:
-    """Standard output stays one document; the same command gives the same file."""
+def test_a_plot_is_written_and_reported_on_standard_error(problem: Path, tmp_path: Path, suffix: str) -> None:
+    """Standard output stays one JSON document; the same command writes the same file."""
     path = tmp_path / f"curve{suffix}"
     result = boa("frontier", problem, "--plot", path, "--mark", "10/h", "--json")
     first = path.read_bytes()
@@ -161,8 +162,7 @@ def test_a_plot_is_written_and_said_on_standard_error(problem: Path, tmp_path: P
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_mark_below_the_cliff_is_said_not_drawn(problem: Path, tmp_path: Path) -> None:
-    """A note, and the plot without it."""
+def test_an_infeasible_mark_is_reported_and_the_plot_is_written(problem: Path, tmp_path: Path) -> None:
     result = boa("frontier", problem, "--plot", tmp_path / "curve.svg", "--mark", "2/h")
 
     assert "2.00 USD/hour is infeasible, so it is not marked" in result.stderr
@@ -187,7 +187,7 @@ def test_a_mark_below_the_cliff_is_said_not_drawn(problem: Path, tmp_path: Path)
     ],
 )
 def test_wrong_values_are_input_errors(problem: Path, flags: list[str], says: str) -> None:
-    """Nothing is printed on standard output."""
+    """Standard output is empty."""
     result = boa("frontier", problem, *flags)
 
     assert isinstance(result.exception, InputError)
@@ -195,10 +195,9 @@ def test_wrong_values_are_input_errors(problem: Path, flags: list[str], says: st
     assert result.stdout == ""
 
 
-def test_a_plot_that_cannot_be_drawn_is_refused_before_the_file_is_read(
+def test_a_plot_without_matplotlib_is_refused_before_the_file_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without matplotlib, even for a file that does not exist."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = boa("frontier", tmp_path / "none.yaml", "--plot", tmp_path / "curve.svg")
 

@@ -1,4 +1,4 @@
-"""`boa gate`: run, ask, issue tokens; one sentence for what is wrong."""
+"""`boa gate`: serving, status and tokens, and its errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Return a function that runs the program in a folder of its own."""
+    """Return a function that runs the program in a runtime folder of its own."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
 
     def program(*arguments: object) -> tuple[int, str, str]:
@@ -36,7 +36,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """Run a gate as a process, and yield it with what it said."""
+    """Run a gate as a process, and yield it with its first output."""
     process = subprocess.Popen(
         [sys.executable, "-m", "boa_daemon", "gate", "--policy", "srsf-1", "--json"],
         stdout=subprocess.PIPE,
@@ -50,10 +50,10 @@ def gate(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]
     process.communicate()
 
 
-def test_a_gate_serves_a_job_and_ends_with_the_signals_code(
+def test_a_gate_serves_a_job_until_sigterm(
     gate: tuple[subprocess.Popen[str], dict[str, Any]], run: Run, tmp_path: Path
 ) -> None:
-    """From the first start to SIGTERM: a secret, a token, a grant, the status, 143."""
+    """It makes a secret, issues a token, shows its status and exits with 143."""
     process, said = gate
     assert said == {
         "listening": [f"unix:{tmp_path / 'gate.sock'}"],
@@ -102,10 +102,10 @@ def test_a_gate_serves_a_job_and_ends_with_the_signals_code(
         (["gate", "--policy", "srsf-preemptive"], "srsf-preemptive"),
     ],
 )
-def test_what_is_wrong_is_one_sentence_and_2(
+def test_wrong_arguments_of_gate_exit_with_2(
     run: Run, tmp_path: Path, arguments: list[str], says: str
 ) -> None:
-    """Nothing was done, and nothing is on standard output."""
+    """Standard output is empty, and an existing file is unchanged."""
     (tmp_path / "secret").write_text("x\n")
     (tmp_path / "taken").write_text("y\n")
     code, out, err = run(*(word.format(tmp=tmp_path) for word in arguments))
@@ -115,8 +115,8 @@ def test_what_is_wrong_is_one_sentence_and_2(
     assert (tmp_path / "taken").read_text() == "y\n"
 
 
-def test_a_place_that_is_taken_is_1(run: Run, tmp_path: Path) -> None:
-    """A file that is no socket stays what it is."""
+def test_a_socket_path_that_is_another_file_exits_with_1(run: Run, tmp_path: Path) -> None:
+    """The file is unchanged."""
     (tmp_path / "gate.sock").write_text("mine")
     code, _, err = run("gate")
 

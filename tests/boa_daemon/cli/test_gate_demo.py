@@ -1,4 +1,4 @@
-"""``boa demo --gate`` on staged hosts: its arithmetic, and what it says where it cannot run."""
+"""`boa demo --gate`: its arithmetic, and its errors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from boa_daemon.cli import app
 from boa_daemon.cli.gate_demo import JOBS, document_of
 
 
-def test_the_saving_is_that_of_the_means() -> None:
-    """Four jobs of 2 s and 4 s without, 1 s and 3 s with: the means are 3 and 2, a third is saved."""
+def test_the_saved_fraction_compares_the_mean_completion_times() -> None:
+    """Jobs of 2 s and 4 s take 1 s and 3 s with the gate: the means are 3 and 2, so a third is saved."""
     count = len(JOBS)
     document = document_of([[2.0] * count, [4.0] * count], [[1.0] * count, [3.0] * count])
     assert document["mean_jct_seconds_without"] == 3.0
@@ -21,8 +21,7 @@ def test_the_saving_is_that_of_the_means() -> None:
     assert [row["job"] for row in document["jobs"]] == [name for name, *_ in JOBS]
 
 
-def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence that names what is missing, and exit code 1."""
+def test_the_gate_demo_without_root_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     result = CliRunner().invoke(app, ["demo", "--gate"])
     assert result.exit_code == 1
@@ -30,5 +29,4 @@ def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_demos_at_once_are_refused() -> None:
-    """Usage, not a choice made for the user."""
     assert "two demos" in str(CliRunner().invoke(app, ["demo", "--gate", "--real"]).exception)

@@ -1,4 +1,4 @@
-"""`boa image`: dry first, under the caps, entered in the books, and written into boa.toml."""
+"""`boa image`: a dry run, a build under the caps, the list of images and their removal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ state_dir = "state"
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCloud]:
-    """A cloud on real time whose nodes work."""
+    """A fake cloud on real time whose nodes work."""
     monkeypatch.setattr(image_build, "LOOK_SECONDS", 0.1)
     with mocked(FakeCloud(time.time, Terms(vcpu_quotas={"L-DB2E81BA": 64}))) as cloud:
         boto3.client("iam", region_name="us-east-1").create_instance_profile(
@@ -56,7 +56,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCloud]
 def boa(
     fake: FakeCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Boa:
-    """Return a function that runs a verb beside a boa.toml: exit code, JSON answer, what was said."""
+    """Return a function that runs a command beside a boa.toml and gives exit code, JSON and all output."""
     monkeypatch.chdir(tmp_path)
     Path("boa.toml").write_text(SETTINGS.format(cap=300))
 
@@ -69,7 +69,7 @@ def boa(
     return run
 
 
-def test_without_yes_nothing_is_rented_and_everything_is_said(boa: Boa, fake: FakeCloud) -> None:
+def test_without_yes_the_build_is_priced_and_nothing_is_rented(boa: Boa, fake: FakeCloud) -> None:
     code, said, _ = boa("image", "build", "--pip", "torch", "--minutes", "30")
     assert code == 0
     assert (said["instance_type"], said["zones"], said["pip"]) == ("g5.xlarge", ["us-east-1a"], ["torch"])
@@ -83,7 +83,7 @@ def test_without_yes_nothing_is_rented_and_everything_is_said(boa: Boa, fake: Fa
     assert "Nothing was rented" in text
 
 
-def test_an_image_is_built_entered_in_the_books_used_listed_and_removed(boa: Boa, fake: FakeCloud) -> None:
+def test_an_image_is_built_billed_used_listed_and_removed(boa: Boa, fake: FakeCloud) -> None:
     code, said, text = boa("image", "build", "--pip", "torch==2.9.0", "--yes")
     assert code == 0, text
     (life,) = fake.history()
@@ -102,7 +102,7 @@ def test_an_image_is_built_entered_in_the_books_used_listed_and_removed(boa: Boa
     assert boa("image", "list")[1]["images"] == []
 
 
-def test_what_could_break_a_cap_is_not_rented(boa: Boa, fake: FakeCloud) -> None:
+def test_a_build_that_could_break_a_cap_is_refused(boa: Boa, fake: FakeCloud) -> None:
     Path("boa.toml").write_text(
         SETTINGS.format(cap=240).replace("10.0", "10.0\nstanding_usd_per_hour = 9.95")
     )
@@ -122,7 +122,7 @@ def test_what_could_break_a_cap_is_not_rented(boa: Boa, fake: FakeCloud) -> None
         (("remove", "ami-1"), "no image of cluster boa"),
     ],
 )
-def test_what_is_wrong_is_said(boa: Boa, words: tuple[str, ...], message: str) -> None:
+def test_wrong_arguments_of_image_are_named(boa: Boa, words: tuple[str, ...], message: str) -> None:
     code, said, _ = boa("image", *words)
     assert code == USAGE
     assert message in said["message"]

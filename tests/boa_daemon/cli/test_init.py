@@ -1,4 +1,4 @@
-"""Five questions make files that work: the settings load, the classes plan, the job is valid."""
+"""`boa init`: its answers make settings that load, classes that plan and a job that is valid."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from boa_daemon.daemon.setting_layers import load_settings
 from boa_daemon.inputs.catalog import Catalog
 
 
-def test_the_answers_of_enter_are_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five times Enter: a plan, a valid job, settings with the month's budget and cap."""
+def test_the_default_answers_make_a_working_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings have a monthly budget and cap, the job passes `--check`, and the classes plan."""
     found = CliRunner().invoke(app, ["init", "--folder", str(tmp_path)], input="\n" * 5)
     assert found.exit_code == 0, found.output
     assert "p5.48xlarge" in found.output
@@ -35,7 +35,7 @@ def test_the_answers_of_enter_are_a_site(tmp_path: Path, monkeypatch: pytest.Mon
 def test_every_choice_makes_settings_that_load(
     market: RentalMarket, whose: JobOwners, where: CloudName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Flags answer the questions; two machines of one GPU type are one row of the classes."""
+    """Flags answer the questions; two machines with one GPU type make one entry of the classes."""
     words = (
         "--gpus",
         "g5.xlarge, g5.12xlarge,p4d.24xlarge",
@@ -51,10 +51,9 @@ def test_every_choice_makes_settings_that_load(
     assert settings.cloud.instance_types == ["g5.xlarge", "g5.12xlarge", "p4d.24xlarge"]
 
 
-def test_what_is_there_stays(
+def test_existing_files_are_kept_without_force(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Unless it is forced."""
     (tmp_path / "boa.toml").write_text("mine")
     words = ("init", "--gpus", "g5.xlarge", "--usd-per-month", "5", "--folder", str(tmp_path))
     words += ("--market", "spot", "--whose", "mine", "--where", "local")
@@ -65,8 +64,8 @@ def test_what_is_there_stays(
     assert (tmp_path / "boa.toml").read_text() != "mine"
 
 
-def test_a_family_is_its_types_and_a_slip_is_asked_again(tmp_path: Path) -> None:
-    """`g5,a100` rents what is sold of them at a known price; wrong answers are asked again."""
+def test_a_family_or_gpu_type_stands_for_its_types_and_typos_are_asked_again(tmp_path: Path) -> None:
+    """`g5, a100` selects the types with a known price."""
     answers = "g5.xlagre\ng5, a100\n700\nspto\nspot\nmine\nlocal\n"
     found = CliRunner().invoke(app, ["init", "--folder", str(tmp_path)], input=answers)
     assert found.exit_code == 0, found.output

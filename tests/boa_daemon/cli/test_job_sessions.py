@@ -1,4 +1,4 @@
-"""`boa exec`, `shell` and `port-forward`: the sessions that they open, and a daemon with a job to go into."""
+"""`boa exec`, `boa shell` and `boa port-forward`: the sessions that they open, and a job of a daemon."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ WAY = {"node": "i-0abc", "region": "eu-west-1", "shell": ["sudo", "env", "A=b c"
 JOB = "name: long\nclass: default\nmax_gpus: 1\nrun: echo ready; sleep 1000\n"
 
 
-def test_sessions_name_document_target_and_parameters() -> None:
-    """As `aws ssm start-session` takes them; the shell's command is one parameter."""
+def test_session_commands_name_region_target_document_and_parameters() -> None:
+    """They are `aws ssm start-session` commands; the command of a shell is one parameter."""
     words = shell_session(WAY).command
     assert words[:7] == ["aws", "ssm", "start-session", "--region", "eu-west-1", "--target", "i-0abc"]
     assert words[7:9] == ["--document-name", "AWS-StartInteractiveCommand"]
@@ -37,8 +37,7 @@ def test_sessions_name_document_target_and_parameters() -> None:
     assert json.loads(words[-1]) == {"portNumber": ["6006"], "localPortNumber": ["7007"]}
 
 
-def test_a_port_is_relayed() -> None:
-    """What is sent to the one arrives at the other, and back."""
+def test_a_port_is_relayed_in_both_directions() -> None:
     with socket.create_server(("127.0.0.1", 0)) as there:
         here = free_port()
         threading.Thread(target=relay_port, args=(here, there.getsockname()[1]), daemon=True).start()
@@ -60,10 +59,10 @@ def test_a_port_is_relayed() -> None:
 
 
 @pytest.mark.exhaustive
-def test_into_a_job_of_a_daemon() -> None:
-    """A command with its exit code, a shell on a terminal, and neither once the job is over.
+def test_exec_shell_and_port_forward_reach_a_job_of_a_daemon() -> None:
+    """A command's failure is the exit code, a shell needs a terminal, and both fail after the job is over.
 
-    A whole daemon with a job, and three commands of the command line: some ten seconds.
+    The test runs a daemon with a job, which takes some ten seconds.
     """
     with a_site(SETTINGS.format(usd=10.0)) as site:
         (site.folder / "job.yaml").write_text(JOB)
@@ -100,7 +99,7 @@ def environment() -> dict[str, str]:
 
 
 def in_a_shell(site: Site, job: str, typed: bytes) -> bytes:
-    """Type into `boa shell` on a terminal, and return what it showed."""
+    """Type into `boa shell` on a terminal, and return the output."""
     ours, theirs = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "boa_daemon", "shell", job],
@@ -122,8 +121,7 @@ def in_a_shell(site: Site, job: str, typed: bytes) -> bytes:
     return said
 
 
-def test_a_session_is_printed_and_not_opened(capfd: pytest.CaptureFixture[str]) -> None:
-    """With --print it is for another machine: nothing is needed here."""
+def test_print_shows_the_session_command_without_opening_it(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit):
         job_sessions._session(port_session(WAY, 6006, 7007), prints=True)
     assert capfd.readouterr().out.startswith("aws ssm start-session --region eu-west-1 --target i-0abc ")

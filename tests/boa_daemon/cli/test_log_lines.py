@@ -9,8 +9,8 @@ def chunk(text: str, *, begin: int = 0, node: int = 0) -> dict[str, object]:
     return {"text": text, "next_offset": begin + len(text), "node": node}
 
 
-def test_only_the_lines_of_a_rank_and_whole_ones() -> None:
-    """A piece may end within a line; the mark goes, and lines of others and of torchrun stay out."""
+def test_the_view_of_a_rank_shows_only_its_whole_lines() -> None:
+    """A piece of the log may end within a line; the rank's mark is removed."""
     shown, reader = LogView(rank=3), Reader()
     first = "banner\n[rank 0] zero\n[rank 3] th"
     assert shown.take(reader, chunk(first)) == ""
@@ -20,8 +20,8 @@ def test_only_the_lines_of_a_rank_and_whole_ones() -> None:
     assert shown.has_shown
 
 
-def test_all_nodes_with_their_numbers() -> None:
-    """Each line says its node, also one that nothing has ended."""
+def test_the_view_of_all_nodes_marks_each_line_with_its_node() -> None:
+    """An unfinished last line is marked as well."""
     shown, readers = LogView(marks_nodes=True), [Reader(), Reader()]
     said = [shown.take(reader, chunk("a\nb", node=node)) for node, reader in enumerate(readers)]
 
@@ -29,16 +29,15 @@ def test_all_nodes_with_their_numbers() -> None:
     assert [shown.rest(reader) for reader in readers] == ["node 0: b\n", "node 1: b\n"]
 
 
-def test_a_job_of_one_rank_has_no_marks() -> None:
-    """Rank 0 printed it all; there is no rank 1."""
+def test_a_log_without_marks_belongs_to_rank_0() -> None:
     assert LogView(rank=0).take(Reader(), chunk("one\ntwo\n")) == "one\ntwo\n"
     other = LogView(rank=1)
     assert other.take(Reader(), chunk("one\ntwo\n")) == ""
     assert not other.has_shown
 
 
-def test_without_a_choice_the_text_is_as_it_was_printed() -> None:
-    """No line is held back until it is whole."""
+def test_the_default_view_shows_the_text_unchanged() -> None:
+    """An unfinished line is shown at once."""
     reader = Reader()
     assert LogView().take(reader, chunk("half a li")) == "half a li"
     assert (reader.offset, reader.is_new) == (9, True)

@@ -1,4 +1,4 @@
-"""The entry point: exit codes, one sentence for a known error, and both ways to call it."""
+"""The entry point: exit codes, one sentence for a known error, and `python -m boa_daemon`."""
 
 from __future__ import annotations
 
@@ -41,13 +41,12 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.fixture
 def problem(tmp_path: Path) -> Path:
-    """Write a problem: the least budget is 2 GPUs."""
+    """Write a problem whose least budget is 2 GPUs."""
     (tmp_path / "problem.yaml").write_text(PROBLEM)
     return tmp_path / "problem.yaml"
 
 
-def test_done_is_0_and_one_document(run: Run, problem: Path) -> None:
-    """Nothing else on either stream."""
+def test_success_exits_with_0_and_prints_one_document(run: Run, problem: Path) -> None:
     code, out, err = run("solve", problem, "--json")
 
     assert (code, err) == (0, "")
@@ -72,7 +71,7 @@ def test_done_is_0_and_one_document(run: Run, problem: Path) -> None:
 def test_errors_have_their_exit_codes(
     run: Run, problem: Path, arguments: list[str], code: int, says: str
 ) -> None:
-    """One sentence on standard error, no traceback."""
+    """The message is on standard error, without a traceback."""
     got, _, err = run(*(word.format(file=problem) for word in arguments))
 
     assert got == code
@@ -80,15 +79,14 @@ def test_errors_have_their_exit_codes(
     assert "Traceback" not in err
 
 
-def test_brackets_in_a_message_are_shown_as_they_are(run: Run, problem: Path) -> None:
-    """What looks like markup in a name is not swallowed."""
+def test_brackets_in_a_message_are_not_read_as_markup(run: Run, problem: Path) -> None:
     _, _, err = run("solve", problem, "--budget", "[red]5[/]")
 
     assert "'[red]5[/]'" in err
 
 
-def test_interrupted_is_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As shells expect of a program that got SIGINT."""
+def test_an_interrupted_command_exits_with_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shells expect this code of a program that got SIGINT."""
 
     def interrupted() -> None:
         raise KeyboardInterrupt
@@ -98,8 +96,7 @@ def test_interrupted_is_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run()[0] == 130
 
 
-def test_the_version_is_printed(run: Run) -> None:
-    """And without a verb there is help."""
+def test_version_prints_the_version_and_no_command_prints_help(run: Run) -> None:
     assert run("--version")[1] == f"boa {__version__}\n"
     code, out, err = run()
     assert code in (0, 2)
@@ -107,8 +104,8 @@ def test_the_version_is_printed(run: Run) -> None:
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_a_reader_that_has_seen_enough_is_no_failure(problem: Path, form: list[str]) -> None:
-    """`boa ... | head -1`: exit code 0 and not a word, as tables and as JSON."""
+def test_a_closed_output_pipe_exits_with_0(problem: Path, form: list[str]) -> None:
+    """The command `boa ... | head -1` prints no error, with tables and with JSON."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as pipe:
@@ -124,8 +121,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure(problem: Path, form: list[s
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_python_dash_m_is_boa(problem: Path) -> None:
-    """The same program by its module's name, its output piped to a reader that leaves."""
+def test_python_m_boa_daemon_runs_boa(problem: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "boa_daemon", "solve", str(problem), "--budget", "1", "--json"],
         capture_output=True,

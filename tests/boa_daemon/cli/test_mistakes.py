@@ -1,4 +1,4 @@
-"""What a new user types wrong is answered by what is wrong, where, with which value, and what to type."""
+"""Each mistake in `docs/reference/mistakes.md` gives its exit code and message."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_JSON = ("daemon", "open", "grafana", "init")
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A daemon's socket, and a port that somebody else has."""
+    """A daemon's socket, and a port that another program uses."""
     folder = tmp_path_factory.mktemp("site")
     play = DaemonInAFolder(folder, ManualClock(1_800_000_000.0))
     play.daemon.tick()
@@ -46,7 +46,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: dict[str, str]) -> Path:
-    """The files of the table, where the command is typed; plots lack their library."""
+    """Change to a folder with the files of the table; matplotlib is missing."""
     monkeypatch.chdir(tmp_path)
     for variable in ("AWS_ENDPOINT_URL", "STATE_DIRECTORY"):
         monkeypatch.delenv(variable, raising=False)
@@ -60,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: dict[str, st
 
 
 def _closed(opened: Any) -> Any:
-    """Return `Path.open` for somebody who may not read locked.yaml: root may read everything."""
+    """Return a `Path.open` that refuses locked.yaml, since root may read every file."""
 
     def opens(path: Path, *how: Any, **more: Any) -> Any:
         if path.name == "locked.yaml":
@@ -71,16 +71,16 @@ def _closed(opened: Any) -> Any:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
-def test_a_mistake_is_named_with_what_to_type(
+def test_each_mistake_gives_its_exit_code_and_message(
     mistake: Mistake,
     folder: Path,
     places: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The exit code, the sentence, no traceback; a program gets it as the one document."""
+    """There is no traceback; with --json the message is in the one document."""
     monkeypatch.setattr(Path, "open", _closed(Path.open))
-    # What the daemon does to its process before it looks at the cloud's settings.
+    # The daemon changes its process before it reads the settings of the cloud.
     monkeypatch.setattr("boa_daemon.serve.keep_answering", lambda: None)
     words = mistake.typed.format(**places).split()
     asks_json = words[0] not in NO_JSON
@@ -97,12 +97,12 @@ def test_a_mistake_is_named_with_what_to_type(
         assert document["exit_code"] == mistake.code
         assert says in " ".join(document["message"].split())
     else:
-        # What cannot be done has an answer of its own, with what would do.
+        # An infeasible question has a document of its own, which names a feasible budget.
         assert mistake.code == 3
 
 
-def test_there_is_one_row_for_each_mistake() -> None:
-    """Every row of the page is read, no two type the same, each file is used, and there are enough."""
+def test_every_row_of_the_mistakes_page_is_tested() -> None:
+    """No two rows type the same command, every file is used, and there are at least 35 rows."""
     page = (ROOT / "docs/reference/mistakes.md").read_text()
     assert len(MISTAKES) == sum(line.endswith((" 2 |", " 3 |", " 5 |")) for line in page.splitlines())
     assert len({mistake.typed for mistake in MISTAKES}) == len(MISTAKES) >= 35
@@ -110,8 +110,7 @@ def test_there_is_one_row_for_each_mistake() -> None:
     assert [name for name in FILES if name.partition("/")[0] not in typed and name != "tokens"] == []
 
 
-def test_the_fake_cloud_says_which_extra_it_needs(tmp_path: Path) -> None:
-    """Without moto, in one sentence."""
+def test_the_fake_cloud_without_moto_names_the_missing_extra(tmp_path: Path) -> None:
     (tmp_path / "moto").mkdir()
     (tmp_path / "moto" / "__init__.py").write_text("raise ImportError('No module named moto')\n")
     path = f"import sys, runpy; sys.path.insert(0, {str(tmp_path)!r})"
@@ -132,14 +131,14 @@ def test_the_fake_cloud_says_which_extra_it_needs(tmp_path: Path) -> None:
         (("status", "--socket", "none.sock"), "DaemonUnreachable", 5),
     ],
 )
-def test_under_json_an_error_is_json(
+def test_an_error_under_json_is_a_json_document(
     words: tuple[str, ...],
     name: str,
     code: int,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One document on standard output with the kind, the sentence and the exit code."""
+    """It has the kind of error, the message and the exit code."""
     for flag in (("--json",), ("-o", "json")):
         assert exit_code(monkeypatch, *words, *flag) == code
         document = json.loads(capsys.readouterr().out)
@@ -147,10 +146,9 @@ def test_under_json_an_error_is_json(
         assert document["message"]
 
 
-def test_an_answer_that_is_infeasible_stays_the_one_document(
+def test_an_infeasible_plan_prints_one_document(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`boa plan` answers what the least is, and no second document follows."""
     assert exit_code(monkeypatch, "plan", "--classes", str(TWO), "--budget", "1/h", "--json") == 3
     assert json.loads(capsys.readouterr().out)["status"] == "infeasible"
     assert was_printed()

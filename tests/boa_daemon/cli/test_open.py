@@ -1,4 +1,4 @@
-"""Pages of single answers, as files; and that a browser is handed a file, not a command line with a key."""
+"""`--page` and `--open` write an answer as a page, and `boa open` keeps its key out of the command line."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TWO = EXAMPLES / "two-gpu-types.yaml"
 
 
 def answers_in(page: Path) -> dict[str, Any]:
-    """Return what a page holds."""
+    """Return the answers that a page holds."""
     (text,) = re.findall(r'id="answers">(.*?)</script>', page.read_text(), re.DOTALL)
     found: dict[str, Any] = json.loads(text)["answers"]
     return found
 
 
-def test_a_plan_is_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hulls of its classes and the budget that was asked for; the answer is printed as ever."""
+def test_plan_writes_its_answer_as_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page has the budget, the cheapest feasible spend and every class."""
     page = tmp_path / "plan.html"
     words = ("plan", "--classes", str(TWO), "--budget", "27/h", "--page", str(page))
     assert exit_code(monkeypatch, *words) == 0
@@ -41,8 +41,8 @@ def test_a_plan_is_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert [one["name"] for one in found["classes"]] == [one.name for one in problem.classes]
 
 
-def test_a_page_is_opened_from_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--open` writes it where nobody else looks, and has a browser open that file."""
+def test_open_writes_the_page_to_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The browser is told to open that file."""
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -52,10 +52,9 @@ def test_a_page_is_opened_from_a_folder_of_its_own(tmp_path: Path, monkeypatch: 
     assert page.parent.stat().st_mode & 0o077 == 0
 
 
-def test_a_list_of_jobs_has_no_curve(
+def test_open_is_refused_for_a_list_of_jobs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is said before any work is done."""
     words = ("plan", "--classes", str(TWO), "--jobs", str(EXAMPLES / "jobs.csv"), "--budget", "100", "--open")
     assert exit_code(monkeypatch, *words) == 2
     assert "--open draws a stream of jobs" in capsys.readouterr().err
@@ -63,10 +62,10 @@ def test_a_list_of_jobs_has_no_curve(
 
 @pytest.mark.exhaustive
 @pytest.mark.browser
-def test_the_pages_of_a_comparison_and_of_the_demo_are_drawn(
+def test_pages_of_compare_and_demo_are_drawn_without_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the file, under its own policy, without a request: every policy of the answer stands there."""
+    """Every view shows numbers, and the comparison shows the rival policy."""
     demo = Path(__file__).resolve().parents[3] / "boa_daemon/data/demo"
     (tmp_path / "first.csv").write_text(
         "".join((demo / "trace.csv").read_text().splitlines(keepends=True)[:26])
@@ -101,8 +100,8 @@ def test_the_pages_of_a_comparison_and_of_the_demo_are_drawn(
             tab.close()
 
 
-def test_the_key_is_in_no_command_line(tmp_path: Path) -> None:
-    """The browser gets a file of this user alone, which leads to the address."""
+def test_boa_open_passes_its_key_in_a_private_file(tmp_path: Path) -> None:
+    """The browser gets a file that leads to the address; only this user can read the folder."""
     with a_site() as site:
         site.up()
         browser = tmp_path / "browser"

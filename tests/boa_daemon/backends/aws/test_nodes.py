@@ -1,4 +1,4 @@
-"""`backends/aws/cloud.py` listing and ending: what is ours, has ended, vanished, and what is not touched."""
+"""`backends/aws/cloud.py`, listing and ending: ownership, bills, leases and ends of nodes."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
 
 
 def launched(rig: AwsRig, count: int = 1, **named: object) -> tuple[str, ...]:
-    """Launch nodes and return their ids."""
     outcome = rig.cloud.launch(a_launch(rig.offer(), count, **named))  # type: ignore[arg-type]
     assert isinstance(outcome, Launched)
     return outcome.nodes
 
 
 def leases(rig: AwsRig) -> dict[str, float]:
-    """Return until when each instance may live, by its tag."""
+    """Return the end of each instance's lease by its tag."""
     return {
         each["InstanceId"]: lease_of(each) or 0.0
         for each in instances_of(rig.cloud.calls, rig.settings.cluster)
     }
 
 
-def test_a_bill_runs_from_launch_to_the_order_to_end(rig: AwsRig) -> None:
-    """By EC2's own clock, whenever the listing is read, and after a restart too."""
+def test_a_bill_runs_from_launch_to_termination(rig: AwsRig) -> None:
+    """The times are EC2's own, and a restarted daemon reads the same bill."""
     launched(rig)
     rig.pass_time(1000.0)
     rig.cloud.terminate(ends(*[node.id for node in rig.cloud.nodes()]))
@@ -49,8 +48,7 @@ def test_a_bill_runs_from_launch_to_the_order_to_end(rig: AwsRig) -> None:
     assert charge.micro_dollars == sum(by_kind.values())
 
 
-def test_a_node_that_ends_is_billed_until_ec2_says_so(rig: AwsRig) -> None:
-    """While it shuts down it counts as terminating, without an end."""
+def test_a_node_that_is_shutting_down_is_terminating_without_an_end(rig: AwsRig) -> None:
     launched(rig)
     rig.pass_time(200.0)
     rig.cloud.terminate(ends(*[node.id for node in rig.cloud.nodes()]))
@@ -59,8 +57,8 @@ def test_a_node_that_ends_is_billed_until_ec2_says_so(rig: AwsRig) -> None:
     assert (node.phase, node.ended_at) == ("terminating", None)
 
 
-def test_no_list_is_not_an_empty_list(rig: AwsRig) -> None:
-    """A failed listing is an error, so that nothing is decided on it."""
+def test_a_failed_listing_raises_an_error(rig: AwsRig) -> None:
+    """Otherwise the daemon would take it for an empty list."""
     launched(rig)
     rig.fake.faults.plan("DescribeInstances", "error:UnauthorizedOperation", times=9)
 
@@ -69,7 +67,7 @@ def test_no_list_is_not_an_empty_list(rig: AwsRig) -> None:
 
 
 def test_all_pages_are_read(rig: AwsRig) -> None:
-    """Each launch is a reservation, and a page ends after so many of them."""
+    """Twelve launches on pages of five take three calls."""
     for number in range(12):
         launched(rig, name=f"n{number}")
     original = rig.cloud.calls.call
@@ -86,8 +84,8 @@ def test_all_pages_are_read(rig: AwsRig) -> None:
     assert rig.cloud.calls.counts["ec2:DescribeInstances"] - before == 3
 
 
-def test_foreign_instances_are_not_seen_and_not_ended(rig: AwsRig) -> None:
-    """Only what bears our cluster's tag is ours, whoever asks."""
+def test_instances_of_another_cluster_are_neither_listed_nor_ended(rig: AwsRig) -> None:
+    """The cluster's tag decides."""
     other = rig.another(cluster="theirs")
     outcome = other.launch(a_launch(rig.offer(), name="theirs"))
     assert isinstance(outcome, Launched)
@@ -98,20 +96,20 @@ def test_foreign_instances_are_not_seen_and_not_ended(rig: AwsRig) -> None:
     assert len(rig.fake.live()) == 1
 
 
-def test_one_missing_id_does_not_keep_the_others(rig: AwsRig) -> None:
-    """EC2 refuses the whole call for it, so each is ended by itself."""
+def test_a_missing_instance_does_not_stop_the_end_of_the_others(rig: AwsRig) -> None:
+    """EC2 refuses the whole call for one unknown id, so each instance is then ended by its own call."""
     names = launched(rig, 3)
     rig.pass_time(100.0)
     rig.cloud.nodes()
-    rig.fake._lives.pop(names[1])  # EC2 forgets it between the listing and the call.
+    rig.fake._lives.pop(names[1])  # EC2 forgets the instance between the listing and the call.
     said = rig.cloud.terminate(ends(*names))
 
     assert said[names[0]] == said[names[2]] == Accepted()
     assert isinstance(said[names[1]], Unknown)
 
 
-def test_a_protected_instance_is_cried_about(rig: AwsRig) -> None:
-    """It is refused as denied, with the fix; the others end."""
+def test_a_protected_instance_is_refused_and_the_others_end(rig: AwsRig) -> None:
+    """The reason names termination protection."""
     names = launched(rig, 2)
     rig.cloud.nodes()
     next(life for life in rig.fake.history() if life.id == names[0]).is_protected = True
@@ -122,8 +120,8 @@ def test_a_protected_instance_is_cried_about(rig: AwsRig) -> None:
     assert said[names[1]] == Accepted()
 
 
-def test_an_end_is_ordered_again_and_cried_about(make_rig: RigMaker) -> None:
-    """Each minute until EC2 obeys; after a quarter of an hour somebody hears of it."""
+def test_a_dropped_termination_is_repeated_and_reported(make_rig: RigMaker) -> None:
+    """The node is terminating until EC2 obeys; a message says that it was told to end."""
     rig = make_rig(Terms())
     names = launched(rig)
     rig.cloud.nodes()
@@ -139,8 +137,8 @@ def test_an_end_is_ordered_again_and_cried_about(make_rig: RigMaker) -> None:
     assert rig.fake.live() == []
 
 
-def test_what_fell_out_of_the_list_is_gone_after_two_listings_and_a_minute(rig: AwsRig) -> None:
-    """Not at once, and never while young: listings lag."""
+def test_a_node_missing_from_the_listing_is_ended_only_after_some_listings(rig: AwsRig) -> None:
+    """Listings lag, so the node is still alive after a minute and ended after two."""
     [name] = launched(rig)
     rig.pass_time(400.0)
     rig.cloud.nodes()
@@ -154,8 +152,8 @@ def test_what_fell_out_of_the_list_is_gone_after_two_listings_and_a_minute(rig: 
     assert phases[3] == [(name, False)]
 
 
-def test_nodes_of_an_earlier_process_do_not_vanish_unbilled(rig: AwsRig) -> None:
-    """What was recorded and is no longer listed gets an end and a bill."""
+def test_a_recorded_node_that_is_no_longer_listed_gets_an_end(rig: AwsRig) -> None:
+    """The end gives a bill for a node of an earlier process."""
     [name] = launched(rig)
     rig.pass_time(400.0)
     [node] = rig.cloud.nodes()
@@ -171,7 +169,7 @@ def test_nodes_of_an_earlier_process_do_not_vanish_unbilled(rig: AwsRig) -> None
 
 
 def test_leases_are_renewed_in_one_call(rig: AwsRig) -> None:
-    """When more than a quarter is over, for all nodes together; else no call is made."""
+    """The call is made only when more than a quarter of the lease is over."""
     names = launched(rig, 5)
     rig.pass_time(100.0)
     rig.cloud.nodes()
@@ -185,8 +183,8 @@ def test_leases_are_renewed_in_one_call(rig: AwsRig) -> None:
     assert leases(rig) == dict.fromkeys(names, START + 1400.0 + 5400.0)
 
 
-def test_the_lease_of_what_nobody_wants_runs_out_and_the_sweep_ends_it(rig: AwsRig) -> None:
-    """A listing renews nothing: the tick does, by name; what it wants outlives an hour apart."""
+def test_the_sweep_ends_a_node_whose_lease_is_not_renewed(rig: AwsRig) -> None:
+    """A listing renews no lease; only `renew` does, for the nodes it is given."""
     wanted, unwanted = launched(rig, 2)
     rig.pass_time(1500.0)
     rig.cloud.nodes()
@@ -196,8 +194,8 @@ def test_the_lease_of_what_nobody_wants_runs_out_and_the_sweep_ends_it(rig: AwsR
     assert list(rig.cloud.sweep()) == [unwanted]
 
 
-def test_a_lease_that_a_wrong_clock_wrote_is_shortened(rig: AwsRig) -> None:
-    """Forty days ahead: at most now and its length remains."""
+def test_a_lease_written_by_a_wrong_clock_is_shortened(rig: AwsRig) -> None:
+    """After the clock is set back forty days, the lease is its usual length from now."""
     [name] = launched(rig)
     rig.pass_time(40 * 86_400.0)
     rig.cloud.nodes()
@@ -208,8 +206,8 @@ def test_a_lease_that_a_wrong_clock_wrote_is_shortened(rig: AwsRig) -> None:
     assert leases(rig) == {name: START + 100.0 + 5400.0}
 
 
-def test_a_listing_that_shows_a_live_instance_wins_over_its_end(rig: AwsRig) -> None:
-    """It fell out for minutes and was taken for ended: listed again it lives, is renewed, and ended."""
+def test_a_node_that_is_listed_again_is_alive_again(rig: AwsRig) -> None:
+    """Its recorded end is dropped, its lease is renewed and it can be ended."""
     [name] = launched(rig)
     rig.pass_time(400.0)
     rig.cloud.nodes()
@@ -230,8 +228,8 @@ def test_a_listing_that_shows_a_live_instance_wins_over_its_end(rig: AwsRig) -> 
     assert rig.cloud.calls.counts["ec2:TerminateInstances"] == 1
 
 
-def test_an_instance_without_its_tag_is_asked_for_by_its_id(rig: AwsRig) -> None:
-    """An operator's slip, or an index of tags that lags: it lives and is billed as long as EC2 knows it."""
+def test_an_instance_that_lost_its_tag_is_found_by_its_id(rig: AwsRig) -> None:
+    """The node stays in the listing without an end."""
     [name] = launched(rig)
     rig.pass_time(400.0)
     rig.cloud.nodes()
@@ -242,8 +240,8 @@ def test_an_instance_without_its_tag_is_asked_for_by_its_id(rig: AwsRig) -> None
         assert [(node.id, node.ended_at) for node in rig.cloud.nodes()] == [(name, None)]
 
 
-def test_two_daemons_with_two_databases_end_nothing_of_each_other(rig: AwsRig) -> None:
-    """The one with the oldest instance has the cluster; the other ends nothing and says whose it is."""
+def test_a_daemon_of_another_database_lists_and_ends_no_nodes(rig: AwsRig) -> None:
+    """The database with the oldest instance owns the cluster; the other daemon is told the owner."""
     [name] = launched(rig)
     rig.pass_time(100.0)
     other = rig.another()
@@ -256,8 +254,8 @@ def test_two_daemons_with_two_databases_end_nothing_of_each_other(rig: AwsRig) -
     assert rig.cloud.elsewhere() == ""
 
 
-def test_what_our_database_knows_is_ours_whoever_rented_it(rig: AwsRig) -> None:
-    """After `boa recover` the database has another name, and the instances are in it."""
+def test_instances_in_the_database_belong_to_it_whatever_its_name(rig: AwsRig) -> None:
+    """`boa recover` gives the database another name and records the instances."""
     [name] = launched(rig)
     [node] = rig.cloud.nodes()
     recovered = rig.another()
@@ -267,8 +265,8 @@ def test_what_our_database_knows_is_ours_whoever_rented_it(rig: AwsRig) -> None:
     assert recovered.elsewhere() == ""
 
 
-def test_a_dead_daemons_instances_are_anybodys_once_their_lease_is_over(rig: AwsRig) -> None:
-    """Nobody renewed them: the cluster is free, and the sweep ends them as leaks."""
+def test_a_cluster_is_free_once_the_leases_of_its_instances_are_over(rig: AwsRig) -> None:
+    """A daemon of another database then ends the instances in its sweep."""
     [name] = launched(rig)
     other = rig.another()
     other._ledger_id = "other"
@@ -279,8 +277,8 @@ def test_a_dead_daemons_instances_are_anybodys_once_their_lease_is_over(rig: Aws
 
 
 @pytest.mark.parametrize("text", ["", "\u00b2", "1e9", "nan", "-5", "9" * 200, "tomorrow"])
-def test_tags_that_others_wrote_break_no_listing(rig: AwsRig, text: str) -> None:
-    """Lease and price are read where they are numbers; else the lease is over, the price the catalogue's."""
+def test_malformed_tags_do_not_break_the_listing(rig: AwsRig, text: str) -> None:
+    """The price falls back to the catalogue, and the lease can be renewed."""
     [name] = launched(rig)
     client = rig.cloud.calls._client("ec2:DescribeInstances", "")
     for key in ("boa:lease", "boa:usd-per-hour", "boa:market", "boa:intent"):
@@ -291,8 +289,8 @@ def test_tags_that_others_wrote_break_no_listing(rig: AwsRig, text: str) -> None
     assert leases(rig)[name] == START + 5400.0
 
 
-def test_a_verb_that_looks_renews_nothing(rig: AwsRig) -> None:
-    """Or looking would keep a fleet alive whose daemon is dead."""
+def test_a_read_only_cloud_renews_no_leases(rig: AwsRig) -> None:
+    """Otherwise a look at the nodes would keep them alive after the daemon has died."""
     launched(rig)
     looker = rig.another()
     looker._touches = False
@@ -302,8 +300,8 @@ def test_a_verb_that_looks_renews_nothing(rig: AwsRig) -> None:
     assert looker.calls.counts["ec2:CreateTags"] == 0
 
 
-def test_a_spot_warning_moves_the_jobs_at_once(rig: AwsRig) -> None:
-    """The node counts as terminating, with the instant at which it goes."""
+def test_a_spot_warning_makes_the_node_terminating(rig: AwsRig) -> None:
+    """The node carries the instant at which EC2 takes it back."""
     [name] = launched(rig)
     rig.pass_time(100.0)
     rig.cloud.nodes()
@@ -314,8 +312,8 @@ def test_a_spot_warning_moves_the_jobs_at_once(rig: AwsRig) -> None:
     assert node.ends_by == rig.clock.now() + 120.0
 
 
-def test_a_rehearsed_warning_goes_the_way_of_a_real_one(rig: AwsRig) -> None:
-    """EC2 takes nothing back then: half a minute after its time the node is given back, and only then."""
+def test_a_rehearsed_spot_warning_ends_the_node_after_its_deadline(rig: AwsRig) -> None:
+    """EC2 does not end the node in a rehearsal, so BOA ends it once, half a minute after the deadline."""
     [name] = launched(rig)
     wakes: list[int] = []
     rig.cloud.listen(lambda: wakes.append(1))
@@ -337,8 +335,8 @@ def test_a_rehearsed_warning_goes_the_way_of_a_real_one(rig: AwsRig) -> None:
     assert rig.cloud.calls.counts["ec2:TerminateInstances"] == 1
 
 
-def test_spot_is_billed_at_the_prices_of_its_time(make_rig: RigMaker) -> None:
-    """The price at launch, then those that the market asked; the same after a restart."""
+def test_a_spot_node_is_billed_at_the_market_prices_over_time(make_rig: RigMaker) -> None:
+    """A restarted daemon reads the same prices."""
     path = [(START - 500.0, 0.40), (START + 1000.0, 0.60)]
     rig = make_rig(Terms(spot_paths={("g5.xlarge", "us-east-1a"): path}), market="spot")
     outcome = rig.cloud.launch(a_launch(rig.offer(market="spot")))
@@ -350,8 +348,7 @@ def test_spot_is_billed_at_the_prices_of_its_time(make_rig: RigMaker) -> None:
     assert [node.prices for node in rig.another().nodes()] == [expected]
 
 
-def test_an_outbid_spot_node_is_warned_and_taken(make_rig: RigMaker) -> None:
-    """Two minutes after the warning it ends, without a word about when."""
+def test_an_outbid_spot_node_is_ended_two_minutes_after_its_warning(make_rig: RigMaker) -> None:
     path = [(START - 500.0, 0.40), (START + 300.0, 0.90)]
     terms = Terms(spot_paths={("g5.xlarge", "us-east-1a"): path})
     rig = make_rig(terms, market="spot", spot_max_usd_per_hour={"g5.xlarge": 0.5})
@@ -365,14 +362,14 @@ def test_an_outbid_spot_node_is_warned_and_taken(make_rig: RigMaker) -> None:
     assert node.ended_at == START + 440.0
 
 
-def test_nothing_is_called_that_is_not_in_the_table(rig: AwsRig) -> None:
-    """So the policies that are made from it cannot lack anything."""
+def test_an_operation_outside_the_table_is_refused(rig: AwsRig) -> None:
+    """The policies are made from the table, so they allow every call."""
     with pytest.raises(ValueError, match="not in the table"):
         rig.cloud.calls.call("ec2:RebootInstances", InstanceIds=["i-1"])
 
 
-def test_moto_without_an_operation_fails_loudly(rig: AwsRig) -> None:
-    """`NotImplementedError` reaches the test: no broad handler hides what moto cannot do."""
+def test_moto_raises_not_implemented_error_for_a_missing_feature(rig: AwsRig) -> None:
+    """No broad exception handler hides what moto cannot do."""
     launched(rig)
     client = rig.cloud.calls._client("ec2:DescribeInstances", "")
 
@@ -380,8 +377,8 @@ def test_moto_without_an_operation_fails_loudly(rig: AwsRig) -> None:
         client.describe_instances(Filters=[{"Name": "client-token", "Values": ["x"]}])
 
 
-def test_the_sweep_knows_what_the_records_do_not(rig: AwsRig) -> None:
-    """An instance whose intent is in no record is a leak, but not while it is young."""
+def test_an_instance_whose_intent_is_not_recorded_is_a_leak(rig: AwsRig) -> None:
+    """A young instance is not a leak yet."""
     [name] = launched(rig, name="t9-launch-0")
     sweeper = Sweeper(rig.settings, rig.cloud.calls, rig.clock)
 

@@ -1,4 +1,4 @@
-"""`backends/aws/policy.py`: it allows the calls that the code makes, on what is ours, and nothing else."""
+"""`backends/aws/policy.py`: the printed policies allow the calls that the code makes, and no others."""
 
 from __future__ import annotations
 
@@ -56,12 +56,11 @@ BY_METHOD = {
 
 
 def statements(effect: str = "Allow") -> list[dict[str, Any]]:
-    """Return the statements of an effect."""
+    """Return the statements with an effect."""
     return [each for each in policy(SETTINGS, uses=USES)["Statement"] if each["Effect"] == effect]
 
 
-def test_calls_and_table_match() -> None:
-    """Every operation that the code names is in the table, and the other way round."""
+def test_the_table_holds_exactly_the_operations_in_the_code() -> None:
     named: set[str] = set()
     for path in CODE.rglob("*.py"):
         if "testing" not in path.parts and path not in {AWS / name for name in TABLES}:
@@ -72,8 +71,8 @@ def test_calls_and_table_match() -> None:
     assert called == set(OPERATIONS)
 
 
-def test_nobody_goes_around_the_door() -> None:
-    """In the whole program boto3 is imported in one module; the fakes and the tests are no part of it."""
+def test_only_calls_py_imports_boto3() -> None:
+    """The rule covers the whole package except `testing`."""
     importing = [
         path.relative_to(CODE).as_posix()
         for path in CODE.rglob("*.py")
@@ -84,8 +83,8 @@ def test_nobody_goes_around_the_door() -> None:
     assert importing == ["backends/aws/calls.py"]
 
 
-def test_policy_and_calls_match() -> None:
-    """What is allowed is what is called, and passing the node's role."""
+def test_the_daemon_policy_allows_exactly_the_called_operations() -> None:
+    """It also allows to pass roles, and has no wildcard action."""
     allowed = {action for each in statements() for action in each["Action"]}
     called = {action for group in set(OPERATIONS.values()) - SEPARATE for action in actions_of(group)}
 
@@ -93,8 +92,8 @@ def test_policy_and_calls_match() -> None:
     assert not [action for action in allowed if "*" in action]
 
 
-def test_images_have_a_policy_of_their_own_and_it_allows_what_is_called() -> None:
-    """Beside the daemon's own statements: what makes, lists and removes images, on what bears their tag."""
+def test_the_image_policy_adds_exactly_the_image_operations() -> None:
+    """It removes only images with the cluster's tag."""
     allows = [each for each in image_policy(SETTINGS, uses=USES)["Statement"] if each["Effect"] == "Allow"]
     more = {action for each in allows for action in each["Action"]} - {
         action for each in statements() for action in each["Action"]
@@ -106,8 +105,8 @@ def test_images_have_a_policy_of_their_own_and_it_allows_what_is_called() -> Non
     assert remove["Condition"] == {"StringEquals": {"aws:ResourceTag/boa:image": SETTINGS.cluster}}
 
 
-def test_without_a_warm_pool_nothing_may_be_stopped_or_started() -> None:
-    """Nor may the tags that say which life an instance is in be written; ends and leases are as they were."""
+def test_without_a_warm_pool_the_policy_allows_no_stops_or_starts() -> None:
+    """Only the lease and the two name tags of an instance may be changed then."""
     plain = policy(SETTINGS.model_copy(update={"warm_pool_nodes": 0}), uses=USES)
     allows = [each for each in plain["Statement"] if each["Effect"] == "Allow"]
 
@@ -118,8 +117,8 @@ def test_without_a_warm_pool_nothing_may_be_stopped_or_started() -> None:
     assert renew["Condition"]["ForAllValues:StringEquals"]["aws:TagKeys"] == ["boa:lease", "boa:job", "Name"]
 
 
-def test_stops_and_starts_are_for_what_bears_our_tag() -> None:
-    """And an instance of another cluster is denied, whatever else allows it."""
+def test_stops_and_starts_are_limited_to_the_tag_of_the_cluster() -> None:
+    """Instances of another cluster are denied explicitly."""
     [pool] = [each for each in statements() if each["Sid"] == "WarmPool"]
     [never] = statements("Deny")
 
@@ -127,8 +126,8 @@ def test_stops_and_starts_are_for_what_bears_our_tag() -> None:
     assert {"ec2:StopInstances", "ec2:StartInstances"} <= {*never["Action"]}
 
 
-def test_moto_reads_the_policy_the_same() -> None:
-    """IAM's other imitation, which knows actions alone, allows every call too."""
+def test_moto_permits_every_action_of_the_policy() -> None:
+    """moto is a second implementation of IAM; it looks at actions alone."""
     from moto.iam.access_control import IAMPolicy, PermissionResult
 
     allowing = json.dumps({"Version": "2012-10-17", "Statement": statements()})
@@ -141,8 +140,8 @@ def test_moto_reads_the_policy_the_same() -> None:
                 assert said == PermissionResult.PERMITTED, action
 
 
-def test_what_nodes_run_is_what_they_may() -> None:
-    """Every service that the scripts of the engine call is in the nodes' policy, and nothing of EC2 is."""
+def test_the_node_policy_covers_the_services_that_node_scripts_use() -> None:
+    """It has no deny statement and no right to read parameters."""
     from boa_daemon.engines import ssm_scripts
 
     said = Path(ssm_scripts.__file__).read_text()
@@ -159,8 +158,8 @@ def test_what_nodes_run_is_what_they_may() -> None:
     assert "ssm:GetParameter" not in json.dumps(node_policy(SETTINGS, USES))
 
 
-def test_nodes_read_the_secrets_that_the_settings_name_and_no_other() -> None:
-    """Without a name there is no statement; each is bound to what is named."""
+def test_nodes_may_read_only_the_secrets_in_the_settings() -> None:
+    """Without secrets in the settings the policy has no statement for them."""
     secret = "arn:aws:secretsmanager:us-east-1:123456789012:secret:boa/wandb-*"
     uses = replace(USES, secrets=("ssm:/boa/*", f"secretsmanager:{secret}"))
     given = {each["Sid"]: each for each in node_policy(SETTINGS, uses, account="123456789012")["Statement"]}
@@ -174,8 +173,8 @@ def test_nodes_read_the_secrets_that_the_settings_name_and_no_other() -> None:
     }
 
 
-def test_every_statement_that_makes_or_ends_is_bound_to_our_tag() -> None:
-    """Made with it or made before with it; the inputs of a launch alone make nothing."""
+def test_every_mutating_statement_is_bound_to_the_tag_of_the_cluster() -> None:
+    """The exception is the inputs of a launch, which include no instance and no volume."""
     for each in statements():
         if not any(MUTATING.match(action) for action in each["Action"]):
             continue
@@ -191,16 +190,16 @@ def test_every_statement_that_makes_or_ends_is_bound_to_our_tag() -> None:
         assert "*" not in each["Resource"]
 
 
-def test_the_owner_tag_cannot_be_changed() -> None:
-    """Of a node that lives only the lease and two names can; with a pool, what says which life it is in."""
+def test_the_cluster_tag_cannot_be_changed() -> None:
+    """The policy lists the tags that may be written on a running instance."""
     [renew] = [each for each in statements() if each["Sid"] == "RenewLeases"]
 
     names = ["boa:lease", "boa:job", "Name", "boa:life", "boa:stopped-at", "boa:intent", "boa:generation"]
     assert renew["Condition"]["ForAllValues:StringEquals"]["aws:TagKeys"] == names
 
 
-def test_each_role_can_be_passed_to_one_service_alone() -> None:
-    """Or a node could be given somebody's rights."""
+def test_each_role_can_be_passed_to_one_service_only() -> None:
+    """The node role goes to EC2, and the termination role to EventBridge Scheduler."""
     node, end = [each for each in statements() if each["Action"] == ["iam:PassRole"]]
 
     assert node["Resource"] == ["arn:aws:iam::*:role/boa-node"]
@@ -209,24 +208,23 @@ def test_each_role_can_be_passed_to_one_service_alone() -> None:
     assert end["Condition"] == {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}
 
 
-def test_launches_are_held_to_imdsv2_and_our_types() -> None:
-    """Whoever has the key can make nothing else with it."""
+def test_launches_require_imdsv2_and_a_type_from_the_settings() -> None:
     [launch] = [each for each in statements() if each["Sid"] == "LaunchInstances"]
 
     assert launch["Condition"]["StringEquals"]["ec2:MetadataHttpTokens"] == "required"
     assert launch["Condition"]["StringEquals"]["ec2:InstanceType"] == ["g5.xlarge"]
 
 
-def test_foreign_instances_are_denied_whatever_else_allows_it() -> None:
-    """An explicit deny wins."""
+def test_terminating_instances_of_another_cluster_is_denied_explicitly() -> None:
+    """An explicit deny overrides every allow."""
     [never] = statements("Deny")
 
     assert "ec2:TerminateInstances" in never["Action"]
     assert never["Condition"] == {"StringNotEquals": {"aws:ResourceTag/boa:cluster": "lab"}}
 
 
-def test_the_policy_fits() -> None:
-    """A managed policy takes 6,144 characters, a role 10,240, without white space; with the longest names."""
+def test_the_policies_fit_into_the_size_limits_of_iam() -> None:
+    """A managed policy takes 6,144 characters and a role 10,240, without white space. Long names fit too."""
     longest = AwsSettings(
         cluster="c" * 64, instance_types=tuple(f"g6e.{n}xlarge" for n in range(24)), warm_pool_nodes=1
     )
@@ -242,8 +240,7 @@ def test_the_policy_fits() -> None:
     assert len(json.dumps(whole, separators=(",", ":"))) < 10_240
 
 
-def test_other_partitions_have_arns_of_their_own() -> None:
-    """China and GovCloud."""
+def test_china_and_govcloud_get_arns_of_their_own_partition() -> None:
     for region, partition in (("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")):
         text = json.dumps(
             policy(
@@ -268,12 +265,12 @@ WISHES = (
 
 
 @pytest.mark.parametrize("wishes", WISHES)
-def test_cloudformation_takes_the_template(wishes: StackOptions) -> None:
-    """cfn-lint finds nothing, and there is no alias, which CloudFormation rejects."""
+def test_the_stack_template_passes_cfn_lint(wishes: StackOptions) -> None:
+    """It has no YAML alias, which CloudFormation rejects, and is short enough."""
     from cfnlint.api import ManualArgs, lint
 
     text = as_yaml(stack_template(SETTINGS, wishes))
-    # W3010: zones are named because not every zone rents the type.
+    # W3010: the template names zones because not every zone rents the type.
     found = lint(text, config=ManualArgs(regions=["us-east-1"], ignore_checks=["W3010"]))
 
     assert [f"{each.rule.id} {each.message}" for each in found] == []
@@ -282,8 +279,8 @@ def test_cloudformation_takes_the_template(wishes: StackOptions) -> None:
 
 
 @pytest.mark.parametrize("which", ["daemon", "node", "image", "pool-end"])
-def test_parliament_finds_nothing(which: str) -> None:
-    """Actions, resources and condition keys are those that AWS documents for one another."""
+def test_parliament_accepts_the_policies(which: str) -> None:
+    """Parliament checks that actions, resources and condition keys belong together."""
     account = "123456789012"
     document = {
         "daemon": policy(SETTINGS, uses=USES, account=account),
@@ -295,8 +292,8 @@ def test_parliament_finds_nothing(which: str) -> None:
         [sys.executable, "-W", "ignore", "-c", PARLIAMENT],
         input=json.dumps(document), capture_output=True, text=True, check=True,
     )  # fmt: skip
-    # Launches and commands are checked on each thing that they make or use: one statement per kind.
-    # SSM's agent asks about documents and associations of AWS's own; AWS's policy leaves them open too.
+    # Launches and commands have one statement per kind of resource that they make or use.
+    # SSM's agent asks about AWS's own documents; AWS's managed policy leaves them open as well.
     meant = (
         "RESOURCE_MISMATCH [{'action': 'ec2:RunInstances'",
         "RESOURCE_MISMATCH [{'action': 'ssm:SendCommand'",
@@ -316,8 +313,8 @@ for each in analyze_policy_string(sys.stdin.read()).findings:
 """
 
 
-def test_the_stack_has_what_a_site_needs() -> None:
-    """Roles, bucket, two queues with dead letters that keep for 14 days, rules, a group; TLS for all."""
+def test_the_stack_has_roles_a_bucket_queues_and_rules() -> None:
+    """Queues keep messages for 14 days, two have dead-letter queues, and policies require TLS."""
     resources = stack_template(SETTINGS)["Resources"]
     kinds = {each["Type"] for each in resources.values()}
     queues = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::SQS::Queue"]
@@ -335,8 +332,7 @@ def test_the_stack_has_what_a_site_needs() -> None:
 
 
 @pytest.mark.parametrize("name", ["daemon-policy.json", "node-policy.json", "daemon-stack.yaml"])
-def test_the_shipped_files_are_what_the_code_prints(name: str) -> None:
-    """`infra/iam` is made by `boa iam`, with the settings beside it."""
+def test_the_files_in_infra_iam_are_what_boa_iam_prints(name: str) -> None:
     import yaml
 
     from boa_daemon.backends.settings import load_aws_settings
@@ -366,14 +362,13 @@ OF_THE_COMMAND_LINE = {
 """What each command of the AWS command line needs, by its documentation."""
 
 
-def test_nodes_may_do_what_their_scripts_do_and_nothing_else() -> None:
-    """Each `aws` command in what runs on nodes is allowed by the node's role; nothing is allowed unused."""
+def test_the_node_role_allows_exactly_the_aws_commands_of_node_scripts() -> None:
     written = re.compile(r'(?:aws(?:\("|\s)|\[")(s3|sqs|ssm|secretsmanager)(?:", "|\s)([a-z-]+)')
     commands = {
         found
         for folder in ("job", "engines")
         for path in (CODE / folder).rglob("*.py")
-        # Sessions are opened where the person is, with their own rights.
+        # A session is opened on the user's machine, with the user's own rights.
         if path.name != "ssm_session.py"
         for found in written.findall(path.read_text())
     }

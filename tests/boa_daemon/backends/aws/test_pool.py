@@ -1,4 +1,4 @@
-"""Stops and starts on EC2 that fail, are lost, or were another's: nothing is forgotten or billed twice."""
+"""`backends/aws/pool.py`: no failed or lost stop or start leaves an instance forgotten or billed twice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rig() -> Iterator[AwsRig]:
 
 
 def ready(rig: AwsRig, order: str = "t1-launch-0") -> str:
-    """Launch a node and return its name once it is ready."""
+    """Launch a node, wait until it is ready, and return its name."""
     outcome = rig.cloud.launch(a_launch(rig.offer(), name=order))
     assert isinstance(outcome, Launched)
     rig.pass_time(100.0)
@@ -33,7 +33,7 @@ def ready(rig: AwsRig, order: str = "t1-launch-0") -> str:
 
 
 def stop(rig: AwsRig, name: str, cloud: AwsCloud | None = None) -> object:
-    """Order a stop and return what is said."""
+    """Order a stop and return its outcome."""
     [order] = ends(name)
     return (cloud or rig.cloud).terminate([replace(order, stops=True)])[name]
 
@@ -44,7 +44,7 @@ def phases(cloud: AwsCloud) -> dict[str, str]:
 
 
 def a_stopped_one(rig: AwsRig) -> tuple[str, str]:
-    """Return the two lives of an instance that is stopped."""
+    """Return the names of the two lives of a stopped instance."""
     name = ready(rig)
     assert stop(rig, name) == Accepted()
     rig.pass_time(120.0)
@@ -53,12 +53,12 @@ def a_stopped_one(rig: AwsRig) -> tuple[str, str]:
 
 
 def started(rig: AwsRig, name: str, *, order: str = "t2-launch-0", count: int = 1) -> object:
-    """Launch with a stopped node to start first."""
+    """Launch nodes, with a stopped node to start first."""
     return rig.cloud.launch(replace(a_launch(rig.offer(), count, name=order), starts=(name,)))
 
 
-def test_a_stop_that_was_cut_off_is_finished(rig: AwsRig) -> None:
-    """The tag was written and the process died: the next one stops the node, which no job gets meanwhile."""
+def test_a_stop_without_an_answer_is_repeated_by_the_next_process(rig: AwsRig) -> None:
+    """The node is terminating meanwhile, so no job gets it."""
     name = ready(rig)
     rig.fake.faults.plan("StopInstances", "error:InternalError", times=1)
     assert isinstance(stop(rig, name), Unknown)
@@ -70,8 +70,8 @@ def test_a_stop_that_was_cut_off_is_finished(rig: AwsRig) -> None:
     assert phases(later)[f"{name}~2"] == "stopped"
 
 
-def test_what_ec2_does_not_stop_is_ended(rig: AwsRig) -> None:
-    """At once where it refuses; and after five minutes where it never does."""
+def test_a_node_that_ec2_does_not_stop_is_terminated(rig: AwsRig) -> None:
+    """A refused stop terminates the node at once, a failed one after some minutes."""
     name = ready(rig)
     rig.fake.faults.plan("StopInstances", "error:IncorrectInstanceState", times=1)
     assert stop(rig, name) == Accepted()
@@ -89,8 +89,8 @@ def test_what_ec2_does_not_stop_is_ended(rig: AwsRig) -> None:
 
 
 @pytest.mark.parametrize("is_remembered", [True, False])
-def test_a_restart_bills_every_life_as_it_was(rig: AwsRig, is_remembered: bool) -> None:
-    """Whether the new process knows the run from its books, or only what EC2 and the tags say."""
+def test_a_restarted_daemon_bills_the_run_and_the_stop_alike(rig: AwsRig, is_remembered: bool) -> None:
+    """The bill does not depend on whether the daemon remembers the node or reads it from EC2 and tags."""
     name = ready(rig)
     before = list(rig.cloud.nodes())
     stop(rig, name)
@@ -105,8 +105,8 @@ def test_a_restart_bills_every_life_as_it_was(rig: AwsRig, is_remembered: bool) 
     assert (found[f"{name}~2"].phase, found[f"{name}~2"].launched_at) == ("stopped", START + 100.0)
 
 
-def test_a_restart_right_after_a_start_bills_the_stop_by_its_tag(rig: AwsRig) -> None:
-    """EC2 forgets when it was stopped; the tag does not."""
+def test_after_a_start_the_bill_of_the_stop_comes_from_the_tag(rig: AwsRig) -> None:
+    """EC2 forgets the instant of the stop; the tag holds it."""
     name, waiting = a_stopped_one(rig)
     started(rig, waiting)
     found: dict[str, NodeState] = {node.id: node for node in rig.another().nodes()}
@@ -117,8 +117,8 @@ def test_a_restart_right_after_a_start_bills_the_stop_by_its_tag(rig: AwsRig) ->
     assert found[f"{name}~3"].phase == "requested"
 
 
-def test_where_a_start_has_no_room_a_new_node_is_rented(rig: AwsRig) -> None:
-    """In the same order; the stopped one stays what it was, and is started another time."""
+def test_a_start_without_capacity_rents_a_new_node(rig: AwsRig) -> None:
+    """The stopped node stays stopped, and a later order can start it."""
     name, waiting = a_stopped_one(rig)
     rig.fake.faults.plan("StartInstances", "error:InsufficientInstanceCapacity", times=1)
     outcome = started(rig, waiting)
@@ -130,8 +130,8 @@ def test_where_a_start_has_no_room_a_new_node_is_rented(rig: AwsRig) -> None:
     assert started(rig, waiting, order="t3-launch-0") == Launched(nodes=(f"{name}~3",))
 
 
-def test_a_start_without_an_answer_counts_until_it_is_seen(rig: AwsRig) -> None:
-    """It was carried out: nothing else is rented for it, and the listing shows it with its order."""
+def test_a_start_whose_answer_was_lost_is_found_in_the_listing(rig: AwsRig) -> None:
+    """No other node is rented, and the listing shows the order of the started node."""
     name, waiting = a_stopped_one(rig)
     rig.fake.faults.plan("StartInstances", "lost", times=1)
     outcome = started(rig, waiting)
@@ -141,16 +141,16 @@ def test_a_start_without_an_answer_counts_until_it_is_seen(rig: AwsRig) -> None:
     assert (node.id, node.launched_by) == (f"{name}~3", "t2-launch-0")
 
 
-def test_the_same_order_starts_nothing_twice(rig: AwsRig) -> None:
-    """Nor does it rent what was started already anew."""
+def test_the_same_order_starts_a_stopped_node_once(rig: AwsRig) -> None:
+    """Its repetition rents no new node either."""
     name, waiting = a_stopped_one(rig)
 
     assert started(rig, waiting) == started(rig, waiting) == Launched(nodes=(f"{name}~3",))
     assert len(rig.fake.live()) == 1
 
 
-def test_what_a_stranger_starts_is_a_life_of_its_own(rig: AwsRig) -> None:
-    """It costs, so it is listed and billed from its start on; and it can be given back."""
+def test_an_instance_that_another_person_starts_is_a_new_life(rig: AwsRig) -> None:
+    """The listing bills it from its start, and BOA can end it."""
     name, waiting = a_stopped_one(rig)
     client = rig.cloud.calls._client("ec2:StartInstances", "")
     client.start_instances(InstanceIds=[name])
@@ -162,8 +162,8 @@ def test_what_a_stranger_starts_is_a_life_of_its_own(rig: AwsRig) -> None:
     assert rig.cloud.terminate(ends(f"{name}~3")) == {f"{name}~3": Accepted()}
 
 
-def test_what_is_stopped_is_renewed_and_takes_no_quota(rig: AwsRig) -> None:
-    """It is no leak while a daemon wants it, and one once its lease is over."""
+def test_a_stopped_node_takes_no_quota_and_needs_a_lease(rig: AwsRig) -> None:
+    """The sweep ends it only after its lease is over."""
     _, waiting = a_stopped_one(rig)
     assert rig.cloud._vcpus_in_use() == {}
     rig.pass_time(3600.0)
@@ -181,8 +181,8 @@ def test_what_is_stopped_is_renewed_and_takes_no_quota(rig: AwsRig) -> None:
     assert rig.fake.live() == []
 
 
-def test_a_spot_node_is_ended_whatever_is_ordered(rig: AwsRig) -> None:
-    """EC2 would refuse to stop it; it is not even asked."""
+def test_a_stop_of_a_spot_node_terminates_it(rig: AwsRig) -> None:
+    """EC2 refuses to stop one-time spot instances, so BOA does not try."""
     rig.fake.terms.spot_paths["g5.xlarge", "us-east-1a"] = [(START - 500.0, 0.4)]
     cloud = rig.another(market="spot")
     offer = next(o for o in cloud.offers() if (o.market, o.zone) == ("spot", "us-east-1a"))
@@ -197,8 +197,8 @@ def test_a_spot_node_is_ended_whatever_is_ordered(rig: AwsRig) -> None:
     assert rig.fake.forbidden == []
 
 
-def test_the_doctor_says_what_is_stopped(rig: AwsRig) -> None:
-    """And what its disks cost; more than there is room for is worth a warning."""
+def test_the_doctor_says_how_many_nodes_are_stopped_and_their_cost(rig: AwsRig) -> None:
+    """More stopped nodes than the warm pool has room for give a warning."""
     a_stopped_one(rig)
     for room, status in ((1, "ok"), (0, "warning")):
         _, check = Doctor(rig.another(warm_pool_nodes=room), CATALOG, rig.clock)._pool()

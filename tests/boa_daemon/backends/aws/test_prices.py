@@ -1,4 +1,4 @@
-"""List prices: asked through the one door, or read from a saved answer."""
+"""`backends/aws/prices.py`: list prices come from the AWS price API or a saved answer of it."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from boa_daemon.testing.fake_terms import Terms
 
 
 def entry(name: str, usd: float, *, day: str = "2026-11-20T00:00:00Z", **attributes: str) -> str:
-    """Return an entry as the API sends it."""
+    """Return an entry of a price list as the API sends it."""
     found: dict[str, Any] = json.loads(price_entry(name, usd))
     found["product"]["attributes"] |= {"regionCode": "us-east-1", "operatingSystem": "Linux"} | attributes
     return json.dumps(found | ({"publicationDate": day} if day else {}))
 
 
 def saved(folder: Path, *entries: str) -> Path:
-    """Write a saved answer."""
+    """Write a saved price list and return its path."""
     path = folder / "list.json"
     path.write_text(json.dumps({"PriceList": list(entries)}))
     return path
 
 
-def test_a_price_is_asked_through_the_one_door(make_rig: RigMaker) -> None:
-    """Counted like every call; a type that is not listed is an error that says so."""
+def test_a_price_question_is_counted_as_a_call(make_rig: RigMaker) -> None:
+    """A type that is not in the price list gives the error `NoPrice`."""
     rig = make_rig(Terms(list_prices={"g5.xlarge": 0.5}))
 
     assert ask_price(rig.cloud.calls, "us-east-1", "g5.xlarge") == 0.5
@@ -55,8 +55,8 @@ def test_a_saved_list_gives_prices_of_the_region_and_the_oldest_day(tmp_path: Pa
     assert read_price_list(path, "us-east-1") == ({"g5.xlarge": 0.5, "p4d.24xlarge": 20.0}, "2026-11-01")
 
 
-def test_what_is_no_list_is_refused(tmp_path: Path) -> None:
-    """No list, a strange entry, another region, no day."""
+def test_a_malformed_price_list_is_refused(tmp_path: Path) -> None:
+    """The error names the fault: no list, a strange entry, another region or no date."""
     (tmp_path / "x.json").write_text('{"Prices": []}')
     with pytest.raises(InputError, match="no PriceList in it"):
         read_price_list(tmp_path / "x.json", "us-east-1")

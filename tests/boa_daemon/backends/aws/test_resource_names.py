@@ -1,4 +1,4 @@
-"""What things are called on AWS: short enough, apart from each other, and with ARNs of their partition."""
+"""`backends/aws/resource_names.py`: names on AWS are short, unique per cluster, in the right partition."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from boa_daemon.backends.aws.resource_names import (
 from boa_daemon.backends.settings import AwsSettings
 
 
-def test_two_clusters_never_share_a_slug() -> None:
-    """What is cut or changed bears a part of a digest of the whole name."""
+def test_different_cluster_names_give_different_slugs() -> None:
+    """A slug has at most 24 characters; a short plain name is its own slug."""
     slugs = {slug_of(AwsSettings(cluster=name)) for name in ("lab", "LAB", "lab_", "lab" * 12, "lab" * 13)}
     assert len(slugs) == 5
     assert "lab" in slugs
     assert max(map(len, slugs)) <= 24
 
 
-def test_a_uri_is_a_bucket_and_a_prefix_with_its_slash() -> None:
-    """Or none, where there is no prefix; the claim on a cluster stands outside of it."""
+def test_a_uri_is_split_into_bucket_and_prefix() -> None:
+    """The prefix keeps its slash or is empty; the key of the cluster claim has its own prefix."""
     assert bucket_and_prefix("s3://b/jobs/") == ("b", "jobs/")
     assert bucket_and_prefix("s3://b") == ("b", "")
     assert bucket_of("s3://b/jobs") == "b"
     assert claim_key(AwsSettings(cluster="lab")) == "boa-leader/lab.json"
 
 
-def test_arns_are_of_the_partition_of_their_region() -> None:
-    """A queue's owner is in its address; one that has none there is ours."""
+def test_arns_use_the_partition_of_their_region() -> None:
+    """The account of a queue comes from its URL, and otherwise from the caller."""
     china = AwsSettings(region="cn-north-1", instance_profile="path/nodes")
     assert [partition_of(region) for region in ("us-east-1", "us-gov-west-1", "cn-north-1")] == [
         "aws", "aws-us-gov", "aws-cn",

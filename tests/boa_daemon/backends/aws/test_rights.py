@@ -1,4 +1,4 @@
-"""`backends/aws/rights.py`: whatever statement of a policy is missing, the doctor names it, and no other."""
+"""`backends/aws/rights.py`: the doctor names exactly the statement that a policy lacks."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def cut(document: Mapping[str, Any], sid: str) -> dict[str, Any]:
 
 @contextmanager
 def an_account(flag: str = "", without: str = "", *, role: str = "boa-lab-control") -> Iterator[FakeCloud]:
-    """AWS with the things of the stack, one of whose policies lacks a statement."""
+    """Give a fake account with the stack's resources, one of whose policies lacks a statement."""
     terms = Terms(vcpu_quotas={"L-DB2E81BA": 16, "L-3819A6DF": 16}, spot_fraction=0.4)
     there = {name: cut(document, without if name == flag else "") for name, document in POLICIES.items()}
     with mocked(FakeCloud(time.time, terms)) as fake:
@@ -125,18 +125,18 @@ def an_account(flag: str = "", without: str = "", *, role: str = "boa-lab-contro
 
 
 def the_calls() -> AwsCalls:
-    """Return the caller's door."""
+    """Return the AWS calls of the daemon's role."""
     return AwsCalls(SITE.settings, session=SESSION, tries=1, sleep=lambda seconds: None, monotonic=TICKS)
 
 
 def checks() -> list[DoctorCheck]:
-    """Return what the doctor says to the caller."""
+    """Return the doctor's checks with the daemon's rights."""
     cloud = AwsCloud(SITE.settings, catalog=CATALOG, clock=SystemClock(), calls=the_calls(), touches=False)
     return list(Doctor(cloud, CATALOG, SystemClock(), uses=USES).checks())
 
 
-def test_with_the_whole_policies_nothing_is_missing() -> None:
-    """Every statement is there as IAM simulates it, and every call of the doctor is allowed."""
+def test_complete_policies_pass_every_check() -> None:
+    """IAM's simulation finds every statement, and IAM denies no call except the tried launches."""
     with an_account() as fake:
         said = checks()
 
@@ -148,13 +148,13 @@ def test_with_the_whole_policies_nothing_is_missing() -> None:
         ("rights of the pool's end", " --pool-end"),
     ):
         assert f"all {len(POLICIES[flag]['Statement'])} statements" in found[name]
-    # It tries what must be denied: a launch with a tag that is not ours.
+    # The doctor tries a launch with a foreign tag, which must be denied.
     assert {action for _, action, _ in fake.iam.denied} <= {"ec2:RunInstances", "ec2:CreateTags"}
 
 
 @pytest.mark.parametrize(("flag", "sid"), EACH)
-def test_the_statement_that_is_missing_is_named(flag: str, sid: str) -> None:
-    """Each statement of each policy removed in turn: that one, its actions, what to type, and no other."""
+def test_the_doctor_names_exactly_the_missing_statement(flag: str, sid: str) -> None:
+    """The check names one of its actions and the command that attaches it."""
     with an_account(flag, without=sid):
         wrong = [check for check in checks() if check.status in ("failed", "warning")]
 
@@ -163,23 +163,22 @@ def test_the_statement_that_is_missing_is_named(flag: str, sid: str) -> None:
     [statement] = [each for each in POLICIES[flag]["Statement"] if each["Sid"] == sid]
     actions = [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
     assert any(action in check.said for check in wrong for action in actions)
-    # A price or a quota that is not live may have other reasons, and names the call that would make it so.
+    # A price or a quota that is not live may have other reasons; its check names the call that it needs.
     others = [check.fix for check in wrong if not NAMED.search(check.fix)]
     assert all(any(action in fix for action in actions) for fix in others)
     assert all(typed.startswith(flag) for _, _, typed in named)
 
 
 @pytest.mark.parametrize("sid", [each["Sid"] for each in IMAGE["Statement"]])
-def test_whoever_builds_images_is_told_what_is_missing(sid: str) -> None:
-    """`boa image build` asks the same of its own policy."""
+def test_the_statement_missing_from_an_image_policy_is_named(sid: str) -> None:
     who = f"arn:aws:iam::{ACCOUNT}:user/builder"
     with mocked(FakeCloud(time.time)) as fake:
         fake.iam.principals["builder"] = Principal(who, [cut(IMAGE, sid)])
         assert [found for found, _ in missing_statements(the_calls(), who, IMAGE)] == [sid]
 
 
-def test_one_of_several_types_that_the_policy_lacks_is_found() -> None:
-    """A policy of last month knows fewer types: a launch of the new one would be denied."""
+def test_a_launch_statement_that_lacks_an_instance_type_is_found() -> None:
+    """An older policy lists fewer types, so a launch of the new type would be denied."""
     with an_account() as fake:
         [statement] = [
             each
@@ -196,8 +195,8 @@ def test_one_of_several_types_that_the_policy_lacks_is_found() -> None:
     assert "right LaunchInstances" in wrong
 
 
-def test_what_to_type_fits_who_lacks_it() -> None:
-    """A role gets a policy of its own, a user a managed one; a role of another name may ask about itself."""
+def test_the_suggested_command_fits_a_role_or_a_user() -> None:
+    """A role gets an inline policy and a user a managed one."""
     role = to_give("Read", f"arn:aws:iam::{ACCOUNT}:role/ops/mine", "", name="boa-lab")
     user = to_give("Read", f"arn:aws:iam::{ACCOUNT}:user/me", "", name="boa-lab")
 
@@ -206,8 +205,8 @@ def test_what_to_type_fits_who_lacks_it() -> None:
     assert f"attach-user-policy --user-name me --policy-arn arn:aws:iam::{ACCOUNT}:policy/boa-lab`" in user
 
 
-def test_who_may_not_ask_iam_still_learns_what_a_launch_lacks() -> None:
-    """Without AskOwnRights the tried launch is refused, and its refusal names action and resource."""
+def test_a_tried_launch_names_the_missing_statement_without_access_to_iam() -> None:
+    """Without the statement AskOwnRights, the refusal of the tried launch gives action and resource."""
     with an_account(without="LaunchParts") as fake:
         principal = fake.iam.principals[KEY]
         principal.documents[0] = cut(principal.documents[0], "AskOwnRights")
@@ -218,8 +217,8 @@ def test_who_may_not_ask_iam_still_learns_what_a_launch_lacks() -> None:
     assert "statement LaunchParts of" in said["launch with our tag"].fix
 
 
-def test_a_session_has_the_policies_of_its_role() -> None:
-    """A user is itself, and the root has none to look at."""
+def test_the_principal_of_a_session_is_its_role() -> None:
+    """A user is its own principal; the root user has none."""
     role = "arn:aws:sts::123456789012:assumed-role/boa-lab-control/i-1"
 
     assert principal_of(role) == "arn:aws:iam::123456789012:role/boa-lab-control"

@@ -1,4 +1,4 @@
-"""`backends/aws/side_prices.py`: a region's own prices, asked or refused, and never another region's."""
+"""`backends/aws/side_prices.py`: prices besides compute are those of the region, never of another region."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ HOME = side_prices(AwsSettings())
 IRELAND = {name: float(f"{1.25 * getattr(HOME, name):.10g}") for name in QUESTIONS}
 
 
-def test_a_region_that_is_not_in_the_catalogue_has_no_prices() -> None:
+def test_a_region_outside_the_catalogue_raises_missing_price() -> None:
     settings = AwsSettings(region="eu-west-1", instance_types=("g5.xlarge",))
     with pytest.raises(MissingPrice, match=r"eu-west-1 is not known.*boa prices --beside --region eu-west-1"):
         extras_of(settings)
 
 
-def test_what_the_settings_say_goes_before_the_catalogue() -> None:
+def test_side_prices_in_the_settings_override_the_catalogue() -> None:
     dear = SidePrices(**IRELAND, as_of="2026-11-01")
     settings = AwsSettings(region="eu-west-1", side_prices=dear, volume_gib=100, instance_profile="p")
     plain = AwsSettings(volume_gib=100, instance_profile="p")
@@ -43,7 +43,7 @@ def test_what_the_settings_say_goes_before_the_catalogue() -> None:
     )
 
 
-def test_every_price_is_asked_for_and_its_first_tier_that_is_not_free_is_taken(make_rig: RigMaker) -> None:
+def test_every_side_price_is_asked_for_and_read(make_rig: RigMaker) -> None:
     rig = make_rig(Terms(side_prices={"eu-west-1": IRELAND}))
     found = ask_side_prices(rig.cloud.calls, "eu-west-1", as_of="2026-11-22")
     assert found.as_of == "2026-11-22"
@@ -51,14 +51,14 @@ def test_every_price_is_asked_for_and_its_first_tier_that_is_not_free_is_taken(m
         assert getattr(found, name) == pytest.approx(usd), name
 
 
-def test_a_price_that_is_not_listed_is_named_and_nothing_is_taken(make_rig: RigMaker) -> None:
+def test_a_missing_side_price_is_named_in_the_error(make_rig: RigMaker) -> None:
     lacking = {name: usd for name, usd in IRELAND.items() if name != "nat_usd_per_gb"}
     rig = make_rig(Terms(side_prices={"eu-west-1": lacking}))
     with pytest.raises(InputError, match="no price for nat_usd_per_gb in eu-west-1"):
         ask_side_prices(rig.cloud.calls, "eu-west-1", as_of="2026-11-22")
 
 
-def test_several_prices_of_one_thing_are_none(make_rig: RigMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_prices_for_one_thing_are_an_error(make_rig: RigMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = make_rig(Terms(side_prices={"eu-west-1": IRELAND}))
     calls, inner = rig.cloud.calls, rig.cloud.calls.call
 
@@ -74,9 +74,7 @@ def test_several_prices_of_one_thing_are_none(make_rig: RigMaker, monkeypatch: p
         ask_side_prices(calls, "eu-west-1", as_of="2026-11-22")
 
 
-def test_what_is_written_down_is_read_back_and_rents_at_those_prices(
-    tmp_path: Path, make_rig: RigMaker
-) -> None:
+def test_side_prices_in_the_settings_file_price_the_launched_node(tmp_path: Path, make_rig: RigMaker) -> None:
     path = tmp_path / "boa.toml"
     path.write_text('[cloud]\nprovider = "aws"\ninstance_types = ["g5.xlarge"]\n')
     values = SidePrices(**IRELAND, as_of="2026-11-22", source="the AWS Pricing API").model_dump()
@@ -92,7 +90,7 @@ def test_what_is_written_down_is_read_back_and_rents_at_those_prices(
     assert CATALOG.price_of("g5.xlarge") > 0
 
 
-def test_without_prices_nothing_is_rented_and_the_doctor_says_what_to_type(make_rig: RigMaker) -> None:
+def test_without_side_prices_no_nodes_are_left_and_the_doctor_names_the_command(make_rig: RigMaker) -> None:
     rig = make_rig(region="eu-west-1", zones=("eu-west-1a",))
     offers = rig.cloud.offers()
     assert offers
@@ -104,7 +102,7 @@ def test_without_prices_nothing_is_rented_and_the_doctor_says_what_to_type(make_
     assert "boa prices --beside --region eu-west-1" in check.fix
 
 
-def test_a_site_in_another_region_asks_once_and_then_says_what_it_costs_there(
+def test_boa_up_in_another_region_needs_boa_prices_beside_first(
     make_rig: RigMaker,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""The names of a site's things fit, whatever its cluster is called."""
+"""`backends/aws/stack_settings.py`: the names of a stack's resources."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from boa_daemon.backends.aws.stack_settings import ACCOUNT, stack_settings_of
 from boa_daemon.backends.settings import AwsSettings
 
 
-def test_names_follow_from_the_cluster_and_fit() -> None:
-    """A bucket has at most 63 characters, in the longest region as well, and no capitals."""
+def test_names_of_buckets_and_roles_fit_for_any_cluster_name() -> None:
+    """A bucket has at most 63 characters and no capitals, also in the region with the longest name."""
     for cluster in ("lab", "A.Very_long-Name." * 3):
         site = stack_settings_of(AwsSettings().model_copy(update={"cluster": cluster}), account="1" * 12)
         bucket = site.uses.uri.split("/")[2].replace("us-east-1", "ap-northeast-1")

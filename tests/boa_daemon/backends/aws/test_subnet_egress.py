@@ -1,4 +1,4 @@
-"""`backends/aws/subnet_egress.py`: who gets out of a subnet, and that nobody is rented who does not."""
+"""`backends/aws/subnet_egress.py`: a node is launched only where it reaches AWS's services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from boa_daemon.tick.ports import Launched, Refused
 
 
 def a_way(gateway: str = "igw-1", *, public: bool = True, endpoints: tuple[str, ...] = ()) -> SubnetEgress:
-    """Return how a subnet gets out."""
+    """Return a subnet's way out."""
     return SubnetEgress(
         subnet="subnet-1",
         zone="us-east-1a",
@@ -35,8 +35,10 @@ def a_way(gateway: str = "igw-1", *, public: bool = True, endpoints: tuple[str, 
         (a_way("", endpoints=("ssm", "ssmmessages", "sqs", "s3")), 32, ()),
     ],
 )
-def test_who_gets_out(way: SubnetEgress, interfaces: int, lacks: tuple[str, ...]) -> None:
-    """A NAT serves all; an internet gateway those with a public address, so with one interface."""
+def test_the_services_that_a_subnet_cannot_reach(
+    way: SubnetEgress, interfaces: int, lacks: tuple[str, ...]
+) -> None:
+    """A NAT serves every node; an internet gateway serves only nodes with one interface."""
     assert way.lacks(interfaces) == lacks
     assert bool(way.why(interfaces)) == bool(lacks)
 
@@ -49,8 +51,8 @@ def profiled(make_rig: RigMaker, **settings: object) -> AwsRig:
     return rig
 
 
-def test_a_p4d_with_efa_is_not_rented_in_a_default_subnet(make_rig: RigMaker) -> None:
-    """It would have four interfaces and no public address: refused, before a cent is spent."""
+def test_a_p4d_with_efa_is_refused_in_a_default_subnet(make_rig: RigMaker) -> None:
+    """A node with four interfaces gets no public address."""
     rig = profiled(make_rig)
     zone = next(offer.zone for offer in rig.cloud.offers() if offer.instance_type == "p4d.24xlarge")
     outcome = rig.cloud.launch(a_launch(Offer(instance_type="p4d.24xlarge", zone=zone)))
@@ -60,8 +62,8 @@ def test_a_p4d_with_efa_is_not_rented_in_a_default_subnet(make_rig: RigMaker) ->
     assert rig.fake.history() == []
 
 
-def test_without_efa_it_is(make_rig: RigMaker) -> None:
-    """One interface has a public address."""
+def test_a_p4d_without_efa_is_launched_in_a_default_subnet(make_rig: RigMaker) -> None:
+    """A node with one interface gets a public address."""
     rig = profiled(make_rig, efa=False)
     zone = next(offer.zone for offer in rig.cloud.offers() if offer.instance_type == "p4d.24xlarge")
 
@@ -75,10 +77,10 @@ NO_EFA = "EFA is not checked: it was launched without a card of g5.8xlarge's, as
     ("efa", "name", "expected"),
     [(True, "g5.8xlarge", (1, "")), (False, "g5.8xlarge", (0, NO_EFA)), (True, "g5.xlarge", (0, ""))],
 )
-def test_a_node_has_to_show_the_cards_it_was_launched_with_in_a_default_subnet_too(
+def test_a_node_is_expected_to_have_the_efa_cards_of_its_launch(
     make_rig: RigMaker, efa: bool, name: str, expected: tuple[int, str]
 ) -> None:
-    """One card needs no subnet of its own; without EFA the reason is said, and other types have none."""
+    """Without EFA the reason is given; a type without EFA has no cards and no reason."""
     rig = profiled(make_rig, efa=efa, instance_types=(name,))
     zone = next(offer.zone for offer in rig.cloud.offers() if offer.instance_type == name)
     outcome = rig.cloud.launch(a_launch(Offer(instance_type=name, zone=zone)))
@@ -89,8 +91,7 @@ def test_a_node_has_to_show_the_cards_it_was_launched_with_in_a_default_subnet_t
     assert rig.cloud.efa_cards(outcome.nodes[0]) == expected
 
 
-def test_a_subnet_behind_a_nat_will_do(make_rig: RigMaker) -> None:
-    """A private subnet with a route to a NAT gateway reaches everything."""
+def test_a_private_subnet_with_a_nat_gateway_reaches_everything(make_rig: RigMaker) -> None:
     rig = profiled(make_rig)
     ec2 = boto3.client("ec2", region_name="us-east-1")
     vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]

@@ -1,4 +1,4 @@
-"""What is stopped on EC2 when its daemon is gone: found, taken over or ended, and billed to its end."""
+"""`backends/aws/sweep.py`: a stopped instance without a daemon is found, ended or taken over, and billed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRICE, DISK = 1.006, 200 * 0.08 / 730.0
 
 
 def a_stopped_one(rig: AwsRig) -> str:
-    """Return the name of an instance that is stopped, and whose daemon has died."""
+    """Return the name of a stopped instance whose daemon has died."""
     outcome = rig.cloud.launch(a_launch(rig.offer()))
     assert isinstance(outcome, Launched)
     rig.pass_time(100.0)
@@ -29,17 +29,17 @@ def a_stopped_one(rig: AwsRig) -> str:
 
 
 def gone(rig: AwsRig) -> bool:
-    """Whether nothing lives, and no disk is left."""
+    """Return whether no instance lives and no disk is left."""
     volumes = rig.fake.backend("us-east-1").volumes.values()
     return rig.fake.live() == [] and not [each for each in volumes if each.status == "available"]
 
 
 def sweeper(rig: AwsRig) -> Sweeper:
-    """Return what `boa gc` and `boa down --all` look with."""
+    """Return the sweeper that `boa gc` and `boa down --all` use."""
     return Sweeper(rig.settings, rig.another().calls, rig.clock)
 
 
-def test_gc_leaves_what_a_daemon_keeps_and_ends_it_when_its_lease_is_over(rig: AwsRig) -> None:
+def test_gc_ends_a_stopped_instance_only_after_its_lease_is_over(rig: AwsRig) -> None:
     name = a_stopped_one(rig)
     for _ in range(4):
         rig.pass_time(3600.0)
@@ -57,8 +57,8 @@ def test_gc_leaves_what_a_daemon_keeps_and_ends_it_when_its_lease_is_over(rig: A
     assert gone(rig)
 
 
-def test_the_sweep_of_a_daemon_with_another_database_ends_it_too(rig: AwsRig) -> None:
-    """It is not its own, so it is neither seen nor billed; but when its lease is over it is a leak."""
+def test_the_sweep_of_another_database_ends_it_after_its_lease(rig: AwsRig) -> None:
+    """Before that, the other daemon neither lists nor ends the instance."""
     name = a_stopped_one(rig)
     other = AwsCloud(
         rig.settings,
@@ -75,7 +75,7 @@ def test_the_sweep_of_a_daemon_with_another_database_ends_it_too(rig: AwsRig) ->
     assert gone(rig)
 
 
-def test_down_ends_it_at_once_and_says_when_billing_stopped(rig: AwsRig) -> None:
+def test_down_ends_a_stopped_instance_at_once_and_says_when_billing_stopped(rig: AwsRig) -> None:
     a_stopped_one(rig)
     receipt = end_everything(sweeper(rig), "us-east-1", clock=rig.clock, sleep=rig.pass_time)
     assert (receipt.is_clean, receipt.ended, receipt.left["instance"]) == (True, 1, 0)
@@ -84,8 +84,8 @@ def test_down_ends_it_at_once_and_says_when_billing_stopped(rig: AwsRig) -> None
     assert gone(rig)
 
 
-def test_recovered_books_take_it_over_with_both_of_its_bills(rig: AwsRig) -> None:
-    """As `boa recover` does: without a name of its books a cloud takes in all that it lists."""
+def test_a_recovered_database_takes_over_both_lives_of_an_instance(rig: AwsRig) -> None:
+    """As in `boa recover`, a cloud without a ledger id lists every instance of the cluster."""
     name = a_stopped_one(rig)
     rig.pass_time(1800.0)
     listed = AwsCloud(rig.settings, catalog=rig.cloud._catalog, clock=rig.clock, calls=rig.another().calls)

@@ -1,4 +1,4 @@
-"""The termination schedule ends stopped nodes without a daemon, and never a running one."""
+"""`backends/aws/termination_schedule.py`: a schedule ends stopped nodes, but no running nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOUR = 3600.0
 
 @pytest.fixture
 def rig() -> Iterator[AwsRig]:
-    """AWS in process, with the role that `boa up` makes."""
+    """AWS in process, with the termination role that `boa up` makes."""
     with a_rig("process", warm_pool_nodes=2, pool_end_role=ROLE) as made:
         made.fake.iam.principals["end"] = Principal(
             ROLE, [termination_policy(made.settings, account=ACCOUNT)]
@@ -44,7 +44,7 @@ def a_stop(rig: AwsRig, cloud: AwsCloud | None = None, *, name: str = "") -> Ter
 
 
 def a_stopped_one(rig: AwsRig) -> str:
-    """Return an instance that was stopped."""
+    """Return the name of a stopped instance."""
     order = a_stop(rig)
     assert rig.cloud.terminate([order]) == {order.node: Accepted()}
     rig.pass_time(120.0)
@@ -52,8 +52,8 @@ def a_stopped_one(rig: AwsRig) -> str:
     return order.node
 
 
-def test_what_is_stopped_ends_when_its_daemon_is_gone_for_good(rig: AwsRig) -> None:
-    """An hour after the daemon would have ended it, and not before; nobody of ours does anything."""
+def test_a_stopped_node_is_ended_by_its_schedule_without_a_daemon(rig: AwsRig) -> None:
+    """The schedule ends it after the longest time that a daemon keeps it, and not before."""
     with request_shapes() as shapes:
         a_stopped_one(rig)
     rig.pass_time(LONGEST_SECONDS)
@@ -64,8 +64,8 @@ def test_what_is_stopped_ends_when_its_daemon_is_gone_for_good(rig: AwsRig) -> N
     assert (shapes.counts["scheduler:CreateSchedule"], shapes.faults) == (1, [])
 
 
-def test_a_node_that_was_started_again_is_not_ended_by_its_old_schedule(rig: AwsRig) -> None:
-    """Its life is odd by then, and the role may end even ones alone."""
+def test_a_schedule_does_not_end_a_node_that_was_started_again(rig: AwsRig) -> None:
+    """The number of its life is odd then, and the role may end even lives only."""
     name = a_stopped_one(rig)
     started = rig.cloud.launch(replace(a_launch(rig.offer(), name="t2-launch-0"), starts=(f"{name}~2",)))
     assert started == Launched(nodes=(f"{name}~3",))
@@ -76,11 +76,10 @@ def test_a_node_that_was_started_again_is_not_ended_by_its_old_schedule(rig: Aws
     assert rig.fake.scheduler.schedules == {}
 
 
-def test_the_role_ends_nothing_of_anybody_else(rig: AwsRig) -> None:
-    """Neither what another cluster stopped, nor what bears no tag."""
+def test_the_termination_role_cannot_end_instances_of_another_cluster(rig: AwsRig) -> None:
     other = rig.another(cluster="theirs", pool_end_role="")
     order = a_stop(rig, other, name="theirs")
-    # With our role, which is not theirs to use.
+    # The role belongs to this cluster, so the other cluster may not use it.
     other.calls.settings = other.calls.settings.model_copy(update={"pool_end_role": ROLE})
     other.terminate([order])
     rig.pass_time(AFTER_SECONDS)
@@ -89,16 +88,16 @@ def test_the_role_ends_nothing_of_anybody_else(rig: AwsRig) -> None:
     assert rig.fake.scheduler.refused == [order.node]
 
 
-def test_what_cannot_be_scheduled_is_ended_and_not_stopped(rig: AwsRig) -> None:
-    """No instance is stopped that nothing would end."""
+def test_a_node_without_a_schedule_is_terminated_instead_of_stopped(rig: AwsRig) -> None:
+    """A stopped node without a schedule could be left behind."""
     rig.fake.faults.plan("CreateSchedule", "error:AccessDeniedException", times=9)
     order = a_stop(rig)
     assert rig.cloud.terminate([order]) == {order.node: Accepted()}
     assert rig.fake.live() == []
 
 
-def test_an_answer_that_was_lost_makes_no_second_schedule(rig: AwsRig) -> None:
-    """The stop is asked for again under the same name, which is there already."""
+def test_a_lost_answer_makes_no_second_schedule(rig: AwsRig) -> None:
+    """The schedule is made again under the same name, and the node is stopped."""
     rig.fake.faults.plan("CreateSchedule", "lost", times=1)
     rig.cloud.terminate([a_stop(rig)])
     for _ in range(3):
@@ -116,8 +115,10 @@ def test_an_answer_that_was_lost_makes_no_second_schedule(rig: AwsRig) -> None:
         ("", "warning", "32.00 USD a month for 2, until somebody types `boa gc`"),
     ],
 )
-def test_the_doctor_says_the_largest_loss(rig: AwsRig, role: str, status: str, said: str) -> None:
-    """In dollars, with and without the role."""
+def test_the_doctor_says_what_an_abandoned_warm_pool_may_cost(
+    rig: AwsRig, role: str, status: str, said: str
+) -> None:
+    """The amount is in dollars, with and without the termination role."""
     found = list(Doctor(rig.another(pool_end_role=role), CATALOG, rig.clock)._pool())
 
     assert (found[0].name, found[0].status) == ("end of the warm pool", status)

@@ -1,4 +1,4 @@
-"""What is above nodes in EC2's network: asked for in batches, remembered, and never needed."""
+"""`backends/aws/topology.py`: places of nodes in EC2's network are asked for in batches and remembered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEAR, FAR = ("nn-1", "nn-2", "nn-3"), ("nn-1", "nn-4", "nn-5")
 
 
 def running(rig: AwsRig, count: int = 2) -> tuple[str, ...]:
-    """Launch nodes and let them boot."""
+    """Launch nodes, let them boot, and return their names."""
     outcome = rig.cloud.launch(a_launch(rig.offer("p4d.24xlarge"), count))
     assert isinstance(outcome, Launched)
     rig.pass_time(200.0)
@@ -22,17 +22,17 @@ def running(rig: AwsRig, count: int = 2) -> tuple[str, ...]:
 
 
 def tiers(rig: AwsRig) -> dict[str, tuple[str, ...]]:
-    """Return what is known of each node's place."""
+    """Return the known network place of each node."""
     return {node.id: node.tiers for node in rig.cloud.nodes()}
 
 
 def asked(rig: AwsRig) -> int:
-    """Return how often EC2 was asked for places."""
+    """Return the number of calls for places."""
     return rig.cloud.calls.counts[CALL]
 
 
-def test_places_are_asked_for_once_and_kept(rig: AwsRig) -> None:
-    """The widest first, as EC2 says it; a daemon that starts anew has them from its books."""
+def test_places_are_asked_for_once_and_remembered(rig: AwsRig) -> None:
+    """A restarted daemon takes them from its records."""
     one, other = running(rig)
     rig.fake.terms.network_nodes |= {one: NEAR, other: FAR}
 
@@ -46,16 +46,15 @@ def test_places_are_asked_for_once_and_kept(rig: AwsRig) -> None:
     assert asked(rig) == 0
 
 
-def test_of_one_node_alone_no_place_matters(rig: AwsRig) -> None:
-    """Nothing is asked until there is another."""
+def test_no_place_is_asked_for_a_single_node(rig: AwsRig) -> None:
     running(rig, 1)
     tiers(rig)
 
     assert asked(rig) == 0
 
 
-def test_types_without_an_answer_are_asked_for_a_few_times(rig: AwsRig) -> None:
-    """Most types have none, and EC2's answers come true with time."""
+def test_nodes_without_an_answer_are_asked_for_a_limited_number_of_times(rig: AwsRig) -> None:
+    """EC2 gives most types no place, and gives others theirs late."""
     names = running(rig)
     for _ in range(10):
         assert tiers(rig) == dict.fromkeys(names, ())
@@ -64,8 +63,7 @@ def test_types_without_an_answer_are_asked_for_a_few_times(rig: AwsRig) -> None:
     assert asked(rig) == TRIES
 
 
-def test_an_answer_that_comes_late_counts(rig: AwsRig) -> None:
-    """The second time it is there."""
+def test_a_late_answer_is_found_at_the_next_question(rig: AwsRig) -> None:
     names = running(rig)
     tiers(rig)
     rig.fake.terms.network_nodes |= dict.fromkeys(names, NEAR)
@@ -75,8 +73,8 @@ def test_an_answer_that_comes_late_counts(rig: AwsRig) -> None:
 
 
 @pytest.mark.exhaustive
-def test_no_more_ids_than_ec2_takes(rig: AwsRig) -> None:
-    """A hundred in a call."""
+def test_a_call_asks_for_at_most_a_hundred_nodes(rig: AwsRig) -> None:
+    """101 nodes take two calls."""
     names = running(rig, 101)
     rig.fake.terms.network_nodes |= dict.fromkeys(names, NEAR)
 
@@ -84,8 +82,8 @@ def test_no_more_ids_than_ec2_takes(rig: AwsRig) -> None:
     assert asked(rig) == 2
 
 
-def test_where_the_call_is_denied_nodes_are_listed_all_the_same(rig: AwsRig) -> None:
-    """It is said once, and asked again after an hour."""
+def test_nodes_are_listed_although_the_topology_call_is_denied(rig: AwsRig) -> None:
+    """The denial is reported once, and the question is repeated after a pause."""
     names = running(rig)
     rig.fake.faults.plan("DescribeInstanceTopology", "error:UnauthorizedOperation", times=1)
 
@@ -98,8 +96,8 @@ def test_where_the_call_is_denied_nodes_are_listed_all_the_same(rig: AwsRig) -> 
     assert tiers(rig) == dict.fromkeys(names, NEAR)
 
 
-def test_a_placement_group_is_what_is_known_where_ec2_is_silent(rig: AwsRig) -> None:
-    """The listing names it; a network node is nearer than that."""
+def test_the_placement_group_is_the_place_of_a_node_without_an_answer(rig: AwsRig) -> None:
+    """An answer from EC2 replaces it."""
     names = running(rig)
     listed = [
         {**each, "Placement": {"GroupName": "gang"}}
