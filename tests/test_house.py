@@ -1,4 +1,4 @@
-"""The house: every module in a room, tests beside their module's mirror, and nobody in a circle."""
+"""Structure of the code: each module is in a package folder, tests mirror modules, imports have no cycle."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def house() -> ModuleType:
 
 
 @pytest.mark.parametrize("package", sorted(AT_THE_ROOT))
-def test_a_new_module_goes_to_a_room(package: str) -> None:
-    """At the root of a package stands only what everybody uses."""
+def test_the_root_of_a_package_holds_only_the_listed_modules(package: str) -> None:
+    """A new module goes into a folder of the package."""
     assert {path.stem for path in (ROOT / package).glob("*.py")} == AT_THE_ROOT[package]
 
 
-def test_tests_stand_where_their_module_stands() -> None:
-    """`tests/policies/rivals/test_pollux.py` is about `policies/rivals/pollux.py`; others are on the list."""
+def test_a_test_file_mirrors_its_module_or_is_listed() -> None:
+    """`tests/policies/rivals/test_pollux.py` tests `policies/rivals/pollux.py`; the rest is listed."""
     tests = [path for package in AT_THE_ROOT for path in (ROOT / "tests" / package).rglob("test_*.py")]
     alone = set()
     for path in tests:
@@ -99,15 +99,15 @@ def test_tests_stand_where_their_module_stands() -> None:
     assert alone == set(NOT_OF_ONE_MODULE)
 
 
-def test_folders_of_tests_are_rooms() -> None:
-    """No folder of tests outlives its room."""
+def test_each_folder_of_tests_mirrors_a_folder_of_code() -> None:
+    """A folder of tests is deleted or moved with its package."""
     folders = {path.parent for package in AT_THE_ROOT for path in (ROOT / "tests" / package).rglob("*.py")}
 
     assert [f for f in folders if not (ROOT / f.relative_to(ROOT / "tests")).is_dir()] == []
 
 
-def test_no_file_and_no_package_is_in_a_circle(house: ModuleType) -> None:
-    """Whoever reads a file can read what it imports first; types and imports inside functions count."""
+def test_no_module_and_no_package_is_in_an_import_cycle(house: ModuleType) -> None:
+    """Imports for types and imports inside functions count as well."""
     files = house.modules()
     graph = house.imports(files)
 
@@ -115,15 +115,15 @@ def test_no_file_and_no_package_is_in_a_circle(house: ModuleType) -> None:
     assert house.circles(house.between_rooms(files, graph)) == []
 
 
-def test_a_circle_is_found(house: ModuleType) -> None:
-    """One of three files beside a chain that only leads there."""
+def test_circles_finds_a_cycle_of_three(house: ModuleType) -> None:
+    """A module that only leads to the cycle is not part of it."""
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}
 
     assert house.circles(graph) == [["a", "b", "c"]]
 
 
 def _asks_for_a_name(node: ast.AST) -> bool:
-    """Whether code compares the name of a cloud or of an engine, or types it as one of a few."""
+    """Return whether code compares a cloud's or engine's name, or types it as one of a few literals."""
     if isinstance(node, ast.Compare):
         sides = (node.left, *node.comparators)
         said = (ast.unparse(side) for side in sides if not isinstance(side, ast.Constant))
@@ -134,8 +134,8 @@ def _asks_for_a_name(node: ast.AST) -> bool:
     return isinstance(node, ast.Match) and ast.unparse(node.subject).endswith(("provider", "engine.name"))
 
 
-def test_clouds_and_engines_are_not_asked_for_by_name() -> None:
-    """`backends/cloud_kinds.py` and `engines/engine_kinds.py` list them; a new one is a line there."""
+def test_no_code_compares_the_name_of_a_cloud_or_engine() -> None:
+    """Only `backends/cloud_kinds.py` and `engines/engine_kinds.py` list names; a new one is a line there."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"  # type: ignore[attr-defined]
         for path in (ROOT / "boa_daemon").rglob("*.py")
@@ -147,8 +147,8 @@ def test_clouds_and_engines_are_not_asked_for_by_name() -> None:
     assert found == []
 
 
-def test_what_the_mathematics_and_the_tick_say_is_frozen() -> None:
-    """A plan, a state, a problem is never changed behind the back of who holds it; the others are listed."""
+def test_dataclasses_of_policies_and_tick_are_frozen_or_listed() -> None:
+    """A plan, a state or a problem never changes after it is made; the exceptions are listed."""
     found = set()
     for package in ("policies", "boa_daemon/tick"):
         for path in (ROOT / package).rglob("*.py"):

@@ -1,12 +1,12 @@
-"""Runs the commands that the docs show, and compares what they print with what is recorded beside them.
+"""Runs the commands in the docs and compares their output with the output recorded on the page.
 
-In a ```console block a line that begins with ``$ boa`` is a command (it may go on after a backslash), what
-follows is its output on a terminal of 100 columns; a command without any is not run. ``...`` stands for
-whatever varies, on a line of its own for any lines. ``$ echo $?`` shows the exit code of the last command.
-A block after ``<!-- file: NAME -->`` is a file that later commands of the page may read. A page's commands
-run in order in one folder, which holds what a checkout holds.
+In a ```console block a line that begins with ``$ boa`` is a command, continued after a backslash. The lines
+below it are its output on a terminal of 100 columns; a command without output is not run. ``...`` stands for
+text that varies, and on a line of its own for any lines. ``$ echo $?`` shows the exit code of the last
+command. A block after ``<!-- file: NAME -->`` is a file that later commands of the page may read. The
+commands of a page run in order in one folder with the folders of a checkout.
 
-After a wanted change of output: ``BOA_RECORD_DOCS=1 pytest tests/docs``, then read the difference.
+To record a wanted change of output: ``BOA_RECORD_DOCS=1 pytest tests/docs``, then read the difference.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _VARIES = ((re.compile(r" in \d+\.\d+ s$"), " in ... s"),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A fenced block of a page, with the file that it is, where it is one."""
+    """A fenced block of a page; `file` is the file that the block is written to, if any."""
 
     kind: str
     body: str
@@ -68,7 +68,7 @@ def commands_of(body: str) -> list[tuple[str, str]]:
 
 
 def run_boa(arguments: list[str]) -> tuple[str, int]:
-    """Run the command line in this process; return both streams as a terminal mixes them, and the code."""
+    """Run the command in this process; return (its output and errors as a terminal mixes them, exit code)."""
     screen = io.StringIO()
     before, sys.argv = sys.argv, ["boa", *arguments]
     code = 0
@@ -93,7 +93,7 @@ def is_as_recorded(output: str, recorded: str) -> bool:
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to an empty folder that looks like a checkout, on a terminal of 100 columns without colour."""
+    """Change to an empty folder that looks like a checkout, on a terminal of 100 columns without colour."""
     for name in ("boa_daemon", "examples", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "docs" / "images").mkdir(parents=True)
@@ -106,7 +106,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def follow(checkout: Path) -> Callable[[Path], None]:
-    """Return a function that does what a page says and compares, or records."""
+    """Return a function that runs a page's commands and compares their output, or records it."""
 
     def do(page: Path) -> None:
         text = page.read_text(encoding="utf-8")
@@ -143,7 +143,7 @@ def follow(checkout: Path) -> Callable[[Path], None]:
 
 
 def _steady(line: str) -> str:
-    """Return the line with what varies from run to run replaced."""
+    """Return the line with the parts that vary from run to run replaced."""
     for pattern, words in _VARIES:
         line = pattern.sub(words, line)
     return line

@@ -1,6 +1,6 @@
-"""docs/reference/api.md is what the docstrings and signatures of the public names say.
+"""docs/reference/api.md equals what the docstrings and signatures of the public names give.
 
-After a wanted change: ``BOA_RECORD_DOCS=1 pytest tests/docs``, then read the difference.
+To record a wanted change: ``BOA_RECORD_DOCS=1 pytest tests/docs``, then read the difference.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ANSWERS = ("Solved", "Planned", "Frontier", "Committed", "Simulated", "Compared"
 
 
 class Written:
-    """An annotation as it stands in the code, without the quotes that text has."""
+    """An annotation as written in the code, without the quotes of a string."""
 
     def __init__(self, words: object) -> None:
         self.words = words
@@ -38,7 +38,7 @@ class Written:
 
 
 def signature_of(thing: Callable[..., Any]) -> str:
-    """Return the arguments and the answer of a function, as the code has them."""
+    """Return the parameters and the return annotation of a function, as written in the code."""
     found = inspect.signature(thing)
     shown = [
         one if one.annotation is one.empty else one.replace(annotation=Written(one.annotation))
@@ -61,7 +61,7 @@ def described(title: str, thing: Callable[..., Any], *, level: int) -> Iterator[
 
 
 def methods_of(kind: type[Any]) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the public methods of a class, its own and those it has from ours."""
+    """Yield the public methods of a class that have docstrings, inherited ones included."""
     for name, member in inspect.getmembers(kind):
         function = getattr(member, "__func__", member)
         if not name.startswith("_") and inspect.isfunction(function) and inspect.getdoc(function):
@@ -69,7 +69,7 @@ def methods_of(kind: type[Any]) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def page() -> str:
-    """Return the page."""
+    """Return the text that the page must have."""
     parts = [HEAD, "\n## boa_daemon\n"]
     for name in sorted(set(boa_daemon.__all__) - {"__version__"}):
         thing = getattr(boa_daemon, name)
@@ -91,13 +91,13 @@ def page() -> str:
     return "".join(parts)
 
 
-def test_the_page_is_what_the_docstrings_say() -> None:
-    """Every public name with its signature, its words and its errors."""
+def test_the_page_equals_the_signatures_and_docstrings_of_the_public_names() -> None:
+    """The page has each public name with its signature, docstring and errors."""
     if os.environ.get("BOA_RECORD_DOCS"):
         PAGE.write_text(page(), encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
-def test_every_public_name_says_what_it_does() -> None:
-    """No name without a sentence."""
+def test_every_public_name_has_a_docstring() -> None:
+    """No signature on the page is followed by an empty description."""
     assert not re.search(r"```\n\n\n", page())

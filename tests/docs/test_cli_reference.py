@@ -1,4 +1,4 @@
-"""docs/reference/cli.md names every verb, every flag and every key that there is, and no other."""
+"""docs/reference/cli.md names exactly the verbs, flags and keys of the program."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ANSWERS: dict[str, list[list[str]]] = {
     "compare": [
         [
             *("compare", "--trace", "{tmp}/first.csv", *DEMO[2:], "--budget", "60/h", "--on", "local:1"),
-            # A rule and a fleet, so that there is a gain to take apart.
+            # A width rule and a fixed fleet, so that the answer splits a gain into parts.
             *("--policy", "equal-width", "--policy", "static-equal"),
         ]
     ],
@@ -55,7 +55,7 @@ ANSWERS: dict[str, list[list[str]]] = {
 
 
 def section(verb: str) -> str:
-    """Return what the page says about a verb."""
+    """Return the page's section about a verb."""
     return PAGE.split(f"\n## boa {verb}\n")[1].split("\n## ")[0]
 
 
@@ -90,7 +90,7 @@ def answer(arguments: list[str]) -> Any:
 
 
 def paths(value: Any, stems: set[str], at: str = "") -> Iterator[str]:
-    """Yield the documented form of every leaf: ``classes[].name``; what the page takes whole stays whole."""
+    """Yield each leaf as documented, ``classes[].name``; a path in `stems` is not looked into."""
     if at in stems or not isinstance(value, dict | list):
         yield at
     elif isinstance(value, list):
@@ -102,15 +102,15 @@ def paths(value: Any, stems: set[str], at: str = "") -> Iterator[str]:
 
 
 def documented(text: str, heading: str = "key") -> set[str]:
-    """Return the keys of a section's tables that begin with this heading."""
+    """Return the keys of a section's tables whose header begins with this heading."""
     found: set[str] = set()
     for table in re.findall(rf"^\| {heading} \|.*\n\|[-|]+\n((?:\|.*\n?)+)", text, re.MULTILINE):
         found |= set(re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE))
     return found
 
 
-def test_the_page_names_the_verbs_that_there_are() -> None:
-    """`boa --help` and the page list the same; the page has a section for each."""
+def test_the_page_names_exactly_the_verbs_of_the_program() -> None:
+    """The page's table lists the verbs of `boa --help`, and each verb has a section."""
     root: Any = typer.main.get_command(app)
     table = PAGE.split("\n## ")[0]
 
@@ -119,8 +119,8 @@ def test_the_page_names_the_verbs_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
-def test_the_page_names_the_flags_that_there_are(verb: str) -> None:
-    """Each flag of the verb is in its section's table, and each flag there exists."""
+def test_the_page_names_exactly_the_flags_of_a_verb(verb: str) -> None:
+    """The table of the verb's section lists the flags of the program and no other."""
     real = {
         flag
         for parameter in VERBS[verb].params
@@ -139,10 +139,10 @@ def test_the_page_names_the_flags_that_there_are(verb: str) -> None:
         for verb in sorted(ANSWERS)
     ],
 )
-def test_the_page_names_the_keys_that_there_are(
+def test_the_page_names_exactly_the_keys_of_real_answers(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each key of real answers is in the section's table, and each key there is in an answer."""
+    """The section's table lists the keys of the verb's answers and no other."""
     monkeypatch.chdir(ROOT)
     (tmp_path / "first.csv").write_text("".join(Path(DEMO[1]).read_text().splitlines(keepends=True)[:26]))
     stems = documented(section(verb))
@@ -160,8 +160,8 @@ def test_the_page_names_the_keys_that_there_are(
     assert found == {stem for stem in stems if not (verb == "trace import" and stem == "notes[]")}
 
 
-def test_the_page_names_the_keys_of_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With --jobs the answer is another one; an infeasible one says the least."""
+def test_the_page_names_the_keys_of_an_answer_for_a_job_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --jobs the answer has other keys; an infeasible budget is included."""
     monkeypatch.chdir(ROOT)
     stems = documented(section("plan"), "key of a list")
     found = set(paths(answer([*LISTED, "--min-budget"]), stems))
@@ -176,7 +176,7 @@ def test_the_page_names_the_keys_of_a_list(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_page_names_the_keys_of_commitments(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A plan and a simulation say the same of what is paid anyway."""
+    """The answers of `plan` and `simulate` have the same keys about commitments."""
     monkeypatch.chdir(ROOT)
     paid = answer([*arguments, "--commitments", OFFERS])["commitments"]
 
@@ -184,7 +184,7 @@ def test_the_page_names_the_keys_of_commitments(
 
 
 def test_the_page_names_the_keys_of_a_calendar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a budget by the month and a quota; some deadline is missed."""
+    """The answer is for a monthly budget and a quota; it misses a deadline, so every key is there."""
     monkeypatch.chdir(ROOT)
     stems = documented(section("plan"), "key of a calendar")
 
@@ -192,8 +192,8 @@ def test_the_page_names_the_keys_of_a_calendar(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.exhaustive
-def test_the_demo_answers_with_runs_and_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs are those of boa simulate, with a name: BOA first, then the rivals, each with its settings."""
+def test_the_demo_answers_with_runs_of_boa_and_its_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs have the keys of `boa simulate` and a name; BOA comes first, and static fleets cost no less."""
     monkeypatch.chdir(ROOT)
     document = answer(["demo"])
 

@@ -1,4 +1,4 @@
-"""The docs are true: commands print what is recorded, links lead somewhere, nothing names a machine."""
+"""The docs are true: commands print what is recorded, links work, and no page names a machine's path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MACHINE_PATH = re.compile(r"(?<![\w.~$])/(?:home|root|work|tmp|mnt|opt(?!/boa)|
 
 
 def name_of(page: Path) -> str:
-    """Return how a page is called in a test's name."""
+    """Return the name of a page in test ids."""
     return page.relative_to(ROOT).as_posix()
 
 
@@ -50,24 +50,24 @@ LONG = (
     ],
 )
 def test_commands_print_what_is_recorded(page: Path, follow: Callable[[Path], None]) -> None:
-    """Every ``$ boa`` with an output beside it, in order, in one folder per page."""
+    """Every ``$ boa`` with a recorded output is run, in order, in one folder per page."""
     follow(page)
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:
-    """They are the first two fenced blocks, and nothing before them must be run."""
+    """The first two fenced blocks of the README are the two first commands."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
     assert [(kind, body.strip()) for kind, body in blocks[:2]] == [("sh", c) for c in FIRST_COMMANDS]
 
 
-def test_the_readme_is_one_screen() -> None:
-    """Said in a page that fits a screen, output and all."""
+def test_the_readme_has_at_most_80_lines() -> None:
+    """The README fits a screen, recorded output included."""
     assert len((ROOT / "README.md").read_text().splitlines()) <= 80
 
 
 @pytest.mark.parametrize("page", TOP_PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_relative_links_lead_to_files_and_headings(page: Path) -> None:
     """Each relative link is a file of the repository, each anchor a heading of that file."""
     text = _FENCED.sub("", page.read_text(encoding="utf-8"))
     for found in _LINK.finditer(text):
@@ -88,21 +88,21 @@ def anchors_of(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", TOP_PAGES, ids=name_of)
-def test_no_page_names_a_machine(page: Path) -> None:
-    """What is written here works in any folder on any machine."""
+def test_no_page_names_a_path_of_one_machine(page: Path) -> None:
+    """The commands of a page must work in any folder on any machine."""
     assert not _MACHINE_PATH.search(page.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("page", TOP_PAGES, ids=name_of)
 def test_files_that_pages_name_exist(page: Path) -> None:
-    """Code and example files named in running text are there."""
+    """Files of the repository that are named in running text exist."""
     text = _FENCED.sub("", page.read_text(encoding="utf-8"))
     for name in re.findall(r"`((?:policies|boa_daemon|examples|benchmarks|tests|docs)/[\w./-]+\.\w+)`", text):
         assert (ROOT / name).is_file(), f"{name} does not exist"
 
 
 def test_the_index_names_every_page() -> None:
-    """docs/README.md leads to each page of the four rooms."""
+    """docs/README.md links to each page of the four rooms."""
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     rooms = ("tutorial", "how-to", "reference", "explanation")
     pages = [page for room in rooms for page in (ROOT / "docs" / room).glob("*.md")]
@@ -111,7 +111,7 @@ def test_the_index_names_every_page() -> None:
 
 
 def test_the_index_of_decisions_names_every_page() -> None:
-    """Each page of docs/decisions has a row, and numbers that no page has are named as such."""
+    """Each page of docs/decisions has a row, and the index lists the numbers that no page has."""
     folder = ROOT / "docs" / "decisions"
     index = (folder / "README.md").read_text(encoding="utf-8")
     pages = sorted(path.name for path in folder.glob("0*.md"))
@@ -127,15 +127,15 @@ def test_the_index_of_decisions_names_every_page() -> None:
 
 
 def test_the_table_of_calls_is_what_the_script_prints() -> None:
-    """Calls, statements and resources: counted from the code, line by line."""
+    """Each line that benchmarks/aws_calls.py counts from the code stands on the page."""
     page = (ROOT / "docs" / "how-to" / "check-a-real-account.md").read_text(encoding="utf-8")
     lines = runpy.run_path(str(ROOT / "benchmarks" / "aws_calls.py"))["table"]()
     assert len(lines) == 14
     assert [line for line in lines if line not in page.splitlines()] == []
 
 
-def test_the_map_of_the_code_names_what_is_there() -> None:
-    """Files, and the functions beside them, that docs/explanation/architecture.md leads to."""
+def test_the_map_of_the_code_names_files_and_functions_that_exist() -> None:
+    """Each file and function that docs/explanation/architecture.md names exists."""
     text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     named = re.findall(r"`([\w./]+\.(?:py|sh))`(?:, `(\w+)`)?", text)
     assert named
@@ -150,7 +150,7 @@ def test_the_map_of_the_code_names_what_is_there() -> None:
 
 
 def test_figures_in_running_text_are_those_of_the_recorded_output() -> None:
-    """The curve's description and the answer for the manager in the tutorial."""
+    """The tutorial's alt text and its answer for the manager repeat figures of the recorded output."""
     tutorial = (ROOT / "docs" / "tutorial" / "first-plan.md").read_text(encoding="utf-8")
     answer = " ".join(tutorial.split("## 6. The answer")[1].replace("\n> ", " ").split())
 

@@ -1,4 +1,4 @@
-"""docs/how-to/frameworks: a page for each example, with the very script that the tests run."""
+"""docs/how-to/frameworks: one page for each example, with exactly the script that the tests run."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ EXAMPLE = re.compile(
 
 
 def quoted(page: Path) -> tuple[str, str]:
-    """Return the name of the example that a page shows, and what it shows."""
+    """Return the name and the text of the example that a page shows."""
     [found] = EXAMPLE.findall(page.read_text(encoding="utf-8"))
     name, text = found
     return name, text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_shows_its_example_as_it_is(page: Path) -> None:
-    """Word for word, and the command in its job file starts that script."""
+def test_a_page_shows_its_example_word_for_word(page: Path) -> None:
+    """The page quotes the script, and the command of its job file starts that script."""
     name, text = quoted(page)
 
     assert text == (ROOT / "examples" / name).read_text(encoding="utf-8")
     assert re.search(rf"^In the job file: `run: (torchrun|python) {name} ", page.read_text(), re.M)
 
 
-def test_each_example_has_a_page_and_the_benchmark_knows_it() -> None:
-    """All that are named `train_*`; the page of jobs leads to each."""
+def test_each_training_example_has_a_page_and_is_in_the_benchmark() -> None:
+    """Each `train_*` example has one page, is in the benchmark, and is linked in write-a-job.md."""
     examples = {path.name for path in (ROOT / "examples").glob("train_*.py")}
     overview = (ROOT / "docs" / "how-to" / "write-a-job.md").read_text(encoding="utf-8")
     benchmark = (ROOT / "benchmarks" / "frameworks.py").read_text(encoding="utf-8")

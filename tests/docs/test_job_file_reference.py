@@ -1,4 +1,4 @@
-"""docs/reference/job-file.md lists every key of a job file with its default and its meaning, and no other."""
+"""docs/reference/job-file.md lists exactly the keys of a job file, with default and meaning."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs/reference/job-file.md").read
 ROW = re.compile(r"\| `([a-z_]+)` \| (.*?) \| (.*) \|")
 
 
-def test_the_page_lists_what_the_program_reads() -> None:
-    """Defaults that say nothing are left out."""
+def test_the_page_lists_every_key_with_its_default_and_meaning() -> None:
+    """An empty default is left out of the table."""
     listed = {found[1]: (found[2], found[3]) for line in PAGE.splitlines() if (found := ROW.fullmatch(line))}
     assert listed == {
         name: (
@@ -29,12 +29,12 @@ def test_the_page_lists_what_the_program_reads() -> None:
 
 
 def said(default: object) -> str:
-    """Return a default as the page says it."""
+    """Return a default as the page writes it."""
     if default is PydanticUndefined or default in (None, "", [], {}):
         return ""
     return f"`{default if isinstance(default, str) else json.dumps(default)}`"
 
 
 def test_the_page_names_every_kind_of_failure() -> None:
-    """As `retries` takes them."""
+    """The page names every failure cause that `retries` accepts."""
     assert [kind for kind in get_args(FailureCause) if f"`{kind}`" not in PAGE] == []

@@ -1,4 +1,4 @@
-"""The notebooks of `examples/` run, and print what is saved in them."""
+"""The notebooks of `examples/` run and print the output that is saved in them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def printed(cell: dict[str, Any]) -> str:
     ],
 )
 def test_a_notebook_prints_what_is_saved_in_it(notebook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cell by cell in one namespace; after a wanted change, run it in Jupyter and save it."""
+    """Cells run in order in one namespace; after a wanted change, run the notebook in Jupyter and save it."""
     monkeypatch.chdir(ROOT)
     mpl.use("Agg")
     namespace: dict[str, Any] = {}
@@ -46,8 +46,8 @@ def test_a_notebook_prints_what_is_saved_in_it(notebook: Path, monkeypatch: pyte
         assert screen.getvalue() == printed(cell), source
 
 
-def test_they_were_run_to_their_end_and_show_pictures_and_tables() -> None:
-    """Whoever opens one on a page that shows notebooks sees what it answers."""
+def test_the_notebooks_were_saved_with_pictures_and_tables() -> None:
+    """Every code cell of both notebooks was run, and the saved outputs hold images and HTML."""
     assert len(NOTEBOOKS) == 2
     for notebook in NOTEBOOKS:
         cells = cells_of(notebook)

@@ -1,4 +1,4 @@
-"""docs/reference/settings.md lists every setting with its default and its meaning, and no other."""
+"""docs/reference/settings.md lists exactly the settings of the program, with default and meaning."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def rows_of_the_page() -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def test_the_page_lists_what_the_program_reads() -> None:
-    """Section by section, in the order of the program, with defaults and meanings."""
+def test_the_page_lists_every_setting_with_its_default_and_meaning() -> None:
+    """The sections and settings have the program's order."""
     of_sections = [row for row in rows_of_the_page() if not row[0].endswith(".NAME")]
     assert of_sections == list(setting_rows())
 
 
 @pytest.mark.parametrize(("table", "kind"), [("users", UserSettings), ("teams", TeamSettings)])
 def test_the_page_lists_the_keys_of_an_open_ended_table(table: str, kind: type[BaseModel]) -> None:
-    """Users and teams have any name, so their keys stand under NAME."""
+    """The keys of users and teams are in the sections users.NAME and teams.NAME."""
     listed = {key: meaning for section, key, _, meaning in rows_of_the_page() if section == f"{table}.NAME"}
     assert listed == {key: field.description for key, field in kind.model_fields.items()}

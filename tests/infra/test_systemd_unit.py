@@ -1,4 +1,4 @@
-"""infra/systemd: the unit that is shipped, against systemd's own tools and the code that it serves."""
+"""infra/systemd: the shipped unit, checked with systemd's own tools and against the code that it serves."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ WORST_SCORE = 2.0
 
 
 class Lines(RawConfigParser):
-    """A parser that keeps the case of keys and the last value of those that are said twice."""
+    """A parser that keeps the case of keys; the last value of a repeated key wins."""
 
     def optionxform(self, optionstr: str) -> str:
-        """Return the key as it is."""
+        """Return the key unchanged."""
         return optionstr
 
 
 def parsed() -> Lines:
-    """Return the unit."""
+    """Return the parsed unit file."""
     found = Lines(strict=False, interpolation=None)
     found.read_string(FILE.read_text(encoding="utf-8"))
     return found
 
 
-def test_the_package_ships_the_same_unit() -> None:
-    """`boa systemd` prints what stands in infra/, but for the path of the program."""
+def test_boa_systemd_prints_the_unit_of_infra() -> None:
+    """`boa systemd` prints the file of infra/ with the path of the program replaced."""
     assert unit_text("/usr/local/bin/boa") == FILE.read_text(encoding="utf-8")
     assert "ExecStart=/opt/boa/bin/boa daemon" in unit_text("/opt/boa/bin/boa")
 
 
-def test_it_is_a_notifying_service_with_a_watchdog_and_a_limit_on_restarts() -> None:
-    """READY after the first reconcile, a sign from each tick, HUP reloads, a stop leaves jobs alone."""
+def test_the_unit_notifies_reloads_on_hup_and_limits_restarts() -> None:
+    """systemd waits for READY; HUP reloads; a stop leaves jobs alone; restarts are limited."""
     unit, service = parsed()["Unit"], parsed()["Service"]
 
     assert (service["Type"], service["NotifyAccess"], service["DynamicUser"]) == ("notify", "main", "yes")
@@ -50,8 +50,8 @@ def test_it_is_a_notifying_service_with_a_watchdog_and_a_limit_on_restarts() -> 
     assert int(unit["StartLimitBurst"]) * float(service["RestartSec"]) < float(unit["StartLimitIntervalSec"])
 
 
-def test_ticks_as_shipped_are_fast_enough_for_the_watchdog() -> None:
-    """The default of tick_seconds fits WatchdogSec of the unit twice."""
+def test_the_default_tick_is_short_enough_for_the_watchdog() -> None:
+    """The default of tick_seconds fits twice into WatchdogSec of the unit."""
     micro = int(float(parsed()["Service"]["WatchdogSec"]) * 1e6)
 
     check_tick(Settings().daemon.tick_seconds, {"WATCHDOG_USEC": str(micro)})
@@ -74,14 +74,14 @@ def test_ticks_as_shipped_are_fast_enough_for_the_watchdog() -> None:
         "UMask=0077",
     ],
 )
-def test_it_is_hardened(line: str) -> None:
-    """Each of these lines is worth points of exposure."""
+def test_the_unit_has_each_line_of_hardening(line: str) -> None:
+    """Each of these lines improves the score of `systemd-analyze security`."""
     assert line in FILE.read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("tool", [shutil.which("systemd-analyze") or ""])
-def test_systemd_finds_nothing_wrong_and_little_exposed(tool: str, tmp_path: Path) -> None:
-    """`systemd-analyze verify` is silent and `security` says 2.0 or better, where they are installed."""
+def test_systemd_analyze_accepts_the_unit_and_its_exposure(tool: str, tmp_path: Path) -> None:
+    """`systemd-analyze verify` is silent and `security` gives at most 2.0, if the tool is installed."""
     if not tool:
         assert FILE.is_file()
         return
