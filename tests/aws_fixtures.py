@@ -1,4 +1,4 @@
-"""AWS to test against, as fixtures; only made-up credentials, whatever the machine has."""
+"""Fixtures with a fake AWS and made-up credentials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from boa_daemon.testing.fronts import FAKE_CREDENTIALS
 
 @pytest.fixture(autouse=True)
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only made-up credentials, and no endpoint or profile of the machine."""
+    """Set made-up credentials and remove the machine's AWS endpoint, region and profile."""
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_CONFIG_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -31,7 +31,7 @@ def rig() -> Iterator[AwsRig]:
 
 @pytest.fixture
 def make_rig() -> Iterator[RigMaker]:
-    """Return a maker of rigs in process with terms and settings of one's own."""
+    """Return a function that makes rigs in process with given terms and settings."""
     with ExitStack() as stack:
 
         def make(terms: Terms | None = None, *, front: str = "process", **settings: object) -> AwsRig:

@@ -1,4 +1,4 @@
-"""AWS to test against, in process or over sockets, and the orders to give it."""
+"""A fake AWS in process or over sockets, and orders to launch and end nodes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CATALOG = Catalog.load()
 
 
 class OneSession:
-    """Makes each client once for all tests: reading EC2's description takes a second, a client 0.1 s."""
+    """Makes each client once for all tests: reading EC2's description takes 1 s, making a client 0.1 s."""
 
     def __init__(self, access_key: str | None = None) -> None:
         self._session = boto3.session.Session(access_key, access_key and "testing")
         self._made: dict[tuple[object, ...], Any] = {}
 
     def client(self, service: str, *, region_name: str, endpoint_url: str | None, config: Any) -> Any:
-        """Return a client like the one asked for; those for sockets are made anew."""
+        """Return the client for these arguments; clients with an endpoint are made anew."""
         key = (service, region_name, config.retries["total_max_attempts"])
         if endpoint_url or key not in self._made:
             made = self._session.client(
@@ -49,7 +49,7 @@ SESSION = OneSession()
 
 @dataclass(slots=True)
 class AwsRig:
-    """AWS as the backend sees it, the fake behind it, and the clock of both."""
+    """The AWS backend, the fake cloud behind it, and the clock of both."""
 
     fake: FakeCloud
     clock: ManualClock
@@ -91,7 +91,7 @@ class AwsRig:
         )
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.clock.instant += seconds
 
 
@@ -115,7 +115,7 @@ def ends(*names: str) -> list[TerminateNode]:
 
 @contextmanager
 def a_rig(front: str, terms: Terms | None = None, **settings: object) -> Iterator[AwsRig]:
-    """Give AWS behind one of its fronts, `process` or `server`."""
+    """Yield a rig on the fake AWS in `process` or behind a `server`."""
     clock = ManualClock(START)
     fake = FakeCloud(clock.now, terms or Terms(boot_seconds=90.0, shutdown_seconds=60.0))
     values: dict[str, object] = {

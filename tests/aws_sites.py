@@ -1,4 +1,4 @@
-"""A whole site on the fake AWS: a server, roles with the generated policies, nodes that work, a daemon."""
+"""A site on the fake AWS: a server, roles with the generated policies, nodes that run scripts, a daemon."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ classes:
 
 @dataclass
 class AwsSite:
-    """A folder with settings, the fake behind it, and the daemon in this process."""
+    """A folder with settings, the fake AWS, and the daemon in this process."""
 
     folder: Path
     fake: FakeCloud
@@ -106,19 +106,19 @@ class AwsSite:
     said: list[str] = field(default_factory=list)
 
     def give(self, width: int) -> None:
-        """Say at which width the class works."""
+        """Set the width of the class."""
         (self.folder / "classes.yaml").write_text(CLASSES.format(width=width))
         if self.daemon is not None:
             self.daemon.use(load_settings(self.folder / "boa.toml").settings)
 
     def up(self) -> Service:
-        """Open the daemon, as the daemon's role."""
+        """Open the daemon with the credentials of the daemon's role."""
         self.daemon = open_daemon(load_settings(self.folder / "boa.toml").settings)
         self.daemon.start()
         return Service(self.daemon)
 
     def until(self, is_so: Callable[[], bool], seconds: float = 90.0, *, pause: float = 0.1) -> None:
-        """Tick until something is so."""
+        """Tick until the condition holds."""
         assert self.daemon is not None
         deadline = time.monotonic() + seconds
         while not is_so():
@@ -128,11 +128,11 @@ class AwsSite:
             time.sleep(pause)
 
     def hurry(self) -> None:
-        """Let the trainer come to its end."""
+        """Let the trainer run without pauses to its end."""
         (self.folder / "hurry").touch()
 
     def why(self) -> object:
-        """Return what the last decision says."""
+        """Return the state and the actions of the last decision."""
         last = None if self.daemon is None else self.daemon.standing.decision
         return (
             None if last is None else (last.state.cooldowns, last.state.nodes, last.state.jobs, last.actions)
@@ -156,9 +156,9 @@ def an_aws_site(
     without: str = "",
     warm_pool_nodes: int = 0,
 ) -> Iterator[AwsSite]:
-    """Make one. Daemon and nodes sign with keys of their own, and may do what `boa iam` prints, no more.
+    """Yield a site; daemon and nodes have their own keys, which allow exactly what `boa iam` prints.
 
-    `without` is the name of a statement that the daemon's policy lacks.
+    `without` is the Sid of a statement to leave out of the daemon's policy.
     """
     fake = FakeCloud(
         time.time,
@@ -176,7 +176,7 @@ def an_aws_site(
         )
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", DAEMON_KEY)
-        # Nobody wants to wait a quarter of a minute for each step that is seen.
+        # With the default heartbeat each reported step would take a quarter of a minute.
         monkeypatch.setattr(assembly, "SsmSettings", partial(SsmSettings, heartbeat_seconds=1.0))
         settings = AwsSettings(
             cluster=cluster,

@@ -1,4 +1,4 @@
-"""A real browser for tests: the system's chromium, driven by Playwright; where there is none, they say so."""
+"""The system's chromium, driven by Playwright; tests are skipped with a reason if there is no browser."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 def executable() -> str | None:
-    """Return the browser of CHROMIUM, or of the path."""
+    """Return the browser that CHROMIUM names, else one from the PATH."""
     named = os.environ.get("CHROMIUM")
     return named or next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
 @contextmanager
 def a_browser() -> Iterator[Any]:
-    """Lend a browser; the test is left out where there is none."""
+    """Yield a browser; skip the test if Playwright or a browser is missing."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="left out: pip install playwright")
     path = executable()
     if path is None:
         pytest.skip("left out: no browser. apt-get install chromium, or name one in CHROMIUM")
     with sync_api.sync_playwright() as playwright:
-        # Without its sandbox, which a container does not allow: it opens our own pages alone.
+        # A container does not allow the sandbox; the browser opens only our own pages.
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         browser.close()
 
 
 class Tab:
-    """A page with what it complained about and what it asked for."""
+    """A browser page that records its errors and its requests."""
 
     def __init__(self, browser: Any, *, width: int = 1280, scheme: str = "light") -> None:
         self.context = browser.new_context(

@@ -1,6 +1,6 @@
-"""Hypothesis on shared machines: no deadlines; the same examples every time where CI says so.
+"""Settings for all tests: hypothesis has no deadlines, and CI always tries the same examples.
 
-Where the exhaustive tests are left out, a property is tried with fewer examples (sampling.py).
+Without the exhaustive tests a property is tried with fewer examples (sampling.py).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from hypothesis import HealthCheck, settings
 from sampling import EXAMPLES, SAMPLED
 from shared_work import dealt, rewrite_asserts_once
 
-# What one process has compiled the others find, also where containers say that nothing is to be kept: the
-# suite starts some hundred, and each would compile all of BOA anew.
+# Python keeps compiled files even if a container disables that: the suite starts about a hundred
+# processes, and each would compile all of BOA anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose how many examples a property is tried with, where its test does not say; hear Ctrl-C."""
+    """Set the number of examples of a property, restore Ctrl-C, and share caches between workers."""
     settings.register_profile(
         "boa",
         deadline=None,
@@ -36,26 +36,26 @@ def pytest_configure(config: pytest.Config) -> None:
         max_examples=SAMPLED if config.getoption("markexpr") == "not exhaustive" else EXAMPLES,
     )
     settings.load_profile("boa")
-    # A shell has what it runs in the background ignore Ctrl-C, and so would every program that a test starts.
+    # A background job of a shell ignores Ctrl-C, and so would every program that a test starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # All sessions of botocore share a loader: each would read EC2's description anew, for half a second, and
-    # moto asks three for it as it is imported.
+    # All botocore sessions share one loader: each would read EC2's description for half a second, and
+    # the import of moto makes three sessions.
     botocore.session.create_loader = functools.cache(botocore.loaders.create_loader)
     rewrite_asserts_once(config)
-    # Until all tests are read there is hardly any garbage, and each look for it reads more.
+    # Collecting tests makes hardly any garbage, and each garbage collection takes longer than the last.
     gc.disable()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Deal the long tests to the workers, where there are any."""
+    """Distribute the long tests over the workers of pytest-xdist."""
     if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
         items[:] = dealt(items, workers)
 
 
 def pytest_collection_finish() -> None:
-    """What stays until the end, some million objects, is looked through by no later collection of garbage."""
+    """Exclude the collected tests, about a million objects, from later garbage collections."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -63,7 +63,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _mask_of_the_process() -> Iterator[None]:
-    """A daemon that is root narrows what its process lets others do; no later test is to find it so."""
+    """Restore the umask, which a daemon that runs as root changes."""
     before = os.umask(0o022)
     yield
     os.umask(before)
@@ -71,7 +71,7 @@ def _mask_of_the_process() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _log_of_the_process() -> Iterator[None]:
-    """A daemon takes over its process's log, on a stream that is closed when its test is over."""
+    """Restore the logger, whose handlers a daemon replaces by a stream that closes with its test."""
     log = logging.getLogger("boa")
     before, level, goes_up = list(log.handlers), log.level, log.propagate
     yield
@@ -82,10 +82,10 @@ def _log_of_the_process() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test finds what was kept before the suite began, or leaves anything behind."""
+    """Give the tests an empty cache folder of their own."""
     cache = tmp_path_factory.mktemp("cache")
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # What one worker has compiled, which takes many seconds, the others find.
+        # Workers share compiled kernels, because compiling takes many seconds.
         shared = tmp_path_factory.getbasetemp().parent / "kernels"
         shared.mkdir(exist_ok=True)
         (cache / "boa").mkdir()

@@ -1,4 +1,4 @@
-"""Real containers for tests: an image made of this machine's own shell and Python, without any registry."""
+"""Real containers for tests: an image of this machine's shell and Python, made without a registry."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ LEFT_OUT = {
 }
 _RUNTIMES = (
     "",
-    # A machine that is itself a container, and may not raise its own limits.
+    # For a machine that is itself a container and may not raise its limits.
     '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n',
-    # And whose control groups crun does not take.
+    # The same, on a machine whose control groups crun does not accept.
     '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\nruntime = "runc"\n',
 )
 
 
 def make_podman_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have podman run `IMAGE` here, by settings of its own; the test is left out where it cannot."""
+    """Find settings with which podman runs `IMAGE`; skip the test if podman cannot run it."""
     if shutil.which("podman") is None:
         pytest.skip("left out: no podman. apt-get install podman")
     if _podman("image", "exists", IMAGE).returncode:
@@ -57,7 +57,7 @@ def _podman(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def write_image(archive: Path) -> None:
-    """Write the files of an image: a shell, a few tools, Python with its library, and what these link to."""
+    """Write an image of a shell, a few tools, Python with its library, and the shared libraries of these."""
     library = Path(sysconfig.get_path("stdlib"))
     python = Path(sysconfig.get_config_var("BINDIR")) / f"python{sysconfig.get_python_version()}"
     tools = {f"/bin/{name}": Path(found) for name in TOOLS if (found := shutil.which(name))}

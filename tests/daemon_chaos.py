@@ -1,6 +1,6 @@
-"""Weeks of the daemon in minutes: Poisson arrivals, and a world that refuses, loses answers and lags.
+"""Weeks of the daemon in minutes: Poisson arrivals, and a cloud that refuses, loses answers and lags.
 
-The cloud and the engine keep their own records; at the end the daemon's books are held against them.
+The cloud and the engine keep their own records; at the end the daemon's ledger is compared with them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from policies.model import NodeId
 
 
 class ChaosClock:
-    """A clock that the rehearsal sets."""
+    """A clock that the chaos run sets."""
 
     def __init__(self, instant: float) -> None:
         self.instant = instant
@@ -38,7 +38,7 @@ class ChaosClock:
 
 @dataclass(slots=True)
 class FaultyCloud(Provider):
-    """A cloud that does as it likes now and then; it is honest about money."""
+    """A cloud that fails at random; its bills are right."""
 
     inner: FileCloud
     clock: ChaosClock
@@ -46,7 +46,7 @@ class FaultyCloud(Provider):
     faults: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def nodes(self) -> Sequence[NodeState]:
-        """Return the nodes; some young ones are not listed yet, and now and then one is taken back."""
+        """Return the nodes; some young nodes are not listed yet, and 2 % of calls interrupt a node."""
         listed = list(self.inner.nodes())
         live = [node for node in listed if node.ended_at is None]
         if live and self.chance.random() < 0.02:
@@ -59,11 +59,11 @@ class FaultyCloud(Provider):
         return [node for node in listed if node.id not in hidden or node.ended_at is not None]
 
     def offers(self) -> Sequence[Offer]:
-        """Return what the cloud offers."""
+        """Return the offers of the cloud."""
         return self.inner.offers()
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
-        """Launch; or refuse; or launch and lose the answer."""
+        """Launch, refuse, or launch and lose the answer."""
         draw = self.chance.random()
         if draw < 0.10:
             self.faults["refusals"] += 1
@@ -75,7 +75,7 @@ class FaultyCloud(Provider):
         return answer
 
     def terminate(self, actions: Sequence[TerminateNode]) -> Mapping[NodeId, Accepted | Refused | Unknown]:
-        """End nodes; or throttle; or end them and lose the answer."""
+        """End nodes, refuse as throttled, or end nodes and lose the answer."""
         draw = self.chance.random()
         if draw < 0.05:
             self.faults["throttled ends"] += 1
@@ -89,7 +89,7 @@ class FaultyCloud(Provider):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of it; dollars by the cloud's own records."""
+    """The outcome of a run; dollars are those of the cloud's own records."""
 
     jobs: int
     finished: int
@@ -120,9 +120,9 @@ def rehearse(
     jobs_per_hour: float = 4.0,
     teams: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Outcome:
-    """Let so many days pass, then let everything go, and hold the books against the world's.
+    """Run the daemon for `days`, end all nodes, and compare the daemon's ledger with the cloud's records.
 
-    With `teams` their members submit in turn.
+    With `teams` the members of the teams submit in turn.
     """
     usd_per_hour, cap = 10.0, 300.0
     settings: dict[str, Any] = {
@@ -178,7 +178,7 @@ def rehearse(
 
 
 def _spent_by_team(play: DaemonInAFolder) -> dict[tuple[str, int], float]:
-    """Return micro-dollars by team and day: of all generations and the cloud's bills, not of the purses."""
+    """Return micro-dollars by (team, day) from all generations and the cloud's bills, not the purses."""
     queue = play.storage.queue
     nodes = {node.id: node for node in play.cloud.everything()}
     spent: dict[tuple[str, int], float] = defaultdict(float)
@@ -196,14 +196,14 @@ def _spent_by_team(play: DaemonInAFolder) -> dict[tuple[str, int], float]:
 
 
 def _dearest_team_day(play: DaemonInAFolder, spent: Mapping[tuple[str, int], float]) -> float:
-    """Return the most that a team spent on a day, as a part of its cap."""
+    """Return the largest part of its daily cap that a team spent on a day."""
     teams = play.settings.teams
     caps = {name: team.usd_per_day_cap for name, team in teams.items() if team.usd_per_day_cap is not None}
     return max((used / 1e6 / caps[name] for (name, _), used in spent.items() if name in caps), default=0.0)
 
 
 def _purse_difference(play: DaemonInAFolder, spent: Mapping[tuple[str, int], float]) -> float:
-    """Return how far the purses are from what the generations cost, over all days; once all have ended."""
+    """Return the largest difference, in USD, of a team's purse and the cost of its generations."""
     kept: dict[str, float] = defaultdict(float)
     for team, _, amount in read_purses(play.storage.store.database, since=0):
         kept[team] += amount
@@ -213,7 +213,7 @@ def _purse_difference(play: DaemonInAFolder, spent: Mapping[tuple[str, int], flo
 
 
 def _outcome(play: DaemonInAFolder) -> Outcome:
-    """Return what the world's records and the daemon's say of each other."""
+    """Return the outcome according to the records of the cloud and the daemon."""
     by_day: dict[int, int] = defaultdict(int)
     nodes, by_team = play.cloud.everything(), _spent_by_team(play)
     for node in nodes:

@@ -1,4 +1,4 @@
-"""What tests of the daemon as a program share: a folder with settings, the process, and what it answers."""
+"""A folder with settings and a daemon's process, for tests of the daemon as a program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 180.0
 
 
 class Site:
-    """A folder with settings and a daemon in it."""
+    """A folder with settings, and the process of a daemon in it."""
 
     def __init__(self, folder: Path, settings: str = SETTINGS.format(usd=10.0)) -> None:
         self.folder, self.socket = folder, folder / "state" / "boa.sock"
@@ -60,7 +60,7 @@ class Site:
         try:
             with Client(self.socket) as client:
                 return client.get(path)
-        except Exception:  # it is not up yet, or just going down
+        except Exception:  # The daemon is starting or stopping.
             return {}
 
     @property
@@ -70,9 +70,9 @@ class Site:
 
 @contextlib.contextmanager
 def a_site(settings: str = SETTINGS.format(usd=10.0)) -> Iterator[Site]:
-    """Yield a folder of its own, and end the daemon in it."""
+    """Yield a new folder with settings, and kill the daemon in it at the end."""
     with tempfile.TemporaryDirectory(prefix="boa") as name:
-        Path(name).chmod(0o711)  # Jobs that run as users of their own pass through.
+        Path(name).chmod(0o711)  # Lets jobs that run as other users pass through.
         found = Site(Path(name), settings)
         yield found
         if found.process is not None and found.process.poll() is None:

@@ -1,4 +1,4 @@
-"""Time that passes for a daemon in a folder, on the clock of a test."""
+"""Advances the clock of a test and ticks a daemon meanwhile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder
 
 
 def pass_time(play: DaemonInAFolder, seconds: float, *, every: float = 30.0) -> None:
-    """Tick every so many seconds, for so long; when nothing is left to be done, time passes without ticks."""
+    """Tick every `every` seconds for `seconds`; once everything is done, only the clock advances."""
     clock = play.clock
     assert isinstance(clock, ManualClock)
     until, is_over = clock.instant + seconds, False

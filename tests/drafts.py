@@ -1,4 +1,4 @@
-"""Drafts for the tests of single stages: the plan so far, without what other stages would do."""
+"""Drafts for the tests of single stages: the plan so far, without the work of other stages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def gpus(**widths: int) -> dict[JobId, Width]:
 
 
 def a_plan(**changes: Any) -> Plan:
-    """Return a plan in which nothing is planned unless said otherwise."""
+    """Return a plan in which nothing is planned except for `changes`."""
     return Plan(**({"widths": {}, "slots": {}} | changes))
 
 
@@ -36,7 +36,7 @@ def a_draft(
     policy: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Draft:
-    """Return a draft with the widths of a policy, and what else it says, on nodes of four GPUs."""
+    """Return a draft with the widths and other answers of a policy, on nodes of four GPUs."""
     values: dict[str, Any] = {
         "rules": site or rules(),
         "allocator": PRICES,
@@ -53,6 +53,6 @@ def asking(
     closed: frozenset[NodeId] = frozenset(),
     **changes: Any,
 ) -> Draft:
-    """Return a draft in which jobs wish for widths, and the room to place them in."""
+    """Return a draft in which jobs wish for widths, with the nodes to place them on."""
     room = PlaceableNodes(state, leaving=wishes.keys(), stopped=frozenset(), placer=FirstFit(), closed=closed)
     return a_draft(wishes, **({"changes": Changes(wishes=wishes), "room": room} | changes))

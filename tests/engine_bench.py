@@ -1,4 +1,4 @@
-"""What tests of engines share: start, wait, stop, and the trainers of `examples/`."""
+"""For tests of engines: an engine with one job, and the trainers of `examples/`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def numpy_loss(steps: int) -> float:
 
 
 def loss_alone(folder: Path, script: Path, *, steps: int) -> float:
-    """Return the last loss of a trainer that nobody stops: one process, no engine, no launcher."""
+    """Return the last loss of an uninterrupted trainer: one process, no engine, no launcher."""
     progress = folder / "alone.json"
     places = {"BOA_PROGRESS_FILE": str(progress), "BOA_CHECKPOINT_DIR": str(folder / "alone")}
     alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", **places}
@@ -70,7 +70,7 @@ def loss_alone(folder: Path, script: Path, *, steps: int) -> float:
 
 @dataclass
 class Bench:
-    """An engine with one job on it."""
+    """An engine with one job."""
 
     engine: Runner
     workdir: Path
@@ -80,14 +80,14 @@ class Bench:
     ends: list[RunReport] = field(default_factory=list)
 
     def admit(self, run: str, **changes: object) -> Accepted | Refused:
-        """Tell the engine what to run."""
+        """Admit the job with this command."""
         values = {"stop_grace_seconds": 10.0, "workdir": str(self.workdir)} | changes
         return self.engine.admit(
             JobSpec(job=self.job, name=self.job, class_name="c", run=run, **values)  # type: ignore[arg-type]
         )
 
     def start(self, gpus: int = 1, *, nodes: int = 1) -> None:
-        """Start the next generation on the first nodes, and see that it was accepted."""
+        """Start the next generation on the first nodes, and check that the order was accepted."""
         self.generation += 1
         assert self.engine.start(self.order(gpus, nodes=nodes)) == Accepted()
 
@@ -101,7 +101,7 @@ class Bench:
         )
 
     def stop(self) -> None:
-        """Order a stop, and see that it was accepted."""
+        """Order a stop, and check that the order was accepted."""
         assert self.engine.stop(self.stop_order()) == Accepted()
 
     def stop_order(self) -> StopJob:
@@ -109,16 +109,16 @@ class Bench:
         return StopJob(id="t-stop", job=self.job, generation=self.generation, reason="test")
 
     def report(self) -> RunReport:
-        """Return what the engine says now."""
+        """Return the engine's current report of the job."""
         return self.engine.poll()[self.job]
 
     def wait(self, until: Callable[[RunReport], bool], *, seconds: float = PATIENCE_SECONDS) -> RunReport:
-        """Return the first report that is as wanted."""
+        """Return the first report for which `until` holds."""
         deadline = time.monotonic() + seconds
         while not until(report := self.report()):
             assert time.monotonic() < deadline, f"waited {seconds} s; last: {report}\n{self.printed()}"
             assert not report.is_over or until(report), f"ended early: {report}\n{self.printed()}"
-            # Whoever asks a service over HTTP keeps from its work what is waited for.
+            # Polling a service over HTTP slows down the work that is waited for.
             time.sleep(0.05 if isinstance(self.engine, LocalEngine) else 0.3)
         return report
 

@@ -1,4 +1,4 @@
-"""The engines that the contract suite runs against, each as a world that makes engine objects."""
+"""The engines that the contract suite runs against; each world makes engine objects."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ World: TypeAlias = Callable[[Path], AbstractContextManager[Callable[..., Runner]
 
 @contextmanager
 def local_world(root: Path) -> Iterator[Callable[..., Runner]]:
-    """Processes of this machine."""
+    """Yield a maker of engines that run processes of this machine."""
     yield lambda gate=None: LocalEngine(root, gate=gate)
 
 
 @functools.cache
 def _session() -> Any:
-    """Return one session for all worlds, which reads the descriptions of services once."""
+    """Return one session for all worlds, so that the descriptions of services are read once."""
     import boto3
 
     return boto3.session.Session("test", "test", region_name="us-east-1")
@@ -36,11 +36,11 @@ def _session() -> Any:
 def ssm_world(
     root: Path, *, own_user: bool = False, node_environment: Mapping[str, str] | None = None
 ) -> Iterator[Callable[..., SsmEngine]]:
-    """SSM whose scripts run here, S3 and SQS of moto on the loopback."""
+    """Yield a maker of SSM engines: scripts run here, and moto serves S3 and SQS on the loopback."""
     from moto.moto_api._internal import moto_api_backend
     from moto.server import ThreadedMotoServer
 
-    # What an earlier test of this process left in the bucket is not this one's.
+    # Delete what an earlier test of this process left in the bucket.
     moto_api_backend.reset()
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -58,7 +58,7 @@ def ssm_world(
         )
         queue_url = sqs.create_queue(QueueName="boa")["QueueUrl"]
         s3.create_bucket(Bucket="boa")
-        # Where a job runs as another user, that one must reach the interpreter.
+        # A job that runs as another user must be able to reach the interpreter.
         python = "/usr/bin/python3" if own_user and os.geteuid() == 0 else sys.executable
         fake = FakeSsm(root / "nodes", environment=environment, users=own_user, python=python)
         settings = SsmSettings(
@@ -70,10 +70,10 @@ def ssm_world(
             heartbeat_seconds=2.0,
             silent_seconds=20.0,
             own_user=own_user,
-            # A node that answers late on a busy machine is no lost one.
+            # A node that answers late on a busy machine must not count as lost.
             probe_seconds=8.0,
-            # Worlds side by side are one machine's loopback: jobs of one name must not meet in one place,
-            # nor where Ray's workers listen (10002 to 19999) or what the kernel hands out.
+            # Parallel tests share the loopback: jobs of the same name must not use the same port,
+            # a port of Ray's workers (10002 to 19999) or an ephemeral port of the kernel.
             rendezvous_port=20_000 + os.getpid() * 37 % 9_700,
         )
 
@@ -92,7 +92,7 @@ def ssm_world(
 
 @contextmanager
 def ray_world(root: Path) -> Iterator[Callable[..., Runner]]:
-    """A real Ray cluster of a head and two nodes on this machine; it takes some seconds to come up."""
+    """Yield a maker of engines on a real Ray cluster of a head and two nodes; it takes seconds to start."""
     import ray
     import ray.cluster_utils
 

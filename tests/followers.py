@@ -1,4 +1,4 @@
-"""A policy that says what it was told, for the parts of a tick that follow a plan with whole nodes."""
+"""A policy with fixed answers, for the stages of a tick that follow a plan with whole nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOOT_SECONDS = 180.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Node prices and an allocator that say what they were told."""
+    """Node prices and an allocator whose answers are the fields."""
 
     widths: Mapping[JobId, int]
     left_hours: Mapping[JobId, float] = field(default_factory=dict)
@@ -35,29 +35,29 @@ class Known:
     weights: Mapping[JobId, float] = field(default_factory=dict)
 
     def hold(self, gpu_type: str) -> NodeRetention:
-        """Return the nodes told, for ten minutes."""
+        """Return `nodes` to keep for ten minutes."""
         return NodeRetention(nodes=self.nodes, seconds=600.0)
 
     def patience_hours(self, gpu_type: str) -> float:
-        """Return one boot."""
+        """Return the time of one boot."""
         return self.boot_hours
 
     def hours_left(self, job: Job) -> float:
-        """Return what was told; an hour otherwise."""
+        """Return the job's `left_hours`, by default one hour."""
         return self.left_hours.get(job.id, 1.0)
 
     def head_start(self, job: Job, then: Width, *, most_gpus: int, wait_hours: float) -> Width | None:
-        """Return all that is free, where head starts pay and there is something to wait for."""
+        """Return all free GPUs below the later width, if head starts pay and the wait is positive."""
         return Width("gpu", min(most_gpus, then.gpus - 1)) if self.starts and wait_hours > 0.0 else None
 
     def stretch(self, job: Job, now: Width, *, most_gpus: int, hours_left: float | None) -> LentWidth | None:
-        """Return all that there is, as far as it pays: the less a job has, the more it saves."""
+        """Return all GPUs, if stretching pays; a job with fewer GPUs saves more hours."""
         if not self.stretches or most_gpus <= now.gpus:
             return None
         return LentWidth(width=Width("gpu", most_gpus), saved_hours=1.0 / now.gpus)
 
     def hours_lost(self, job: Job, then: Width, *, hours_left: float, back_in_hours: float) -> float:
-        """Return what was told for any move."""
+        """Return `loses` for any move."""
         return self.loses
 
     def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> NodeRetention:
@@ -65,21 +65,21 @@ class Known:
 
     @property
     def knows_messages(self) -> bool:
-        """Whether any share was told."""
+        """Whether `sends` was given."""
         return self.sends > 0.0
 
     def hours_sending(self, job: Job, *, share: float | None, gigabits: float, hours_left: float) -> float:
-        """Return the share that was told or measured, of what is left."""
+        """Return the given or measured share of the hours left."""
         return hours_left * (self.sends if share is None else share)
 
     def node_worth(self, gpu_type: str) -> float:
-        """Return what was told."""
+        """Return `worth`."""
         return self.worth
 
     def claims(
         self, jobs: Sequence[Job], planned: Sequence[Width], *, size_per_gpu: Mapping[str, float], now: float
     ) -> Claims:
-        """Return every width, at a speed that is the square root of it; all have an hour's work left."""
+        """Return a claim of each job on every width up to its planned one; the speed is the square root."""
         del now
         return claims_of(
             [
@@ -97,14 +97,14 @@ class Known:
         )
 
     def menu_of(self, planned: Width) -> PhaseWidths:
-        """Return every width up to a planned one, at a speed that is the square root of it."""
+        """Return every width up to a planned one; the speed is the square root of the GPUs."""
         gpus = range(1, planned.gpus + 1)
         return PhaseWidths(
             widths=tuple(Width(planned.gpu_type, n) for n in gpus), speeds=tuple(n**0.5 for n in gpus)
         )
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the widths told; a job of which nothing was told is to have none."""
+        """Return `widths`; a job without an entry gets no GPUs."""
         widths = {job.id: Width("gpu", self.widths[job.id]) for job in jobs if job.id in self.widths}
         return Allocation(widths=widths, node_prices=self)
 

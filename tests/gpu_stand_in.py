@@ -1,8 +1,8 @@
-"""A GPU of threads: streams run what is put on them in order and late, events tie them, hosts run ahead.
+"""A GPU made of threads: streams run their work in order and late, events order streams, the host runs ahead.
 
-What PyTorch promises of streams and events, and no more: two streams know nothing of each other unless one
-waits for the other's event, and the host knows nothing of any unless it synchronizes. So code that forgets
-one of these reads what is not there yet, more often than not.
+It keeps what PyTorch promises of streams and events, and no more: a stream waits for another only through an
+event, and the host waits for a stream only if it synchronizes. Code that forgets to wait usually reads a
+value that is not computed yet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _chance = random.Random(1)
 
 
 class Stream:
-    """Runs what is put on it, one after another, each after a while."""
+    """Runs its work items one after another, each after a random delay."""
 
     def __init__(self, device: object = None) -> None:
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -33,40 +33,40 @@ class Stream:
             work()
 
     def put(self, work: Callable[[], None]) -> None:
-        """Enqueue a kernel; the host goes on."""
+        """Enqueue a kernel; the host does not wait."""
         self._queue.put(work)
 
     def wait_event(self, event: Event) -> None:
-        """Have what follows on this stream wait for an event."""
+        """Make later work on this stream wait for an event."""
         happened = event.happened
         self.put(lambda: _in_time(happened))
 
     def wait_stream(self, other: Stream) -> None:
-        """Have what follows on this stream wait for what is on another now."""
+        """Make later work on this stream wait for the present work on another stream."""
         event = Event()
         event.record(other)
         self.wait_event(event)
 
     def synchronize(self) -> None:
-        """Have the host wait for what is on this stream now."""
+        """Make the host wait for the present work on this stream."""
         event = Event()
         event.record(self)
         event.synchronize()
 
 
 class Event:
-    """Happens when a stream comes to the point at which it was recorded."""
+    """An event that happens when its stream reaches the point at which it was recorded."""
 
     def __init__(self) -> None:
         self.happened = threading.Event()
 
     def record(self, stream: Stream) -> None:
-        """Put this event on a stream."""
+        """Record this event on a stream."""
         self.happened = happened = threading.Event()
         stream.put(happened.set)
 
     def synchronize(self) -> None:
-        """Have the host wait."""
+        """Make the host wait for this event."""
         _in_time(self.happened)
 
 
@@ -75,7 +75,7 @@ def _in_time(happened: threading.Event) -> None:
 
 
 class Gpu:
-    """One device: its default stream, the stream that each host thread uses now, PyTorch's names for both."""
+    """One device: its default stream, each host thread's current stream, and PyTorch's names for both."""
 
     def __init__(self) -> None:
         self.default = Stream()
@@ -86,12 +86,12 @@ class Gpu:
         self.futures = SimpleNamespace(Future=self.future)
 
     def current_stream(self, device: object = None) -> Stream:
-        """Return the stream of this host thread."""
+        """Return the current stream of this host thread."""
         return getattr(self._local, "stream", self.default)
 
     @contextlib.contextmanager
     def stream(self, stream: Stream) -> Iterator[None]:
-        """Use another stream for a while."""
+        """Use another stream within the context."""
         before = self.current_stream()
         self._local.stream = stream
         try:
@@ -100,30 +100,30 @@ class Gpu:
             self._local.stream = before
 
     def future(self, devices: object = None) -> Future:
-        """Return a future that knows this device."""
+        """Return a future on this device."""
         return Future(self)
 
 
 class Future:
-    """As PyTorch's with devices: the value may still be under way, and whoever waits has its stream wait."""
+    """Like a PyTorch future with devices: `wait` makes the current stream wait for the value."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu, self._done, self._event = gpu, threading.Event(), Event()
         self._value: Any = None
 
     def set_result(self, value: Any) -> None:
-        """Give the value; it is there when the current stream has come so far."""
+        """Set the value; it is valid when the current stream reaches this point."""
         self._value = value
         self._event.record(self._gpu.current_stream())
         self._done.set()
 
     def set_exception(self, fault: Exception) -> None:
-        """Give a fault."""
+        """Set an error."""
         self._value = fault
         self._done.set()
 
     def wait(self) -> Any:
-        """Have the host wait for the promise, and its stream for the value."""
+        """Make the host wait for the result to be set, and its stream for the value."""
         _in_time(self._done)
         if isinstance(self._value, Exception):
             raise self._value
@@ -132,18 +132,18 @@ class Future:
 
 
 class Tensor:
-    """Numbers on the device: what is done to them is enqueued."""
+    """Numbers on the device; changes to them are enqueued."""
 
     def __init__(self, gpu: Gpu, values: list[float], start: int = 0, stop: int | None = None) -> None:
         self.gpu, self.values, self.device = gpu, values, SimpleNamespace(type="cuda")
         self._start, self._stop = start, len(values) if stop is None else stop
 
     def numel(self) -> int:
-        """Return how many numbers there are."""
+        """Return the count of numbers."""
         return self._stop - self._start
 
     def element_size(self) -> int:
-        """Return the bytes of one."""
+        """Return the bytes of one number."""
         return 4
 
     def __getitem__(self, part: slice) -> Tensor:

@@ -1,6 +1,6 @@
-"""Points of death: which are deaths of their own, and which test takes which.
+"""Points of death for the crash suites: which points differ, and which test takes which points.
 
-Some are taken in any run of the tests, the others where all is tested.
+Some points are tried in every run of the tests, the others only in exhaustive runs.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import pytest
 
 
 def shares(of_each: int, *, parts: int) -> list[Any]:
-    """Return (first point, step) of each test, which together take every point once.
+    """Return (first point, step) of each test; together the tests take every point once.
 
-    Every `of_each`-th point is taken in so many parts that can be side by side, the first of them by any run
-    of the tests; all others are exhaustive.
+    The first class, every `of_each`-th point, is split into `parts` tests that can run in parallel; only the
+    first of these runs always, all other tests are exhaustive.
     """
     first, *more = ((of_each * part, of_each * parts) for part in range(parts))
     others = [*more, *((begin, of_each) for begin in range(1, of_each))]
@@ -24,9 +24,9 @@ def shares(of_each: int, *, parts: int) -> list[Any]:
 
 
 def what_is_left(folder: Path) -> str:
-    """Return a digest of what a process that dies now leaves in a folder.
+    """Return a digest of the files that a process would leave in a folder if it died now.
 
-    SQLite's index of its log is no part of it: whoever opens the database next makes it anew.
+    SQLite's -shm file is ignored, because the next process that opens the database makes it anew.
     """
     found = sha256()
     for file in sorted(folder.rglob("*")):

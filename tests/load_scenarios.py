@@ -1,7 +1,6 @@
-"""Days and weeks that a budget has to survive: steady load, rhythms, bursts, outages, drift, wrong beliefs.
+"""Loads that a budget has to survive: steady load, daily rhythms, bursts, outages, drift, wrong beliefs.
 
-A scenario is a trace, when the cloud has no stock, and how far the policy's beliefs are
-from the truth.
+A scenario is a trace, the hours in which the cloud has no stock, and the error of the policy's beliefs.
 """
 
 from __future__ import annotations
@@ -21,10 +20,11 @@ from policies.speedup import Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """`load` says, as (from hour, factor) pairs, how busy it is; `bursts` add jobs at an hour, all at once.
+    """A load over time.
 
-    The policy believes rates and sizes to be the true ones times `rate_belief` and `size_belief`. For
-    `days_before` it saw the same load.
+    `load` has (from hour, factor) pairs; `bursts` has (hour, jobs) pairs that arrive at once. The policy
+    believes the true rates and sizes times `rate_belief` and `size_belief`. For `days_before` it saw the same
+    load.
     """
 
     name: str
@@ -82,7 +82,7 @@ def a_trace_of(scenario: Scenario, classes: Sequence[JobClass], *, hours: float,
 
 
 def _factor_at(scenario: Scenario, hour: float) -> float:
-    """Return the load at an hour."""
+    """Return the load factor at an hour."""
     return scenario.load[bisect_right(scenario.load, hour, key=lambda step: step[0]) - 1][1]
 
 
@@ -114,7 +114,7 @@ BUDGET = Budget(amount=60.0)
 
 
 def settings_of(scenario: Scenario, *, hours: float, seed: int = 1) -> SimulationSettings:
-    """Return the settings of a run of the fixed plan."""
+    """Return the settings of a simulation of the scenario with the default policy."""
     return SimulationSettings(
         trace=a_trace_of(scenario, PROBLEM.classes, hours=hours, seed=seed),
         problem=PROBLEM,

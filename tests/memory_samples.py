@@ -1,4 +1,4 @@
-"""Samples in memory: what tests learn with where no database matters."""
+"""A sample store in memory, for tests that need no database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from boa_daemon.learning.samples import Sample, SampleHistory
 
 
 class MemorySamples:
-    """Implements `SampleStore` for as long as the process lives."""
+    """Implements `SampleStore` in memory."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Sample] = {}
@@ -21,7 +21,7 @@ class MemorySamples:
     def write(
         self, rows: Iterable[Sample], *, forget: Iterable[str] = (), arrived_through: int | None = None
     ) -> None:
-        """Put rows in place of those with the same keys and drop others."""
+        """Replace rows with the same keys, and drop the rows of the keys in `forget`."""
         for key in forget:
             self._rows.pop(key, None)
         self._rows.update((row.key, row) for row in rows)

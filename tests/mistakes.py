@@ -1,4 +1,4 @@
-"""What new users type and write wrong: rows of docs/reference/mistakes.md, and files that they name."""
+"""Mistakes of new users: the rows of docs/reference/mistakes.md, and the files that they name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class Mistake(NamedTuple):
-    """A mistake: what it is, what was typed, what must be answered, and the exit code."""
+    """A mistake: its description, the typed command, the expected answer, and the exit code."""
 
     what: str
     typed: str

@@ -1,4 +1,4 @@
-"""Nodes with addresses of their own on this machine: in namespaces where these may be made, else loopback."""
+"""Nodes with their own addresses on this machine: in network namespaces if allowed, else on the loopback."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ETC = Path("/etc/netns")
 
 @dataclass(frozen=True, kw_only=True)
 class NodeNetwork:
-    """Where each node is: its address, its network namespace (empty: none), what its jobs need to know."""
+    """Each node's address and network namespace (empty: none), and environment variables for jobs."""
 
     addresses: Mapping[NodeId, str]
     namespaces: Mapping[NodeId, str]
@@ -31,7 +31,7 @@ class NodeNetwork:
 
 
 class EngineOnNodes(LocalEngine):
-    """The local engine, with each node in a network of its own."""
+    """The local engine, with each node in its own network."""
 
     def __init__(self, root: Path, network: NodeNetwork) -> None:
         super().__init__(root)
@@ -55,7 +55,6 @@ class EngineOnNodes(LocalEngine):
 
 
 def _ip(*words: str) -> None:
-    """Run `ip`."""
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
@@ -72,7 +71,7 @@ def can_make_namespaces() -> bool:
 
 @contextmanager
 def node_network(last_bytes: Sequence[int]) -> Iterator[NodeNetwork]:
-    """Give the nodes n1, n2, ... addresses that end so, in this order."""
+    """Give the nodes n1, n2, ... addresses with these last bytes, in this order."""
     nodes = [f"n{number}" for number in range(1, len(last_bytes) + 1)]
     if not can_make_namespaces():
         addresses = {node: f"127.0.0.{last}" for node, last in zip(nodes, last_bytes, strict=True)}
@@ -90,7 +89,7 @@ def node_network(last_bytes: Sequence[int]) -> Iterator[NodeNetwork]:
         _ip("-n", hub, "link", "set", "bridge0", "up")
         for number, (node, last) in enumerate(zip(nodes, last_bytes, strict=True)):
             _ip("netns", "add", spaces[node])
-            # As on a rented node, the host's name is that of its own address: c10d looks for that.
+            # As on a rented node, the host name resolves to the node's own address: c10d looks it up.
             (ETC / spaces[node]).mkdir(parents=True)
             (ETC / spaces[node] / "hosts").write_text(
                 f"127.0.0.1 localhost\n10.77.0.{last} {gethostname()}\n"

@@ -1,4 +1,4 @@
-"""A daemon with a day behind it, served over TCP and a socket: what tests of the page look at."""
+"""A daemon with a day of history, served over TCP and a Unix socket, for tests of the dashboard page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TICK_SECONDS = 180.0
 
 
 class Talking:
-    """A runner whose jobs report a step and a falling loss every minute, and print them."""
+    """A runner whose jobs report and print a step and a falling loss every minute."""
 
     def __init__(self, inner: Any, clock: ManualClock) -> None:
         self._inner, self._clock = inner, clock
@@ -73,7 +73,7 @@ class Talking:
 
 
 def a_day(folder: Path, *, hours: float = 24.0, now: float | None = None) -> DaemonInAFolder:
-    """Return a daemon that has worked for hours until now: jobs came, ran, were resized and ended."""
+    """Return a daemon with `hours` of history up to now: jobs arrived, ran, were resized and ended."""
     (folder / "classes.yaml").write_text(CLASSES)
     ends_at = time.time() if now is None else now
     clock = ManualClock(ends_at - hours * 3600.0)
@@ -101,7 +101,7 @@ def a_day(folder: Path, *, hours: float = 24.0, now: float | None = None) -> Dae
                 found.service.submit([content], user=draw.choice(USERS[name]))
         found.daemon.tick()
         clock.instant += TICK_SECONDS
-    # A rush at the end: nodes boot and jobs wait.
+    # Submit many jobs at the end, so that nodes boot and jobs wait.
     rush = [("vision", 2.0), ("language", 14.0), ("vision", 1.5), ("language", 11.0), ("vision", 3.0)]
     for name, size in rush:
         more = {"class": name, "max_gpus": MOST[name], "scale": size / SIZES[name]}
@@ -115,7 +115,7 @@ def a_day(folder: Path, *, hours: float = 24.0, now: float | None = None) -> Dae
 
 @dataclass(frozen=True)
 class Served:
-    """A daemon that is served, and where."""
+    """A served daemon with its socket and port."""
 
     play: DaemonInAFolder
     socket: Path
@@ -128,7 +128,7 @@ class Served:
 
 @contextmanager
 def served(play: DaemonInAFolder, folder: Path) -> Iterator[Served]:
-    """Serve a daemon at a socket and at a port of this machine."""
+    """Serve a daemon on a Unix socket and on a local port."""
     tokens = folder / "tokens"
     tokens.write_text(f"{TOKEN} ann\n")
     tokens.chmod(0o600)

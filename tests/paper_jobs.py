@@ -1,8 +1,8 @@
-"""The workload of the paper's experiment: 160 jobs on 16 servers of 4 GPUs, shaped after a Microsoft trace.
+"""The workload of the paper's experiment: 160 jobs on 16 servers of 4 GPUs, modelled on a Microsoft trace.
 
-Source: Wang, Shi, Wang, Chu, arXiv 2002.10105, and the authors' public simulator. Widths are fixed; the model
-is uniform over four, iterations uniform on 1000 to 6000, arrivals uniform on 1 to 1200 s. `scale` shrinks
-iterations and the arrival window alike, so times shrink with it; ratios hardly change.
+Source: Wang, Shi, Wang, Chu, arXiv 2002.10105, and the authors' public simulator. Widths are fixed. The model
+is uniform over four, iterations are uniform on 1000 to 6000, arrivals on 1 to 1200 s. `scale` multiplies
+iterations and the arrival window, so times scale with it; ratios hardly change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODELS = (
 
 
 def paper_jobs(seed: int, *, scale: float = 1.0, copies: int = 1) -> tuple[NetworkJob, ...]:
-    """Return one draw of the workload, `copies` times as many jobs, in order of width and draw."""
+    """Return one draw of the workload with `copies` times as many jobs, ordered by width."""
     rng = np.random.default_rng(seed)
     widths = [width for width, jobs in JOBS_OF_WIDTH.items() for _ in range(jobs * copies)]
     least, most = round(1000 * scale), round(6000 * scale)

@@ -1,4 +1,4 @@
-"""`policies.online.scarce_room` as its formulas say it, one step at a time: the oracle of the fast one."""
+"""The formulas of `policies.online.scarce_room`, one step at a time: the oracle of the fast version."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from policies.online.scarce_room import HALVINGS, OVERDUE_ROOM_WORTH, ROUNDING, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a job asks of scarce room: a row of `Claims`, and what that says of it, one at a time.
+    """A job's claim on scarce room: one row of `Claims`.
 
-    `work` is what is left of it, in phases of the menu's speeds. `size_per_gpu` is what a GPU takes of the
-    room. `lasts_hours` is for how long a change of width lasts, about. `overdue` is how many times as long as
-    promised the job has been there: above 1 it comes first, and its weight grows.
+    `work` is the work left, in phases at the menu's speeds. `size_per_gpu` is the room that a GPU takes.
+    `lasts_hours` is about how long a change of width lasts. `overdue` is the job's time so far over the
+    promised time: above 1 the job comes first, and its weight grows.
     """
 
     job: Job
@@ -35,17 +35,17 @@ class Claim:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it has been there for longer than promised."""
+        """Whether the job has taken longer than promised."""
         return self.overdue > 1.0
 
     @property
     def urgency(self) -> float:
-        """The weight, grown by how much the job is overdue."""
+        """The weight, times `overdue` if the job is overdue."""
         return self.weight * max(1.0, self.overdue)
 
     @property
     def room_hours_over_weight(self) -> float:
-        """The room-hours that the rest takes at the most efficient width, over the weight: Smith's order."""
+        """The room-hours of the work left at the most efficient width, over the weight: Smith's order."""
         best = self.menu.corners[0]
         hours = self.work / self.menu.speeds[best]
         return hours * self.menu.gpus[best] * self.size_per_gpu / self.urgency
@@ -58,7 +58,7 @@ class Claim:
         if number is None or self.restart_hours <= 0.0:
             return 0.0
         left = self.work / self.menu.speeds[number]
-        # What ends a change: others who come and go, or its own end.
+        # A change ends when other jobs come or go, or when the job ends.
         rate = 1.0 / self.lasts_hours + (1.0 / left if left > 0.0 else math.inf)
         return min(1.0, self.restart_hours * rate)
 
@@ -90,12 +90,12 @@ def claims_of(rows: Sequence[Claim]) -> Claims:
 
 
 def plain_worths(claims: Sequence[Claim], room: float) -> list[float]:
-    """Return what a unit of each job's work is worth; steps are taken away and put back one at a time."""
+    """Return the value of a unit of each job's work; steps are removed and put back one at a time."""
     order = sorted(range(len(claims)), key=lambda n: (-claims[n].room_hours_over_weight, -n))
-    # Where there is no room at all, the order is still that of the least room that is of use.
+    # Without any room, the order is that of the least useful room.
     least = min((claim.menu.steps[0][1] * claim.size_per_gpu for claim in claims), default=0.0)
     free, found = max(room, least), [0.0] * len(claims)
-    # Of each job taken before, the last step up to what it has: (value per room, job, corner, room).
+    # The last step of each earlier job: (value per room, job, corner, room).
     steps: list[tuple[float, int, int, float]] = []
     for number in order:
         claim = claims[number]
@@ -106,7 +106,7 @@ def plain_worths(claims: Sequence[Claim], room: float) -> list[float]:
             slope, left = slope_per_gpu / size, gpus * size
             while left > ROUNDING and (free > 0.0 or steps):
                 lost = 0.0 if free > 0.0 else max(0.0, steps[0][0])
-                # To take more pays as long as the cost of a unit of speed falls.
+                # A further step pays as long as the cost of a unit of speed falls.
                 if (lost + money) * speed >= slope * cost:
                     break
                 if free > 0.0:
@@ -130,7 +130,7 @@ def plain_worths(claims: Sequence[Claim], room: float) -> list[float]:
 def _take(
     claims: Sequence[Claim], found: Sequence[float], steps: list[tuple[float, int, int, float]], most: float
 ) -> float:
-    """Take room from the step that is worth least, `most` of it at the most; return how much that is."""
+    """Take at most `most` room from the step of least value; return how much was taken."""
     value, loser, corner, size = heapq.heappop(steps)
     if size > most + ROUNDING:
         heapq.heappush(steps, (value, loser, corner, size - most))
@@ -143,12 +143,12 @@ def _take(
 
 
 def _value(claim: Claim, worth: float, corner: int) -> float:
-    """Return what a unit of room is worth in the step up to a corner."""
+    """Return the value of a unit of room in the step up to a corner."""
     return (worth * claim.menu.steps[corner][0] - claim.money_per_gpu) / claim.size_per_gpu
 
 
 def plain_shares(claims: Sequence[Claim], room: float) -> RoomShares:
-    """Return the widths that are worth most within the room; every price is tried on every job."""
+    """Return the most valuable widths within the room; every price is tried on every job."""
     worth = plain_worths(claims, room)
     index = [_value(claim, each, 0) for claim, each in zip(claims, worth, strict=True)]
     most = max(map(abs, index), default=0.0) + 1.0
@@ -183,7 +183,7 @@ def plain_shares(claims: Sequence[Claim], room: float) -> RoomShares:
 
 
 def _within(values: np.ndarray, sizes: np.ndarray, room: float) -> tuple[np.ndarray, float]:
-    """Return what each job takes at the price at which it fits, by halving, and that price."""
+    """Return each job's choice at the price at which all fit, found by bisection, and that price."""
     if not len(values):
         return np.zeros(0, dtype=np.int64), 0.0
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a test's own, on a Unix socket, as a user that is not root."""
+"""A PostgreSQL server for one test, on a Unix socket, run by a user that is not root."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from boa_daemon.store.database_setup import open_engine
 
 
 def postgres_programs() -> Path | None:
-    """Return the folder of the programs of a PostgreSQL server, None where there is none."""
+    """Return the folder of PostgreSQL's server programs, or None if it is not installed."""
     for name in ("initdb", "pg_ctl"):
         found = shutil.which(name)
         if found is not None:
@@ -24,7 +24,7 @@ def postgres_programs() -> Path | None:
 
 
 class PostgresServer:
-    """A server; where this machine has none, `url` is empty."""
+    """A PostgreSQL server; `url` is empty if PostgreSQL is not installed."""
 
     def __init__(self) -> None:
         self._programs = postgres_programs()
@@ -47,17 +47,17 @@ class PostgresServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it answers."""
         options = f"-k {self._folder} -c listen_addresses='' -c fsync=off"
         data, log = f"{self._folder}/data", f"{self._folder}/log"
         self._run("pg_ctl", "-D", data, "-l", log, "-w", "-o", options, "start")
 
     def stop(self) -> None:
-        """End it as a loss of power does."""
+        """Stop the server immediately, as a loss of power does."""
         self._run("pg_ctl", "-D", f"{self._folder}/data", "-m", "immediate", "stop")
 
     def _run(self, name: str, *words: str) -> None:
-        """Run one of its programs."""
+        """Run one of the server's programs."""
         assert self._programs is not None
         command = [*self._prefix, str(self._programs / name), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._folder)
@@ -65,7 +65,7 @@ class PostgresServer:
 
 
 def empty_database(url: str) -> None:
-    """Drop everything that is in a database."""
+    """Drop everything in a database."""
     engine = open_engine(url)
     with engine.begin() as connection:
         connection.execute(text("DROP SCHEMA public CASCADE"))

@@ -1,8 +1,8 @@
-"""Every request that boto3 is asked for, held against the service's own model, as AWS would hold it.
+"""Checks every boto3 request against the service's own model, as AWS would.
 
-botocore checks types and what is required, and leaves lengths, patterns, enumerations and the number of items
-to the service; a mock takes everything. `RequestShapes` looks at each request on its way, by the model that
-botocore ships, and by the few limits that are in the documentation alone.
+botocore checks types and required fields only; AWS also checks lengths, patterns, enumerations and numbers of
+items, and a mock accepts everything. `RequestShapes` checks each request by the model that botocore ships,
+and by a few limits that only the documentation states.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ BEYOND_THE_MODEL: Mapping[tuple[str, str], int] = {
 
 @dataclass(slots=True)
 class RequestShapes:
-    """Counts requests by operation, and gathers what is wrong with them."""
+    """Counts requests by operation, and collects their faults."""
 
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 
     def look(self, client: BaseClient, operation: str, arguments: Mapping[str, Any]) -> None:
-        """Look at one request."""
+        """Check one request."""
         model = client.meta.service_model
         service = str(model.service_name)
         self.counts[f"{service}:{operation}"] += 1
@@ -59,7 +59,7 @@ class RequestShapes:
 
 @contextmanager
 def request_shapes() -> Iterator[RequestShapes]:
-    """Look at every request of this process meanwhile."""
+    """Check every request of this process within the context."""
     shapes, inner = RequestShapes(), BaseClient._make_api_call
 
     def looked_at(client: BaseClient, operation: str, arguments: Mapping[str, Any]) -> Any:
@@ -74,7 +74,7 @@ def request_shapes() -> Iterator[RequestShapes]:
 
 
 def _by_model(shape: Any, value: Any, where: str) -> Iterator[str]:
-    """Yield what of a value is not as its shape says: lengths, numbers, patterns, enumerations."""
+    """Yield the faults of a value by its shape: lengths, numbers, patterns, enumerations."""
     kind = shape.type_name
     if kind == "structure" and isinstance(value, Mapping):
         for name, inner in value.items():
@@ -104,7 +104,7 @@ def _by_model(shape: Any, value: Any, where: str) -> Iterator[str]:
 
 
 def _matches(pattern: str, value: str) -> bool:
-    """Return whether a value is as a pattern wants; patterns that Python cannot read pass."""
+    """Return whether a value matches a pattern; a pattern that Python cannot parse matches everything."""
     try:
         return re.search(pattern if "^" in pattern else f"^(?:{pattern})$", value) is not None
     except re.error:
@@ -112,7 +112,7 @@ def _matches(pattern: str, value: str) -> bool:
 
 
 def _by_documentation(service: str, operation: str, arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what breaks a limit that the model does not know."""
+    """Yield the faults by limits that the model does not state."""
     for (its, path), most in BEYOND_THE_MODEL.items():
         name, _, keys = path.partition(".")
         if (its, name) != (service, operation):

@@ -1,4 +1,4 @@
-"""How many examples a property is tried with: all where the exhaustive tests run too, else an eighth."""
+"""The number of examples of a property: all in exhaustive runs, else an eighth."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ EXAMPLES, SAMPLED = 50, 8
 
 
 def sampled(most: int) -> int:
-    """Return the number of examples of a property that asks for so many."""
+    """Return the number of examples for a property that asks for `most`."""
     return most if settings.default.max_examples >= EXAMPLES else max(4, most // 8)

@@ -1,7 +1,7 @@
-"""What each worker of pytest-xdist would do for itself is done once; the long tests are dealt to all.
+"""For pytest-xdist: asserts are rewritten once for all workers, and long tests are spread over workers.
 
-The four workers import every test file, and pytest spends more on rewriting the `assert`s of one than Python
-on reading it: six seconds of the processor for each worker.
+Each of the four workers imports every test file, and pytest needs more time to rewrite a file's `assert`s
+than Python to read the file: six seconds of the processor for each worker.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from _pytest.assertion import rewrite
 
 
 def rewrite_asserts_once(config: pytest.Config) -> None:
-    """Keep the rewritten test files where the workers look for them, before there are any.
+    """Write the rewritten test files to pytest's cache before the workers start.
 
-    The functions are pytest's own affair: where a version has others, each worker does all of it.
+    The function uses private functions of pytest; if a version has others, each worker rewrites the files
+    itself.
     """
     if not config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         return
@@ -37,7 +38,7 @@ def rewrite_asserts_once(config: pytest.Config) -> None:
             with ProcessPoolExecutor(cores, mp_context=get_context("fork")) as pool:
                 list(pool.map(_rewrite, missing, chunksize=8))
     except Exception:
-        # Whatever it is, no test depends on it.
+        # The cache only saves time, so every error is ignored.
         return
 
 
@@ -46,12 +47,12 @@ _configs: list[pytest.Config] = []
 
 
 def _kept(file: Path) -> Path:
-    """Return where pytest looks for a rewritten file."""
+    """Return the path at which pytest looks for a rewritten file."""
     return rewrite.get_cache_dir(file.resolve()) / f"{file.stem}{rewrite.PYC_TAIL}"
 
 
 def _rewrite(file: Path) -> None:
-    """Rewrite a file and keep it."""
+    """Rewrite a file and write it to pytest's cache."""
     (config,) = _configs
     found, code = rewrite._rewrite_test(file, config)
     kept = _kept(file)
@@ -64,15 +65,16 @@ LONG = ("integration", "simulation")
 
 
 def is_long(test: pytest.Item) -> bool:
-    """Whether a test is of those that take seconds or minutes: of a long folder, or exhaustive."""
+    """Return whether a test takes seconds or minutes: it is in a long folder, or exhaustive."""
     return test.path.parent.name in LONG or test.get_closest_marker("exhaustive") is not None
 
 
 def dealt(tests: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Return tests in the order in which each worker begins with some of the long ones, file by file.
+    """Return the tests in an order in which each worker begins with some of the long ones, file by file.
 
-    pytest-xdist gives each worker as many tests in a row, and whoever is done takes half of the longest list:
-    so that the short ones are left for the end, the long ones come first, and not all in one list.
+    pytest-xdist first gives each worker the same number of tests in a row; a worker that is done takes half
+    of the longest queue. The long tests come first and in all queues, so that short tests are left for the
+    end.
     """
     files: dict[Path, list[pytest.Item]] = {}
     for test in filter(is_long, tests):

@@ -1,7 +1,7 @@
-"""Random planner problems, and oracles that know nothing of the planner's methods.
+"""Random planner problems, and oracles that use none of the planner's methods.
 
-The oracles read a problem through its nouns alone: prices, arrivals, sizes, `speed_at`. They list whole
-plans one by one, or hand the problem to HiGHS.
+The oracles read only a problem's prices, arrivals, sizes and `speed_at`. They enumerate whole plans, or solve
+the problem with HiGHS.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def a_class(name: str, *phases: tuple[float, SpeedupCurve], **changes: float) ->
 
 
 def numbers(least: float, most: float) -> st.SearchStrategy[float]:
-    """Return floats of every size in a range, spread evenly in the logarithm."""
+    """Return floats of a range, evenly spread on a logarithmic scale."""
     return st.floats(np.log(least), np.log(most)).map(lambda x: float(np.exp(x)))
 
 
@@ -58,7 +58,7 @@ def tables(draw: st.DrawFn, *, most_widths: int = 5) -> Table:
 
 @st.composite
 def smooth_curves(draw: st.DrawFn, *, most_gpus: int = 64) -> SpeedupCurve:
-    """Draw Amdahl, power-law and universal-scalability curves, their ends included."""
+    """Draw Amdahl, power-law and universal-scalability curves, extreme parameters included."""
     kind = draw(st.sampled_from(["amdahl", "power", "usl"]))
     speed, most = draw(numbers(0.3, 4.0)), draw(st.integers(1, most_gpus))
     fraction = draw(st.one_of(st.sampled_from([0.0, 1.0, 0.5]), st.floats(0.0, 1.0)))
@@ -116,7 +116,7 @@ def problems(
 
 @st.composite
 def coupled_classes(draw: st.DrawFn) -> CoupledClass:
-    """Draw up to 4 phases and 4 columns, some not allowed; whole numbers bring ties."""
+    """Draw up to 4 phases and 4 columns, some options forbidden; whole numbers make ties."""
     phases, columns = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     amounts = draw(st.sampled_from([st.integers(1, 4).map(float), numbers(0.01, 100.0)]))
     time = np.array([[draw(amounts) for _ in range(columns)] for _ in range(phases)])
@@ -147,7 +147,7 @@ def plan_cost_and_time(job_class: CoupledClass, plan: tuple[int, ...]) -> tuple[
 
 
 def every_plan(job_class: CoupledClass) -> Floats:
-    """Return (cost, time) of all plans that are allowed."""
+    """Return (cost, time) of all allowed plans."""
     phases, columns = job_class.phase_time.shape
     points = np.array(
         [plan_cost_and_time(job_class, plan) for plan in itertools.product(range(columns), repeat=phases)]
@@ -156,12 +156,12 @@ def every_plan(job_class: CoupledClass) -> Floats:
 
 
 def shares() -> st.SearchStrategy[float]:
-    """Return where a budget lies between the least and the largest useful one, both ends included."""
+    """Return places of a budget between the least (0) and the largest useful one (1), and one beyond."""
     return st.one_of(st.sampled_from([0.0, 1.0, 1.5]), st.floats(0.0, 1.0))
 
 
 def between(least: float, most: float, share: float) -> float:
-    """Return the budget at a share of the way, never a rounding error below `least`."""
+    """Return the budget at a share of the way from `least` to `most`, never below `least` by rounding."""
     return max(least, least + share * (most - least))
 
 
@@ -229,14 +229,14 @@ def plan_totals(problem: Problem, job_class: JobClass) -> Iterator[tuple[float, 
 
 
 def undominated(points: Floats) -> Floats:
-    """Return the (cost, time) rows that no cheaper row reaches; a rounding error is not faster."""
+    """Return the (cost, time) rows that are faster than every cheaper row by more than rounding."""
     points = points[np.lexsort((points[:, 1], points[:, 0]))]
     best = np.concatenate([[np.inf], np.minimum.accumulate(points[:, 1])[:-1]])
     return points[points[:, 1] < best * (1 - 1e-12)]
 
 
 def all_points(problem: Problem) -> Floats:
-    """Return (cost, weighted time) of every undominated pure answer, by listing them all."""
+    """Return (cost, weighted time) of every undominated pure answer, by enumeration."""
     total = np.zeros((1, 2))
     for job_class in problem.classes:
         own = np.array(list(plan_totals(problem, job_class)))
@@ -268,8 +268,8 @@ def least_mixed(points: Floats, budget: float) -> float:
 def flow_program(problem: Problem) -> tuple[Floats, Floats, sparse.csr_matrix]:
     """Return (time, cost, conservation) of one unit of flow per class through (phase, option) layers.
 
-    An edge enters an option from an option of the phase before; it carries what that phase takes, with the
-    rescale where they differ. One unit leaves each class's source.
+    An edge leads from an option of the phase before to an option of this phase. It carries this phase's time
+    and cost, with the rescale overhead if the options differ. One unit leaves each class's source.
     """
     time, cost = [], []
     rows, cols, values = [], [], []
@@ -293,7 +293,7 @@ def flow_program(problem: Problem) -> tuple[Floats, Floats, sparse.csr_matrix]:
                     values += [1.0, -1.0]
                 nodes += 1
             before = here
-        for tail, _ in before:  # the way out, at no charge
+        for tail, _ in before:  # Edges that leave the network at no cost.
             rows.append(tail)
             cols.append(len(time))
             values.append(1.0)

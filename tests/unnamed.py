@@ -1,4 +1,4 @@
-"""What the fields of a package's dataclasses are where nobody names them."""
+"""Lists default values of a package's dataclasses, and functions with caches or positional parameters."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 
 
 def unnamed(package: ModuleType, *, deep: bool = True) -> dict[str, Any]:
-    """Return by "Class.field" what is not nothing, or infinite, where nobody names it.
+    """Return the defaults by "Class.field", except empty and infinite ones.
 
-    Nothing is zero, False, None or empty. `deep` looks into packages inside the package too.
+    Empty means zero, False, None or an empty container. `deep` includes packages inside the package.
     """
     return {
         name: value
@@ -27,7 +27,7 @@ def unnamed(package: ModuleType, *, deep: bool = True) -> dict[str, Any]:
 
 
 def hidden(package: ModuleType, *, deep: bool = True) -> dict[str, str]:
-    """Return by "Class.field" which of "init repr compare" a field takes no part in, where it does not."""
+    """Return by "Class.field" which of "init repr compare" a field is excluded from."""
     parts = ("init", "repr", "compare")
     found = {
         name: " ".join(part for part in parts if not getattr(field, part))
@@ -37,7 +37,7 @@ def hidden(package: ModuleType, *, deep: bool = True) -> dict[str, str]:
 
 
 def by_place(package: ModuleType, *, deep: bool = True) -> list[str]:
-    """Return the functions and methods that take an argument by its place alone: names say what is meant."""
+    """Return the functions and methods with positional-only parameters."""
     found = []
     for module in _modules(package, deep):
         for owner in (module, *_own(module, type)):
@@ -49,7 +49,7 @@ def by_place(package: ModuleType, *, deep: bool = True) -> list[str]:
 
 
 def hurried(package: ModuleType, *, deep: bool = True) -> dict[str, int | str | None]:
-    """Return what is made quickly, or once: classes, properties that are kept, functions with how many."""
+    """Return fast dataclasses, cached properties, and cached functions with their cache sizes."""
     found: dict[str, int | str | None] = {}
     for module in _modules(package, deep):
         for name, each in vars(module).items():
@@ -65,7 +65,7 @@ def hurried(package: ModuleType, *, deep: bool = True) -> dict[str, int | str | 
 
 
 def _own(owner: ModuleType | type, kind: type) -> list[Any]:
-    """Return what of a kind is defined in a module or class, wrapped or not."""
+    """Return the members of this kind that are defined in a module or class, unwrapped."""
     name = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
     parts = (
         getattr(each, "fget", None) or getattr(each, "__wrapped__", each) for each in vars(owner).values()
@@ -75,14 +75,13 @@ def _own(owner: ModuleType | type, kind: type) -> list[Any]:
 
 
 def _default(field: Field[Any]) -> Any:
-    """Return what a field is where nobody names it; None where it has to be named."""
+    """Return a field's default, or None if it has none."""
     if field.default is not MISSING:
         return field.default
     return None if field.default_factory is MISSING else field.default_factory()
 
 
 def _modules(package: ModuleType, deep: bool) -> Iterator[ModuleType]:
-    """Yield the modules of a package."""
     walk = pkgutil.walk_packages if deep else pkgutil.iter_modules
     for info in walk(package.__path__, package.__name__ + "."):
         yield import_module(info.name)

@@ -1,4 +1,4 @@
-"""A verb of the command, run in this process."""
+"""Runs a command of `boa` in this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from boa_daemon.cli import main
 
 
 def exit_code(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    """Run `boa` with words, and return the exit code."""
+    """Run `boa` with these arguments, and return the exit code."""
     monkeypatch.setattr(sys, "argv", ["boa", *words])
     try:
         main()

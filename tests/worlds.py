@@ -1,4 +1,4 @@
-"""Builders and strategies of simulated worlds, for the tests of the simulator."""
+"""Builders and strategies of simulated worlds for tests of the simulator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def a_simulated_cloud(
     boot_seconds: float = 0.0,
     wants_tick: Callable[[], None] = lambda: None,
 ) -> SimulatedCloud:
-    """Return a cloud of one type of four GPUs in a world where nothing fails, unless said otherwise."""
+    """Return a cloud with one type of four GPUs and no failures by default."""
     world = world or WorldSettings()
     return SimulatedCloud(
         clock,
@@ -37,7 +37,7 @@ def a_simulated_cloud(
 
 
 def run_until(clock: VirtualClock, events: EventQueue, instant: float) -> None:
-    """Let everything that is due until an instant take place."""
+    """Run all events that are due until an instant."""
     while (at := events.next_at) is not None and at <= instant:
         clock.advance_to(at)
         events.happen(at)

@@ -1,4 +1,4 @@
-"""Class files whose speed-ups are wrong, and what a policy that learns finds."""
+"""Classes with wrong stated speed-ups, and what a learning policy measures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NODE = InstanceType(name="gpu-x1", gpu_type="gpu", gpus=1, usd_per_hour=1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A class, as it is and as it is stated, by GPUs."""
+    """A class with its true and its stated speed-up, by GPUs."""
 
     name: str
     true: Mapping[int, float]
@@ -29,11 +29,11 @@ class Case:
 
     @property
     def wrong(self) -> list[int]:
-        """The widths whose speed-up is stated wrong."""
+        """The widths whose stated speed-up is wrong."""
         return [gpus for gpus, speed in self.true.items() if speed != self.stated[gpus]]
 
     def problem(self, curve: Mapping[int, float]) -> Problem:
-        """Return the problem with one of the two curves."""
+        """Return the problem with this curve."""
         speedup = Table(gpus=tuple(curve), speeds=tuple(curve.values()))
         job_class = JobClass(
             name="c",
@@ -63,7 +63,7 @@ CASES = (
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    """What a run found: by width, the work done when its speed was first measured; and its figures."""
+    """The figures of a run, and by width the work done when its speed was first measured."""
 
     work_gpu_hours: dict[int, float] = field(default_factory=dict)
     speedups: dict[int, float] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Found:
 def a_run(
     case: Case, *, budget: float, seed: int, hours: float, fraction: float, knows: bool = False
 ) -> Found:
-    """Run the paced policy that learns; `knows` gives it the true curve to begin with."""
+    """Run the paced policy with learning; `knows` gives the policy the true curve at the start."""
     truth = case.problem(case.true)
     settings = SimulationSettings(
         trace=a_trace_of(SCENARIOS[0], truth.classes, hours=hours, seed=seed),
