@@ -1,4 +1,4 @@
-"""HTTP over a Unix socket: who asks, what is refused, and that nothing malformed gets in."""
+"""The HTTP API: who may do what, how refusals look, and that malformed requests store nothing."""
 
 from __future__ import annotations
 
@@ -66,21 +66,23 @@ def served(play: DaemonInAFolder, folder: Path, tokens: Path) -> Iterator[tuple[
     server.stop()
 
 
-def test_the_kernel_says_who_submits(served: tuple[Path, int], play: DaemonInAFolder) -> None:
-    """The job is of the user who runs the test, whatever anybody claims."""
+def test_the_user_of_a_unix_socket_is_the_one_the_kernel_reports(
+    served: tuple[Path, int], play: DaemonInAFolder
+) -> None:
+    """The job belongs to the user who runs the test."""
     with Client(served[0]) as client:
         (job,) = client.post("/jobs", {"jobs": [job_content()]})["jobs"]
         assert client.get(f"/jobs/{job}")["user"] == user_name(os.getuid())
     assert len(play.storage.queue.active) == 1
 
 
-def test_only_the_user_may_open_the_socket(served: tuple[Path, int]) -> None:
-    """0600, or 0660 where there is a group for it."""
+def test_other_users_may_not_open_the_socket(served: tuple[Path, int]) -> None:
+    """The mode gives no rights to users outside of the owner and its group."""
     assert served[0].stat().st_mode & 0o007 == 0
 
 
 def test_tcp_needs_a_token(served: tuple[Path, int]) -> None:
-    """401 without or with a wrong one, also with a header that claims a user id."""
+    """Without a valid token the answer is 401, also with a header that claims a user id."""
     url = f"http://127.0.0.1:{served[1]}/v1/status"
     claims = {"X-Forwarded-For": "uid:0", "Forwarded": "for=uid:0"}
     assert httpx.get(url, headers=claims).status_code == 401
@@ -88,8 +90,8 @@ def test_tcp_needs_a_token(served: tuple[Path, int]) -> None:
     assert httpx.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
 
 
-def test_a_token_is_one_user_who_is_no_administrator(served: tuple[Path, int]) -> None:
-    """Carol may not let everything go."""
+def test_the_token_of_a_user_gives_no_administrator_rights(served: tuple[Path, int]) -> None:
+    """The user carol is not allowed to order `down`."""
     answer = httpx.post(
         f"http://127.0.0.1:{served[1]}/v1/down",
         json={"is_down": True},
@@ -98,8 +100,8 @@ def test_a_token_is_one_user_who_is_no_administrator(served: tuple[Path, int]) -
     assert (answer.status_code, answer.json()["error"]) == (403, "NotAllowed")
 
 
-def test_tokens_that_others_can_read_are_refused(tokens: Path) -> None:
-    """And so are short ones."""
+def test_a_token_file_that_others_can_read_is_refused(tokens: Path) -> None:
+    """A token of fewer than 16 characters is refused too."""
     tokens.chmod(0o644)
     with pytest.raises(InputError, match="others can read"):
         read_tokens(tokens)
@@ -110,7 +112,7 @@ def test_tokens_that_others_can_read_are_refused(tokens: Path) -> None:
 
 
 def test_a_refusal_says_why_and_stores_nothing(served: tuple[Path, int], play: DaemonInAFolder) -> None:
-    """One bad job of two: 422, a sentence, exit code 2, an empty queue."""
+    """One invalid job of two gives status 422, a sentence and exit code 2, and no job is stored."""
     with Client(served[0]) as client:
         with pytest.raises(RefusedByDaemon, match="Did you mean 'default'") as refused:
             client.post("/jobs", {"jobs": [job_content(), job_content(**{"class": "defualt"})]})
@@ -122,7 +124,7 @@ def test_a_refusal_says_why_and_stores_nothing(served: tuple[Path, int], play: D
 
 
 def test_an_oversize_request_is_refused(served: tuple[Path, int], play: DaemonInAFolder) -> None:
-    """With its length said at the start, and without."""
+    """The request has no Content-Length, so the server counts the bytes it reads."""
     transport = httpx.HTTPTransport(uds=str(served[0]))
     with httpx.Client(transport=transport, base_url="http://boa", timeout=120.0) as client:
         chunk = b" " * 2**20
@@ -131,7 +133,7 @@ def test_an_oversize_request_is_refused(served: tuple[Path, int], play: DaemonIn
             for _ in range(MOST_BYTES // len(chunk) + 2):
                 yield chunk
 
-        # Where the server hangs up in the middle, that is a refusal too.
+        # A server that closes the connection while reading has refused the request too.
         with suppress(httpx.WriteError, httpx.ReadError):
             assert client.post("/v1/jobs", content=endless()).status_code == 413
     assert play.storage.queue.active == {}
@@ -150,7 +152,7 @@ def test_an_oversize_request_is_refused(served: tuple[Path, int], play: DaemonIn
 def test_malformed_http_is_answered_with_4xx(
     served: tuple[Path, int], play: DaemonInAFolder, text: bytes
 ) -> None:
-    """And the next request is served."""
+    """The next request is answered normally."""
     with socket.socket(socket.AF_UNIX) as channel:
         channel.settimeout(10.0)
         channel.connect(str(served[0]))
@@ -161,8 +163,8 @@ def test_malformed_http_is_answered_with_4xx(
     assert play.storage.queue.active == {}
 
 
-def test_nobody_home_is_exit_code_5(folder: Path) -> None:
-    """No socket; a file that is none; a socket that nobody listens on."""
+def test_an_unreachable_daemon_is_an_error_with_exit_code_5(folder: Path) -> None:
+    """The path may be missing, be a plain file, or be a socket without a listener."""
     with pytest.raises(DaemonUnreachable, match="no daemon listens"):
         Client(folder / "none")
     (folder / "file").write_text("")
@@ -175,8 +177,8 @@ def test_nobody_home_is_exit_code_5(folder: Path) -> None:
     assert error.value.exit_code == 5
 
 
-def test_a_socket_of_somebody_else_is_not_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It could pretend to be the daemon."""
+def test_a_socket_of_another_user_is_not_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user could pretend to be the daemon."""
     with socket.socket(socket.AF_UNIX) as channel:
         channel.bind(str(folder / "boa.sock"))
         found = (folder / "boa.sock").stat()
@@ -189,8 +191,8 @@ def test_a_socket_of_somebody_else_is_not_trusted(folder: Path, monkeypatch: pyt
             Client(folder / "boa.sock")
 
 
-def test_metrics_are_numbers_for_prometheus(served: tuple[Path, int], play: DaemonInAFolder) -> None:
-    """After a tick with a job that waits."""
+def test_metrics_count_waiting_jobs_and_ticks(served: tuple[Path, int], play: DaemonInAFolder) -> None:
+    """After a tick, the health and readiness checks succeed."""
     play.service.submit([job_content()], user="ann")
     play.daemon.tick()
     transport = httpx.HTTPTransport(uds=str(served[0]))
@@ -202,8 +204,10 @@ def test_metrics_are_numbers_for_prometheus(served: tuple[Path, int], play: Daem
     assert 'boa_ticks_total{outcome="done"} 1.0' in text
 
 
-def test_not_ready_before_the_first_tick(served: tuple[Path, int], play: DaemonInAFolder) -> None:
-    """503, and the plan cannot be asked for."""
+def test_the_daemon_is_not_ready_before_the_first_tick(
+    served: tuple[Path, int], play: DaemonInAFolder
+) -> None:
+    """Readiness and plan give status 503 until then."""
     transport = httpx.HTTPTransport(uds=str(served[0]))
     with httpx.Client(transport=transport, base_url="http://boa") as client:
         assert client.get("/readyz").status_code == 503
@@ -212,8 +216,8 @@ def test_not_ready_before_the_first_tick(served: tuple[Path, int], play: DaemonI
         assert client.get("/v1/plan").json()["actions"] == []
 
 
-def test_the_plan_shows_what_the_next_tick_would_do_and_does_nothing(play: DaemonInAFolder) -> None:
-    """A job is submitted: one launch is shown, none is made, and the tick then does it."""
+def test_the_plan_shows_the_actions_of_the_next_tick_without_doing_them(play: DaemonInAFolder) -> None:
+    """After a submission the plan shows one launch; the next tick has the same reasons."""
     play.daemon.tick()
     play.service.submit([job_content()], user="ann")
     shown = play.service.plan()["actions"]
@@ -224,10 +228,10 @@ def test_the_plan_shows_what_the_next_tick_would_do_and_does_nothing(play: Daemo
     assert [action.reason for action in decision.actions] == [action["reason"] for action in shown]
 
 
-def test_whatever_is_sent_is_answered_as_the_openapi_document_says(
+def test_generated_requests_are_answered_as_the_openapi_document_says(
     served: tuple[Path, int], play: DaemonInAFolder
 ) -> None:
-    """Schemathesis draws requests for every operation: no 5xx, answers of the declared kind and shape."""
+    """Schemathesis sends requests to every operation: no answer is a 5xx or breaks its declared schema."""
     import schemathesis
     from hypothesis import HealthCheck, Phase, given, settings
     from schemathesis.checks import not_a_server_error
@@ -271,8 +275,10 @@ def test_whatever_is_sent_is_answered_as_the_openapi_document_says(
     assert counts["good"] > counts["sent"] / 8
 
 
-def test_a_disk_that_is_full_refuses_in_a_sentence(served: tuple[Path, int], play: DaemonInAFolder) -> None:
-    """503 with the cause, nothing stored, and the next submission is taken."""
+def test_a_submission_on_a_full_disk_is_refused_with_503(
+    served: tuple[Path, int], play: DaemonInAFolder
+) -> None:
+    """Nothing is stored, and the next submission is accepted."""
 
     def full(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if statement.startswith("INSERT INTO jobs"):
@@ -288,8 +294,8 @@ def test_a_disk_that_is_full_refuses_in_a_sentence(served: tuple[Path, int], pla
         assert len(client.post("/jobs", {"jobs": [job_content()]})["jobs"]) == 1
 
 
-def test_many_clients_at_once_lose_nothing(served: tuple[Path, int], play: DaemonInAFolder) -> None:
-    """Eight clients, ten jobs each, small and large submissions: every answer is there."""
+def test_concurrent_clients_lose_no_submission(served: tuple[Path, int], play: DaemonInAFolder) -> None:
+    """Eight clients submit ten jobs each, and all 80 jobs are stored."""
 
     def one(number: int) -> list[str]:
         with Client(served[0]) as client:
@@ -305,10 +311,10 @@ def test_many_clients_at_once_lose_nothing(served: tuple[Path, int], play: Daemo
     assert set(names) == set(play.storage.queue.active)
 
 
-def test_what_a_job_holds_and_prints_is_for_its_user_and_for_roles(
+def test_a_jobs_environment_and_logs_are_only_for_its_user_readers_and_administrators(
     play: DaemonInAFolder, folder: Path, tokens: Path
 ) -> None:
-    """Carol's secret and logs are not Bob's to read; a reader and an administrator may."""
+    """Another user sees the job without its secrets and gets status 403 for its logs."""
     words = {TOKEN: "carol", ADMIN: "dora", "a-third-token-for-bob": "bob", "a-fourth-token-of-rea": "rea"}
     tokens.write_text("".join(f"{token} {user}\n" for token, user in words.items()))
     values = {"listen": "127.0.0.1:0", "tokens": str(tokens), "admins": ["dora"], "readers": ["rea"]}
@@ -330,10 +336,10 @@ def test_what_a_job_holds_and_prints_is_for_its_user_and_for_roles(
         server.stop()
 
 
-def test_a_job_that_runs_as_the_daemon_is_for_administrators_to_submit(
+def test_only_administrators_submit_jobs_that_run_as_the_daemons_user(
     served: tuple[Path, int], play: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It could do what the daemon can; so others are refused, unless the site says that it trusts them."""
+    """With `shared_account` other users may submit too, and the status has a note about it."""
     monkeypatch.setattr(play.runner, "runs_jobs_as_daemon", True, raising=False)
     url = f"http://127.0.0.1:{served[1]}/v1/jobs"
 
@@ -349,14 +355,14 @@ def test_a_job_that_runs_as_the_daemon_is_for_administrators_to_submit(
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:8470", "boa.example:8470"])
-def test_tokens_cross_no_network_in_the_clear(listen: str) -> None:
-    """Beyond this machine only with a certificate."""
+def test_listening_beyond_this_machine_without_tls_is_refused(listen: str) -> None:
+    """Tokens would be sent unencrypted."""
     with pytest.raises(InputError, match="in the clear"):
         tcp_socket(listen)
 
 
-def test_over_tls_a_token_is_as_good(play: DaemonInAFolder, tokens: Path, tmp_path: Path) -> None:
-    """A certificate of the test's own; plain HTTP gets no answer."""
+def test_a_token_is_accepted_over_tls(play: DaemonInAFolder, tokens: Path, tmp_path: Path) -> None:
+    """On the same port, a request over plain HTTP fails."""
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
@@ -378,10 +384,10 @@ def test_over_tls_a_token_is_as_good(play: DaemonInAFolder, tokens: Path, tmp_pa
         server.stop()
 
 
-def test_callers_who_say_nothing_keep_nobody_out(
+def test_idle_connections_do_not_block_other_clients(
     served: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three hundred lines without a word, and half a request: they are cut, and others are answered."""
+    """300 silent or incomplete connections are closed, and other requests are answered."""
     monkeypatch.setattr("boa_daemon.api.server.HEAD_SECONDS", 1.0)
     lines = [socket.create_connection(("127.0.0.1", served[1])) for _ in range(300)]
     for line in lines[:150]:
@@ -403,10 +409,10 @@ def test_callers_who_say_nothing_keep_nobody_out(
         line.close()
 
 
-def test_a_wrong_token_is_logged_and_costs_time(
+def test_a_wrong_token_is_logged_and_answered_after_a_second(
     served: tuple[Path, int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Guessing is seen, and takes for ever."""
+    """The delay slows down guessing."""
     began = time.monotonic()
     head = {"Authorization": "Bearer a-guess-at-a-token"}
     assert httpx.get(f"http://127.0.0.1:{served[1]}/v1/status", headers=head).status_code == 401

@@ -1,4 +1,4 @@
-"""Other sites, names that were bound anew, sessions, and what every answer says to a browser."""
+"""Browser security: cross-site requests, DNS rebinding, sessions and response headers."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ def site(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def browser(site: Served) -> Iterator[httpx.Client]:
-    """Return a client that has signed in and keeps its cookie."""
+    """Yield a client that has signed in and keeps its cookie."""
     with httpx.Client(base_url=site.url) as http:
         assert http.post("v1/session", json={"token": TOKEN}).json() == {"user": "ann"}
         yield http
 
 
-def test_a_session_reads(browser: httpx.Client) -> None:
-    """The cookie is enough, and a script of the page cannot read it."""
+def test_a_session_may_read(browser: httpx.Client) -> None:
+    """The cookie is enough, and contains neither user name nor token."""
     assert browser.get("v1/page/now").status_code == 200
     assert "ann" not in str(browser.cookies.get(COOKIE))
     assert TOKEN not in str(browser.cookies.get(COOKIE))
 
 
-def test_the_cookie_is_for_this_site_alone(site: Served) -> None:
-    """HttpOnly and SameSite=Strict; Secure over TLS only, as a browser drops it elsewhere."""
+def test_the_cookie_is_httponly_and_samesite_strict(site: Served) -> None:
+    """It is not `Secure` over plain HTTP, where browsers would drop it."""
     said = httpx.post(site.url + "v1/session", json={"token": TOKEN}).headers["set-cookie"]
     assert "httponly" in said.lower()
     assert "samesite=strict" in said.lower()
     assert "secure" not in said.lower()
 
 
-def test_a_session_orders_nothing(browser: httpx.Client, site: Served) -> None:
-    """Submitting, cancelling and going down need the token itself."""
+def test_a_session_may_not_submit_cancel_or_go_down(browser: httpx.Client, site: Served) -> None:
+    """These orders need the token itself."""
     (job,) = site.play.service.submit([job_content()], user="ann")["jobs"]
     for path, body in (
         ("jobs", {"jobs": [job_content()]}),
@@ -59,23 +59,23 @@ def test_a_session_orders_nothing(browser: httpx.Client, site: Served) -> None:
     assert not site.play.daemon.standing.is_down
 
 
-def test_signing_out_ends_it(browser: httpx.Client) -> None:
-    """The same cookie is nobody's then."""
+def test_signing_out_ends_the_session(browser: httpx.Client) -> None:
+    """The same cookie gives status 401 afterwards."""
     key = browser.cookies.get(COOKIE)
     browser.delete("v1/session")
     assert browser.get("v1/page/now", headers={"Cookie": f"{COOKIE}={key}"}).status_code == 401
 
 
-def test_a_wrong_token_begins_nothing(site: Served) -> None:
-    """401, and no cookie."""
+def test_a_wrong_token_begins_no_session(site: Served) -> None:
+    """The answer is 401, without a cookie."""
     answer = httpx.post(site.url + "v1/session", json={"token": "not-a-token-of-anybody"})
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
 
 
 @pytest.mark.parametrize("path", ["", "page.js", "v1/page/now", "v1/status", "metrics"])
-def test_a_name_that_was_bound_anew_is_refused(browser: httpx.Client, path: str) -> None:
-    """DNS rebinding: the browser believes to talk to evil.example, and says so."""
+def test_a_request_for_an_unknown_host_name_is_refused(browser: httpx.Client, path: str) -> None:
+    """This stops DNS rebinding: the browser sends the name `evil.example` as the host."""
     answer = browser.get(path, headers={"Host": "evil.example"})
     assert answer.status_code == 403
     assert "[api] hosts" in answer.json()["message"]
@@ -92,40 +92,42 @@ def test_a_name_that_was_bound_anew_is_refused(browser: httpx.Client, path: str)
         {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
     ],
 )
-def test_another_site_cannot_ask_even_with_the_cookie(browser: httpx.Client, headers: dict[str, str]) -> None:
-    """Not to read, not to sign anybody in."""
+def test_cross_site_requests_are_refused_even_with_the_cookie(
+    browser: httpx.Client, headers: dict[str, str]
+) -> None:
+    """Neither reading nor signing in is possible."""
     assert browser.get("v1/page/now", headers=headers).status_code == 403
     assert browser.post("v1/session", json={"token": TOKEN}, headers=headers).status_code == 403
 
 
-def test_a_link_from_elsewhere_leads_to_the_page(site: Served) -> None:
-    """The page itself holds nothing, and its cookie was not sent with it."""
+def test_a_link_from_another_site_opens_the_page(site: Served) -> None:
+    """The page itself contains no data."""
     from_elsewhere = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     assert httpx.get(site.url, headers=from_elsewhere).status_code == 200
 
 
-def test_a_token_in_hand_needs_no_name(site: Served) -> None:
-    """No site can make a browser send it: a program behind a proxy may say any host."""
+def test_a_request_with_a_token_may_use_any_host_name(site: Served) -> None:
+    """A browser does not send the token on its own, so any host name is safe."""
     headers = {"Authorization": f"Bearer {TOKEN}", "Host": "boa.example"}
     assert httpx.get(site.url + "v1/status", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["", "page.css", "v1/status", "healthz", "nothing"])
-def test_every_answer_says_what_a_page_may_load(site: Served, path: str) -> None:
-    """Also refusals."""
+def test_every_answer_has_the_security_headers(site: Served, path: str) -> None:
+    """Error answers have them too."""
     headers = httpx.get(site.url + path).headers
     assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["cache-control"] == "no-store"
 
 
-def test_what_loads_from_a_cdn_is_not_served(site: Served) -> None:
-    """FastAPI's own pages of documentation would be blank on a closed network."""
+def test_the_documentation_pages_of_fastapi_are_not_served(site: Served) -> None:
+    """They load files from a CDN and would be blank on a closed network."""
     assert [httpx.get(site.url + path).status_code for path in ("docs", "redoc")] == [404, 404]
 
 
-def test_sessions_end_and_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After half a day nobody is known; one more than allowed ends the oldest."""
+def test_sessions_expire_and_their_number_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One session more than allowed ends the oldest."""
     now = 1000.0
     monkeypatch.setattr("boa_daemon.api.browser_security.time.monotonic", lambda: now)
     sessions = Sessions()

@@ -1,4 +1,4 @@
-"""The client of Python and of the command line, against a daemon that runs jobs, over a socket and TCP."""
+"""The client of Python and of the command line, over a socket and TCP, with a daemon that runs jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PATIENCE_SECONDS = 120.0
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """A daemon in a process of its own, with jobs as processes, that also listens on TCP."""
+    """Yield a daemon in its own process that runs jobs as processes and listens on TCP too."""
     with a_site(SETTINGS.format(usd=10.0)) as found:
         port = free_port()
         tokens = found.folder / "tokens"
@@ -56,7 +56,7 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(params=["socket", "TCP"])
 def boa(request: pytest.FixtureRequest, site: Site) -> Iterator[Client]:
-    """A client of it."""
+    """Yield a client of that daemon."""
     address = site.socket if request.param == "socket" else url_of(site)
     with Client(address, token=TOKEN) as client:
         yield client
@@ -70,8 +70,8 @@ def a_job(run: str = "true", **changes: Any) -> dict[str, Any]:
     return {"name": "small", "class": "default", "run": run, "max_gpus": 1, **changes}
 
 
-def test_a_job_from_submission_to_its_end(boa: Client, site: Site) -> None:
-    """A file and a mapping, in order; what it prints, that it has finished, and what it cost."""
+def test_a_job_can_be_followed_from_submission_to_its_end(boa: Client, site: Site) -> None:
+    """Jobs from a file and from a mapping; logs, waiting, cost, lists and explanation work."""
     file = site.folder / "one.yaml"
     file.write_text("{name: from-file, class: default, run: echo one; sleep 0.3; echo two, max_gpus: 1}")
 
@@ -88,11 +88,11 @@ def test_a_job_from_submission_to_its_end(boa: Client, site: Site) -> None:
     assert "finished" in boa.explain(first)["text"]
 
 
-def test_a_command_runs_beside_a_job(boa: Client) -> None:
-    """With words or a line for the shell; with its exit code, or why it has none."""
+def test_exec_runs_a_command_beside_a_job(boa: Client) -> None:
+    """The command is a list or a shell line; the answer has its exit code or why there is none."""
     (job,) = boa.submit(a_job("echo ready; sleep 600"))
     try:
-        # What BOA has to say of the job may come first.
+        # Lines of BOA itself may come first.
         assert any("ready" in lines for lines in boa.follow(job))
         said = boa.exec(job, ["printf", "%s", "a b"])
         assert (said["exit_code"], said["output"]) == (0, "a b")
@@ -108,8 +108,8 @@ def test_a_command_runs_beside_a_job(boa: Client) -> None:
         boa.exec(job, "true")
 
 
-def test_answers_have_the_keys_that_their_types_say(boa: Client) -> None:
-    """Every question of the client, so a key that comes or goes without its type fails here."""
+def test_answers_have_the_keys_of_their_types(boa: Client) -> None:
+    """Every method of the client is checked for missing and for extra keys."""
     (running,) = boa.submit(a_job("sleep 60"))
     wait_until(lambda: boa.job(running)["status"] == "running")
     (over,) = boa.wait(boa.submit(a_job()), timeout_seconds=PATIENCE_SECONDS)
@@ -143,8 +143,8 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_waiting_says_who_failed(boa: Client) -> None:
-    """With its cause; without `check` the job is just returned."""
+def test_wait_with_check_names_the_failed_jobs(boa: Client) -> None:
+    """The error has the cause; without `check`, the failed job is returned."""
     names = boa.submit(a_job(), a_job("exit 3", retries=0))
     with pytest.raises(JobsFailed, match=f"1 of 2 jobs did not finish: {names[1]} failed: .*3") as failed:
         boa.wait(names, timeout_seconds=PATIENCE_SECONDS, check=True)
@@ -153,8 +153,8 @@ def test_waiting_says_who_failed(boa: Client) -> None:
     assert boa.wait(names[1])[0]["exit_code"] == 3
 
 
-def test_waiting_has_an_end(boa: Client) -> None:
-    """The job goes on; a cancelled one is over."""
+def test_wait_ends_after_timeout_seconds(boa: Client) -> None:
+    """The job goes on running; after a cancel, waiting ends with its status."""
     (name,) = boa.submit(a_job("sleep 600", stop_grace_seconds=1.0))
     with pytest.raises(WaitedTooLong, match=f"1 of 1 jobs are not over after 0.3 s: {name}"):
         boa.wait(name, timeout_seconds=0.3, poll_seconds=0.05)
@@ -162,8 +162,8 @@ def test_waiting_has_an_end(boa: Client) -> None:
     assert boa.wait(name, timeout_seconds=PATIENCE_SECONDS)[0]["status"] == "cancelled"
 
 
-def test_many_are_waited_for_by_their_list(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is asked for once, when it is over."""
+def test_wait_for_many_jobs_asks_for_each_ended_job_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above `MOST_ASKED_ONE_BY_ONE` jobs, the client uses the list of jobs."""
     asked: list[str] = []
     with Client(site.socket) as boa:
         names = boa.submit(*[a_job("sleep 600") for _ in range(MOST_ASKED_ONE_BY_ONE + 1)])
@@ -177,10 +177,10 @@ def test_many_are_waited_for_by_their_list(site: Site, monkeypatch: pytest.Monke
         boa.cancel(names[0])
 
 
-def test_a_group_is_submitted_waited_for_and_counted_as_one(
+def test_a_group_is_submitted_waited_for_and_cancelled_by_its_name(
     boa: Client, site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its jobs know their values; by the command too, which cancels it with one word."""
+    """Its jobs have their values; the command line can cancel and list the group."""
     names = boa.submit(a_job("echo $LR $BOA_INDEX/$BOA_GROUP_SIZE", matrix={"LR": [0.5, "x y"]}, max_usd=5.0))
     group = boa.job(names[0])["group"]
     assert group is not None
@@ -203,14 +203,14 @@ def test_a_group_is_submitted_waited_for_and_counted_as_one(
     assert f"{found[1]}: 30 cancelled; 0.00 USD" in capsys.readouterr().out
 
 
-def test_code_goes_there_and_artifacts_come_back(
+def test_code_is_uploaded_once_and_artifacts_are_downloaded(
     boa: Client,
     site: Site,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The daemon need not see the folder; code that it has is not sent again; a file comes back whole."""
+    """Jobs run on the uploaded copy of the folder; files outside of the artifacts are refused."""
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "train.sh").write_text(
@@ -248,8 +248,8 @@ def test_code_goes_there_and_artifacts_come_back(
     assert (tmp_path / "all" / "out" / "model").stat().st_size == 3_000_000
 
 
-def test_code_that_is_not_what_it_says_is_refused(boa: Client) -> None:
-    """Nothing of it is kept, and no job can name it."""
+def test_code_with_a_wrong_digest_is_refused(boa: Client) -> None:
+    """It is not stored, and a job cannot name it."""
     with pytest.raises(RefusedByDaemon, match="cannot be read"):
         connection.ask(boa._http, "PUT", f"/code/{'0' * 64}", at=boa._at, content=b"nothing")
     content = gzip.compress(b"x")
@@ -261,16 +261,16 @@ def test_code_that_is_not_what_it_says_is_refused(boa: Client) -> None:
             boa.post("/jobs", {"jobs": [a_job(code=code)]})
 
 
-def test_no_such_job_is_said_at_once(boa: Client) -> None:
-    """Also to who waits."""
+def test_an_unknown_job_is_an_error_for_every_method(boa: Client) -> None:
+    """`wait` fails at once too."""
     for ask in (boa.job, boa.explain, boa.logs, boa.cancel, boa.wait):
         with pytest.raises(RefusedByDaemon, match="no job 'nobody-1'") as refused:
             ask("nobody-1")
         assert (refused.value.status, refused.value.exit_code) == (404, 2)
 
 
-def test_a_query_counts_wherever_it_is_written(boa: Client) -> None:
-    """In the path, beside it, or in both; one in the path was left out in silence."""
+def test_a_query_may_be_in_the_path_or_in_arguments(boa: Client) -> None:
+    """Both parts are used together."""
     (job,) = boa.submit(a_job())
     boa.wait(job, timeout_seconds=PATIENCE_SECONDS)
     for path, query in [("/jobs?limit=1&ended=true", {}), ("/jobs?limit=1", {"ended": True})]:
@@ -278,8 +278,8 @@ def test_a_query_counts_wherever_it_is_written(boa: Client) -> None:
     assert boa.get("/jobs?user=nobody", ended=True)["jobs"] == []
 
 
-def test_a_token_never_crosses_a_network_in_the_clear() -> None:
-    """And none is asked for without one."""
+def test_a_token_for_another_machine_needs_https() -> None:
+    """A missing token and one with unprintable characters are refused too."""
     with pytest.raises(InputError, match="in the clear"):
         Client("http://boa.example:8470", token=TOKEN)
     with pytest.raises(InputError, match="needs a token"):
@@ -289,14 +289,14 @@ def test_a_token_never_crosses_a_network_in_the_clear() -> None:
 
 
 def test_a_wrong_token_is_refused(site: Site) -> None:
-    """By the daemon, with 401."""
+    """The status is 401."""
     with Client(url_of(site), token="wrong") as boa, pytest.raises(RefusedByDaemon) as refused:
         boa.status()
     assert refused.value.status == 401
 
 
 class _Elsewhere(BaseHTTPRequestHandler):
-    """Sends everybody to another place, as a proxy might."""
+    """A server that redirects every request, as a proxy might."""
 
     def do_GET(self) -> None:
         self.send_response(302)
@@ -309,8 +309,8 @@ class _Elsewhere(BaseHTTPRequestHandler):
         return
 
 
-def test_a_token_follows_no_redirection() -> None:
-    """What answers so is no daemon."""
+def test_a_redirect_is_not_followed() -> None:
+    """A server that redirects is not a BOA daemon."""
     server = HTTPServer(("127.0.0.1", 0), _Elsewhere)
     serving = threading.Thread(target=server.serve_forever, daemon=True)
     serving.start()
@@ -326,10 +326,10 @@ def test_a_token_follows_no_redirection() -> None:
         serving.join()
 
 
-def test_the_command_line_talks_to_a_url(
+def test_the_command_line_reaches_a_daemon_by_url(
     site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By `--socket` or BOA_ADDRESS, with the token of the environment; the job is the token's user's."""
+    """`--socket` or BOA_ADDRESS names it, BOA_TOKEN has the token, and the job is the token user's."""
     monkeypatch.setenv("BOA_TOKEN", TOKEN)
     file = site.folder / "remote.yaml"
     file.write_text("{name: remote, class: default, run: 'true', max_gpus: 1}")
@@ -341,8 +341,8 @@ def test_the_command_line_talks_to_a_url(
     assert exit_code(monkeypatch, "jobs") == 2
 
 
-def test_the_package_offers_it_and_costs_nothing_without_it() -> None:
-    """Nodes import the package too, and have neither httpx nor pydantic."""
+def test_the_client_is_imported_only_when_it_is_used() -> None:
+    """Nodes import the package too and have neither httpx nor pydantic."""
     assert boa_daemon.Client is Client
     with pytest.raises(AttributeError, match="no attribute 'Cleint'"):
         _ = boa_daemon.Cleint  # type: ignore[attr-defined]
@@ -355,8 +355,8 @@ def test_the_package_offers_it_and_costs_nothing_without_it() -> None:
     assert "pydantic" not in said.stdout
 
 
-def test_nobody_listens_is_said_with_what_to_do(tmp_path: Path) -> None:
-    """And the exit code of an unreachable daemon."""
+def test_the_error_without_a_daemon_says_how_to_start_one(tmp_path: Path) -> None:
+    """The exit code is the one of an unreachable daemon."""
     with pytest.raises(DaemonUnreachable, match="Start one with `boa daemon`") as unreachable:
         Client(tmp_path / "boa.sock")
     assert unreachable.value.exit_code == 5

@@ -1,4 +1,4 @@
-"""`boa open`: a daemon's socket in this user's browser, and in nobody else's."""
+"""`boa open`: the page of a daemon's socket, for this user's browser only."""
 
 from __future__ import annotations
 
@@ -45,37 +45,37 @@ def browser(page: LocalPage) -> Iterator[httpx.Client]:
         yield http
 
 
-def test_the_address_gives_a_cookie_once(page: LocalPage, browser: httpx.Client) -> None:
-    """Whoever has it after the browser gets nothing."""
+def test_the_address_gives_a_cookie_only_once(page: LocalPage, browser: httpx.Client) -> None:
+    """A second request for the same address is refused."""
     assert browser.get("").status_code == 200
     again = httpx.get(page.url)
     assert again.status_code == 403
     assert "set-cookie" not in again.headers
 
 
-def test_the_cookie_goes_to_this_path_alone(page: LocalPage) -> None:
-    """Other servers of this machine share the name 127.0.0.1, and browsers do not tell ports apart."""
+def test_the_cookie_is_limited_to_the_path_of_the_page(page: LocalPage) -> None:
+    """Other servers on 127.0.0.1 have other paths; browsers do not separate cookies by port."""
     said = httpx.get(page.url).headers["set-cookie"]
     assert f"Path={page.place};" in said
     assert said.endswith("HttpOnly; SameSite=Strict")
 
 
-def test_it_asks_as_this_user(browser: httpx.Client) -> None:
-    """The page and its answers come through."""
+def test_the_page_and_its_answers_are_passed_through(browser: httpx.Client) -> None:
+    """HTML, script and JSON answers arrive."""
     assert "<title>BOA</title>" in browser.get("").text
     assert browser.get("page.js").headers["content-type"].startswith("text/javascript")
     assert browser.get("v1/page/now").json()["fault"] == ""
 
 
-def test_without_the_cookie_there_is_nothing(page: LocalPage) -> None:
-    """Another user of this machine, with the path and without."""
+def test_requests_without_the_cookie_are_refused(page: LocalPage) -> None:
+    """Another user of the machine gets 403 or 404 for every path."""
     for path in (page.place, f"{page.place}v1/status", "/v1/status", "/"):
         answer = httpx.get(f"http://{page.host}{path}", headers={"Cookie": f"{COOKIE}=guessed"})
         assert answer.status_code in (403, 404)
 
 
-def test_a_wrong_key_gives_no_cookie_and_spends_nothing(page: LocalPage) -> None:
-    """The right one works afterwards."""
+def test_a_wrong_key_does_not_use_up_the_right_one(page: LocalPage) -> None:
+    """The right key works afterwards."""
     assert httpx.get(f"http://{page.host}{page.place}?key=wrong").status_code == 403
     assert "set-cookie" in httpx.get(page.url).headers
 
@@ -89,34 +89,36 @@ def test_a_wrong_key_gives_no_cookie_and_spends_nothing(page: LocalPage) -> None
         {"Sec-Fetch-Site": "cross-site"},
     ],
 )
-def test_another_site_cannot_ask_even_with_the_cookie(browser: httpx.Client, headers: dict[str, str]) -> None:
-    """A name that was bound anew, or a page of somebody else's."""
+def test_requests_of_other_sites_are_refused_even_with_the_cookie(
+    browser: httpx.Client, headers: dict[str, str]
+) -> None:
+    """Another host name, origin or fetch site gives status 403."""
     assert browser.get("v1/page/now", headers=headers).status_code == 403
 
 
-def test_only_questions_go_through(browser: httpx.Client, site: Served) -> None:
-    """Nothing is ordered by a page; paths that are none of it are not passed on."""
+def test_only_read_requests_of_the_page_are_passed_on(browser: httpx.Client, site: Served) -> None:
+    """Orders are refused, and other paths are not found."""
     assert browser.post("v1/down", json={"is_down": True}).status_code == 501
     assert not site.play.daemon.standing.is_down
     assert browser.get("metrics").status_code == 404
     assert browser.get("v1/../metrics").status_code == 404
 
 
-def test_a_daemon_that_is_gone_is_said(page: LocalPage, browser: httpx.Client, site: Served) -> None:
-    """502 with a sentence, which the page shows."""
+def test_a_missing_daemon_gives_status_502(page: LocalPage, browser: httpx.Client, site: Served) -> None:
+    """The page shows the sentence of the answer."""
     site.socket.unlink()
     answer = browser.get("v1/page/now")
     assert answer.status_code == 502
     assert "no daemon listens" in answer.text
 
 
-def test_a_socket_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """Before anything is served."""
+def test_a_missing_socket_is_refused(tmp_path: Path) -> None:
+    """The error comes before anything is served."""
     with pytest.raises(DaemonUnreachable, match="no daemon listens"):
         LocalPage(tmp_path / "none.sock")
 
 
-def test_a_port_that_is_taken_is_named(page: LocalPage) -> None:
-    """One error with what to do."""
+def test_a_port_in_use_is_refused_with_advice(page: LocalPage) -> None:
+    """The error says how to use any free port."""
     with pytest.raises(InputError, match="any free one"):
         LocalPage(page.path, port=int(page.host.rpartition(":")[2]))

@@ -1,4 +1,4 @@
-"""Submissions that come together are committed together, and each is answered after its commit."""
+"""The job queue: concurrent submissions share commits, and each is answered after its commit."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def queue(tmp_path: Path) -> Any:
 
 
 def rows(name: str, count: int = 1) -> list[NewJob]:
-    """Return jobs of one name."""
+    """Return `count` new jobs of one name."""
     return [({**job_content(name), "stop_grace_seconds": 60.0}, "ann", "default", 1.0)] * count
 
 
-def test_jobs_of_many_threads_have_numbers_of_their_own(queue: JobQueue) -> None:
-    """400 submissions by 16 threads: 400 different ids, numbered 1 to 400, all on disk."""
+def test_concurrent_submissions_get_different_numbers(queue: JobQueue) -> None:
+    """400 submissions by 16 threads get the numbers 1 to 400 and are all stored."""
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(lambda n: queue.submit(rows(f"j{n}"), at=float(n))[0], range(400)))
     assert sorted(job.seq for job in found) == list(range(1, 401))
@@ -42,8 +42,8 @@ def test_jobs_of_many_threads_have_numbers_of_their_own(queue: JobQueue) -> None
     assert stored == {job.id for job in found} == set(queue.active)
 
 
-def test_what_waits_for_the_disk_goes_there_in_one_commit(queue: JobQueue) -> None:
-    """While a transaction holds the database up, 20 submissions queue; they take one commit together."""
+def test_waiting_submissions_share_one_commit(queue: JobQueue) -> None:
+    """While another transaction holds the database, 20 submissions wait; one commit stores all of them."""
     commits: list[int] = []
     event.listen(queue.database.engine, "commit", lambda _connection: commits.append(1))
     with ThreadPoolExecutor(20) as pool:
@@ -58,8 +58,8 @@ def test_what_waits_for_the_disk_goes_there_in_one_commit(queue: JobQueue) -> No
     assert len(commits) == 2
 
 
-def test_a_full_disk_refuses_all_that_waited_and_stores_nothing(queue: JobQueue) -> None:
-    """Whoever shares a failed commit is refused; the next submission is numbered as if nothing had been."""
+def test_a_failed_commit_refuses_all_its_submissions(queue: JobQueue) -> None:
+    """Nothing is stored, and the next submission gets number 1."""
 
     def full(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if statement.startswith("INSERT INTO jobs"):
@@ -75,8 +75,8 @@ def test_a_full_disk_refuses_all_that_waited_and_stores_nothing(queue: JobQueue)
     assert [job.seq for job in queue.submit(rows("c", 2), at=0.0)] == [1, 2]
 
 
-def test_an_id_is_never_given_twice_though_the_database_is_lost(tmp_path: Path) -> None:
-    """An engine that knows the old job would take the new one for it, and for over: it would never run."""
+def test_job_numbers_continue_although_the_database_is_lost(tmp_path: Path) -> None:
+    """Otherwise the engine would take a new job for an old one that has ended, and never run it."""
     numbers = []
     for name in ("first", "anew"):
         engine = open_engine(sqlite_url(tmp_path / f"{name}.sqlite"))
@@ -91,8 +91,8 @@ def test_an_id_is_never_given_twice_though_the_database_is_lost(tmp_path: Path) 
     assert numbers == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-def test_no_job_gets_the_folder_of_an_earlier_one(tmp_path: Path) -> None:
-    """What an engine keeps outlives the database; names that are no job's count for nothing."""
+def test_job_numbers_continue_after_existing_folders(tmp_path: Path) -> None:
+    """The engine's folders outlive the database; folders with other names are ignored."""
     engine = open_engine(sqlite_url(tmp_path / "new.sqlite"))
     migrate(engine)
     queue = JobQueue(Database(engine))

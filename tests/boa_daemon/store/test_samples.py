@@ -1,4 +1,4 @@
-"""What every store of samples must do: rows in place of older ones, all of a batch or nothing, once each."""
+"""Contract of every store of samples: rows are replaced by key, and each batch is written as a whole."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENDED = Sample(key="size|j-1", kind="size", class_name="c", at=7.25, total=2.5, 
 
 @pytest.fixture
 def new_samples(new_store: Callable[[], Store]) -> Callable[[], SampleStore]:
-    """Return a function that opens the samples beside a store; opened again they are the same."""
+    """Return a function that opens the samples of a store; each call opens the same samples."""
     memory = MemorySamples()
 
     def open_them() -> SampleStore:
@@ -44,7 +44,7 @@ def new_samples(new_store: Callable[[], Store]) -> Callable[[], SampleStore]:
 
 
 def test_rows_are_read_back_as_they_were_written(new_samples: Callable[[], SampleStore]) -> None:
-    """Every figure to the bit; a row written again is in place of the one with its key."""
+    """All values are equal, and a row with a known key replaces the old row."""
     new_samples().write([SPEED, ENDED], arrived_through=3)
     found = new_samples().read()
     assert set(found.rows) == {SPEED, ENDED}
@@ -57,8 +57,10 @@ def test_rows_are_read_back_as_they_were_written(new_samples: Callable[[], Sampl
     assert found.arrived_through == 3, "only what is said changes"
 
 
-def test_rows_are_forgotten_with_what_stands_for_them(new_samples: Callable[[], SampleStore]) -> None:
-    """A thousand rows go and one comes, in one batch."""
+def test_rows_are_deleted_and_their_summary_is_written_in_one_batch(
+    new_samples: Callable[[], SampleStore],
+) -> None:
+    """1100 rows are deleted and one is written."""
     rows = [replace(ENDED, key=f"size|j-{number}") for number in range(1100)]
     new_samples().write(rows)
     day = replace(ENDED, key="size|c|d0", count=1100.0)
@@ -67,11 +69,11 @@ def test_rows_are_forgotten_with_what_stands_for_them(new_samples: Callable[[], 
     assert new_samples().read().rows == (day,)
 
 
-def test_a_batch_is_written_whole_or_not_at_all(new_store: Callable[[], Store]) -> None:
-    """A process that dies in the middle of a transaction leaves nothing of it; the next one can write."""
+def test_a_batch_is_written_as_a_whole_or_not_at_all(new_store: Callable[[], Store]) -> None:
+    """A process that dies during the transaction leaves the old rows."""
     store = new_store()
     if isinstance(store, MemoryStore):
-        return  # Memory ends with its process.
+        return  # A store in memory ends with its process.
     assert isinstance(store, SqlStore)
     samples = SqlSamples(store.database)
     samples.write([SPEED], arrived_through=1)

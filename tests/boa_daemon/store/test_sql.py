@@ -1,4 +1,4 @@
-"""What the SQL store keeps for people, beyond what every store does."""
+"""Facts that only the SQL store keeps, for people to read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from boa_daemon.tick.offers import Offer
 from boa_daemon.tick.ports import Launched, Outcome, Refused
 
 
-def test_the_last_refusal_of_an_offer_is_known_until_its_type_is_rented(tmp_path: Path) -> None:
-    """For an hour and over a restart; nodes of the type in any zone end it, for that type alone."""
+def test_the_last_refusal_of_an_offer_is_kept_for_an_hour_or_until_a_launch(tmp_path: Path) -> None:
+    """It survives a restart, and a full launch of the same type in any zone removes it."""
     engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))
     migrate(engine)
     store = SqlStore(Database(engine))

@@ -1,4 +1,4 @@
-"""What every store must do: remember intents before acts, settle launches, add bills up, once each."""
+"""Contract of every store: intents come before actions, launches are settled, bills are summed once."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ Opener = Callable[[], Store]
 
 
 def a_charge(node: str, micro_dollars: int = 5) -> Charge:
-    """Return a bill."""
+    """Return the final bill of a node."""
     return Charge(node=node, instance_type="x", started_at=0.0, ended_at=1.0, micro_dollars=micro_dollars)
 
 
-def test_ticks_are_numbered_on_after_a_restart(new_store: Opener) -> None:
-    """A number counts as used once its decision is written down."""
+def test_tick_numbers_continue_after_a_restart(new_store: Opener) -> None:
+    """A number counts as used once its decision is recorded."""
     store = new_store()
     assert [store.next_tick(), store.next_tick()] == [1, 2]
     store.record_decision(a_state(), [], Plan(widths={}, slots={}))
     assert new_store().next_tick() == (3 if isinstance(store, MemoryStore) else 2)
 
 
-def test_a_launch_is_settled_when_its_nodes_are_seen(new_store: Opener) -> None:
-    """Intent, outcome, then sight of each: only the last settles it; a restart changes nothing."""
+def test_a_launch_is_settled_when_all_its_nodes_were_seen(new_store: Opener) -> None:
+    """The intent, the outcome and the first node seen leave it open, also after a restart."""
     new_store().record_intent(LAUNCH, at=1.0)
     assert new_store().unsettled() == [OpenLaunch(action=LAUNCH, at=1.0)]
     new_store().record_outcome(LAUNCH, Launched(nodes=("n1", "n2")), at=2.0)
@@ -60,7 +60,7 @@ def test_a_launch_is_settled_when_its_nodes_are_seen(new_store: Opener) -> None:
 
 
 def test_a_launch_without_an_answer_stays_open(new_store: Opener) -> None:
-    """It may have become nodes; given up, it leaves a cool-down of a minute."""
+    """Its nodes may exist; once it is given up, its offer has a cool-down of a minute."""
     store = new_store()
     store.record_intent(LAUNCH, at=0.0)
     store.record_outcome(LAUNCH, Unknown(reason="timeout"), at=1.0)
@@ -71,8 +71,8 @@ def test_a_launch_without_an_answer_stays_open(new_store: Opener) -> None:
     assert store.cooldowns(359.0).keys() == {LAUNCH.offer_key}
 
 
-def test_a_refusal_holds_its_type_back_until_the_cloud_said(new_store: Opener) -> None:
-    """At 60 s it may be asked for again; a launch that works forgets it."""
+def test_a_refused_offer_has_a_cool_down_of_retry_after_seconds(new_store: Opener) -> None:
+    """It can be requested again after 60 s, and a successful launch ends the cool-down."""
     store = new_store()
     store.record_intent(LAUNCH, at=0.0)
     refused = Refused(reason="no capacity", kind="no-capacity", retry_after_seconds=60.0)
@@ -86,8 +86,8 @@ def test_a_refusal_holds_its_type_back_until_the_cloud_said(new_store: Opener) -
     assert new_store().cooldowns(0.0) == {}
 
 
-def test_a_refused_gang_leaves_smaller_orders_open(new_store: Opener) -> None:
-    """Four together were refused: orders of three and more rest; two that come say nothing of four."""
+def test_a_refused_gang_closes_only_orders_of_more_than_half_its_size(new_store: Opener) -> None:
+    """After a gang of four is refused, a launched gang of two keeps the cool-down; one of four ends it."""
     gang = replace(LAUNCH, id="t1-gang", count=4, is_gang=True)
     new_store().record_intent(gang, at=0.0)
     new_store().record_outcome(gang, Refused(reason="no capacity", kind="no-capacity"), at=0.0)
@@ -103,8 +103,8 @@ def test_a_refused_gang_leaves_smaller_orders_open(new_store: Opener) -> None:
     assert new_store().cooldowns(3.0).keys() == {"gpu-x4//on-demand"}, "a quota is no matter of size"
 
 
-def test_bills_add_up_once_each(new_store: Opener) -> None:
-    """A hundred bills, each sent twice."""
+def test_each_bill_counts_once(new_store: Opener) -> None:
+    """Of a hundred bills, three are recorded twice."""
     store = new_store()
     for number in range(100):
         store.record_charge(a_charge(f"n{number}"))
@@ -112,8 +112,8 @@ def test_bills_add_up_once_each(new_store: Opener) -> None:
     assert new_store().settled_micro_dollars() == 100 * 5
 
 
-def test_bills_are_known_by_day(new_store: Opener) -> None:
-    """A bill over midnight: two micro-dollars of the first day, three of the second."""
+def test_a_bill_over_midnight_is_split_by_day(new_store: Opener) -> None:
+    """Two micro-dollars are of the first day, three of the second."""
     days = ((10, 2), (11, 3))
     charge = Charge(node="n", instance_type="x", started_at=0.0, ended_at=1.0, micro_dollars=5, days=days)
     new_store().record_charge(charge)
@@ -121,8 +121,8 @@ def test_bills_are_known_by_day(new_store: Opener) -> None:
     assert [store.settled_since(day * DAY_SECONDS + 5.0) for day in (9, 10, 11, 12)] == [5, 5, 3, 0]
 
 
-def test_the_books_open_once_and_may_open_later(new_store: Opener) -> None:
-    """The first instant counts until it is moved; what the policy remembers is what it said last."""
+def test_the_opening_time_of_the_ledger_stays_until_it_is_moved(new_store: Opener) -> None:
+    """The policy's memory is the last one recorded."""
     store = new_store()
     assert (store.books_opened_at(5.0), store.books_opened_at(9.0), store.memory()) == (5.0, 5.0, None)
     store.reopen_books(7.0)
@@ -131,8 +131,8 @@ def test_the_books_open_once_and_may_open_later(new_store: Opener) -> None:
     assert (store.books_opened_at(9.0), store.memory()) == (7.0, ((0.25, 1.5), 9.0))
 
 
-def test_several_actions_are_one_record(new_store: Opener) -> None:
-    """Written down together, answered together."""
+def test_several_actions_are_recorded_together(new_store: Opener) -> None:
+    """Their intents and their outcomes are each recorded in one call."""
     store = new_store()
     stops = [StopJob(id=f"t1-stop-{job}", job=job, generation=1, reason="moves") for job in "ab"]
     store.record_intents(stops, at=0.0)
@@ -144,8 +144,8 @@ def test_several_actions_are_one_record(new_store: Opener) -> None:
     assert new_store().unsettled() == []
 
 
-def test_memory_keeps_the_last_records_and_exact_sums() -> None:
-    """A hundred bills, ten kept, all counted, none twice."""
+def test_the_memory_store_keeps_the_last_bills_and_the_exact_sum() -> None:
+    """Of a hundred bills, each recorded twice, ten are kept and all are counted once."""
     store = MemoryStore(keep=10)
     for number in range(100):
         store.record_charge(a_charge(f"n{number}"))
@@ -153,8 +153,8 @@ def test_memory_keeps_the_last_records_and_exact_sums() -> None:
     assert (len(store.charges), store.settled_micro_dollars()) == (10, 500)
 
 
-def test_bills_of_nodes_that_live_are_taken_back(new_store: Opener) -> None:
-    """Of three final bills two are taken back, also after the store is opened anew; others are nothing."""
+def test_reopened_charges_are_removed_from_the_sum(new_store: Opener) -> None:
+    """Two of three bills are removed, and a removed bill can be recorded again."""
     store = new_store()
     for name in ("a", "b", "c"):
         store.record_charge(a_charge(name))
@@ -164,8 +164,8 @@ def test_bills_of_nodes_that_live_are_taken_back(new_store: Opener) -> None:
     assert store.settled_micro_dollars() == 10
 
 
-def test_no_gpu_is_held_twice(new_store: Opener) -> None:
-    """The key of the table of placements refuses it, whatever the program believes."""
+def test_a_gpu_cannot_have_two_jobs(new_store: Opener) -> None:
+    """The primary key of the table of placements refuses the second job."""
     store = new_store()
     if isinstance(store, MemoryStore):
         return
@@ -177,8 +177,8 @@ def test_no_gpu_is_held_twice(new_store: Opener) -> None:
         connection.execute(insert(PLACEMENTS), [row | {"job": "b"}])
 
 
-def test_the_tables_are_those_of_the_migrations(tmp_path: object) -> None:
-    """Alembic finds nothing to change after the last revision, and the constant names that one."""
+def test_the_tables_equal_those_of_the_migrations(tmp_path: object) -> None:
+    """Alembic finds no difference after the last revision, and `HEAD` names that revision."""
     from alembic.autogenerate import compare_metadata
     from alembic.config import Config
     from alembic.migration import MigrationContext
@@ -194,15 +194,15 @@ def test_the_tables_are_those_of_the_migrations(tmp_path: object) -> None:
     engine.dispose()
 
 
-def test_every_table_is_sql_for_both_databases() -> None:
+def test_every_table_compiles_for_sqlite_and_postgresql() -> None:
     """The schema compiles for each dialect."""
     for table in METADATA.sorted_tables:
         for dialect in (sqlite.dialect(), postgresql.dialect()):
             assert table.name in str(CreateTable(table).compile(dialect=dialect))
 
 
-def test_a_damaged_file_is_found(tmp_path: object) -> None:
-    """A page of noise in the middle: the check says so in one sentence."""
+def test_the_integrity_check_finds_a_damaged_file(tmp_path: object) -> None:
+    """Noise in the middle of the file makes the store unusable."""
     path = f"{tmp_path}/bad.sqlite"
     engine = open_engine(sqlite_url(path))  # type: ignore[arg-type]
     migrate(engine)
