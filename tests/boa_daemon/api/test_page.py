@@ -1,4 +1,4 @@
-"""The page in a real browser, on a daemon with a day behind it: every view, both schemes, two widths."""
+"""The page in a real browser, on a daemon with recorded hours: every view, both schemes, two widths."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def signed_in(browser: Any, site: Served, **given: Any) -> Tab:
     tab.page.fill("input[type=password]", TOKEN)
     tab.page.keyboard.press("Enter")
     tab.page.wait_for_selector(".tile")
-    # Without a session nobody is known: the first question is answered by 401, and the browser says so.
+    # Before signing in, the first request gets status 401, and the browser logs it.
     tab.complaints.clear()
     return tab
 
@@ -104,8 +104,8 @@ def show(tab: Tab, site: Served, view: str) -> None:
         pytest.param("dark", 1280, marks=pytest.mark.exhaustive),
     ],
 )
-def test_every_view_is_drawn(browser: Any, site: Served, width: int, scheme: str) -> None:
-    """No complaint, no request to another host, nothing wider than the screen, and text that can be read."""
+def test_every_view_is_drawn_without_faults(browser: Any, site: Served, width: int, scheme: str) -> None:
+    """No console error, no request to another host, no horizontal scrolling, and enough contrast."""
     tab = signed_in(browser, site, width=width, scheme=scheme)
     for view in VIEWS:
         show(tab, site, view)
@@ -129,8 +129,8 @@ def test_every_view_is_drawn(browser: Any, site: Served, width: int, scheme: str
     tab.close()
 
 
-def test_the_first_view_says_what_the_daemon_says(tab: Tab, site: Served) -> None:
-    """Burn, GPUs, jobs, caps and every job of the queue, with a reason each."""
+def test_the_first_view_shows_the_figures_of_the_last_tick(tab: Tab, site: Served) -> None:
+    """Spend rate, cap and every job of the queue are shown."""
     picture = site.play.daemon.standing.picture
     assert picture is not None
     said = tab.page.locator("main").inner_text()
@@ -142,8 +142,8 @@ def test_the_first_view_says_what_the_daemon_says(tab: Tab, site: Served) -> Non
         assert "on 1 node" in row.inner_text() or "nodes" in row.inner_text() or "GPUs" in row.inner_text()
 
 
-def test_the_page_solves_as_boa_does(tab: Tab, site: Served) -> None:
-    """At eight budgets, in the browser: the waiting and the spend of the exact optimum."""
+def test_the_page_finds_the_exact_optimum(tab: Tab, site: Served) -> None:
+    """At eight budgets, waiting time and spend equal those of `solve`."""
     daemon = site.play.daemon
     problem = daemon.planner.record(
         {job.class_name for job in site.play.storage.queue.active.values()}
@@ -160,7 +160,7 @@ def test_the_page_solves_as_boa_does(tab: Tab, site: Served) -> None:
 
 
 def test_sliders_move_the_plan_by_keyboard(tab: Tab, site: Served) -> None:
-    """Dearer prices make the curve move and the widths narrower; the slider keeps the focus meanwhile."""
+    """Higher prices change the plan, and the slider keeps the focus."""
     show(tab, site, "plan")
     before = tab.page.locator("main table").inner_text()
     tab.page.locator("[data-key=Prices]").focus()
@@ -172,8 +172,8 @@ def test_sliders_move_the_plan_by_keyboard(tab: Tab, site: Served) -> None:
     assert tab.page.locator("path.dash").count() == 1
 
 
-def test_everything_is_reached_by_keyboard(tab: Tab, site: Served) -> None:
-    """Tab leads past a link to the content, through the views, to the first job; Enter opens it."""
+def test_views_and_jobs_are_reached_by_keyboard(tab: Tab, site: Served) -> None:
+    """Tab reaches every view and the first job; Enter opens the job."""
     tab.page.goto(site.url)
     tab.page.wait_for_selector(".tile")
     tab.page.locator("body").click(position={"x": 1, "y": 700})
@@ -189,8 +189,8 @@ def test_everything_is_reached_by_keyboard(tab: Tab, site: Served) -> None:
     assert tab.page.locator("h1").inner_text() == reached[-1]
 
 
-def test_a_decision_is_decided_once_more(tab: Tab, site: Served) -> None:
-    """The newest that acted: what it did, the runner-up, and the same again from its record."""
+def test_a_decision_can_be_replayed_on_the_page(tab: Tab, site: Served) -> None:
+    """The newest decision shows its runner-up, and its replay gives the same result."""
     show(tab, site, "decisions")
     newest = tab.page.locator("details.tick").first
     newest.locator("summary").click()
@@ -199,8 +199,8 @@ def test_a_decision_is_decided_once_more(tab: Tab, site: Served) -> None:
     tab.page.wait_for_selector("text=Decided once more: the same")
 
 
-def test_scripts_of_others_do_not_run(tab: Tab, site: Served) -> None:
-    """Neither inline nor from elsewhere, nor styles: the browser refuses and says why."""
+def test_inline_scripts_and_foreign_resources_are_blocked(tab: Tab, site: Served) -> None:
+    """The browser names the rule of the content security policy for scripts, images and styles."""
     tab.page.evaluate(
         """() => {
           window.ran = false;
@@ -216,8 +216,8 @@ def test_scripts_of_others_do_not_run(tab: Tab, site: Served) -> None:
     assert [rule for rule in ("script-src", "img-src", "style-src") if rule not in said] == []
 
 
-def test_another_site_sees_nothing(browser: Any, site: Served, tmp_path: Path) -> None:
-    """A page of another origin, in a browser that is signed in: no answer to its script, no frame."""
+def test_another_site_can_neither_read_nor_frame_the_page(browser: Any, site: Served, tmp_path: Path) -> None:
+    """The browser is signed in, and the other page gets no answer that its script can read."""
     tab = signed_in(browser, site)
     evil = tmp_path / "evil.html"
     evil.write_text(f'<iframe src="{site.url}"></iframe>')
@@ -233,8 +233,8 @@ def test_another_site_sees_nothing(browser: Any, site: Served, tmp_path: Path) -
     tab.close()
 
 
-def test_a_daemon_that_is_gone_and_comes_back_is_said(browser: Any, tmp_path: Path) -> None:
-    """What was seen stays, with since when it is old; when the daemon answers again the note goes."""
+def test_the_page_notes_an_unreachable_daemon_until_it_answers(browser: Any, tmp_path: Path) -> None:
+    """The last figures stay on the page, marked as old."""
     play = DaemonInAFolder(tmp_path, ManualClock(INSTANT))
     play.daemon.tick()
     with served(play, tmp_path) as site:
@@ -251,8 +251,8 @@ def test_a_daemon_that_is_gone_and_comes_back_is_said(browser: Any, tmp_path: Pa
     play.close()
 
 
-def test_a_daemon_without_anything_says_what_to_do(browser: Any, tmp_path: Path) -> None:
-    """No nodes, no jobs, no decisions that act: each place says so, and how that changes."""
+def test_empty_views_say_so_and_what_to_do(browser: Any, tmp_path: Path) -> None:
+    """Without nodes, jobs and decisions, each view has a sentence, and an unknown job is an error."""
     play = DaemonInAFolder(tmp_path, ManualClock(INSTANT))
     play.daemon.tick()
     with served(play, tmp_path) as site:
@@ -274,8 +274,8 @@ def test_a_daemon_without_anything_says_what_to_do(browser: Any, tmp_path: Path)
     play.close()
 
 
-def test_ticks_that_do_not_come_are_said(browser: Any, tmp_path: Path) -> None:
-    """An hour after the last tick the picture is marked as old."""
+def test_the_page_marks_figures_as_old_when_ticks_are_late(browser: Any, tmp_path: Path) -> None:
+    """The last tick was an hour ago."""
     clock = ManualClock(INSTANT)
     play = DaemonInAFolder(tmp_path, clock)
     play.daemon.tick()
@@ -289,8 +289,8 @@ def test_ticks_that_do_not_come_are_said(browser: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_real_daemon_and_a_real_job_through_boa_open(browser: Any) -> None:
-    """`boa daemon`, `boa submit`, `boa open`: the job is in the queue, its loss and its log on its page."""
+def test_boa_open_shows_a_real_job_of_a_real_daemon(browser: Any) -> None:
+    """The job is in the queue, and its page has its log and its loss curve."""
     with a_site() as site:
         site.up()
         (site.folder / "train.py").write_text(
@@ -332,6 +332,6 @@ def test_a_real_daemon_and_a_real_job_through_boa_open(browser: Any) -> None:
         finally:
             opened.terminate()
             opened.communicate(timeout=120)
-            # Nothing of the job outlives the test.
+            # No process of the job stays after the test.
             subprocess.run([*boa, "cancel", "hello-1"], cwd=site.folder, env=environment, check=True)
             wait_for(lambda: site.get("/jobs/hello-1").get("status") == "cancelled", site)

@@ -1,4 +1,4 @@
-"""The page's files: nothing from elsewhere, and one file that holds all."""
+"""Files of the page: nothing is loaded from other hosts, and a static page holds everything in one file."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from boa_daemon.errors import InputError
 FOLDER = Path(__file__).resolve().parents[3] / "boa_daemon/data/page"
 
 
-def test_every_script_is_in_the_page() -> None:
-    """A file that nobody loads, or that is named and missing, is found."""
+def test_scripts_lists_exactly_the_script_files() -> None:
+    """A file that is not loaded, or a listed file that is missing, fails the test."""
     assert {path.stem for path in FOLDER.glob("*.js")} == set(SCRIPTS)
 
 
 @pytest.mark.parametrize("name", ["index.html", "page.css", "page.js"])
-def test_nothing_is_loaded_from_elsewhere(name: str) -> None:
-    """No address of another host stands in any file; the name of the SVG namespace is none."""
+def test_no_file_of_the_page_names_another_host(name: str) -> None:
+    """The name of the SVG namespace is not an address that is loaded."""
     text = asset(name).decode().replace("http://www.w3.org/2000/svg", "")
     assert re.findall(r"https?://|//[a-z0-9-]+\.[a-z]{2,}|@import|url\((?!#)", text) == []
 
 
-def test_no_text_becomes_markup() -> None:
-    """The scripts build elements; nothing is written as HTML."""
+def test_the_scripts_never_write_html() -> None:
+    """They create elements, so text from the daemon cannot become markup."""
     text = asset("page.js").decode()
     assert (
         re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
@@ -35,14 +35,14 @@ def test_no_text_becomes_markup() -> None:
     )
 
 
-def test_the_policy_allows_nothing_inline() -> None:
-    """Scripts and styles are files of the page; nothing else is allowed at all."""
+def test_the_content_security_policy_forbids_inline_code() -> None:
+    """The default is to allow nothing."""
     assert "'unsafe" not in CONTENT_SECURITY_POLICY
     assert CONTENT_SECURITY_POLICY.startswith("default-src 'none'")
 
 
-def test_one_file_holds_the_answers() -> None:
-    """What is asked for is in it, however it is called; no answer ends the element that holds it."""
+def test_a_static_page_contains_the_answers() -> None:
+    """A `</script>` in an answer does not end the element that holds it."""
     text = static_page(
         title="a plan", answers={"page/frontier": {"title": "</script><script>alert(1)</script>"}}
     )
@@ -52,7 +52,7 @@ def test_one_file_holds_the_answers() -> None:
     assert "page.css" not in text
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """One error, with the file."""
+def test_a_static_page_in_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    """The error names the file."""
     with pytest.raises(InputError, match=r"cannot write the page.*|.*page\.html"):
         write_static(tmp_path / "none" / "page.html", title="", answers={})

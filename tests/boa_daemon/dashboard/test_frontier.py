@@ -1,4 +1,4 @@
-"""The hulls that the page solves by: with them, the greedy is the exact optimum."""
+"""The hulls that the page solves with: the greedy solution over them is the exact optimum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from policies.optimum.frontier import MixedFrontier
 
 
 def solved(document: dict[str, Any], budget: float) -> tuple[float, float]:
-    """Return (least spend, weighted mean hours) as the page works them out."""
+    """Return (least spend, weighted mean hours) as the page computes them."""
     edges, spend, hours = [], 0.0, 0.0
     for group in document["starts"][0]["groups"]:
         one = document["classes"][group["class"]]
@@ -34,8 +34,8 @@ def solved(document: dict[str, Any], budget: float) -> tuple[float, float]:
 
 
 @given(problem=problems(), share=st.floats(0.0, 1.2))
-def test_the_page_has_what_the_optimum_needs(problem: Problem, share: float) -> None:
-    """At any budget the greedy over the page's hulls is what `boa solve` answers."""
+def test_the_greedy_over_the_hulls_of_the_page_is_the_optimum(problem: Problem, share: float) -> None:
+    """This holds at any budget."""
     frontier = MixedFrontier.of(problem)
     least, most = frontier.cheapest_feasible_spend, frontier.largest_useful_spend
     budget = least + share * (most - least)
@@ -47,8 +47,8 @@ def test_the_page_has_what_the_optimum_needs(problem: Problem, share: float) -> 
 
 
 @given(problem=problems())
-def test_a_later_start_costs_time_and_money(problem: Problem) -> None:
-    """Hulls of each start, the first as stated; the cheapest plan gets slower and dearer with each."""
+def test_a_later_start_makes_the_cheapest_plan_slower(problem: Problem) -> None:
+    """The first hulls are those of the stated start time."""
     starts = frontier_document(problem)["starts"]
     assert [one["minutes"] for one in starts] in ([0.0], list(START_MINUTES))
     hours = [sum(group["hull"][0]["hours"] for group in one["groups"]) for one in starts]

@@ -1,4 +1,4 @@
-"""Who spent what, for every open page: worked out once a tick, from starts that are read once."""
+"""Costs on the page: computed once per tick for all open pages, with each start parsed once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = 1_800_000_000.0
 
 @pytest.fixture
 def play(tmp_path: Path) -> Any:
-    """A daemon on which three jobs run."""
+    """Yield a daemon that runs three jobs."""
     found = DaemonInAFolder(tmp_path, ManualClock(NOW), {"budget": {"usd_per_hour": 50.0}})
     found.service.submit([job_content(hours=5.0) for _ in range(3)], user="ann")
     tick(found, 4)
@@ -27,14 +27,16 @@ def play(tmp_path: Path) -> Any:
 
 
 def tick(play: DaemonInAFolder, times: int = 1) -> None:
-    """Let so many minutes pass."""
+    """Tick once per minute, `times` times."""
     for _ in range(times):
         play.daemon.tick()
         play.clock.instant += 60.0
 
 
-def test_it_is_worked_out_once_a_tick(play: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten pages that ask cost one look; after a tick, or for other hours or rows, there is a new one."""
+def test_costs_are_computed_once_per_tick_and_question(
+    play: DaemonInAFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten equal questions cost one computation; another range, grouping or tick costs a new one."""
     view, asked = MoneyView(play.service), []
     cost = play.service.cost
     monkeypatch.setattr(play.service, "cost", lambda **given: asked.append(given) or cost(**given))
@@ -50,16 +52,16 @@ def test_it_is_worked_out_once_a_tick(play: DaemonInAFolder, monkeypatch: pytest
     assert second == play.service.cost(by="class", since=second["since"]) | {"as_of": second["as_of"]}
 
 
-def test_what_is_kept_is_bounded(play: DaemonInAFolder) -> None:
-    """Whoever asks for a thousand ranges fills no memory."""
+def test_the_number_of_cached_answers_is_limited(play: DaemonInAFolder) -> None:
+    """Questions about many ranges do not fill the memory."""
     view = MoneyView(play.service)
     for hours in range(1, 2 * MOST_COSTS):
         view.cost(by="job", hours=float(hours))
     assert len(view._costs) <= MOST_COSTS
 
 
-def test_a_start_is_read_once(play: DaemonInAFolder) -> None:
-    """The GPUs of starts that were asked for before are not read from their text again."""
+def test_the_gpus_of_a_start_are_parsed_once(play: DaemonInAFolder) -> None:
+    """A second question about costs has no cache miss."""
     by: CostBy = "job"
     before = play.service.cost(by=by)
     misses = job_rows.slots_of.cache_info().misses

@@ -1,4 +1,4 @@
-"""The queue and the fleet as the page shows them, with many jobs of both kinds."""
+"""The overview and job documents of the page, with many running and waiting jobs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from boa_daemon.testing import ManualClock
 from boa_daemon.testing.daemon_in_a_folder import DaemonInAFolder, job_content
 
 
-def test_running_and_waiting_jobs_are_both_seen(tmp_path: Path) -> None:
-    """More of each than there are rows: half of the rows each, with a reason, and ends in order."""
+def test_the_queue_shows_running_and_waiting_jobs_half_each(tmp_path: Path) -> None:
+    """With more of each than rows, each row has a reason, and running jobs are ordered by their end."""
     clock = ManualClock(1_800_000_000.0)
     settings = {"budget": {"usd_per_hour": 1e4, "usd_per_day_cap": 1e6, "max_instances": 120}}
     play = DaemonInAFolder(tmp_path, clock, settings)
@@ -32,8 +32,8 @@ def test_running_and_waiting_jobs_are_both_seen(tmp_path: Path) -> None:
     play.close()
 
 
-def test_a_job_that_was_never_started_has_a_document(tmp_path: Path) -> None:
-    """No starts, no trail, the stated curve of its class; its command is for its user alone."""
+def test_a_job_that_never_started_has_a_document(tmp_path: Path) -> None:
+    """It has no starts and no trail; another user does not see its command."""
     play = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0))
     (job,) = play.service.submit([job_content()], user="ann")["jobs"]
     found = job_document(play.service, job, may_read=lambda owner: owner == "bob")
@@ -44,8 +44,8 @@ def test_a_job_that_was_never_started_has_a_document(tmp_path: Path) -> None:
     play.close()
 
 
-def test_the_end_of_a_running_job_is_its_work_over_its_speed(tmp_path: Path) -> None:
-    """Three hours of work as stated, half an hour done: what is believed to be left lies in between."""
+def test_the_time_left_of_a_running_job_shrinks_with_its_progress(tmp_path: Path) -> None:
+    """A job of three hours that has run for half an hour has between 2.4 and 3 hours left."""
     clock = ManualClock(1_800_000_000.0)
     play = DaemonInAFolder(tmp_path, clock, {"budget": {"usd_per_hour": 50.0}})
     play.service.submit([job_content(hours=3.0)], user="ann")

@@ -1,4 +1,4 @@
-"""The functions of the page's scripts, one by one, in the browser that runs them; Python is the oracle."""
+"""Functions of the page's scripts, run in a browser and compared with Python."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Evaluate = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def evaluate() -> Iterator[Evaluate]:
-    """Return what evaluates an expression in which every function of the scripts has its name."""
+    """Yield a function that evaluates an expression with the functions of all scripts in scope."""
     folder = ROOT / "boa_daemon/data/page"
-    # Without the last, which begins to draw.
+    # Without the last script, which starts to draw.
     text = "\n".join((folder / f"{name}.js").read_text() for name in SCRIPTS[:-1])
     with a_browser() as browser:
         page = browser.new_page()
@@ -58,13 +58,13 @@ def problem() -> Problem:
         ("el('p', {id: 'a', hidden: false}, '<b>', null).outerHTML", '<p id="a">&lt;b&gt;</p>'),
     ],
 )  # fmt: skip
-def test_what_a_function_answers(evaluate: Evaluate, expression: str, value: Any) -> None:
-    """Numbers, money and time as people say them, ticks of an axis, text that is no markup."""
+def test_a_script_function_returns_its_value(evaluate: Evaluate, expression: str, value: Any) -> None:
+    """Numbers, money and times are formatted, axes have ticks, and text does not become markup."""
     assert evaluate(expression) == value
 
 
-def test_the_curve_is_that_of_the_planner(evaluate: Evaluate, problem: Problem) -> None:
-    """At every vertex, and between them."""
+def test_the_curve_equals_that_of_the_planner(evaluate: Evaluate, problem: Problem) -> None:
+    """Points between the vertices are compared too."""
     curve = Curve.of(problem, "integer-mixed")
     points = evaluate("curvePoints(given)", frontier_document(problem))
     for spend, hours in points[:: max(1, len(points) // 20)]:
@@ -74,10 +74,10 @@ def test_the_curve_is_that_of_the_planner(evaluate: Evaluate, problem: Problem) 
 @pytest.mark.parametrize(
     ("price", "load", "minutes"), [(1.0, 1.0, 0), (1.6, 1.0, 0), (1.0, 0.5, 0), (0.7, 2.0, 10)]
 )
-def test_the_sliders_answer_as_the_planner_does(
+def test_the_sliders_give_the_optimum_of_the_changed_problem(
     evaluate: Evaluate, problem: Problem, price: float, load: float, minutes: int
 ) -> None:
-    """Dearer GPUs, more jobs and later starts: what the page solves is the optimum of that problem."""
+    """The sliders change prices, load and start times."""
     moved = replace(
         problem,
         gpu_types=tuple(

@@ -1,4 +1,4 @@
-"""A daemon whose budget is below its load: no tick fails, the money is kept to, and it is said."""
+"""A budget below the load: ticks go on as a best effort within the budget, and the shortfall is reported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ TICK = 300.0
 
 
 class Stage:
-    """A daemon whose class file says one job of an hour per hour, its clock, and how its ticks went."""
+    """A daemon whose class file states one job of one GPU-hour per hour, its clock, and a count of failed
+    ticks.
+    """
 
     def __init__(self, folder: Path, **changes: dict[str, Any]) -> None:
         common: dict[str, dict[str, Any]] = {
@@ -85,7 +87,7 @@ class Stage:
 
 @contextmanager
 def a_stage(folder: Path, **changes: dict[str, Any]) -> Iterator[Stage]:
-    """Give a stage, and close it."""
+    """Yield a stage and close it."""
     stage = Stage(folder, **changes)
     try:
         yield stage
@@ -100,8 +102,8 @@ def a_stage(folder: Path, **changes: dict[str, Any]) -> Iterator[Stage]:
         "equal-width",
     ],
 )
-def test_a_reload_with_a_budget_below_the_load_stops_no_tick(tmp_path: Path, policy: str) -> None:
-    """Six nodes run; then 0.3 USD/hour: nodes go back, jobs go on now and then, and the money is kept to."""
+def test_a_reload_with_a_budget_below_the_load_fails_no_tick(tmp_path: Path, policy: str) -> None:
+    """After the reload to 0.3 USD/hour nodes are given back, and spend and jobs follow the new budget."""
     with a_stage(tmp_path, workload={"policy": policy}) as stage:
         stage.submit(20, hours=2.0)
         stage.hours(1)
@@ -116,8 +118,8 @@ def test_a_reload_with_a_budget_below_the_load_stops_no_tick(tmp_path: Path, pol
         assert stage.ended() >= 2
 
 
-def test_what_a_best_effort_is_told_of_everywhere(tmp_path: Path) -> None:
-    """Status, explain, an alert, metrics: the least budget, and by how much the queue grows."""
+def test_a_best_effort_is_reported_everywhere(tmp_path: Path) -> None:
+    """Status, explanation, alert and metrics name the least budget or the growth of the queue."""
     with a_stage(tmp_path, budget={"usd_per_hour": 0.5}) as stage:
         jobs = stage.submit(3, hours=1.0)
         stage.hours(3)
@@ -141,8 +143,8 @@ def test_what_a_best_effort_is_told_of_everywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_daemon_starts_with_such_a_budget_and_a_restart_forgives_no_debt(tmp_path: Path) -> None:
-    """Restarted each hour for a day, the account goes on: 0.4 USD/hour are spent, not more."""
+def test_the_account_of_a_best_effort_survives_restarts(tmp_path: Path) -> None:
+    """The daemon is restarted every hour for a day and spends 0.4 USD/hour, not more."""
     with a_stage(tmp_path, budget={"usd_per_hour": 0.4}, workload={"policy": "boa"}) as stage:
         stage.submit(20, hours=1.0)
         stage.hours(24, each_hour=lambda _hour: stage.restart())
@@ -153,7 +155,7 @@ def test_a_daemon_starts_with_such_a_budget_and_a_restart_forgives_no_debt(tmp_p
 
 
 def test_every_decision_of_a_best_effort_replays(tmp_path: Path) -> None:
-    """The account stands in the record."""
+    """The account is part of the record."""
     with a_stage(tmp_path, budget={"usd_per_hour": 0.5}) as stage:
         stage.submit(5, hours=1.0)
         stage.hours(6)
@@ -162,8 +164,8 @@ def test_every_decision_of_a_best_effort_replays(tmp_path: Path) -> None:
         assert all(replay(stage.play.service.decision(row["tick"])).is_same for row in rows)
 
 
-def test_the_normal_plan_is_back_once_the_budget_is(tmp_path: Path) -> None:
-    """At once after a reload, and it is said."""
+def test_a_sufficient_budget_ends_the_best_effort(tmp_path: Path) -> None:
+    """It ends after the reload, with an alert."""
     with a_stage(tmp_path, budget={"usd_per_hour": 0.3}) as stage:
         stage.submit(4, hours=1.0)
         stage.hours(2)
@@ -180,7 +182,7 @@ def test_the_normal_plan_is_back_once_the_budget_is(tmp_path: Path) -> None:
 
 
 def a_record(work: float, *, usd_per_hour: float = 10.0) -> PolicyRecord:
-    """Return the policy for a load of so many dollars an hour."""
+    """Return the policy for a load of `work` dollars an hour."""
     planner = Planner(Settings.model_validate({"budget": {"usd_per_hour": usd_per_hour}}))
     record = planner.record(())
     classes = tuple(
@@ -195,8 +197,8 @@ def a_record(work: float, *, usd_per_hour: float = 10.0) -> PolicyRecord:
     return replace(record, site=replace(record.site, problem=problem))
 
 
-def test_a_load_that_is_learnt_to_and_fro_about_the_budget_changes_the_plan_once() -> None:
-    """It begins above the budget and ends 5 % below it, not between."""
+def test_a_load_that_varies_around_the_budget_changes_the_plan_once() -> None:
+    """A best effort begins above the budget and ends 5 % below it, not in between."""
     watch = BudgetWatch()
 
     def is_best_effort(work: float, **changes: float) -> bool:
@@ -216,8 +218,8 @@ def test_a_load_that_is_learnt_to_and_fro_about_the_budget_changes_the_plan_once
     assert not is_best_effort(9.9, usd_per_hour=9.95), "another budget is judged anew"
 
 
-def test_a_price_that_rises_makes_the_budget_too_small() -> None:
-    """At 1.3 times the planned price the load takes 1.34 times as much: prices go in steps of 5 %."""
+def test_a_higher_price_can_make_the_budget_too_small() -> None:
+    """A price of 1.3 times the planned one counts as 1.34, in steps of 5 %; a lower price does not count."""
     site = a_record(8.0).site
     machine = site.instance_types["a10g"]
     dearer = at_dearer_offers(
@@ -231,10 +233,10 @@ def test_a_price_that_rises_makes_the_budget_too_small() -> None:
     assert cheaper is site
 
 
-def test_a_plan_that_cannot_be_made_leaves_the_last_one_going(
+def test_the_last_plan_continues_when_no_new_one_can_be_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the mathematics refuses: ticks go on, jobs end, nodes go back, and the status says why."""
+    """Ticks go on, jobs end, nodes are given back, and the status has a note until a plan works again."""
     with a_stage(tmp_path) as stage:
         stage.submit(2, hours=1.5)
         stage.hours(1)
@@ -255,10 +257,8 @@ def test_a_plan_that_cannot_be_made_leaves_the_last_one_going(
         assert stage.play.service.instances()["instances"] == []
 
 
-def test_figures_that_make_no_problem_are_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Learning fails in the mathematics: the tick goes on by the old figures."""
+def test_invalid_learned_figures_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When learning raises, the tick uses the old figures."""
     with a_stage(tmp_path, learning={"rates": True, "sizes": True}) as stage:
         stage.submit(2, hours=1.0)
 
@@ -272,10 +272,8 @@ def test_figures_that_make_no_problem_are_not_followed(
 
 
 @pytest.mark.parametrize("starts_anew", [False, True])
-def test_a_cap_below_the_width_of_a_waiting_job_holds_up_nobody_else(
-    tmp_path: Path, starts_anew: bool
-) -> None:
-    """Six GPUs at the least, accepted when six nodes were allowed; now four are: it waits by name."""
+def test_a_job_wider_than_the_instance_cap_does_not_block_others(tmp_path: Path, starts_anew: bool) -> None:
+    """It waits with the reason `cap-instances`; a new job of that width is refused."""
     with a_stage(tmp_path, budget={"max_instances": 8}) as stage:
         (wide,) = stage.submit(1, min_gpus=6, max_gpus=8, hours=6.0)
         (free,) = stage.submit(1, max_gpus=None, hours=1.0)
@@ -296,8 +294,8 @@ def test_a_cap_below_the_width_of_a_waiting_job_holds_up_nobody_else(
             stage.submit(1, min_gpus=6, max_gpus=8)
 
 
-def test_a_ceiling_on_dollars_per_hour_below_a_job_holds_up_nobody_else(tmp_path: Path) -> None:
-    """Six nodes at once cost 6.04 USD/hour, the ceiling is 4: the wide job waits, the others end."""
+def test_a_job_above_the_hourly_ceiling_does_not_block_others(tmp_path: Path) -> None:
+    """Six nodes cost 6.04 USD/hour and the ceiling is 4: the wide job waits, the others finish."""
     with a_stage(tmp_path, budget={"usd_per_hour_ceiling": 4.0}) as stage:
         (wide,) = stage.submit(1, min_gpus=6, max_gpus=8, hours=6.0)
         stage.submit(3, hours=1.0)

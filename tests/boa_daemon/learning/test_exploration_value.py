@@ -1,4 +1,4 @@
-"""Which width is worth a try: where knowing its speed pays, within what a try may waste."""
+"""The value of exploration: a width is tried where knowing its speed pays, within the allowed waste."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ STATED = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 3.2, 5.6))
 def a_sample(
     gpus: int, rate: float, *, seconds: float = 600.0, at: float = 0.0, **more: float
 ) -> SpeedSample:
-    """Return a stretch of work at a speed."""
+    """Return a sample of work at a speed."""
     return SpeedSample(
         class_name="c", gpu_type="gpu", gpus=gpus, samples=rate * seconds, seconds=seconds, at=at, **more
     )
 
 
 def estimated(*samples: SpeedSample, stated: Table | Amdahl = STATED, now: float = 0.0) -> CurveEstimate:
-    """Return the estimate from samples."""
+    """Return the curve estimated from the samples."""
     curve = estimate_curve(samples, stated, class_name="c", gpu_type="gpu", now=now)
     assert curve is not None
     return curve
@@ -36,8 +36,8 @@ def estimated(*samples: SpeedSample, stated: Table | Amdahl = STATED, now: float
 STAKES = ExplorationStakes(gpu_hour_worth=0.5, hours_to_come=100.0, restart_seconds=30.0, boot_seconds=180.0)
 
 
-def test_a_width_is_tried_where_knowing_its_speed_is_worth_more_than_the_try() -> None:
-    """Stated 1.3 on four GPUs, perhaps 4: tried where many hours are to come, left where few are."""
+def test_a_width_is_tried_if_knowing_its_speed_is_worth_more_than_the_try() -> None:
+    """With many hours to come, the uncertain width of 4 GPUs is tried; with few, it is not."""
     curve = estimated(a_sample(1, 100.0), stated=Table(gpus=(1, 4), speeds=(1.0, 1.3)))
 
     found = worth_exploring(curve, planned_gpus=1, stakes=STAKES)
@@ -47,8 +47,8 @@ def test_a_width_is_tried_where_knowing_its_speed_is_worth_more_than_the_try() -
     assert worth_exploring(curve, planned_gpus=1, stakes=replace(STAKES, hours_to_come=0.5)) is None
 
 
-def test_a_try_stays_within_what_it_may_waste_and_within_the_widths_allowed() -> None:
-    """Nothing wider than the allowance pays for; nothing that is not allowed; nothing that was measured."""
+def test_a_try_stays_within_the_allowed_waste_and_widths() -> None:
+    """Measured widths are not tried."""
     curve = estimated(a_sample(1, 100.0), stated=Table(gpus=(1, 2, 4), speeds=(1.0, 1.15, 1.3)))
     found = worth_exploring(curve, planned_gpus=1, stakes=STAKES)
     assert found is not None
@@ -72,7 +72,7 @@ def test_a_try_stays_within_what_it_may_waste_and_within_the_widths_allowed() ->
     gpus=st.sampled_from([2, 4, 16]),
 )
 @settings(max_examples=sampled(25), deadline=None)
-def test_the_worth_of_knowing_is_the_mean_of_the_better_choice(
+def test_the_value_of_knowing_equals_its_integral(
     mean: float, spread: float, worth: float, gpus: int
 ) -> None:
     """V is E[max(A - B / rho, 0)] - max(A - B E[1 / rho], 0), rho at most linear: by quadrature."""

@@ -1,4 +1,4 @@
-"""What `boa classes` says of kappa: the narrowest bound of all classes, and whose it is."""
+"""What `boa classes` says about kappa: the smallest bound of all classes, and the class it is from."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def one(name: str, need: AllReduce | None, *widths: int) -> JobClass:
     return replace(a_class(curve=curve, network=need), name=name)
 
 
-def test_the_class_that_sends_most_decides() -> None:
-    """The quiet one alone might be spread at three GPUs, the loud one at two."""
+def test_the_class_that_sends_most_sets_the_bound_on_kappa() -> None:
+    """The quiet class alone may be spread at 3 GPUs, the loud one at 2."""
     both = [one("quiet", QUIET, 1, 2, 4), one("loud", LOUD, 2, 8)]
     found = kappa_document(both, {"gpu": NODE}, kappa=1.0)
 
@@ -38,8 +38,8 @@ def test_the_class_that_sends_most_decides() -> None:
     )
 
 
-def test_a_kappa_that_is_too_high_is_said_to_be() -> None:
-    """On links a tenth as fast nothing may be spread."""
+def test_a_kappa_above_the_bound_gives_advice_to_lower_it() -> None:
+    """On slow links, no job should be spread."""
     slow = replace(NODE, link_gigabits_per_second=10.0)
     found = kappa_document([one("loud", LOUD, 2)], {"gpu": slow}, kappa=4.0)
 
@@ -49,8 +49,8 @@ def test_a_kappa_that_is_too_high_is_said_to_be() -> None:
 
 
 @pytest.mark.parametrize("silent", [one("a", None, 1, 2), one("b", LOUD, 1), one("c", LOUD, 1, 8)])
-def test_classes_that_cannot_be_spread_or_say_nothing_have_no_say(silent: JobClass) -> None:
-    """One GPU is on one node anyway, eight are on two, and without `network` nothing is known."""
+def test_classes_without_a_spread_width_or_network_set_no_bound(silent: JobClass) -> None:
+    """One GPU is on one node, eight GPUs need two, and without `network` the traffic is unknown."""
     found = kappa_document([silent], {"gpu": NODE}, kappa=4.0)
 
     assert (found["most"], found["rows"], found["why"]) == (None, [], "")

@@ -1,4 +1,4 @@
-"""The public face: the same answers as the commands, and errors that say what to do."""
+"""The public functions: they give the same answers as the commands, and their errors say what to do."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def problem() -> Problem:
     return Problem.from_csv(ROOT / "examples/classes.csv", prices=PRICES)
 
 
-def test_a_file_a_mapping_rows_and_a_frame_are_the_same_problem(problem: Problem) -> None:
-    """The optimum at a budget is the same, whichever way it came in."""
+def test_a_mapping_and_a_frame_give_the_same_problem(problem: Problem) -> None:
+    """Both have the same optimum."""
     import pandas
 
     table = {1: 1.0, 2: 1.9, 4: 3.5, 8: 5.8}
@@ -42,8 +42,8 @@ def test_a_file_a_mapping_rows_and_a_frame_are_the_same_problem(problem: Problem
     assert len(hours) == 1
 
 
-def test_a_plan_is_that_of_the_command(problem: Problem) -> None:
-    """Its document has the promised keys; its figures are fields; its rows make a frame and a table."""
+def test_a_plan_has_a_document_figures_a_frame_and_a_table(problem: Problem) -> None:
+    """Its mean completion time equals that of `solve`, its knee that of `frontier`."""
     found = plan(problem, "40/h")
     assert found.to_dict()["mean_jct_hours"] == found.mean_jct_hours == solve(problem, 40.0).mean_jct_hours
     assert found.knee_budget == frontier(problem).knee_budget
@@ -51,8 +51,8 @@ def test_a_plan_is_that_of_the_command(problem: Problem) -> None:
     assert "<caption>Plan for 40.00 USD/hour</caption>" in found._repr_html_()
 
 
-def test_the_curve_is_the_optimum_at_every_budget(problem: Problem) -> None:
-    """At its vertices and between them; below the least there is none. It can be drawn, and be a page."""
+def test_the_frontier_equals_the_optimum_at_every_budget(problem: Problem) -> None:
+    """Below the cheapest feasible budget the time is infinite; the curve can be plotted."""
     curve = frontier(problem)
     for budget in (curve.cheapest_feasible_spend, 26.0, 31.7, 200.0):
         assert curve.hours_at(budget) == pytest.approx(solve(problem, budget).mean_jct_hours)
@@ -61,8 +61,8 @@ def test_the_curve_is_the_optimum_at_every_budget(problem: Problem) -> None:
     assert frontier(problem, unit="gpus").unit == "gpus"
 
 
-def test_text_from_a_file_is_no_markup() -> None:
-    """A class of any name stands as it is in the table."""
+def test_html_in_a_class_name_is_escaped() -> None:
+    """The table shows the name as it is written."""
     rows = [
         {
             "class": "<b>x",
@@ -78,8 +78,8 @@ def test_text_from_a_file_is_no_markup() -> None:
     assert "<b>x" not in said
 
 
-def test_a_run_and_a_comparison(problem: Problem, tmp_path: Path) -> None:
-    """Arrivals as pairs or as a file are the same run; a comparison has BOA and each rival."""
+def test_simulate_and_compare_take_pairs_or_a_trace_file(problem: Problem, tmp_path: Path) -> None:
+    """Both give the same run, and a comparison has BOA and each rival."""
     lines = [
         "job_id,arrived_at_seconds,class_name",
         *(f"j{n},{at},{name}" for n, (at, name) in enumerate(DAY)),
@@ -93,10 +93,10 @@ def test_a_run_and_a_comparison(problem: Problem, tmp_path: Path) -> None:
     assert set(compared.ratios) == {"boa", "equal-width"}
 
 
-def test_a_commitment_is_that_of_the_command(
+def test_commit_gives_the_same_document_as_the_command(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same document for a file and for a mapping; its figures are fields; a trace brings its proof."""
+    """Offers may be a file or a mapping, and a trace adds a proof."""
     file = ROOT / "examples/commitments.toml"
     two = ROOT / "examples/two-gpu-types.yaml"
     found = commit(Problem.from_file(two), file, "27/h")
@@ -140,15 +140,17 @@ def test_a_commitment_is_that_of_the_command(
         (lambda one: Problem.from_csv("none.csv"), InputError, "none.csv"),
     ],
 )
-def test_what_is_wrong_is_said(problem: Problem, ask: object, kind: type[Exception], sentence: str) -> None:
-    """What, with which value, what to try."""
+def test_wrong_arguments_give_an_error_that_names_the_fault(
+    problem: Problem, ask: object, kind: type[Exception], sentence: str
+) -> None:
+    """The type of the error and its sentence are checked."""
     assert callable(ask)
     with pytest.raises(kind, match=sentence):
         ask(problem)
 
 
-def test_a_class_that_contradicts_itself_is_refused() -> None:
-    """With the line of the second row."""
+def test_rows_of_a_class_that_disagree_are_refused() -> None:
+    """The error has the line of the second row."""
     row = {
         "class": "a",
         "arrivals_per_hour": 1,
@@ -162,8 +164,8 @@ def test_a_class_that_contradicts_itself_is_refused() -> None:
     assert ":3" in str(caught.value)
 
 
-def test_importing_the_package_imports_nothing_else() -> None:
-    """Nodes import it too; numpy comes with the first public name that is used."""
+def test_importing_boa_daemon_does_not_import_numpy() -> None:
+    """Nodes import the package too; numpy is imported with the first public function."""
     said = "import sys, boa_daemon; print('numpy' in sys.modules, 'boa_daemon.library' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
@@ -182,8 +184,10 @@ def test_importing_the_package_imports_nothing_else() -> None:
         boa_daemon.sovle  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a CSV to a plotted curve."""
+def test_the_example_script_plots_the_curve_of_a_csv_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It prints the knee and writes an image."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     done = subprocess.run(
@@ -193,8 +197,8 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert (tmp_path / "curve.png").stat().st_size > 5000
 
 
-def test_no_public_name_is_also_a_module() -> None:
-    """The import of a module would put it in the place of the function of its name."""
+def test_no_public_name_is_a_submodule_too() -> None:
+    """Importing a submodule would replace the function of the same name."""
     top = Path(boa_daemon.__file__).parent
     inside = {path.stem for path in top.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
 

@@ -1,4 +1,4 @@
-"""The kit for other packages: ours pass it, as an outside package does; what breaks a promise does not."""
+"""The test kit for plugins: built-in parts and an example plugin pass it, and broken parts fail."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
-def test_our_policies_pass(name: str) -> None:
-    """Each of the table."""
+def test_every_built_in_policy_passes(name: str) -> None:
+    """`check_policy` finds no fault."""
     check_policy(POLICIES[name], draws=5)
 
 
 @pytest.mark.parametrize("name", sorted(PLACERS))
-def test_our_placers_pass(name: str) -> None:
-    """Each of the table."""
+def test_every_built_in_placer_passes(name: str) -> None:
+    """`check_placer` finds no fault."""
     check_placer(PLACERS[name], draws=20)
 
 
 class Asked:
-    """A policy that answers what it was given to answer."""
+    """A policy that returns a given answer."""
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer
@@ -65,15 +65,15 @@ class Asked:
         (lambda jobs: {job.id: Width("gpu", 1) for job in jobs if random.random() < 0.5}, "other widths"),
     ],
 )
-def test_a_policy_that_breaks_a_promise_is_found(answer: Any, sentence: str) -> None:
-    """Jobs that nobody asked about, widths that no class allows, chance."""
+def test_a_policy_that_breaks_the_contract_fails(answer: Any, sentence: str) -> None:
+    """Unknown jobs, widths that no class allows and random answers are found."""
     entry = replace(POLICIES["asked"], build=lambda _site, _options: BuiltPolicy(allocator=Asked(answer)))
     with pytest.raises(AssertionError, match=sentence):
         check_policy(entry)
 
 
 class Wrong:
-    """A placer that changes a good answer."""
+    """A placer that changes a valid answer."""
 
     def __init__(self, change: Any) -> None:
         self._change = change
@@ -95,14 +95,14 @@ class Wrong:
         (lambda slots: {}, "was moved"),
     ],
 )
-def test_a_placer_that_breaks_a_promise_is_found(change: Any, sentence: str) -> None:
-    """Half a width, a GPU for two jobs, a job that is moved for nothing."""
+def test_a_placer_that_breaks_the_contract_fails(change: Any, sentence: str) -> None:
+    """Too few GPUs, a GPU for two jobs and a needless move are found."""
     with pytest.raises(AssertionError, match=sentence):
         check_placer(lambda _kappa: Wrong(change))
 
 
 class Forgetful(FileCloud):
-    """A cloud that takes no notice of an order's id."""
+    """A cloud that ignores the id of an order."""
 
     def launch(self, action: Any) -> Any:
         self.count = getattr(self, "count", 0) + 1
@@ -110,8 +110,8 @@ class Forgetful(FileCloud):
 
 
 @pytest.mark.parametrize(("kind", "sentence"), [(FileCloud, ""), (Forgetful, "its id is the token")])
-def test_a_cloud_that_launches_twice_is_found(kind: Any, sentence: str, tmp_path: Path) -> None:
-    """Ours does not."""
+def test_a_cloud_that_launches_an_order_twice_fails(kind: Any, sentence: str, tmp_path: Path) -> None:
+    """The simulated cloud passes."""
     clock = ManualClock(1_800_000_000.0)
 
     def pass_time(seconds: float) -> None:
@@ -126,8 +126,8 @@ def test_a_cloud_that_launches_twice_is_found(kind: Any, sentence: str, tmp_path
         check_cloud(cloud, **given)
 
 
-def test_a_notifier_that_loses_half_is_found() -> None:
-    """What is cut off was not told."""
+def test_a_notifier_that_cuts_off_sentences_fails() -> None:
+    """A complete sentence passes."""
     heard: list[str] = []
     check_notifier(lambda _address, sentence: heard.append(sentence), "", lambda: heard)
     heard.clear()
@@ -137,7 +137,7 @@ def test_a_notifier_that_loses_half_is_found() -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Install the example package into a folder; return an environment in which it is found."""
+    """Install the example plugin into a folder; return an environment in which it is found."""
     folder = tmp_path_factory.mktemp("site")
     source = shutil.copytree(ROOT / "examples/plugin", tmp_path_factory.mktemp("source") / "plugin")
     command = [
@@ -156,17 +156,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def run(environment: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command and return what it said."""
+    """Run a command and return the finished process."""
     return subprocess.run(
         [sys.executable, *command], env=environment, capture_output=True, text=True, check=False, cwd=ROOT
     )
 
 
-def test_an_outside_package_passes_its_own_tests_by_the_kit(
-    installed: dict[str, str], tmp_path: Path
-) -> None:
-    """One of each, found by name through its entry points."""
-    # No plug-ins of pytest: nothing there needs them, and they are slower to import than the tests to run.
+def test_the_example_plugin_passes_its_own_tests(installed: dict[str, str], tmp_path: Path) -> None:
+    """Its tests use the kit and find its parts through entry points."""
+    # Without pytest's plugins: the tests need none, and importing them takes longer than the tests.
     alone = {**installed, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = run(alone, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", installed["TESTS"])
     assert done.returncode == 0, done.stdout + done.stderr
@@ -188,8 +186,8 @@ print(*codes)
 """
 
 
-def test_what_it_adds_works_in_the_commands(installed: dict[str, str], tmp_path: Path) -> None:
-    """Its trace is imported, its policy and placer simulate it; a wrong name is told what there is."""
+def test_the_commands_use_the_parts_of_the_example_plugin(installed: dict[str, str], tmp_path: Path) -> None:
+    """Its trace format, policy and placer work; a mistyped name gives exit code 2."""
     (tmp_path / "jobs.txt").write_text("".join(f"{600 * n} {0.5 + n % 3}\n" for n in range(20)))
     out = f"{tmp_path}/out"
     files = ("--trace", f"{out}/trace.csv", "--classes", f"{out}/classes.yaml", "--budget", "60/h")
@@ -206,7 +204,7 @@ def test_what_it_adds_works_in_the_commands(installed: dict[str, str], tmp_path:
 
 
 def test_a_package_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else notices it; whoever names it hears which one it is and why."""
+    """Other policies still work; naming the broken plugin gives an error with its cause."""
     from importlib.metadata import EntryPoint
 
     broken = EntryPoint(name="broken", value="no_such_package:thing", group="boa.policies")
@@ -223,7 +221,7 @@ def test_a_package_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPa
     plugins.load.cache_clear()
 
 
-def test_a_trace_format_of_ours_passes(tmp_path: Path) -> None:
-    """Philly's, as cut for the tests."""
+def test_the_philly_trace_format_passes(tmp_path: Path) -> None:
+    """The trace is a cut from Philly's."""
     source = ROOT / "tests/data/philly"
     check_trace_format(import_philly, next(source.glob("*.csv"), source))

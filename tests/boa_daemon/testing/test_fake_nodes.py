@@ -1,4 +1,4 @@
-"""`testing/fake_nodes.py`: what makes a node ready really runs there, on disks as its type has them."""
+"""Fake nodes: the engine's preparation script really runs, on the disks of the instance type."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def bucket(tmp_path: Path) -> Iterator[tuple[str, str]]:
         ("p3.2xlarge", "jobs are on the root volume: the instance has no disks of its own"),
     ],
 )
-def test_a_node_is_made_ready_on_the_disks_of_its_type(
+def test_the_preparation_script_uses_the_disks_of_the_instance_type(
     tmp_path: Path, bucket: tuple[str, str], instance_type: str, said: str
 ) -> None:
-    """The very script of the engine, twice: the second finds all as the first has left it."""
+    """The script of the engine runs twice, and the second run keeps what the first one made."""
     endpoint, source = bucket
     nodes = FakeNodes(tmp_path / "nodes", environment={"AWS_ENDPOINT_URL": endpoint})
     lives = {
