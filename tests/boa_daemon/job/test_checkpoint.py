@@ -1,4 +1,4 @@
-"""Checkpoints of many files from many ranks: whole, or not there."""
+"""Checkpoints of many files from many ranks are complete or not there."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from boa_daemon.job.run import Run
 
 
 class Crew:
-    """Ranks as threads, each on a node with a folder; they meet in `gather`."""
+    """Ranks as threads, each with its node's folder; `gather` exchanges bytes between them."""
 
     def __init__(self, folders: Mapping[int, Path], nodes: tuple[int, ...], **more: str) -> None:
         self._parts: list[bytes] = [b""] * len(nodes)
@@ -77,7 +77,7 @@ def shard(rank: int, path: Path) -> None:
 
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_files_of_all_ranks_make_one_checkpoint(tmp_path: Path, is_shared: bool) -> None:
-    """Two nodes of two ranks: the same manifest on each file system, and it names every file."""
+    """Two nodes of two ranks write the same manifest on each file system, and it names every file."""
     folders = {node: tmp_path / ("one" if is_shared else f"node{node}") for node in (0, 1)}
     crew = Crew(folders, (0, 0, 1, 1))
     found = [one for one in crew.save(7, shard) if one is not None]
@@ -99,8 +99,8 @@ def test_files_of_all_ranks_make_one_checkpoint(tmp_path: Path, is_shared: bool)
         assert "cannot be read" in wrong
 
 
-def test_an_asynchronous_save_stands_when_all_ranks_have_written(tmp_path: Path) -> None:
-    """Training goes on meanwhile; at a stop it is waited for."""
+def test_an_asynchronous_save_counts_once_all_ranks_have_written(tmp_path: Path) -> None:
+    """There is no checkpoint while the write of one rank is pending."""
     crew = Crew({0: tmp_path}, (0, 0))
     futures: list[Future[None]] = [Future(), Future()]
 
@@ -126,8 +126,8 @@ def test_an_asynchronous_save_stands_when_all_ranks_have_written(tmp_path: Path)
 
 
 @pytest.mark.parametrize("damage", ["shorter", "other", "gone", "list"])
-def test_a_folder_with_any_damage_counts_for_nothing(tmp_path: Path, damage: str) -> None:
-    """The one before it stands, and what is wrong is named."""
+def test_a_damaged_checkpoint_folder_does_not_count(tmp_path: Path, damage: str) -> None:
+    """The earlier checkpoint is used, and the damaged one is named."""
     for step in (1, 2):
         path = begin_folder(tmp_path, generation=1, step=step)
         (path / "sub").mkdir()
@@ -153,8 +153,8 @@ def test_a_folder_with_any_damage_counts_for_nothing(tmp_path: Path, damage: str
     assert "g1-step2.ckpt" in wrong
 
 
-def test_the_newest_few_are_kept_and_what_is_being_written_is_left_alone(tmp_path: Path) -> None:
-    """Three of five, files and folders alike; one of a later step is not ours to remove."""
+def test_the_newest_checkpoints_are_kept_and_unfinished_ones_are_not_removed(tmp_path: Path) -> None:
+    """Three of five are kept, files and folders alike; the unfinished one of a later step stays."""
     begin_folder(tmp_path, generation=1, step=99)
     for step in range(1, 6):
         if step % 2:
@@ -173,8 +173,8 @@ def test_the_newest_few_are_kept_and_what_is_being_written_is_left_alone(tmp_pat
         target.write_bytes(b"??")
 
 
-def test_nodes_that_write_different_files_of_one_name_have_no_checkpoint(tmp_path: Path) -> None:
-    """Which of the two would be right is anybody's guess."""
+def test_different_files_of_one_name_on_two_nodes_are_an_error(tmp_path: Path) -> None:
+    """Then there is no checkpoint."""
     crew = Crew({0: tmp_path / "n0", 1: tmp_path / "n1"}, (0, 1))
     with pytest.raises(CheckpointFailed, match="different files named 'meta'"):
         crew.save(1, lambda rank, path: (path / "meta").write_text(str(rank)))
@@ -182,7 +182,7 @@ def test_nodes_that_write_different_files_of_one_name_have_no_checkpoint(tmp_pat
 
 
 def test_an_older_generation_writes_no_folder(tmp_path: Path) -> None:
-    """Neither begins one nor commits one that it had begun."""
+    """An older generation can neither begin nor commit a folder; a commit without files is an error."""
     path = begin_folder(tmp_path, generation=3, step=1)
     (path / "a").write_bytes(b"a")
     set_fence(tmp_path, 4)
@@ -204,8 +204,8 @@ def test_an_older_generation_writes_no_folder(tmp_path: Path) -> None:
         ({"BOA_NODE_RANK": "1"}, False),
     ],
 )
-def test_rank_0_leads_on_whichever_node_it_is(environment: dict[str, str], is_first: bool) -> None:
-    """torchrun may give rank 0 to any node; the node's number counts where nobody gave ranks."""
+def test_rank_0_is_the_first_rank_on_any_node(environment: dict[str, str], is_first: bool) -> None:
+    """Without ranks in the environment, node 0 is the first."""
     assert Run(environment).is_first == is_first
 
 
@@ -232,10 +232,10 @@ ODD = st.one_of(
         st.sampled_from(["generation", "step", "sha256", "path", "files"]), ODD, max_size=3
     )
 )
-def test_whatever_a_manifest_holds_the_checkpoint_before_it_stands(
+def test_an_odd_manifest_never_hides_the_checkpoint_before_it(
     changes: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The job writes both: what is odd about the newest is said, and nobody stumbles or waits."""
+    """The problem is reported, and reading neither raises nor hangs."""
     folder = tmp_path_factory.mktemp("odd")
     (folder / "loop").symlink_to(folder / "loop")
     os.mkfifo(folder / "pipe")

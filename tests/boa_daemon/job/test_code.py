@@ -1,4 +1,4 @@
-"""Code on its node: unpacked once, whole or not at all, and nothing of it outside of its folder."""
+"""A job's code on its node: unpacked once, completely or not at all, and only inside its folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def packed(tmp_path: Path) -> CodeArchive:
 
 
 def archive_of(*members: tuple[tarfile.TarInfo, bytes]) -> tuple[bytes, str]:
-    """Return an archive that nobody of ours would make, and its digest."""
+    """Return an archive that `pack` would not make, and its digest."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for member, content in members:
@@ -37,8 +37,8 @@ def archive_of(*members: tuple[tarfile.TarInfo, bytes]) -> tuple[bytes, str]:
     return gzip.compress(buffer.getvalue()), hashlib.sha256(buffer.getvalue()).hexdigest()
 
 
-def test_a_job_has_a_copy_of_its_own_that_stays(tmp_path: Path, packed: CodeArchive) -> None:
-    """What one writes another does not see, and its next start finds what it wrote; new code replaces it."""
+def test_each_job_has_its_own_lasting_copy_of_the_code(tmp_path: Path, packed: CodeArchive) -> None:
+    """A job's changes are not seen by other jobs and are there at its next start."""
     file = tmp_path / "a.tar.gz"
     file.write_bytes(packed.archive)
     for job in ("one", "two"):
@@ -54,10 +54,10 @@ def test_a_job_has_a_copy_of_its_own_that_stays(tmp_path: Path, packed: CodeArch
     assert (tmp_path / "two" / "work" / "link").readlink() == Path("a.py")
 
 
-def test_starts_at_once_unpack_once(
+def test_simultaneous_starts_unpack_the_code_once(
     tmp_path: Path, packed: CodeArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eight jobs of one node, as processes would."""
+    """Eight starts of four jobs on one node."""
     file = tmp_path / "a.tar.gz"
     file.write_bytes(packed.archive)
     times: list[str] = []
@@ -76,8 +76,8 @@ def test_starts_at_once_unpack_once(
     assert all((tmp_path / f"j{job}" / "work" / "a.py").exists() for job in range(4))
 
 
-def test_what_leaves_the_folder_is_not_unpacked(tmp_path: Path) -> None:
-    """Absolute names, parents, links to elsewhere, devices; nothing stands then."""
+def test_members_outside_the_folder_are_not_unpacked(tmp_path: Path) -> None:
+    """A parent path, a link to another folder or a device makes the whole archive fail."""
     outside = tarfile.TarInfo("../outside")
     link = tarfile.TarInfo("link")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc"
@@ -93,8 +93,8 @@ def test_what_leaves_the_folder_is_not_unpacked(tmp_path: Path) -> None:
     assert not (tmp_path / "outside").exists()
 
 
-def test_an_archive_that_is_none_or_too_large_is_refused() -> None:
-    """Without holding it in memory."""
+def test_an_invalid_or_too_large_archive_is_refused() -> None:
+    """`digest_of_archive` raises `CodeFailed` with the reason."""
     with pytest.raises(CodeFailed, match="cannot be read"):
         digest_of_archive(io.BytesIO(b"no archive"))
     with pytest.raises(CodeFailed, match="cannot be read"):
@@ -103,8 +103,8 @@ def test_an_archive_that_is_none_or_too_large_is_refused() -> None:
         digest_of_archive(io.BytesIO(gzip.compress(b"\0" * 10**6)), most=1000)
 
 
-def test_the_command_says_in_one_sentence_what_went_wrong(tmp_path: Path) -> None:
-    """And leaves with 1, so that the job is not started."""
+def test_the_command_fails_with_one_line_that_gives_the_reason(tmp_path: Path) -> None:
+    """The exit code is 1, so the job is not started."""
     words = [str(tmp_path / "none"), "0" * 64, str(tmp_path / "cache"), str(tmp_path / "work")]
     done = subprocess.run(
         [sys.executable, code.__file__, *words], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Images and limits: the command line that a node runs, and a stand-in that runs what is inside."""
+"""Container images and limits: the command line on a node, and a fake tool that runs the command."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def a_unit(folder: Path, **changes: object) -> Unit:
 
 
 def stand_in(folder: Path, tool: str, *, code: int = 0) -> Path:
-    """Put a tool into a folder that is first in PATH; return where it notes its words."""
+    """Put a fake tool into a folder that is first on the PATH; return the file of its arguments."""
     folder.mkdir(exist_ok=True)
     record = folder / f"{tool}.said"
     file = folder / tool
@@ -102,7 +102,7 @@ def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("tool", ["docker", "podman"])
 def test_a_container_sees_its_gpus_and_no_others(tmp_path: Path, devices: Path, tool: str) -> None:
-    """Numbered from 0 inside, with EFA, the node's network, and the job's folders by their names."""
+    """GPUs are numbered from 0 inside; EFA, the host network and the job's folders are available."""
     unit = a_unit(tmp_path, cpus=4.0, memory_gb=1.5)
     argv = in_container(unit, tool, unit.environment)
 
@@ -115,21 +115,23 @@ def test_a_container_sees_its_gpus_and_no_others(tmp_path: Path, devices: Path, 
     assert "CUDA_VISIBLE_DEVICES=0,1" in values(argv, "--env")
     assert {"--network=host", "--ipc=host", "--cpus=4"} <= set(argv)
     assert {"--memory=1500000000b", "--memory-swap=1500000000b"} <= set(argv)
-    # Podman that is not root's may set no limit above its own, and then starts nothing.
+    # Rootless podman may not raise limits, and would not start.
     ulimits = ["memlock=-1:-1", "stack=67108864:67108864"] if tool == "docker" else []
     assert values(argv, "--ulimit") == ulimits
     own = [f"{tmp_path}/{name}:{tmp_path}/{name}" for name in ("work", "checkpoint", "g1")]
     assert values(argv, "--volume")[:3] == own
     assert values(argv, "--workdir") == [f"{tmp_path}/work/sub"]
-    # Values are never words of the command line: they may be secret, and hold line ends.
+    # Values are never on the command line: they may be secret or contain line ends.
     assert {"BOA_JOB_ID", "WORD"} <= set(values(argv, "--env"))
     assert not any("two\nlines" in word for word in argv)
     assert argv[argv.index("--entrypoint") + 2] == "ghcr.io/org/train:1"
 
 
 @pytest.mark.parametrize("tool", ["docker", "podman"])
-def test_secrets_reach_the_container_by_their_names(tmp_path: Path, devices: Path, tool: str) -> None:
-    """The keeper has their values in its environment; no word of the command line is one."""
+def test_secret_values_are_not_on_the_containers_command_line(
+    tmp_path: Path, devices: Path, tool: str
+) -> None:
+    """The tool takes the value from the keeper's environment by its name."""
     unit = a_unit(tmp_path, secrets={"HF_TOKEN": "env:HF_TOKEN"})
     argv = in_container(unit, tool, {**unit.environment, "HF_TOKEN": "hush-hush"})
 
@@ -137,8 +139,10 @@ def test_secrets_reach_the_container_by_their_names(tmp_path: Path, devices: Pat
     assert not any("hush-hush" in word for word in argv)
 
 
-def test_without_gpus_and_cards_nothing_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node without them would refuse the container."""
+def test_a_node_without_devices_passes_none_to_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tool would refuse to start with missing devices."""
     monkeypatch.setattr(container, "_DEVICES", tmp_path)
     unit = a_unit(tmp_path)
     argv = in_container(unit, "docker", unit.environment)
@@ -147,7 +151,7 @@ def test_without_gpus_and_cards_nothing_is_asked_for(tmp_path: Path, monkeypatch
 
 
 def test_apptainer_runs_images_of_registries_and_files(tmp_path: Path, devices: Path) -> None:
-    """It has no network and no groups of its own, so the stop reaches it as it reaches a plain command."""
+    """Registry names get the prefix `docker://`; a stop needs no extra command."""
     unit = a_unit(tmp_path)
     argv = in_container(unit, "apptainer", unit.environment)
     assert argv[:3] == ["apptainer", "exec", "--nv"]
@@ -157,8 +161,8 @@ def test_apptainer_runs_images_of_registries_and_files(tmp_path: Path, devices: 
         assert image in in_container(replace(unit, image=image), "apptainer", unit.environment)
 
 
-def test_the_first_tool_that_works_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Docker's command line without its daemon does not; with none at all it is said."""
+def test_the_first_working_container_tool_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool that is installed but fails is skipped; no working tool is an error."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoContainers, match="one of podman, docker, apptainer"):
         usable_tool()
@@ -171,10 +175,8 @@ def test_the_first_tool_that_works_is_taken(tmp_path: Path, monkeypatch: pytest.
     assert usable_tool() == "podman"
 
 
-def test_limits_are_a_scope_of_systemd_or_are_said_not_to_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The keeper is in it: what the kernel ends there for memory stands in its own control group."""
+def test_limits_become_a_systemd_scope_or_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keeper is inside the scope; without a scope the note says that limits are not enforced."""
     plain, limited = a_unit(tmp_path, image=""), a_unit(tmp_path, image="", cpus=1.5, memory_gb=2.0)
     shell = ["/bin/bash", "-c", "train"]
     monkeypatch.setattr(container, "BOOTED", tmp_path / "none")
@@ -194,8 +196,8 @@ def test_limits_are_a_scope_of_systemd_or_are_said_not_to_hold(
     assert within_limits(plain, ["keeper"]) == ["keeper"]
 
 
-def test_rented_nodes_keep_the_limits_of_the_unit_itself(tmp_path: Path) -> None:
-    """As properties of its service; its keeper outlives a process that is ended for memory."""
+def test_limits_on_rented_nodes_are_properties_of_the_systemd_unit(tmp_path: Path) -> None:
+    """`OOMPolicy=continue` lets the keeper outlive a process that is killed for memory."""
     unit: Mapping[str, object] = {
         "folder": "/f", "name": "u", "checkpoint_dir": "/c", "workdir": "/w", "cpus": 2.0, "memory_gb": 8.0,
     }  # fmt: skip
@@ -211,7 +213,7 @@ def test_rented_nodes_keep_the_limits_of_the_unit_itself(tmp_path: Path) -> None
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The local engine on a machine whose docker works, and podman does not, as far as it knows."""
+    """The local engine on a machine with a working fake docker and a podman that fails."""
     tools = tmp_path / "tools"
     stand_in(tools, "podman", code=1)
     stand_in(tools, "docker")
@@ -220,8 +222,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(engine=LocalEngine(tmp_path / "root"), workdir=tmp_path / "work")
 
 
-def test_a_job_runs_in_its_image_and_is_stopped_there(bench: Bench, tmp_path: Path) -> None:
-    """It reports with the node's `boa_daemon.job`, a stop reaches it, and its container goes with it."""
+def test_a_job_in_an_image_reports_and_stops(bench: Bench, tmp_path: Path) -> None:
+    """The job uses the node's `boa_daemon.job`, and its container is removed after a stop."""
     run = script(
         "import time, boa_daemon; from boa_daemon import job; print(boa_daemon.__file__)\n"
         "for step in job.steps(100000, every=50, load=lambda p: None, save=lambda f: f.write(b'x')):\n"
@@ -245,8 +247,8 @@ def test_a_job_runs_in_its_image_and_is_stopped_there(bench: Bench, tmp_path: Pa
         time.sleep(0.05)
 
 
-def test_where_nothing_runs_images_the_job_fails_once_and_says_so(bench: Bench, tmp_path: Path) -> None:
-    """Another try would meet that again."""
+def test_a_job_with_an_image_fails_without_a_container_tool(bench: Bench, tmp_path: Path) -> None:
+    """The cause `missing-command` is not retried; log and evidence give the reason."""
     stand_in(tmp_path / "tools", "docker", code=1)
     end = bench.run_to_end("echo started", image="a/b:1")
     assert (end.phase, end.cause) == ("failed", "missing-command")
@@ -257,10 +259,10 @@ def test_where_nothing_runs_images_the_job_fails_once_and_says_so(bench: Bench, 
 
 
 @pytest.mark.parametrize("is_here", [True, False])
-def test_an_image_is_pulled_where_it_is_not_yet(
+def test_an_image_is_pulled_once_if_it_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_here: bool
 ) -> None:
-    """Once, by the tool that will run it."""
+    """The tool that runs the image pulls it."""
     said = tmp_path / "said"
     (tmp_path / "podman").write_text(
         f'#!/bin/bash\necho "$@" >> {said}\n[ "$1 $2" != "image inspect" ] || exit {0 if is_here else 1}\n'

@@ -1,4 +1,4 @@
-"""The cache of data on a node: what is used stays, what is not makes room, what is not whole is not there."""
+"""The node's data cache: used data stays, unused data makes room, incomplete data is removed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def a_unit(folder: Path, **sources: str) -> Unit:
 
 
 def an_entry(cache: Path, digit: str, *, days: float, keeper: int | None = None) -> Path:
-    """Return an entry that was used so long ago, now by the unit of a keeper."""
+    """Return an entry that a keeper's unit used this many days ago."""
     entry = cache / (digit * 64)
     entry.mkdir(parents=True)
     (entry / "x").write_text("x")
@@ -34,8 +34,8 @@ def an_entry(cache: Path, digit: str, *, days: float, keeper: int | None = None)
     return entry
 
 
-def test_what_a_living_unit_has_stays(tmp_path: Path) -> None:
-    """Of two that are old the one without a living keeper goes; a young one stays as well."""
+def test_sweep_keeps_data_that_is_used_or_young(tmp_path: Path) -> None:
+    """Of two old entries, the one without a living keeper is removed."""
     used, unused, young = (
         an_entry(tmp_path, "a", days=30.0, keeper=os.getpid()),
         an_entry(tmp_path, "b", days=8.0),
@@ -47,8 +47,10 @@ def test_what_a_living_unit_has_stays(tmp_path: Path) -> None:
     assert not Path(f"{unused}.refs").exists()
 
 
-def test_room_is_made_of_the_longest_unused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many go as are needed, and where that is not enough the start fails with the figures."""
+def test_room_is_made_by_removing_the_longest_unused_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only as many entries are removed as needed; too little room is an error with the figures."""
     entries = [an_entry(tmp_path, digit, days=days) for digit, days in (("a", 1.0), ("b", 3.0), ("c", 2.0))]
 
     def usage(_path: Path) -> SimpleNamespace:
@@ -62,7 +64,7 @@ def test_room_is_made_of_the_longest_unused(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_folder_is_copied_without_its_links(tmp_path: Path) -> None:
-    """Files alone, read-only; one source is the folder itself, several lie below by name."""
+    """The copy has only files and is read-only; a single source is the data folder itself."""
     source = tmp_path / "set"
     source.mkdir()
     (source / "file").write_text("content")
@@ -76,8 +78,10 @@ def test_a_folder_is_copied_without_its_links(tmp_path: Path) -> None:
     assert ((top / "file").stat().st_mode & 0o777, top.stat().st_mode & 0o777) == (0o444, 0o555)
 
 
-def test_what_is_not_whole_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A source that changes while it is copied starts nothing and leaves nothing."""
+def test_an_incomplete_copy_is_an_error_and_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source that changes during the copy fails the start."""
     source = tmp_path / "set"
     source.mkdir()
     (source / "file").write_text("content")

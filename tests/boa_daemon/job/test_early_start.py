@@ -1,4 +1,4 @@
-"""What has to be so that a process may be started before its turn, and that it waits."""
+"""Conditions for starting a process early, and its wait for its turn."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ TELLING = (
 
 
 @pytest.mark.parametrize("before", HARMLESS)
-def test_imports_and_definitions_do_nothing(before: str) -> None:
-    """A script may have these above its import of the helper."""
+def test_imports_and_definitions_have_no_side_effects(before: str) -> None:
+    """Such code may precede the import of the helper."""
     assert does_nothing_before(f"{before}\nfrom boa_daemon import job\nopen('x')", before.count("\n") + 2)
 
 
 @pytest.mark.parametrize("before", TELLING)
-def test_a_call_may_do_anything(before: str) -> None:
-    """A script that has one above its import of the helper never starts before its turn."""
+def test_other_statements_count_as_side_effects(before: str) -> None:
+    """A script with such code before the import of the helper is not started early."""
     assert not does_nothing_before(f"import os\n{before}\nfrom boa_daemon import job", before.count("\n") + 3)
 
 
-def test_a_process_notes_what_it_had_done_and_waits_for_its_turn(tmp_path: Path) -> None:
-    """The script goes on when the file is there, and not before."""
+def test_an_early_process_writes_its_note_and_waits_for_the_go_file(tmp_path: Path) -> None:
+    """The script's own code runs only after the file exists."""
     own, go = tmp_path / "own" / "n0", tmp_path / "go"
     own.mkdir(parents=True)
     script = tmp_path / "train.py"
@@ -89,8 +89,8 @@ def test_a_process_notes_what_it_had_done_and_waits_for_its_turn(tmp_path: Path)
     assert process.communicate(timeout=60)[0] == b"works\n"
 
 
-def test_notes_that_a_job_made_up_are_left_out(tmp_path: Path) -> None:
-    """What lies there is the job's to write: it is read as far as it is a note."""
+def test_malformed_start_notes_are_ignored(tmp_path: Path) -> None:
+    """A job can write anything into the folder of its notes."""
     (tmp_path / "early-0.json").write_text("[1]")
     (tmp_path / "early-1.json").write_text("{")
     (tmp_path / "early-2.json").write_text(json.dumps({"x": "y" * 5000}))
@@ -103,7 +103,7 @@ def test_notes_that_a_job_made_up_are_left_out(tmp_path: Path) -> None:
     assert not are_all_there([])
 
 
-def test_memory_is_counted_twice() -> None:
-    """What is started early leaves as much as it takes to whoever runs."""
+def test_an_early_start_needs_free_memory() -> None:
+    """A process of 1 MB has room, and one of 10^18 bytes has none."""
     assert has_room_for(1e6)
     assert not has_room_for(1e18)

@@ -1,4 +1,4 @@
-"""A process keeps to its part of a GPU's memory where jobs share GPUs."""
+"""A process keeps to its part of a GPU's memory if jobs share GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from boa_daemon.job.run import Run
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
-    """Return what a PyTorch with two GPUs is told."""
+    """The calls that a fake PyTorch with two GPUs receives."""
     found: list[tuple[float, int]] = []
     cuda = SimpleNamespace(
         is_available=lambda: True,
@@ -26,10 +26,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
     return found
 
 
-def test_each_rank_keeps_to_its_part_of_its_own_gpu_from_its_first_word_on(
+def test_each_rank_limits_its_own_gpus_memory_once(
     told: list[tuple[float, int]],
 ) -> None:
-    """Whether it looks for a checkpoint first or reports; and it is told once."""
+    """The limit is set at the first call of the helper, `resume` or `report`."""
     run = Run({VARIABLE: "0.47", "LOCAL_RANK": "1"})
     run.resume()
     run.report(1, 0.0, None, None)
@@ -37,8 +37,8 @@ def test_each_rank_keeps_to_its_part_of_its_own_gpu_from_its_first_word_on(
     assert told == [(0.47, 1), (0.47, 0)]
 
 
-def test_where_a_gpu_has_one_job_nothing_is_limited(told: list[tuple[float, int]]) -> None:
-    """Nor where the script has no PyTorch."""
+def test_memory_is_not_limited_without_sharing_or_without_pytorch(told: list[tuple[float, int]]) -> None:
+    """PyTorch is not called then."""
     assert not keep_to_share({"LOCAL_RANK": "0"})
     del sys.modules["torch"]
     assert not keep_to_share({VARIABLE: "0.5"})

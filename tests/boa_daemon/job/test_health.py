@@ -1,4 +1,4 @@
-"""`boa_daemon/job/health.py`: a node is fit, or its fault is named."""
+"""`boa_daemon/job/health.py`: a node is fit, or its faults are named."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def look(
     fabric_says: tuple[str, int] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Return what the program finds with these tools in its path."""
+    """Run the health check with fake tools that give these answers; return its result."""
     said = {"nvidia-smi": (smi, 0), "dmesg": (dmesg, 0), "nvlink": (links, 0), "fi_info": fabric_says}
     for name, answer in said.items():
         if answer is not None and answer[0] is not None:
@@ -49,7 +49,7 @@ def look(
 
 
 def test_a_fit_node_has_no_fault(tmp_path: Path) -> None:
-    """As many GPUs as the type has, cards too; what could not be tried is a note."""
+    """The GPUs and EFA cards match the type; a check that could not run is a note."""
     found = look(tmp_path, "--gpus", "2", "--efa", "1", cards=1)
 
     assert (found["faults"], found["gpus"], found["driver"]) == ([], 2, "570.172.08")
@@ -74,23 +74,23 @@ def test_a_fit_node_has_no_fault(tmp_path: Path) -> None:
         ({"cards": 3}, "3 of 4 EFA cards are there"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, case: dict[str, object], fault: str) -> None:
-    """One sentence per fault of the hardware."""
+def test_each_hardware_fault_is_named(tmp_path: Path, case: dict[str, object], fault: str) -> None:
+    """Missing GPUs or cards, memory errors and Xid messages are faults."""
     found = look(tmp_path, "--gpus", "2", "--efa", "4" if "cards" in case else "0", **case)  # type: ignore[arg-type]
 
     assert fault in str(found["faults"])
 
 
 @pytest.mark.parametrize("xid", [13, 31, 43, 45])
-def test_faults_of_jobs_are_not_the_nodes(tmp_path: Path, xid: int) -> None:
-    """A program that reads where it may not leaves a message that says nothing of the GPU."""
+def test_xid_messages_caused_by_programs_are_not_faults(tmp_path: Path, xid: int) -> None:
+    """An invalid memory access of a program says nothing about the GPU."""
     said = f"[9.1] NVRM: Xid (PCI:0000:10:1c): {xid}, pid=1, name=python3\n"
 
     assert look(tmp_path, "--gpus", "2", dmesg=said)["faults"] == []
 
 
-def test_small_gpus_that_count_no_errors_are_fit(tmp_path: Path) -> None:
-    """They answer [N/A]."""
+def test_gpus_without_error_counters_are_fit(tmp_path: Path) -> None:
+    """Small GPUs answer [N/A]."""
     assert look(tmp_path, "--gpus", "1", smi="0, 570.1, [N/A], [N/A]\n")["faults"] == []
 
 
@@ -98,7 +98,7 @@ def test_small_gpus_that_count_no_errors_are_fit(tmp_path: Path) -> None:
     ("case", "faults"),
     [
         ({}, []),
-        # A machine without NVIDIA's tools has no GPUs to be sick.
+        # A machine without NVIDIA's tools has no GPUs that could fail.
         ({"smi": None}, []),
         (
             {"smi": GOOD.replace("1, 570.172.08, 0", "1, 570.172.08, 1")},
@@ -109,12 +109,14 @@ def test_small_gpus_that_count_no_errors_are_fit(tmp_path: Path) -> None:
             {"dmesg": "[9.1] NVRM: Xid (PCI:0000:10:1c): 74, pid=1, NVLink\n"},
             ["Xid 74 at PCI:0000:10:1c: an NVLink"],
         ),
-        # 13 and 31 are what a wrong kernel or a wrong pointer does.
+        # Xid 13 and 31 come from wrong kernels or wrong pointers.
         ({"dmesg": "[9.1] NVRM: Xid (PCI:0000:10:1c): 31, pid=1, MMU fault\n"}, []),
     ],
 )
-def test_the_short_look_beside_a_job(tmp_path: Path, case: dict[str, str], faults: list[str]) -> None:
-    """What the hardware says is in the file; what could not be looked at is no fault."""
+def test_the_short_check_beside_a_job_writes_hardware_faults_to_a_file(
+    tmp_path: Path, case: dict[str, str], faults: list[str]
+) -> None:
+    """A check that cannot run is not a fault."""
     file = tmp_path / "health.json"
     with pytest.raises(json.JSONDecodeError):
         look(tmp_path, "--watch", str(file), **case)  # type: ignore[arg-type]
@@ -157,8 +159,8 @@ def test_the_short_look_beside_a_job(tmp_path: Path, case: dict[str, str], fault
         ([], []),
     ],
 )
-def test_answers_as_dcgmi_writes_them(tmp_path: Path, body: object, faults: list[str]) -> None:
-    """In the form of `Health.cpp` and `DcgmiOutput.cpp` of NVIDIA/DCGM: one fault, named once."""
+def test_failures_in_dcgmis_output_are_faults(tmp_path: Path, body: object, faults: list[str]) -> None:
+    """Output as `Health.cpp` and `DcgmiOutput.cpp` of NVIDIA/DCGM write it; each fault is named once."""
     document = {"header": ["Health Monitor Report"], "body": body}
     (tmp_path / "dcgmi").write_text(f"#!/bin/sh\necho '{json.dumps(document)}'\n")
     (tmp_path / "dcgmi").chmod(0o755)
@@ -168,8 +170,8 @@ def test_answers_as_dcgmi_writes_them(tmp_path: Path, body: object, faults: list
     assert json.loads(file.read_text())["faults"] == faults
 
 
-def test_what_nvidias_own_watcher_calls_a_failure(tmp_path: Path) -> None:
-    """Where DCGM is there and was set up; a warning of it is none."""
+def test_a_dcgm_failure_is_a_fault_and_a_warning_is_not(tmp_path: Path) -> None:
+    """The check uses DCGM if it is installed."""
     body = {
         "body": {
             "GPU": {
@@ -193,7 +195,7 @@ UP, DOWN = "\t Link {}: 25 GB/s\n", "\t Link {}: <inactive>\n"
 
 
 def nvlinks(*up: int, of: int = 12) -> str:
-    """Return what `nvidia-smi nvlink --status` prints of GPUs that have so many links up."""
+    """Return the output of `nvidia-smi nvlink --status` for GPUs with these numbers of links up."""
     rows = ["".join((UP if link < count else DOWN).format(link) for link in range(of)) for count in up]
     return "".join(A100.format(gpu=gpu, links=row) for gpu, row in enumerate(rows))
 
@@ -204,14 +206,16 @@ def nvlinks(*up: int, of: int = 12) -> str:
         (nvlinks(12, 12), []),
         (nvlinks(12, 11), ["GPU 1 has 11 of 12 NVLinks up"]),
         (nvlinks(0, 12), ["GPU 0 has 0 of 12 NVLinks up"]),
-        # A part of a P3 has links that lead to GPUs of other people; all of its GPUs do.
+        # On a part of a P3, every GPU has links to GPUs outside the instance.
         (nvlinks(4, 4, of=6), []),
         ("Unable to retrieve NVLink information as all links are inActive\n", []),
         ("", []),
     ],
 )
-def test_links_that_other_gpus_of_the_node_have(tmp_path: Path, links: str, faults: list[str]) -> None:
-    """At admission and beside a job alike."""
+def test_a_gpu_with_fewer_nvlinks_up_than_the_others_is_a_fault(
+    tmp_path: Path, links: str, faults: list[str]
+) -> None:
+    """Both the check at admission and the short check find it."""
     assert look(tmp_path, "--gpus", "2", links=links)["faults"] == faults
     file = tmp_path / "health.json"
     with pytest.raises(json.JSONDecodeError):
@@ -233,16 +237,16 @@ NONE = "fi_getinfo: -61 (No data available)\n"
     ("fabric_says", "faults", "notes"),
     [
         (("".join(CARD.format(number) for number in range(4)), 0), "[]", "[]"),
-        # Each card is listed once for each way to talk to it.
+        # Each card is listed once per protocol.
         ((CARD.format(0) * 4, 0), "libfabric finds 1 of 4 EFA cards", "[]"),
         ((NONE, 61), "libfabric finds 0 of 4 EFA cards: fi_getinfo: -61 (No data available)", "[]"),
         (None, "[]", "fi_info is not installed"),
     ],
 )
-def test_libfabric_has_to_find_the_cards(
+def test_efa_cards_that_libfabric_does_not_find_are_a_fault(
     tmp_path: Path, fabric_says: tuple[str, int] | None, faults: str, notes: str
 ) -> None:
-    """The kernel may list a card whose provider does not load; then NCCL goes over TCP, ten times slower."""
+    """NCCL would fall back to TCP, which is ten times slower."""
     found = look(
         tmp_path, "--gpus", "1", "--efa", "4", smi="0, 570.1, 0, 0\n", cards=4, fabric_says=fabric_says
     )
@@ -279,8 +283,8 @@ SPAWN = "def spawn(one, args, nprocs):\n    for rank in range(nprocs): one(rank,
     ("total", "fault"),
     [("3", ""), ("2", "the sum is wrong"), ("error", "NCCL error: unhandled cuda error")],
 )
-def test_all_gpus_add_up_numbers_at_admission(tmp_path: Path, total: str, fault: str) -> None:
-    """The script that runs is the one that runs on nodes; torch is a stand-in that adds up as told."""
+def test_a_wrong_or_failed_all_reduce_is_a_fault(tmp_path: Path, total: str, fault: str) -> None:
+    """The check's real script runs against a fake torch with a given sum."""
     package = tmp_path / "torch"
     package.mkdir()
     for name, text in (("__init__", TORCH), ("distributed", DISTRIBUTED), ("multiprocessing", SPAWN)):

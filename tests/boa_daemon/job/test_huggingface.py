@@ -1,4 +1,4 @@
-"""The callback for the Trainer of Hugging Face: what becomes of the trainer's own folders, and of a stop."""
+"""The callback for the Hugging Face Trainer: the trainer's own folders, and stops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODULE = "boa_daemon.job.huggingface"
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The module, over a stand-in for the library, whose import takes seconds; and a run of its own."""
+    """The callback's module over a fake library, whose real import takes seconds; with its own run."""
     library = ModuleType("transformers")
     library.TrainerCallback = object  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "transformers", library)
@@ -32,7 +32,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 class Trainer:
-    """What the trainer hands to callbacks, and the folders that it writes."""
+    """The objects that the trainer passes to callbacks, and the folders that it writes."""
 
     def __init__(self, module: Any, folder: Path, save_strategy: str = "no") -> None:
         self.callback = module.BoaCallback(every=1)
@@ -50,7 +50,7 @@ class Trainer:
         self.control = SimpleNamespace(should_save=False, should_training_stop=False)
 
     def step(self) -> None:
-        """Make a step, and save where that is asked for."""
+        """Make a step, and save if the callback asks for that."""
         self.state.global_step += 1
         self.control.should_save = False
         self.callback.on_step_end(self.args, self.state, self.control)
@@ -61,8 +61,8 @@ class Trainer:
             self.callback.on_save(self.args, self.state, self.control)
 
 
-def test_the_trainers_own_folders_go_where_it_saves_nothing_by_itself(module: Any, tmp_path: Path) -> None:
-    """A long training fills no disk: what is kept is what the manifests name; else they are the user's."""
+def test_the_trainers_folders_are_removed_unless_the_user_saves(module: Any, tmp_path: Path) -> None:
+    """The checkpoint is kept; with a save strategy of the user, the trainer's folder stays."""
     trainer = Trainer(module, tmp_path)
     for _ in range(5):
         trainer.step()
@@ -77,8 +77,8 @@ def test_the_trainers_own_folders_go_where_it_saves_nothing_by_itself(module: An
     assert [path.name for path in own.out.iterdir()] == ["checkpoint-6"]
 
 
-def test_files_of_an_earlier_try_of_a_step_are_in_no_checkpoint(module: Any, tmp_path: Path) -> None:
-    """A node that had saved this step at another width, before a kill, still has that width's files."""
+def test_files_of_an_earlier_attempt_are_not_in_the_checkpoint(module: Any, tmp_path: Path) -> None:
+    """A killed run of another width may have left files in the folder of this step."""
     trainer = Trainer(module, tmp_path)
     old = trainer.out / "checkpoint-1"
     old.mkdir(parents=True)
@@ -89,10 +89,10 @@ def test_files_of_an_earlier_try_of_a_step_are_in_no_checkpoint(module: Any, tmp
     assert set(found.files) == {"model"}
 
 
-def test_nodes_that_share_the_folders_bring_the_same_files_at_once(
+def test_two_nodes_may_add_the_same_file_at_once(
     module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another node has brought a file just before this one does: it is there once, and whole."""
+    """The file is in the checkpoint once and complete."""
     link = os.link
 
     def after_another_node(file: Path, target: Path) -> None:
@@ -108,10 +108,10 @@ def test_nodes_that_share_the_folders_bring_the_same_files_at_once(
 
 
 @pytest.mark.parametrize(("step", "is_done"), [(5, False), (10, True)])
-def test_a_stop_ends_the_script_and_the_last_step_is_done(
+def test_a_stop_ends_the_script_unless_the_last_step_is_done(
     module: Any, tmp_path: Path, step: int, is_done: bool
 ) -> None:
-    """What follows `train()`, an upload say, is for a model that is done."""
+    """Code after `train()` runs only for a finished model."""
     trainer = Trainer(module, tmp_path)
     trainer.state.global_step = step - 1
     run.current().stop_asked = True

@@ -1,4 +1,4 @@
-"""The environment in which DDP asks by itself: what it shows a job's Python, and what it leaves alone."""
+"""The environment in which DDP asks the gate by itself, and its effect on a job's Python."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def run(script: str, folder: Path, **environment: str) -> str:
     return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
 
 
-def test_a_python_without_it_finds_this_copy_and_nothing_beside_it(tmp_path: Path) -> None:
-    """`boa_daemon.job` is importable; `policies`, which lies in the same folder, is not."""
+def test_a_python_without_boa_finds_only_the_package_boa_daemon(tmp_path: Path) -> None:
+    """`boa_daemon.job` can be imported; `policies` in the same folder cannot."""
     found = run("import boa_daemon.job.gate.client as c; print(c.__file__)", tmp_path)
     assert found == str(PACKAGE_ROOT / "boa_daemon/job/gate/client.py")
     assert "No module named 'policies'" in run("import policies", tmp_path)
 
 
-def test_the_jobs_own_copy_goes_first(tmp_path: Path) -> None:
-    """A version that the job's Python has is the one that it gets."""
+def test_the_jobs_own_boa_daemon_takes_precedence(tmp_path: Path) -> None:
+    """A version on the job's own path is imported."""
     (tmp_path / "boa_daemon").mkdir()
     (tmp_path / "boa_daemon" / "__init__.py").write_text("mine = True")
     assert (
@@ -55,13 +55,13 @@ def test_the_jobs_own_copy_goes_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("nodes", "waits"), [("1", False), ("2", True)])
 def test_only_jobs_over_several_nodes_are_hooked(tmp_path: Path, nodes: str, waits: bool) -> None:
-    """A job on one node sends nothing to others, and its Python is left alone."""
+    """A job on one node sends no messages to other nodes."""
     script = "print(any(type(f).__name__ == '_Finder' for f in sys.meta_path))"
     assert run(script, tmp_path, BOA_GATE="/g", BOA_NODES=nodes) == str(waits)
 
 
-def test_the_one_behind_still_runs(tmp_path: Path) -> None:
-    """A site's own `sitecustomize` is not lost."""
+def test_another_sitecustomize_still_runs(tmp_path: Path) -> None:
+    """The site's own `sitecustomize` is executed."""
     (tmp_path / "sitecustomize.py").write_text("print('ours')")
     assert run("", tmp_path, PYTHONPATH=str(tmp_path)) == "ours"
     assert Path(FOLDER, "sitecustomize.py").is_file()

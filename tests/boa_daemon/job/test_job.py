@@ -1,4 +1,4 @@
-"""The helper library: what a training script may rely on, in and out of BOA."""
+"""The helper library for training scripts, inside and outside of BOA."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def a_run(folder: Path, **environment: str) -> Run:
     return Run({**values, **environment})
 
 
-def test_it_imports_nothing_heavy() -> None:
-    """Neither torch nor numpy nor anything outside the standard library."""
+def test_the_helper_imports_only_the_standard_library() -> None:
+    """Neither torch nor numpy is imported."""
     program = (
         "import sys; before = set(sys.modules); import boa_daemon.job, boa_daemon.job.keeper\n"
         "names = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
@@ -50,8 +50,8 @@ def test_it_imports_nothing_heavy() -> None:
     assert result.stdout.strip() == "['boa_daemon']"
 
 
-def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path) -> None:
-    """A save that dies half way leaves the one before, and no rubbish."""
+def test_a_failed_save_leaves_the_earlier_checkpoint(tmp_path: Path) -> None:
+    """No partial file stays."""
     first = write_checkpoint(tmp_path, generation=1, step=5, write=lambda file: file.write(b"five"))
 
     def dies(file: BinaryIO) -> None:
@@ -66,10 +66,8 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path) -> None:
 
 
 @given(damage=st.binary(max_size=200))
-def test_no_damage_makes_a_manifest_out_of_rubbish(
-    tmp_path_factory: pytest.TempPathFactory, damage: bytes
-) -> None:
-    """Whatever stands in the manifest, the checkpoint before it is found, and the trouble is named."""
+def test_a_damaged_manifest_is_never_used(tmp_path_factory: pytest.TempPathFactory, damage: bytes) -> None:
+    """The earlier checkpoint is found, and the problem is reported."""
     folder = tmp_path_factory.mktemp("checkpoints")
     before = write_checkpoint(folder, generation=1, step=1, write=lambda file: file.write(b"1"))
     write_checkpoint(folder, generation=1, step=2, write=lambda file: file.write(b"2"))
@@ -80,7 +78,7 @@ def test_no_damage_makes_a_manifest_out_of_rubbish(
     assert wrong
 
 
-def test_an_older_generation_may_not_write(tmp_path: Path) -> None:
+def test_an_older_generation_cannot_save(tmp_path: Path) -> None:
     """The fence rises and never falls."""
     set_fence(tmp_path, 4)
     set_fence(tmp_path, 2)
@@ -91,8 +89,8 @@ def test_an_older_generation_may_not_write(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path) == (None, "")
 
 
-def test_a_report_takes_the_same_place_each_time(tmp_path: Path) -> None:
-    """The record does not grow; the first step is not counted into the speed, which it would spoil."""
+def test_the_progress_file_has_a_fixed_size(tmp_path: Path) -> None:
+    """The first step does not count for the speed."""
     run = a_run(tmp_path)
     for step in range(1, 101):
         run.report(step, 64.0, 0.5, None)
@@ -106,7 +104,7 @@ def test_a_report_takes_the_same_place_each_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("environment", [{"RANK": "1"}, {"BOA_NODE_RANK": "1"}])
 def test_only_the_first_rank_writes(tmp_path: Path, environment: dict[str, str]) -> None:
-    """The others report and save into nothing, so the same script runs on all."""
+    """Reports and saves of other ranks do nothing, so the same script runs on all ranks."""
     run = a_run(tmp_path, **environment)
     run.report(1, 1.0, None, None)
 
@@ -114,8 +112,8 @@ def test_only_the_first_rank_writes(tmp_path: Path, environment: dict[str, str])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_stop_is_agreed_and_then_stays(tmp_path: Path) -> None:
-    """One rank was asked, all stop: each tells its wish, and gets everyone's."""
+def test_a_stop_stays_once_agreed(tmp_path: Path) -> None:
+    """After the ranks have agreed to stop, they are not asked again."""
     run = a_run(tmp_path)
     wishes = []
 
@@ -128,8 +126,8 @@ def test_a_stop_is_agreed_and_then_stays(tmp_path: Path) -> None:
     assert run.stop_agreed
 
 
-def test_periodic_checkpoints_are_no_stop(tmp_path: Path) -> None:
-    """Every third step, counted from the last one that was saved."""
+def test_periodic_checkpoints_do_not_stop_the_job(tmp_path: Path) -> None:
+    """A checkpoint is due every third step after the last save."""
     run = a_run(tmp_path)
     due = []
     for step in range(1, 10):
@@ -142,8 +140,8 @@ def test_periodic_checkpoints_are_no_stop(tmp_path: Path) -> None:
     assert not run.stop_agreed
 
 
-def test_outside_boa_a_script_stops_at_a_signal_all_the_same(tmp_path: Path) -> None:
-    """No environment: checkpoints go to ./checkpoints, SIGTERM asks for the last one."""
+def test_a_script_outside_boa_stops_at_sigterm_and_resumes(tmp_path: Path) -> None:
+    """Checkpoints go to ./checkpoints."""
     program = (
         "from boa_daemon import job\nimport os, signal\n"
         "found = job.resume()\nstep = found.step if found else 0\n"
@@ -169,7 +167,7 @@ def test_outside_boa_a_script_stops_at_a_signal_all_the_same(tmp_path: Path) -> 
 def test_a_log_is_read_back_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, blocks: list[bytes], since: int
 ) -> None:
-    """From any byte on: what was kept, without a gap, and how much before it is gone."""
+    """Reading from any byte gives the kept part without a gap, and the number of lost bytes before it."""
     folder = tmp_path_factory.mktemp("log")
     log = LogWriter(folder, 8192)
     for block in blocks:

@@ -1,4 +1,4 @@
-"""The keeper and its errands: what is fetched before, sent beside and after, and who waits for whom."""
+"""The keeper and the commands that it runs before, beside and after a job."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from boa_daemon.job.unit import KEPT, SCRATCH, Unit, read_json, status_of
 
 
 def until_go(folder: Path) -> str:
-    """Return a command that lasts until the test says go."""
+    """Return a command that lasts until the test creates the file `go`."""
     return f"while [ ! -e {folder}/go ]; do sleep 0.05; done"
 
 
 def a_unit(folder: Path, **changes: Any) -> Unit:
-    """Return a unit that is written down."""
+    """Return a unit whose file is written."""
     values: dict[str, Any] = {
         "name": "u",
         "job": "a",
@@ -52,8 +52,8 @@ def printed(unit: Unit) -> str:
     return "".join(file.read_text() for file in sorted(unit.folder.glob("out-*.log")))
 
 
-def test_a_unit_has_not_ended_before_its_last_checkpoint_is_away(tmp_path: Path) -> None:
-    """Who asks meanwhile hears that it runs; word of the end comes after that."""
+def test_a_unit_ends_after_the_upload_of_its_last_checkpoint(tmp_path: Path) -> None:
+    """Until then its status is running, and its end is not sent."""
     unit = a_unit(tmp_path, keep=f"{until_go(tmp_path)}; echo x > {tmp_path}/sent")
     with kept(unit) as keeper:
         until(lambda: "it ran" in printed(unit))
@@ -68,8 +68,8 @@ def test_a_unit_has_not_ended_before_its_last_checkpoint_is_away(tmp_path: Path)
     assert (read_json(unit.folder / "exit.json") or {})["code"] == 0
 
 
-def test_a_command_is_not_started_without_its_checkpoint(tmp_path: Path) -> None:
-    """What the fetch said is the reason, in the log and in how it ended; word of it is sent."""
+def test_a_failed_fetch_keeps_the_command_from_starting(tmp_path: Path) -> None:
+    """The fetch's error is in the log and in the end record, and the end is sent."""
     unit = a_unit(tmp_path, before="echo 'S3 said no' >&2; exit 3")
     with kept(unit) as keeper:
         keeper.wait(timeout=60)
@@ -83,7 +83,7 @@ def test_a_command_is_not_started_without_its_checkpoint(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_stop_ends_a_fetch(tmp_path: Path, number: signal.Signals) -> None:
-    """A job that is stopped before it began need not have its checkpoint."""
+    """A job that is stopped before it began needs no checkpoint."""
     unit = a_unit(tmp_path, before="sleep 600")
     with kept(unit) as keeper:
         until((unit.folder / "before.err").exists)
@@ -93,15 +93,15 @@ def test_a_stop_ends_a_fetch(tmp_path: Path, number: signal.Signals) -> None:
 
 
 def put_checkpoint(unit: Unit, step: int) -> None:
-    """Let a checkpoint of the unit's command stand."""
+    """Write a manifest of this step for the unit's command."""
     folder = Path(unit.checkpoint_dir)
     folder.mkdir(exist_ok=True)
     (folder / ".new").write_text(json.dumps({"generation": unit.generation, "step": step}))
     os.replace(folder / ".new", folder / MANIFEST)
 
 
-def test_a_checkpoint_is_brought_away_once_and_the_next_one_again(tmp_path: Path) -> None:
-    """What tries until it stands is started with each beat; nothing is while there is nothing new."""
+def test_each_new_checkpoint_is_uploaded_until_that_succeeds(tmp_path: Path) -> None:
+    """The upload is tried with each beat, and not while there is no new checkpoint."""
     tries, beats = tmp_path / "tries", tmp_path / "beats"
 
     def lines(file: Path) -> int:
@@ -128,7 +128,7 @@ def test_a_checkpoint_is_brought_away_once_and_the_next_one_again(tmp_path: Path
         comes(3, tries)
         (tmp_path / "works").touch()
         until((unit.own / KEPT).exists)
-        comes(2, beats)  # One may have been on its way.
+        comes(2, beats)  # A last try may have been under way.
         assert comes(4, beats) == comes(4, beats), "it stands"
         before = lines(tries)
         put_checkpoint(unit, 2)
@@ -137,8 +137,8 @@ def test_a_checkpoint_is_brought_away_once_and_the_next_one_again(tmp_path: Path
         assert keeper.wait(timeout=60) == 0
 
 
-def test_a_long_upload_holds_up_no_heartbeat(tmp_path: Path) -> None:
-    """Checkpoints go beside the word that the job lives."""
+def test_a_long_upload_does_not_delay_heartbeats(tmp_path: Path) -> None:
+    """Beats go on while the upload runs."""
     unit = a_unit(
         tmp_path,
         run=f"touch {tmp_path}/begun; {until_go(tmp_path)}",
@@ -156,8 +156,8 @@ def test_a_long_upload_holds_up_no_heartbeat(tmp_path: Path) -> None:
         assert keeper.wait(timeout=60) == 0
 
 
-def test_a_kill_ends_the_command_and_not_what_it_saved(tmp_path: Path) -> None:
-    """The checkpoint before it is sent all the same; a second order ends that too."""
+def test_a_kill_ends_the_command_and_a_second_one_its_upload(tmp_path: Path) -> None:
+    """The last checkpoint is uploaded after the first kill."""
     unit = a_unit(tmp_path, run="echo it ran; sleep 600", keep=f"touch {tmp_path}/sending; sleep 600")
     with kept(unit) as keeper:
         until(lambda: "it ran" in printed(unit))
@@ -168,8 +168,8 @@ def test_a_kill_ends_the_command_and_not_what_it_saved(tmp_path: Path) -> None:
     assert (read_json(unit.folder / "exit.json") or {})["killed"]
 
 
-def test_an_order_that_comes_after_the_end_takes_neither_the_upload_nor_the_word(tmp_path: Path) -> None:
-    """All units are ended when one has failed: one that failed as well sends its last checkpoint."""
+def test_a_kill_after_the_end_interrupts_neither_upload_nor_end_message(tmp_path: Path) -> None:
+    """All units get a kill when one has failed; a unit that failed too still uploads its checkpoint."""
     wait = until_go(tmp_path)
     unit = a_unit(
         tmp_path,
@@ -190,8 +190,10 @@ def test_an_order_that_comes_after_the_end_takes_neither_the_upload_nor_the_word
 
 
 @pytest.mark.parametrize(("run", "faults"), [("exit 7", ["Xid 79"]), ("true", [])])
-def test_a_command_that_fails_has_its_node_looked_at(tmp_path: Path, run: str, faults: list[str]) -> None:
-    """Before word of the end is sent, or the job would be blamed; one that ends well needs no look."""
+def test_a_failed_command_triggers_a_health_check_of_its_node(
+    tmp_path: Path, run: str, faults: list[str]
+) -> None:
+    """Faults are in the end message; a successful command triggers no check."""
     health = tmp_path / "unit" / "health.json"
     unit = a_unit(
         tmp_path,
@@ -207,8 +209,8 @@ def test_a_command_that_fails_has_its_node_looked_at(tmp_path: Path, run: str, f
     assert status_of(unit.folder, verify=True)["node_faults"] == faults
 
 
-def test_a_node_is_looked_at_beside_a_job_that_runs(tmp_path: Path) -> None:
-    """With a beat: what is found goes out with the next."""
+def test_a_node_is_checked_while_its_job_runs(tmp_path: Path) -> None:
+    """The next heartbeat contains the faults."""
     health = tmp_path / "unit" / "health.json"
     unit = a_unit(
         tmp_path,
@@ -224,8 +226,8 @@ def test_a_node_is_looked_at_beside_a_job_that_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ends", ["by itself", "by a kill"])
-def test_what_a_start_writes_into_its_scratch_goes_with_it(tmp_path: Path, ends: str) -> None:
-    """It is there and empty when the command begins, and gone when its keeper has ended."""
+def test_the_scratch_folder_is_empty_at_the_start_and_removed_at_the_end(tmp_path: Path, ends: str) -> None:
+    """This holds for an end by itself and for a kill."""
     hold = "" if ends == "by itself" else "; sleep 600"
     unit = a_unit(
         tmp_path,

@@ -1,4 +1,4 @@
-"""The callback for Lightning: a stop waits for nothing, and whoever resumes at the end is done."""
+"""The callback for Lightning: a stop is immediate, and a job that resumes at its end is done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODULE = "boa_daemon.job.lightning"
 
 @pytest.fixture
 def callback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The callback, over a stand-in for the library, whose import takes seconds; and a run of its own."""
+    """The callback over a fake library, whose real import takes seconds; with its own run."""
     library = ModuleType("lightning.pytorch")
     library.Callback = object  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "lightning", ModuleType("lightning"))
@@ -31,7 +31,7 @@ def callback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def a_trainer() -> Any:
-    """What Lightning hands to callbacks: a trainer that must make 100 steps and validates."""
+    """Return a Lightning trainer that must make 100 steps and validates."""
     loop = SimpleNamespace(min_epochs=3, epoch_loop=SimpleNamespace(min_steps=100))
     return SimpleNamespace(
         global_step=1,
@@ -42,8 +42,8 @@ def a_trainer() -> Any:
     )
 
 
-def test_a_stop_waits_neither_for_a_validation_nor_for_a_least_length(callback: Any, tmp_path: Path) -> None:
-    """Lightning would validate before it stops, and go on below `min_epochs`: past the grace, for nothing."""
+def test_a_stop_skips_validation_and_minimum_length(callback: Any, tmp_path: Path) -> None:
+    """Lightning would otherwise validate or go on below `min_epochs`, beyond the grace."""
     trainer = a_trainer()
     run.current().stop_asked = True
     callback.on_train_batch_end(trainer, None, None, None, 0)
@@ -57,8 +57,8 @@ def test_a_stop_waits_neither_for_a_validation_nor_for_a_least_length(callback: 
     assert not (tmp_path / "p.done").exists()
 
 
-def test_whoever_resumes_behind_the_last_step_is_done(callback: Any, tmp_path: Path) -> None:
-    """There is no training then, hence no end of one: the end of `fit` counts."""
+def test_a_job_that_resumes_after_its_last_step_is_done(callback: Any, tmp_path: Path) -> None:
+    """No training happens then, so the end of `fit` counts."""
     callback.on_fit_end(a_trainer(), None)
 
     assert (tmp_path / "p.done").exists()

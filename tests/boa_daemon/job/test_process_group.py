@@ -1,4 +1,4 @@
-"""Processes of a job without a communication library: real processes, on "nodes" that are this machine."""
+"""Process groups without a communication library: real processes on "nodes" that are this machine."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ with job.ranks() as ranks:
 
 @pytest.fixture
 def port() -> int:
-    """A port that is free."""
+    """A free port."""
     return free_port()
 
 
 class Nodes:
-    """The commands of one generation, one per node, each with so many GPUs."""
+    """The commands of one generation, one per node, each with a given number of GPUs."""
 
     def __init__(self, script: str, port: int, *gpus: int) -> None:
         self.commands = [
@@ -79,7 +79,7 @@ class Nodes:
         ]
 
     def ends(self) -> list[tuple[int, str, str]]:
-        """Return how each ended, and what it said."""
+        """Return each command's exit code and output."""
         return [(c.returncode, *said) for c in self.commands for said in [c.communicate(timeout=180)]]
 
 
@@ -96,7 +96,7 @@ def knock(port: int) -> socket.socket:
 
 @pytest.fixture
 def no_run() -> Iterator[None]:
-    """This process is part of no run before, and none after; it can be ended by a signal again."""
+    """This process is part of no run before and after, and its handler of SIGTERM is restored."""
     handler = signal.getsignal(signal.SIGTERM)
     helper._run = None
     yield
@@ -104,8 +104,8 @@ def no_run() -> Iterator[None]:
     signal.signal(signal.SIGTERM, handler)
 
 
-def test_ranks_go_by_node_and_exchange_bytes_in_order(port: int) -> None:
-    """One GPU on the first node and two on the second, which may come first: three ranks, one answer."""
+def test_ranks_follow_node_order_and_gather_in_rank_order(port: int) -> None:
+    """Ranks on two nodes exchange bytes of any size and agree."""
     ends = Nodes(GATHERS, port, 1, 2).ends()
 
     assert [code for code, _, _ in ends] == [0, 0], ends
@@ -114,8 +114,8 @@ def test_ranks_go_by_node_and_exchange_bytes_in_order(port: int) -> None:
 
 
 @pytest.mark.parametrize("whom", ["the first", "a forked one", "another node"])
-def test_a_death_ends_all(port: int, whom: str) -> None:
-    """Whoever is killed, no process waits for him for ever."""
+def test_the_death_of_one_process_ends_all_others(port: int, whom: str) -> None:
+    """No process waits for the killed one for ever."""
     nodes = Nodes(WAITS, port, 2, 1)
     first, second = nodes.commands
     assert first.stdout is not None
@@ -131,10 +131,10 @@ def test_a_death_ends_all(port: int, whom: str) -> None:
         time.sleep(0.02)
 
 
-def test_the_reason_of_a_failure_is_printed(
+def test_the_failing_process_is_reported_and_not_the_lost_peer(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A forked process has time to say why, whole; the command fails, and its cause is no lost peer."""
+    """The other ranks print that they lost a peer; the recorded failure is the original exception."""
     monkeypatch.setenv(ERROR_FILE, str(tmp_path / FILE_NAME))
     ((code, _, said),) = Nodes(FAILS, port, 3).ends()
 
@@ -150,8 +150,8 @@ def test_the_reason_of_a_failure_is_printed(
 @pytest.mark.parametrize(
     "words", [b"", b"GET / HTTP/1.1\r\n\r\n", b'\0\0\0\x10["a", "1", 1, 0]\n', b"\x7f\xff\xff\xff"]
 )
-def test_who_does_not_belong_is_sent_away(port: int, words: bytes) -> None:
-    """Nobody, a browser, a late generation and a giant message take no seat."""
+def test_connections_of_strangers_are_rejected(port: int, words: bytes) -> None:
+    """An empty, an HTTP, an outdated and an oversized message do not take a rank's place."""
     nodes = Nodes(LATE + GATHERS, port, 1, 1)
     stranger = knock(port)
     with stranger:
@@ -163,7 +163,7 @@ def test_who_does_not_belong_is_sent_away(port: int, words: bytes) -> None:
 
 
 class Looped:
-    """A loop over `steps` in this process, with a checkpoint that is the number of steps done."""
+    """A loop over `steps` in this process; its checkpoint is the sum of the steps done."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("BOA_CHECKPOINT_DIR", str(folder))
@@ -171,7 +171,7 @@ class Looped:
         self.folder, self.state = folder, 0
 
     def go(self, total: int, *, stop_at: int | None = None, every: int | None = None) -> list[int]:
-        """Return the steps that were done, as a process of its own would."""
+        """Return the steps that were done, as in a process of its own."""
         helper._run = None
         done = []
         for step in helper.steps(total, load=self.load, save=self.save, every=every):
@@ -193,8 +193,8 @@ class Looped:
 
 
 @pytest.mark.usefixtures("no_run")
-def test_steps_resume_where_a_stop_ended_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked to stop, the loop saves and ends; the next goes on there, and only the last says it is done."""
+def test_steps_resume_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop saves and ends the loop; only the run with the last step is marked as done."""
     loop = Looped(tmp_path, monkeypatch)
 
     assert loop.go(10, stop_at=3) == [0, 1, 2, 3]
@@ -207,8 +207,8 @@ def test_steps_resume_where_a_stop_ended_them(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("no_run")
-def test_steps_save_every_so_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A death costs the steps since the last checkpoint, and a stop at the very last step none."""
+def test_steps_save_every_n_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restart repeats the steps since the last checkpoint; a stop at the last step repeats none."""
     loop = Looped(tmp_path, monkeypatch)
 
     loop.go(7, every=3)
@@ -219,8 +219,8 @@ def test_steps_save_every_so_often(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("no_run")
-def test_outside_boa_it_is_one_process() -> None:
-    """Nothing to meet, nothing to fork."""
+def test_ranks_outside_boa_are_one_process() -> None:
+    """Gathering returns the process's own part."""
     from boa_daemon import job
 
     with job.ranks() as alone:

@@ -1,4 +1,4 @@
-"""What the kernel's files say of processes."""
+"""Information about processes from the kernel's files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from boa_daemon.job.processes import memory_kills
         ("9:name=systemd:/x\n4:memory:/a\n0::/", "memory/a/memory.oom_control"),
     ],
 )
-def test_the_control_group_counts_what_was_killed_for_memory(
+def test_memory_kills_are_read_from_the_processs_control_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, file: str
 ) -> None:
-    """In either version, in the group that this process is in; 0 where nobody counts."""
+    """Both versions of control groups work; without a counter the number is 0."""
     monkeypatch.setattr(processes, "PROC", tmp_path)
     assert memory_kills(tmp_path) == 0
     (tmp_path / "self").mkdir()

@@ -1,4 +1,4 @@
-"""A process that was stopped ends without being taken apart, and leaves nothing undone."""
+"""A stopped process skips the destruction of its objects at exit."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if "fault" in sys.argv: raise ValueError("after the stop")
     ("words", "code", "ends"),
     [(["stop"], 0, []), (["stop", "fault"], 1, []), ([], 0, ["taken apart"])],
 )
-def test_all_that_waits_for_the_end_is_done_but_for_taking_apart(
+def test_a_stopped_process_runs_exit_handlers_but_no_destructors(
     tmp_path: Path, words: list[str], code: int, ends: list[str]
 ) -> None:
-    """Handlers, open files and the exit code are as ever; who was not stopped ends as ever."""
+    """Open files and the exit code are as usual; a process that was not stopped ends normally."""
     environment = {"BOA_CHECKPOINT_DIR": "c", "BOA_PROGRESS_FILE": "p", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-S", "-c", SCRIPT, *words],

@@ -1,4 +1,4 @@
-"""What a job lays where a file is expected keeps nobody waiting."""
+"""Odd files that a job puts where a file is expected do not block their readers."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ TRAPS: dict[str, Callable[[Path], object]] = {
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Unit:
-    """A unit with folders of its own."""
+    """A unit with its own folders."""
     return a_unit(tmp_path)
 
 
 def a_unit(tmp_path: Path) -> Unit:
-    """Return a unit below a folder, which has ended."""
+    """Return a unit that has ended, with its folders."""
     folder = tmp_path / "n0"
     for each in (folder, tmp_path / "own" / "n0", tmp_path / "work", tmp_path / "checkpoint"):
         each.mkdir(parents=True)
@@ -69,7 +69,7 @@ def a_unit(tmp_path: Path) -> Unit:
 
 
 def files_of(unit: Unit) -> dict[str, Path]:
-    """Return the files that the job writes and others read."""
+    """Return the files that the job writes and other programs read."""
     checkpoints = Path(unit.checkpoint_dir)
     return {
         "progress": Path(unit.progress_file),
@@ -81,8 +81,8 @@ def files_of(unit: Unit) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("trap", TRAPS)
-def test_each_file_of_a_job_that_others_read_may_be_a_trap(unit: Unit, trap: str) -> None:
-    """The daemon reads them in its tick: it says at once that they are no such files."""
+def test_odd_files_of_a_job_are_ignored_without_blocking(unit: Unit, trap: str) -> None:
+    """The status leaves them out, and the unit's end is still read."""
     checkpoints = Path(unit.checkpoint_dir)
     for file in files_of(unit).values():
         TRAPS[trap](file)
@@ -96,8 +96,8 @@ def test_each_file_of_a_job_that_others_read_may_be_a_trap(unit: Unit, trap: str
 
 
 @pytest.mark.parametrize("trap", ["a pipe", "a device without an end", "a folder", "a socket"])
-def test_a_checkpoint_that_is_no_file_is_none(tmp_path: Path, trap: str) -> None:
-    """Its digest is not reckoned for ever; what stood before it counts."""
+def test_a_checkpoint_that_is_no_regular_file_does_not_count(tmp_path: Path, trap: str) -> None:
+    """Its digest is not computed without end, and the problem names the file."""
     TRAPS[trap](tmp_path / "c.ckpt")
     manifest = {"generation": 1, "step": 2, "sha256": "0" * 64, "path": "c.ckpt"}
     (tmp_path / MANIFEST).write_text(json.dumps(manifest))
@@ -107,8 +107,8 @@ def test_a_checkpoint_that_is_no_file_is_none(tmp_path: Path, trap: str) -> None
 
 
 @pytest.mark.parametrize("size", [0, 1, 99, 100])
-def test_a_file_is_read_whole_up_to_its_limit(tmp_path: Path, size: int) -> None:
-    """Exactly as many bytes as may be are not too many; one more is."""
+def test_a_file_is_read_completely_up_to_its_limit(tmp_path: Path, size: int) -> None:
+    """One byte more than the limit is an error."""
     file = tmp_path / "f"
     file.write_bytes(b"x" * size)
     assert read_regular(file, most_bytes=max(size, 1)) == b"x" * size
@@ -121,15 +121,15 @@ def test_a_file_is_read_whole_up_to_its_limit(tmp_path: Path, size: int) -> None
 @pytest.mark.parametrize(
     "text", ["[]", "5", '{"kept": 5}', '{"kept": "abcd"}', '{"kept": [5, {}, {"step": 1}]}', "{"]
 )
-def test_a_note_of_checkpoints_that_is_none_names_none(unit: Unit, text: str) -> None:
-    """The job's user can write it: neither the keeper nor the daemon stumbles."""
+def test_a_malformed_note_of_checkpoints_names_none(unit: Unit, text: str) -> None:
+    """The job's user can write the note."""
     (unit.own / KEPT).write_text(text)
     assert kept_checkpoints(unit) == []
     assert status_of(unit.folder, verify=False)["kept"] == []
 
 
-def test_a_document_that_is_deeper_than_the_reader_is_none(tmp_path: Path) -> None:
-    """A hundred thousand brackets end no reader."""
+def test_a_json_file_nested_too_deeply_counts_as_missing(tmp_path: Path) -> None:
+    """A hundred thousand brackets raise no error."""
     (tmp_path / "f").write_text("[" * 100_000)
     assert read_json(tmp_path / "f") is None
 
@@ -154,10 +154,10 @@ THINGS = st.recursive(
 
 @settings(max_examples=sampled(500), deadline=None)
 @given(written=st.dictionaries(DOCUMENTS, THINGS))
-def test_whatever_a_job_writes_the_word_of_its_end_arrives(
+def test_no_files_of_a_job_keep_its_end_from_being_read(
     written: dict[str, object], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """What makes no sense is left out of the word, here or where it comes in."""
+    """Invalid parts of the status are left out."""
     unit = a_unit(tmp_path_factory.mktemp("odd"))
     for name, thing in written.items():
         files_of(unit)[name].write_text(json.dumps(thing))

@@ -1,4 +1,4 @@
-"""The place in the data, counted in samples."""
+"""The position in the data, counted in samples."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from boa_daemon.job.samples import SampleStream, check_each_seen_once, split_bat
     seed=st.one_of(st.none(), st.integers(0, 9)),
     steps_each=st.integers(1, 4),
 )
-def test_each_sample_of_an_epoch_is_seen_once_whatever_the_widths(
+def test_each_sample_of_an_epoch_is_seen_once_at_changing_widths(
     size: int, share: int, seed: int | None, steps_each: int
 ) -> None:
-    """1 -> 2 -> 4 -> 1, also where an epoch ends within a global batch."""
+    """This also holds if an epoch ends within a global batch."""
 
     def make(rank: int, width: int, step: int) -> SampleStream:
         return SampleStream(size, batch=4 * share, step=step, seed=seed, rank=rank, width=width)
@@ -30,8 +30,8 @@ def test_each_sample_of_an_epoch_is_seen_once_whatever_the_widths(
     check_each_seen_once(make, size=size, batch=4 * share, steps_each=steps_each)
 
 
-def test_a_loader_that_begins_anew_or_forgets_its_width_is_caught() -> None:
-    """The two mistakes that nobody sees in a loss: the epoch starts again, and each rank takes all."""
+def test_the_check_finds_loaders_that_repeat_samples() -> None:
+    """One loader starts the epoch again after each change; in the other each rank takes all samples."""
 
     def anew(rank: int, width: int, step: int) -> SampleStream:
         return SampleStream(64, batch=8, step=0, rank=rank, width=width)
@@ -44,8 +44,8 @@ def test_a_loader_that_begins_anew_or_forgets_its_width_is_caught() -> None:
             check_each_seen_once(make, size=64, batch=8)
 
 
-def test_a_global_batch_is_the_same_samples_at_every_width() -> None:
-    """So is its gradient, and the loss does not depend on the width."""
+def test_a_global_batch_has_the_same_samples_at_every_width() -> None:
+    """So its gradient and the loss do not depend on the width."""
 
     def batch(width: int) -> list[int]:
         streams = [iter(SampleStream(100, batch=8, step=5, rank=rank, width=width)) for rank in range(width)]
@@ -54,8 +54,8 @@ def test_a_global_batch_is_the_same_samples_at_every_width() -> None:
     assert batch(1) == batch(2) == batch(4) == batch(8)
 
 
-def test_the_length_is_that_of_all_steps_wherever_it_begins() -> None:
-    """Lightning counts batches from the first step of the job on: a shorter one is seen again."""
+def test_the_length_counts_all_steps_from_any_start() -> None:
+    """Lightning counts batches from the job's first step; a shorter stream would be repeated."""
     lengths = {
         (width, step): len(SampleStream(100, batch=8, step=step, steps=50, rank=0, width=width))
         for width in (1, 2)
@@ -71,13 +71,13 @@ def test_the_length_is_that_of_all_steps_wherever_it_begins() -> None:
 def test_the_global_batch_is_kept_by_accumulation(
     width: int, most: int | None, expected: tuple[int, int]
 ) -> None:
-    """Samples of a rank, times how often, times ranks: 64."""
+    """Samples per rank, times accumulation steps, times ranks is always 64."""
     assert split_batch(64, most_per_rank=most, width=width) == expected
     assert expected[0] * expected[1] * width == 64
 
 
-def test_what_cannot_be_split_is_refused() -> None:
-    """A global batch of 64 over 3 ranks would be another one."""
+def test_a_batch_that_cannot_be_split_evenly_is_an_error() -> None:
+    """A stream without a number of steps has no length."""
     with pytest.raises(ValueError, match="64 cannot be split evenly over 3"):
         split_batch(64, width=3)
     with pytest.raises(ValueError, match="cannot be split over 3"):

@@ -1,6 +1,6 @@
-"""`boa_daemon/job/scratch.py`: the instance's own disks under the jobs, or the root volume and why.
+"""`boa_daemon/job/scratch.py`: jobs on the instance's own disks, or on the root volume with the reason.
 
-The commands that look at disks, make and mount them are stand-ins; what is tested is what they are asked for.
+The commands that list, format and mount disks are fakes; the tests check how they are called.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from boa_daemon.testing.fake_disks import STORE, stand_ins
 
 @dataclass
 class Node:
-    """A node with so many disks of its own, in a folder."""
+    """A node with a number of instance disks, in a folder."""
 
     home: Path
     disks: int = 0
@@ -37,11 +37,11 @@ class Node:
 
     @property
     def store(self) -> Path:
-        """Where its own disks are mounted."""
+        """The mount point of the instance's disks."""
         return self.home / STORE
 
     def place(self) -> str:
-        """Run the program; return what it says."""
+        """Run the program and return its message."""
         done = subprocess.run(
             [sys.executable, "-m", "boa_daemon.job.scratch", str(self.jobs)],
             env={
@@ -62,12 +62,12 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    """Return a node without disks of its own."""
+    """A node without instance disks."""
     return Node(tmp_path)
 
 
-def test_several_disks_become_one_and_jobs_are_on_it(node: Node) -> None:
-    """A RAID 0 of all, one file system, mounted, and laid over the folder of the jobs."""
+def test_several_disks_become_one_raid_0_with_the_jobs_folder(node: Node) -> None:
+    """The array is formatted, mounted and bound over the folder of the jobs."""
     node.disks = 2
     assert node.place() == f"jobs are on 2 disks of the instance, 1800 GB, mounted at {node.store}"
     assert node.asked() == [
@@ -81,8 +81,8 @@ def test_several_disks_become_one_and_jobs_are_on_it(node: Node) -> None:
     assert (node.store / "boa-jobs" / "a").is_dir()
 
 
-def test_one_disk_needs_no_array(node: Node) -> None:
-    """It is formatted as it is."""
+def test_a_single_disk_is_used_without_an_array(node: Node) -> None:
+    """The disk is formatted directly, and the root volume is not touched."""
     node.disks = 1
     assert "1 disk of the instance, 900 GB" in node.place()
     assert [command.split()[0] for command in node.asked()] == ["mkfs.ext4", "mount", "mount"]
@@ -90,8 +90,8 @@ def test_one_disk_needs_no_array(node: Node) -> None:
     assert "nvme0n1" not in " ".join(node.asked()), "the root volume is no disk of the instance"
 
 
-def test_it_is_done_once(node: Node) -> None:
-    """A daemon that starts anew has nodes prepared anew, with jobs on them."""
+def test_a_second_run_changes_nothing(node: Node) -> None:
+    """A restarted daemon prepares its nodes again while jobs are on them."""
     node.disks = 2
     node.place()
     (node.jobs / "a").mkdir()
@@ -100,16 +100,16 @@ def test_it_is_done_once(node: Node) -> None:
     assert node.asked() == before
 
 
-def test_what_was_made_before_is_mounted_and_not_made_again(node: Node) -> None:
-    """After a reboot the disks hold what they held."""
+def test_formatted_disks_are_mounted_and_not_formatted_again(node: Node) -> None:
+    """After a reboot the disks keep their content."""
     node.disks = 1
     (node.home / "formatted").touch()
     assert "1 disk of the instance" in node.place()
     assert [command.split()[0] for command in node.asked()] == ["mount", "mount"]
 
 
-def test_nothing_is_laid_over_jobs_that_are_there(node: Node) -> None:
-    """They would be gone for whoever works with them."""
+def test_existing_jobs_stay_on_the_root_volume(node: Node) -> None:
+    """A mount over the folder would hide the jobs in it."""
     node.disks = 1
     (node.jobs / "a").mkdir(parents=True)
     assert "stay on the root volume" in node.place()
@@ -128,7 +128,7 @@ def test_nothing_is_laid_over_jobs_that_are_there(node: Node) -> None:
 def test_without_usable_disks_jobs_are_on_the_root_volume(
     node: Node, disks: int, broken: str, why: str
 ) -> None:
-    """And it is said why; the folder is there all the same."""
+    """The message gives the reason, and the folder exists."""
     node.disks = disks
     if broken:
         (node.home / broken).touch()
@@ -137,8 +137,8 @@ def test_without_usable_disks_jobs_are_on_the_root_volume(
     assert not node.jobs.is_symlink()
 
 
-def test_an_image_without_the_commands_is_no_hindrance(node: Node) -> None:
-    """What is not there is named."""
+def test_missing_disk_commands_leave_jobs_on_the_root_volume(node: Node) -> None:
+    """The message names the missing command."""
     node.disks = 1
     for name in ("findmnt", "lsblk"):
         (node.home / "bin" / name).write_text("#!/bin/sh\necho not here >&2\nexit 127\n")

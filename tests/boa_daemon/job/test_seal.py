@@ -1,4 +1,4 @@
-"""Seals of what units say."""
+"""Seals of unit messages."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ WORDS = st.dictionaries(st.text().filter(lambda name: name not in (SEAL, TOLD)),
 
 
 @given(words=WORDS, key=st.text(min_size=1), other=st.text(min_size=1), field=st.text(), value=JSON)
-def test_a_seal_holds_for_one_key_and_one_text(
+def test_a_seal_is_valid_for_one_key_and_one_message(
     words: dict[str, Any], key: str, other: str, field: str, value: Any
 ) -> None:
-    """No other key, and no other word: one field more or another value breaks it."""
+    """Another key, another field or another value makes the seal invalid."""
     document = sealed(words, key)
     assert is_sealed(document, key)
     assert is_sealed(document, other) == (other == key)
@@ -33,8 +33,8 @@ def test_a_seal_holds_for_one_key_and_one_text(
     assert not is_sealed(words, key)
 
 
-def test_later_words_have_higher_numbers() -> None:
-    """So one that was said before is known by its number."""
+def test_later_messages_do_not_have_lower_numbers() -> None:
+    """So a repeated message is recognised; an empty key adds no seal."""
     first, second = sealed({}, "key"), sealed({}, "key")
     assert first[TOLD] <= second[TOLD]
     assert sealed({}, "key", told=7)[TOLD] == 7

@@ -1,4 +1,4 @@
-"""`boa_daemon.job.torch_collectives`: who asks, who is counted, and that all else is passed on."""
+"""`boa_daemon.job.torch_collectives`: collectives ask the gate, and all other calls are passed on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from boa_daemon.job.gate.client import SendPermit
 
 @pytest.fixture(scope="module", autouse=True)
 def _torch() -> None:
-    """Import it where these tests run: it takes a second that not every worker has to spend."""
+    """Import torch when these tests run: it takes a second that other test workers need not spend."""
     global dist, torch, collectives  # noqa: PLW0603
     import torch
     import torch.distributed as dist
@@ -22,19 +22,19 @@ def _torch() -> None:
 
 
 class Answers:
-    """A gate's client that gives these answers, and notes what happens."""
+    """A gate client with these answers that records the events."""
 
     def __init__(self, events: list[Any], answers: list[SendPermit]) -> None:
         self.events, self.answers, self.counts = events, answers, {}
 
     def ask(self, ready: float, left: float, **measured: Any) -> SendPermit:
-        """Note a question."""
+        """Record a request."""
         assert measured["is_whole"] is True
         self.events.append(("ask", ready, left))
         return self.answers.pop(0)
 
     def done(self, fence: int, seconds: float) -> None:
-        """Note the end of a message."""
+        """Record the end of a message."""
         self.events.append(("done", fence))
 
     def charge(self, seconds: float) -> None:
@@ -43,7 +43,7 @@ class Answers:
 
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A job of one rank, which says that it has two nodes."""
+    """A job of one rank that reports two nodes."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     ordered = collectives.OrderedGroup(dist.group.WORLD, ["a"], None)
@@ -53,8 +53,8 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     dist.destroy_process_group()
 
 
-def test_a_message_goes_after_its_answer_and_its_end_is_said(group: Any) -> None:
-    """Question, message, end, with what crosses a card and not with what the tensor has."""
+def test_a_collective_asks_sends_and_reports_its_end(group: Any) -> None:
+    """The request has the bytes that cross a card, not the bytes of the tensor."""
     events: list[Any] = []
     group._client = Answers(events, [SendPermit(bytes=1e9, fence=7, lease_seconds=1.0)])
     inner = SimpleNamespace(all_reduce=lambda tensor, group: events.append("sent"))
@@ -63,8 +63,8 @@ def test_a_message_goes_after_its_answer_and_its_end_is_said(group: Any) -> None
     assert events == [("ask", 200_000.0, 200_000.0), "sent", ("done", 7)]
 
 
-def test_an_answer_without_a_lease_covers_what_an_iteration_has(group: Any) -> None:
-    """Eight until the first step of the optimizer; then iterations times what one had."""
+def test_free_iterations_cover_as_many_collectives_as_an_iteration_has(group: Any) -> None:
+    """Before the first optimizer step, an answer covers eight more collectives."""
     events: list[Any] = []
     free = SendPermit(bytes=1e18, free_iterations=3, why="free")
     group._client = Answers(events, [free] * 9)
@@ -84,8 +84,8 @@ def test_an_answer_without_a_lease_covers_what_an_iteration_has(group: Any) -> N
     assert len(events) == 3
 
 
-def test_small_messages_and_all_else_are_passed_on(group: Any) -> None:
-    """What is not a collective, and what is smaller than a question is worth."""
+def test_small_messages_and_other_calls_do_not_ask(group: Any) -> None:
+    """Functions that are not collectives are those of `torch.distributed`."""
     group._client = Answers([], [])
     wrapped = collectives.GatedCollectives(dist)
     small = torch.ones(10)
@@ -97,8 +97,10 @@ def test_small_messages_and_all_else_are_passed_on(group: Any) -> None:
     assert group._sequence == 0
 
 
-def test_a_gate_that_fails_lets_everything_go(group: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """The others wait for an answer, whatever it is."""
+def test_collectives_are_sent_when_the_gate_client_fails(
+    group: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The failure is printed once."""
     group._client = Answers([], [])
     sent: list[int] = []
     inner = SimpleNamespace(broadcast=lambda tensor, src, group: sent.append(src))
@@ -109,10 +111,10 @@ def test_a_gate_that_fails_lets_everything_go(group: Any, capsys: pytest.Capture
     assert "boa gate: off" in capsys.readouterr().out
 
 
-def test_a_rank_that_is_elsewhere_stops_with_both_numbers(
+def test_ranks_at_different_requests_raise_an_error_with_both_numbers(
     group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is sent under an answer to another question."""
+    """The message is not sent."""
     sent: list[int] = []
     group._client = Answers([], [SendPermit(bytes=1e9, fence=1)])
 
@@ -126,8 +128,8 @@ def test_a_rank_that_is_elsewhere_stops_with_both_numbers(
     assert sent == []
 
 
-def test_groups_of_a_part_of_the_job_are_left_alone(group: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can know whether the other ranks do the same; a group of one has nobody to send to."""
+def test_groups_of_a_part_of_the_job_are_not_ordered(group: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other ranks may not do the same, and a group of one rank sends to no other rank."""
     monkeypatch.setenv("BOA_GATE", "unix:/nowhere")
     assert collectives.make_ordered_group(dist.group.WORLD) is None
     monkeypatch.setattr(dist, "get_process_group_ranks", lambda _: [0, 2])
@@ -135,8 +137,8 @@ def test_groups_of_a_part_of_the_job_are_left_alone(group: Any, monkeypatch: pyt
     assert collectives.make_ordered_group(dist.group.WORLD) is None
 
 
-def test_put_in_twice_is_put_in_once() -> None:
-    """The modules that shard get it, in whatever order they are imported."""
+def test_wrapping_a_module_twice_wraps_it_once() -> None:
+    """The order of imports does not matter."""
     module = SimpleNamespace(dist=dist)
     collectives.put_into(module)
     once = module.dist

@@ -1,6 +1,6 @@
-"""`boa_daemon.job.torch_gate` and `torch_collectives` on streams and events, with a stand-in for a GPU's.
+"""`boa_daemon.job.torch_gate` and `torch_collectives` on streams and events of a fake GPU.
 
-What two GPUs and NCCL would add is not shown here: that kernels keep a stream's order, which NCCL promises.
+Real GPUs with NCCL would add that kernels keep a stream's order, which NCCL promises.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COUNT = 12
 
 @pytest.fixture(scope="module", autouse=True)
 def _torch() -> None:
-    """Import it where these tests run: it takes a second that not every worker has to spend."""
+    """Import torch when these tests run: it takes a second that other test workers need not spend."""
     global torch, torch_collectives, torch_gate  # noqa: PLW0603
     import torch
 
@@ -27,7 +27,7 @@ def _torch() -> None:
 
 
 class Wire:
-    """Two ranks' all-reduce in place of NCCL: it doubles, and notes what was there when it ran."""
+    """The all-reduce of two ranks instead of NCCL: it doubles values and records faults."""
 
     def __init__(self) -> None:
         self.granted, self.sent, self.done = 0, 0, [0]
@@ -47,26 +47,26 @@ class Wire:
         piece.change(work)
 
     def sent_or_under_way(self, piece: Tensor) -> int:
-        """Return how many numbers have been enqueued with this piece."""
+        """Return how many numbers have been enqueued, with this piece."""
         self.done[0] += piece.numel()
         return self.done[0]
 
 
 class Asked:
-    """The gate's line: three numbers a grant."""
+    """The gate's client: it grants three numbers at a time."""
 
     def __init__(self, wire: Wire, *, whole: bool = False) -> None:
         self.wire, self.whole, self.counts = wire, whole, {}
 
     def ask(self, ready: float, left: float, **measured: Any) -> SendPermit:
-        """Grant a little more."""
+        """Grant a piece."""
         if self.wire.sent < self.wire.granted:
             self.wire.faults.append("asked before the last piece was through")
         self.wire.granted += COUNT if self.whole else 3
         return SendPermit(bytes=12.0, fence=5, lease_seconds=60.0)
 
     def done(self, fence: int, seconds: float, *, asks_next: bool = False) -> None:
-        """Take the lease back: everything must be through by now."""
+        """Take the lease back; all pieces must be sent by now."""
         if self.wire.sent < self.wire.granted:
             self.wire.faults.append("given back before it was sent")
 
@@ -75,7 +75,7 @@ class Asked:
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, module: Any, gpu: Gpu, wire: Wire) -> None:
-    """Put the stand-in where the module has PyTorch."""
+    """Replace the module's PyTorch by the fake."""
     names = {name: getattr(torch, name) for name in ("zeros", "tensor", "int64")}
     monkeypatch.setattr(module, "torch", SimpleNamespace(**names, cuda=gpu.cuda))
     monkeypatch.setattr(module, "_torch", SimpleNamespace(cuda=gpu.cuda, futures=gpu.futures))
@@ -84,10 +84,10 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, module: Any, gpu: Gpu, wire: Wire)
 
 
 @pytest.mark.parametrize("attempt", range(3))
-def test_ddp_sends_what_was_made_when_it_may_and_hands_back_what_came(
+def test_ddp_sends_finished_gradients_under_a_grant_and_returns_the_result(
     monkeypatch: pytest.MonkeyPatch, attempt: int
 ) -> None:
-    """Gradients come late on one stream, are sent on another, and the optimizer reads them on the first."""
+    """Gradients are made on one stream and sent on another; the optimizer reads them on the first."""
     gpu, wire = Gpu(), Wire()
     stand_in(monkeypatch, torch_gate, gpu, wire)
     gated = torch_gate.GatedModel.__new__(torch_gate.GatedModel)
@@ -101,7 +101,7 @@ def test_ddp_sends_what_was_made_when_it_may_and_hands_back_what_came(
     produced = Event()
     produced.record(gpu.current_stream())
     bucket = torch_gate.Bucket(tensor=gradients, promise=gpu.future(), is_last=True, produced=produced)
-    # As in training: the thread of the hook sends, the host waits for the promise and runs on.
+    # As in training, the hook's thread sends, and the host waits for the promise.
     sender = threading.Thread(target=gated._send, args=(bucket,))
     sender.start()
     value = bucket.promise.wait()
@@ -115,8 +115,8 @@ def test_ddp_sends_what_was_made_when_it_may_and_hands_back_what_came(
     assert gated._sequence == COUNT / 3
 
 
-def test_without_waiting_for_the_gradients_the_stand_in_notices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-in can fail: a hook that divides at once sends what is not there yet."""
+def test_the_fake_detects_gradients_that_are_sent_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook that does not wait for the gradients sends values that are not there yet."""
     gpu, wire = Gpu(), Wire()
     wire.granted = COUNT
     gradients = Tensor(gpu, [0.0] * COUNT)
@@ -131,10 +131,10 @@ def test_without_waiting_for_the_gradients_the_stand_in_notices(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_sharded_messages_wait_for_their_stream_and_their_end(
+def test_a_sharded_message_asks_when_made_and_ends_when_sent(
     monkeypatch: pytest.MonkeyPatch, is_async: bool
 ) -> None:
-    """Asked when the message is made, given back when it is through, on whichever stream NCCL runs."""
+    """This holds for synchronous and asynchronous calls on a stream of NCCL."""
     gpu, wire = Gpu(), Wire()
     stand_in(monkeypatch, torch_collectives, gpu, wire)
     monkeypatch.setattr(torch_collectives, "measured_together", lambda *_: {})

@@ -1,4 +1,4 @@
-"""Checkpoints to S3 and back; the bucket is a folder, and `aws` a script that copies."""
+"""Checkpoints to S3 and back; the bucket is a folder, and `aws` is a script that copies."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ URI = "s3://bucket/jobs/a/g1/checkpoint"
 
 
 class Cloud:
-    """A bucket, what was asked of it, and what fails."""
+    """A bucket, the calls of `aws`, and the copies that fail."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.bucket = folder, folder / "s3"
@@ -83,11 +83,11 @@ class Cloud:
         program.chmod(0o755)
 
     def calls(self) -> list[str]:
-        """Return the processes that there were."""
+        """Return the calls of `aws`."""
         return self.calls_file.read_text().splitlines()
 
     def copies(self) -> list[str]:
-        """Return the files that were tried to copy, each "source target"."""
+        """Return the attempted copies, each "source target"."""
         return self.copies_file.read_text().splitlines()
 
     def node(self, number: int) -> tuple[Path, Path]:
@@ -139,10 +139,10 @@ def two_nodes(cloud: Cloud, step: int) -> str:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_checkpoint_stands_once_the_last_node_has_sent_its_part(
+def test_a_checkpoint_counts_once_the_last_node_has_uploaded_its_part(
     cloud: Cloud, order: tuple[int, int]
 ) -> None:
-    """Whichever comes last writes the manifest; then any node can have the whole, verified."""
+    """The last node writes the manifest, and then any node can fetch and verify the whole checkpoint."""
     sha256 = two_nodes(cloud, 4)
     manifest = cloud.bucket / URI[5:] / "manifest-4.json"
     assert cloud.keep(order[0]) == 0
@@ -160,8 +160,8 @@ def test_a_checkpoint_stands_once_the_last_node_has_sent_its_part(
     assert (found.path / "sub" / "b").read_text() == "sub/b of 4"
 
 
-def test_a_transfer_that_was_cut_off_goes_on_with_what_is_missing(cloud: Cloud) -> None:
-    """The first file was sent and is not sent again; a fetch keeps what is right already."""
+def test_an_interrupted_transfer_continues_with_the_missing_files(cloud: Cloud) -> None:
+    """Uploaded files are not sent again, and a fetch keeps the files that are right."""
     sha256 = two_nodes(cloud, 4)
     cloud.fails.write_text("sub/b")
     assert cloud.keep(0) == 1
@@ -181,8 +181,8 @@ def test_a_transfer_that_was_cut_off_goes_on_with_what_is_missing(cloud: Cloud) 
 ODD = ["__0_0.distcp", "a to b", "x[1]*?.pt", "x1aa.pt", "with space/é"]
 
 
-def test_many_files_of_odd_names_go_in_one_process(cloud: Cloud) -> None:
-    """A save is files, list, manifest; a fetch manifest and files. A name that is a pattern is one name."""
+def test_files_with_odd_names_are_copied_in_one_process(cloud: Cloud) -> None:
+    """A save has calls for files, list and manifest; a name with wildcards matches only itself."""
     path = begin_folder(cloud.node(0)[1], generation=1, step=4)
     for name in ODD:
         (path / name).parent.mkdir(exist_ok=True)
@@ -212,10 +212,8 @@ echo "upload: x to $4"
 """
 
 
-def test_a_transfer_of_which_nothing_comes_is_tried_again(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A command that hangs is ended after its time, and the next one does the work."""
+def test_a_hanging_transfer_is_ended_and_tried_again(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second attempt copies the file."""
     began = cloud.folder / "began"
     (cloud.folder / "bin" / "aws").write_text(HANGS.format(began=began))
     monkeypatch.setattr(transfer, "FIRST_SECONDS", 0.2)
@@ -227,10 +225,10 @@ def test_a_transfer_of_which_nothing_comes_is_tried_again(
 
 
 @pytest.mark.parametrize("damage", ["byte", "gone", "manifest", "other"])
-def test_what_is_damaged_in_s3_is_never_taken(
+def test_a_damaged_checkpoint_in_s3_is_not_used(
     cloud: Cloud, capsys: pytest.CaptureFixture[str], damage: str
 ) -> None:
-    """Exit code 1 and a sentence; no manifest stands, so nothing resumes from it."""
+    """The fetch exits with 1 and a message, and leaves no checkpoint."""
     sha256 = two_nodes(cloud, 4)
     assert (cloud.keep(0), cloud.keep(1)) == (0, 0)
     folder = cloud.bucket / URI[5:]
@@ -249,16 +247,16 @@ def test_what_is_damaged_in_s3_is_never_taken(
     assert newest_checkpoint(there)[0] is None
 
 
-def test_what_is_damaged_on_a_node_is_not_sent(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its size is right and its content is not."""
+def test_a_damaged_file_on_a_node_fails_the_upload(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file has the right size and wrong content."""
     two_nodes(cloud, 4)
     (cloud.node(0)[1] / "g1-step4.ckpt" / "a").write_text("? of 4")
     assert cloud.keep(0) == 1
     assert "is not what its manifest says" in capsys.readouterr().err
 
 
-def test_what_lies_on_a_node_from_before_counts_for_nothing(cloud: Cloud) -> None:
-    """A fetch replaces it, and where no checkpoint stands it is forgotten: nodes never mix histories."""
+def test_older_checkpoints_on_a_node_do_not_count(cloud: Cloud) -> None:
+    """`fetch` replaces them and `forget` drops them, so histories of nodes do not mix."""
     sha256 = two_nodes(cloud, 4)
     assert (cloud.keep(0), cloud.keep(1)) == (0, 0)
     there = cloud.folder / "old"
@@ -275,8 +273,8 @@ def test_what_lies_on_a_node_from_before_counts_for_nothing(cloud: Cloud) -> Non
     assert newest_checkpoint(there) == (None, "")
 
 
-def test_only_the_newest_stay_in_s3(cloud: Cloud) -> None:
-    """Of three, two; files of a single one as well as folders."""
+def test_only_the_two_newest_checkpoints_stay_in_s3(cloud: Cloud) -> None:
+    """The third upload removes the first checkpoint."""
     unit, checkpoints = cloud.node(0)
     for step in (1, 2, 3):
         write_checkpoint(checkpoints, generation=1, step=step, write=lambda file: file.write(b"x"))

@@ -1,4 +1,4 @@
-"""What is run beside a job: a shell on a terminal, the limit of what is told, the words in a container."""
+"""Commands beside a job: a shell on a terminal, the output limit, and the command for a container."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def run(folder: Path, command: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.removesuffix("\n")
 
 
-def test_a_shell_on_a_terminal_of_its_own(unit: Unit) -> None:
-    """It has the job's folder and environment and a terminal of its own, and the job sees it."""
+def test_a_shell_has_its_own_terminal_and_the_jobs_environment(unit: Unit) -> None:
+    """The job can see that a shell was opened."""
     ours, theirs = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "boa_daemon.job.unit_access", str(unit.folder), "--terminal"],
@@ -72,8 +72,8 @@ def test_a_shell_on_a_terminal_of_its_own(unit: Unit) -> None:
     assert (unit.own / "inside").exists()
 
 
-def test_what_is_told_fits_into_an_answer_of_ssm(unit: Unit) -> None:
-    """The newest part is kept, however many characters JSON needs for it, and what is left out is counted."""
+def test_the_output_is_cut_to_fit_into_an_ssm_answer(unit: Unit) -> None:
+    """The newest part is kept, and the dropped bytes are counted."""
     text = run(unit.folder, r"head -c 60000 /dev/zero | tr '\0' '\1'; echo end")
     document = json.loads(text)
 
@@ -82,8 +82,8 @@ def test_what_is_told_fits_into_an_answer_of_ssm(unit: Unit) -> None:
     assert document["dropped_bytes"] + len(document["output"]) == 60004
 
 
-def test_where_the_job_does_not_run_nothing_does(unit: Unit, tmp_path: Path) -> None:
-    """A command is told so, a shell ends with a code of its own."""
+def test_commands_and_shells_are_refused_on_nodes_without_the_job(unit: Unit, tmp_path: Path) -> None:
+    """A command gets the reason, and a shell ends with its own exit code."""
     elsewhere = tmp_path / "g2" / "n0"
     elsewhere.mkdir(parents=True)
     (elsewhere / "unit.json").write_text((unit.folder / "unit.json").read_text())
@@ -95,7 +95,7 @@ def test_where_the_job_does_not_run_nothing_does(unit: Unit, tmp_path: Path) -> 
 
 
 def test_a_job_in_an_image_is_entered_through_its_container(unit: Unit) -> None:
-    """By the container's name, which is the unit's; a shell has a terminal."""
+    """The container has the unit's name; only a shell gets a terminal."""
     in_image = Unit(**{**{name: getattr(unit, name) for name in Unit.__dataclass_fields__}, "image": "a/b:1"})
 
     assert words_of(in_image, "nvidia-smi", "podman")[:3] == ["podman", "exec", unit.name]
