@@ -1,4 +1,4 @@
-"""Thirty typical mistakes in what a budget owner writes, a list, hours, budgets, changes: what to type."""
+"""Thirty typical mistakes in lists, hours, budgets and changes; each error says what to type."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ LISTS = [
 
 
 def read(path: Path) -> None:
-    """Read a list and its hours off."""
+    """Read a list and its off hours."""
     found = read_list(path, ["tune", "train"])
     working_time(found.off, found.start, boot_hours=0.0, file=path)
 
 
 @pytest.mark.parametrize(("text", "says", "hint"), LISTS)
-def test_a_wrong_list_names_its_line_and_what_to_write(
+def test_an_error_in_a_list_gives_its_line_and_a_hint(
     text: str, says: str, hint: str, tmp_path: Path
 ) -> None:
-    """The file, the line where there is one, the value, and the way out."""
+    """The error has the file, the line if there is one, the value and a correction."""
     path = tmp_path / "list.csv"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
@@ -80,8 +80,8 @@ def test_a_wrong_list_names_its_line_and_what_to_write(
         ("0", "0"),
     ],
 )
-def test_a_wrong_budget_says_what_to_type(text: str, says: str) -> None:
-    """A calendar's budget is dollars, by a time or in all."""
+def test_an_invalid_calendar_budget_is_refused(text: str, says: str) -> None:
+    """A calendar's budget is in dollars, per unit of time or in total; the error names the wrong part."""
     with pytest.raises(InputError) as caught:
         calendar_budget(text)
 
@@ -99,8 +99,8 @@ def test_a_wrong_budget_says_what_to_type(text: str, says: str) -> None:
         ("market=preemptible", "unknown market 'preemptible'. Known: on-demand, spot"),
     ],
 )
-def test_a_wrong_change_says_what_to_type(change: str, says: str, tmp_path: Path) -> None:
-    """With the part of the change that is wrong."""
+def test_an_invalid_scenario_change_is_refused(change: str, says: str, tmp_path: Path) -> None:
+    """The error names the wrong part of the change."""
     path = tmp_path / "classes.yaml"
     path.write_text(
         "gpu_types: {a100: {instance_type: p4d.24xlarge}}\nclasses:\n"
@@ -119,7 +119,7 @@ def test_a_wrong_change_says_what_to_type(change: str, says: str, tmp_path: Path
     assert says in str(caught.value)
 
 
-def test_a_wrong_quota_says_what_to_type() -> None:
-    """An equals sign, and a type of the file."""
+def test_a_quota_of_an_unknown_type_is_refused() -> None:
+    """The error names the type."""
     with pytest.raises(InputError, match="unknown type 'a100'"):
         read_quota(["a100:4"], {})

@@ -1,4 +1,4 @@
-"""The catalogue: shipped rows, a user's prices and discounts, and what is never made up."""
+"""The catalogue: its rows, a user's prices and discounts, and missing prices."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def boa_catalog(*flags: str) -> str:
     return result.stdout
 
 
-def test_every_shipped_type_has_a_day_and_a_source() -> None:
-    """43 types of 15 families, each dated and with its source; one has no price, and three are retired."""
+def test_every_catalogue_type_has_a_date_and_a_source() -> None:
+    """The catalogue has 43 types; one has no price, and three are retired."""
     entries = Catalog.load().entries.values()
 
     assert len(entries) == 43
@@ -71,22 +71,22 @@ def test_a_gpu_costs_its_share_of_the_instance() -> None:
     assert Catalog.load().entry("p4d.24xlarge").usd_per_gpu_hour == 21.957642 / 8
 
 
-def test_a_type_without_a_price_is_never_free() -> None:
-    """p5e.48xlarge has no list price: using it names the type and the way to price it."""
+def test_using_a_type_without_a_price_is_an_error() -> None:
+    """The error names the type and the line that adds a price."""
     with pytest.raises(MissingPrice, match=r"'p5e\.48xlarge' has no price.*\[prices\] \"p5e\.48xlarge\""):
         Catalog.load().instance_type("p5e.48xlarge")
 
 
-def test_an_unknown_type_brings_the_closest_name() -> None:
-    """A typo is an input error with a suggestion, and any other word with a place to look."""
+def test_an_unknown_type_is_an_error_with_a_suggestion() -> None:
+    """The suggestion is the closest name, or `boa catalog --all`."""
     with pytest.raises(InputError, match=r"'p4d\.24xlrge'. Did you mean 'p4d\.24xlarge'"):
         Catalog.load().price_of("p4d.24xlrge")
     with pytest.raises(InputError, match="boa catalog --all"):
         Catalog.load().entry("???")
 
 
-def test_retired_types_stay_usable_and_say_so() -> None:
-    """P3 serves simulation; the warning says since when and that it cannot be launched."""
+def test_retired_types_are_usable_with_a_warning() -> None:
+    """P3 types serve simulation; the warning gives the date and that they cannot be launched."""
     entry = Catalog.load().entry("p3.16xlarge")
 
     assert Catalog.load().price_of("p3.16xlarge") == 24.48
@@ -97,8 +97,8 @@ def test_retired_types_stay_usable_and_say_so() -> None:
     assert Catalog.load().entry("p4d.24xlarge").warning == ""
 
 
-def test_the_suggested_machine_is_sold_and_has_most_gpus() -> None:
-    """Sold before retired, most GPUs before cheapest, cheapest per GPU-hour among equals."""
+def test_the_default_instance_of_a_gpu_is_on_sale_and_has_the_most_gpus() -> None:
+    """Types on sale precede retired ones, then more GPUs, then the lower price per GPU-hour."""
     catalog = Catalog.load()
     found = {
         gpu: catalog.default_instance_for(gpu) for gpu in ("v100", "a100", "h200", "a10g", "t4", "abacus")
@@ -114,8 +114,8 @@ def test_the_suggested_machine_is_sold_and_has_most_gpus() -> None:
     }
 
 
-def test_a_users_price_is_taken_as_it_stands(tmp_path: Path) -> None:
-    """A stated price is no list price: no discount touches it, and its source is the file."""
+def test_discounts_do_not_apply_to_a_users_price(tmp_path: Path) -> None:
+    """The price's source is the user's file."""
     catalog = catalog_with(tmp_path, PRICES)
 
     assert catalog.price_of("p4d.24xlarge") == 20.0
@@ -124,8 +124,8 @@ def test_a_users_price_is_taken_as_it_stands(tmp_path: Path) -> None:
     assert catalog.entry("p4d.24xlarge").as_of == "2026-08-01"
 
 
-def test_the_most_specific_discount_counts_once(tmp_path: Path) -> None:
-    """Type before family before ``*``; the source says what was taken off."""
+def test_only_the_most_specific_discount_applies(tmp_path: Path) -> None:
+    """A type's discount precedes the family's, which precedes `*`; the source names the discount."""
     catalog, listed = catalog_with(tmp_path, PRICES), Catalog.load()
 
     for name, off in {"p4de.24xlarge": 0.3, "g6.xlarge": 0.1, "g6.2xlarge": 0.2, "g5.xlarge": 0.05}.items():
@@ -133,8 +133,8 @@ def test_the_most_specific_discount_counts_once(tmp_path: Path) -> None:
     assert catalog.entry("p4de.24xlarge").source.startswith("list price less 30 %: AWS Price List")
 
 
-def test_a_new_type_is_a_machine_like_any_other(tmp_path: Path) -> None:
-    """A machine of one's own has a family, a GPU type and a price."""
+def test_a_price_file_can_add_a_type(tmp_path: Path) -> None:
+    """The new type has a family, a GPU type and a price."""
     entry = catalog_with(tmp_path, PRICES).entry("rack-1")
 
     assert (entry.family, entry.gpu_type, entry.gpus, entry.usd_per_gpu_hour) == (
@@ -146,8 +146,8 @@ def test_a_new_type_is_a_machine_like_any_other(tmp_path: Path) -> None:
     assert entry.status == "current"
 
 
-def test_later_files_are_stronger(tmp_path: Path) -> None:
-    """Of two files that price a type the last one counts, whatever its language."""
+def test_the_last_price_file_takes_precedence(tmp_path: Path) -> None:
+    """This holds for files of different formats."""
     first, second = tmp_path / "a.yaml", tmp_path / "b.csv"
     first.write_text("prices: {p4d.24xlarge: 20.0, p4de.24xlarge: 25.0}\n")
     second.write_text("instance_type,usd_per_hour,zones\np4d.24xlarge,19.5,use1-az1 use1-az4\n")
@@ -161,10 +161,10 @@ def test_later_files_are_stronger(tmp_path: Path) -> None:
 
 
 @given(off=st.floats(0.0, 0.99))
-def test_a_discount_takes_its_fraction_of_every_list_price(
+def test_a_discount_for_all_types_lowers_every_list_price(
     off: float, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """``*`` reaches every type with a price, and gives none to the others."""
+    """`*` adds no price to a type without one."""
     path = tmp_path_factory.mktemp("off") / "prices.yaml"
     path.write_text(f"discounts: {{'*': {off!r}}}\n")
 
@@ -201,10 +201,10 @@ def test_a_discount_takes_its_fraction_of_every_list_price(
         ("yaml", "- 3\n", 1, "the file must be a mapping; got a list"),
     ],
 )
-def test_a_mistake_in_a_price_file_is_named_with_its_line(
+def test_an_error_in_a_price_file_gives_its_line(
     suffix: str, text: str, line: int, words: str, tmp_path: Path
 ) -> None:
-    """Prices are positive, discounts are fractions, and names are known."""
+    """Prices must be positive, discounts fractions, and names known."""
     with pytest.raises(InputError) as caught:
         catalog_with(tmp_path, text, suffix)
 
@@ -223,8 +223,8 @@ def test_an_entry_needs_no_price() -> None:
     assert entry.warning == "x.1 is retired: it has no price, serves simulation, and cannot be launched"
 
 
-def test_the_verb_prints_json_and_csv() -> None:
-    """One JSON document, a missing price as null; the same rows as CSV."""
+def test_the_catalog_command_prints_json_and_csv() -> None:
+    """JSON shows a missing price as null."""
     rows = json.loads(boa_catalog("--gpu-type", "h200", "--json"))["instance_types"]
 
     assert [row["instance_type"] for row in rows] == ["p5e.48xlarge", "p5en.48xlarge"]
@@ -232,8 +232,8 @@ def test_the_verb_prints_json_and_csv() -> None:
     assert boa_catalog("--family", "p5e", "-o", "csv").splitlines()[1].startswith("p5e.48xlarge,p5e,h200,8,")
 
 
-def test_the_verb_hides_retired_types_unless_asked(tmp_path: Path) -> None:
-    """The table says how many are hidden; --all shows them; --prices changes what is printed."""
+def test_the_catalog_command_hides_retired_types_without_all(tmp_path: Path) -> None:
+    """The table gives their number; `--all` shows them, and `--prices` changes the prices."""
     prices = tmp_path / "prices.toml"
     prices.write_text("[discounts]\np3 = 0.5\n")
 
@@ -243,8 +243,8 @@ def test_the_verb_hides_retired_types_unless_asked(tmp_path: Path) -> None:
     assert "no price" in boa_catalog("--family", "p5e")
 
 
-def test_the_reference_page_shows_what_the_verb_prints(tmp_path: Path) -> None:
-    """The recorded output of docs/reference/catalogue.md is the real one, and its price file loads."""
+def test_the_reference_page_shows_the_catalog_commands_output(tmp_path: Path) -> None:
+    """The price file and the warning in docs/reference/catalogue.md are real too."""
     page = (Path(__file__).parents[3] / "docs" / "reference" / "catalogue.md").read_text(encoding="utf-8")
     recorded = page.split("$ boa catalog --gpu-type v100 --all\n")[1].split("```")[0]
     printed = boa_catalog("--gpu-type", "v100", "--all")
@@ -254,7 +254,7 @@ def test_the_reference_page_shows_what_the_verb_prints(tmp_path: Path) -> None:
     assert Catalog.load().entry("p3.16xlarge").warning in page
 
 
-def test_the_verb_refuses_unknown_filters() -> None:
+def test_the_catalog_command_refuses_unknown_filters() -> None:
     """A filter that no type can match is a typo."""
     with pytest.raises(InputError, match=r"unknown family 'p4'\. Did you mean"):
         boa_catalog("--family", "p4")

@@ -1,4 +1,4 @@
-"""Code is packed by what it holds: ignored files out, the same everywhere, and nothing from outside."""
+"""A code archive leaves ignored files out, is reproducible, and has no links to the outside."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def git(folder: Path, *words: str) -> None:
 
 
 def a_folder(top: Path) -> Path:
-    """Return a folder with a script, a link, and what git is told to ignore at two depths."""
+    """Return a folder with a script, a link, and ignored files at two depths."""
     folder = top / "project"
     (folder / "sub").mkdir(parents=True)
     (folder / "train.py").write_text("print('one')\n")
@@ -50,7 +50,7 @@ def files(packed: CodeArchive) -> dict[str, tarfile.TarInfo]:
 
 @pytest.mark.parametrize("is_repository", [True, False])
 def test_ignored_files_are_left_out(tmp_path: Path, is_repository: bool) -> None:
-    """In a repository, with files that are not committed yet, and in a folder that is none, untouched."""
+    """In a repository and in a plain folder; the folder itself is not changed."""
     folder = a_folder(tmp_path)
     if is_repository:
         git(folder, "init")
@@ -69,7 +69,7 @@ def test_ignored_files_are_left_out(tmp_path: Path, is_repository: bool) -> None
 
 
 def test_the_same_files_have_the_same_digest(tmp_path: Path) -> None:
-    """Whenever they were written and wherever they stand; another byte is another digest."""
+    """Times and locations of files do not matter; their content does."""
     first, second = a_folder(tmp_path / "a"), a_folder(tmp_path / "b")
     for file in second.rglob("*"):
         os.utime(file, (1.0, 1.0), follow_symlinks=False)
@@ -78,8 +78,8 @@ def test_the_same_files_have_the_same_digest(tmp_path: Path) -> None:
     assert pack(first).digest != pack(second).digest
 
 
-def test_a_revision_is_what_was_committed(tmp_path: Path) -> None:
-    """Of the folder alone, whatever lies there now; two commits with the same files are the same code."""
+def test_a_revision_packs_the_committed_files_of_the_folder(tmp_path: Path) -> None:
+    """Changes in the work tree do not matter, and two commits with the same files give the same archive."""
     folder = a_folder(tmp_path)
     git(folder, "init")
     git(folder, "add", ".")
@@ -97,10 +97,8 @@ def test_a_revision_is_what_was_committed(tmp_path: Path) -> None:
     assert pack(folder, "v1").digest == pack(folder).digest
 
 
-def test_what_cannot_be_brought_is_refused_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder, a revision, a link to elsewhere, a repository within, too much."""
+def test_a_folder_that_cannot_be_packed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Causes: no folder, no such revision, a link to the outside, an inner repository, too many bytes."""
     folder = a_folder(tmp_path)
     with pytest.raises(InputError, match="is not a folder"):
         pack(tmp_path / "none")
@@ -126,8 +124,8 @@ def test_what_cannot_be_brought_is_refused_with_what_to_do(
         pack(folder)
 
 
-def test_without_git_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody knows what to leave out then."""
+def test_packing_without_git_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git decides which files are ignored."""
     folder = a_folder(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="Install git"):
@@ -149,8 +147,8 @@ def test_without_git_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("cpus: 0", "cpus must be more than zero"),
     ],
 )
-def test_what_is_missing_is_found_before_it_is_submitted(tmp_path: Path, job: str, said: str) -> None:
-    """With the line of the job file."""
+def test_errors_in_code_and_image_are_found_before_submission(tmp_path: Path, job: str, said: str) -> None:
+    """The error gives the line of the job file."""
     file = a_folder(tmp_path) / "job.yaml"
     file.write_text(f"name: a\nclass: default\nrun: 'true'\n{job}\n")
     with pytest.raises(InputError, match=said):
@@ -164,8 +162,8 @@ def test_what_is_missing_is_found_before_it_is_submitted(tmp_path: Path, job: st
         "a@sha256:" + "0" * 64, "/images/train.sif", "a__b/c--d:T",
     ],
 )  # fmt: skip
-def test_references_of_images_are_taken(tmp_path: Path, image: str) -> None:
-    """As registries have them."""
+def test_valid_image_references_are_accepted(tmp_path: Path, image: str) -> None:
+    """The forms that registries use, and a file."""
     file = tmp_path / "job.yaml"
     file.write_text(f"name: a\nclass: default\nrun: 'true'\nimage: '{image}'\n")
     assert read_submission(file)[0]["image"] == image

@@ -1,4 +1,4 @@
-"""Offers and commitments: what they cover, and what is refused with file and line."""
+"""The file of offers and commitments: what each covers, and errors with file and line."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ends = 2027-03-01
 
 
 def read(folder: Path, text: str) -> object:
-    """Read a file of this text."""
+    """Read a file with this text."""
     (folder / "c.toml").write_text(text)
     return read_commitments(folder / "c.toml", [A100, T4])
 
 
-def test_each_kind_covers_what_it_says(tmp_path: Path) -> None:
-    """A family its types, compute all that are named, a reservation whole instances of one type."""
+def test_each_kind_of_commitment_covers_its_types(tmp_path: Path) -> None:
+    """A family covers its types, compute the named types, and a reservation whole instances of one type."""
     path = tmp_path / "c.toml"
     path.write_text(
         'as_of = 2026-11-01\nsource = "us"\n'
@@ -53,8 +53,8 @@ def test_each_kind_covers_what_it_says(tmp_path: Path) -> None:
     ("day", "levels"),
     [("2026-02-28", ()), ("2026-03-01", (9.0,)), ("2027-02-28", (9.0,)), ("2027-03-01", ())],
 )
-def test_a_commitment_is_paid_within_its_days(tmp_path: Path, day: str, levels: tuple[float, ...]) -> None:
-    """From the first day to the day before the end."""
+def test_a_commitment_is_active_within_its_dates(tmp_path: Path, day: str, levels: tuple[float, ...]) -> None:
+    """The last day is the day before `ends`."""
     (tmp_path / "c.toml").write_text(OURS)
     file = read_commitments(tmp_path / "c.toml", [A100])
 
@@ -62,7 +62,7 @@ def test_a_commitment_is_paid_within_its_days(tmp_path: Path, day: str, levels: 
 
 
 def test_a_commitment_that_covers_nothing_is_refused(tmp_path: Path) -> None:
-    """It would be counted as paid for nothing."""
+    """Otherwise it would cost money and cover no machine."""
     (tmp_path / "c.toml").write_text(OURS)
     with pytest.raises(InputError, match=r"'ours' covers none of g4dn\.12xlarge"):
         active_commitments(read_commitments(tmp_path / "c.toml", [A100, T4]), [T4], date(2026, 5, 1))
@@ -85,10 +85,10 @@ def test_a_commitment_that_covers_nothing_is_refused(tmp_path: Path) -> None:
         ("usd_per_hour", "usd_per_hours", "Did you mean 'usd_per_hour'", 7),
     ],
 )
-def test_what_is_wrong_is_said_with_file_and_line(
+def test_an_invalid_commitment_is_refused_with_file_and_line(
     tmp_path: Path, before: str, after: str, said: str, line: int
 ) -> None:
-    """One sentence each."""
+    """The error names the wrong field."""
     assert before in OURS
     with pytest.raises(InputError) as refused:
         read(tmp_path, OURS.replace(before, after))
@@ -97,8 +97,8 @@ def test_what_is_wrong_is_said_with_file_and_line(
     assert f"c.toml:{line}:" in str(refused.value)
 
 
-def test_one_that_stands_there_twice_at_a_time_is_refused(tmp_path: Path) -> None:
-    """A renewal that begins on the day of the end is none of that."""
+def test_a_commitment_given_twice_for_the_same_time_is_refused(tmp_path: Path) -> None:
+    """A renewal that begins on the day of the end is allowed."""
     with pytest.raises(InputError, match=r"c\.toml:12: commitment 'ours' is given twice for the same time"):
         read(tmp_path, OURS + OURS.replace("2027-03-01", "2026-12-01"))
 
@@ -106,7 +106,7 @@ def test_one_that_stands_there_twice_at_a_time_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("missing", ["as_of", "source"])
-def test_offers_say_of_which_day_they_are_and_from_where(tmp_path: Path, missing: str) -> None:
+def test_offers_need_a_date_and_a_source(tmp_path: Path, missing: str) -> None:
     """Rates change."""
     head = "".join(
         line for line in ("as_of = 2026-11-01\n", 'source = "us"\n') if not line.startswith(missing)

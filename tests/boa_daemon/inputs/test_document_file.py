@@ -1,4 +1,4 @@
-"""Reading files strictly: languages, what is refused, and the line of everything."""
+"""Strict reading of YAML, JSON, TOML and CSV, with the line of each error."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def refused(tmp_path: Path, text: str | bytes, suffix: str = "yaml") -> InputErr
         ("-", [None]),
     ],
 )
-def test_plain_words_mean_what_yaml_1_2_says(text: str, value: object) -> None:
-    """1e3 is a number and no is a word; quotes make text of anything."""
+def test_plain_scalars_are_read_as_in_yaml_1_2(text: str, value: object) -> None:
+    """`1e3` is a number, `no` is text, and quotes always make text."""
     read = parse_yaml(text)
 
     assert read == value
@@ -83,7 +83,7 @@ words = st.text("aeE~Aé -:#'\"[]{},&*!|>%@`\n\t.?", max_size=9)
 
 @given(value=values(st.text()))
 def test_json_is_read_back_as_written(value: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whatever JSON a program writes comes back equal."""
+    """Any JSON value comes back equal."""
     path = tmp_path_factory.mktemp("json") / "value.json"
     path.write_text(json.dumps(value), encoding="utf-8")
 
@@ -92,7 +92,7 @@ def test_json_is_read_back_as_written(value: Any, tmp_path_factory: pytest.TempP
 
 @given(value=values(words).filter(lambda value: value is not None), flow=st.booleans())
 def test_yaml_is_read_back_as_written(value: Any, flow: bool) -> None:
-    """Whatever PyYAML writes comes back equal, in blocks or on one line."""
+    """Any value that PyYAML writes comes back equal, in block and in flow style."""
     assert parse_yaml(yaml.safe_dump(value, default_flow_style=flow, allow_unicode=True)) == value
 
 
@@ -101,7 +101,7 @@ def test_yaml_is_read_back_as_written(value: Any, flow: bool) -> None:
     | st.text("{}[]:,-*&!<>|'\"#% \n\ta1", max_size=40)
 )
 def test_any_text_is_read_or_refused(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No text, however broken, escapes as another exception."""
+    """No text raises another exception than `InputError`."""
     directory = tmp_path_factory.mktemp("any")
     for suffix in ("yaml", "json", "toml", "csv"):
         path = directory / f"any.{suffix}"
@@ -134,8 +134,8 @@ def test_any_text_is_read_or_refused(text: str, tmp_path_factory: pytest.TempPat
         ("a:\n  " + "[" * (MAX_NESTING + 2), 2, "nested more than"),
     ],
 )
-def test_doubtful_yaml_is_refused(text: str, line: int | None, words: str, tmp_path: Path) -> None:
-    """What a reader would have to guess at is an error, at its line."""
+def test_ambiguous_yaml_is_refused(text: str, line: int | None, words: str, tmp_path: Path) -> None:
+    """Repeated keys, tags, merge keys and similar are errors with their line."""
     error = refused(tmp_path, text)
 
     assert words in str(error)
@@ -159,18 +159,18 @@ def test_doubtful_yaml_is_refused(text: str, line: int | None, words: str, tmp_p
         ("csv", 'a,b\n1,"2\n', 2, "not valid CSV"),
     ],
 )
-def test_doubtful_json_toml_and_csv_are_refused(
+def test_ambiguous_json_toml_and_csv_are_refused(
     suffix: str, text: str, line: int | None, words: str, tmp_path: Path
 ) -> None:
-    """Repeated keys and files that break off are errors in every language."""
+    """Repeated keys and truncated files are errors in every format."""
     error = refused(tmp_path, text, suffix)
 
     assert words in str(error)
     assert error.line == line
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Missing, a directory, not UTF-8, or too large: one sentence each."""
+def test_an_unreadable_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file may be missing, a folder, not UTF-8, or too large."""
     with pytest.raises(InputError, match=r"absent\.yaml: there is no such file"):
         read_document(tmp_path / "absent.yaml")
     with pytest.raises(InputError, match="this is a folder"):
@@ -184,27 +184,27 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
     assert "larger than" in str(refused(tmp_path, "a: 123456789"))
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
-    """Editors that write a mark first are forgiven."""
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    """Some editors write one."""
     assert document(tmp_path, b"\xef\xbb\xbfa: 1\n").content == {"a": 1}
 
 
 def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``-`` reads YAML, and so JSON, from standard input."""
+    """`-` reads YAML, and so JSON, from standard input."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"a": [1, 2]}')))
 
     assert read_document("-").content == {"a": [1, 2]}
 
 
 def test_an_alias_repeats_a_value(tmp_path: Path) -> None:
-    """Anchors save typing, for single words too."""
+    """Mappings and single values can have an anchor."""
     read = document(tmp_path, "a: &curve {1: 1.0}\nb: *curve\nc: &n 3\nd: *n\n").content
 
     assert read == {"a": {1: 1.0}, "b": {1: 1.0}, "c": 3, "d": 3}
 
 
-def test_aliases_of_aliases_do_not_explode(tmp_path: Path) -> None:
-    """Ten levels of ten aliases would be ten thousand million values: refused at once."""
+def test_nested_aliases_that_multiply_values_are_refused(tmp_path: Path) -> None:
+    """Ten levels of ten aliases would be ten thousand million values."""
     levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     levels += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
 
@@ -212,7 +212,7 @@ def test_aliases_of_aliases_do_not_explode(tmp_path: Path) -> None:
 
 
 def test_the_line_of_a_path_is_that_of_its_key() -> None:
-    """A path finds its key or list item; one that does not exist finds the deepest part that does."""
+    """A path that does not exist gives the line of its deepest existing part."""
     text = "a: 1\nb:\n  - x: 1\n  - x: 2\n    y:\n      1: one\n      2: two\nc: {d: [5,\n  6]}\n"
 
     assert line_in_yaml(text, ()) == 1
@@ -224,8 +224,8 @@ def test_the_line_of_a_path_is_that_of_its_key() -> None:
     assert line_in_yaml(text, ("nowhere",)) == 1
 
 
-def test_the_line_of_a_path_in_toml_and_csv(tmp_path: Path) -> None:
-    """Headers, arrays of tables, dotted and quoted keys are found; a CSV row by its position."""
+def test_the_line_of_a_path_is_found_in_toml_and_csv(tmp_path: Path) -> None:
+    """Headers, arrays of tables, and dotted and quoted keys are found; a CSV row by its position."""
     toml = 'x = 1\n[a]\nb.c = 2\n[[t]]\nn = 1\n[[t]]\nn = 2\n[[t.u]]\n"k k" = 3\n[a.d]\ne = 4\n'
     lines = document(tmp_path, toml, "toml").line_of
     assert [lines(at) for at in [("x",), ("a", "b", "c"), ("t", 1, "n"), ("t", 1, "u", 0, "k k")]] == [
@@ -242,8 +242,8 @@ def test_the_line_of_a_path_in_toml_and_csv(tmp_path: Path) -> None:
     assert rows.line_of(()) == 1
 
 
-def test_the_python_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where PyYAML was built without its C parser, files read alike and errors keep their line."""
+def test_the_python_parser_of_yaml_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyYAML may be built without its C parser."""
     text = "a: 1e3\nb: [x, 'y']\nc: {1: 2}\n"
     fast = parse_yaml(text)
     monkeypatch.setattr("boa_daemon.inputs.yaml_events._LOADER", yaml.SafeLoader)

@@ -1,4 +1,4 @@
-"""Which commands run a script that is known to save and report."""
+"""Recognition of commands whose script saves and reports."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from boa_daemon.inputs.elasticity import elastic_script
         ("python -m " + "x" * 5000, "from boa_daemon import job\n", False),
     ],
 )
-def test_a_script_is_elastic_where_its_text_shows_it(
+def test_a_script_is_elastic_if_its_text_uses_the_helper(
     tmp_path: Path, run: str, text: str, is_found: bool
 ) -> None:
-    """Files that the command names are looked at, and nothing is run."""
+    """The files that the command names are read, and nothing is run."""
     for name in ("train.py", "pkg/train.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)

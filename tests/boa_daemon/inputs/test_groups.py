@@ -1,4 +1,4 @@
-"""`matrix` and `count`: which jobs a job file makes, and what is refused."""
+"""`matrix` and `count`: the jobs that a job file makes, and its errors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def checked(**changes: Any) -> Mapping[str, Any]:
     return check_job(Document(name="job.yaml", content=job_content(**changes), language="json"))
 
 
-def test_a_job_without_them_is_itself() -> None:
-    """And of no group."""
+def test_a_job_without_matrix_and_count_is_a_single_job() -> None:
+    """The job belongs to no group."""
     content = checked()
     assert list(members(content)) == [{k: v for k, v in content.items() if k not in ("matrix", "count")}]
 
 
-def test_values_become_variables() -> None:
-    """Text as it is, numbers and true as JSON has them; the variables of the file stay."""
+def test_matrix_values_become_environment_variables() -> None:
+    """Text stays as it is, numbers and `true` are written as in JSON, and the file's variables stay."""
     content = checked(matrix={"LR": [0.1, 1e-05], "SEED": [1, 2], "MODE": ["a b"], "BIG": [True]})
     found = [job["environment"] for job in members(content)]
     assert [(one["LR"], one["SEED"]) for one in found] == [
@@ -45,10 +45,10 @@ def test_values_become_variables() -> None:
     ),
     count=st.none() | st.integers(min_value=1, max_value=5),
 )
-def test_every_combination_is_there_as_often_as_it_should(
+def test_every_combination_of_the_matrix_occurs_count_times(
     matrix: dict[str, list[int]], count: int | None
 ) -> None:
-    """Indices are 0 to the size, and the jobs are the product of the lists, each so often."""
+    """Indices are consecutive from 0, and every job knows the size of its group."""
     content = checked(matrix=matrix or None, count=count)
     found = list(members(content))
     assert len(found) == size_of(content)
@@ -81,8 +81,8 @@ def test_every_combination_is_there_as_often_as_it_should(
         ({"retries": -1}, "retries must be a whole number from 0 to 100; got -1. Or a mapping"),
     ],
 )
-def test_what_is_no_group_is_refused_in_one_sentence(changes: dict[str, Any], said: str) -> None:
-    """With the key, the value, and what to try."""
+def test_invalid_matrix_count_and_retries_are_refused(changes: dict[str, Any], said: str) -> None:
+    """The error has the key, the value, and a suggestion."""
     with pytest.raises(InputError) as refused:
         checked(**changes)
     assert said in str(refused.value)

@@ -1,4 +1,4 @@
-"""`inputs/job_file.py`: what a job file may not set."""
+"""`inputs/job_file.py`: variables that a job file may not set, and its checks."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def a_document(name: str, value: str = "x") -> Document:
 
 
 @pytest.mark.parametrize("name", [*sorted(OWN_VARIABLES), "BOA_JOB_ID", "BOA_GATE", "PET_RDZV_ENDPOINT"])
-def test_what_the_daemon_sets_is_not_a_jobs_to_set(name: str) -> None:
-    """With other GPUs, or another job's name, it would be another job."""
+def test_a_job_file_cannot_set_the_daemons_variables(name: str) -> None:
+    """Otherwise a job could take other GPUs or another job's id."""
     with pytest.raises(InputError, match=f"{name} is set by the daemon"):
         check_job(a_document(name))
 
 
 @pytest.mark.parametrize("name", ["A=B", "A B", "1A", "", "A\x00"])
-def test_a_variable_has_a_name_of_a_variable(name: str) -> None:
-    """What no shell can set is refused."""
+def test_an_invalid_variable_name_is_refused(name: str) -> None:
+    """No shell can set such a variable."""
     with pytest.raises(InputError):
         check_job(a_document(name))
 
 
-def test_a_value_without_end_is_refused() -> None:
+def test_a_value_with_a_null_character_is_refused() -> None:
     """No process can be started with it."""
     with pytest.raises(InputError, match="null character"):
         check_job(a_document("A", "b\x00c"))
 
 
-def test_a_unit_has_its_own_gpus_whatever_its_spec_says() -> None:
-    """A job that was taken before its file was checked so cannot take the GPUs of others either."""
+def test_the_daemons_variables_override_those_of_a_job_spec() -> None:
+    """A spec that was never checked cannot take the GPUs of other jobs either."""
     spec = JobSpec(
         job="a",
         name="a",
@@ -61,7 +61,7 @@ def test_a_unit_has_its_own_gpus_whatever_its_spec_says() -> None:
 
 
 def test_a_job_inherits_no_secret_of_the_daemon() -> None:
-    """Paths and the language, and none of what only the daemon may know."""
+    """A job inherits the path and the locale, and no other variables."""
     own = {
         "PATH": "/bin",
         "LC_ALL": "C",
@@ -73,8 +73,8 @@ def test_a_job_inherits_no_secret_of_the_daemon() -> None:
     assert job_environment(own) == {"PATH": "/bin", "LC_ALL": "C"}
 
 
-def test_a_file_that_was_checked_is_one_that_passes() -> None:
-    """Who submits checks it with its defaults filled in, and the daemon checks that again."""
+def test_a_checked_job_file_passes_the_check_unchanged() -> None:
+    """The client checks the file and fills in defaults, and the daemon checks the result again."""
     content = {
         "name": "a", "class": "c", "run": "true", "code": ".", "data": "s3://lab/train",
         "matrix": {"LR": [0.1, "x", True]}, "retries": {"error": 0}, "secrets": {"TOKEN": "env:TOKEN"},

@@ -1,4 +1,4 @@
-"""The list of jobs: what it says, and every way to get it wrong, by file and line."""
+"""The list of jobs: its columns, and its errors with file and line."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def a_list(folder: Path, text: str) -> Path:
     return path
 
 
-def test_columns_come_in_any_order_and_empty_cells_leave_out(tmp_path: Path) -> None:
-    """Two columns are enough; blanks around cells and blank rows do not matter."""
+def test_columns_may_have_any_order_and_cells_may_be_empty(tmp_path: Path) -> None:
+    """Two columns are required; blanks around cells and blank rows do not matter."""
     path = a_list(
         tmp_path,
         "class_name, deadline_hours ,job_id,scale,weight\nvision,2.5,a,3,0.5\n,,,,\n\n speech , , b ,,\n",
@@ -35,7 +35,7 @@ def test_columns_come_in_any_order_and_empty_cells_leave_out(tmp_path: Path) -> 
 
 
 def test_quotes_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
-    """As spreadsheets write them."""
+    """Spreadsheets write both."""
     path = tmp_path / "jobs.csv"
     path.write_bytes(b'\xef\xbb\xbfjob_id,class_name\r\n"a, b","vision"\r\n')
 
@@ -63,8 +63,8 @@ def test_quotes_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
         ("job_id,class_name\na," + "x" * 200_000 + "\n", ":2: not valid CSV: field larger than"),
     ],
 )
-def test_what_is_no_list_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
-    """What is wrong, where, and what it might have meant."""
+def test_an_invalid_list_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+    """The error may suggest a correction."""
     with pytest.raises(InputError) as refusal:
         read_list(a_list(tmp_path, text), CLASSES)
 
@@ -74,8 +74,8 @@ def test_what_is_no_list_is_refused_with_its_line(tmp_path: Path, text: str, say
 
 @pytest.mark.parametrize("column", ["scale", "weight", "deadline_hours"])
 @pytest.mark.parametrize("cell", ["0", "-1", "nan", "inf", "1e300", "1e-300", "1,5", "two", "0x10"])
-def test_numbers_must_be_numbers(tmp_path: Path, column: str, cell: str) -> None:
-    """Positive, finite and of a size that a job can have."""
+def test_numbers_must_be_positive_and_finite(tmp_path: Path, column: str, cell: str) -> None:
+    """Numbers beyond any job's size are refused too."""
     path = a_list(tmp_path, f'job_id,class_name,{column}\na,vision,1\nb,vision,"{cell}"\n')
 
     with pytest.raises(InputError, match=rf":3: {column} must be a finite number, more than zero; got"):
@@ -83,7 +83,7 @@ def test_numbers_must_be_numbers(tmp_path: Path, column: str, cell: str) -> None
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    """Missing, a folder, not text."""
+    """A file may be missing, a folder, or not UTF-8."""
     with pytest.raises(InputError, match="no such file"):
         read_list(tmp_path / "none.csv", CLASSES)
     with pytest.raises(InputError, match="folder"):
@@ -94,7 +94,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 
 def test_dates_become_hours_from_the_first_day(tmp_path: Path) -> None:
-    """A day alone begins at midnight as a submission and ends at the next one as a deadline."""
+    """A date alone means its beginning for a submission and its end for a deadline."""
     path = a_list(
         tmp_path,
         "job_id,class_name,submit_at,deadline_at\na,vision,2026-12-01T06:00,2026-12-02\nb,speech,,2026-12-01T12:00\n",
@@ -136,8 +136,8 @@ def test_hours_of_submission_may_be_zero(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_dates_that_mean_nothing_are_refused(tmp_path: Path, text: str, says: str) -> None:
-    """Each names file and line where there is one."""
+def test_invalid_dates_are_refused(tmp_path: Path, text: str, says: str) -> None:
+    """Unreadable dates, a deadline before the submission, and dates beside hours are errors."""
     with pytest.raises(InputError) as caught:
         read_list(a_list(tmp_path, text), CLASSES)
 
@@ -145,7 +145,7 @@ def test_dates_that_mean_nothing_are_refused(tmp_path: Path, text: str, says: st
 
 
 def test_a_submission_before_the_start_is_refused(tmp_path: Path) -> None:
-    """A start that is given is believed."""
+    """The start is given by the caller here."""
     path = a_list(tmp_path, "job_id,class_name,submit_at\na,vision,2026-12-01\n")
     with pytest.raises(InputError, match="before the list begins"):
         read_list(path, CLASSES, start=datetime(2026, 12, 2, tzinfo=UTC))

@@ -1,4 +1,4 @@
-"""What comes from outside: of thousands of wrong messages none raises, none is believed, none comes back."""
+"""Messages from outside: a malformed message raises nothing, is dropped, and is not received again."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def paths(document: Any) -> list[tuple[Any, ...]]:
 
 @st.composite
 def damaged(draw: st.DrawFn, good: Mapping[str, Any]) -> Any:
-    """Draw a good message of which some parts are missing or something else, or any other thing."""
+    """Draw a good message with some parts missing or replaced, or an arbitrary value."""
     if draw(st.integers(0, 9)) == 0:
         return draw(ODD)
     document = copy.deepcopy(dict(good))
@@ -96,7 +96,7 @@ def damaged(draw: st.DrawFn, good: Mapping[str, Any]) -> Any:
 
 
 class Queue:
-    """SQS with what a test put there; what is not deleted comes again."""
+    """Fake SQS: a message that is not deleted is received again."""
 
     def __init__(self, *bodies: Any) -> None:
         self.bodies = list(bodies)
@@ -117,7 +117,7 @@ class Queue:
 
 
 class Wires(Queue):
-    """SSM and S3 beside the queue; a probe is answered with what a test wants."""
+    """Fake SSM and S3 beside the queue, with a settable answer to probes."""
 
     answer: Any = None
 
@@ -141,15 +141,15 @@ def an_engine(folder: Path, wires: Wires) -> SsmEngine:
 
 
 def text_of(message: Any) -> str:
-    """Return a message as the queue has it; what JSON cannot hold as its Python text."""
+    """Return a message as text for the queue: as JSON if possible, else as Python writes it."""
     try:
         return json.dumps(message)
     except (TypeError, ValueError):
         return repr(message)
 
 
-def test_every_word_of_a_unit_is_tried(tmp_path: Path) -> None:
-    """What a node says and no schema knows would come in as it is."""
+def test_the_good_message_has_every_field_of_a_unit_status(tmp_path: Path) -> None:
+    """A field missing here would not be fuzzed."""
     unit = Unit(
         name="u", job="a", generation=1, rank=0, run="true", folder=tmp_path, workdir=str(tmp_path),
         progress_file="", checkpoint_dir=str(tmp_path),
@@ -160,8 +160,8 @@ def test_every_word_of_a_unit_is_tried(tmp_path: Path) -> None:
 
 @settings(max_examples=sampled(1500), deadline=None)
 @given(message=damaged(GOOD))
-def test_no_status_breaks_what_reads_it(message: Any) -> None:
-    """Whatever it holds: it is dropped, or a report can be made of it and written down."""
+def test_no_unit_status_breaks_its_readers(message: Any) -> None:
+    """A malformed status is dropped, or a report can be made from it."""
     said = parse_unit_status(message, "test")
     if said is not None:
         found = report_of(Generation(job="a", number=1, gpus=1), [said])
@@ -172,10 +172,10 @@ def test_no_status_breaks_what_reads_it(message: Any) -> None:
 
 @settings(max_examples=sampled(600), deadline=None)
 @given(messages=st.lists(st.one_of(damaged(GOOD), damaged(EVENT)), min_size=1, max_size=12))
-def test_no_message_stops_the_engine_or_comes_back(
+def test_malformed_messages_are_deleted_and_later_ones_are_read(
     messages: list[Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Wrong ones are deleted with the others; the end that comes after them is heard."""
+    """The end message after them is received."""
     good = {**GOOD, "job": "b"}
     wires = Wires(*(text_of(message) for message in messages), text_of(good), text_of(EVENT))
     heard = list(Inbox(wires, "q", parse_unit_status).receive())
@@ -188,7 +188,7 @@ def test_no_message_stops_the_engine_or_comes_back(
 @settings(max_examples=sampled(300), deadline=None)
 @given(answer=st.one_of(ODD, damaged({"Status": "Success", "StandardOutputContent": STATUS + "{}"})))
 def test_no_answer_to_a_probe_stops_the_engine(answer: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """SSM says what a node printed, and a node prints what it likes."""
+    """A node can print anything, and SSM returns that."""
     wires = Wires()
     engine = an_engine(tmp_path_factory.mktemp("e"), wires)
     wires.answer = answer
@@ -201,8 +201,8 @@ def test_no_answer_to_a_probe_stops_the_engine(answer: Any, tmp_path_factory: py
 
 @settings(max_examples=sampled(600), deadline=None)
 @given(messages=st.lists(damaged(EVENT), min_size=1, max_size=9))
-def test_no_event_stops_the_listener(messages: list[Any]) -> None:
-    """Warnings of the cloud: those that cannot be read are counted and deleted, the good one is noted."""
+def test_no_interruption_event_stops_the_listener(messages: list[Any]) -> None:
+    """Malformed events are deleted, and the valid one is recorded."""
     wires, notices, woken = Queue(*map(text_of, messages), text_of(EVENT)), Notices(), []
     queue = InterruptionQueue(wires, "q", notices, lambda: woken.append(1))  # type: ignore[arg-type]
     queue.poll_once(0)
@@ -223,10 +223,10 @@ def test_no_event_stops_the_listener(messages: list[Any]) -> None:
         ),
     )
 )
-def test_no_file_of_a_unit_stops_the_look_at_it(
+def test_no_files_in_a_units_folder_break_its_status(
     files: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A job can write into its own folder; one that nobody keeps and that cannot be read has ended."""
+    """A job can write into its folder; a unit without a keeper and with unreadable files has ended."""
     folder = tmp_path_factory.mktemp("u")
     Unit(
         name=f"boa-fuzz-{folder.name}",
@@ -249,8 +249,8 @@ def test_no_file_of_a_unit_stops_the_look_at_it(
         assert said["exit"] is not None
 
 
-def test_what_is_dropped_is_counted_by_where_it_came_from(caplog: pytest.LogCaptureFixture) -> None:
-    """The same fault a hundred times: a hundred in the count, one line in the log."""
+def test_dropped_messages_are_counted_by_source_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A hundred equal faults give a count of a hundred and at most one log line."""
     before = DROPPED_MESSAGES.counts().get("here", 0)
     for _ in range(100):
         assert parse_unit_status({**GOOD, "rank": "nought"}, "here") is None
@@ -258,15 +258,15 @@ def test_what_is_dropped_is_counted_by_where_it_came_from(caplog: pytest.LogCapt
     assert len([line for line in caplog.messages if "here" in line]) <= 1
 
 
-def test_a_wrong_progress_does_not_hide_an_end() -> None:
-    """The end is what counts; what cannot be read beside it is left out."""
+def test_malformed_progress_does_not_hide_an_end() -> None:
+    """Only the malformed parts of the status are left out."""
     said = parse_unit_status({**GOOD, "progress": {"step": "x"}, "manifest": 5}, "test")
     assert said is not None
     assert (said["progress"], said["manifest"], said["exit"]["code"]) == (None, None, 0)
 
 
-def test_an_end_is_on_disk_before_the_queue_forgets_it(tmp_path: Path) -> None:
-    """The daemon dies between hearing and deleting: the next one knows, or hears it again."""
+def test_an_end_is_on_disk_before_its_message_is_deleted(tmp_path: Path) -> None:
+    """A daemon that dies in between loses no end."""
     wires = Wires()
     engine = an_engine(tmp_path, wires)
     run = engine._jobs["a"].run
@@ -282,7 +282,7 @@ def test_an_end_is_on_disk_before_the_queue_forgets_it(tmp_path: Path) -> None:
 
 
 def an_engine_that_reads(folder: Path) -> SsmEngine:
-    """Return the engine of a daemon that comes back, with an empty queue."""
+    """Return the engine of a restarted daemon, with an empty queue."""
     wires = Wires()
     given = SsmSettings(queue_url="q", uri="s3://b/j", state_file=folder / "ssm.json")
     return SsmEngine(wires, wires, wires, given, address_of=lambda _node: "10.0.0.1", now=lambda: 1000.0)  # type: ignore[arg-type]

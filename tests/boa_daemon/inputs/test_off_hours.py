@@ -1,4 +1,4 @@
-"""Hours off: what the words mean, and what is refused."""
+"""Off hours: how windows are written, and errors."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ TUESDAY = datetime(2026, 12, 1, tzinfo=UTC)
         (["2026-12-02/2026-12-04"], 4 * 24.0),
     ],
 )
-def test_windows_take_hours_from_the_week(texts: list[str], worked: float) -> None:
-    """Of the week from a Tuesday on."""
+def test_off_hours_reduce_the_worked_hours_of_a_week(texts: list[str], worked: float) -> None:
+    """The week starts on a Tuesday."""
     found = working_time(texts, TUESDAY, boot_hours=0.0)
-    extra = 6.5 if texts[0].startswith("mon-fri") else 0.0  # Saturday begins while Friday's night is off.
+    extra = 6.5 if texts[0].startswith("mon-fri") else 0.0  # Saturday begins during Friday's night window.
 
     assert found.worked(168.0) == pytest.approx(worked, abs=extra + 1e-9)
 
 
-def test_windows_come_again_and_a_boot_is_waited_for() -> None:
-    """In the fifth week as in the first, with half an hour of boot after each weekend."""
+def test_windows_repeat_weekly_and_are_followed_by_a_boot() -> None:
+    """The fifth week loses the weekend and half an hour of boot."""
     found = working_time(["sat-sun"], TUESDAY, boot_hours=0.5)
 
     assert found.worked(5 * 168.0) - found.worked(4 * 168.0) == pytest.approx(5 * 24.0 - 0.5)
 
 
-def test_the_list_begins_within_a_window() -> None:
-    """At two in the morning the night is not over."""
+def test_work_starts_after_a_window_that_covers_the_start() -> None:
+    """At two in the morning the night window has six hours left."""
     found = working_time(["20:00-08:00"], TUESDAY.replace(hour=2), boot_hours=0.0)
 
     assert found.start(0.0) == 6.0
@@ -59,13 +59,13 @@ def test_the_list_begins_within_a_window() -> None:
         ([""], "are no window"),
     ],
 )
-def test_words_that_are_no_window_are_refused(texts: list[str], says: str) -> None:
-    """Each says what to type."""
+def test_invalid_windows_are_refused(texts: list[str], says: str) -> None:
+    """The error gives the reason."""
     with pytest.raises(InputError, match=says):
         working_time(texts, TUESDAY, boot_hours=0.0)
 
 
-def test_without_a_day_there_is_no_weekend() -> None:
-    """Hours alone have no Saturday."""
+def test_days_of_the_week_need_a_start_date() -> None:
+    """Hours from an unknown day have no Saturday."""
     with pytest.raises(InputError, match=r"need a day.*--start"):
         working_time(["sat"], None, boot_hours=0.0)

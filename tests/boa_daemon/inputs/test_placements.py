@@ -1,4 +1,4 @@
-"""Speeds by placement, and several machines of a GPU, as read from a problem file."""
+"""Speeds by placement, and several machines per GPU type, in a problem file."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def read(folder: Path, speedup: str = PLACED, machines: str = BOTH) -> ProblemFi
     return load_problem(path)
 
 
-def test_each_machine_takes_the_placements_that_fit_it(tmp_path: Path) -> None:
-    """Four GPUs are one node of four on the large machine and four nodes of one on the small one."""
+def test_each_machine_gets_the_placements_that_fit_its_nodes(tmp_path: Path) -> None:
+    """Four GPUs are one node of the large machine, or four nodes of the small one."""
     file = read(tmp_path)
 
     assert file.problem.classes[0].phases[0].speedups == {
@@ -42,15 +42,15 @@ def test_each_machine_takes_the_placements_that_fit_it(tmp_path: Path) -> None:
     assert [note.instance_type for note in file.prices] == ["g4dn.12xlarge", "g4dn.xlarge"]
 
 
-def test_a_job_of_one_gpu_is_planned_on_a_machine_with_one(tmp_path: Path) -> None:
-    """At the least money it takes one GPU for 0.526 USD an hour, not a quarter of 3.912."""
+def test_a_job_of_one_gpu_is_planned_on_the_one_gpu_machine(tmp_path: Path) -> None:
+    """At the least budget, one GPU costs 0.526 USD/h there instead of a quarter of 3.912 USD/h."""
     solution = solve(read(tmp_path).problem, 0.526)
 
     assert str(solution.classes[0].plans[0].widths[0]) == "1 x t4@g4dn.xlarge"
 
 
-def test_a_curve_of_the_gpu_holds_within_one_node_of_the_other_machine(tmp_path: Path) -> None:
-    """A machine that is named has its own curve instead."""
+def test_a_gpu_types_curve_holds_within_one_node_of_further_machines(tmp_path: Path) -> None:
+    """A machine that the file names has its own curve."""
     of_gpu = read(tmp_path, "{amdahl: {parallel_fraction: 0.9, max_gpus: 8}}")
     named = read(tmp_path, "{t4: {table: {1: 1.0, 2: 1.9}}, t4@g4dn.xlarge: {table: {1: 1.0, 2: 1.5}}}")
 
@@ -70,10 +70,10 @@ def test_a_curve_of_the_gpu_holds_within_one_node_of_the_other_machine(tmp_path:
         (PLACED, "{instance_types: [g4dn.xlarge], usd_per_gpu_hour: 1}", r"besides instance_types"),
     ],
 )
-def test_what_means_nothing_is_refused_with_its_line(
+def test_invalid_placements_are_refused_with_their_line(
     tmp_path: Path, speedup: str, machines: str, said: str
 ) -> None:
-    """The sentence says what and where."""
+    """The error gives the reason and the file."""
     with pytest.raises(InputError, match=said) as refused:
         read(tmp_path, speedup, machines)
 

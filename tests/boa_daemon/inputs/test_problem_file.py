@@ -1,4 +1,4 @@
-"""The problem file: what it may say, and what each mistake is called."""
+"""The problem file: its format, and its errors."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def refused(text: str, tmp_path: Path) -> InputError:
     return caught.value
 
 
-def test_a_problem_file_becomes_the_planners_nouns(tmp_path: Path) -> None:
-    """Types, classes, phases and curves arrive as written; what is left out takes its default."""
+def test_a_problem_file_becomes_the_planners_problem(tmp_path: Path) -> None:
+    """Types, classes, phases and curves are as written; omitted keys have their defaults."""
     file = parsed(GOOD, tmp_path)
 
     assert file.problem == Problem(
@@ -96,8 +96,8 @@ def test_a_problem_file_becomes_the_planners_nouns(tmp_path: Path) -> None:
     assert file.warnings == ()
 
 
-def test_yaml_json_and_toml_say_the_same() -> None:
-    """The three languages of one problem give equal problems."""
+def test_the_same_problem_in_yaml_json_and_toml_is_equal() -> None:
+    """The budget is equal too."""
     problems = [load_problem(PROBLEMS / f"one-type.{suffix}") for suffix in ("yaml", "json", "toml")]
 
     assert problems[0].problem == problems[1].problem == problems[2].problem
@@ -110,8 +110,8 @@ def test_the_examples_load(name: str) -> None:
     assert load_problem(REPOSITORY / "examples" / name).budget is not None
 
 
-def test_the_reference_page_shows_a_problem_file(tmp_path: Path) -> None:
-    """The YAML of docs/reference/problem-file.md loads, and its two mistakes read as printed there."""
+def test_the_reference_pages_problem_file_and_errors_are_real(tmp_path: Path) -> None:
+    """The YAML of docs/reference/problem-file.md loads, and its two errors are those that BOA gives."""
     page = (REPOSITORY / "docs" / "reference" / "problem-file.md").read_text(encoding="utf-8")
     text = page.split("```yaml\n")[1].split("```")[0]
 
@@ -124,8 +124,8 @@ def test_the_reference_page_shows_a_problem_file(tmp_path: Path) -> None:
         assert f"{type(error).__name__}: {error}".replace(f"{tmp_path}/", "") in page
 
 
-def test_without_gpu_types_there_is_one_type_that_costs_one() -> None:
-    """A budget in GPUs needs no prices: the one type is called gpu."""
+def test_a_problem_without_gpu_types_has_one_type_of_price_one() -> None:
+    """A budget in GPUs needs no prices."""
     file = load_problem(PROBLEMS / "one-type.yaml")
 
     assert file.problem.gpu_types == (GpuType(name="gpu", usd_per_gpu_hour=1.0),)
@@ -133,8 +133,8 @@ def test_without_gpu_types_there_is_one_type_that_costs_one() -> None:
     assert not file.has_prices
 
 
-def test_a_catalogue_type_brings_its_price_and_its_gpus() -> None:
-    """A GPU costs its share of the instance, unless the file prices it; retired machines carry a warning."""
+def test_a_catalogue_type_has_its_price_and_gpus_from_the_catalogue() -> None:
+    """The file's own price takes precedence, and retired machines have a warning."""
     file = load_problem(PROBLEMS / "class-file.yaml", require_rates=False)
 
     assert file.problem.price_of("v100") == 24.48 / 8
@@ -145,8 +145,8 @@ def test_a_catalogue_type_brings_its_price_and_its_gpus() -> None:
     assert "p3.16xlarge is retired" in file.warnings[0]
 
 
-def test_a_class_file_may_leave_rates_out() -> None:
-    """Classes without a rate stand at one arrival per hour, and are listed."""
+def test_a_class_file_may_omit_arrival_rates() -> None:
+    """Classes without a rate get one arrival per hour and are listed; in a problem file they are an error."""
     file = load_problem(PROBLEMS / "class-file.yaml", require_rates=False)
 
     assert file.classes_without_rates == {"bert"}
@@ -157,8 +157,8 @@ def test_a_class_file_may_leave_rates_out() -> None:
         load_problem(PROBLEMS / "class-file.yaml")
 
 
-def test_the_budget_can_change_its_unit(tmp_path: Path) -> None:
-    """With a budget in GPUs every GPU counts one, whatever its price."""
+def test_with_budget_can_change_the_unit_of_the_budget(tmp_path: Path) -> None:
+    """With a budget in GPUs every GPU costs one, whatever its price."""
     file = with_budget(parsed(GOOD, tmp_path), Budget(amount=8, unit="gpus"))
 
     assert file.budget == Budget(amount=8, unit="gpus")
@@ -166,14 +166,14 @@ def test_the_budget_can_change_its_unit(tmp_path: Path) -> None:
     assert with_budget(file, Budget(amount=5.0)).problem.price_of("v100") == 3.06
 
 
-def test_dollars_need_prices() -> None:
-    """A file without gpu_types cannot be planned in dollars: no price is made up."""
+def test_a_budget_in_dollars_needs_prices() -> None:
+    """A file without gpu_types has no prices."""
     with pytest.raises(MissingPrice, match="'gpu'"):
         with_budget(load_problem(PROBLEMS / "one-type.yaml"), Budget(amount=5.0))
 
 
 def test_a_class_may_restrict_its_widths(tmp_path: Path) -> None:
-    """Class limits narrow every curve; a GPU type that is left without a width is not used."""
+    """A class's limits narrow every curve; a GPU type without a remaining width is dropped."""
     limited = GOOD.replace("weight: 1.0", "max_gpus: 4\n    min_gpus: 3")
 
     speedups = parsed(limited, tmp_path).problem.classes[0].phases[0].speedups
@@ -181,8 +181,8 @@ def test_a_class_may_restrict_its_widths(tmp_path: Path) -> None:
     assert speedups == {"a100": Amdahl(parallel_fraction=0.98, min_gpus=3, max_gpus=4)}
 
 
-def test_a_half_written_file_names_its_last_line() -> None:
-    """A file that breaks off is refused at the line where it does."""
+def test_a_truncated_file_is_refused_with_its_last_line() -> None:
+    """The error says that the file is cut short."""
     with pytest.raises(InputError, match=r"half-written\.yaml:7: not valid YAML.*cut short"):
         load_problem(PROBLEMS / "half-written.yaml")
 
@@ -190,7 +190,7 @@ def test_a_half_written_file_names_its_last_line() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
-        # Keys that the format does not have, at each level.
+        # Unknown keys at each level.
         ("budget:", "buget:", 1, "unknown key 'buget'. Did you mean 'budget'"),
         (
             "usd_per_hour: 12.5",
@@ -236,7 +236,7 @@ def test_a_half_written_file_names_its_last_line() -> None:
             4,
             "'table' is a form of speed-up",
         ),
-        # Numbers that cannot be.
+        # Invalid numbers.
         (
             "arrivals_per_hour: 6.0",
             "arrivals_per_hour: 0",
@@ -328,8 +328,10 @@ def test_a_half_written_file_names_its_last_line() -> None:
         ),
     ],
 )
-def test_a_mistake_is_named_with_its_line(old: str, new: str, line: int, words: str, tmp_path: Path) -> None:
-    """Every mistake is one sentence with the key, the value, the file and the line."""
+def test_an_error_in_a_problem_file_gives_key_value_file_and_line(
+    old: str, new: str, line: int, words: str, tmp_path: Path
+) -> None:
+    """Each error is one line of text."""
     assert old in GOOD
 
     error = refused(GOOD.replace(old, new, 1), tmp_path)
@@ -358,7 +360,7 @@ def test_a_mistake_is_named_with_its_line(old: str, new: str, line: int, words: 
     ],
 )
 def test_an_empty_or_misshapen_file_is_refused(text: str, words: str, tmp_path: Path) -> None:
-    """Lists, mappings and required keys are where the format has them."""
+    """Lists, mappings and required keys must be where the format has them."""
     message = str(refused(text, tmp_path))
 
     assert words.replace("must be a mapping", "is a mapping") in message or words in message
@@ -378,8 +380,10 @@ def test_an_empty_or_misshapen_file_is_refused(text: str, words: str, tmp_path: 
         ("{usd_per_gpu_hour: 2.74}", "{instance_type: p5e.48xlarge}", 4, "'p5e.48xlarge' has no price"),
     ],
 )
-def test_a_missing_price_names_the_type(old: str, new: str, line: int, words: str, tmp_path: Path) -> None:
-    """A type without a price is an error and never free."""
+def test_a_missing_price_is_an_error_with_the_type_and_line(
+    old: str, new: str, line: int, words: str, tmp_path: Path
+) -> None:
+    """A type without a price is never free."""
     error = refused(GOOD.replace(old, new, 1), tmp_path)
 
     assert isinstance(error, MissingPrice)
@@ -387,15 +391,15 @@ def test_a_missing_price_names_the_type(old: str, new: str, line: int, words: st
     assert error.line == line
 
 
-def test_dollars_without_any_prices_are_refused(tmp_path: Path) -> None:
-    """gpu_types may be left out with a budget in GPUs only."""
+def test_a_budget_in_dollars_without_gpu_types_is_refused(tmp_path: Path) -> None:
+    """`gpu_types` is optional only with a budget in GPUs."""
     text = (PROBLEMS / "one-type.yaml").read_text(encoding="utf-8").replace("gpus: 15", "usd_per_hour: 3")
 
     assert isinstance(refused(text, tmp_path), MissingPrice)
 
 
-def test_huge_integers_of_toml_and_json_are_refused(tmp_path: Path) -> None:
-    """Integers that no float can hold are out of range in every language, not a crash."""
+def test_huge_integers_in_toml_and_json_are_refused(tmp_path: Path) -> None:
+    """Integers beyond any float are input errors with a line."""
     huge = "1" + "0" * 400
     for suffix, text in {
         "toml": f'[[classes]]\nname = "a"\narrivals_per_hour = {huge}\nphases = []\n',
@@ -496,7 +500,7 @@ def as_form(curve: SpeedupCurve) -> dict[str, Any]:
 def test_a_problem_written_as_yaml_reads_back_equal(
     problem: Problem, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Writing a problem with any YAML writer and reading it here loses nothing."""
+    """Writing a problem with PyYAML and reading it loses nothing."""
     path = tmp_path_factory.mktemp("round") / "problem.yaml"
     path.write_text(
         yaml.safe_dump(as_content(problem), allow_unicode=True, sort_keys=False), encoding="utf-8"
@@ -506,8 +510,8 @@ def test_a_problem_written_as_yaml_reads_back_equal(
 
 
 @given(problem=problems())
-def test_a_document_needs_no_file(problem: Problem) -> None:
-    """Content that some program made is checked like a file; errors name no line."""
+def test_a_document_without_a_file_is_checked_like_one(problem: Problem) -> None:
+    """Its errors give no line."""
     document = Document(name="made", content=as_content(problem))
 
     assert parse_problem(document).problem == problem
@@ -533,14 +537,14 @@ KEYS = ["budget", "gpus", "gpu_types", "classes", "name", "phases", "size_gpu_ho
         max_leaves=20,
     )
 )
-def test_whatever_a_document_holds_the_answer_is_a_problem_or_an_input_error(content: object) -> None:
-    """No content, however odd, escapes as another exception."""
+def test_any_document_is_a_problem_or_an_input_error(content: object) -> None:
+    """No content raises another exception."""
     with contextlib.suppress(InputError):
         assert parse_problem(Document(name="odd", content=content)).problem.classes
 
 
-def test_reading_a_thousand_classes_takes_no_time_per_entry() -> None:
-    """Table entries are read by hand: 1,000 classes by 64 widths pass in well under ten seconds."""
+def test_a_thousand_classes_of_64_widths_are_read() -> None:
+    """Table entries are parsed by hand, for speed."""
     table = {width: width**0.9 for width in range(1, 65)}
     phases = [{"size_gpu_hours": 1.0, "speedup": {"table": table}}]
     rows = [{"name": f"c{i}", "arrivals_per_hour": 1.0, "phases": phases} for i in range(1000)]
@@ -548,8 +552,8 @@ def test_reading_a_thousand_classes_takes_no_time_per_entry() -> None:
     assert len(parse_problem(Document(name="many", content={"classes": rows})).problem.classes) == 1000
 
 
-def test_the_line_is_found_in_every_language() -> None:
-    """JSON and TOML mistakes carry a line as YAML ones do."""
+def test_errors_have_a_line_in_yaml_json_and_toml() -> None:
+    """The line is that of the wrong value."""
     for suffix in ("yaml", "json", "toml"):
         document = read_document(PROBLEMS / f"one-type.{suffix}")
         document.content["classes"][1]["phases"][0]["size_gpu_hours"] = 0

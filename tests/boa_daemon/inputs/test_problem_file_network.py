@@ -1,4 +1,4 @@
-"""What a class sends between nodes, as read from a problem file."""
+"""The network use of a class in a problem file."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ def read(folder: Path, network: str = NEED, speedup: str = AMDAHL) -> ProblemFil
     return load_problem(path)
 
 
-def test_a_curve_pays_for_the_link_of_its_machine_beyond_one_node(tmp_path: Path) -> None:
-    """Speed at 8 GPUs on 4-GPU nodes: Amdahl's over 1 + c / t at 25 Gbit/s; at 4 GPUs Amdahl's."""
+def test_a_formula_is_slowed_by_the_link_beyond_one_node(tmp_path: Path) -> None:
+    """On 4-GPU nodes, the speed at 8 GPUs is Amdahl's over 1 + c / t at 25 Gbit/s.
+
+    At 4 GPUs it is Amdahl's.
+    """
     curve = read(tmp_path).problem.classes[0].phases[0].speedups["t4"]
     share = network_share(Link.of_gigabits(25.0), AllReduce(message_bytes=526.4e6, compute_seconds=0.09))
 
@@ -40,7 +43,7 @@ def test_a_curve_pays_for_the_link_of_its_machine_beyond_one_node(tmp_path: Path
     assert curve.speed_at(8) == pytest.approx(1.0 / (0.1 + 0.9 / 8) / (1.0 + share))
 
 
-def test_a_table_stays_as_measured(tmp_path: Path) -> None:
+def test_a_table_is_not_slowed_by_the_link(tmp_path: Path) -> None:
     """Measurements include their link."""
     file = read(tmp_path, speedup="{table: {1: 1.0, 8: 6.0}}")
 
@@ -58,8 +61,10 @@ def test_a_table_stays_as_measured(tmp_path: Path) -> None:
         ("{message_bytes: .nan, compute_seconds: 0.1}", "message_bytes"),
     ],
 )
-def test_a_network_that_cannot_be_names_key_file_and_line(tmp_path: Path, network: str, says: str) -> None:
-    """One error, at line 6 where `network` stands."""
+def test_an_invalid_network_is_refused_with_key_file_and_line(
+    tmp_path: Path, network: str, says: str
+) -> None:
+    """`network` is in line 6."""
     with pytest.raises(InputError, match=says) as error:
         read(tmp_path, network=network)
 

@@ -1,4 +1,4 @@
-"""Cores, memory and disk that a class or a job needs exclude machines, each with its reason."""
+"""Cores, memory and disk that a class or a job needs exclude machines, with a reason for each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def a_file(folder: Path, needs: str) -> Path:
         ("{cpus_per_gpu: 2, memory_gb_per_gpu: 10}", {"a10g", "l4"}),
     ],
 )
-def test_a_class_is_planned_where_there_is_enough(tmp_path: Path, needs: str, kinds: set[str]) -> None:
+def test_a_class_is_planned_only_on_machines_that_meet_its_needs(
+    tmp_path: Path, needs: str, kinds: set[str]
+) -> None:
     file = load_problem(a_file(tmp_path, needs))
 
     assert set(file.problem.classes[0].phases[0].speedups) == kinds
@@ -49,7 +51,7 @@ def test_a_class_is_planned_where_there_is_enough(tmp_path: Path, needs: str, ki
     assert all("g5.xlarge: " in said and "needed" in said for said in reasons)
 
 
-def test_needs_that_nothing_meets_are_refused_with_line_and_reason(tmp_path: Path) -> None:
+def test_needs_that_no_machine_meets_are_refused_with_line_and_reason(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"classes.yaml:8: .*g5.xlarge has 4 vCPUs for each GPU, and 99"
     ) as one:
@@ -61,7 +63,7 @@ def test_needs_that_nothing_meets_are_refused_with_line_and_reason(tmp_path: Pat
 
 
 def test_the_gpus_of_a_node_share_its_disk(tmp_path: Path) -> None:
-    """Eight GPUs on 400 GiB have 53.7 GB each, one GPU has all of it; a file alone knows no disks."""
+    """Eight GPUs on 400 GiB have 53.7 GB each, and one GPU has all; a class file alone has no disks."""
     settings = Settings.model_validate(
         {
             "cloud": {"provider": "aws", "instance_types": ["g5.xlarge", "g5.48xlarge"], "volume_gib": 400},
@@ -84,8 +86,11 @@ def test_the_gpus_of_a_node_share_its_disk(tmp_path: Path) -> None:
     )
 
 
-def test_jobs_share_the_disks_of_the_machine_where_they_are_put_on_them(tmp_path: Path) -> None:
-    """7,600 GB among eight GPUs; 250 of a g5.xlarge count in place of its root volume; a p3 has none."""
+def test_instance_disks_count_for_engines_that_put_jobs_on_them(tmp_path: Path) -> None:
+    """With `ssm`, the instance's disks count instead of the root volume.
+
+    With `ray` the root volume counts.
+    """
     classes = a_file(tmp_path, "{disk_gb_per_gpu: 300}").read_text().replace("l4:", "v100:")
     (tmp_path / "classes.yaml").write_text(classes.replace("g6.4xlarge", "p3.2xlarge"))
     rented = ["g5.xlarge", "g5.48xlarge", "p3.2xlarge", "p3.8xlarge"]
@@ -106,7 +111,7 @@ def test_jobs_share_the_disks_of_the_machine_where_they_are_put_on_them(tmp_path
 
 
 def test_the_daemon_plans_by_the_needs_of_classes_and_of_jobs(tmp_path: Path) -> None:
-    """A machine of the settings that the class file does not name is held to the needs as well."""
+    """A machine of the settings that the class file does not name must meet the needs too."""
     settings = Settings.model_validate(
         {
             "cloud": {"instance_types": ["g5.xlarge", "g5.4xlarge", "g6.4xlarge"]},
@@ -131,8 +136,8 @@ def test_the_daemon_plans_by_the_needs_of_classes_and_of_jobs(tmp_path: Path) ->
         planner.class_for({**content, "memory_gb": 500.0})
 
 
-def test_a_file_offers_a_machine_once_more_with_places_to_classes_that_fit_a_part(tmp_path: Path) -> None:
-    """A T4 has 16 GiB: two of 6 GB fit, two of 9 do not, and 20 GB do not fit the whole."""
+def test_a_class_may_share_gpus_if_its_memory_fits_into_a_place(tmp_path: Path) -> None:
+    """A T4 has 16 GiB: 6 GB fit into half of it, 9 GB only into the whole, and 20 GB not at all."""
     path = tmp_path / "shared.yaml"
     text = (
         "gpu_types: {t4: {instance_type: g4dn.12xlarge, places_per_gpu: 2}}\n"

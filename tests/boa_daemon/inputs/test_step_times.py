@@ -1,4 +1,4 @@
-"""Phases from measured steps: the same hours as were measured, and every way to get it wrong."""
+"""Phases from measured step times: hours as measured, and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read(folder: Path, types: str, phase: str) -> ProblemFile:
 
 @pytest.mark.parametrize("machine", ["a10g", "g5.xlarge"])
 def test_hours_are_steps_times_seconds_at_every_width(tmp_path: Path, machine: str) -> None:
-    """Whatever the reference is, 36,000 steps of 0.5 s take 5 hours."""
+    """At any reference type, 36,000 steps of 0.5 s take 5 hours."""
     times = {"a100": {8: 0.05, 2: 0.2}, "a10g": {1: 0.5}}
     phase = f"{{steps: 36000, step_seconds: {{a100: {{8: 0.05, 2: 0.2}}, {machine}: {{1: 0.5}}}}}}"
     (found,) = read(tmp_path, TWO, phase).problem.classes[0].phases
@@ -34,8 +34,8 @@ def test_hours_are_steps_times_seconds_at_every_width(tmp_path: Path, machine: s
             assert hours == pytest.approx(36000 * each / 3600.0)
 
 
-def test_with_one_type_the_widths_may_stand_alone(tmp_path: Path) -> None:
-    """As in a form of speed-up."""
+def test_with_one_gpu_type_its_name_may_be_omitted(tmp_path: Path) -> None:
+    """The widths then stand directly below `step_seconds`."""
     (found,) = read(tmp_path, ONE, "{steps: 7200, step_seconds: {1: 0.5, 2: 0.3}}").problem.classes[0].phases
 
     assert found.size_gpu_hours == pytest.approx(1.0)
@@ -66,8 +66,8 @@ def test_with_one_type_the_widths_may_stand_alone(tmp_path: Path) -> None:
         ("{size_gpu_hours: null, speedup: {table: {1: 1}}}", "size_gpu_hours must be a number; got nothing"),
     ],
 )
-def test_what_means_nothing_is_refused(tmp_path: Path, phase: str, says: str) -> None:
-    """File, line, and what was expected."""
+def test_invalid_measurements_are_refused(tmp_path: Path, phase: str, says: str) -> None:
+    """The error gives the reason."""
     with pytest.raises(InputError) as caught:
         read(tmp_path, ONE, phase)
 
@@ -83,16 +83,16 @@ def test_what_means_nothing_is_refused(tmp_path: Path, phase: str, says: str) ->
         "{epochs: 2, epoch_seconds: {1: 1800, 2: 900}}",
     ],
 )
-def test_work_and_speed_come_in_whatever_was_counted(tmp_path: Path, phase: str) -> None:
-    """An hour on one GPU, half an hour on two."""
+def test_work_may_be_counted_in_steps_samples_tokens_or_epochs(tmp_path: Path, phase: str) -> None:
+    """All give an hour on one GPU and half an hour on two."""
     (found,) = read(tmp_path, ONE, phase).problem.classes[0].phases
 
     assert found.size_gpu_hours == pytest.approx(1.0)
     assert float(found.speedups["a100"].speed_at(2)) == pytest.approx(2.0)
 
 
-def test_measurements_may_stand_in_a_table_beside_the_file(tmp_path: Path) -> None:
-    """Rows of one width are averaged; 10 % apart is what the hours of a job may differ by."""
+def test_measurements_may_come_from_a_csv_file(tmp_path: Path) -> None:
+    """Rows of one width are averaged, and their spread is reported."""
     (tmp_path / "times.csv").write_text(
         "class_name,machine,gpus,step_seconds\nc,p4d.24xlarge,1,0.45\nc,a100,1,0.5\nd,a100,1,9\nc,a100,2,0.3\n"
     )
@@ -119,8 +119,8 @@ def test_measurements_may_stand_in_a_table_beside_the_file(tmp_path: Path) -> No
         ("class_name,machine,gpus,step_seconds\nother,a100,1,1\n", "no row is about class 'c'"),
     ],
 )
-def test_a_wrong_table_is_blamed_by_its_line(tmp_path: Path, table: str, says: str) -> None:
-    """File, line, and what to write."""
+def test_an_invalid_table_is_refused_with_its_line(tmp_path: Path, table: str, says: str) -> None:
+    """A table without a row for the class is an error too."""
     (tmp_path / "times.csv").write_text(table)
 
     with pytest.raises(InputError) as error:
@@ -128,8 +128,8 @@ def test_a_wrong_table_is_blamed_by_its_line(tmp_path: Path, table: str, says: s
     assert says in str(error.value)
 
 
-def test_wider_widths_follow_the_line_through_the_widest_and_are_marked(tmp_path: Path) -> None:
-    """Seconds of 0.02 + 0.4 / k are met exactly, and never fall below a perfect speed-up."""
+def test_extrapolated_widths_follow_the_measured_line_and_are_listed(tmp_path: Path) -> None:
+    """Seconds of 0.02 + 0.4 / k are met exactly."""
     phase = "{steps: 100, step_seconds: {1: 0.42, 2: 0.22, 4: 0.12}, extrapolate_to: 24}"
     file = read(tmp_path, ONE, phase)
     (found,) = file.problem.classes[0].phases

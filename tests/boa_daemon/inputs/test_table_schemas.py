@@ -1,4 +1,4 @@
-"""The schemas of CSV files allow what their readers allow."""
+"""The schemas of CSV files accept the same rows as their readers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ TRACE = {"job_id": "a", "arrived_at_seconds": 0, "class_name": "v"}
 JOB = {"job_id": "a", "class_name": "v"}
 
 
-def test_the_columns_are_those_of_the_readers() -> None:
-    """No more and no fewer; and every kind of file has a schema."""
+def test_the_schemas_have_the_columns_of_the_readers() -> None:
+    """Every kind of file has a schema."""
     assert tuple(TraceRow.model_fields) == reader.COLUMNS
     assert tuple(ListedRow.model_fields) == jobs_file.COLUMNS
     assert set(_SCHEMAS) == set(SchemaName)
 
 
 def is_read(row: dict[str, Any], folder: Path, *, is_trace: bool) -> bool:
-    """Whether the reader takes a file of one row."""
+    """Return whether the reader accepts a file of one row."""
     file = folder / "rows.csv"
     file.write_text(",".join(row) + "\n" + ",".join(str(cell) for cell in row.values()) + "\n")
     try:
@@ -49,8 +49,8 @@ def is_read(row: dict[str, Any], folder: Path, *, is_trace: bool) -> bool:
         {"arrived_at_seconds": "noon"},
     ],
 )  # fmt: skip
-def test_a_row_of_a_trace(change: dict[str, Any], tmp_path: Path) -> None:
-    """What the schema allows is read, and what it does not is refused."""
+def test_schema_and_reader_accept_the_same_rows_of_a_trace(change: dict[str, Any], tmp_path: Path) -> None:
+    """Each case changes one valid row."""
     row = TRACE | change
     assert Draft202012Validator(trace_schema()).is_valid([row]) is is_read(row, tmp_path, is_trace=True)
 
@@ -63,13 +63,13 @@ def test_a_row_of_a_trace(change: dict[str, Any], tmp_path: Path) -> None:
         {"submit_at": "2026-12-01", "deadline_at": "2026-12-02"}, {"arrived_at_seconds": 1},
     ],
 )  # fmt: skip
-def test_a_row_of_a_list(change: dict[str, Any], tmp_path: Path) -> None:
-    """What the schema allows is read, and what it does not is refused."""
+def test_schema_and_reader_accept_the_same_rows_of_a_list(change: dict[str, Any], tmp_path: Path) -> None:
+    """Each case changes one valid row."""
     row = JOB | change
     assert Draft202012Validator(jobs_schema()).is_valid([row]) is is_read(row, tmp_path, is_trace=False)
 
 
-def test_the_examples_are_as_their_schemas_say() -> None:
-    """The shipped list of jobs, and a trace."""
+def test_the_example_files_match_their_schemas() -> None:
+    """A list of jobs and a trace."""
     assert Draft202012Validator(jobs_schema()).is_valid(read_document(EXAMPLES / "jobs.csv").content)
     assert Draft202012Validator(trace_schema()).is_valid(read_document(EXAMPLES / "shared-links.csv").content)
