@@ -1,4 +1,4 @@
-"""Files of the page: nothing is loaded from other hosts, and a static page holds everything in one file."""
+"""Files of the page: nothing is loaded from other hosts, and a static page is a single file."""
 
 from __future__ import annotations
 

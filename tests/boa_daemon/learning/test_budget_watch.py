@@ -30,9 +30,7 @@ TICK = 300.0
 
 
 class Stage:
-    """A daemon whose class file states one job of one GPU-hour per hour, its clock, and a count of failed
-    ticks.
-    """
+    """A daemon whose class file states one job of one GPU-hour per hour; counts failed ticks."""
 
     def __init__(self, folder: Path, **changes: dict[str, Any]) -> None:
         common: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""What the daemon learns from reports, and that it plans by it."""
+"""The learner: what the daemon learns from reports, and how its plans follow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Opener = Callable[[], SampleStore]
 
 @pytest.fixture(params=["memory", "sqlite"])
 def new_samples(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    """Return a function that opens the samples; opened again they are the same."""
+    """Return a function that opens the samples; each call opens the same samples."""
     memory, opened = MemorySamples(), list[Database]()
 
     def open_them() -> SampleStore:
@@ -50,27 +50,27 @@ def new_samples(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open
 
 
 def a_phase() -> Phase:
-    """Return an hour on a V100."""
+    """Return a phase of one GPU-hour on a V100."""
     return Phase(size_gpu_hours=1.0, speedups={"v100": Amdahl(parallel_fraction=0.95, max_gpus=64)})
 
 
 def a_report(step: int, seconds: float, *, generation: int = 1) -> RunReport:
-    """Return a report after so many steps of 64 samples and so many seconds of work."""
+    """Return a report after `step` steps of 64 samples and `seconds` of work."""
     return RunReport(
         job="a", generation=generation, phase="running", step=step, samples=64.0 * step, seconds=seconds
     )
 
 
 def taught(learner: Learner, speeds: dict[int, float], *, class_name: str = "default") -> None:
-    """Let a learner see ten minutes of work at each width, with so many samples per second."""
+    """Let a learner see ten minutes of work at each width, with the given samples per second."""
     for generation, (gpus, speed) in enumerate(speeds.items(), 1):
         for seconds in (0.0, 600.0):
             report = a_report(int(speed * seconds / 64.0), seconds, generation=generation)
             learner.take(report, class_name=class_name, width=Width("v100", gpus), now=seconds)
 
 
-def test_stretches_are_what_lies_between_two_reports() -> None:
-    """The first report of a generation begins, short stretches wait, stretches of an hour are one sample."""
+def test_a_sample_is_the_work_between_two_reports() -> None:
+    """The first report of a generation starts a sample, and short intervals are merged."""
     learner = Learner()
     for step, seconds in ((1, 0.0), (2, 1.0), (11, 10.0), (21, 20.0)):
         learner.take(a_report(step, seconds), class_name="c", width=Width("v100", 2), now=seconds)
@@ -82,8 +82,8 @@ def test_stretches_are_what_lies_between_two_reports() -> None:
     assert len(learner.samples) == 1, "a new generation begins anew"
 
 
-def test_what_was_learnt_outlives_the_process(new_samples: Opener) -> None:
-    """Speeds, arrivals and sizes are read back as they were saved; only what was not saved is lost."""
+def test_learned_rows_survive_a_restart(new_samples: Opener) -> None:
+    """Speeds, arrivals and sizes are read back as saved, and no arrival counts twice."""
     learner = Learner(new_samples())
     taught(learner, {1: 100.0, 4: 300.0})
     learner.take_arrivals([(1, "default", 10.0), (2, "default[1-4]", 11.0), (3, "other", 12.0)])
@@ -100,8 +100,8 @@ def test_what_was_learnt_outlives_the_process(new_samples: Opener) -> None:
     assert [row.count for row in again.rows_of("default") if row.kind == "arrivals"] == [2.0]
 
 
-def test_a_batch_that_cannot_be_written_is_written_with_the_next(tmp_path: Path) -> None:
-    """The disk is full for one save: nothing is half there, and the next save has it all."""
+def test_a_failed_save_is_written_with_the_next_one(tmp_path: Path) -> None:
+    """After an error because of a full disk, no row is stored; the next save stores all of them."""
 
     class Full(MemorySamples):
         is_full = True
@@ -125,8 +125,8 @@ def test_a_batch_that_cannot_be_written_is_written_with_the_next(tmp_path: Path)
 
 
 @pytest.mark.exhaustive
-def test_a_year_of_samples_stays_small_and_says_the_same() -> None:
-    """A class at two widths, an arrival and an end a day: some hundred rows, no second of work lost."""
+def test_a_year_of_samples_is_compacted_without_changing_the_estimates() -> None:
+    """Fewer than 1000 rows are left, no second of work is lost, and rate and size are still right."""
     store = MemorySamples()
     learner = Learner(store)
     day = 86_400.0
@@ -166,8 +166,8 @@ def test_a_year_of_samples_stays_small_and_says_the_same() -> None:
 @given(
     ages=st.lists(st.tuples(st.sampled_from(["speed", "size", "cut"]), st.floats(0.0, 400.0)), max_size=40)
 )
-def test_taking_rows_together_is_the_same_in_one_go_or_in_many(ages: list[tuple[str, float]]) -> None:
-    """Work, seconds and counts are kept; doing it again at the same instant changes nothing."""
+def test_compacting_samples_twice_changes_nothing(ages: list[tuple[str, float]]) -> None:
+    """Counts and seconds are preserved."""
     now, day = 500.0 * 86_400.0, 86_400.0
     rows = {
         f"r{number}": Sample(
@@ -193,8 +193,8 @@ def test_taking_rows_together_is_the_same_in_one_go_or_in_many(ages: list[tuple[
         assert sum(row.seconds for row in after) == pytest.approx(sum(row.seconds for row in before))
 
 
-def test_the_plan_follows_what_was_measured() -> None:
-    """A class that hardly scales is planned narrower than it was stated; its variants too, within limits."""
+def test_the_plan_uses_measured_speeds() -> None:
+    """A class that hardly scales gets its measured speeds, and so do its variants, within their widths."""
     settings = Settings.model_validate(
         {
             "budget": {"usd_per_hour": 60.0},
@@ -229,8 +229,8 @@ def test_the_plan_follows_what_was_measured() -> None:
 @pytest.mark.parametrize(
     ("least", "most", "widths"), [(1, 6, [1, 2, 4]), (3, 16, [4, 8, 16]), (None, 3, [1, 2])]
 )
-def test_a_batch_is_planned_at_widths_that_split_it(least: int | None, most: int, widths: list[int]) -> None:
-    """On 3 GPUs a script that splits 64 samples evenly fails, again and again; measured or not."""
+def test_widths_divide_the_batch_of_a_job(least: int | None, most: int, widths: list[int]) -> None:
+    """A script that splits 64 samples evenly fails on 3 GPUs, so that width is never planned."""
     cloud = {"provider": "simulated", "instance_types": ["p3.2xlarge"]}
     planner = Planner(Settings.model_validate({"budget": {"usd_per_hour": 60.0}, "cloud": cloud}))
     content = {"class": "default", "min_gpus": least, "max_gpus": most, "batch": 64, "elastic": True}
@@ -251,7 +251,7 @@ def test_a_batch_is_planned_at_widths_that_split_it(least: int | None, most: int
 
 
 def a_belief(rate: tuple[float, float, float], size: tuple[float, float, float]) -> ClassBelief:
-    """Return a belief of the default class, stated as 1 job per hour of 1 GPU-hour; (low, mean, high)."""
+    """Return a belief about the default class, as (low, mean, high); stated are 1 job/h of 1 GPU-hour."""
     return ClassBelief(
         name="default",
         rate=Belief(low=rate[0], mean=rate[1], high=rate[2], weight=9.0),
@@ -261,8 +261,8 @@ def a_belief(rate: tuple[float, float, float], size: tuple[float, float, float])
     )
 
 
-def test_a_figure_of_the_plan_stays_until_the_data_contradict_it() -> None:
-    """The stated rate inside the interval stays; outside it gives way, and the new one stays in its turn."""
+def test_a_planned_figure_stays_while_it_is_within_the_learned_interval() -> None:
+    """A stated figure outside of the interval is replaced, and the new one stays in turn."""
     planner = Planner(Settings())
     variant = planner.class_for({"class": "default", "min_gpus": 3, "max_gpus": 6})
     within, outside = a_belief((0.9, 2.0, 4.0), (0.5, 0.9, 1.5)), a_belief((2.0, 3.0, 4.0), (1.5, 2.0, 3.0))
@@ -279,8 +279,8 @@ def test_a_figure_of_the_plan_stays_until_the_data_contradict_it() -> None:
     assert not off.learn({}, {"default": outside})
 
 
-def test_a_load_that_is_learnt_above_the_budget_is_served_as_far_as_the_money_goes(tmp_path: Path) -> None:
-    """The fixed plan falls to a best effort and says so: what was seen is followed, and no tick fails."""
+def test_a_learned_load_above_the_budget_leads_to_a_best_effort(tmp_path: Path) -> None:
+    """An alert and the status say so, and no tick fails."""
     learning = {"workload": {"policy": "boa"}, "budget": {"usd_per_hour": 4.0}}
     site = Site(tmp_path, work=2.0, **learning)
     try:
@@ -298,8 +298,8 @@ def test_a_load_that_is_learnt_above_the_budget_is_served_as_far_as_the_money_go
         site.play.close()
 
 
-def test_a_class_without_an_entry_begins_as_the_prior_class() -> None:
-    """Where one is set, `new` is planned like `default` under its own name; else the class is unknown."""
+def test_an_unlisted_class_starts_as_the_prior_class() -> None:
+    """With `prior_class` it is planned like that class under its own name; without, it is unknown."""
     content = {"class": "new", "min_gpus": None, "max_gpus": None, "elastic": True}
     with pytest.raises(InputError, match="unknown class 'new'"):
         Planner(Settings()).class_for(content)
@@ -316,8 +316,8 @@ def test_a_class_without_an_entry_begins_as_the_prior_class() -> None:
         Planner(Settings.model_validate({"learning": {"prior_class": "defualt"}}))
 
 
-def test_a_few_classes_are_estimated_at_a_time_the_longest_waiting_first() -> None:
-    """Of forty classes sixteen, then sixteen others; one that was just looked at rests."""
+def test_at_most_sixteen_classes_are_estimated_per_tick() -> None:
+    """Each of forty classes is estimated once in three ticks; a class just estimated is not due."""
     beliefs, names = Beliefs(), [f"c{number:02d}" for number in range(40)]
     phase = a_phase()
     looked_at: list[str] = []
@@ -332,7 +332,7 @@ def test_a_few_classes_are_estimated_at_a_time_the_longest_waiting_first() -> No
 
 
 class Site:
-    """A daemon whose jobs are `work` times as large as its class file says, and the way to let time pass."""
+    """A daemon whose jobs are `work` times as large as its class file states."""
 
     def __init__(self, folder: Path, *, work: float, **changes: dict[str, Any]) -> None:
         self.folder, self.clock, self.work = folder, ManualClock(1.8e9), work
@@ -345,12 +345,12 @@ class Site:
         self.play = DaemonInAFolder(self.folder, self.clock, self.settings)
 
     def restart(self) -> None:
-        """Let the process end and start it again."""
+        """Close the daemon and start it again."""
         self.play.close()
         self.open()
 
     def hours(self, number: int) -> None:
-        """Let hours pass; four jobs come in each."""
+        """Let hours pass, with four new jobs in each."""
         for quarter in range(4 * number):
             self.count += 1
             content = job_content(f"j{self.count}", hours=1.0, max_gpus=4)
@@ -364,7 +364,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    """A daemon whose jobs are twice as large as stated."""
+    """Yield a daemon whose jobs are twice as large as stated."""
     found = Site(tmp_path, work=2.0)
     yield found
     found.play.close()
@@ -372,7 +372,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def half_a_day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, int, str]]:
-    """Twelve hours of such a site, and what it had started and planned by after eight; tests go in order."""
+    """Yield a site after twelve hours, with its starts and policy after eight; its tests run in order."""
     found = Site(tmp_path_factory.mktemp("half-a-day"), work=2.0)
     found.hours(8)
     before, policy = len(found.play.runner.started), found.play.storage.store.policy_hash
@@ -382,8 +382,8 @@ def half_a_day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site,
 
 
 @pytest.mark.exhaustive
-def test_learning_moves_jobs_when_it_learns_and_not_after(half_a_day: tuple[Site, int, str]) -> None:
-    """Twelve hours of the same load: the plan changes a few times, and in the last four no job moves."""
+def test_no_job_moves_once_the_load_is_learned(half_a_day: tuple[Site, int, str]) -> None:
+    """In twelve hours of the same load the plan changes a few times, and not in the last four."""
     site, before, hash_before = half_a_day
     late = site.play.runner.started[before:]
 
@@ -392,8 +392,8 @@ def test_learning_moves_jobs_when_it_learns_and_not_after(half_a_day: tuple[Site
     assert len({row["policy"] for row in site.play.storage.store.decisions(limit=1000)}) <= 6
 
 
-def test_the_daemon_finds_rates_and_sizes_and_plans_by_them(half_a_day: tuple[Site, int, str]) -> None:
-    """Four jobs an hour of two GPU-hours, stated one of one: both are found, and outlive a restart."""
+def test_the_daemon_learns_rates_and_sizes_and_plans_with_them(half_a_day: tuple[Site, int, str]) -> None:
+    """Four jobs per hour of two GPU-hours are found instead of one of one, and survive a restart."""
     site = half_a_day[0]
     daemon = site.play.daemon
     belief = daemon.learning.beliefs.known["default"]
@@ -413,7 +413,7 @@ def test_the_daemon_finds_rates_and_sizes_and_plans_by_them(half_a_day: tuple[Si
         planned.arrivals_per_hour,
         planned.size_gpu_hours,
     ), "a restart changes no plan"
-    site.clock.instant -= 180.0  # The instant of the last tick: nothing has ended since.
+    site.clock.instant -= 180.0  # Back to the time of the last tick: no job has ended since.
     site.play.daemon.tick()
     again = site.play.daemon.learning.beliefs.known["default"]
     assert again.arrivals == belief.arrivals == 48
@@ -421,8 +421,10 @@ def test_the_daemon_finds_rates_and_sizes_and_plans_by_them(half_a_day: tuple[Si
     assert again.rate.mean == pytest.approx(belief.rate.mean, rel=0.02)
 
 
-def test_a_job_has_left_what_its_class_is_believed_to_need(half_a_day: tuple[Site, int, str]) -> None:
-    """Once two hours are believed, a job that came as one of one hour has two hours less what it did."""
+def test_the_remaining_work_of_a_job_follows_the_learned_size_of_its_class(
+    half_a_day: tuple[Site, int, str],
+) -> None:
+    """A job submitted with one hour has about two, once its class is believed to need two."""
     site = half_a_day[0]
     jobs = site.play.daemon.work.jobs()
     factor = site.play.daemon.planner.classes["default"].size_gpu_hours
@@ -436,11 +438,11 @@ def test_a_job_has_left_what_its_class_is_believed_to_need(half_a_day: tuple[Sit
     assert all(left == pytest.approx(factor) for left in waiting)
 
 
-def test_a_kill_between_samples_loses_and_doubles_nothing_of_the_books(site: Site) -> None:
-    """The process dies after each hour without a goodbye: arrivals and ends are those of the job table."""
+def test_killing_the_daemon_neither_loses_nor_repeats_arrivals_and_ends(site: Site) -> None:
+    """The process is killed every hour; learned arrivals and sizes equal those of the job table."""
     for _ in range(4):
         site.hours(1)
-        # What memory knows is gone; what a transaction wrote is there.
+        # The new process has what was committed and loses what was only in memory.
         site.play.daemon.work.learner.arrived("default", site.clock.instant)
         site.open()
     site.hours(1)
@@ -452,8 +454,8 @@ def test_a_kill_between_samples_loses_and_doubles_nothing_of_the_books(site: Sit
     assert sum(row.kind == "size" for row in rows) == finished > 0
 
 
-def test_a_job_that_was_cancelled_is_a_lower_bound(tmp_path: Path) -> None:
-    """Half an hour into ten it is ended: one cut row of what it did, no size."""
+def test_a_cancelled_job_is_a_lower_bound_on_the_size(tmp_path: Path) -> None:
+    """It gives one "cut" row with the work it did, and no size."""
     site = Site(tmp_path, work=10.0)
     try:
         site.play.service.submit([job_content("long", hours=10.0)], user="ann")

@@ -1,4 +1,4 @@
-"""What a class sends, learnt from the speeds of running jobs, and the speeds elsewhere that follow."""
+"""Link estimates: traffic learned from running jobs, and the speeds on other machines that follow."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def share(machine: InstanceType) -> float:
 
 
 def true_speed(machine: InstanceType, gpus: int, factor: float) -> float:
-    """Return the speed of a job that scales linearly but for its messages, so many times as long."""
+    """Return the speed of a job that scales linearly but for messages, which take `factor` times as long."""
     return gpus / (1.0 + factor * share(machine)) if gpus > machine.gpus else float(gpus)
 
 
 def a_class() -> JobClass:
-    """Return a class measured on the large machine, with what the model says of the small one."""
+    """Return a class measured on the large machine, with the model's speeds on the small one."""
     curve = Table(gpus=WIDTHS, speeds=tuple(true_speed(LARGE, gpus, 1.0) for gpus in WIDTHS))
     one = JobClass(name="c", phases=(Phase(size_gpu_hours=1.0, speedups={"t4": curve}),), network=NEED)
     return on_machines(one, MACHINES, MACHINES)
 
 
 def curves_of(factor: float, kinds: dict[str, tuple[int, ...]]) -> list[CurveEstimate]:
-    """Return what is estimated when jobs ran for an hour at some widths."""
+    """Return the estimates after jobs ran for an hour at the given widths."""
     samples = [
         SpeedSample(
             class_name="c",
@@ -63,8 +63,8 @@ def curves_of(factor: float, kinds: dict[str, tuple[int, ...]]) -> list[CurveEst
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
-def test_the_factor_is_found_from_one_machine_and_holds_on_the_other(factor: float) -> None:
-    """From 4 and 8 GPUs on the large machine: the truth is within the interval, and so follow the others."""
+def test_the_traffic_factor_of_one_machine_improves_the_speeds_of_another(factor: float) -> None:
+    """From 4 and 8 GPUs on the large machine, the interval contains the true factor."""
     found = link_estimate(a_class(), curves_of(factor, {"t4": (4, 8)}), MACHINES)
 
     assert found is not None
@@ -79,8 +79,8 @@ def test_the_factor_is_found_from_one_machine_and_holds_on_the_other(factor: flo
     assert after.phases[0].speedups["t4"] == before.phases[0].speedups["t4"]
 
 
-def test_where_links_are_slow_little_is_left_to_doubt() -> None:
-    """On the small machine sending takes most of the time: three times as much is found to within a tenth."""
+def test_measurements_on_slow_links_find_the_factor_within_ten_percent() -> None:
+    """On the small machine, messages take most of the time; both machines together narrow the interval."""
     found = link_estimate(a_class(), curves_of(3.0, {"t4@g4dn.xlarge": (1, 8)}), MACHINES)
 
     assert found is not None
@@ -91,7 +91,7 @@ def test_where_links_are_slow_little_is_left_to_doubt() -> None:
     assert both.high / both.low < found.high / found.low
 
 
-def test_nothing_is_learnt_of_widths_on_one_side_or_of_classes_that_send_nothing() -> None:
+def test_a_factor_needs_widths_on_one_node_and_on_several_and_a_class_with_network() -> None:
     for widths in ((1, 2, 4), (8, 16), ()):
         assert link_estimate(a_class(), curves_of(3.0, {"t4": widths}), MACHINES) is None
     silent = replace(a_class(), network=None)
@@ -99,7 +99,7 @@ def test_nothing_is_learnt_of_widths_on_one_side_or_of_classes_that_send_nothing
     assert with_link(silent, None, {"t4@g4dn.xlarge"}, MACHINES) is silent
 
 
-def test_only_speeds_that_follow_from_another_machine_are_changed() -> None:
+def test_only_speeds_derived_from_another_machine_are_changed() -> None:
     """A class that states its speeds on the small machine keeps them."""
     assert derived_kinds(a_class(), MACHINES) == {"t4@g4dn.xlarge"}
     (phase,) = a_class().phases
@@ -118,8 +118,8 @@ classes:
 """
 
 
-def test_the_daemon_plans_the_small_machine_by_what_the_large_one_told(tmp_path: Path) -> None:
-    """Jobs that send longer than stated are planned slower where nobody measured; `boa classes` says why."""
+def test_measurements_on_one_machine_change_the_plan_for_another(tmp_path: Path) -> None:
+    """Jobs that send longer than stated are planned slower on the other machine too."""
     (tmp_path / "classes.yaml").write_text(FILE)
     planner = Planner(
         Settings.model_validate(

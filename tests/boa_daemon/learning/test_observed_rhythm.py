@@ -1,4 +1,4 @@
-"""That the daemon finds the rhythm of the week in the arrivals that it remembers, and plans by it."""
+"""The weekly rhythm: the daemon finds it in recorded arrivals and plans with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MONDAY = (2900 * 168 + MONDAY_HOUR) * HOUR
 
 
 def a_learner(*, weeks: int, store: MemorySamples | None = None, weekends: bool = False) -> Learner:
-    """Return a learner that saw two jobs an hour on workdays from 8 to 20 h, and none beside them."""
+    """Return a learner that saw two jobs per hour from 8 to 20 h on workdays, and none otherwise."""
     learner = Learner(store)
     for hour in range(weeks * 168):
         if 8 <= hour % 24 < 20 and (weekends or hour // 24 % 7 < 5):
@@ -34,12 +34,12 @@ def a_learner(*, weeks: int, store: MemorySamples | None = None, weekends: bool 
 
 
 def a_planner(**learning: bool) -> Planner:
-    """Return a planner of one class."""
+    """Return a planner with one class."""
     return Planner(Settings.model_validate({"budget": {"usd_per_month": 9000.0}, "learning": learning}))
 
 
-def test_after_two_whole_weeks_the_plan_knows_weekends_and_a_restart_forgets_nothing() -> None:
-    """The daemon's learning step sets it, its record holds it to the bit; a new process finds the same."""
+def test_three_weeks_of_arrivals_give_a_weekly_rhythm_that_survives_a_restart() -> None:
+    """The learning step sets the rhythm, the policy's record has it, and a new process finds the same."""
     store = MemorySamples()
     learner, planner = a_learner(weeks=3, store=store), a_planner()
     now = MONDAY + 21 * DAY + 60.0
@@ -57,7 +57,7 @@ def test_after_two_whole_weeks_the_plan_knows_weekends_and_a_restart_forgets_not
     assert isinstance(allocator, PacedBudgetOptimal)
     assert rules.pace is not None
     assert rules.pace.rhythm == planner.rhythm
-    # On a Friday at 20 h little comes until Monday; on a Monday at 8 h the week begins.
+    # Few jobs come between Friday 20 h and Monday; the week starts on Monday at 8 h.
     friday, monday = (
         allocator.step((), Money(spent=0.0, elapsed_hours=0.0, month_left_hours=60.0, hour_of_week=hour))
         for hour in (116.0, 8.0)
@@ -65,8 +65,8 @@ def test_after_two_whole_weeks_the_plan_knows_weekends_and_a_restart_forgets_not
     assert friday.load_hours < monday.load_hours
 
 
-def test_it_is_looked_for_once_a_day_and_stays_while_it_is_about_the_same() -> None:
-    """A fourth week like the others makes no new plan; weekends that are worked through make one."""
+def test_the_rhythm_stays_while_new_weeks_are_similar() -> None:
+    """A fourth similar week changes nothing; many weeks with work on weekends change the rhythm."""
     planner, learner = a_planner(), a_learner(weeks=4)
     step = LearningStep(learner=learner)
     step.follow(planner, dict, now=MONDAY + 21 * DAY)
@@ -78,15 +78,15 @@ def test_it_is_looked_for_once_a_day_and_stays_while_it_is_about_the_same() -> N
     assert np.allclose(planner.rhythm.by_day, 1.0, atol=0.05)
 
 
-def test_nobody_asked_for_it() -> None:
-    """With `[learning] rates = false` the plan keeps to what was stated."""
+def test_without_learned_rates_there_is_no_rhythm() -> None:
+    """With `[learning] rates = false`, the plan uses what was stated."""
     planner = a_planner(rates=False)
     LearningStep(learner=a_learner(weeks=4)).follow(planner, dict, now=MONDAY + 28 * DAY)
     assert planner.rhythm is None
 
 
-def test_classes_that_are_gone_and_hours_that_go_on_do_not_count() -> None:
-    """Rows of a class that nobody plans for stay in the store until they are old."""
+def test_the_rhythm_ignores_removed_classes_and_the_current_hour() -> None:
+    """Two whole weeks of arrivals are the minimum."""
     rows, end = list(a_learner(weeks=3).rows.values()), MONDAY + 21 * DAY
     assert rhythm_of(rows, {"other": 1.0}, now=end) is None
     assert rhythm_of(rows, {CLASS: 1.0}, now=MONDAY + 15 * DAY - 1.0) is None, "13 whole days"

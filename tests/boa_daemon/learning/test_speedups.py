@@ -1,4 +1,4 @@
-"""Measured speed-ups: what is learnt from reports, and how sure one may be of it."""
+"""Measured speed-ups: curves estimated from reports, and their uncertainty."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ STATED = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 3.2, 5.6))
 def a_sample(
     gpus: int, rate: float, *, seconds: float = 600.0, at: float = 0.0, **more: float
 ) -> SpeedSample:
-    """Return a stretch of work at a speed."""
+    """Return a sample of work at a speed."""
     return SpeedSample(
         class_name="c", gpu_type="gpu", gpus=gpus, samples=rate * seconds, seconds=seconds, at=at, **more
     )
 
 
 def estimated(*samples: SpeedSample, stated: Table | Amdahl = STATED, now: float = 0.0) -> CurveEstimate:
-    """Return the estimate from samples."""
+    """Return the curve estimated from the samples."""
     curve = estimate_curve(samples, stated, class_name="c", gpu_type="gpu", now=now)
     assert curve is not None
     return curve
@@ -51,8 +51,8 @@ def test_without_a_measurement_there_is_no_estimate() -> None:
     assert measured_class(a_class("c"), []) == a_class("c")
 
 
-def test_one_width_measured_sets_the_level_and_keeps_the_stated_shape() -> None:
-    """100 samples per second on one GPU, and the rest follows the stated curve, the less surely the wider."""
+def test_one_measured_width_sets_the_level_and_keeps_the_stated_shape() -> None:
+    """The other widths follow the stated curve, with an uncertainty that grows with the width."""
     curve = estimated(a_sample(1, 100.0))
 
     assert [w.samples_per_second for w in curve.widths] == pytest.approx([100, 180, 320, 560], rel=1e-3)
@@ -61,8 +61,8 @@ def test_one_width_measured_sets_the_level_and_keeps_the_stated_shape() -> None:
     assert spreads[0] < 0.08
 
 
-def test_measured_widths_win_over_the_stated_curve() -> None:
-    """Ten minutes at each width leave little of the prior; what lies between is interpolated."""
+def test_measured_widths_override_the_stated_curve() -> None:
+    """Widths in between are interpolated and better known than with one measured neighbour."""
     curve = estimated(a_sample(1, 100.0), a_sample(8, 300.0))
 
     assert curve.at(8).samples_per_second == pytest.approx(300.0, rel=0.02)
@@ -70,8 +70,8 @@ def test_measured_widths_win_over_the_stated_curve() -> None:
     assert curve.at(2).spread < WANDER, "and known better than with one neighbour"
 
 
-def test_a_curve_that_falls_stays_fallen() -> None:
-    """Eight workers were slower than four: so it is measured, so it is planned."""
+def test_a_measured_curve_may_fall() -> None:
+    """If 8 GPUs were measured slower than 4, they are estimated slower."""
     curve = estimated(a_sample(1, 100.0), a_sample(4, 300.0), a_sample(8, 200.0))
 
     assert curve.at(8).samples_per_second < curve.at(4).samples_per_second
@@ -83,10 +83,8 @@ def test_a_curve_that_falls_stays_fallen() -> None:
     rates=st.lists(st.floats(1.0, 1e4), min_size=4, max_size=4),
     seconds=st.lists(st.floats(1.0, 1e5), min_size=4, max_size=4),
 )
-def test_more_measuring_is_never_less_sure_and_never_outside(
-    rates: list[float], seconds: list[float]
-) -> None:
-    """The posterior is a compromise of statement and measurement; a further sample narrows every spread."""
+def test_more_samples_never_widen_the_uncertainty(rates: list[float], seconds: list[float]) -> None:
+    """Estimated speeds stay positive."""
     samples = [a_sample(k, r, seconds=s) for k, r, s in zip((1, 2, 4, 8), rates, seconds, strict=True)]
     some, more = estimated(*samples[:2]), estimated(*samples)
 
@@ -95,8 +93,8 @@ def test_more_measuring_is_never_less_sure_and_never_outside(
         assert after.samples_per_second > 0.0
 
 
-def test_noisy_samples_are_averaged_with_the_time_they_took() -> None:
-    """Log speeds with 20 % noise: the estimate is within three standard deviations, and they shrink."""
+def test_noisy_samples_are_averaged() -> None:
+    """With 20 % noise, estimates are within three standard deviations, which shrink with more samples."""
     draw = np.random.default_rng(0)
     rates = 100.0 * np.exp(0.2 * draw.standard_normal(200))
     few = estimated(*(a_sample(1, r, seconds=60.0) for r in rates[:5]))
@@ -109,22 +107,22 @@ def test_noisy_samples_are_averaged_with_the_time_they_took() -> None:
 
 
 def test_old_measurements_fade() -> None:
-    """After many half-lives the new speed stands."""
+    """After 20 half-lives, the new speed alone counts."""
     now = 20 * HALF_LIFE_SECONDS
     curve = estimated(a_sample(1, 100.0, at=0.0), a_sample(1, 50.0, at=now), now=now)
 
     assert curve.at(1).samples_per_second == pytest.approx(50.0, rel=0.01)
 
 
-def test_a_formula_is_estimated_at_powers_of_two() -> None:
-    """A million widths would be a large system, and no plan asks for 37 GPUs."""
+def test_an_amdahl_curve_is_estimated_at_powers_of_two() -> None:
+    """Its largest width is estimated too; all widths would be a large system of equations."""
     curve = estimated(a_sample(2, 10.0), stated=Amdahl(parallel_fraction=0.9, max_gpus=100))
 
     assert [width.gpus for width in curve.widths] == [1, 2, 4, 8, 16, 32, 64, 100]
 
 
-def test_larger_batches_that_teach_less_are_worth_less() -> None:
-    """With noise scale 100, a batch of 400 teaches (100+100)/(100+400) = 0.4 per sample of one of 100."""
+def test_the_speed_of_large_batches_is_scaled_by_statistical_efficiency() -> None:
+    """With noise scale 100, a sample of a batch of 400 counts (100+100)/(100+400) = 0.4."""
     assert statistical_efficiency(gradient_noise=100.0, batch=400.0, base_batch=100.0) == 0.4
     curve = estimated(
         a_sample(1, 100.0, batch=100.0, gradient_noise=100.0),
@@ -134,8 +132,8 @@ def test_larger_batches_that_teach_less_are_worth_less() -> None:
     assert curve.at(4).speedup == pytest.approx(4 * 0.4, rel=0.05)
 
 
-def test_the_class_that_the_allocator_uses_has_the_measured_speeds() -> None:
-    """Each phase is corrected by the same factors; the reference keeps its speed, sizes and rates stay."""
+def test_a_measured_class_has_the_measured_speeds_in_every_phase() -> None:
+    """Each phase is scaled by the same factors; sizes and rates stay."""
     second = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 2.0, 4.0, 8.0))
     job_class = JobClass(
         name="c",
@@ -154,8 +152,8 @@ def test_the_class_that_the_allocator_uses_has_the_measured_speeds() -> None:
     assert list(later.speed_at([1, 2, 4, 8])) == pytest.approx([1.0, 1.0, 2.0, 4.0], rel=0.05)
 
 
-def test_all_classes_at_once_and_the_sentence() -> None:
-    """Classes that nobody measured are absent; the sentence has curve, samples and confidence."""
+def test_estimate_all_leaves_out_classes_without_samples() -> None:
+    """The explanation of a curve has its seconds of work and its uncertainty."""
     found = estimate_all([a_sample(1, 100.0), a_sample(2, 190.0)], [a_class("c"), a_class("d")], now=0.0)
 
     assert list(found) == [("c", "gpu")]
@@ -164,15 +162,15 @@ def test_all_classes_at_once_and_the_sentence() -> None:
     assert "±" in said
 
 
-def test_a_sample_of_nothing_is_none() -> None:
-    """Zero seconds say nothing about a speed."""
+def test_a_sample_of_zero_seconds_is_refused() -> None:
+    """It says nothing about a speed."""
     with pytest.raises(InvalidProblem, match="seconds"):
         replace(a_sample(1, 100.0), seconds=0.0)
 
 
 @pytest.mark.parametrize(("stretches", "noise"), [(1, 1.0), (2, 1.0), (3, 2.0), (10, 3.0)])
-def test_intervals_of_speeds_and_speed_ups_hold_the_truth(stretches: int, noise: float) -> None:
-    """Curves that stray as the model says, jobs up to three times as noisy as it says: in 92 % at least."""
+def test_95_percent_intervals_contain_the_truth_in_at_least_92_percent(stretches: int, noise: float) -> None:
+    """True curves vary as the model assumes, and noise is up to three times the assumed noise."""
     rng = np.random.default_rng(stretches)
     widths, stated = (1, 2, 4, 8), np.array([1.0, 1.8, 3.2, 5.6])
     inside: list[bool] = []

@@ -1,4 +1,4 @@
-"""What the daemon learns of the spot market, on the careful side of what it saw."""
+"""Spot history: prices, interruptions and capacity, estimated on the careful side."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def looked(history: SpotHistory, hours: int, *nodes: NodeState, since: int = 0) 
         history.look(nodes, (), {}, now=hour * HOUR)
 
 
-def test_begins_with_what_is_believed() -> None:
+def test_without_observations_the_prior_is_used() -> None:
     terms = SpotHistory().terms("box@spot")
 
     assert terms.price_fraction == pytest.approx(PRIOR_FRACTION)
-    # The careful side of one interruption in 12 hours, and of four nodes of five.
+    # More careful than one interruption in 12 hours and four of five nodes launched.
     assert 4.0 < 1.0 / terms.per_node_hour < 12.0
     assert terms.given_fraction < 0.8
     assert terms.planned_fraction > terms.price_fraction
     assert "assumed, because none was rented yet" in SpotHistory().sentence("box")
 
 
-def test_quiet_hours_make_spot_better_and_ends_make_it_worse() -> None:
+def test_hours_without_interruptions_lower_the_rate_and_interruptions_raise_it() -> None:
     quiet, loud = SpotHistory(), SpotHistory()
     looked(quiet, 100, a_spot_node())
     for hour in range(100):
@@ -51,7 +51,7 @@ def test_quiet_hours_make_spot_better_and_ends_make_it_worse() -> None:
     assert loud.terms("box").sudden_fraction > 0.9
 
 
-def test_tells_what_we_ended_from_what_was_taken_back() -> None:
+def test_nodes_that_the_daemon_ended_do_not_count_as_interruptions() -> None:
     history = SpotHistory()
     looked(history, 2, a_spot_node("ours"), a_spot_node("told"), a_spot_node("gone"))
     history.look(
@@ -65,7 +65,7 @@ def test_tells_what_we_ended_from_what_was_taken_back() -> None:
     assert row.hours == pytest.approx(9.0, rel=0.05)
 
 
-def test_stock_is_what_was_given_of_what_was_asked() -> None:
+def test_the_given_fraction_is_launched_nodes_over_requested_ones() -> None:
     history, offer = SpotHistory(), an_offer(1.0)
     for _ in range(20):
         history.note_launch(offer, asked=2, given=0)
@@ -75,7 +75,7 @@ def test_stock_is_what_was_given_of_what_was_asked() -> None:
     assert history.zones("box")["a"].asked == 40
 
 
-def test_prices_follow_a_day_and_the_cheapest_zone_counts() -> None:
+def test_prices_are_averaged_over_a_day_and_the_cheapest_zone_counts() -> None:
     history = SpotHistory()
     for hour in range(72):
         history.look((), (an_offer(3.0), an_offer(1.2, "b")), {"box": 4.0}, now=hour * HOUR)
@@ -85,7 +85,7 @@ def test_prices_follow_a_day_and_the_cheapest_zone_counts() -> None:
     assert history.terms("box").price_fraction < 0.4
 
 
-def test_outlives_a_restart() -> None:
+def test_the_history_survives_a_restart() -> None:
     history = SpotHistory()
     looked(history, 50, a_spot_node())
     history.note_launch(an_offer(1.0), asked=3, given=1)

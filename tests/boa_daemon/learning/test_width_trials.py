@@ -1,4 +1,4 @@
-"""Tries of widths: on credit, within a part of the work, not in vain twice, with exactly the width tried."""
+"""Trials of widths: within an allowed waste, repeated only after more work, at exactly the tried width."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ WORTH = GpuHourWorth(gpu_hour={"gpu": 0.2}, node_gpus={"gpu": 4}, boot_seconds=6
 
 
 def a_class_of(size_gpu_hours: float) -> JobClass:
-    """Return a class of which jobs of a size come every hour."""
+    """Return a class with one job of this size per hour."""
     phase = Phase(size_gpu_hours=size_gpu_hours, speedups={"gpu": STATED})
     return replace(a_class("c"), phases=(phase,), arrivals_per_hour=1.0, rescale_hours=10.0 / 3600.0)
 
 
 def a_sample(gpus: int, speed: float, *, seconds: float = 600.0, name: str = "c") -> SpeedSample:
-    """Return a stretch of work at a speed."""
+    """Return a sample of work at a speed."""
     return SpeedSample(
         class_name=name, gpu_type="gpu", gpus=gpus, samples=speed * seconds, seconds=seconds, at=0.0
     )
 
 
 def a_curve(*samples: SpeedSample) -> CurveEstimate:
-    """Return the estimate of the class."""
+    """Return the estimated curve of the class."""
     curve = estimate_curve(samples, STATED, class_name="c", gpu_type="gpu", now=0.0)
     assert curve is not None
     return curve
 
 
 def tried(tries: WidthTrials, samples: list[SpeedSample], *, size: float, now: float) -> list[int]:
-    """Return the widths that the one running job of the class tries after an update."""
+    """Return the widths that the class's one running job tries after an update."""
     state = a_state(
         a_job("j", class_name="c", remaining_gpu_hours=size),
         nodes=[a_node("n1")],
@@ -75,10 +75,10 @@ def tried(tries: WidthTrials, samples: list[SpeedSample], *, size: float, now: f
 
 @given(size=st.floats(0.1, 50.0), fraction=st.floats(0.001, 0.1), rounds=st.integers(1, 30))
 @settings(max_examples=sampled(40), deadline=None)
-def test_tries_waste_no_more_than_a_job_and_a_part_of_the_work(
+def test_the_waste_of_trials_is_bounded_by_a_fraction_of_the_work(
     size: float, fraction: float, rounds: int
 ) -> None:
-    """Whatever is tried in vain, again and again, while the class works on."""
+    """An advance of `ADVANCE_JOBS` jobs is added; trials that fail again and again stay within the bound."""
     tries, samples = WidthTrials(fraction=fraction), [a_sample(1, 1.0)]
     for number in range(rounds):
         tried(tries, samples, size=size, now=number * (LATEST_SECONDS + 1.0))
@@ -87,8 +87,8 @@ def test_tries_waste_no_more_than_a_job_and_a_part_of_the_work(
         samples.append(a_sample(1, 1.0, seconds=1200.0))
 
 
-def test_what_could_not_be_measured_is_tried_again_after_twice_the_work() -> None:
-    """Its nodes did not come: the same width waits, another one is tried."""
+def test_a_failed_trial_is_repeated_only_after_more_work() -> None:
+    """Until then, another width is tried."""
     tries, samples = WidthTrials(fraction=1.0), [a_sample(1, 1.0)]
     first = tried(tries, samples, size=5.0, now=0.0)
     assert first
@@ -101,8 +101,8 @@ def test_what_could_not_be_measured_is_tried_again_after_twice_the_work() -> Non
     assert first in seen
 
 
-def test_a_right_file_is_soon_believed_and_a_wrong_one_doubted() -> None:
-    """Three widths at the stated speeds leave little doubt; one that is off by half leaves no belief."""
+def test_measurements_lower_or_raise_the_doubt_in_stated_speeds() -> None:
+    """Three widths at the stated speeds leave little doubt; one that is far off leaves no trust."""
     right = a_curve(*(a_sample(k, float(STATED.speed_at(k))) for k in (1, 2, 4)))
     wrong = a_curve(a_sample(1, 1.0), a_sample(2, 1.8))
 
@@ -111,8 +111,8 @@ def test_a_right_file_is_soon_believed_and_a_wrong_one_doubted() -> None:
     assert wrong.doubt > 0.99
 
 
-def test_curves_of_a_file_share_their_doubt() -> None:
-    """Five classes that run as they were stated: a sixth, of which one width is known, is doubted less."""
+def test_classes_share_the_doubt_in_their_file() -> None:
+    """If five classes run as stated, a sixth one with a single measured width is doubted less."""
     names = [f"c{n}" for n in range(6)]
     classes = [replace(a_class_of(1.0), name=name) for name in names]
     rows = [a_sample(k, float(STATED.speed_at(k)), name=name) for name in names[:5] for k in (1, 2, 4)]
@@ -124,8 +124,8 @@ def test_curves_of_a_file_share_their_doubt() -> None:
     assert doubted({}) == {}
 
 
-def test_doubt_is_what_it_says() -> None:
-    """Of files drawn right or wrong with even odds, those doubted by p are wrong in p of the cases."""
+def test_doubt_is_a_calibrated_probability() -> None:
+    """Of files drawn right or wrong with even odds, those with doubt p are wrong in a fraction p of cases."""
     random = np.random.default_rng(5)
     said, true = [], []
     for _ in range(600):
@@ -143,8 +143,8 @@ def test_doubt_is_what_it_says() -> None:
         assert wrong[inside].mean() == pytest.approx(doubts[inside].mean(), abs=0.12)
 
 
-def test_who_tries_a_width_holds_exactly_that() -> None:
-    """Two GPUs are tried where four are held, and where two more are free: nothing is lent meanwhile."""
+def test_a_job_that_tries_a_width_gets_exactly_that_width() -> None:
+    """This holds if it has more GPUs or fewer; no GPUs are lent to it meanwhile."""
     holds = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1, 2, 3)}, now=NOW)
     free = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0)}, now=NOW)
     beside = a_state(
@@ -161,8 +161,8 @@ def test_who_tries_a_width_holds_exactly_that() -> None:
         assert len(plan.slots.get("a", state.jobs["a"].slots)) == 2
 
 
-def test_a_job_tries_a_width_and_the_others_do_not() -> None:
-    """Only jobs that hold something by plan try anything, and the reason says so."""
+def test_a_trial_changes_only_the_job_that_tries() -> None:
+    """The reason of the job names the trial."""
     base = Wishes(widths={"a": 4, "b": 4})
     tried = Exploration(gpus=2, gpu_seconds=1.0, reason="2 GPUs are tried")
     jobs = [a_job("a"), a_job("b")]
