@@ -1,4 +1,4 @@
-"""``boa plan``: streams by rates or by a trace, lists with deadlines, one document on standard output."""
+"""`boa plan`: streams with rates or a trace, and lists of jobs with deadlines."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ JOBS = "job_id,class_name,deadline_hours\na,vision,\nb,vision,0.6\nc,speech,2.5\
 
 @pytest.fixture
 def classes(tmp_path: Path) -> Path:
-    """Write the classes: the least budget is 8 dollars per hour."""
+    """Write the classes, whose least budget is 8 dollars per hour."""
     (tmp_path / "classes.yaml").write_text(CLASSES)
     return tmp_path / "classes.yaml"
 
 
 @pytest.fixture
 def trace(classes: Path) -> Path:
-    """Write a trace beside the classes: five vision jobs in two hours, one of them double."""
+    """Write a trace beside the classes: five vision jobs in two hours, one of them of double size."""
     rows = "".join(f"{n},{n * 1800},vision,{2 if n == 1 else 1}\n" for n in range(5))
     path = classes.with_name("trace.csv")
     path.write_text("job_id,arrived_at_seconds,class_name,scale\n" + rows)
@@ -49,31 +49,31 @@ def trace(classes: Path) -> Path:
 
 @pytest.fixture
 def jobs(tmp_path: Path) -> Path:
-    """Write a list: b must end within 36 minutes, c within 2.5 hours."""
+    """Write a list of jobs: b is due after 36 minutes, c after 2.5 hours."""
     (tmp_path / "jobs.csv").write_text(JOBS)
     return tmp_path / "jobs.csv"
 
 
 def boa(*arguments: object) -> Result:
-    """Run the command line; errors stay exceptions."""
+    """Run the command line; an error stays an exception."""
     return CliRunner().invoke(app, ["plan", *map(str, arguments)], env={"COLUMNS": "100"})
 
 
 def document(*arguments: object) -> dict[str, Any]:
-    """Return the one JSON document on standard output."""
+    """Return the JSON document on standard output."""
     found: dict[str, Any] = json.loads(boa(*arguments, "--json").stdout)
     return found
 
 
 def rows_of(*arguments: object) -> list[dict[str, str]]:
-    """Return the rows that are printed as CSV."""
+    """Return the rows of the CSV output."""
     return list(csv.DictReader(io.StringIO(boa(*arguments, "-o", "csv").stdout)))
 
 
 @pytest.mark.parametrize("version", ["integer-mixed", "integer-pure"])
 @pytest.mark.parametrize("dollars", [8.0, 10.0, 14.0, 200.0])
 def test_the_spend_is_never_above_the_budget(classes: Path, version: str, dollars: float) -> None:
-    """And the next dollar buys what two plans a dollar apart differ by."""
+    """With mixed widths, `next_unit_saves_hours` is the difference to the plan with one dollar more."""
     here = document("--classes", classes, "--budget", f"{dollars}/h", "--version", version)
     there = document("--classes", classes, "--budget", f"{dollars + 1}/h", "--version", version)
 
@@ -83,8 +83,8 @@ def test_the_spend_is_never_above_the_budget(classes: Path, version: str, dollar
         assert here["next_unit_saves_hours"] == pytest.approx(saved, abs=1e-12)
 
 
-def test_a_trace_gives_the_rates_and_finds_its_classes(trace: Path, classes: Path) -> None:
-    """classes.yaml beside it unless another is named; speech never arrives, so it is left out."""
+def test_a_trace_gives_arrival_rates_and_uses_the_classes_beside_it(trace: Path, classes: Path) -> None:
+    """A class without arrivals is left out."""
     found = document("--trace", trace, "--budget", "14/h")
 
     assert found == document("--trace", trace, "--classes", classes, "--budget", "14/h")
@@ -92,8 +92,7 @@ def test_a_trace_gives_the_rates_and_finds_its_classes(trace: Path, classes: Pat
     assert (vision["name"], vision["arrivals_per_hour"]) == ("vision", 5 / 2.0)
 
 
-def test_in_gpus_the_swing_holds_the_budget(classes: Path) -> None:
-    """Mean GPUs held are the GPUs that were asked for."""
+def test_the_mean_gpus_of_the_swing_are_a_budget_in_gpus(classes: Path) -> None:
     found = document("--classes", classes, "--budget", "gpus:6")
 
     (swing,) = found["swing"]
@@ -101,15 +100,15 @@ def test_in_gpus_the_swing_holds_the_budget(classes: Path) -> None:
     assert swing["p99_instances"] == -(-swing["p99_gpus"] // 4)
 
 
-def test_budgets_are_dollars_per_any_time(classes: Path) -> None:
-    """10 per hour, 240 per day, 7300 per month are one budget."""
+def test_a_budget_may_be_per_hour_day_or_month(classes: Path) -> None:
+    """10 per hour, 240 per day and 7300 per month give the same plan."""
     plans = [document("--classes", classes, "--budget", text) for text in ("10/h", "240/day", "7300/month")]
 
     assert all(plan == plans[0] for plan in plans)
 
 
-def test_prices_of_your_own_change_the_plan(tmp_path: Path) -> None:
-    """Half the price, the same plan for half the money."""
+def test_a_price_file_changes_the_plan(tmp_path: Path) -> None:
+    """At half the price, half the budget gives the same plan."""
     (tmp_path / "c.yaml").write_text(
         CLASSES.replace("usd_per_gpu_hour: 2.0, gpus_per_instance: 4", "instance_type: p4d.24xlarge")
     )
@@ -120,8 +119,8 @@ def test_prices_of_your_own_change_the_plan(tmp_path: Path) -> None:
     assert half["mean_jct_hours"] == pytest.approx(listed["mean_jct_hours"])
 
 
-def test_the_table_says_what_a_manager_asks(classes: Path) -> None:
-    """Widths, dollars, the next dollar, the knee, packing, quotas, the month."""
+def test_the_table_shows_spend_next_dollar_knee_and_quotas(classes: Path) -> None:
+    """Above the useful budget it says that more would buy nothing."""
     shown = boa("--classes", classes, "--budget", "10/h").stdout
 
     for words in (
@@ -138,7 +137,7 @@ def test_the_table_says_what_a_manager_asks(classes: Path) -> None:
 
 @pytest.mark.parametrize("columns", ["80", "100"])
 def test_the_table_fits_the_terminal(classes: Path, columns: str) -> None:
-    """No line is wider, and sentences that wrap stay set in."""
+    """No line is wider, and wrapped sentences stay indented."""
     shown = (
         CliRunner()
         .invoke(app, ["plan", "--classes", str(classes), "--budget", "10/h"], env={"COLUMNS": columns})
@@ -149,8 +148,8 @@ def test_the_table_fits_the_terminal(classes: Path, columns: str) -> None:
     assert not any(line.startswith(("jobs share", "than its")) for line in shown.splitlines())
 
 
-def test_brackets_in_names_are_shown_as_they_are(classes: Path, jobs: Path) -> None:
-    """A class called [/red] and a job called [a] are no markup."""
+def test_brackets_in_names_are_not_read_as_markup(classes: Path, jobs: Path) -> None:
+    """The class is called [/red] and the job [a]."""
     classes.write_text(CLASSES.replace("name: vision", 'name: "[/red]"'))
     jobs.write_text("job_id,class_name\n[a],[/red]\n")
 
@@ -158,8 +157,8 @@ def test_brackets_in_names_are_shown_as_they_are(classes: Path, jobs: Path) -> N
     assert "[a]" in boa("--classes", classes, "--jobs", jobs, "--min-budget").stdout
 
 
-def test_csv_has_a_row_for_each_stretch_of_phases(classes: Path, jobs: Path) -> None:
-    """And for a list one for each job."""
+def test_csv_has_rows_for_classes_or_jobs(classes: Path, jobs: Path) -> None:
+    """A stream has rows for each class; a list has one row for each job."""
     stream = rows_of("--classes", classes, "--budget", "10/h")
     listed = rows_of("--classes", classes, "--jobs", jobs, "--min-budget")
 
@@ -167,8 +166,8 @@ def test_csv_has_a_row_for_each_stretch_of_phases(classes: Path, jobs: Path) -> 
     assert {row["job_id"]: row["deadline_hours"] for row in listed} == {"a": "", "b": "0.6", "c": "2.5"}
 
 
-def test_a_best_effort_answers_in_place_of_a_refusal(classes: Path) -> None:
-    """It says who is served, how the queue grows and what would be enough; the refusal names the flag."""
+def test_best_effort_plans_an_infeasible_budget(classes: Path) -> None:
+    """It spends the budget, and says how the queue grows and which budget is enough."""
     answer = json.loads(boa("--classes", classes, "--budget", "5/h", "--best-effort", "--json").stdout)
     spent = sum(row["spend_per_hour"] for row in answer["class_spend"])
 
@@ -184,8 +183,8 @@ def test_a_best_effort_answers_in_place_of_a_refusal(classes: Path) -> None:
     assert enough["status"] == "optimal"
 
 
-def test_an_infeasible_budget_answers_and_raises(classes: Path) -> None:
-    """The document names the least; the error gives exit code 3."""
+def test_an_infeasible_budget_gives_a_document_and_an_error(classes: Path) -> None:
+    """The document has the cheapest feasible spend."""
     result = boa("--classes", classes, "--budget", "5/h", "--json")
 
     assert isinstance(result.exception, InfeasibleBudget)
@@ -199,7 +198,7 @@ def test_an_infeasible_budget_answers_and_raises(classes: Path) -> None:
 
 
 def test_the_cheapest_budget_meets_every_deadline(classes: Path, jobs: Path) -> None:
-    """b needs 2 GPUs (1 / 1.8 hours); a and c take their cheapest widths: one GPU each."""
+    """Job b needs 2 GPUs (1 / 1.8 hours); a and c take their cheapest width of one GPU."""
     found = document("--classes", classes, "--jobs", jobs, "--min-budget")
 
     assert found["status"] == "optimal"
@@ -210,8 +209,10 @@ def test_the_cheapest_budget_meets_every_deadline(classes: Path, jobs: Path) -> 
 
 
 @pytest.mark.parametrize("dollars", ["8.3", "12", "$1,000"])
-def test_more_dollars_in_all_buy_less_waiting_in_time(classes: Path, jobs: Path, dollars: str) -> None:
-    """Never more is spent than there is, and never a deadline missed."""
+def test_a_larger_total_budget_shortens_jobs_and_keeps_deadlines(
+    classes: Path, jobs: Path, dollars: str
+) -> None:
+    """The spend stays within the budget."""
     least = document("--classes", classes, "--jobs", jobs, "--min-budget")
     found = document("--classes", classes, "--jobs", jobs, "--budget", dollars)
 
@@ -222,8 +223,8 @@ def test_more_dollars_in_all_buy_less_waiting_in_time(classes: Path, jobs: Path,
         assert job["deadline_hours"] is None or job["jct_hours"] <= job["deadline_hours"] * (1.0 + 1e-12)
 
 
-def test_the_least_that_is_shown_is_enough(classes: Path, jobs: Path) -> None:
-    """8.2222... is shown as 8.23, which can be typed back in."""
+def test_the_least_budget_of_a_list_is_rounded_up(classes: Path, jobs: Path) -> None:
+    """8.2222... is shown as 8.23, which is feasible as a budget."""
     shown = boa("--classes", classes, "--jobs", jobs, "--min-budget").stdout
     least = shown.rsplit("$", 1)[1].strip().rstrip(".")
 
@@ -231,8 +232,8 @@ def test_the_least_that_is_shown_is_enough(classes: Path, jobs: Path) -> None:
     assert boa("--classes", classes, "--jobs", jobs, "--budget", least).exit_code == 0
 
 
-def test_without_prices_a_list_counts_gpu_hours(tmp_path: Path, jobs: Path) -> None:
-    """The same plan, half the figure at two dollars per GPU-hour."""
+def test_a_list_without_prices_is_planned_in_gpu_hours(tmp_path: Path, jobs: Path) -> None:
+    """The spend is half of the dollars at 2 USD per GPU-hour."""
     path = tmp_path / "unpriced.yaml"
     path.write_text(CLASSES.split("\n", 2)[2])
     found = document("--classes", path, "--jobs", jobs, "--min-budget")
@@ -242,8 +243,8 @@ def test_without_prices_a_list_counts_gpu_hours(tmp_path: Path, jobs: Path) -> N
     assert "GPU-hours" in boa("--classes", path, "--jobs", jobs, "--min-budget").stdout
 
 
-def test_a_deadline_that_nothing_meets_answers_and_raises(classes: Path, jobs: Path) -> None:
-    """The fastest plan of a vision job is 8 GPUs, a quarter of an hour."""
+def test_an_infeasible_deadline_gives_a_document_and_an_error(classes: Path, jobs: Path) -> None:
+    """The fastest plan of a vision job takes a quarter of an hour on 8 GPUs."""
     jobs.write_text("job_id,class_name,deadline_hours\nrush,vision,0.2\n")
     result = boa("--classes", classes, "--jobs", jobs, "--min-budget", "--json")
 
@@ -253,16 +254,15 @@ def test_a_deadline_that_nothing_meets_answers_and_raises(classes: Path, jobs: P
     assert (answer["status"], answer["least_hours"]) == ("infeasible", 1.0 / 4.0)
 
 
-def test_too_few_dollars_answer_and_raise(classes: Path, jobs: Path) -> None:
-    """The document names the least."""
+def test_a_too_small_budget_of_a_list_gives_a_document_and_an_error(classes: Path, jobs: Path) -> None:
     result = boa("--classes", classes, "--jobs", jobs, "--budget", "5", "--json")
 
     assert isinstance(result.exception, InfeasibleBudget)
     assert json.loads(result.stdout)["cheapest_feasible_spend"] == pytest.approx(8.2222222)
 
 
-def test_a_long_list_is_cut_on_the_screen_only(classes: Path, jobs: Path) -> None:
-    """The table says how many more there are; JSON has all."""
+def test_a_long_list_is_cut_only_in_the_table(classes: Path, jobs: Path) -> None:
+    """JSON has every job."""
     jobs.write_text("job_id,class_name\n" + "".join(f"j{n},vision\n" for n in range(100)))
     shown = boa("--classes", classes, "--jobs", jobs, "--budget", "250").stdout
 
@@ -270,8 +270,7 @@ def test_a_long_list_is_cut_on_the_screen_only(classes: Path, jobs: Path) -> Non
     assert len(document("--classes", classes, "--jobs", jobs, "--budget", "250")["jobs"]) == 100
 
 
-def test_weights_in_a_list_are_shown(classes: Path, jobs: Path) -> None:
-    """What is minimised is said."""
+def test_a_list_with_weights_is_labelled_as_weighted(classes: Path, jobs: Path) -> None:
     jobs.write_text("job_id,class_name,weight\na,vision,1\nb,vision,5\n")
 
     assert ", weighted " in boa("--classes", classes, "--jobs", jobs, "--budget", "7").stdout
@@ -300,7 +299,7 @@ def test_weights_in_a_list_are_shown(classes: Path, jobs: Path) -> None:
 def test_wrong_combinations_are_input_errors(
     trace: Path, jobs: Path, flags: list[str], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is printed on standard output, and the sentence says what to give."""
+    """Standard output is empty, and the message says what to give."""
     monkeypatch.chdir(trace.parent)
     (trace.parent / "other.csv").write_text("job_id,arrived_at_seconds,class_name\na,0,visoin\n")
     result = boa(*flags)
@@ -310,8 +309,7 @@ def test_wrong_combinations_are_input_errors(
     assert result.stdout == ""
 
 
-def test_sizes_typed_in_the_wrong_unit_are_said(classes: Path) -> None:
-    """A billion jobs of a million hours would hold more GPUs than there are."""
+def test_absurd_sizes_and_rates_give_a_hint_to_check_them(classes: Path) -> None:
     huge = CLASSES.replace("size_gpu_hours: 1.0", "size_gpu_hours: 1e11").replace(": 2.0\n", ": 1e9\n")
     classes.write_text(huge)
     result = boa("--classes", classes, "--budget", "1e30/h")
@@ -319,8 +317,8 @@ def test_sizes_typed_in_the_wrong_unit_are_said(classes: Path) -> None:
     assert "check sizes and arrivals" in str(result.exception)
 
 
-def test_a_world_adds_the_spot_market_and_says_how_often_to_save(classes: Path, tmp_path: Path) -> None:
-    """At less money than on demand takes, jobs run on spot; the best interval is Young's, nearly."""
+def test_a_world_adds_the_spot_market_and_a_checkpoint_interval(classes: Path, tmp_path: Path) -> None:
+    """At this budget all jobs run on spot; the best interval is close to Young's formula."""
     world = tmp_path / "world.yaml"
     world.write_text(
         "spot: {price_fraction: 0.4, mean_interruption_hours: 10, unannounced_fraction: 1}\n"
@@ -337,7 +335,7 @@ def test_a_world_adds_the_spot_market_and_says_how_often_to_save(classes: Path, 
 
 
 def test_a_world_without_a_spot_market_is_refused(classes: Path, jobs: Path, tmp_path: Path) -> None:
-    """Beside a list as beside a stream."""
+    """It is refused for a stream and for a list."""
     world = tmp_path / "world.yaml"
     world.write_text("boot: aws\n")
 

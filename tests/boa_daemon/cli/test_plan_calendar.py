@@ -1,4 +1,4 @@
-"""``boa plan --jobs`` with dates, a rate or a quota: one answer as table, JSON, CSV and picture."""
+"""`boa plan --jobs` with dates, a rate or a quota: one answer as table, JSON, CSV and picture."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ third,vision,2026-12-01T03:00,
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Write classes and a list: each job takes 5 hours of one instance, 40 dollars."""
+    """Write classes and a list; each job takes about 5 hours of one instance."""
     (tmp_path / "classes.yaml").write_text(CLASSES)
     (tmp_path / "jobs.csv").write_text(JOBS)
     return [
@@ -40,7 +40,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def boa(*arguments: object) -> Result:
-    """Run the command line; errors stay exceptions."""
+    """Run the command line; an error stays an exception."""
     return CliRunner().invoke(app, ["plan", *map(str, arguments)], env={"COLUMNS": "140"})
 
 
@@ -52,8 +52,8 @@ def document(*arguments: object, code: int = 0) -> dict[str, Any]:
     return answer
 
 
-def test_one_instance_misses_a_date_and_the_answer_says_what_saves_it(files: list[str]) -> None:
-    """Two jobs of 5 hours are due at 6:00; a second instance saves the other one."""
+def test_a_missed_deadline_names_the_quota_that_meets_it(files: list[str]) -> None:
+    """Two jobs of 5 hours are due at 6:00, so one instance is too few and two are enough."""
     found = document(*files, "--quota", "gpu=1", code=3)
     (missed,) = found["missed"]
 
@@ -66,8 +66,8 @@ def test_one_instance_misses_a_date_and_the_answer_says_what_saves_it(files: lis
     assert again["missed"] == []
 
 
-def test_a_budget_by_the_month_is_kept_in_every_month(files: list[str]) -> None:
-    """80 dollars a month pay for two jobs; the third waits for the next one, of 730 hours."""
+def test_a_monthly_budget_is_kept_in_every_month(files: list[str]) -> None:
+    """80 dollars a month pay for two jobs, so the third starts in the next month, after 730 hours."""
     found = document(*files, "--budget", "80/month")
 
     assert (found["budget"], found["budget_unit"]) == (pytest.approx(80.0), "usd_per_month")
@@ -78,23 +78,22 @@ def test_a_budget_by_the_month_is_kept_in_every_month(files: list[str]) -> None:
 
 
 @pytest.mark.parametrize("budget", ["8/h", "8/hour"])
-def test_a_budget_by_the_hour_is_kept_at_every_moment(files: list[str], budget: str) -> None:
-    """One instance at a time."""
+def test_an_hourly_budget_is_kept_at_every_instant(files: list[str], budget: str) -> None:
+    """The budget pays for one instance, so the jobs run one after another."""
     found = document(*files, "--budget", budget, code=3)
     runs = sorted((job["start_hours"], job["end_hours"]) for job in found["jobs"])
 
     assert all(before[1] <= after[0] for before, after in pairwise(runs))
 
 
-def test_a_boot_is_waited_for_and_paid(files: list[str]) -> None:
-    """Half an hour of boot, at 8 dollars per hour, for each of three jobs."""
+def test_a_boot_delays_the_end_of_a_job(files: list[str]) -> None:
+    """The boot takes half an hour."""
     found = document(*files[:-1], "1800", "--budget", "1000/h")
 
     assert found["jobs"][0]["end_hours"] == pytest.approx(16.0 / 5.0 + 0.5)
 
 
-def test_the_table_the_csv_and_the_json_say_the_same(files: list[str]) -> None:
-    """The totals of the sentences are those of the document."""
+def test_table_csv_and_json_agree(files: list[str]) -> None:
     found = document(*files, "--budget", "80/month")
     shown = boa(*files, "--budget", "80/month").stdout
     rows = list(csv.DictReader(io.StringIO(boa(*files, "--budget", "80/month", "-o", "csv").stdout)))
@@ -105,8 +104,8 @@ def test_the_table_the_csv_and_the_json_say_the_same(files: list[str]) -> None:
     assert [row["job_id"] for row in rows] == [job["job_id"] for job in found["jobs"]]
 
 
-def test_the_picture_is_drawn(files: list[str], tmp_path: Path) -> None:
-    """One SVG with every job's name, the same from the same list."""
+def test_the_gantt_chart_names_every_job(files: list[str], tmp_path: Path) -> None:
+    """The same list gives the same SVG."""
     drawn = []
     for name in ("a.svg", "b.svg"):
         assert boa(*files, "--quota", "gpu=1", "--gantt", tmp_path / name).exit_code == 3
@@ -116,16 +115,15 @@ def test_the_picture_is_drawn(files: list[str], tmp_path: Path) -> None:
     assert all(f"<!-- {job} -->" in drawn[0] for job in ("first", "second", "third"))
 
 
-def test_a_job_that_no_quota_lets_run_is_named(files: list[str]) -> None:
-    """Nothing is dropped in silence."""
+def test_jobs_that_no_quota_allows_are_named(files: list[str]) -> None:
     result = boa(*files, "--quota", "gpu=0", "--budget", "80/month")
 
     assert result.exit_code == 3
     assert "No place within the budget and the quota for: first, second, third." in result.stdout
 
 
-def test_weekends_off_pause_jobs_and_move_their_ends(files: list[str], tmp_path: Path) -> None:
-    """Written in the list or typed, it is the same; to work through them saves a date."""
+def test_hours_off_pause_jobs_and_delay_their_ends(files: list[str], tmp_path: Path) -> None:
+    """Hours off may stand in the list or in a flag; a missed deadline may be met without hours off."""
     busy = document(*files, "--quota", "gpu=1", "--off", "04:00-20:00", code=3)
     listed = tmp_path / "jobs.csv"
     listed.write_text(f"off: 04:00-20:00\n{listed.read_text()}")
@@ -156,23 +154,20 @@ def test_weekends_off_pause_jobs_and_move_their_ends(files: list[str], tmp_path:
         (["--budget", "80/month", "--gantt", "picture.txt"], "is no picture"),
     ],
 )
-def test_flags_that_mean_nothing_are_refused(files: list[str], flags: list[str], says: str) -> None:
-    """Each says what to type."""
+def test_wrong_calendar_flags_are_refused(files: list[str], flags: list[str], says: str) -> None:
     error = boa(*files, *flags).exception
 
     assert isinstance(error, InputError)
     assert says in str(error)
 
 
-def test_flags_of_a_calendar_need_a_list(files: list[str]) -> None:
-    """A stream has no dates."""
+def test_calendar_flags_without_a_list_are_refused(files: list[str]) -> None:
     error = boa(*files[:2], "--budget", "80/month", "--quota", "gpu=1").exception
 
     assert "need --jobs" in str(error)
 
 
-def test_without_prices_there_is_no_calendar(files: list[str], tmp_path: Path) -> None:
-    """Whole instances have a price."""
+def test_a_calendar_without_prices_is_refused(files: list[str], tmp_path: Path) -> None:
     (tmp_path / "classes.yaml").write_text(CLASSES.split("\n", 2)[2])
     error = boa(*files, "--quota", "gpu=1").exception
 

@@ -1,4 +1,4 @@
-"""`boa plan --diff`: against a plan that was saved."""
+"""`boa plan --diff`: the comparison with a saved plan."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from verbs import exit_code
 PROBLEM = Path(__file__).resolve().parents[3] / "examples/two-gpu-types.yaml"
 
 
-def test_a_saved_plan_is_compared_with_todays(
+def test_diff_lists_changed_figures_and_widths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same budget changes nothing; a smaller one does, in figures and widths."""
+    """The same budget changes nothing."""
     words = ("plan", "--classes", str(PROBLEM), "--budget")
     assert exit_code(monkeypatch, *words, "40/h", "-o", "json") == 0
     text = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""``boa prices``: ages, and a fresh price file that plans take."""
+"""`boa prices`: ages of prices, and a fresh price file for plans."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def saved(path: Path, day: str) -> None:
     path.write_text(json.dumps({"PriceList": [json.dumps(entry | {"publicationDate": day})]}))
 
 
-def test_fresh_prices_are_written_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file's day and price stand in the plan, which no longer says that they are old."""
+def test_refreshed_prices_are_used_by_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan shows their day and source, and no longer warns of old prices."""
     monkeypatch.chdir(tmp_path)
     day = (datetime.now(UTC).date() - timedelta(days=3)).isoformat()
     saved(tmp_path / "list.json", day)
@@ -54,8 +54,7 @@ def test_fresh_prices_are_written_and_taken(tmp_path: Path, monkeypatch: pytest.
     assert (note["usd_per_hour"], note["as_of"], note["source"]) == (16.0, day, "set in fresh.toml")
 
 
-def test_whatever_plans_says_that_prices_are_old(tmp_path: Path) -> None:
-    """A commitment of a year rests on them too."""
+def test_every_planning_command_warns_of_old_prices(tmp_path: Path) -> None:
     (tmp_path / "classes.yaml").write_text(CLASSES)
     offers = 'as_of = 2026-11-01\nsource = "us"\n[[offers]]\nname = "o"\nkind = "family"\nfamily = "p4d"\n'
     (tmp_path / "offers.toml").write_text(f"{offers}discount = 0.4\n")
@@ -70,8 +69,7 @@ def test_whatever_plans_says_that_prices_are_old(tmp_path: Path) -> None:
         assert said.stderr.replace("\n", " ").count("prices are older than 30 days") == 1
 
 
-def test_ages_are_listed() -> None:
-    """Every type that is sold and has a price."""
+def test_prices_lists_the_age_of_every_sold_type() -> None:
     rows = json.loads(CliRunner().invoke(app, ["prices", "--json"]).stdout)["prices"]
 
     assert all(row["days_old"] > 30 for row in rows if row["as_of"] == "2026-07-20")
@@ -82,8 +80,7 @@ def test_ages_are_listed() -> None:
     ("arguments", "said"),
     [(["--from", "x"], "needs --refresh"), (["--refresh", "x.csv"], "ends in .toml")],
 )
-def test_flags_that_do_not_go_together_are_refused(arguments: list[str], said: str) -> None:
-    """Nothing is written."""
+def test_wrong_flags_of_prices_are_refused(arguments: list[str], said: str) -> None:
     error = CliRunner().invoke(app, ["prices", *arguments]).exception
 
     assert isinstance(error, InputError)
@@ -91,10 +88,10 @@ def test_flags_that_do_not_go_together_are_refused(arguments: list[str], said: s
 
 
 @pytest.mark.usefixtures("credentials")
-def test_an_account_is_asked_for_every_type_that_is_sold(
+def test_refresh_asks_the_pricing_api_for_every_sold_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The Pricing API's price stands in the file, of today; settings name the region."""
+    """The price is as of today, and the settings give the region."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "boa.toml").write_text(
         '[cloud]\nprovider = "aws"\nregion = "us-east-1"\ninstance_types = ["g5.xlarge"]\n'

@@ -1,4 +1,4 @@
-"""``boa demo --real``: jobs that really run, in short."""
+"""`boa demo --real`: jobs that really run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from boa_daemon.daemon.real_run import JOB_KINDS, PACE, SHARDS, RealRun, uninter
 from policies.model import Budget
 
 
-def test_one_job_really_runs_and_the_figures_are_one_document() -> None:
-    """A single vision job runs under the daemon, and ends with the loss of a run in peace."""
+def test_one_job_runs_and_reaches_the_uninterrupted_loss() -> None:
+    """The answer is one JSON document."""
     result = CliRunner().invoke(app, ["demo", "--real", "--jobs", "1", "--json"])
     document = json.loads(result.stdout)
 
@@ -37,13 +37,12 @@ def test_a_budget_in_gpus_is_refused() -> None:
     assert result.exit_code != 0
 
 
-def test_the_reference_loss_is_the_trainers() -> None:
-    """Computed twice, in two places, from the same definition."""
+def test_two_implementations_of_the_reference_loss_agree() -> None:
     assert uninterrupted_loss(30) == pytest.approx(numpy_loss(30), rel=1e-12)
 
 
-def test_the_demo_is_a_daemon_with_the_classes_as_they_are_believed(tmp_path: Path) -> None:
-    """A database, a class file, a fast clock; one kind scales better than believed, one worse."""
+def test_the_demo_runs_a_daemon_with_wrong_beliefs_about_its_classes(tmp_path: Path) -> None:
+    """One kind of job scales better than believed, the other worse."""
     run = RealRun(tmp_path, jobs=2, budget=Budget(amount=20.0))
     try:
         assert isinstance(run.daemon, Daemon)

@@ -1,4 +1,4 @@
-"""`boa cost --reconcile`: the ledger beside Cost Explorer, and nothing taken for zero."""
+"""`boa cost --reconcile`: the ledger compared with Cost Explorer."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ TODAY = datetime.now(UTC).date()
 
 
 def days_ago(number: int) -> date:
-    """Return a day."""
+    """Return the day that many days before today."""
     return TODAY - timedelta(days=number)
 
 
 @pytest.fixture
 def bill(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
-    """Return the answers that Cost Explorer will give, in order."""
+    """Return the queue of answers of Cost Explorer."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     with mock_aws():
@@ -74,7 +74,7 @@ def page(
 
 @pytest.fixture
 def boa(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Boa]:
-    """Return a function that runs the verb against a daemon whose ledger has 24 USD on each of four days."""
+    """Return a function that runs the command against a daemon with 24 USD on each of four days."""
     with tempfile.TemporaryDirectory(prefix="boa") as name:
         folder = Path(name)
         play = DaemonInAFolder(folder, ManualClock(datetime.now(UTC).timestamp()))
@@ -119,8 +119,8 @@ def boa(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         play.close()
 
 
-def test_equal_books_are_no_drift(boa: Boa, bill: list[dict[str, Any]]) -> None:
-    """Every final day within two per cent: exit code 0, and each day with its difference."""
+def test_final_days_within_the_tolerance_are_no_drift(boa: Boa, bill: list[dict[str, Any]]) -> None:
+    """The exit code is 0, and each day shows its difference."""
     bill.append(page((days_ago(4), 24.0), (days_ago(3), 24.4), (days_ago(2), 23.6), (days_ago(1), 7.0)))
     code, said = boa("--days", "4", "--json")
     document = json.loads(said)
@@ -132,7 +132,7 @@ def test_equal_books_are_no_drift(boa: Boa, bill: list[dict[str, Any]]) -> None:
 
 
 def test_a_final_day_that_differs_is_drift(boa: Boa, bill: list[dict[str, Any]]) -> None:
-    """Exit code 6 with the day; yesterday, which is not complete, never counts."""
+    """The exit code is 6. Today and yesterday are not final and never drift."""
     bill.append(page((days_ago(4), 24.0), (days_ago(3), 31.0), (days_ago(2), 24.0), (days_ago(1), 0.0)))
     code, said = boa("--days", "4")
     assert code == 6
@@ -141,14 +141,14 @@ def test_a_final_day_that_differs_is_drift(boa: Boa, bill: list[dict[str, Any]])
     assert "7.00" in said
 
 
-def test_a_wider_tolerance_forgives(boa: Boa, bill: list[dict[str, Any]]) -> None:
-    """Seven dollars of 24 are within 30 %."""
+def test_a_wider_tolerance_accepts_a_larger_difference(boa: Boa, bill: list[dict[str, Any]]) -> None:
+    """Seven of 24 dollars are within 30 %."""
     bill.append(page((days_ago(4), 24.0), (days_ago(3), 31.0), (days_ago(2), 24.0)))
     assert boa("--days", "4", "--tolerance", "0.3")[0] == 0
 
 
-def test_zeros_under_an_unknown_tag_are_no_bill(boa: Boa, bill: list[dict[str, Any]]) -> None:
-    """A tag that is not activated answers zeros: exit code 1 and what to do, not a drift of everything."""
+def test_a_bill_of_only_zeros_hints_at_an_inactive_tag(boa: Boa, bill: list[dict[str, Any]]) -> None:
+    """Cost Explorer returns zeros for a tag that is not activated, so the exit code is 1 and not 6."""
     bill.append(page(*((days_ago(number), 0.0) for number in range(5))))
     code, said = boa("--days", "4")
     assert code == 1
@@ -156,15 +156,15 @@ def test_zeros_under_an_unknown_tag_are_no_bill(boa: Boa, bill: list[dict[str, A
     assert "cost allocation tag" in " ".join(said.split())
 
 
-def test_no_rows_at_all_are_no_zeros(boa: Boa, bill: list[dict[str, Any]]) -> None:
-    """An empty answer is unknown."""
+def test_an_empty_answer_exits_with_1(boa: Boa, bill: list[dict[str, Any]]) -> None:
+    """It is not taken for a bill of zero."""
     bill.append({"ResultsByTime": []})
     assert boa("--days", "4")[0] == 1
 
 
-def test_a_denied_call_says_so(boa: Boa, bill: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit code 1, with the operation and what to attach."""
-
+def test_a_denied_call_names_the_operation_and_boa_iam(
+    boa: Boa, bill: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def denied(*_: Any, **__: Any) -> Any:
         said = {"Error": {"Code": "AccessDeniedException", "Message": "not authorized"}}
         raise ClientError(said, "GetCostAndUsage")
@@ -176,16 +176,17 @@ def test_a_denied_call_says_so(boa: Boa, bill: list[dict[str, Any]], monkeypatch
     assert "boa iam" in said
 
 
-def test_there_is_no_bill_for_a_simulated_cloud(boa: Boa) -> None:
-    """Exit code 2: the settings name no AWS."""
+def test_reconcile_is_refused_for_a_simulated_cloud(boa: Boa) -> None:
     Path("boa.toml").write_text('[cloud]\nprovider = "simulated"\n')
     code, said = boa()
     assert code == 2
     assert "simulated" in said
 
 
-def test_what_is_asked_for(bill: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our tag, what the ledger counts by service, whole days, all pages, in the one region that answers."""
+def test_cost_explorer_is_asked_for_whole_days_by_tag_and_service(
+    bill: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All pages of the answer are read."""
     asked: list[dict[str, Any]] = []
     calls = AwsCalls(AwsSettings(cluster="lab", region="eu-west-1", instance_types=("g5.xlarge",)))
     answers = [page((days_ago(2), 1.0), NextPageToken="more"), page((days_ago(1), 2.0))]
@@ -205,8 +206,8 @@ def test_what_is_asked_for(bill: list[dict[str, Any]], monkeypatch: pytest.Monke
     assert asked[1]["NextPageToken"] == "more"
 
 
-def test_kinds_stand_beside_each_other_and_never_drift(boa: Boa, bill: list[dict[str, Any]]) -> None:
-    """Each type of usage is of one kind: a NAT gateway is no disk, though in the same service; no alarm."""
+def test_costs_of_each_kind_are_compared_without_drift(boa: Boa, bill: list[dict[str, Any]]) -> None:
+    """Each usage type belongs to one kind; a NAT gateway is no disk although its service is the same."""
     other, s3 = "EC2 - Other", "Amazon Simple Storage Service"
     others = (
         (other, "EUW1-EBS:VolumeUsage.gp3", 9.0),
@@ -236,8 +237,7 @@ def test_kinds_stand_beside_each_other_and_never_drift(boa: Boa, bill: list[dict
     assert row["kinds"]["compute"] == {"ledger_usd": pytest.approx(24.0), "cost_explorer_usd": 24.0}
 
 
-def test_another_currency_is_not_compared(bill: list[dict[str, Any]]) -> None:
-    """Yuan are no dollars."""
+def test_a_bill_in_another_currency_is_refused(bill: list[dict[str, Any]]) -> None:
     bill.append(page((days_ago(2), 1.0), unit="CNY"))
     calls = AwsCalls(AwsSettings(cluster="lab", instance_types=("g5.xlarge",)))
     with pytest.raises(NoCostData, match="CNY"):
@@ -246,7 +246,7 @@ def test_another_currency_is_not_compared(bill: list[dict[str, Any]]) -> None:
 
 @given(ledger=st.floats(0.0, 1e4), explorer=st.floats(0.0, 1e4), ago=st.integers(0, 5))
 def test_drift_is_a_final_day_beyond_the_tolerance(ledger: float, explorer: float, ago: int) -> None:
-    """Two per cent of the ledger or five cents, whichever is more; never today or yesterday."""
+    """The tolerance is 2 % of the ledger or 5 cents, whichever is more; the last two days never drift."""
     now = datetime(2026, 5, 10, 12, tzinfo=UTC)
     day = now.date() - timedelta(days=ago)
     found = compare_days({day: ledger}, {day: explorer}, first=day, now=now.timestamp())

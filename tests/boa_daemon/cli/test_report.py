@@ -1,4 +1,4 @@
-"""`--report`: every figure on the page is one of the JSON answer, and the page needs nothing else."""
+"""`--report`: every figure on the page comes from the JSON answer, and the page loads no other resource."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def reported(
     *words: str,
     size: str = "8.0",
 ) -> tuple[dict[str, Any], str]:
-    """Run a verb with a report; return what it printed as JSON, and the page."""
+    """Run a command with a report, and return its JSON answer and the page."""
     (folder / "classes.yaml").write_text(CLASSES.replace("8.0", size, 1))
     (folder / "list.csv").write_text(LIST)
     monkeypatch.chdir(folder)
@@ -47,7 +47,7 @@ def reported(
 
 
 def cells(page: str, column: str) -> list[str]:
-    """Return the cells of a column, of the first table that has it."""
+    """Return the cells of a column of the first table that has it."""
     for table in re.findall(r"<table>.*?</table>", page, re.DOTALL):
         rows = [
             [unescape(text) for text in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
@@ -73,13 +73,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("words", CASES.values(), ids=CASES)
-def test_a_page_holds_the_answer_its_picture_and_what_was_assumed(
+def test_a_report_holds_the_answer_one_picture_and_the_assumptions(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     words: tuple[str, ...],
 ) -> None:
-    """And nothing that a network would have to bring."""
+    """The page loads nothing from a network."""
     document, page = reported(monkeypatch, capsys, tmp_path, *words)
     answer = page.partition('id="answer">')[2].partition("</script>")[0]
 
@@ -92,7 +92,7 @@ def test_a_page_holds_the_answer_its_picture_and_what_was_assumed(
 
 
 def figures(value: Any) -> Iterator[float]:
-    """Yield every number of an answer, counts of its lists among them."""
+    """Yield every number of an answer, including the lengths of its lists."""
     if isinstance(value, dict):
         for one in value.values():
             yield from figures(one)
@@ -109,7 +109,7 @@ UNITS = (1.0, 60.0, 3600.0, 1.0 / 24.0, 100.0, 730.0)
 
 
 def unexplained(page: str, document: dict[str, Any]) -> list[str]:
-    """Return the figures of a page's tables and sentences that round no number of the answer."""
+    """Return the figures of the page's tables and sentences that match no number of the answer."""
     shown = page.partition("<h2>What was assumed")[0]
     shown = re.sub(
         r"<svg.*?</svg>|<style>.*?</style>|<h1>.*?</h1>|<title>.*?</title>", " ", shown, flags=re.DOTALL
@@ -128,24 +128,24 @@ def unexplained(page: str, document: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("size", ["8.0", "13.7"])
 @pytest.mark.parametrize("words", CASES.values(), ids=CASES)
-def test_every_figure_of_a_page_rounds_one_of_the_answer(
+def test_every_figure_of_a_report_is_a_rounded_number_of_the_answer(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     words: tuple[str, ...],
     size: str,
 ) -> None:
-    """Of every table and sentence; were the answer another one, many would be without their number."""
+    """A check against another answer finds many figures without a number."""
     document, page = reported(monkeypatch, capsys, tmp_path, *words, size=size)
 
     assert unexplained(page, document) == []
     assert len(unexplained(page, {"a": 0.123})) > 10
 
 
-def test_the_figures_of_a_calendar_are_those_of_the_answer(
+def test_the_report_of_a_calendar_shows_jobs_costs_and_widths(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Jobs, dollars, widths; and what is late stands out."""
+    """The late job is highlighted."""
     document, page = reported(monkeypatch, capsys, tmp_path, *CASES["calendar"])
     jobs = document["jobs"]
 
@@ -156,10 +156,9 @@ def test_the_figures_of_a_calendar_are_those_of_the_answer(
     assert page.count('class="text bad') == len(document["missed"]) == 1
 
 
-def test_the_figures_of_scenarios_and_of_a_plan_are_those_of_the_answer(
+def test_the_reports_of_scenarios_and_of_a_plan_show_their_spend(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Dollars of each scenario; dollars per hour of each class and of all."""
     document, page = reported(monkeypatch, capsys, tmp_path, *CASES["whatif"])
     assert cells(page, "$") == [f"{row['spend']:,.2f}" for row in document["scenarios"]]
     assert cells(page, "scenario") == [row["scenario"] for row in document["scenarios"]]
@@ -170,20 +169,19 @@ def test_the_figures_of_scenarios_and_of_a_plan_are_those_of_the_answer(
     assert f"the plan spends ${spend}/h" in page
 
 
-def test_a_report_that_cannot_be_written_is_refused_before_any_work(
+def test_a_report_with_a_wrong_suffix_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """A suffix that is no page."""
     monkeypatch.chdir(tmp_path)
 
     assert exit_code(monkeypatch, *CASES["plan"], "--report", "page.pdf") == 2
     assert "--report page.pdf: .pdf is no page" in capsys.readouterr().err
 
 
-def test_a_commitment_is_said_first_and_its_cases_have_names(
+def test_the_report_of_a_commitment_names_its_low_likely_and_high_case(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The column without a heading holds low, likely and high; bars of blocks stay behind."""
+    """Bars of the terminal are not on the page of a frontier."""
     (tmp_path / "offers.toml").write_text(
         'as_of = 2026-11-01\nsource = "the test"\n'
         '[[offers]]\nname = "c1"\nkind = "compute"\nterm_years = 1\ndiscounts = {p4d = 0.5}\n'

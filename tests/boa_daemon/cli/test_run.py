@@ -1,4 +1,4 @@
-"""`boa run` with a daemon of its own that dies: it asks again, and gives everything back."""
+"""`boa run` with a daemon of its own that dies: it starts the daemon again and gives everything back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JOB = {
 
 
 class Daemon:
-    """A daemon that is dead from one question on, until it is started again; it writes down its orders."""
+    """A daemon that dies at one request and stays dead until it is revived; it records its orders."""
 
     def __init__(self, dies_at: int) -> None:
         self.dies_at, self.asked, self.is_dead = dies_at, 0, False
@@ -44,7 +44,7 @@ class Daemon:
 
 
 def a_run(daemon: Daemon) -> JobRun:
-    """A run with that daemon as its own."""
+    """Return a run that owns that daemon."""
     run = JobRun(
         content={"name": "a"}, max_usd=1.0, screen=Screen(is_quiet=True, max_usd=1.0), wait_seconds=1.0
     )
@@ -53,8 +53,8 @@ def a_run(daemon: Daemon) -> JobRun:
     return run
 
 
-def test_a_daemon_that_dies_at_any_question_still_gives_everything_back() -> None:
-    """It is started again, and no question or order is lost; to submit twice would be two jobs."""
+def test_a_run_survives_a_daemon_that_dies_at_any_request() -> None:
+    """A submission is not repeated, since that could start two jobs; nodes are given back even then."""
     quiet = Daemon(dies_at=0)
     run = a_run(quiet)
     run.through()

@@ -1,4 +1,4 @@
-"""Phases of a run: what a daemon's documents say, and whose the money is."""
+"""The phases of a run, its place and its cost."""
 
 from __future__ import annotations
 
@@ -27,21 +27,19 @@ def a_job(**changes: Any) -> dict[str, Any]:
         ({"nodes": ["i-1"], "generation": 1}, "ready", False, "starting"),
         ({"nodes": ["i-1"], "generation": 1}, "ready", True, "running"),
         ({"nodes": ["i-1"], "generation": 1, "step": 3}, "ready", False, "running"),
-        # What an earlier start reported says nothing about this one.
+        # The step of an earlier start does not count for the present start.
         ({"nodes": ["i-1"], "generation": 2, "step": 3}, "ready", False, "starting"),
         ({"nodes": ["i-1"], "status": "cancelling"}, "ready", True, "stopping"),
     ],
 )
-def test_what_a_phase_is_called(
+def test_the_phase_follows_from_job_nodes_and_output(
     job: dict[str, Any], phase: str | None, has_printed: bool, is_called: str
 ) -> None:
-    """From the job, its nodes, and whether its newest start has printed."""
     nodes = [] if phase is None else [NODE | {"phase": phase}]
     assert phase_of(a_job(**job), nodes, has_printed=has_printed) == is_called
 
 
-def test_where_a_job_is() -> None:
-    """Its GPUs and nodes, or what boots for it."""
+def test_the_place_of_a_job_is_its_nodes_or_the_booting_node() -> None:
     assert place_of(a_job(nodes=["i-1"], gpus=2), [NODE]) == "2 GPUs on i-1 g5.xlarge spot us-east-1a"
     assert place_of(a_job(), [NODE | {"phase": "requested"}]) == "i-1 g5.xlarge spot us-east-1a"
     assert not place_of(a_job(), [])
@@ -58,7 +56,7 @@ def test_where_a_job_is() -> None:
     )
 )
 def test_phases_add_up(looks: list[tuple[Any, float, float]]) -> None:
-    """Seconds and dollars of all phases are those of the whole, and no two in a row are the same."""
+    """Seconds and dollars of all phases are those of the run, and two successive phases differ."""
     phases, at, usd = RunPhases(), 0.0, 0.0
     phases.take("starting the daemon", at=at, usd=usd)
     for name, seconds, more in looks:
@@ -71,8 +69,8 @@ def test_phases_add_up(looks: list[tuple[Any, float, float]]) -> None:
     assert all(a.name != b.name for a, b in zip(phases.found, phases.found[1:], strict=False))
 
 
-def test_the_first_minute_belongs_to_the_boot() -> None:
-    """A node that appears brings its minimum bill with it, and planning has cost nothing."""
+def test_the_minimum_bill_of_a_new_node_belongs_to_the_boot() -> None:
+    """The planning phase before it costs nothing."""
     phases = RunPhases()
     phases.take("planning", at=0.0, usd=0.0)
     ended = phases.take("booting", at=5.0, usd=0.0168)
@@ -84,7 +82,7 @@ def test_the_first_minute_belongs_to_the_boot() -> None:
 
 
 def test_the_meter_of_an_own_daemon_counts_all_nodes() -> None:
-    """What boots and idles counts; what nodes cost before the run does not; what left the list stays."""
+    """Earlier costs of a node do not count; a node that has left the list still counts."""
     meter = RunMeter(is_own=True, before={"old": 3.0})
     assert meter.read(None, [{"id": "old", "usd": 3.5}, {"id": "new", "usd": 0.25}]) == pytest.approx(0.75)
     assert meter.read(None, [{"id": "new", "usd": 0.5}]) == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""``boa simulate``: answers by the interface, errors that say what to mend."""
+"""`boa simulate`: its answers and its errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROMISED = {
 
 @pytest.fixture
 def case(tmp_path: Path) -> list[str]:
-    """Write a trace of ten jobs and a class file; return the flags that name them."""
+    """Write a trace of ten jobs and a class file, and return the flags that name them."""
     rows = "".join(f"j{n},{n * 600},vision\n" for n in range(10))
     (tmp_path / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\n" + rows)
     (tmp_path / "classes.yaml").write_text(CLASSES)
@@ -38,13 +38,12 @@ def case(tmp_path: Path) -> list[str]:
 
 
 def boa(*arguments: str) -> Result:
-    """Run the command line; errors stay exceptions."""
+    """Run the command line; an error stays an exception."""
     return CliRunner().invoke(app, ["simulate", *arguments])
 
 
 @pytest.mark.parametrize("policy", ["boa", "static-fifo", "static-equal", "equal-width"])
-def test_json_is_one_document_with_the_promised_keys(case: list[str], policy: str) -> None:
-    """And nothing else on standard output."""
+def test_json_output_is_one_document_with_the_promised_keys(case: list[str], policy: str) -> None:
     result = boa(*case, "--policy", policy, "--budget", "20/h", "--json")
 
     document = json.loads(result.stdout)
@@ -52,8 +51,8 @@ def test_json_is_one_document_with_the_promised_keys(case: list[str], policy: st
     assert (document["policy"], document["finished"]) == (policy, 10)
 
 
-def test_the_default_policy_is_the_daemons(case: list[str]) -> None:
-    """Of the command, of the function, and of the daemon's settings."""
+def test_the_default_policy_is_that_of_the_daemon(case: list[str]) -> None:
+    """The function `simulate` has the same default."""
     document = json.loads(boa(*case, "--budget", "20/h", "--json").stdout)
     called = simulate(Problem.from_file(case[3]), case[1], "20/h")
 
@@ -61,22 +60,20 @@ def test_the_default_policy_is_the_daemons(case: list[str]) -> None:
 
 
 def test_classes_beside_the_trace_need_no_flag(case: list[str]) -> None:
-    """As `boa plan` finds them."""
     alone, named = (
         json.loads(boa(*words, "--budget", "20/h", "--json").stdout) for words in (case[:2], case)
     )
     assert alone | {"wall_seconds": 0.0} == named | {"wall_seconds": 0.0}
 
 
-def test_tables_and_csv_say_the_same(case: list[str]) -> None:
-    """People read a table, spreadsheets a row."""
+def test_table_and_csv_show_the_number_of_jobs(case: list[str]) -> None:
     assert "10 of 10 jobs finished" in boa(*case, "--budget", "20/h").stdout
     header, row = boa(*case, "--budget", "20/h", "-o", "csv").stdout.splitlines()
     assert dict(zip(header.split(","), row.split(","), strict=True))["jobs"] == "10"
 
 
-def test_more_than_the_budget_is_said_with_the_reason(case: list[str]) -> None:
-    """On the demo's trace boots and idle GPUs take what no plan counts."""
+def test_spend_over_the_budget_is_shown_with_its_reason(case: list[str]) -> None:
+    """In the demo's trace, boots and idle GPUs cost money that no plan counts."""
     demo = Path(__file__).resolve().parents[3] / "boa_daemon/data/demo"
     files = ["--trace", str(demo / "trace.csv"), "--classes", str(demo / "classes.yaml")]
     flags = [*files, "--budget", "60/h", "--bound", "plain"]
@@ -88,16 +85,15 @@ def test_more_than_the_budget_is_said_with_the_reason(case: list[str]) -> None:
 
 
 def test_a_budget_in_gpus_is_reported_as_gpus(case: list[str]) -> None:
-    """gpus:20 is 20 GPUs."""
     document = json.loads(boa(*case, "--budget", "gpus:20", "--json").stdout)
 
     assert document["budget_gpus"] == 20.0
 
 
-def test_the_bound_that_knows_boots_is_computed_unasked_where_it_takes_seconds(
+def test_the_bound_with_boots_is_computed_by_default_for_single_phases(
     case: list[str], tmp_path: Path
 ) -> None:
-    """Jobs of one phase: at full effort, above the other bound, below the run. Several phases: when asked."""
+    """It lies between the plain bound and the run. Classes with several phases need `--bound boots`."""
     found = json.loads(boa(*case, "--budget", "20/h", "--json").stdout)
     key = "lower_bound_with_boots_mean_jct_hours"
 
@@ -111,8 +107,8 @@ def test_the_bound_that_knows_boots_is_computed_unasked_where_it_takes_seconds(
     assert asked["lower_bound_mean_jct_hours"] <= asked[key] < asked["mean_jct_hours"]
 
 
-def test_a_rehearsed_plan_spends_what_is_allowed(case: list[str]) -> None:
-    """Booting and idle nodes are in the bill: a rehearsal lowers the plan to make room for them."""
+def test_rehearse_keeps_the_spend_within_the_budget(case: list[str]) -> None:
+    """The rehearsal lowers the plan to make room for boots and idle nodes."""
     plain = json.loads(boa(*case, "--budget", "14/h", "--json").stdout)
     rehearsed = json.loads(boa(*case, "--budget", "14/h", "--rehearse", "--json").stdout)
 
@@ -133,18 +129,15 @@ def test_a_rehearsed_plan_spends_what_is_allowed(case: list[str]) -> None:
         (["--budget", "1/h", "--policy", "boa"], InfeasibleBudget, "--best-effort"),
     ],
 )
-def test_wrong_flags_say_what_to_mend(
-    case: list[str], flags: list[str], kind: type[Exception], says: str
-) -> None:
-    """One sentence, before the run starts."""
+def test_wrong_flags_are_refused(case: list[str], flags: list[str], kind: type[Exception], says: str) -> None:
     result = boa(*case, *flags)
 
     assert isinstance(result.exception, kind)
     assert says in str(result.exception)
 
 
-def test_a_best_effort_runs_all_jobs_at_the_budget(case: list[str]) -> None:
-    """Six jobs an hour of an hour each for 2 USD/hour: all end, at 2 dollars an hour until then."""
+def test_best_effort_finishes_all_jobs_at_the_budget(case: list[str]) -> None:
+    """Six jobs an hour of one hour each run at 2 USD/hour; without the flag the budget is refused."""
     refused = boa(*case, "--budget", "2/h").exception
     answer = json.loads(boa(*case, "--budget", "2/h", "--best-effort", "--json").stdout)
 
@@ -160,14 +153,13 @@ def test_a_best_effort_runs_all_jobs_at_the_budget(case: list[str]) -> None:
 
 
 def test_an_option_given_twice_is_refused(case: list[str]) -> None:
-    """Which one was meant?"""
     flags = ["--policy", "static-fifo", "--set", "nodes=9", "--set", "nodes=8"]
 
     assert "given twice" in str(boa(*case, "--budget", "20/h", *flags).exception)
 
 
 def test_an_unknown_class_names_the_line_of_the_trace(case: list[str], tmp_path: Path) -> None:
-    """File, line and a suggestion."""
+    """The error suggests the right class."""
     (tmp_path / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\na,0,visoin\n")
 
     with_line = str(boa(*case, "--budget", "20/h").exception)
@@ -193,7 +185,6 @@ HEADER = "job_id,arrived_at_seconds,class_name\n"
 def test_a_bad_trace_is_refused_before_the_run(
     case: list[str], tmp_path: Path, rows: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One clear error, exit code 2, and no world is ever begun."""
     (tmp_path / "trace.csv").write_text(HEADER + rows)
     monkeypatch.setattr(
         "boa_daemon.sim.world.SimulatedWorld.run", lambda *_, **__: pytest.fail("the run began")
@@ -216,7 +207,7 @@ def test_a_bad_trace_is_refused_before_the_run(
 def test_a_job_wider_than_anything_rentable_is_refused_before_the_run(
     case: list[str], tmp_path: Path, world: str | None, flags: list[str], says: str
 ) -> None:
-    """By the cap, by a quota, or because no zone ever has so many nodes: it would wait for ever."""
+    """The limit is a flag, a quota, or the stock of every zone."""
     machine = "gpu_types: {gpu: {usd_per_gpu_hour: 1.0, gpus_per_instance: 8}}"
     wide = CLASSES.replace("gpu_types: {gpu: {usd_per_gpu_hour: 1.0}}", machine)
     (tmp_path / "classes.yaml").write_text(wide.replace("{1: 1.0, 2: 1.8, 4: 3.0}", "{16: 9.0}"))
@@ -229,8 +220,8 @@ def test_a_job_wider_than_anything_rentable_is_refused_before_the_run(
     assert says in str(refused)
 
 
-def test_a_world_is_a_file_and_flags(case: list[str], tmp_path: Path) -> None:
-    """Spot makes it cheaper, boots take longer, and the answer counts what went wrong."""
+def test_a_world_comes_from_a_file_or_flags(case: list[str], tmp_path: Path) -> None:
+    """Spot costs less, slow boots delay jobs, and faults are counted."""
     (tmp_path / "world.yaml").write_text("faults: {throttled_fraction: 0.5, mean_job_failure_hours: 0.5}")
     base = [*case, "--budget", "20/h", "--json"]
     plain, spot, slow, faulty = (
@@ -245,9 +236,7 @@ def test_a_world_is_a_file_and_flags(case: list[str], tmp_path: Path) -> None:
     assert "work lost" in boa(*base[:-1], "--world", str(tmp_path / "world.yaml")).stdout
 
 
-def test_an_interrupted_run_leaves_with_130(case: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C is not a crash."""
-
+def test_an_interrupted_run_exits_with_130(case: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -259,8 +248,8 @@ def test_an_interrupted_run_leaves_with_130(case: list[str], monkeypatch: pytest
 
 
 @pytest.mark.exhaustive
-def test_a_run_that_learns_finds_out_that_its_class_file_is_wrong(case: list[str], tmp_path: Path) -> None:
-    """A rate stated twice too high leaves money over; a run that learns spends more."""
+def test_a_run_that_learns_corrects_a_wrong_arrival_rate(case: list[str], tmp_path: Path) -> None:
+    """A rate stated twice too high leaves money unspent; a run that learns spends more."""
     (tmp_path / "world.yaml").write_text("beliefs: {rates: {vision: 2.0}}\n")
     rows = "".join(f"j{n},{n * 600},vision\n" for n in range(60))
     (tmp_path / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\n" + rows)
@@ -275,8 +264,8 @@ def test_a_run_that_learns_finds_out_that_its_class_file_is_wrong(case: list[str
     assert spent("--learn") > 1.05 * spent()
 
 
-def test_a_plan_says_which_job_is_on_the_spot_market(case: list[str]) -> None:
-    """With --plan-spot; without a spot market there is nothing to plan."""
+def test_plan_spot_needs_a_spot_market(case: list[str]) -> None:
+    """With a spot market all jobs finish."""
     assert (
         json.loads(boa(*case, "--budget", "4/h", "--spot", "--plan-spot", "--json").output)["finished"] == 10
     )
@@ -286,8 +275,8 @@ def test_a_plan_says_which_job_is_on_the_spot_market(case: list[str]) -> None:
     assert "--plan-spot needs a spot market" in str(refused.exception)
 
 
-def test_a_warm_pool_is_shown_and_goes_with_dollars(case: list[str], tmp_path: Path) -> None:
-    """How many launches were starts, and what lay on disks; GPUs say nothing of what a disk costs."""
+def test_a_warm_pool_is_counted_and_needs_a_budget_in_dollars(case: list[str], tmp_path: Path) -> None:
+    """The answer counts started nodes and hours of stopped nodes."""
     rows = "".join(f"j{n},{n * 1800},vision\n" for n in range(10))
     (tmp_path / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\n" + rows)
     flags = ("--budget", "20/h", "--warm-pool", "4", "--start-seconds", "20")

@@ -1,4 +1,4 @@
-"""``boa solve``: one JSON document per file, tables for people, and errors that say what to mend."""
+"""`boa solve`: one JSON document per file, tables, CSV and errors."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ PRICED = "gpu_types: {gpu: {usd_per_gpu_hour: 2.0}}\n" + PROBLEM.replace("gpus: 
 
 @pytest.fixture
 def problem(tmp_path: Path) -> Path:
-    """Write the problem in GPUs."""
+    """Write the problem with a budget in GPUs."""
     (tmp_path / "problem.yaml").write_text(PROBLEM)
     return tmp_path / "problem.yaml"
 
 
 @pytest.fixture
 def priced(tmp_path: Path) -> Path:
-    """Write the problem in dollars, two for each GPU-hour."""
+    """Write the problem with a budget in dollars, at 2 USD per GPU-hour."""
     (tmp_path / "priced.yaml").write_text(PRICED)
     return tmp_path / "priced.yaml"
 
 
 def boa(*arguments: object) -> Result:
-    """Run the command line on a terminal of 100 columns; errors stay exceptions."""
+    """Run the command line on a terminal of 100 columns; an error stays an exception."""
     words = ["solve", *map(str, arguments)]
     return CliRunner().invoke(app, words, env={"COLUMNS": "100"})
 
 
 def document(*arguments: object) -> dict[str, Any]:
-    """Return the one JSON document on standard output."""
+    """Return the JSON document on standard output."""
     found: dict[str, Any] = json.loads(boa(*arguments, "--json").stdout)
     return found
 
 
 @pytest.mark.parametrize("version", get_args(Version))
-def test_the_answer_is_one_document(problem: Path, version: str) -> None:
-    """Optimal, within the budget, bounded from below."""
+def test_the_answer_is_optimal_and_within_the_budget(problem: Path, version: str) -> None:
+    """It is one JSON document with a lower bound."""
     result = boa(problem, "--version", version, "-o", "json")
     answer = json.loads(result.stdout)
 
@@ -69,8 +69,7 @@ def test_the_answer_is_one_document(problem: Path, version: str) -> None:
     assert "weighted_mean_jct_hours" not in answer
 
 
-def test_versions_are_ordered(problem: Path) -> None:
-    """Real widths wait least, mixed whole ones next, pure ones most."""
+def test_mean_jct_grows_from_continuous_to_mixed_to_pure_widths(problem: Path) -> None:
     real, mixed, pure = (
         document(problem, "--version", version)["mean_jct_hours"]
         for version in ("continuous", "integer-mixed", "integer-pure")
@@ -78,8 +77,8 @@ def test_versions_are_ordered(problem: Path) -> None:
     assert real <= mixed * (1.0 + 1e-9) <= pure * (1.0 + 2e-9)
 
 
-def test_the_budget_of_the_flag_wins(problem: Path, priced: Path) -> None:
-    """A bare number is in the file's unit; a day has 24 hours; GPUs are counted whatever they cost."""
+def test_the_budget_flag_overrides_the_file(problem: Path, priced: Path) -> None:
+    """A bare number has the unit of the file; `gpus:` gives a budget in GPUs."""
     assert document(problem, "--budget", "8")["budget"] == 8.0
     assert document(priced, "--budget", "14")["budget"] == 14.0
     assert document(priced, "--budget", "336/day")["budget"] == 336 / 24
@@ -88,8 +87,8 @@ def test_the_budget_of_the_flag_wins(problem: Path, priced: Path) -> None:
     assert in_gpus["mean_jct_hours"] == pytest.approx(document(priced, "--budget", "14")["mean_jct_hours"])
 
 
-def test_an_infeasible_budget_is_an_answer_and_exit_code_3(problem: Path) -> None:
-    """Work of 2 x 1.5 + 1 hours on single GPUs needs 4 GPUs."""
+def test_an_infeasible_budget_gives_a_document_and_exit_code_3(problem: Path) -> None:
+    """Work of 2 x 1.5 + 1 GPU-hours per hour needs 4 GPUs."""
     result = boa(problem, "--budget", "3", "--json")
     answer = json.loads(result.stdout)
 
@@ -99,8 +98,8 @@ def test_an_infeasible_budget_is_an_answer_and_exit_code_3(problem: Path) -> Non
     assert "InfeasibleBudget" in result.stderr
 
 
-def test_several_files_give_a_document_each(problem: Path, priced: Path) -> None:
-    """One on a line; the worst exit code counts."""
+def test_each_file_gives_one_document_on_a_line(problem: Path, priced: Path) -> None:
+    """The exit code is the worst one."""
     result = boa(problem, priced, "--json", "--budget", "5")
     lines = [json.loads(line) for line in result.stdout.splitlines()]
 
@@ -108,8 +107,7 @@ def test_several_files_give_a_document_each(problem: Path, priced: Path) -> None
     assert result.exit_code == 3
 
 
-def test_csv_is_one_table_whatever_the_number_of_files(problem: Path, priced: Path) -> None:
-    """Several files have a column that says which."""
+def test_csv_of_several_files_is_one_table_with_a_file_column(problem: Path, priced: Path) -> None:
     alone = list(csv.DictReader(io.StringIO(boa(problem, "-o", "csv").stdout)))
     both = list(csv.DictReader(io.StringIO(boa(problem, priced, "-o", "csv").stdout)))
 
@@ -119,8 +117,7 @@ def test_csv_is_one_table_whatever_the_number_of_files(problem: Path, priced: Pa
     assert {row["class"] for row in alone} == {"vision", "speech"}
 
 
-def test_weights_add_the_weighted_mean(tmp_path: Path) -> None:
-    """It is what is minimised, so it is in the answer."""
+def test_class_weights_add_the_weighted_mean_to_the_answer(tmp_path: Path) -> None:
     path = tmp_path / "weighted.yaml"
     path.write_text(PROBLEM.replace("- name: speech\n", "- name: speech\n  weight: 3.0\n"))
 
@@ -128,7 +125,7 @@ def test_weights_add_the_weighted_mean(tmp_path: Path) -> None:
     assert "weighted mean JCT" in boa(path).stdout
 
 
-def test_coupled_classes_have_plans_and_the_others_options(tmp_path: Path) -> None:
+def test_coupled_classes_have_plans_and_others_have_phases(tmp_path: Path) -> None:
     """A rescale cost couples the phases of its class."""
     path = tmp_path / "coupled.yaml"
     path.write_text(PROBLEM.replace("- name: vision\n", "- name: vision\n  rescale_hours: 0.1\n"))
@@ -141,8 +138,7 @@ def test_coupled_classes_have_plans_and_the_others_options(tmp_path: Path) -> No
     assert "plans" not in speech
 
 
-def test_the_table_says_widths_and_the_certificate(problem: Path) -> None:
-    """And the budget is never short of what is spent."""
+def test_the_table_shows_widths_spend_and_optimality_gap(problem: Path) -> None:
     shown = boa(problem, "--budget", "5").stdout
 
     assert shown.splitlines()[0] == f"{problem}: integer-mixed, optimal"
@@ -150,23 +146,22 @@ def test_the_table_says_widths_and_the_certificate(problem: Path) -> None:
         assert words in shown
 
 
-def test_brackets_in_names_are_shown_as_they_are(problem: Path) -> None:
-    """A class called [/red] is no markup."""
+def test_brackets_in_names_are_not_read_as_markup(problem: Path) -> None:
     problem.write_text(PROBLEM.replace("name: vision", 'name: "[/red] [bold]x"'))
 
     assert "[/red] [bold]x" in boa(problem).stdout
 
 
-def test_the_least_budget_typed_back_in_is_enough(priced: Path) -> None:
-    """It is rounded up where it is shown."""
+def test_the_cheapest_feasible_budget_is_rounded_up(priced: Path) -> None:
+    """The shown budget is feasible."""
     shown = boa(priced, "--budget", "60/h").stdout
     least = next(line for line in shown.splitlines() if "cheapest feasible" in line).split("$")[1]
 
     assert boa(priced, "--budget", least).exit_code == 0
 
 
-def test_a_search_that_stops_early_is_partly_done(problem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit code 4, the best answer found and its gap."""
+def test_a_search_that_hits_its_limit_exits_with_4(problem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The document has the best answer found."""
     import policies.optimum.boa
     from policies.optimum.knapsack import solve_pure
 
@@ -193,7 +188,7 @@ def test_a_search_that_stops_early_is_partly_done(problem: Path, monkeypatch: py
     ],
 )
 def test_wrong_values_are_input_errors(problem: Path, flags: list[str], says: str) -> None:
-    """Nothing is printed on standard output, and the sentence says what is wrong."""
+    """Standard output is empty."""
     result = boa(problem, *flags)
 
     assert isinstance(result.exception, InputError)
@@ -202,14 +197,13 @@ def test_wrong_values_are_input_errors(problem: Path, flags: list[str], says: st
 
 
 def test_unknown_flags_and_versions_are_usage_errors(problem: Path) -> None:
-    """Exit code 2, as for everything that is typed wrong."""
+    """The exit code is 2."""
     assert boa(problem, "--verison", "continuous").exit_code == 2
     assert boa(problem, "--version", "integer").exit_code == 2
     assert boa().exit_code == 2
 
 
 def test_no_file_is_solved_when_one_cannot_be_read(problem: Path, tmp_path: Path) -> None:
-    """All are read before the first answer."""
     result = boa(problem, tmp_path / "none.yaml", "--json")
 
     assert isinstance(result.exception, InputError)
@@ -217,7 +211,6 @@ def test_no_file_is_solved_when_one_cannot_be_read(problem: Path, tmp_path: Path
 
 
 def test_a_file_without_a_budget_needs_the_flag(tmp_path: Path) -> None:
-    """The hint says both ways."""
     path = tmp_path / "open.yaml"
     path.write_text(PRICED.replace("budget: {usd_per_hour: 12}", ""))
 

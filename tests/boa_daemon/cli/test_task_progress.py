@@ -1,4 +1,4 @@
-"""Headway: in words, once a minute where there is no terminal, and what is kept when it is stopped."""
+"""Progress of long commands: its wording, its lines without a terminal, and the message when stopped."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from boa_daemon.cli.task_progress import TaskProgress, tasks_with_progress
 from boa_daemon.comparing.tasks import Tasks
 
 
-def test_words_say_how_far_how_fast_how_long_and_what_leads() -> None:
-    """Two of eight in ten seconds leave thirty; what was kept is told from what ran."""
+def test_progress_shows_done_rate_cache_hits_time_left_and_the_leader() -> None:
+    """Two of eight cells in ten seconds leave thirty seconds."""
     tasks = Tasks()
     tasks.done, tasks.found = 20, 3
     headway = TaskProgress(tasks=tasks, total=8, what="cells", began=time.monotonic() - 10.0)
@@ -29,10 +29,10 @@ def test_words_say_how_far_how_fast_how_long_and_what_leads() -> None:
     assert "about 50 min left" in headway.words()
 
 
-def test_a_pipe_gets_a_line_a_minute(
+def test_a_pipe_gets_one_progress_line_per_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And nothing of a bar; the page of partial results is written as often."""
+    """The hook for partial results is called as often."""
     monkeypatch.setattr(module, "MINUTE", 0.1)
     looks: list[int] = []
     with tasks_with_progress("local:1", tmp_path, 2, "cells") as headway:
@@ -49,8 +49,10 @@ def test_a_pipe_gets_a_line_a_minute(
     assert "best so far: boa" in first
 
 
-def test_what_is_stopped_says_what_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In which folder, and that the same command resumes."""
+def test_an_interrupted_command_says_how_many_runs_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names the folder and says that the same command resumes."""
 
     def stopped() -> None:
         with tasks_with_progress("local:1", tmp_path, 2, "cells") as headway:

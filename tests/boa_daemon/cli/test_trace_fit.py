@@ -1,4 +1,4 @@
-"""``boa trace fit`` from the outside: what was fitted, how like it draws are, and a draw as a file."""
+"""`boa trace fit`: the fit, its comparison with the trace, and a drawn trace as a file."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def fit(*arguments: object) -> Any:
 
 
 @pytest.mark.exhaustive
-def test_a_draw_is_a_trace_that_the_simulator_runs(tmp_path: Path) -> None:
-    """Written whole, the same for the same seed, as long and as much as asked."""
+def test_a_drawn_trace_has_the_asked_length_and_load_and_can_be_simulated(tmp_path: Path) -> None:
+    """The same seed gives the same file."""
     first, again, other = (tmp_path / name for name in ("first.csv", "again.csv", "other.csv"))
     for path, seed in ((first, 1), (again, 1), (other, 2)):
         assert fit("--out", path, "--seed", seed, "--hours", 24, "--load", 2).exit_code == 0
@@ -35,14 +35,14 @@ def test_a_draw_is_a_trace_that_the_simulator_runs(tmp_path: Path) -> None:
 
     assert first.read_text() == again.read_text() != other.read_text()
     jobs = read_trace(first).jobs
-    # 85 jobs in 7.4 hours, so 552 in 24 hours of twice the load, give or take four standard errors.
+    # 85 jobs in 7.4 hours give 552 in 24 hours at twice the load, within four standard errors.
     assert len(jobs) == pytest.approx(2.0 * 24.0 * 85.0 / 7.4, abs=4.0 * 552.0**0.5)
     assert jobs[-1].arrived_at_seconds <= 86_400.0
     assert run["finished"] == len(jobs)
 
 
-def test_people_and_programs_are_told_how_like_it_is() -> None:
-    """A line for each group and what to make of it; every figure with its interval in JSON and CSV."""
+def test_the_comparison_is_shown_as_text_json_and_csv() -> None:
+    """The text names the groups; JSON and CSV have every figure."""
     text = " ".join(fit().stdout.split())
     document = json.loads(fit("--json").stdout)
     rows = list(csv.DictReader(io.StringIO(fit("-o", "csv").stdout)))
@@ -62,8 +62,8 @@ def test_people_and_programs_are_told_how_like_it_is() -> None:
     assert float(rows[0]["seen"]) == figures[0]["seen"] == 85.0
 
 
-def test_a_bad_fit_is_said(tmp_path: Path) -> None:
-    """Jobs that follow 20 seconds after another: the last line and the JSON say so."""
+def test_a_bad_fit_is_reported(tmp_path: Path) -> None:
+    """Each job is followed by another after 20 seconds, which the fit cannot draw."""
     trace = tmp_path / "pairs.csv"
     rows = "".join(f"{n}-{k},{n * 700 + k},a\n" for n in range(60) for k in (0, 20))
     trace.write_text("job_id,arrived_at_seconds,class_name\n" + rows)
@@ -76,8 +76,7 @@ def test_a_bad_fit_is_said(tmp_path: Path) -> None:
     assert not document["likeness"]["is_like"]
 
 
-def test_too_little_is_one_sentence(tmp_path: Path) -> None:
-    """Nothing is written."""
+def test_a_trace_of_too_few_jobs_is_refused(tmp_path: Path) -> None:
     trace = tmp_path / "few.csv"
     trace.write_text("job_id,arrived_at_seconds,class_name\na,0,x\nb,60,x\n")
 

@@ -1,4 +1,4 @@
-"""`boa up` and `boa down --all --stack`: a site is made of nothing, fits the daemon, and goes again."""
+"""`boa up` and `boa down --all --stack`: a site is created from nothing and removed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Boa = Callable[..., tuple[int, Any, str]]
 
 @pytest.fixture
 def shapes() -> Iterator[RequestShapes]:
-    """An account with a quota, and a look at every request."""
+    """A fake account with a quota, and a record of the shape of every request."""
     terms = Terms(vcpu_quotas={"L-DB2E81BA": 64, "L-417A185B": 768})
     with mocked(FakeCloud(time.time, terms)), request_shapes() as shapes:
         yield shapes
@@ -42,7 +42,7 @@ def shapes() -> Iterator[RequestShapes]:
 def boa(
     shapes: RequestShapes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Boa:
-    """Return a function that runs a verb in an empty folder: exit code, JSON answer, what was said."""
+    """Return a function that runs a command in an empty folder and gives exit code, JSON and all output."""
     monkeypatch.chdir(tmp_path)
 
     def run(*words: str, is_json: bool = True) -> tuple[int, Any, str]:
@@ -54,8 +54,8 @@ def boa(
     return run
 
 
-def test_without_yes_nothing_is_made(boa: Boa, shapes: RequestShapes) -> None:
-    """What it would make, what that costs, and what to type; no file, no stack."""
+def test_boa_up_without_yes_creates_nothing(boa: Boa, shapes: RequestShapes) -> None:
+    """The answer lists the resources and their cost."""
     code, plan, _ = boa("up", "--type", "g5.xlarge", "--cluster", "lab")
 
     assert (code, plan["is_made"], plan["is_there"]) == (0, False, False)
@@ -66,16 +66,16 @@ def test_without_yes_nothing_is_made(boa: Boa, shapes: RequestShapes) -> None:
     assert not [name for name in shapes.counts if "Create" in name]
 
 
-def test_a_network_of_its_own_has_its_price(boa: Boa) -> None:
-    """A NAT gateway and its address for 730 hours."""
+def test_a_private_network_costs_its_nat_gateway(boa: Boa) -> None:
+    """The gateway and its address are priced for 730 hours a month."""
     _, plan, _ = boa("up", "--type", "p4d.24xlarge", "--private")
 
     assert plan["usd_per_month"] == pytest.approx((0.045 + 0.005) * 730.0)
     assert "AWS::EC2::PlacementGroup" in {row["type"] for row in plan["makes"]}
 
 
-def test_many_cards_need_private_subnets(boa: Boa) -> None:
-    """P4d with EFA has four interfaces and so no public address: refused before it costs anything."""
+def test_a_type_with_several_efa_interfaces_needs_private_subnets(boa: Boa) -> None:
+    """A P4d with EFA has four interfaces and so gets no public address."""
     code, _, said = boa("up", "--type", "p4d.24xlarge", "--yes")
 
     assert code == 2
@@ -83,8 +83,8 @@ def test_many_cards_need_private_subnets(boa: Boa) -> None:
     assert "public" in said
 
 
-def test_a_site_is_made_that_the_daemon_takes(boa: Boa, shapes: RequestShapes) -> None:
-    """The stack, then a boa.toml with which the doctor finds everything, then nothing to change any more."""
+def test_boa_up_makes_a_site_that_passes_the_doctor(boa: Boa, shapes: RequestShapes) -> None:
+    """It keeps the other lines of boa.toml, and a second `boa up` finds the site."""
     Path("boa.toml").write_text('# mine\n[cloud]\ncluster = "lab"\ninstance_types = ["g5.xlarge"]\n')
     code, made, _ = boa("up", "--yes", "--usd-per-hour", "12.5")
     settings = load_settings(Path("boa.toml")).settings
@@ -106,7 +106,6 @@ def test_a_site_is_made_that_the_daemon_takes(boa: Boa, shapes: RequestShapes) -
 
 
 def test_the_stack_holds_the_policy_that_boa_iam_prints(boa: Boa) -> None:
-    """What CloudFormation makes of the template is, word for word, the policy for the settings it leaves."""
     boa("up", "--yes", "--type", "g5.xlarge", "--cluster", "lab")
     settings = load_settings(Path("boa.toml")).settings
     cloud = aws_settings(settings.cloud)
@@ -123,8 +122,8 @@ def test_the_stack_holds_the_policy_that_boa_iam_prints(boa: Boa) -> None:
     assert document == printed
 
 
-def test_down_takes_the_stack_and_keeps_the_data(boa: Boa) -> None:
-    """The receipt says what the bucket still costs; with --data it goes too."""
+def test_down_removes_the_stack_and_keeps_the_data(boa: Boa) -> None:
+    """With --data it removes the bucket as well."""
     _, made, _ = boa("up", "--yes", "--type", "g5.xlarge")
     bucket = made["outputs"]["BucketName"]
     s3 = boto3.client("s3")
@@ -141,8 +140,8 @@ def test_down_takes_the_stack_and_keeps_the_data(boa: Boa) -> None:
     assert s3.list_buckets()["Buckets"] == []
 
 
-def test_down_refuses_half_a_word(boa: Boa) -> None:
-    """--stack alone would leave nodes without the role that ends them."""
+def test_stack_and_data_without_their_partner_flags_are_refused(boa: Boa) -> None:
+    """Without --all, nodes would stay without the role that ends them."""
     assert boa("down", "--stack")[0] == 2
     assert boa("down", "--all", "--data")[0] == 2
 
@@ -155,12 +154,11 @@ def test_down_refuses_half_a_word(boa: Boa) -> None:
         ("[cloud] # c\n\n[engine]\n", '[cloud] # c\nregion = "x"\n\n[engine]\n'),
     ],
 )
-def test_keys_are_set_in_place(before: str, after: str) -> None:
-    """In their section, with what stands around them."""
+def test_settings_keys_are_set_in_place(before: str, after: str) -> None:
+    """Comments and other keys stay."""
     assert with_keys(before, {"cloud": {"region": "x"}}).lstrip("\n") == after.lstrip("\n")
 
 
-def test_what_cannot_be_changed_is_said() -> None:
-    """An inline table is TOML too; the error says what to set by hand."""
+def test_an_inline_table_is_refused_with_the_line_to_write() -> None:
     with pytest.raises(InputError, match=r'Set \[cloud\] region = "x"'):
         with_keys('cloud = {region = "y"}\n', {"cloud": {"region": "x"}})

@@ -1,4 +1,4 @@
-"""The table of verbs says what the verbs say, and help costs little."""
+"""The table of commands matches the commands, and start-up stays fast."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ MOST_TIMES = 1.6
 
 
 @pytest.mark.parametrize("name", sorted(VERBS))
-def test_a_line_is_what_the_verb_says_of_itself(name: str) -> None:
-    """The first line of its help, and no other."""
+def test_the_summary_of_a_command_is_the_first_line_of_its_help(name: str) -> None:
     root: Any = typer.main.get_command(app)
     command = root.commands[name]
     said = (command.help or "").strip().splitlines()[0]
@@ -30,8 +29,7 @@ def test_a_line_is_what_the_verb_says_of_itself(name: str) -> None:
     assert command.name == name
 
 
-def test_help_imports_no_verb() -> None:
-    """Neither numpy nor a cloud: the table is enough, and for completion too."""
+def test_help_imports_no_command_and_no_heavy_library() -> None:
     heavy = "{'numpy', 'boto3', 'sqlalchemy', 'pydantic', 'boa_daemon.cli.plan'}"
     said = (
         "import sys; sys.argv = ['boa', '--help']\n"
@@ -45,16 +43,16 @@ def test_help_imports_no_verb() -> None:
         assert f"─ {panel} ─" in done.stdout
 
 
-def test_a_daemon_starts_without_what_few_daemons_need() -> None:
-    """Libraries of AWS, of clients and of migrations, and the simulator: together a third of a start."""
+def test_the_daemon_imports_no_rarely_used_library() -> None:
+    """These libraries and the simulator would take a third of the start."""
     seldom = "{'boto3', 'httpx', 'alembic', 'boa_daemon.sim.wiring', 'scipy.special', 'numba', 'pandas'}"
     said = f"import sys, boa_daemon.serve; print(sorted({seldom} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_who_asks_a_daemon_starts_without_what_the_daemon_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To find its socket `boa status` imported the loop, the database and the clouds: half of its start."""
+def test_the_client_imports_nothing_of_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing the loop, the database and the clouds would take half of the start of `boa status`."""
     monkeypatch.delenv("BOA_ADDRESS", raising=False)
     needless = "{'sqlalchemy', 'botocore', 'boa_daemon.daemon.loop', 'boa_daemon.tick.decision'}"
     said = (
@@ -66,15 +64,15 @@ def test_who_asks_a_daemon_starts_without_what_the_daemon_needs(monkeypatch: pyt
 
 
 def processor_seconds(*words: str) -> float:
-    """Return what Python takes for some words."""
+    """Return the processor time of one run of Python."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def test_help_costs_little_more_than_the_library() -> None:
-    """Of the processor, the best of up to ten, in turns with a program of one command, as machines differ."""
+def test_help_takes_little_more_processor_time_than_a_minimal_program() -> None:
+    """The best of up to ten runs counts, taken in turns with the minimal program."""
     ours, bare = [], []
     for _ in range(10):
         bare.append(processor_seconds("-c", BARE, "--help"))
@@ -85,7 +83,7 @@ def test_help_costs_little_more_than_the_library() -> None:
 
 
 def complete(line: str, word: int) -> str:
-    """Return what bash is told for a line."""
+    """Return the completions that bash gets for a line."""
     environment = {
         **os.environ,
         "_BOA_COMPLETE": "complete_bash",
@@ -98,8 +96,8 @@ def complete(line: str, word: int) -> str:
     ).stdout
 
 
-def test_a_shell_completes_verbs_and_policies() -> None:
-    """And job ids are asked for where a daemon answers: none does here, and nothing is said of that."""
+def test_bash_completes_commands_and_policies() -> None:
+    """Without a daemon, no job ids are offered and no error is shown."""
     assert complete("boa fron", 1).split() == ["frontier"]
     assert complete("boa simulate --policy static-s", 3).split() == ["static-srsf"]
     assert complete("boa explain no", 2).strip() == ""

@@ -1,4 +1,4 @@
-"""``boa whatif``: each scenario is the plan that `boa plan` gives for the same words."""
+"""`boa whatif`: each scenario equals the plan of `boa plan` for the changed input."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ JOBS = "job_id,class_name,submit_hours,deadline_hours\na,vision,0,6\nb,vision,0,
 
 
 def a_site(folder: Path, *, price: float = 2.0, rate: float = 1.0, size: float = 16.0) -> list[str]:
-    """Write classes and return the flag."""
+    """Write classes and return the flag that names them."""
     path = folder / f"classes-{price}-{rate}-{size}.yaml"
     path.write_text(CLASSES.format(price=price, rate=rate, size=size))
     return ["--classes", str(path)]
 
 
 def boa(*arguments: object) -> Result:
-    """Run the command line; errors stay exceptions."""
+    """Run the command line; an error stays an exception."""
     return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "140"})
 
 
@@ -59,10 +59,9 @@ def answer(*arguments: object) -> Any:
         ("budget=60/h,prices=-50%", {"price": 1.0}, "60/h"),
     ],
 )
-def test_a_scenario_of_a_stream_is_the_plan_of_its_file(
+def test_a_scenario_equals_the_plan_of_a_changed_class_file(
     tmp_path: Path, change: str, site: dict[str, float], budget: str
 ) -> None:
-    """The same figures as `boa plan` with the change written into the file."""
     base, found = answer("whatif", *a_site(tmp_path), "--budget", "45/h", "--change", change)["scenarios"]
     alone = answer("plan", *a_site(tmp_path, **site), "--budget", budget)
 
@@ -71,8 +70,8 @@ def test_a_scenario_of_a_stream_is_the_plan_of_its_file(
     assert found["spend_more"] == pytest.approx(found["spend"] - base["spend"])
 
 
-def test_spot_and_commitments_make_a_stream_cheaper(tmp_path: Path) -> None:
-    """As in `boa plan` with the same file, the bill stays within the budget and pays for wider jobs."""
+def test_spot_and_commitments_shorten_the_jobs_of_a_stream(tmp_path: Path) -> None:
+    """With commitments the figures are those of `boa plan --commitments`."""
     offers = tmp_path / "commit.toml"
     offers.write_text(COMMITTED)
     flags = ["whatif", *a_site(tmp_path), "--budget", "45/h", "--change", "market=spot"]
@@ -84,8 +83,8 @@ def test_spot_and_commitments_make_a_stream_cheaper(tmp_path: Path) -> None:
     assert max(spot["mean_jct_hours"], committed["mean_jct_hours"]) < base["mean_jct_hours"]
 
 
-def test_a_trace_is_run_for_every_scenario(tmp_path: Path) -> None:
-    """What `boa simulate` says of the daemon's policy; differences are against the base."""
+def test_a_trace_is_simulated_for_every_scenario(tmp_path: Path) -> None:
+    """The base equals `boa simulate` with the daemon's policy."""
     trace = tmp_path / "trace.csv"
     rows = [f"{n},{1800 * n},vision" for n in range(12)]
     trace.write_text("\n".join(["job_id,arrived_at_seconds,class_name", *rows]) + "\n")
@@ -108,16 +107,15 @@ def test_a_trace_is_run_for_every_scenario(tmp_path: Path) -> None:
         ([], "or --history 30 for the daemon's own past"),
     ],
 )
-def test_a_base_that_is_missing_is_said(flags: list[str], says: str) -> None:
-    """Each says what to type."""
+def test_a_missing_or_ambiguous_base_is_refused(flags: list[str], says: str) -> None:
     error = boa("whatif", *flags, "--change", "load=x2").exception
 
     assert isinstance(error, InputError)
     assert says in str(error)
 
 
-def test_a_scenario_of_a_list_is_its_calendar(tmp_path: Path) -> None:
-    """One instance misses a date, two do not."""
+def test_a_scenario_of_a_list_equals_its_calendar(tmp_path: Path) -> None:
+    """One instance misses a deadline, and two do not."""
     jobs = tmp_path / "jobs.csv"
     jobs.write_text(JOBS)
     listed = [*a_site(tmp_path), "--jobs", jobs, "--budget", "1000/month", "--boot-seconds", "0"]
@@ -128,8 +126,8 @@ def test_a_scenario_of_a_list_is_its_calendar(tmp_path: Path) -> None:
     assert found["all_done_hours"] == answer("plan", *listed, "--quota", "gpu=2")["all_done_hours"]
 
 
-def test_more_money_says_why_a_list_may_wait_longer(tmp_path: Path) -> None:
-    """Dates that are kept come before waiting: said where it is so."""
+def test_the_answer_says_why_more_money_may_end_a_list_later(tmp_path: Path) -> None:
+    """Deadlines come before waiting."""
     base = {"scenario": "base", "missed": ["a", "b"], "all_done_hours": 9.0, "mean_jct_hours_more": 0.0}
     more = {"scenario": "more", "missed": ["b"], "all_done_hours": 12.0, "mean_jct_hours_more": 1.0}
 
@@ -138,8 +136,7 @@ def test_more_money_says_why_a_list_may_wait_longer(tmp_path: Path) -> None:
     assert why_later([base, base | {"all_done_hours": 8.0}]) == []
 
 
-def test_what_is_infeasible_is_said_in_its_line(tmp_path: Path) -> None:
-    """The others are planned all the same."""
+def test_an_infeasible_scenario_does_not_stop_the_others(tmp_path: Path) -> None:
     flags = ["whatif", *a_site(tmp_path), "--budget", "45/h", "--change", "budget=20/h"]
 
     assert [row["status"] for row in answer(*flags)["scenarios"]] == ["optimal", "infeasible"]
@@ -147,7 +144,6 @@ def test_what_is_infeasible_is_said_in_its_line(tmp_path: Path) -> None:
 
 
 def test_the_plot_names_every_scenario(tmp_path: Path) -> None:
-    """One point each."""
     picture = tmp_path / "whatif.svg"
     boa("whatif", *a_site(tmp_path), "--budget", "45/h", "--change", "load=x1.2", "--plot", picture)
 
@@ -168,8 +164,7 @@ def test_the_plot_names_every_scenario(tmp_path: Path) -> None:
         ("commit=there-is-none.toml", "there-is-none.toml"),
     ],
 )
-def test_changes_that_mean_nothing_are_refused(tmp_path: Path, change: str, says: str) -> None:
-    """Each says what to type."""
+def test_malformed_changes_are_refused(tmp_path: Path, change: str, says: str) -> None:
     error = boa("whatif", *a_site(tmp_path), "--budget", "45/h", "--change", change).exception
 
     assert isinstance(error, InputError)
