@@ -469,9 +469,9 @@ def test_each_node_gets_the_gates_address_and_its_generations_token(bench: Bench
 
 @LOCAL_FIRST
 def test_plain_ddp_uses_the_gate_and_survives_its_restart(bench: Bench, tmp_path: Path) -> None:
-    """The engine adds address, token and hook to an unchanged job.
+    """The engine adds address, token and hook.
 
-    Training goes on while the gate is down, and the job asks the restarted gate again.
+    Training goes on without the gate and asks the restarted one.
     """
     with GateThread(GATE, "secret", GateAddress(host="127.0.0.1", port=0)) as gate:
         (tmp_path / "gate.secret").write_text("secret")

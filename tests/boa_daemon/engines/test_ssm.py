@@ -433,11 +433,8 @@ def test_a_node_is_accepted_once_its_setup_script_succeeds(stage: Stage) -> None
     assert "no aws" in getattr(said[2], "reason", "")
 
 
-def test_shared_gpus_are_checked_once_and_limit_their_jobs_memory(stage: Stage) -> None:
-    """A node with eight places on four GPUs is checked for four GPUs.
-
-    Each process gets a part of a GPU's memory.
-    """
+def test_shared_gpus_are_counted_once_and_their_memory_is_divided(stage: Stage) -> None:
+    """Eight places on four GPUs need four GPUs; each process gets a part of a GPU's memory."""
     kind = replace(an_instance_type(gpus=8), places_per_gpu=2)
     engine, node = stage.bench.engine, a_node("i-1", kind=kind)
     engine.prepare([node])

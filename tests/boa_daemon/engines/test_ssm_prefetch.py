@@ -67,10 +67,7 @@ class Ssm:
 
 @pytest.mark.parametrize("end", ["Success", "Failed", "TimedOut"])
 def test_a_move_waits_only_while_a_node_is_being_prepared(end: str) -> None:
-    """Each node gets one command per generation.
-
-    Any end of the command, and a refusal, lets the move go on.
-    """
+    """Each node gets one command per generation; its end or its refusal lets the move go on."""
     ssm = Ssm()
     bringing = SsmPrefetch(SsmCommands(ssm))
     assert not bringing.is_done("a", 2, {"n1": "x"})

@@ -30,11 +30,8 @@ def test_the_best_order_of_two_messages_sends_the_short_one_first(gate_best: Mod
 
 
 @pytest.mark.exhaustive  # All orders of some dozens of messages, 25 times: ten seconds.
-def test_the_gate_is_within_five_percent_of_the_best_order(gate_best: ModuleType) -> None:
-    """The mean over small cases is within 5 %, or 6 % if the gate may switch ordering off.
-
-    No case exceeds 20 %.
-    """
+def test_the_gate_is_within_six_percent_of_the_best_order(gate_best: ModuleType) -> None:
+    """The mean over small cases is within 5 %, or 6 % if the gate may switch off; no case is above 20 %."""
     cases = [gate_best.draw(seed) for seed in range(25)]
     best = np.array([gate_best.best_mean_seconds(jobs) for jobs in cases])
     bucket = gate_best.PIECE_BYTES

@@ -121,9 +121,9 @@ def test_a_gate_that_cannot_start_is_only_a_fault_in_the_status(tmp_path: Path) 
 
 
 def test_the_view_for_a_tick_has_links_jobs_and_ungated_jobs(tmp_path: Path) -> None:
-    """Jobs on a link are ordered by remaining work.
+    """Links list their jobs by remaining work.
 
-    Jobs over several nodes that are not connected are listed.
+    The status lists jobs over several nodes without a connection.
     """
     kept = a_kept_gate(tmp_path)
     kept.keep()

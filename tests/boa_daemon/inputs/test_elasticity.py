@@ -21,10 +21,10 @@ from boa_daemon.inputs.elasticity import elastic_script
         ("python -m " + "x" * 5000, "from boa_daemon import job\n", False),
     ],
 )
-def test_a_script_is_elastic_if_its_text_uses_the_helper(
+def test_a_script_is_elastic_if_its_text_uses_boa(
     tmp_path: Path, run: str, text: str, is_found: bool
 ) -> None:
-    """The files that the command names are read, and nothing is run."""
+    """The text of the files that the command names decides: the helper's import or a `BOA_` variable."""
     for name in ("train.py", "pkg/train.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)

@@ -32,10 +32,7 @@ def read(folder: Path, network: str = NEED, speedup: str = AMDAHL) -> ProblemFil
 
 
 def test_a_formula_is_slowed_by_the_link_beyond_one_node(tmp_path: Path) -> None:
-    """On 4-GPU nodes, the speed at 8 GPUs is Amdahl's over 1 + c / t at 25 Gbit/s.
-
-    At 4 GPUs it is Amdahl's.
-    """
+    """At 8 GPUs on 4-GPU nodes, Amdahl's speed is divided by 1 + c / t at 25 Gbit/s."""
     curve = read(tmp_path).problem.classes[0].phases[0].speedups["t4"]
     share = network_share(Link.of_gigabits(25.0), AllReduce(message_bytes=526.4e6, compute_seconds=0.09))
 

@@ -87,10 +87,7 @@ def test_the_gpus_of_a_node_share_its_disk(tmp_path: Path) -> None:
 
 
 def test_instance_disks_count_for_engines_that_put_jobs_on_them(tmp_path: Path) -> None:
-    """With `ssm`, the instance's disks count instead of the root volume.
-
-    With `ray` the root volume counts.
-    """
+    """With `ssm` the instance's disks count instead of the root volume; with `ray` they do not."""
     classes = a_file(tmp_path, "{disk_gb_per_gpu: 300}").read_text().replace("l4:", "v100:")
     (tmp_path / "classes.yaml").write_text(classes.replace("g6.4xlarge", "p3.2xlarge"))
     rented = ["g5.xlarge", "g5.48xlarge", "p3.2xlarge", "p3.8xlarge"]

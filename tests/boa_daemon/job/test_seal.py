@@ -34,7 +34,7 @@ def test_a_seal_is_valid_for_one_key_and_one_message(
 
 
 def test_later_messages_do_not_have_lower_numbers() -> None:
-    """So a repeated message is recognised; an empty key adds no seal."""
+    """The number can also be given; an empty key adds neither number nor seal."""
     first, second = sealed({}, "key"), sealed({}, "key")
     assert first[TOLD] <= second[TOLD]
     assert sealed({}, "key", told=7)[TOLD] == 7
