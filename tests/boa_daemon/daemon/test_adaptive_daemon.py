@@ -72,7 +72,7 @@ def test_a_running_job_without_a_plan_for_its_class_keeps_its_gpus_until_max_usd
         assert replay(json.loads(json.dumps(play.service.decision(row["tick"])))).is_same
 
 
-def test_without_a_plan_waiting_jobs_do_not_start_but_failed_dependencies_still_count(
+def test_without_a_plan_waiting_jobs_do_not_start_but_fail_with_their_dependency(
     play: DaemonInAFolder,
 ) -> None:
     """A waiting job fails when its `after` job is cancelled; an independent waiting job is not started."""

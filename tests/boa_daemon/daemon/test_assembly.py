@@ -73,7 +73,7 @@ def test_refused_settings_leave_no_file_or_database_open(
 
 
 def test_boa_shell_uses_the_region_of_the_nodes(tmp_path: Path) -> None:
-    """The way into a job names the region of the settings, not the region of the user's own shell."""
+    """The way into a job names the region of the settings."""
     cloud = {"provider": "aws", "region": "eu-west-1", "instance_profile": "boa-node"}
     engine = {"name": "ssm", "queue_url": "q", "uri": "s3://boa/jobs"}
     settings = Settings.model_validate({"cloud": cloud, "engine": engine})

@@ -82,7 +82,7 @@ def test_every_cost_breakdown_adds_up_to_the_bill(
 
 
 def test_boot_time_is_charged_to_the_first_job_of_the_node(tmp_path: Path) -> None:
-    """The time from launch to the first start is the job's; the idle time at the end is the unused row's."""
+    """The job pays from the launch to its start; idle time at the end is charged to the unused row."""
     clock = ManualClock(START)
     play = DaemonInAFolder(tmp_path, clock, SETTINGS)
     try:

@@ -24,7 +24,7 @@ def known(spread: float) -> dict[str, JobEstimate]:
 
 
 def one_waits() -> ClusterState:
-    """Return a state in which "a" runs on four GPUs with half its work left and "b" waits for those GPUs."""
+    """Return a state in which "a" runs on four GPUs with half its work left and "b" waits for the GPUs."""
     return a_state(
         a_job("a", remaining_gpu_hours=4.0, width=Width("gpu", 4)),
         a_job("b", remaining_gpu_hours=8.0),

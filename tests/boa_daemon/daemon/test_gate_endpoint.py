@@ -55,7 +55,7 @@ def test_the_gate_is_on_by_default_where_jobs_can_share_a_network_card(tmp_path:
 def test_the_gate_is_off_where_it_has_no_effect_and_the_reason_is_given(
     sections: dict[str, Any], machines: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
-    """A gate that is off has no address, no door and no process."""
+    """A gate that is off has no address, no door and no server."""
     site = gate_endpoint(settings(**sections), SOCKET, machines)
     assert why in site.why_off
     assert (site.addresses, site.door) == ((), None)

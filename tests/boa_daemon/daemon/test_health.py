@@ -136,7 +136,7 @@ def test_lost_steps_are_added_back_to_the_remaining_work_and_explained(stage: St
 
 
 def test_a_job_without_new_steps_is_reported_as_stalled_then_ended_and_restarted(stage: Stage) -> None:
-    """With `stall_seconds` of 120 s, an alert comes first; 180 s later the job is ended and started again."""
+    """With `stall_seconds` of 120 s, an alert comes first; within 180 s more, the job is restarted."""
     job = stage.submit(hours=1.0)
     stage.run(90.0)
     stage.runner.tell = lambda report: (

@@ -106,7 +106,7 @@ class Stage:
         self.open()
 
 
-def test_a_user_is_told_of_each_event_of_a_job_once(
+def test_a_user_gets_one_message_per_event_of_a_job(
     tmp_path: Path, inbox: tuple[str, list[tuple[str, str]]]
 ) -> None:
     """Start, failure, next start and end are sent over webhook and apprise, and a restart repeats none."""

@@ -27,7 +27,7 @@ def test_the_origin_of_a_value_is_the_environment_the_file_or_the_default(tmp_pa
 def test_boa_config_show_prints_set_values_and_all_values_as_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The table has only values that differ from the defaults; the JSON has all of them."""
+    """The table has only values that were set; the JSON has all of them."""
     (tmp_path / "boa.toml").write_text("[budget]\nusd_per_hour = 4.0\n")
     monkeypatch.chdir(tmp_path)
     assert exit_code(monkeypatch, "config", "show") == 0
