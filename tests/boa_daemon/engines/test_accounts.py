@@ -39,7 +39,7 @@ def place() -> Iterator[Path]:
 
 
 def a_bench(place: Path, job: str, user: str) -> Bench:
-    """Return a bench whose engine runs the job of this user under an account that is not the daemon's."""
+    """Return a bench with `own_user` set that admits its job as submitted by this user."""
     bench = Bench(engine=LocalEngine(place / "root", own_user=True), workdir=place / "work", job=job)
     admit = bench.admit
     bench.admit = lambda run, **changes: admit(run, user=user, **changes)  # type: ignore[method-assign]

@@ -24,7 +24,7 @@ from boa_daemon.inputs.elasticity import elastic_script
 def test_a_script_is_elastic_if_its_text_uses_boa(
     tmp_path: Path, run: str, text: str, is_found: bool
 ) -> None:
-    """The text of the files that the command names decides: the helper's import or a `BOA_` variable."""
+    """A file that the command names must import the helper or use `BOA_CHECKPOINT_DIR`."""
     for name in ("train.py", "pkg/train.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
