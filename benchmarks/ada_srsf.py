@@ -1,11 +1,11 @@
-"""The paper's 64-GPU experiment, over many paired workloads: what placement and message order are worth.
+"""The paper's 64-GPU experiment over many paired workloads: the gains of placement and message order.
 
     python benchmarks/ada_srsf.py                 all parts, about ten minutes on one core
     python benchmarks/ada_srsf.py --part speeds   one part
     python benchmarks/ada_srsf.py --quick         all parts, few workloads, under half a minute
     python benchmarks/ada_srsf.py --plot          only the pictures, from the stored results
 
-Every setting runs the same workloads, so ratios are taken workload by workload. Results go to
+Every setting runs the same workloads, so ratios are paired by workload. Results go to
 docs/explanation/data/ada-srsf.json, pictures to docs/images/.
 """
 
@@ -56,7 +56,7 @@ QUANTILES = 101
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One line of a table."""
+    """One row of a table."""
 
     placer: str = "LWF-1"
     policy: str = "srsf-1"
@@ -144,7 +144,7 @@ def run_one(setting: Setting, seed: int) -> NetworkOutcome:
     )
     jobs = paper_jobs(seed, scale=setting.scale)
     if setting.paper_form:
-        # A job that fills the memory of a GPU has it alone, and is placed as on shared GPUs.
+        # A job that fills a GPU's memory has the GPU alone, but is placed by the rules for shared GPUs.
         jobs = tuple(replace(job, memory_bytes=PAPER_CLUSTER.gpu_memory_bytes) for job in jobs)
     experiment = Experiment(
         cluster=replace(PAPER_CLUSTER, shared_gpus=setting.shared or setting.paper_form),
@@ -161,7 +161,7 @@ def run_one(setting: Setting, seed: int) -> NetworkOutcome:
 
 
 def measure(setting: Setting, outcomes: list[NetworkOutcome]) -> dict[str, Any]:
-    """Return the figures of one setting: means over workloads, in full-size seconds."""
+    """Return the figures of one setting: means over workloads, in seconds of the full-size workload."""
     scale = setting.scale
     jct = np.array([outcome.jct for outcome in outcomes]) / scale
     return {
@@ -179,7 +179,7 @@ def measure(setting: Setting, outcomes: list[NetworkOutcome]) -> dict[str, Any]:
 
 
 def paired_ratio(rows: list[float], base: list[float]) -> dict[str, float]:
-    """Return the mean over workloads of row / base, with its 95 % interval and its range."""
+    """Return the mean over workloads of row / base, its 95 % interval and its range."""
     ratio = np.array(rows) / np.array(base)
     half = float(stats.t.ppf(0.975, len(ratio) - 1) * ratio.std(ddof=1) / math.sqrt(len(ratio)))
     mean = float(ratio.mean())
@@ -193,7 +193,7 @@ def paired_ratio(rows: list[float], base: list[float]) -> dict[str, float]:
 
 
 def add_ratios(rows: list[dict[str, Any]]) -> None:
-    """Set each row's ratio to SRSF(1) of the same setting, and to LWF-1 under the same policy."""
+    """Set each row's ratios to the same setting with SRSF(1), with LWF-1, and not in paper form."""
     by_setting = {json.dumps(row["setting"], sort_keys=True): row for row in rows}
     plain = asdict(Setting())
     for row in rows:
@@ -260,7 +260,7 @@ def print_part(part: str, answer: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run what the flags ask for."""
+    """Run the parts that the flags select."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,9 +1,9 @@
-"""An emulation of the double counting in the paper's public simulator, to see what it does to the figures.
+"""Emulates the double counting in the paper's public simulator, to measure its effect on the figures.
 
-There, a waiting job that tests AdaDUAL asks the message in flight how much is left, and asking adds the
-progress since the last tick to the message without moving its time stamp; the tick adds it again. So a
-message with w jobs asking moves 1 + w times as fast. It happens with AdaDUAL on only. Lives here, outside the
-product.
+In that simulator a waiting job that tests AdaDUAL asks the message in flight for its remaining bytes. Asking
+adds the progress since the last tick to the message without moving its time stamp, and the tick adds the
+progress again. So a message about which w jobs ask moves 1 + w times as fast. This happens only with AdaDUAL.
+The emulation is not part of the product.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from policies.links.contention import pace
 
 @contextmanager
 def double_counting() -> Iterator[None]:
-    """Make messages go faster than the wire while somebody waits; for the plain Python engine only."""
+    """Make messages faster than the wire while jobs ask about them; for the plain Python engine only."""
     honest = kernel.change_paces, messages.bytes_left_now
     boosts: dict[int, int] = {}
     seen = [-1]
@@ -65,7 +65,7 @@ def _servers(s: State, job: int) -> list[int]:
 
 
 def _asking(c: LinkRules, s: State) -> Counter[int]:
-    """Return how many waiting jobs ask about each message: the first busy server's, if none carries two."""
+    """Count the jobs that ask about each message: that of the first busy server, if none carries two."""
     asking: Counter[int] = Counter()
     for job, status in enumerate(s.status):
         if status == WAITING:

@@ -1,4 +1,4 @@
-"""The pictures of the report: distributions of job completion times, and ratios with their intervals."""
+"""Pictures of the report: distributions of job completion times, and ratios with their intervals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PLACER_COLOURS = {"RAND": "#bdbdbd", "LS": "#9e9ac8", "FF": "#fdae6b", "LWF-2": 
 
 
 def draw(stored: dict[str, Any], folder: Path) -> None:
-    """Draw every picture whose part has been run."""
+    """Draw each picture whose part was run."""
     folder.mkdir(parents=True, exist_ok=True)
     with plt.rc_context(STYLE):
         if "placement" in stored:
@@ -50,7 +50,7 @@ def draw(stored: dict[str, Any], folder: Path) -> None:
 
 
 def _save(path: Path, paint: Callable[[], Any]) -> None:
-    """Draw one picture and write it."""
+    """Draw one picture and write it to a file."""
     figure = paint()
     figure.savefig(path, dpi=120)
     plt.close(figure)
@@ -62,7 +62,7 @@ def _pick(rows: Iterable[Row], **wanted: Any) -> list[Row]:
 
 
 def _draw_cdf(rows: list[Row]) -> Any:
-    """Draw the share of jobs done within a time, by link policy and by placer."""
+    """Draw the share of jobs completed by a time, by link policy and by placer."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2))
     for policy in ("srsf-2", "srsf-1", "ada-srsf", "ada-srsf-buckets", "srsf-preemptive"):
         (row,) = _pick(rows, policy=policy, placer="LWF-1")

@@ -1,4 +1,4 @@
-"""What BOA asks of AWS: calls by service, and the statements that allow them, as a table for the docs.
+"""BOA's calls to AWS by service, and the IAM statements that allow them, as a table for the docs.
 
 python benchmarks/aws_calls.py          # nothing is asked of anybody
 python benchmarks/aws_calls.py --life   # and how many requests of a whole life on the fake were validated
@@ -39,7 +39,7 @@ USES = UsedResources(
 
 
 def table() -> list[str]:
-    """Return the table, a line each."""
+    """Return the lines of the table."""
     daemon, node = policy(SETTINGS, uses=USES), node_policy(SETTINGS, USES)
     resources = stack_template(SETTINGS, StackOptions())["Resources"]
     apart = ("stack", "free", "bake", "unbake", "baked")
@@ -66,7 +66,7 @@ def table() -> list[str]:
 
 
 def life() -> str:
-    """Return the row of a whole life on the fake, as the scenario of the tests counts it."""
+    """Return the row of the scenario `test_aws_scenario.py`, which counts its requests to the fake AWS."""
     root = Path(__file__).resolve().parents[1]
     test = "tests/integration/test_aws_scenario.py::test_a_life_under_the_printed_policies"
     done = subprocess.run(
@@ -80,7 +80,7 @@ def life() -> str:
 
 
 def _by_service(names: Any) -> str:
-    """Return how many calls there are of each service."""
+    """Return the number of calls of each service."""
     counts = Counter(str(name).partition(":")[0] for name in names)
     return ", ".join(f"{service} {count}" for service, count in sorted(counts.items()))
 
@@ -92,7 +92,7 @@ def _row(what: str, document: dict[str, Any]) -> str:
 
 
 def _types(resources: dict[str, Any]) -> str:
-    """Return how many resources there are of each service."""
+    """Return the number of resources of each service."""
     counts = Counter(each["Type"].split("::")[1] for each in resources.values())
     return ", ".join(f"{service} {count}" for service, count in sorted(counts.items()))
 

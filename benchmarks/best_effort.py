@@ -1,13 +1,13 @@
-"""A budget below the load: is the money kept to, how does the queue grow, and what is the order worth?
+"""A budget below the load: is the spend kept, how does the queue grow, and what does the job order gain?
 
     python benchmarks/best_effort.py [--hours 336] [--seeds 1]
 
-Poisson arrivals of short and of long jobs with exponential sizes, for some weeks, under a share of the least
-budget that runs them all; boots of 180 and 420 s, nodes of one and of eight GPUs. Each line: what was spent
-over the budget, the jobs present on average (by Little's law the mean completion time of all who came, times
-the arrival rate), the work left at the end beside what was said, and stops. Beside it in the same run: the
-same account with jobs in order of arrival, and the paced policy without a best effort, which is what the
-daemon did before; `boa` refused the budget.
+Short and long jobs with exponential sizes arrive as a Poisson process for some weeks, under a fraction of the
+least budget that runs them all. Nodes have one or eight GPUs and boot in 180 or 420 s. Each line shows the
+spend over the budget; the mean number of jobs present (by Little's law this is the mean completion time of
+all arrivals, times the arrival rate); the work left at the end beside the stated work; and stops. Two
+variants run beside it: the same best effort with jobs in order of arrival, and the paced policy without a
+best effort, which the daemon used before. `boa` refused this budget.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ PROBLEM = Problem(
 
 
 class Over(Exception):
-    """The hours are over."""
+    """Raised when the simulated hours are over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByArrival:
-    """The same account, and jobs served in the order of arrival; one that runs goes on."""
+    """The same best effort with jobs served in the order of arrival; a running job goes on."""
 
     base: Allocator
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return the base's answer in another order."""
+        """Return the base policy's answer for the other order."""
         found = self.base.allocate(jobs, now=now, money=money)
         first = {job.id: (job.width is None, job.arrived_at) for job in jobs}
         order = sorted(found.widths, key=lambda job: first[job])
@@ -73,7 +73,7 @@ class ByArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What some hours came to."""
+    """The figures of a run."""
 
     spent: float
     present: float
@@ -82,7 +82,7 @@ class Figures:
 
 
 def figures_of(run: PreparedRun, hours: float) -> Figures:
-    """Let so many hours pass."""
+    """Run for this many hours and return the figures."""
     begin, last, area = run.world.started_at, run.world.started_at, 0.0
     found: list[Figures] = []
 
@@ -110,7 +110,7 @@ def figures_of(run: PreparedRun, hours: float) -> Figures:
 
 
 def a_run(share: float, *, gpus: int, boot_seconds: float, hours: float, seed: int) -> SimulationSettings:
-    """Return a run under a share of the least budget."""
+    """Return a run under a fraction of the least budget."""
     found = SimulationSettings(
         trace=a_trace_of(Scenario(name="steady"), PROBLEM.classes, hours=hours + 24.0, seed=seed),
         problem=PROBLEM,

@@ -1,9 +1,9 @@
-"""What no policy can beat that boots whole nodes, beside the bound for GPUs one by one and BOA.
+"""A lower bound for policies that boot whole nodes, beside the bound for single GPUs and BOA.
 
     python benchmarks/bound_with_boots.py DATA [--only NAME] [--boots 0 180 420] [--factors 1.5 2]
 
-DATA is the folder of `benchmarks/policies`. BOA is rehearsed on the trace, as on the results page; both
-bounds are for what it spent. Minutes where jobs have several phases, else seconds.
+DATA is the folder of `benchmarks/policies`. BOA's budget is tuned on the trace as on the results page; both
+bounds are for the spend of that run. Times are minutes if jobs have several phases, else seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BOOTS, FACTORS = (0.0, 180.0, 420.0), (1.5, 2.0)
 
 
 def workloads(only: str) -> Iterator[Scenario]:
-    """Yield each workload of the results page once, on demand, its jobs in one order."""
+    """Yield each workload of the results page, on demand, with one order of its jobs."""
     for scenario in scenarios(quick=False):
         is_first = scenario.factor == FACTORS[0] and scenario.boot_seconds and not scenario.on_spot
         if is_first and "orders" not in scenario.name and only in scenario.name:

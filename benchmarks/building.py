@@ -1,9 +1,9 @@
-"""How long BOA's policies take to build for many classes, as the daemon does when a class or price changes.
+"""The time to build BOA's policies for many classes, as the daemon does when a class or a price changes.
 
     python benchmarks/building.py [--classes 1000]
 
-Classes have three phases of 16 widths each and a rescale cost, so their phases are coupled. Times are the
-least of five, of the processor. With `PYTHONPATH` another checkout's policies are built.
+Each class has three phases of 16 widths and a rescale cost, so its phases are coupled. Times are processor
+times, the least of five. Set `PYTHONPATH` to another checkout to build that checkout's policies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REPEATS = 5
 
 
 def a_site(count: int) -> Site:
-    """Return a site with so many classes, no two alike, and twice the money that their work takes."""
+    """Return a site with this many classes, all different, and twice the budget that their work takes."""
     rng = np.random.default_rng(1)
     classes = tuple(
         a_class(

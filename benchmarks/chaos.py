@@ -1,15 +1,16 @@
-"""Storms over the daemon: `python benchmarks/chaos.py --minutes 10 [--database sqlite|postgresql|both]`.
+"""Faults for the daemon: `python benchmarks/chaos.py --minutes 10 [--database sqlite|postgresql|both]`.
 
-EC2, SQS and S3 are the fake AWS on moto, a process of its own, behind a proxy that answers errors, cuts
-connections, loses answers and is cut off. Nodes are played by the proxy: it takes Run Command's scripts, says
-what their units say, and keeps its own record of what ran where. `boa daemon` and a standby are processes:
-they are killed, stopped and continued, their machine's clock jumps (a preloaded library), their queue is
-filled with what no node should say, their database server dies, and their instances are ended and untagged
-behind their back. Meanwhile the caps of the site and of a team's purse are drawn in to just above what is
-spent.
+EC2, SQS and S3 are the fake AWS on moto in a process of its own. A proxy in front of it answers errors, cuts
+connections, loses answers and can be cut off. The proxy also plays the nodes: it receives Run Command's
+scripts, reports for their units, and records what ran on which node. `boa daemon` and a standby are
+processes: they are killed, stopped and continued; their machine's clock jumps (through a preloaded library);
+their queue is filled with malformed messages; their database server is killed; and their instances are ended
+and untagged without their knowledge. Meanwhile the caps of the site and of a team's purse are lowered to just
+above what is spent.
 
-At the end the storms cease, all jobs have to finish, and everything is held against the proxy's and EC2's
-records. Prints one table; exit code 1 where anything was leaked, lost, doubled or a cap broken.
+At the end the faults cease, all jobs have to finish, and the daemon's records are compared with those of the
+proxy and of EC2. Prints one table. The exit code is 1 if anything was leaked, lost or doubled, or a cap was
+broken.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ checkpoint_seconds = 5
 
 @dataclass
 class Unit:
-    """What runs on a node."""
+    """A unit that runs on a node."""
 
     job: str
     generation: int
@@ -133,7 +134,7 @@ class Unit:
 
 @dataclass
 class Nodes:
-    """The machines: what Run Command started on them, by their own record."""
+    """The nodes, with their own record of the units that Run Command started."""
 
     units: list[Unit] = field(default_factory=list)
     live: set[str] = field(default_factory=set)
@@ -143,7 +144,7 @@ class Nodes:
     chance: Random = field(default_factory=Random)
 
     def command(self, node: str, script: str) -> str:
-        """Run a script on a node; return its id."""
+        """Run a script on a node; return the command's id."""
         name, said = str(uuid4()), f'{HEALTH}{{"faults": []}}\n{READY}'
         with self.lock:
             if found := re.search(r"<<'UNIT'\n(.*)\nUNIT\n", script):
@@ -157,10 +158,10 @@ class Nodes:
         return name
 
     def _start(self, node: str, unit: dict[str, Any], key: str) -> None:
-        """Start a unit once; a job of which another generation runs is there twice."""
+        """Start a unit once; count it as doubled if another generation of its job still runs."""
         job, generation = unit["job"], unit["generation"]
         if there := [each for each in self.units if (each.job, each.generation) == (job, generation)]:
-            # As the script does: what runs goes on, and speaks with the newest key.
+            # Like the real script: a running unit goes on and signs its reports with the newest key.
             there[0].key = key
             return
         self.look(time.monotonic())
@@ -175,12 +176,12 @@ class Nodes:
                 self._finish(unit, code=-15, stop_asked=is_stop, killed=not is_stop, is_done=False)
 
     def _finish(self, unit: Unit, **facts: Any) -> None:
-        """Write down how a unit ended."""
+        """Record how a unit ended."""
         base = {"code": 0, "stop_asked": False, "killed": False, "out_of_memory": False, "lingering": 0}
         unit.end, unit.ended = {**base, "is_done": True, "lacks_result": False, **facts}, time.monotonic()
 
     def look(self, now: float) -> None:
-        """Let time pass: what has worked long enough is done, what was on a node that is gone is too."""
+        """End the units whose time is over and the units whose node is gone."""
         for unit in self.units:
             if unit.end is None and unit.node not in self.live:
                 self._finish(unit, code=None, agent_lost=True, is_done=False)
@@ -188,21 +189,21 @@ class Nodes:
                 self._finish(unit)
 
     def status(self, job: str, generation: int) -> dict[str, Any] | None:
-        """Return what a unit says."""
+        """Return a unit's status report."""
         for unit in self.units:
             if (unit.job, unit.generation) == (job, generation) and unit.node in self.live:
                 return self.said(unit)
         return None
 
     def usd_of_team(self, now: float) -> float:
-        """Return what the GPUs of the team's units cost while they ran."""
+        """Return the cost of the GPUs of the team's units while they ran."""
         ends = [
             (unit, now if unit.ended is None else unit.ended) for unit in self.units if _is_of_team(unit.job)
         ]
         return sum(end - unit.began for unit, end in ends) * PRICE / 3600.0
 
     def said(self, unit: Unit) -> dict[str, Any]:
-        """Return a unit's word, with the seal of its generation."""
+        """Return a unit's status report, sealed with the key of its generation."""
         word = {
             "job": unit.job, "generation": unit.generation, "rank": 0, "is_kept": unit.end is None,
             "was_kept": True, "progress": None, "exit": unit.end, "manifest": None, "wrong_manifest": "",
@@ -212,13 +213,13 @@ class Nodes:
 
 
 def _is_of_team(job: str) -> bool:
-    """Whether a job draws on the purse whose cap is drawn in."""
+    """Return whether a job draws on the purse whose cap is lowered."""
     return job.startswith(f"{TEAM}-")
 
 
 @dataclass
 class Weather:
-    """What the proxy does to calls."""
+    """The faults that the proxy injects into calls."""
 
     fault_fraction: float = 0.0
     is_cut_off: bool = False
@@ -226,7 +227,7 @@ class Weather:
 
 
 def proxy(port: int, nodes: Nodes, weather: Weather, chance: Random) -> ThreadingHTTPServer:
-    """Return a proxy in front of the server at a port; it plays Run Command itself."""
+    """Return a proxy in front of the server at a port; the proxy answers Run Command itself."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -332,7 +333,7 @@ class Wrong:
         self._chance = chance
 
     def message(self, jobs: list[tuple[str, int]]) -> str:
-        """Return one: a status or an event of which a part is something else."""
+        """Return a status or an event with one wrong part."""
         job, generation = self._chance.choice(jobs or [("none-1", 1)])
         good: dict[str, Any] = {
             "job": job, "generation": generation, "rank": 0, "is_kept": True, "was_kept": True,
@@ -342,7 +343,7 @@ class Wrong:
         odd: Any = self._chance.choice([None, [], {}, "x", -1, 10**400, 2**64, True, {"step": "x"}, [[]]])
         kind = self._chance.randrange(6)
         if kind == 5:
-            # In the best of forms, and sealed by nobody who may: it would end a job that runs.
+            # A well-formed message with a wrong seal: if accepted, it would end a running job.
             end = {"code": 0, "stop_asked": False, "killed": False, "out_of_memory": False, "lingering": 0}
             end |= {"is_done": True, "lacks_result": False}
             return json.dumps(sealed({**good, "exit": end}, self._chance.choice(["", "0" * 64])))
@@ -357,7 +358,7 @@ class Wrong:
 
 
 class Machine:
-    """A control node: its folder, its clock, and the daemon that runs there."""
+    """A control node: its folder, its clock and its daemon."""
 
     def __init__(self, folder: Path, shim: Path | None, endpoint: str) -> None:
         self.folder, self._endpoint = folder, endpoint
@@ -371,11 +372,11 @@ class Machine:
             self._clock = mmap.mmap(file.fileno(), 8)
 
     def jump(self, seconds: int) -> None:
-        """Set the machine's clock so much ahead of the world's."""
+        """Set the machine's clock this many seconds ahead of real time."""
         self._clock[:] = bytes(ctypes.c_longlong(seconds))
 
     def start(self) -> None:
-        """Start a daemon that takes over when nobody else leads."""
+        """Start a daemon that takes over when no other daemon leads."""
         environment = {
             **os.environ, **FAKE_CREDENTIALS, "AWS_ENDPOINT_URL": self._endpoint,
             "BOA_CHAOS_CLOCK": str(self._clock_file), "AWS_DEFAULT_REGION": REGION,
@@ -391,7 +392,7 @@ class Machine:
             )
 
     def read_again(self, text: str) -> None:
-        """Give the daemon other settings; one that cannot be told yet is started anew."""
+        """Give the daemon new settings; restart it if it cannot be told yet."""
         (self.folder / "boa.toml").write_text(text)
         if self.process is not None and self.process.poll() is None:
             if self.get("/status") or self.is_standing_by:
@@ -402,7 +403,7 @@ class Machine:
 
     @property
     def is_standing_by(self) -> bool:
-        """Whether the daemon runs, and said since its start that another one leads."""
+        """Return whether the daemon runs and has said since its start that another daemon leads."""
         if self.process is None or self.process.poll() is not None:
             return False
         with (self.folder / "log").open("rb") as log:
@@ -417,7 +418,7 @@ class Machine:
                 self.process.wait(60.0)
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """Return an answer of the daemon; None where it does not answer, as while it stands by."""
+        """Return an answer of the daemon, or None if it does not answer, for instance while it stands by."""
         try:
             with Client(self.socket) as client:
                 return dict(client.get(path))
@@ -468,12 +469,12 @@ class Storm:
         for machine in self.machines:
             (machine.folder / "boa.toml").write_text(self._settings())
         if is_shared:
-            # A file is shared by two daemons of one machine: the second stands by at the lock.
+            # With SQLite both daemons are on one machine and share the file: the second waits at the lock.
             second = Machine(folder / "a", shim, endpoint)
             self.machines.append(second)
 
     def _settings(self) -> str:
-        """Return the settings with the caps as they are now."""
+        """Return the settings with the present caps."""
         cap, teams = self.caps.sections()
         return SETTINGS.format(
             cap=cap, most=MOST, region=REGION, cluster=CLUSTER, queue=self.queue, state="state",
@@ -481,7 +482,7 @@ class Storm:
         )  # fmt: skip
 
     def _draw_in(self, name: str) -> None:
-        """Set a cap to just above what is spent, where that can be asked now."""
+        """Lower a cap to just above what is spent, if the spend is known now."""
         spent = self._spent()
         if spent is None:
             return
@@ -502,7 +503,7 @@ class Storm:
             machine.read_again(self._settings())
 
     def _spent(self) -> dict[str, tuple[float, float]] | None:
-        """Return what was spent by cap, by the daemon's books and by ours; None where nobody can be asked."""
+        """Return the spend by cap, by the daemon's ledger and by ours; None if no daemon answers."""
         leader = self.leader()
         status = leader.get("/status") if leader is not None else None
         costs = leader.get("/cost?by=team") if leader is not None else None
@@ -514,14 +515,14 @@ class Storm:
         return {name: (storage[name], ours[name]) for name in storage}
 
     def _look_at_caps(self) -> bool:
-        """Note what was spent under caps that were drawn in; return whether somebody could say it."""
+        """Record the spend under lowered caps; return whether a daemon reported it."""
         spent = self._spent()
         for name, (booked_usd, measured_usd) in (spent or {}).items():
             self.caps.look(name, booked=booked_usd, measured=measured_usd)
         return spent is not None
 
     def leader(self) -> Machine | None:
-        """Return the machine whose daemon leads."""
+        """Return the machine of the leading daemon."""
         for machine in self.machines:
             if machine.process is None or machine.process.poll() is not None:
                 continue
@@ -531,7 +532,7 @@ class Storm:
         return None
 
     def run(self) -> dict[str, Any]:
-        """Storm for the minutes of the options, then let it calm down, and return what came of it."""
+        """Inject faults for the minutes of the options, then wait for calm, and return the outcome."""
         for machine in self.machines:
             machine.start()
         threads = [threading.Thread(target=do, daemon=True) for do in (self._watch, self._speak)]
@@ -560,7 +561,7 @@ class Storm:
         return self._calm(submitted)
 
     def _calm(self, submitted: list[str]) -> dict[str, Any]:
-        """End all storms, wait for the jobs, and compare."""
+        """End all faults, wait for the jobs, and compare the records."""
         self.weather.fault_fraction, self.weather.is_cut_off = 0.0, False
         for machine in self.machines:
             machine.jump(0)
@@ -586,7 +587,7 @@ class Storm:
         status = {} if leader is None else leader.get("/status") or {}
         lost = [job for job in submitted if rows.get(job, {}).get("status") != "finished"]
         self._over.set()
-        # Money of half a second may lie between two looks.
+        # The two ledgers may be read half a second apart.
         found = {
             "database": self.database,
             "minutes": self.options.minutes,
@@ -615,12 +616,12 @@ class Storm:
         return found
 
     def _say(self, what: str) -> None:
-        """Say how far it is, where somebody watches."""
+        """Print the progress if `verbose` is set."""
         if self.options.verbose:
             print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """End everything that was started."""
+        """End all processes of the run."""
         self._over.set()
         for machine in self.machines:
             machine.kill(signal.SIGCONT)
@@ -630,7 +631,6 @@ class Storm:
         self.moto.wait()
 
     def _wait(self, is_so: Any, what: str, *, fails: bool = True) -> None:
-        """Wait for something."""
         end = time.monotonic() + PATIENCE_SECONDS
         while not is_so():
             if time.monotonic() > end:
@@ -641,13 +641,13 @@ class Storm:
             time.sleep(0.5)
 
     def _live(self) -> list[str]:
-        """Return the instances that cost something, by EC2's own list, whatever their tags."""
+        """Return the instances that cost money by EC2's own list, whatever their tags."""
         states = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
         found = self.ec2.describe_instances(Filters=states)["Reservations"]
         return [each["InstanceId"] for one in found for each in one["Instances"]]
 
     def _watch(self) -> None:
-        """Look at EC2 each half second: what lives, what it costs, and what ends with it."""
+        """Every half second read from EC2 which instances live and what they cost; end lost units."""
         before = time.monotonic()
         while not self._over.wait(0.5):
             with suppress(Exception):
@@ -660,7 +660,7 @@ class Storm:
                     self.nodes.look(now)
 
     def _speak(self) -> None:
-        """Let units say how they are: each few seconds, and their end at once."""
+        """Send the units' status reports every few seconds, and their ends at once."""
         said: set[int] = set()
         while not self._over.wait(HEARTBEAT_SECONDS):
             with self.nodes.lock:
@@ -676,7 +676,7 @@ class Storm:
                         said.add(number)
 
     def _submit(self) -> list[str]:
-        """Submit a job of the team that has the fewest waiting; return its id once the daemon has it."""
+        """Submit a job of the team with the fewest waiting jobs; return its id once the daemon has it."""
         leader = self.leader()
         answer = leader.get("/jobs?limit=200") if leader is not None else None
         if leader is None or answer is None:
@@ -700,7 +700,7 @@ class Storm:
             return []
 
     def _kill(self) -> None:
-        """Kill the leader and time how long it takes until another daemon ticks."""
+        """Kill the leader and measure the time until another daemon ticks."""
         leader = self.leader()
         if leader is None or not self._has_standby(leader):
             return
@@ -710,7 +710,7 @@ class Storm:
         leader.start()
 
     def _pause(self) -> None:
-        """Stop the leader for longer than its lease, let another one lead, and let it go on."""
+        """Stop the leader for longer than its lease, let another daemon lead, and continue the first."""
         leader = self.leader()
         if leader is None or self.database == "sqlite" or not self._has_standby(leader):
             return
@@ -718,7 +718,7 @@ class Storm:
         leader.kill(signal.SIGSTOP)
         self._time_failover(leader)
         leader.kill(signal.SIGCONT)
-        # It finds that it does not lead any more and ends; its supervisor starts it again.
+        # The daemon finds that it no longer leads and exits; its supervisor starts it again.
         with suppress(subprocess.TimeoutExpired):
             assert leader.process is not None
             leader.process.wait(30.0)
@@ -726,13 +726,13 @@ class Storm:
         leader.start()
 
     def _supervise(self) -> None:
-        """Start daemons that ended by themselves, as their service does."""
+        """Restart daemons that have exited, as systemd would."""
         for machine in self.machines:
             if machine.process is not None and machine.process.poll() is not None:
                 machine.start()
 
     def _has_standby(self, leader: Machine) -> bool:
-        """Wait until another daemon stands by: what is timed is a failover, not the start of a program."""
+        """Wait until another daemon stands by, so that no program's start is part of the failover."""
         others = [machine for machine in self.machines if machine is not leader]
         self._wait(lambda: any(other.is_standing_by for other in others), "a standby", fails=False)
         return any(other.is_standing_by for other in others)
@@ -753,14 +753,14 @@ class Storm:
         print("no failover in time; said meanwhile:", *sorted(said), sep="\n  ", flush=True)
 
     def _cut_off(self) -> None:
-        """Cut all daemons off AWS."""
+        """Cut all daemons off from AWS for a while."""
         self.counts["partitions"] += 1
         self.weather.is_cut_off = True
         time.sleep(self.chance.uniform(2.0, 20.0))
         self.weather.is_cut_off = False
 
     def _jump(self) -> None:
-        """Let a machine's clock jump, and return or not."""
+        """Let a machine's clock jump ahead or back; half of the jumps are undone soon."""
         self.counts["clock jumps"] += 1
         machine = self.chance.choice(self.machines)
         size = self.chance.choice([35, 600, 3600, 86_400, 2 * 86_400, 40 * 86_400, 10 * 365 * 86_400])
@@ -777,20 +777,20 @@ class Storm:
         self.weather.fault_fraction = 0.03
 
     def _crash_database(self) -> None:
-        """Let the database server die and come back."""
+        """Kill the database server and start it again."""
         if self._crash is not None:
             self.counts["database crashes"] += 1
             self._crash()
 
     def _end_one(self) -> None:
-        """End an instance behind the daemon's back."""
+        """End an instance without the daemon's knowledge."""
         live = self._live()
         if live:
             self.counts["instances ended"] += 1
             self.ec2.terminate_instances(InstanceIds=[self.chance.choice(live)])
 
     def _untag(self) -> None:
-        """Take the cluster's tag off an instance, and put it back later."""
+        """Remove the cluster's tag from an instance, and restore it later."""
         live = self._live()
         if not live:
             return
@@ -804,7 +804,7 @@ class Storm:
             self.ec2.create_tags(Resources=[name], Tags=[tag])
 
     def _talk_nonsense(self) -> None:
-        """Fill the queue with what no node should say."""
+        """Fill the queue with malformed messages."""
         with self.nodes.lock:
             jobs = [(unit.job, unit.generation) for unit in self.nodes.units[-10:]]
         wrong = Wrong(self.chance)
@@ -817,7 +817,7 @@ class Storm:
 
 
 def _told(status: dict[str, Any] | None) -> str:
-    """Return what a daemon says of itself, short."""
+    """Return a daemon's status in short."""
     if status is None:
         return "no answer"
     return (
@@ -826,12 +826,12 @@ def _told(status: dict[str, Any] | None) -> str:
 
 
 def _error(code: str) -> bytes:
-    """Return an error as EC2 writes it."""
+    """Return an error in EC2's XML."""
     return f"<Response><Errors><Error><Code>{code}</Code></Error></Errors></Response>".encode()
 
 
 def _shim(folder: Path) -> Path | None:
-    """Return the library that moves a process's clock; None where there is no compiler."""
+    """Return the library that moves a process's clock, or None without a compiler."""
     if shutil.which("cc") is None:
         return None
     source, library = folder / "clock.c", folder / "clock.so"
@@ -841,14 +841,14 @@ def _shim(folder: Path) -> Path | None:
 
 
 def _free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 class Postgres:
-    """A PostgreSQL server of our own on a Unix socket, as a user that is not root."""
+    """A PostgreSQL server for this run, on a Unix socket, run by a user that is not root."""
 
     def __init__(self, folder: Path) -> None:
         found = shutil.which("initdb")
@@ -858,7 +858,7 @@ class Postgres:
         self._prefix: list[str] = []
 
     def __enter__(self) -> str:
-        """Start it and return its URL; empty where there is no server on this machine."""
+        """Start the server and return its URL; return an empty URL if PostgreSQL is not installed."""
         if self._programs is None:
             return ""
         self._folder.mkdir(mode=0o700)
@@ -870,32 +870,31 @@ class Postgres:
         return f"postgresql://boa@/postgres?host={self._folder}"
 
     def _start(self) -> None:
-        """Start the server."""
         options, folder = f"-k {self._folder} -c listen_addresses=''", str(self._folder)
         self._do(
             "pg_ctl", "-D", f"{folder}/data", "-l", f"{folder}/log", "-w", "-o", options, "start"
         )  # fmt: skip
 
     def crash(self) -> None:
-        """End it as a loss of power does, and start it again."""
+        """Stop the server as a loss of power does, and start it again."""
         if self._programs is not None:
             self._do("pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "stop")
             self._start()
 
     def __exit__(self, *_: object) -> None:
-        """Stop it and forget it."""
+        """Stop the server and delete its folder."""
         if self._programs is not None:
             self._do("pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "stop")
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _do(self, name: str, *words: str) -> None:
-        """Run one of its programs."""
+        """Run one of the server's programs."""
         command = [*self._prefix, str((self._programs or Path()) / name), *words]
         subprocess.run(command, check=True, capture_output=True, cwd=self._folder)
 
 
 def storm(options: argparse.Namespace, database: str) -> dict[str, Any] | None:
-    """Return what came of one run; None where the database cannot be had here."""
+    """Return the outcome of one run, or None if the database is not available here."""
     if database == "sqlite":
         return one_run(options, "", None)
     server = Postgres(Path("/tmp") / f"boa-chaos-pg-{os.getpid()}")
@@ -904,7 +903,7 @@ def storm(options: argparse.Namespace, database: str) -> dict[str, Any] | None:
 
 
 def one_run(options: argparse.Namespace, url: str, crash: Callable[[], None] | None) -> dict[str, Any]:
-    """Storm in a folder, which is kept where something was wrong."""
+    """Run in a folder, which is kept if anything was wrong."""
     folder = Path(tempfile.mkdtemp(prefix="boa-chaos"))
     run = Storm(folder, options, url, crash)
     try:
@@ -919,7 +918,7 @@ def one_run(options: argparse.Namespace, url: str, crash: Callable[[], None] | N
 
 
 def main() -> int:
-    """Storm, and print the table."""
+    """Run the storms, and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

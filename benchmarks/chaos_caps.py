@@ -1,7 +1,7 @@
-"""Caps that are drawn in while it storms: `benchmarks/chaos.py` sets one to just above what is spent.
+"""Caps that `benchmarks/chaos.py` lowers during a run to just above what is spent.
 
-What goes on then may go on for `ROOM_SECONDS` at the most, and jobs and submissions would spend more: a cap
-that is not held shows. What was spent is read from two books, the daemon's and the storm's own.
+Running work may go on for at most `ROOM_SECONDS`. Running jobs and new submissions would spend more, so a cap
+that does not hold is noticed. The spend is read from two ledgers, the daemon's and the benchmark's own.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ share = 1
 
 
 def user() -> str:
-    """Return who submits the jobs."""
+    """Return the user who submits the jobs."""
     return pwd.getpwuid(os.getuid()).pw_name
 
 
 @dataclass(slots=True)
 class Spent:
-    """What a cap allowed from when on, and what was spent by the end, in dollars of the day."""
+    """A lowered cap with the time from which it holds, and the spend of the day by the end, in USD."""
 
     cap: float
     before: float
@@ -45,7 +45,7 @@ class Spent:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the daemon's books or ours say that more was spent."""
+        """Whether the daemon's ledger or ours shows more spend than allowed."""
         return max(self.booked, self.measured) > self.cap
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Spent:
 
 @dataclass(slots=True)
 class DrawnCaps:
-    """The caps as they are set: of the site's day, and of the day of one team's purse."""
+    """The present caps: the site's cap per day, and the cap per day of one team's purse."""
 
     drawn: dict[str, Spent] = field(default_factory=dict)
     _is_over: bool = False
@@ -69,29 +69,29 @@ class DrawnCaps:
         return caps[SITE], TEAMS.format(user=user(), cap=caps[TEAM])
 
     def draw(self, name: str, *, booked: float, measured: float, running: int) -> None:
-        """Set a cap to what is spent and a little more."""
+        """Set a cap to the present spend and a little more."""
         spent = max(booked, measured)
         room = max(running, 1) * RATE * ROOM_SECONDS / 3600.0
         self.drawn[name] = Spent(cap=spent + room, before=spent)
 
     def look(self, name: str, *, booked: float, measured: float) -> None:
-        """Note what is spent; the most counts."""
+        """Record the spend under a cap; the largest counts."""
         spent = self.drawn.get(name)
         if spent is not None and not self._is_over:
             spent.booked, spent.measured = max(spent.booked, booked), max(spent.measured, measured)
 
     def let_go(self) -> None:
-        """Set all caps as they were."""
+        """Restore all caps."""
         self._is_over = True
 
     @property
     def breaches(self) -> int:
-        """How many of the caps that were drawn in were broken."""
+        """The number of lowered caps that were broken."""
         return sum(spent.is_broken for spent in self.drawn.values())
 
 
 def booked(status: Mapping[str, Any], cost_by_team: Mapping[str, Any]) -> dict[str, float]:
-    """Return what the daemon's books say was spent today."""
-    # A purse pays for GPUs from their claim on: boots are nobody's.
+    """Return today's spend by the daemon's ledger."""
+    # A purse pays for GPUs from the claim on; boots are charged to no team.
     teams = {row["name"]: float(row["usd"]) - float(row["boot_usd"]) for row in cost_by_team["rows"]}
     return {SITE: float(status["books"]["day"]["spent_usd"]), TEAM: teams.get(TEAM, 0.0)}

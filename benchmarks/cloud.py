@@ -1,11 +1,11 @@
-"""Calls per tick on AWS, and how long an intent takes to settle when calls fail.
+"""Calls per tick on AWS, and the time that an intent takes to settle when calls fail.
 
     python benchmarks/cloud.py            about three minutes; --quick: half a minute
 
-Calls are counted at the door (`AwsCalls.counts`) over ticks that change nothing, on the fake cloud in
-process. The baseline is what a program does that describes instances one by one, by id, as several
-autoscalers did; it is counted, not timed. Times to settle are seconds on the fake cloud's clock, from the
-intent to the tick in which all of its nodes are listed or it is given up, with ticks every 30 s.
+Calls are counted by `AwsCalls.counts` over ticks that change nothing, on the fake cloud in process. The
+baseline is a program that describes instances one by one by id, as several autoscalers did; its calls are
+counted, not timed. Times to settle are seconds on the fake cloud's clock with ticks every 30 s, from the
+intent to the tick in which all of its nodes are listed or it is given up.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CATALOG = Catalog.load()
 
 
 class Jobs:
-    """Jobs that all wait, and an engine that is never asked."""
+    """Jobs that all wait; it also stands for the engine, which is never called."""
 
     def __init__(self, count: int) -> None:
         self._jobs = {f"j{number}": JobState(job=replace(a_job(f"j{number}"))) for number in range(count)}
@@ -52,7 +52,7 @@ class Jobs:
 
 
 def a_cloud(fake: FakeCloud, clock: ManualClock) -> AwsCloud:
-    """Return the backend, without waiting for its own buckets."""
+    """Return the backend without waits for its own rate limits."""
     settings = AwsSettings(instance_types=(TYPE,))
     ticking = iter(range(10**9))
     calls = AwsCalls(settings, tries=1, monotonic=lambda: float(next(ticking)))
@@ -60,7 +60,7 @@ def a_cloud(fake: FakeCloud, clock: ManualClock) -> AwsCloud:
 
 
 def calls_per_tick(instances: int, jobs: int, ticks: int) -> tuple[float, float]:
-    """Return calls and seconds of a tick with so many instances and waiting jobs; the median of several."""
+    """Return the calls and the median seconds of a tick with this many instances and waiting jobs."""
     clock = ManualClock(1_800_000_000.0)
     fake = FakeCloud(clock.now)
     with mocked(fake):
@@ -90,7 +90,7 @@ def calls_per_tick(instances: int, jobs: int, ticks: int) -> tuple[float, float]
 
 
 def settling(fault: str, share: float, runs: int) -> list[float]:
-    """Return the seconds from intent to settled when a share of the launches fails in one way."""
+    """Return the seconds from an intent until it settles when a share of the launches fails in one way."""
     draw, found = random.Random(7), []
     clock = ManualClock(1_800_000_000.0)
     fake = FakeCloud(clock.now, Terms(boot_seconds=60.0, invisible_seconds=5.0))

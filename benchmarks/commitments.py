@@ -1,16 +1,18 @@
-"""Commitments advised from one stretch of time, priced on the next: what they save of the best in hindsight.
+"""Commitments advised on one stretch of time, priced on the next: their saving beside the best in hindsight.
 
     python benchmarks/commitments.py [--weeks 2] [--budget 45] [--seeds 3] [--policy boa-paced]
         [--trace FILE ...] [--growth 0 0.05 -0.05] [--times 1.5] [--out FOLDER]
 
-The classes of the demo (Pollux's jobs on T4) come at random for twice so many weeks, steadily or 1.6 times as
-often by day and 0.4 times by night; `--policy`, by default the daemon's own, runs them with what the first
-half says alone. Levels advised from the GPUs rented in the first half are priced on the second, beside
-committing the mean and the best in hindsight. Discounts are inputs, not facts.
+The jobs are those of the demo's classes (Pollux's jobs on T4), which arrive at random for twice `--weeks`
+weeks, steadily or 1.6 times as often by day and 0.4 times by night. They run under `--policy`, by default the
+daemon's own, with beliefs from the first half only. Levels advised from the GPUs rented in the first half are
+priced on the second half, beside a commitment to the mean and the best commitment in hindsight. Discounts are
+inputs, not facts.
 
-With traces, each as `boa trace import` writes it with its classes.yaml beside it, their own arrivals are
-taken; with `--growth`, `--seeds` draws from the load that is fitted to each (`boa trace fit`), which grows by
-so much a week. `--times` is the budget as a multiple of what the jobs of the first half need at the least.
+With `--trace` the arrivals are those of each trace, as `boa trace import` writes it with its classes.yaml
+beside it. With `--growth` the arrivals are `--seeds` draws from the load that is fitted to each trace (`boa
+trace fit`), which grows by this fraction a week. `--times` is the budget over the least that the jobs of the
+first half need.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ DAY, NIGHT = 1.6, 0.4
 
 
 def arrivals(file: ProblemFile, hours: float, seed: int, *, swings: bool) -> Trace:
-    """Return Poisson arrivals of the classes, with day and night where asked for."""
+    """Return Poisson arrivals of the classes, with day and night if `swings` is set."""
     rng, jobs = Random(seed), []
     for job_class in file.problem.classes:
         at = 0.0
@@ -66,7 +68,7 @@ def arrivals(file: ProblemFile, hours: float, seed: int, *, swings: bool) -> Tra
 
 
 def drawn(trace: Trace, growth: float, seed: int) -> Trace:
-    """Return a draw of a load like a trace's, that grows by so much a week."""
+    """Return a draw from a load like the trace's that grows by this fraction a week."""
     return replace(fit_load(trace), growth_per_week=growth).draw(trace.window_hours, seed=seed)
 
 
@@ -100,7 +102,7 @@ def halves(
 def priced(
     file: ProblemFile, early: LoadDistribution, late: LoadDistribution
 ) -> Iterator[tuple[float, AdviceBacktest, float]]:
-    """Yield, for each discount, the proof, and the bill of committing the mean."""
+    """Yield for each discount the proof and the bill of a commitment to the mean."""
     machines = list(file.instance_types.values())
     for discount in DISCOUNTS:
         names = {machine.name.partition(".")[0]: discount for machine in machines}
@@ -136,7 +138,7 @@ def runs_of(words: argparse.Namespace) -> Iterator[tuple[str, ProblemFile, Trace
 
 
 def main() -> None:
-    """Print one line per load, draw and discount, and for each discount what all have in common."""
+    """Print one line per load, draw and discount, and a summary per discount."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -156,7 +158,7 @@ def main() -> None:
             began = process_time()
             early, late = halves(file, trace, words, tasks)
             for discount, proof, mean in priced(file, early, late):
-                # Where nothing can be saved, all of it is saved by committing to nothing.
+                # If nothing can be saved, committing to nothing counts as the full saving.
                 lost = proof.saved_fraction < 0.0
                 share = proof.share_of_best if proof.share_of_best is not None else float(not lost)
                 print(

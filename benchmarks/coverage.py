@@ -1,11 +1,12 @@
-"""How often the truth lies in the 95 % intervals that BOA states: of rates, sizes, speeds and speed-ups.
+"""How often the true value lies in the 95 % intervals that BOA states: rates, sizes, speeds and speed-ups.
 
     python benchmarks/coverage.py [--draws 2000] [--only rates | sizes | speeds]
 
-Rates: streams by the hour, one job at a time or in bursts of geometric size, from the prior, or stated four
-times off. Sizes: of so many jobs that ended, a part of them cut off. Speeds: so many stretches of work at two
-of five widths, with the noise that the model assumes and with up to three times as much; speed-ups are those
-of all widths over the narrowest. Beside rates and sizes: the median of the upper over the lower end.
+Rates: hourly streams, one job at a time or in bursts of geometric size; the true rate is drawn from the
+prior, or the stated rate is wrong by a factor of four. Sizes: of a number of ended jobs, some of them cut
+off. Speeds: of a number of stretches of work at two of five widths, with the noise that the model assumes and
+with up to three times that noise; speed-ups are those of all widths over the narrowest. For rates and sizes
+also the median of the interval's upper end over its lower end.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Draw = Callable[[np.random.Generator], tuple[float, Belief]]
 def a_stream(
     rng: np.random.Generator, per_hour: float, *, hours: int, burst: float, stated: float, half_life: float
 ) -> Belief:
-    """Return what is believed of a rate after some hours of jobs that come in bursts."""
+    """Return the belief of a rate after some hours of jobs that arrive in bursts."""
     sizes = rng.geometric(1.0 / burst, rng.poisson(per_hour / burst * hours))
     minutes = np.zeros(hours * MINUTES)
     np.add.at(minutes, rng.integers(0, hours * MINUTES, len(sizes)), sizes)
@@ -51,7 +52,7 @@ def a_stream(
 
 
 def a_rate(*, hours: int, burst: float = 1.0, off: float | None = None, half_life: float = NEVER) -> Draw:
-    """Return draws of a rate: from the prior around 6 jobs an hour, or 6 where a multiple was stated."""
+    """Return a function that draws a rate: from the prior around 6 jobs/hour, or 6 if `off` is given."""
 
     def draw(rng: np.random.Generator) -> tuple[float, Belief]:
         truth = float(rng.gamma(PRIOR, 6.0 / PRIOR)) if off is None else 6.0
@@ -64,7 +65,7 @@ def a_rate(*, hours: int, burst: float = 1.0, off: float | None = None, half_lif
 def a_size(
     *, jobs: int, spread: float | None = None, off: float = 1.0, is_cut: bool = False, is_log: bool = False
 ) -> Draw:
-    """Return draws of a mean size: from the prior, or `off` times what is stated, with sizes of a spread."""
+    """Return a function that draws a mean size: from the prior, or `off` times the stated size."""
 
     def draw(rng: np.random.Generator) -> tuple[float, Belief]:
         truth = float(rng.lognormal(0.0, SPREAD / np.sqrt(PRIOR))) if spread is None else off
@@ -87,7 +88,7 @@ WIDTHS, STATED = (1, 2, 4, 8, 16), (1.0, 1.8, 3.2, 5.6, 9.0)
 def speeds(
     rng: np.random.Generator, *, stretches: int, seconds: float, noise: float
 ) -> Iterable[tuple[str, float, Belief]]:
-    """Yield (what, truth, belief) of the speeds and speed-ups of a curve that strays as the model says."""
+    """Yield (name, truth, belief) of the speeds and speed-ups of a curve with the model's deviations."""
     truth = np.array(STATED) * np.exp(np.cumsum([0.0, *rng.normal(0.0, WANDER, len(WIDTHS) - 1)]))
     measured = (0, 2)
     samples = [
@@ -121,7 +122,7 @@ def _around(mean: float, spread: float) -> Belief:
 
 
 def held(draw: Draw, *, draws: int, seed: int = 0) -> tuple[float, float]:
-    """Return (part of the draws in which the truth lies in the interval, median of upper over lower end)."""
+    """Return (share of draws with the truth in the interval, median of upper over lower end)."""
     rng = np.random.default_rng(seed)
     found = [draw(rng) for _ in range(draws)]
     inside = [belief.low <= truth <= belief.high for truth, belief in found]

@@ -1,10 +1,10 @@
-"""The daemon under load: 10,000 jobs wait, 1,000 run, 2,000 nodes; ticks, submissions and status meanwhile.
+"""The daemon under load: 10,000 jobs wait, 1,000 run, 2,000 nodes; times of ticks, submissions and status.
 
     python benchmarks/daemon.py                all of it, about four minutes
     python benchmarks/daemon.py --seconds 10   a short look
 
-It runs the real store (SQLite, WAL, synchronous=FULL), the real loop and the real socket in one process, and
-the clients in others; machines and jobs are simulated. Beside each figure stands its limit.
+The store (SQLite, WAL, synchronous=FULL), the loop and the socket are real and run in one process, the
+clients in others; nodes and jobs are simulated. Each figure is printed with its limit.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def a_client(path: str) -> httpx.Client:
 
 
 class Line:
-    """A connection, one request after the other; a library's client would cost more than the answer."""
+    """A connection for one request after the other; a library's client would cost more than the answer."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -80,7 +80,7 @@ class Line:
 
 
 async def submit_on(path: str, per_second: float, seconds: float) -> tuple[list[float], list[str], float]:
-    """Submit at a steady rate, open loop: nothing waits for the answer to what was asked before it."""
+    """Submit at a steady rate in an open loop: a submission does not wait for earlier answers."""
     took: list[float] = []
     names: list[str] = []
     lines = [Line(*await asyncio.open_unix_connection(path)) for _ in range(CONNECTIONS)]
@@ -91,7 +91,7 @@ async def submit_on(path: str, per_second: float, seconds: float) -> tuple[list[
         asked = time.perf_counter()
         while not lines:
             await asyncio.sleep(0.001)
-        # The one that rested longest: the server closes those that rest for five seconds.
+        # Use the connection that was idle longest, because the server closes those idle for five seconds.
         line = lines.pop(0)
         names.extend(json.loads(await line.post("/v1/jobs", bodies[number]))["jobs"])
         lines.append(line)
@@ -106,12 +106,12 @@ async def submit_on(path: str, per_second: float, seconds: float) -> tuple[list[
 
 
 def submitter(path: str, per_second: float, seconds: float, out: Any) -> None:
-    """Submit from a process of its own."""
+    """Submit from a separate process."""
     out.put(("submit", *asyncio.run(submit_on(path, per_second, seconds))))
 
 
 def looker(path: str, what: str, seconds: float, out: Any) -> None:
-    """Ask for something five times a second."""
+    """Send a request five times a second."""
     took = []
     with a_client(path) as client:
         until = time.perf_counter() + seconds
@@ -129,7 +129,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def main() -> None:
-    """Run it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=200.0)
@@ -183,7 +183,7 @@ def run(folder: Path, options: argparse.Namespace) -> None:
 
 
 def one_tick(daemon: Daemon) -> float:
-    """Return the seconds of a tick."""
+    """Return the seconds of one tick."""
     began = time.perf_counter()
     if daemon.tick() is None:
         raise SystemExit(daemon.standing.fault)
@@ -191,7 +191,7 @@ def one_tick(daemon: Daemon) -> float:
 
 
 def under_load(folder: Path, service: Service, options: argparse.Namespace) -> None:
-    """Submit and look while ticks go on without a pause."""
+    """Submit and read while ticks follow each other without a pause."""
     daemon = service.daemon
     path = str(folder / "boa.sock")
     server = ApiServer(create_app(service, Authenticator(daemon.settings.api)), [unix_socket(Path(path))])

@@ -1,4 +1,4 @@
-"""A month of the daemon under faults, on a clock of its own: leaks, caps, the ledger, and what was spent.
+"""A month of the daemon under faults, on a simulated clock: leaks, caps, the ledger and the spend.
 
 python benchmarks/daemon_month.py              thirty days, some minutes
 python benchmarks/daemon_month.py --days 3     a short look
@@ -19,7 +19,7 @@ from daemon_chaos import rehearse
 
 
 def main() -> None:
-    """Run it."""
+    """Run the month and print its outcome."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--days", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,21 +1,22 @@
-"""Dates kept and what that costs: the programme beside Uniform Progress, greedy and on demand.
+"""Deadlines kept and their cost: the dynamic programme beside Uniform Progress, greedy and on demand.
 
     python benchmarks/deadlines.py [--jobs 10000] [--tick-jobs 1000]
 
-48 hours of work at one GPU, spot at 0.3 of the price, six minutes lost at every start, machines on demand
-that fail once in 1,000 hours; widths 2 and 4 are 95 and 85 % efficient. Spot comes and goes in Markov
-markets. The rivals run one GPU, as published: Uniform Progress (Can't Be Late, NSDI 2024) rents on demand
-when behind the straight line to the date until it is ahead again, greedy only when nothing else is left. All
-three keep two starts in hand. Under each line stands what hindsight would have paid that knows when spot
-will be there, a bound that no policy beats, and the most that could be saved of the best rival. `x 2` and
-`/ 2` are markets whose rates are twice and half of what the programme believes. Costs are dollars per job of
-one dollar per GPU-hour on demand.
+Jobs have 48 hours of work on one GPU. Spot costs 0.3 of the price, each start loses six minutes, machines on
+demand fail once in 1,000 hours, and widths 2 and 4 are 95 and 85 % efficient. Spot comes and goes as a Markov
+chain. The rivals use one GPU, as published: Uniform Progress (Can't Be Late, NSDI 2024) rents on demand when
+it is behind the straight line to the deadline, until it is ahead again; greedy rents on demand only when
+nothing else is left. All three keep a reserve of two starts. Below each line is the cost of hindsight, which
+knows when spot will be there (a bound that no policy beats), and the largest possible saving over the best
+rival. `x 2` and `/ 2` are markets whose rates are twice and half of those that the programme believes. Costs
+are dollars per job at one dollar per GPU-hour on demand.
 
-Below, `decide()` of the daemon is asked at every step, all stages, with a policy that gives one GPU: shorter
-jobs, for a tick takes a millisecond. `x 2` goes twice as often and stays away twice as long there, `/ 2` the
-other way. What is taken back loses the step, as after a warning in which a checkpoint was written; a start
-takes as long as the tick believes. `it states` is what the tick says before it begins, with spot there or not
-as on average. Last, what it saves of the best rival, and the most that hindsight would.
+The second part asks the daemon's `decide()`, with all stages, at every step, under a policy that gives one
+GPU. Its jobs are shorter, because a tick takes a millisecond. There spot goes twice as often and stays away
+twice as long under `x 2`, and the other way round under `/ 2`. An interruption loses the step, as after a
+warning in which a checkpoint was written; a start takes as long as the tick believes. `it states` is what the
+tick says before it begins, averaged over spot being there or not. Last are the saving over the best rival,
+and the largest possible saving.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def rungs(*gpus: int) -> list[DateOption]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Mean dollars of a job, and the share of jobs that kept their date."""
+    """Mean dollars of a job, and the share of jobs that met their deadline."""
 
     usd: float
     kept: float
@@ -84,7 +85,7 @@ def simulate(
     work_hours: float = WORK_HOURS,
     step_hours: float = STEP_HOURS,
 ) -> Outcome:
-    """Run jobs to their end or date, step by step; all start with spot there or not, at random."""
+    """Run jobs step by step to their end or deadline; all start with spot there or not, at random."""
     rng = np.random.default_rng(seed)
     up_share = market.up_hours / (market.up_hours + market.down_hours)
     up = rng.random(jobs) < up_share
@@ -130,12 +131,12 @@ class OneGpu:
     """A policy that gives every job one GPU."""
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Return one GPU for each."""
+        """Return one GPU for each job."""
         return Allocation(widths={job.id: Width("gpu", 1) for job in jobs})
 
 
 class Tick:
-    """The daemon's choice: `decide()` on a state of one job with a date and single GPUs to rent."""
+    """The daemon's choice: `decide()` on a state of one job with a deadline and single GPUs to rent."""
 
     def __init__(self, widths: list[DateOption], *, step_hours: float = STEP_HOURS) -> None:
         self.widths, self.step_hours, self.now = widths, step_hours, 10_000_000.0
@@ -147,7 +148,7 @@ class Tick:
         self.known: dict[tuple[int, float, int, bool], tuple[int, DateNote | None]] = {}
 
     def __call__(self, steps_left: int, left: Numbers, held: Choices, up: NDArray[np.bool_]) -> Choices:
-        """Return the configurations, each state decided once."""
+        """Return the configurations; each state is decided once."""
         found = np.zeros(len(left), dtype=np.intp)
         for number in np.flatnonzero(left > 1e-9):
             found[number] = self.decided(
@@ -156,7 +157,7 @@ class Tick:
         return found
 
     def decided(self, steps_left: int, left: float, held: int, is_up: bool) -> tuple[int, DateNote | None]:
-        """Return the configuration that a tick goes to, and what it says of the date."""
+        """Return the configuration that a tick chooses, and its statement about the deadline."""
         key = (steps_left, round(left, 6), held, is_up)
         if key not in self.known:
             self.known[key] = self._decided(self.step_hours * steps_left, left, held, is_up=is_up)
@@ -165,7 +166,7 @@ class Tick:
     def _decided(
         self, hours_left: float, left: float, held: int, *, is_up: bool
     ) -> tuple[int, DateNote | None]:
-        """Ask the tick itself."""
+        """Run the tick."""
         gpus = [rung.width.gpus for rung in self.widths]
         holds = 0 if held == NO_WIDTH else gpus[(held - 1) % len(gpus)]
         market = "spot" if held > len(gpus) else "on-demand"
@@ -199,12 +200,12 @@ def uniform_progress(date: float, work_hours: float = WORK_HOURS) -> Chooser:
 
 
 def greedy(date: float, work_hours: float = WORK_HOURS) -> Chooser:
-    """Return spot while there is time, on demand when there is none left."""
+    """Return the choice of spot while there is time, and of on demand after that."""
     return _rival(date, work_hours, keeps_pace=False)
 
 
 def _rival(date: float, work_hours: float, *, keeps_pace: bool) -> Chooser:
-    """Return a rival: 1 is on demand, 2 is spot."""
+    """Return a rival; configuration 1 is on demand, 2 is spot."""
 
     def choose(steps_left: int, left: Numbers, held: Choices, up: NDArray[np.bool_]) -> Choices:
         hours = steps_left * STEP_HOURS
@@ -228,11 +229,12 @@ def hindsight(
     seed: int = 1,
     work_hours: float = WORK_HOURS,
 ) -> float:
-    """Return mean dollars below which no policy comes on the draws of `simulate`, whatever it foresees.
+    """Return a lower bound on the mean dollars of any policy on the draws of `simulate`.
 
-    Spot does work in a step only if it is there before, in which it starts, and after, or what the step did
-    is lost; one step more may end the job. Starts and failures of machines on demand are free here.
-    So many hours of spot are filled at the narrowest width, then widened, then filled up on demand.
+    Spot works in a step only if it is there before the step, in which it starts, and after the step, or the
+    step's work is lost; one more step may end the job. Starts, and failures of machines on demand, are free
+    here. The hours of spot are filled first at the narrowest width, then widened, and the rest is done on
+    demand.
     """
     rng = np.random.default_rng(seed)
     up = rng.random(jobs) < market.up_hours / (market.up_hours + market.down_hours)
@@ -240,7 +242,7 @@ def hindsight(
     stays, returns = np.exp(-STEP_HOURS / market.up_hours), 1.0 - np.exp(-STEP_HOURS / market.down_hours)
     for _ in range(steps):
         next_up = np.where(up, rng.random(jobs) < stays, rng.random(jobs) < returns)
-        rng.random(jobs)  # `simulate` draws what fails
+        rng.random(jobs)  # `simulate` makes the same draw, for failures.
         useful += before & up & next_up
         before, up = up, next_up
     spot = useful * STEP_HOURS
@@ -248,7 +250,7 @@ def hindsight(
     for hours, part in ((spot, SPOT), (date - spot, 1.0)):
         speed = price = 0.0
         for rung in widths:
-            # The price of work rises with each step to a wider one, and is less on spot than on demand.
+            # Work costs more at each wider step, and less on spot than on demand.
             more = np.minimum(left, np.maximum(hours, 0.0) * (rung.speed - speed))
             usd += more * part * (rung.usd_per_hour - price) / (rung.speed - speed)
             left -= more
@@ -257,12 +259,12 @@ def hindsight(
 
 
 def on_demand(_steps: int, _left: Numbers, held: Choices, _up: NDArray[np.bool_]) -> Choices:
-    """Return one GPU on demand from the beginning."""
+    """Return one GPU on demand from the start."""
     return np.ones_like(held)
 
 
 def main() -> None:
-    """Print a line for each market, date and belief."""
+    """Print a line for each market, deadline and belief."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--tick-jobs", type=int, default=1000)
@@ -301,7 +303,7 @@ def main() -> None:
 
 
 def stated(tick: Tick, work: float, date: float) -> tuple[float, float]:
-    """Return the dollars and the probability that the tick says, with spot there or not as on average."""
+    """Return the dollars and the probability that the tick states, averaged over spot being there or not."""
     believed = SpotMarket()
     share = believed.up_hours / (believed.up_hours + believed.down_hours)
     usd = kept = 0.0
@@ -313,7 +315,7 @@ def stated(tick: Tick, work: float, date: float) -> tuple[float, float]:
 
 
 def through_the_tick(jobs: int) -> None:
-    """Print what the daemon's own tick pays and keeps beside the rivals; those cannot do 16 hours in six."""
+    """Print cost and deadlines kept of the daemon's tick; the rivals cannot do 16 hours of work in 6."""
     believed, one, many = SpotMarket(), rungs(1), rungs(1, 2, 4)
     names = ("on demand", "greedy", "uniform progress", "programme, 1 2 4", "through the tick", "it states")
     print(f"\n{'through the tick':26}" + "".join(f"{name:>24}" for name in names) + "   saved, at most")

@@ -1,11 +1,11 @@
-"""How long engines take to start, stop and resume jobs, and what the helper costs per step.
+"""The time that engines take to start, stop and resume jobs, and the cost of the helper per step.
 
     python benchmarks/engines.py            # local engine and helper, about a minute
     python benchmarks/engines.py --all      # and PyTorch, Ray, and SSM whose scripts run here: some minutes
 
-The baseline is the same command without an engine: started with the same environment, stopped with SIGTERM.
-Times are medians, in seconds. Most of each is Python that starts and imports; the engine's share is the
-difference to the baseline.
+The baseline is the same command without an engine, started with the same environment and stopped with
+SIGTERM. Times are medians, in seconds. Most of each time is the start of Python and its imports; the engine's
+part is the difference from the baseline.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
 
 
 def measured(bench: Bench, width: int) -> tuple[float, float, float]:
-    """Return the three times under an engine: from the order to the report of what was ordered."""
+    """Return the three times under an engine, each from the order to the report of its effect."""
     began = time.perf_counter()
     bench.start(width)
     step = bench.wait(lambda report: report.step is not None).step or 0
@@ -112,7 +112,7 @@ def measured(bench: Bench, width: int) -> tuple[float, float, float]:
 
 @contextmanager
 def a_bench(world: World, command: str) -> Iterator[Bench]:
-    """Give an engine with a job on it."""
+    """Yield an engine with a job."""
     with tempfile.TemporaryDirectory(prefix="boa-engines-") as folder, world(Path(folder) / "root") as make:
         bench = Bench(engine=make(), workdir=Path(folder))
         nodes = [a_node(name) for name in bench.nodes]
@@ -122,7 +122,7 @@ def a_bench(world: World, command: str) -> Iterator[Bench]:
 
 
 def helper_microseconds(steps: int = 50_000) -> tuple[float, float]:
-    """Return microseconds per step of (report and should_checkpoint, an empty call instead)."""
+    """Return the microseconds per step of (report and should_checkpoint, an empty call)."""
     with tempfile.TemporaryDirectory() as folder:
         run = Run({"BOA_PROGRESS_FILE": f"{folder}/progress.json", "BOA_CHECKPOINT_DIR": folder})
         began = time.perf_counter()

@@ -1,14 +1,14 @@
-"""Class files that are wrong: errors and intervals of what is learnt, and what that is worth.
+"""Wrong class files: errors and intervals of the learnt values, and what learning gains.
 
     python benchmarks/estimates.py [--seeds 24] [--hours 36] [--only errors | worth | left] [--quick]
 
-First: how far rates, sizes and speed-ups are off after so many jobs of a class, beside the class file, and
-how often the truth lies in the 95 % interval. Then: spend over budget and mean JCT of the fixed plan and of
-the paced policy with the true numbers, with the wrong ones, and with the wrong ones corrected as the daemon
-corrects them. Last: jobs that do not say how large they are, with the work left believed to be the stated
-size less what was done (at least 2 % of it), as before, and to be the mean left given what was done, as now.
-Beside it: the work believed to be left over the work that was, of all running jobs at all ticks, and of those
-that had outrun their stated size. The classes, the machine and the load are those of `benchmarks/pacing.py`.
+`errors`: the error of rates, sizes and speed-ups after a number of jobs of a class, beside the error of the
+class file, and how often the truth lies in the 95 % interval. `worth`: spend over budget and mean JCT of the
+fixed plan and the paced policy with the true numbers, with the wrong ones, and with the wrong ones corrected
+as the daemon does. `left`: jobs that do not state their size. The work left is believed to be the stated size
+less the work done, at least 2 % of it (before), or the mean of the work left given the work done (now).
+Beside it: the believed over the true work left, of all running jobs at all ticks, and of the jobs that have
+outrun their stated size. Classes, machine and load are those of `benchmarks/pacing.py`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ MIXED = OFF[-1][1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How far off a figure was, in logarithms, estimated and stated; whether the interval held the truth."""
+    """The error of a figure in logarithms, estimated and stated, and whether the interval held the truth."""
 
     estimated: float
     stated: float
@@ -81,7 +81,7 @@ def taught_run(
     *,
     kind: type[LearningPolicy] = LearningPolicy,
 ) -> tuple[Simulation, LearningPolicy]:
-    """Run a policy that learns; `look` sees it after every tick."""
+    """Run a policy that learns; `look` is called after every tick."""
     run = prepare(settings)
     taught = kind(
         settings.policy,
@@ -101,7 +101,7 @@ def taught_run(
 
 
 class Looks:
-    """Looks at the estimates of each class when so many of its jobs have come or ended."""
+    """Records the estimates of each class when a number of its jobs have arrived or ended."""
 
     def __init__(self, beliefs: WrongBeliefs) -> None:
         self._beliefs = beliefs
@@ -110,10 +110,10 @@ class Looks:
         self.found: dict[tuple[str, int], list[Look]] = defaultdict(list)
 
     def __call__(self, taught: LearningPolicy, _decision: Decision) -> None:
-        """Look where a milestone was reached."""
+        """Record the estimates if a milestone was reached."""
         for name, belief in taught.learning.beliefs.known.items():
             truth = self._truth[name]
-            # What a job really does per stated scale: its error is log-normal around the class's.
+            # The true size per stated scale: jobs differ from the class by a log-normal error.
             size = truth.size_gpu_hours * math.exp(0.5 * self._beliefs.size_spread**2)
             for what, count, value, true, stated in (
                 ("rate", belief.arrivals, belief.rate, truth.arrivals_per_hour, belief.stated_per_hour),
@@ -131,7 +131,7 @@ class Looks:
                     )
 
     def speedups(self, taught: LearningPolicy) -> list[Look]:
-        """Return how far off the speed-up is at each width that was measured, at the end."""
+        """Return the error of the speed-up at each measured width at the end."""
         looks = []
         for (name, kind), curve in taught.classes.curves.items():
             measured = [width for width in curve.widths if width.measurements]
@@ -159,7 +159,7 @@ def off(values: Sequence[float]) -> str:
 
 
 def errors(*, seeds: int, hours: float) -> None:
-    """Print the errors of the estimates beside those of the class file, and the coverage of the intervals."""
+    """Print the errors of the estimates and of the class file, and the coverage of the intervals."""
     found: dict[tuple[str, int], list[Look]] = defaultdict(list)
     for seed in range(1, seeds + 1):
         looks = Looks(MIXED)
@@ -179,7 +179,7 @@ def errors(*, seeds: int, hours: float) -> None:
 
 
 def worth(*, seeds: int, hours: float) -> None:
-    """Print spend over budget and mean JCT with true numbers, wrong ones, and wrong ones corrected."""
+    """Print spend over budget and mean JCT with true numbers, wrong ones, and corrected ones."""
     print("\nspend over budget, mean JCT in minutes: medians over the seeds; plans = how often one was made")
     print(f"{'class file':34s} {'policy':10s} {'true numbers':>16s} {'wrong':>16s} {'corrected':>16s}  plans")
     for name, beliefs in OFF:
@@ -204,10 +204,10 @@ def worth(*, seeds: int, hours: float) -> None:
 
 
 class Clipped(LearningPolicy):
-    """The same policy with the work left believed as before: the planned size less what was done, or 2 %."""
+    """The same policy with the former belief of the work left: planned size less work done, at least 2 %."""
 
     def _told(self, job: Job) -> Job:
-        """Return a job with what its class's believed size leaves of it."""
+        """Return a job with the work left by its class's believed size."""
         running = self._jobs.running.get(job.id)
         if running is None:
             return job
@@ -218,7 +218,7 @@ class Clipped(LearningPolicy):
 
 
 def with_sizes(settings: SimulationSettings, shape: float) -> SimulationSettings:
-    """Return the run with sizes that differ by another law: Gamma of the shape, or log-normal of spread 2."""
+    """Return the run with sizes of another law: Gamma of this shape, or log-normal of spread 2."""
     rng = np.random.default_rng(settings.seed)
     count = len(settings.trace.jobs)
     sigma = math.sqrt(math.log(5.0))
@@ -242,13 +242,13 @@ LAWS = (
 
 
 class Lefts:
-    """Adds up the work that is believed to be left of running jobs, and the work that is."""
+    """Adds up the believed and the true work left of running jobs."""
 
     def __init__(self) -> None:
         self.sums = np.zeros((2, 2))
 
     def __call__(self, taught: LearningPolicy, decision: Decision) -> None:
-        """Look at every running job; the second row has those that have outrun their stated size."""
+        """Add every running job; the second row is for jobs that have outrun their stated size."""
         for name, state in decision.state.jobs.items():
             running = taught._jobs.running.get(name)
             if running is None or not state.slots:
@@ -262,12 +262,12 @@ class Lefts:
 
     @property
     def ratios(self) -> str:
-        """Believed over true work left: of all, and of those that have outrun their size."""
+        """Believed over true work left, of all jobs and of those that have outrun their size."""
         return " ".join(f"{believed / max(true, 1e-12):5.2f}" for believed, true in self.sums)
 
 
 def left(*, seeds: int, hours: float) -> None:
-    """Print spend over budget and mean JCT with sizes known, and unknown, believed as before and as now."""
+    """Print spend over budget and mean JCT: sizes known, unknown as before, unknown as now."""
     print(
         "\nsizes not told; spend over budget, mean JCT in minutes: means over the seeds; believed / true left"
     )
@@ -301,7 +301,7 @@ def figures(result: Simulation) -> tuple[float, float]:
 
 
 def said(values: Sequence[tuple[float, float]]) -> str:
-    """Return the medians; a dash where no plan was possible."""
+    """Return the medians, or a dash if no plan was possible."""
     if not values:
         return "no plan"
     spend, jct = np.median(np.array(values), axis=0)
