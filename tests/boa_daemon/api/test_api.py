@@ -311,10 +311,10 @@ def test_concurrent_clients_lose_no_submission(served: tuple[Path, int], play: D
     assert set(names) == set(play.storage.queue.active)
 
 
-def test_a_jobs_environment_and_logs_are_only_for_its_user_readers_and_administrators(
+def test_other_users_cannot_read_the_environment_and_logs_of_a_job(
     play: DaemonInAFolder, folder: Path, tokens: Path
 ) -> None:
-    """Another user sees the job without its secrets and gets status 403 for its logs."""
+    """The job's user, a reader and an administrator can; another user gets status 403 for the logs."""
     words = {TOKEN: "carol", ADMIN: "dora", "a-third-token-for-bob": "bob", "a-fourth-token-of-rea": "rea"}
     tokens.write_text("".join(f"{token} {user}\n" for token, user in words.items()))
     values = {"listen": "127.0.0.1:0", "tokens": str(tokens), "admins": ["dora"], "readers": ["rea"]}

@@ -39,7 +39,7 @@ def test_a_session_may_read(browser: httpx.Client) -> None:
 
 
 def test_the_cookie_is_httponly_and_samesite_strict(site: Served) -> None:
-    """It is not `Secure` over plain HTTP, where browsers would drop it."""
+    """Over plain HTTP the cookie is not `Secure`, because browsers would drop it."""
     said = httpx.post(site.url + "v1/session", json={"token": TOKEN}).headers["set-cookie"]
     assert "httponly" in said.lower()
     assert "samesite=strict" in said.lower()
@@ -47,7 +47,7 @@ def test_the_cookie_is_httponly_and_samesite_strict(site: Served) -> None:
 
 
 def test_a_session_may_not_submit_cancel_or_go_down(browser: httpx.Client, site: Served) -> None:
-    """These orders need the token itself."""
+    """Orders need the token itself."""
     (job,) = site.play.service.submit([job_content()], user="ann")["jobs"]
     for path, body in (
         ("jobs", {"jobs": [job_content()]}),
@@ -75,7 +75,7 @@ def test_a_wrong_token_begins_no_session(site: Served) -> None:
 
 @pytest.mark.parametrize("path", ["", "page.js", "v1/page/now", "v1/status", "metrics"])
 def test_a_request_for_an_unknown_host_name_is_refused(browser: httpx.Client, path: str) -> None:
-    """This stops DNS rebinding: the browser sends the name `evil.example` as the host."""
+    """In DNS rebinding, the browser sends a foreign host name such as `evil.example`."""
     answer = browser.get(path, headers={"Host": "evil.example"})
     assert answer.status_code == 403
     assert "[api] hosts" in answer.json()["message"]
@@ -122,7 +122,7 @@ def test_every_answer_has_the_security_headers(site: Served, path: str) -> None:
 
 
 def test_the_documentation_pages_of_fastapi_are_not_served(site: Served) -> None:
-    """They load files from a CDN and would be blank on a closed network."""
+    """These pages load files from a CDN and would be blank on a closed network."""
     assert [httpx.get(site.url + path).status_code for path in ("docs", "redoc")] == [404, 404]
 
 

@@ -180,7 +180,7 @@ def test_wait_for_many_jobs_asks_for_each_ended_job_once(site: Site, monkeypatch
 def test_a_group_is_submitted_waited_for_and_cancelled_by_its_name(
     boa: Client, site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its jobs have their values; the command line can cancel and list the group."""
+    """The jobs of a group have their values; the command line can cancel and list the group."""
     names = boa.submit(a_job("echo $LR $BOA_INDEX/$BOA_GROUP_SIZE", matrix={"LR": [0.5, "x y"]}, max_usd=5.0))
     group = boa.job(names[0])["group"]
     assert group is not None
@@ -249,7 +249,7 @@ def test_code_is_uploaded_once_and_artifacts_are_downloaded(
 
 
 def test_code_with_a_wrong_digest_is_refused(boa: Client) -> None:
-    """It is not stored, and a job cannot name it."""
+    """Refused code is not stored, and a job cannot name it."""
     with pytest.raises(RefusedByDaemon, match="cannot be read"):
         connection.ask(boa._http, "PUT", f"/code/{'0' * 64}", at=boa._at, content=b"nothing")
     content = gzip.compress(b"x")
@@ -270,7 +270,7 @@ def test_an_unknown_job_is_an_error_for_every_method(boa: Client) -> None:
 
 
 def test_a_query_may_be_in_the_path_or_in_arguments(boa: Client) -> None:
-    """Both parts are used together."""
+    """Parameters in the path and in arguments are used together."""
     (job,) = boa.submit(a_job())
     boa.wait(job, timeout_seconds=PATIENCE_SECONDS)
     for path, query in [("/jobs?limit=1&ended=true", {}), ("/jobs?limit=1", {"ended": True})]:

@@ -95,7 +95,7 @@ def test_an_infeasible_deadline_is_answered_with_feasible_ones(play: DaemonInAFo
 
 
 def test_a_job_with_an_infeasible_deadline_runs_as_without_one(play: DaemonInAFolder) -> None:
-    """It takes about as long and costs at most 10 % more than the same job without a deadline."""
+    """The job takes about as long, and costs at most 10 % more, than the same job without a deadline."""
     (free,) = submitted(play)["jobs"]
     as_planned, cost = ended_after(play, free), play.service.job(free)["usd"]
     answer = submitted(play, deadline_hours=0.05)

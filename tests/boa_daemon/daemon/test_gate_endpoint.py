@@ -84,7 +84,7 @@ def test_jobs_on_other_machines_reach_the_gate_at_the_private_address(engine: st
 def test_without_a_private_address_the_gate_is_off_for_jobs_on_other_machines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """There is no error, and the reason names the setting to change."""
+    """The reason names the setting to change, and no error is raised."""
     monkeypatch.setattr(module, "own_address", lambda: "")
     site = gate_endpoint(settings(engine={"name": "ssm"}), SOCKET, WIDE)
     assert site.addresses == ()

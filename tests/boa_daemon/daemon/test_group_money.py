@@ -135,7 +135,7 @@ def test_cancelling_a_group_ends_all_its_jobs(stage: Stage) -> None:
 
 
 def test_a_job_can_wait_for_a_whole_group(stage: Stage) -> None:
-    """It starts when all jobs finished and fails if one did not, unless it waits for any end (`:end`)."""
+    """The job starts once all jobs of the group finished and fails if one did not; `:end` accepts any end."""
     good, bad = stage.submit(hours=0.01, count=5), stage.submit(hours=5.0, count=2)
     names = stage.play.service.submit(
         [

@@ -660,7 +660,7 @@ def test_an_observing_daemon_records_decisions_and_launches_nothing(tmp_path: Pa
 
 
 def test_a_job_submitted_during_a_tick_waits_for_the_next_tick(stage: Stage) -> None:
-    """Its class is not in the policy of the current tick, so it is not in that tick's state."""
+    """The policy of the current tick lacks the job's class, so the tick's state lacks the job."""
     stage.run(30.0)
     controller = stage.play.daemon.controller()
     (job,) = stage.submit(job_content(hours=0.5, max_gpus=2))

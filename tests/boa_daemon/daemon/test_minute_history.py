@@ -48,7 +48,7 @@ def test_a_point_is_the_mean_of_its_minutes_and_none_without_minutes(database: D
 
 
 def test_a_new_process_continues_the_current_hour(database: Database) -> None:
-    """It keeps the minute that the previous process wrote and adds the next one."""
+    """The new process keeps the minute that the previous one wrote and adds the next minute."""
     MinuteHistory(database).take({"usd_per_hour": 10.0}, now=NOON)
     again = MinuteHistory(database)
     again.take({"usd_per_hour": 99.0}, now=NOON + 5.0)

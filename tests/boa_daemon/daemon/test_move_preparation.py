@@ -52,7 +52,7 @@ def parts() -> tuple[JobView, Readier, ManualClock, list[str]]:
 def test_a_move_waits_until_its_next_start_is_prepared(
     parts: tuple[JobView, Readier, ManualClock, list[str]],
 ) -> None:
-    """Its target node counts as awaited until the move is forgotten, and again once the job is stopping."""
+    """The target node counts as awaited until the move is forgotten, and again once the job is stopping."""
     work, runner, clock, _ = parts
     assert work.awaited_nodes() == frozenset()
     assert not work.is_ready_for(a_start())

@@ -149,7 +149,7 @@ class LikeAws:
 def test_a_job_runs_on_its_planned_instance_type_or_on_the_next_best(
     tmp_path: Path, gone: Sequence[str], rented: list[str]
 ) -> None:
-    """Both instance types have the same GPU type, and one node is rented and used to the end."""
+    """The cloud reports the same GPU type for both instance types; one node is rented and used to the end."""
     path, clock = tmp_path / "classes.yaml", ManualClock(START)
     path.write_text(
         "gpu_types: {t4: {instance_types: [g4dn.12xlarge, g4dn.xlarge]}}\n"

@@ -29,7 +29,7 @@ def test_two_budgets_in_one_file_are_refused(tmp_path: Path) -> None:
 def test_a_budget_from_the_environment_replaces_the_one_of_the_file(
     tmp_path: Path, in_file: str, in_environment: tuple[str, str], usd_per_hour: float
 ) -> None:
-    """This holds also when one budget is per hour and the other per month."""
+    """One budget may be per hour and the other per month."""
     file = tmp_path / "boa.toml"
     file.write_text(f"[budget]\n{in_file}\n")
     name, value = in_environment

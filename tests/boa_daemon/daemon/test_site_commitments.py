@@ -144,7 +144,7 @@ def test_fixed_costs_use_up_part_of_every_cap() -> None:
 
 
 def test_fixed_costs_appear_in_every_breakdown() -> None:
-    """They are a row of their own, or a part of each day."""
+    """Fixed costs are a row of their own, or a part of each day."""
     fixed, begin = a_plan(1.0).fixed, NOON - NOON % 86_400.0
     (row,) = with_fixed_costs([], fixed, by="job", since=begin, now=begin + 36.0 * HOUR)
     assert (row["name"], row["usd"]) == (FIXED_ROW, pytest.approx(36.0))

@@ -52,7 +52,7 @@ def test_a_notify_socket_with_an_at_sign_is_an_abstract_socket(monkeypatch: pyte
 
 @pytest.mark.parametrize("address", ["", "/nowhere/notify", "relative"])
 def test_notify_ignores_a_missing_socket(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is none on a terminal or in a container."""
+    """On a terminal and in a container, no process listens on the socket."""
     monkeypatch.setenv("NOTIFY_SOCKET", address)
 
     systemd.notify_alive("well")

@@ -81,7 +81,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def test_the_next_job_starts_the_stopped_node(site: Site) -> None:
-    """It runs within 120 s, each stop and start has a charge, and the ledger equals the cloud's bill."""
+    """The job runs within 120 s, each stop and start has a charge, and the ledger equals the cloud's bill."""
     stopped = site.stop_one()
     assert stopped.endswith("~2")
     row = site.play.service.instances()["instances"][0]
@@ -142,7 +142,7 @@ def test_a_stopped_node_with_an_expired_lease_is_unwanted(site: Site) -> None:
 
 
 def test_the_fallback_tick_ends_stopped_nodes_on_down(site: Site) -> None:
-    """It needs no plan for this."""
+    """The fallback tick needs no plan for this."""
     stopped = site.stop_one()
     daemon = site.play.daemon
     assert daemon.storage is not None
@@ -161,14 +161,14 @@ def test_the_fallback_tick_ends_stopped_nodes_on_down(site: Site) -> None:
 
 
 def test_stopped_nodes_end_when_the_warm_pool_is_turned_off(site: Site) -> None:
-    """They end after a restart with `warm_pool_nodes` 0."""
+    """The daemon is restarted with `warm_pool_nodes` 0."""
     site.stop_one()
     site.open(warm_pool_nodes=0)
     site.until(lambda: not site.phases())
 
 
 def test_a_stopped_node_counts_neither_as_a_node_nor_as_gpus(site: Site) -> None:
-    """Its disk counts as spend in the state "stopped"."""
+    """The disk of a stopped node counts as spend in the state "stopped"."""
     site.stop_one()
     site.play.daemon.tick()
     decision = site.play.daemon.standing.decision

@@ -27,7 +27,7 @@ def test_no_file_of_the_page_names_another_host(name: str) -> None:
 
 
 def test_the_scripts_never_write_html() -> None:
-    """They create elements, so text from the daemon cannot become markup."""
+    """The scripts create elements, so text from the daemon cannot become markup."""
     text = asset("page.js").decode()
     assert (
         re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)

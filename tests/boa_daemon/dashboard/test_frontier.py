@@ -35,7 +35,7 @@ def solved(document: dict[str, Any], budget: float) -> tuple[float, float]:
 
 @given(problem=problems(), share=st.floats(0.0, 1.2))
 def test_the_greedy_over_the_hulls_of_the_page_is_the_optimum(problem: Problem, share: float) -> None:
-    """This holds at any budget."""
+    """At any budget, least spend and mean hours equal those of the exact frontier."""
     frontier = MixedFrontier.of(problem)
     least, most = frontier.cheapest_feasible_spend, frontier.largest_useful_spend
     budget = least + share * (most - least)

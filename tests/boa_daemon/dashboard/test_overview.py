@@ -33,7 +33,7 @@ def test_the_queue_shows_running_and_waiting_jobs_half_each(tmp_path: Path) -> N
 
 
 def test_a_job_that_never_started_has_a_document(tmp_path: Path) -> None:
-    """It has no starts and no trail; another user does not see its command."""
+    """The document has no starts and no trail, and hides the command from another user."""
     play = DaemonInAFolder(tmp_path, ManualClock(1_800_000_000.0))
     (job,) = play.service.submit([job_content()], user="ann")["jobs"]
     found = job_document(play.service, job, may_read=lambda owner: owner == "bob")

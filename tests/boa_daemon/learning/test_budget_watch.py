@@ -163,7 +163,7 @@ def test_every_decision_of_a_best_effort_replays(tmp_path: Path) -> None:
 
 
 def test_a_sufficient_budget_ends_the_best_effort(tmp_path: Path) -> None:
-    """It ends after the reload, with an alert."""
+    """The best effort ends within an hour of the reload, with an alert."""
     with a_stage(tmp_path, budget={"usd_per_hour": 0.3}) as stage:
         stage.submit(4, hours=1.0)
         stage.hours(2)
@@ -271,7 +271,7 @@ def test_invalid_learned_figures_are_ignored(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("starts_anew", [False, True])
 def test_a_job_wider_than_the_instance_cap_does_not_block_others(tmp_path: Path, starts_anew: bool) -> None:
-    """It waits with the reason `cap-instances`; a new job of that width is refused."""
+    """The wide job waits with the reason `cap-instances`; a new job of that width is refused."""
     with a_stage(tmp_path, budget={"max_instances": 8}) as stage:
         (wide,) = stage.submit(1, min_gpus=6, max_gpus=8, hours=6.0)
         (free,) = stage.submit(1, max_gpus=None, hours=1.0)

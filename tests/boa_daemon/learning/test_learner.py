@@ -455,7 +455,7 @@ def test_killing_the_daemon_neither_loses_nor_repeats_arrivals_and_ends(site: Si
 
 
 def test_a_cancelled_job_is_a_lower_bound_on_the_size(tmp_path: Path) -> None:
-    """It gives one "cut" row with the work it did, and no size."""
+    """The job gives one "cut" row with the work it did, and no size."""
     site = Site(tmp_path, work=10.0)
     try:
         site.play.service.submit([job_content("long", hours=10.0)], user="ann")

@@ -115,7 +115,7 @@ def test_old_measurements_fade() -> None:
 
 
 def test_an_amdahl_curve_is_estimated_at_powers_of_two() -> None:
-    """Its largest width is estimated too; all widths would be a large system of equations."""
+    """The largest width is estimated too; all widths would be a large system of equations."""
     curve = estimated(a_sample(2, 10.0), stated=Amdahl(parallel_fraction=0.9, max_gpus=100))
 
     assert [width.gpus for width in curve.widths] == [1, 2, 4, 8, 16, 32, 64, 100]
@@ -163,7 +163,7 @@ def test_estimate_all_leaves_out_classes_without_samples() -> None:
 
 
 def test_a_sample_of_zero_seconds_is_refused() -> None:
-    """It says nothing about a speed."""
+    """A sample without time says nothing about a speed."""
     with pytest.raises(InvalidProblem, match="seconds"):
         replace(a_sample(1, 100.0), seconds=0.0)
 

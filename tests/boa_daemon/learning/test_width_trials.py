@@ -144,7 +144,7 @@ def test_doubt_is_a_calibrated_probability() -> None:
 
 
 def test_a_job_that_tries_a_width_gets_exactly_that_width() -> None:
-    """This holds if it has more GPUs or fewer; no GPUs are lent to it meanwhile."""
+    """The job may have had more GPUs or fewer before."""
     holds = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1, 2, 3)}, now=NOW)
     free = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0)}, now=NOW)
     beside = a_state(

@@ -27,7 +27,7 @@ def problem() -> Problem:
 
 
 def test_a_mapping_and_a_frame_give_the_same_problem(problem: Problem) -> None:
-    """Both have the same optimum."""
+    """The problems have the same optimum."""
     import pandas
 
     table = {1: 1.0, 2: 1.9, 4: 3.5, 8: 5.8}
@@ -43,7 +43,7 @@ def test_a_mapping_and_a_frame_give_the_same_problem(problem: Problem) -> None:
 
 
 def test_a_plan_has_a_document_figures_a_frame_and_a_table(problem: Problem) -> None:
-    """Its mean completion time equals that of `solve`, its knee that of `frontier`."""
+    """The plan's mean completion time equals that of `solve`, and its knee that of `frontier`."""
     found = plan(problem, "40/h")
     assert found.to_dict()["mean_jct_hours"] == found.mean_jct_hours == solve(problem, 40.0).mean_jct_hours
     assert found.knee_budget == frontier(problem).knee_budget
@@ -79,7 +79,7 @@ def test_html_in_a_class_name_is_escaped() -> None:
 
 
 def test_simulate_and_compare_take_pairs_or_a_trace_file(problem: Problem, tmp_path: Path) -> None:
-    """Both give the same run, and a comparison has BOA and each rival."""
+    """Pairs and file give the same run, and a comparison has BOA and each rival."""
     lines = [
         "job_id,arrived_at_seconds,class_name",
         *(f"j{n},{at},{name}" for n, (at, name) in enumerate(DAY)),
@@ -187,7 +187,7 @@ def test_importing_boa_daemon_does_not_import_numpy() -> None:
 def test_the_example_script_plots_the_curve_of_a_csv_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It prints the knee and writes an image."""
+    """The script prints the knee and writes an image."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     done = subprocess.run(

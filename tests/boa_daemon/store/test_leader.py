@@ -65,7 +65,7 @@ def test_a_second_daemon_is_refused_until_the_leader_gives_up(open_it: Callable[
 
 
 def test_a_silent_leader_is_replaced_and_its_later_writes_are_refused(postgres: str | None) -> None:
-    """It stops acting before its row expires."""
+    """The old leader stops acting before its row expires."""
     if postgres is None:
         return
     empty_database(postgres)
@@ -174,7 +174,7 @@ def test_a_write_of_documents_replaces_the_earlier_ones_of_its_kind(open_it: Cal
 
 
 def test_a_second_daemon_on_the_same_database_does_not_act(tmp_path: Path) -> None:
-    """It has no storage and no tick, and its fault names the leader."""
+    """The second daemon has no storage and makes no tick, and its fault names the leader."""
     url = sqlite_url(tmp_path / "boa.sqlite")
 
     def a_daemon(name: str) -> Settings:

@@ -14,7 +14,7 @@ from boa_daemon.tick.ports import Launched, Outcome, Refused
 
 
 def test_the_last_refusal_of_an_offer_is_kept_for_an_hour_or_until_a_launch(tmp_path: Path) -> None:
-    """It survives a restart, and a full launch of the same type in any zone removes it."""
+    """A refusal survives a restart, and a full launch of the same type in any zone removes it."""
     engine = open_engine(sqlite_url(tmp_path / "boa.sqlite"))
     migrate(engine)
     store = SqlStore(Database(engine))

@@ -60,7 +60,7 @@ def test_a_launch_is_settled_when_all_its_nodes_were_seen(new_store: Opener) -> 
 
 
 def test_a_launch_without_an_answer_stays_open(new_store: Opener) -> None:
-    """Its nodes may exist; once it is given up, its offer has a cool-down of a minute."""
+    """The nodes of the launch may exist; after it is given up, its offer has a cool-down of a minute."""
     store = new_store()
     store.record_intent(LAUNCH, at=0.0)
     store.record_outcome(LAUNCH, Unknown(reason="timeout"), at=1.0)
@@ -72,7 +72,7 @@ def test_a_launch_without_an_answer_stays_open(new_store: Opener) -> None:
 
 
 def test_a_refused_offer_has_a_cool_down_of_retry_after_seconds(new_store: Opener) -> None:
-    """It can be requested again after 60 s, and a successful launch ends the cool-down."""
+    """The offer can be requested again after 60 s, and a successful launch ends the cool-down."""
     store = new_store()
     store.record_intent(LAUNCH, at=0.0)
     refused = Refused(reason="no capacity", kind="no-capacity", retry_after_seconds=60.0)
@@ -132,7 +132,7 @@ def test_the_opening_time_of_the_ledger_stays_until_it_is_moved(new_store: Opene
 
 
 def test_several_actions_are_recorded_together(new_store: Opener) -> None:
-    """Their intents and their outcomes are each recorded in one call."""
+    """All intents are recorded in one call, and so are all outcomes."""
     store = new_store()
     stops = [StopJob(id=f"t1-stop-{job}", job=job, generation=1, reason="moves") for job in "ab"]
     store.record_intents(stops, at=0.0)

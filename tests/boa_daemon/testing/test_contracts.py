@@ -163,7 +163,7 @@ def run(environment: dict[str, str], *command: str) -> subprocess.CompletedProce
 
 
 def test_the_example_plugin_passes_its_own_tests(installed: dict[str, str], tmp_path: Path) -> None:
-    """Its tests use the kit and find its parts through entry points."""
+    """The plugin's tests use the kit and find its parts through entry points."""
     # Without pytest's plugins: the tests need none, and importing them takes longer than the tests.
     alone = {**installed, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = run(alone, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", installed["TESTS"])
@@ -187,7 +187,7 @@ print(*codes)
 
 
 def test_the_commands_use_the_parts_of_the_example_plugin(installed: dict[str, str], tmp_path: Path) -> None:
-    """Its trace format, policy and placer work; a mistyped name gives exit code 2."""
+    """The plugin's trace format, policy and placer work; a mistyped name gives exit code 2."""
     (tmp_path / "jobs.txt").write_text("".join(f"{600 * n} {0.5 + n % 3}\n" for n in range(20)))
     out = f"{tmp_path}/out"
     files = ("--trace", f"{out}/trace.csv", "--classes", f"{out}/classes.yaml", "--budget", "60/h")
