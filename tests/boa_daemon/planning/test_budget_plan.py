@@ -1,4 +1,4 @@
-"""What a budget owner asks of a plan: each figure against a second way to get it."""
+"""The figures of a budget plan, each against a second way to compute it."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ classes:
 
 @pytest.fixture
 def file(tmp_path: Path) -> ProblemFile:
-    """Return the problem file above, read."""
+    """Return the problem file above."""
     (tmp_path / "problem.yaml").write_text(FILE)
     return load_problem(tmp_path / "problem.yaml")
 
 
 def planned(file: ProblemFile, dollars: float) -> BudgetPlan:
-    """Return the mixed plan for dollars per hour."""
+    """Return the mixed plan for a budget in dollars per hour."""
     return budget_plan(file, Budget(amount=dollars), "integer-mixed")
 
 
 @pytest.mark.parametrize("dollars", [22.0, 24.0, 28.0, 36.0, 500.0])
 def test_the_next_dollar_buys_the_difference_of_two_solves(file: ProblemFile, dollars: float) -> None:
-    """And the spend is never above the budget."""
+    """The spend is never above the budget."""
     result = planned(file, dollars)
     here, there = (solve(file.problem, d).weighted_mean_jct_hours for d in (dollars, dollars + 1.0))
 
@@ -62,16 +62,15 @@ def test_the_next_dollar_buys_the_difference_of_two_solves(file: ProblemFile, do
 
 
 @pytest.mark.parametrize("dollars", [22.0, 28.0, 36.0])
-def test_the_swing_spends_what_is_planned(file: ProblemFile, dollars: float) -> None:
-    """Mean GPUs held, at their prices, are the spend: Little's law in dollars."""
+def test_the_mean_gpus_of_the_swing_cost_the_planned_spend(file: ProblemFile, dollars: float) -> None:
+    """This is Little's law in dollars."""
     result = planned(file, dollars)
 
     held = sum(part.price * part.swing.mean_gpus for part in result.packing)
     assert held == pytest.approx(result.solution.mean_spend)
 
 
-def test_in_gpus_the_mean_of_the_swing_is_the_budget(file: ProblemFile, tmp_path: Path) -> None:
-    """A budget of 10 GPUs holds 10 on average, as far as they are of use."""
+def test_the_mean_gpus_of_the_swing_are_a_budget_in_gpus(file: ProblemFile, tmp_path: Path) -> None:
     text = FILE.replace("usd_per_hour: 40", "gpus: 14")
     (tmp_path / "gpus.yaml").write_text(text)
     result = budget_plan(
@@ -83,7 +82,7 @@ def test_in_gpus_the_mean_of_the_swing_is_the_budget(file: ProblemFile, tmp_path
 
 
 def test_the_quota_is_enough_99_per_cent_of_the_time(file: ProblemFile) -> None:
-    """Looked at 200,000 times in a simulation of arrivals and run times, none of the closed forms used."""
+    """The check simulates 200,000 instants and uses no closed form."""
     result = planned(file, 25.0)
     rng = np.random.default_rng(3)
     (part,) = [part for part in result.packing if part.gpu_type == "b"]
@@ -100,8 +99,8 @@ def test_the_quota_is_enough_99_per_cent_of_the_time(file: ProblemFile) -> None:
     assert part.quota_nodes == math.ceil(part.quota_gpus / 4)
 
 
-def test_waste_is_a_part_of_the_spend_and_more_when_nobody_shares(file: ProblemFile) -> None:
-    """A 1-GPU job alone on an 8-GPU machine wastes seven times what it uses."""
+def test_waste_is_larger_when_jobs_do_not_share_nodes(file: ProblemFile) -> None:
+    """A one-GPU job alone on an 8-GPU machine wastes seven times its use."""
     least, most = planned(file, 25.0).waste
 
     assert 0.0 < least < most
@@ -109,7 +108,7 @@ def test_waste_is_a_part_of_the_spend_and_more_when_nobody_shares(file: ProblemF
 
 
 def test_the_document_adds_up(file: ProblemFile) -> None:
-    """Class by class the dollars per hour are the spend, and hours the mean JCT."""
+    """The dollars of the classes sum to the spend, and their hours average to the mean JCT."""
     document = planned(file, 25.0).to_document()
     classes = document["class_spend"]
 
@@ -121,14 +120,15 @@ def test_the_document_adds_up(file: ProblemFile) -> None:
     assert document["knee"]["budget"] == planned(file, 25.0).knee.budget
 
 
-def test_below_the_least_budget_there_is_no_plan(file: ProblemFile) -> None:
-    """The error is that of the solver."""
+def test_a_budget_below_the_least_raises_infeasible_budget(file: ProblemFile) -> None:
     with pytest.raises(InfeasibleBudget):
         planned(file, 1.0)
 
 
-def test_a_search_that_stops_early_still_plans(file: ProblemFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The best answer found, with the gap that is left."""
+def test_a_search_that_hits_its_limit_still_gives_a_plan(
+    file: ProblemFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan is feasible and has a gap."""
     import policies.optimum.boa
     from policies.optimum.knapsack import solve_pure
 
@@ -153,7 +153,7 @@ def a_trace(*arrivals: tuple[float, str, float]) -> Trace:
 
 
 def test_a_trace_gives_rates_and_mean_sizes(file: ProblemFile) -> None:
-    """3 jobs in 2 hours are 1.5 per hour; scales 1, 2 and 6 make the mean size three times; others go."""
+    """3 jobs in 2 hours are 1.5 per hour; scales of 1, 2 and 6 triple the mean size."""
     found = with_trace(file, a_trace((0, "bert", 1.0), (1, "bert", 2.0), (2, "bert", 6.0)))
 
     (bert,) = found.problem.classes
@@ -162,7 +162,6 @@ def test_a_trace_gives_rates_and_mean_sizes(file: ProblemFile) -> None:
 
 
 def test_a_trace_of_one_instant_counts_as_an_hour(file: ProblemFile) -> None:
-    """Two jobs at once are two per hour."""
     found = with_trace(file, a_trace((0, "bert", 1.0), (0, "small", 1.0)))
 
     assert [c.arrivals_per_hour for c in found.problem.classes] == [1.0, 1.0]

@@ -1,4 +1,4 @@
-"""Class files that are written: they read back as what was measured or learnt."""
+"""Written class files are read back with the measured or learnt values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ OWN = InstanceType(name="mine", gpu_type="gpu x", gpus=4, usd_per_hour=8.0)
 KNOWN = InstanceType(name="p4d.24xlarge", gpu_type="a100", gpus=8, usd_per_hour=1.0)
 
 
-def test_step_times_come_back(tmp_path: Path) -> None:
-    """Seconds at three widths are speeds over the narrowest; a machine of no catalogue keeps its price."""
+def test_measured_step_times_are_read_back_as_speeds(tmp_path: Path) -> None:
+    """A machine outside the catalogue keeps its price."""
     path = tmp_path / "c.yaml"
     seconds = {1: 2.0, 2: 1.25, 4: 0.5}
     path.write_text(
@@ -30,8 +30,8 @@ def test_step_times_come_back(tmp_path: Path) -> None:
     assert file.problem.gpu_types[0].usd_per_gpu_hour == 2.0
 
 
-def test_what_was_learnt_comes_back_and_what_was_not_measured_is_left_out(tmp_path: Path) -> None:
-    """Measured at 1 and 4 of a type that is twice as fast as the reference; of another nothing was."""
+def test_learnt_values_are_read_back_without_unmeasured_widths(tmp_path: Path) -> None:
+    """The GPU type was measured at 1 and 4 GPUs; another type was not measured at all."""
     width = {"measured_seconds": 0.0, "measurements": 0, "estimate": None}
     row = {
         "name": "vision",

@@ -1,4 +1,4 @@
-"""Advice: the cheapest offers, three loads, when it is a bet; and levels on another load."""
+"""Advice on commitments: the cheapest offers, three loads, warnings, and a backtest on another load."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ B = InstanceType(name="g4dn.12xlarge", gpu_type="t4", gpus=4, usd_per_hour=4.0)
 def terms(
     name: str, discount: float, *, kind: str = "family", years: int = 1, scope: str = "p4d"
 ) -> CommitmentTerms:
-    """Return terms of one discount."""
+    """Return terms with one discount."""
     return CommitmentTerms(name=name, kind=kind, discounts={scope: discount}, term_years=years)  # type: ignore[arg-type]
 
 
 def steady(*gpus: float) -> LoadDistribution:
-    """Return a load of equally long hours of one type."""
+    """Return a load of equally long hours of one GPU type."""
     return LoadDistribution(
         gpu_types=("a100",), gpus=np.array(gpus)[:, None], share=np.full(len(gpus), 1.0 / len(gpus))
     )
 
 
 def test_the_cheapest_offer_of_each_scope_is_kept() -> None:
-    """A reservation of the same type competes with a family's plan; compute covers both types."""
+    """A reservation competes with the plan of its family; a compute plan covers both families."""
     both = CommitmentTerms(name="both", kind="compute", discounts={"p4d": 0.2, "g4dn": 0.2}, term_years=1)
     offers = [
         terms("dear", 0.1),
@@ -43,8 +43,8 @@ def test_the_cheapest_offer_of_each_scope_is_kept() -> None:
     assert [found.name for found, _ in choices(offers, [A, B])] == ["cheap", "both"]
 
 
-def test_a_steady_load_is_committed_wholly() -> None:
-    """8 GPUs at 2 USD, always: 30 % off saves 30 %, and has paid after 70 % of the term."""
+def test_a_steady_load_is_committed_completely() -> None:
+    """A discount of 30 % saves 30 %, and the commitment has paid after 70 % of the term."""
     (advice,) = advise(steady(8.0).times, LoadInterval(low=1.0, high=1.0), [A], [terms("x", 0.3)])
 
     assert advice.lines[0].gpus == pytest.approx(8.0)
@@ -54,8 +54,8 @@ def test_a_steady_load_is_committed_wholly() -> None:
     assert advice.warnings == ()
 
 
-def test_a_load_that_may_be_half_is_a_bet() -> None:
-    """5.6 of 8 USD saved nothing at half the load: 11.2 are paid for what costs 8."""
+def test_a_load_that_may_halve_gives_a_warning() -> None:
+    """At half the load 11.2 USD are paid for 8 USD of use."""
     (advice,) = advise(steady(8.0).times, LoadInterval(low=0.5, high=1.5), [A], [terms("x", 0.3)])
 
     assert advice.low.advised == pytest.approx(8 * 2.0 * 0.7)
@@ -64,22 +64,22 @@ def test_a_load_that_may_be_half_is_a_bet() -> None:
     assert "costs $2,336 a month more than on demand" in advice.warnings[0]
 
 
-def test_a_load_that_may_be_nothing_is_a_bet() -> None:
-    """All of the commitment is lost then, though no part of a bill on demand is."""
+def test_a_load_that_may_vanish_gives_a_warning() -> None:
+    """The whole commitment is lost then."""
     (advice,) = advise(steady(8.0).times, LoadInterval(low=0.0, high=2.0), [A], [terms("x", 0.3)])
 
     assert "at 0% of the likely load, which its interval allows, it costs $8,176" in advice.warnings[0]
 
 
-def test_a_small_saving_is_a_bet_on_the_whole_term() -> None:
-    """5 % off pays only if the load lasts 11.4 of 12 months."""
+def test_a_small_discount_gives_a_warning_about_the_term() -> None:
+    """5 % pay only if the load lasts 11.4 of 12 months."""
     (advice,) = advise(steady(8.0).times, LoadInterval(low=1.0, high=1.0), [A], [terms("x", 0.05)])
 
     assert "before month 11.4 of 12" in advice.warnings[0]
 
 
-def test_terms_are_advised_one_by_one() -> None:
-    """Three years beside one; a family that is not there is no choice."""
+def test_terms_of_one_and_three_years_are_advised_separately() -> None:
+    """An offer for a family without load is left out."""
     found = advise(
         steady(4.0, 8.0).times,
         LoadInterval(low=0.9, high=1.1),
@@ -93,8 +93,8 @@ def test_terms_are_advised_one_by_one() -> None:
     ]
 
 
-def test_levels_are_priced_on_another_load() -> None:
-    """8 GPUs advised where 4 come: the best in hindsight is 4, and the advice loses."""
+def test_a_backtest_prices_the_advice_on_another_load() -> None:
+    """The advice for 8 GPUs loses on a load of 4; the advice for 4 saves all that is possible."""
     (proof,) = backtests(steady(8.0), steady(4.0), [A], [terms("x", 0.3)])
 
     assert (proof.on_demand, proof.advised, proof.best) == pytest.approx((8.0, 11.2, 5.6))
@@ -107,8 +107,8 @@ def test_levels_are_priced_on_another_load() -> None:
     assert same.sentence == "saves 30.0% of the bill in the rest: 100% of what the best in hindsight saves"
 
 
-def test_what_nothing_saves_is_no_share() -> None:
-    """8 GPUs advised where one hour in ten has some: the best is nothing, and the advice is not all of it."""
+def test_a_backtest_without_possible_savings_has_no_share() -> None:
+    """If the best commitment in hindsight is none, the share of its saving is None."""
     (lost,) = backtests(steady(8.0), steady(8.0, *[0.0] * 9), [A], [terms("x", 0.3)])
     (nothing,) = backtests(steady(8.0, *[0.0] * 9), steady(8.0, *[0.0] * 9), [A], [terms("x", 0.3)])
 
@@ -119,8 +119,8 @@ def test_what_nothing_saves_is_no_share() -> None:
     assert lost.to_document()["share_of_best_saving"] is None
 
 
-def test_the_interval_of_a_trace_is_that_of_a_compound_sum() -> None:
-    """100 jobs of one size: 1.96 / sqrt(100); one that is 10 times as large widens it."""
+def test_the_load_interval_of_a_trace_is_that_of_a_compound_sum() -> None:
+    """100 equal jobs give 1.96 / sqrt(100); one job of ten times the size widens the interval."""
     job_class = JobClass(
         name="c",
         arrivals_per_hour=1.0,
@@ -134,8 +134,8 @@ def test_the_interval_of_a_trace_is_that_of_a_compound_sum() -> None:
     assert mixed.high == pytest.approx(1.0 + 1.96 * 200**0.5 / 110)
 
 
-def test_weeks_that_differ_widen_the_interval() -> None:
-    """1,500 and 500 jobs in turn for six weeks: Student's t. Alike, or three of them: as by chance."""
+def test_weeks_of_different_load_widen_the_interval() -> None:
+    """Six unequal weeks use Student's t; six equal weeks or only three use the interval of the jobs."""
     job_class = JobClass(
         name="c",
         arrivals_per_hour=1.0,

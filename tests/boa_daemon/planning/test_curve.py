@@ -1,4 +1,4 @@
-"""The curve of waiting against money: one sweep, the same answers as solving at each budget."""
+"""The curve of mean JCT against budget: one sweep gives the answers of solving at each budget."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from policies.speedup import Amdahl, PowerLaw, SpeedupCurve, Table
 
 
 def a_problem(*curves: SpeedupCurve, **changes: float) -> Problem:
-    """Return a problem with a class of two hours' work for each curve; changes go to the first class."""
+    """Return a problem with a class of two GPU-hours for each curve; changes go to the first class."""
     classes = tuple(
         JobClass(
             name=f"c{number}",
@@ -33,8 +33,8 @@ AMDAHL = Amdahl(parallel_fraction=0.9, max_gpus=16)
 
 
 @pytest.mark.parametrize("version", get_args(Version))
-def test_the_curve_is_what_solving_says(version: Version) -> None:
-    """The pure version is solved where asked, and drawn as the mixed one, its bound."""
+def test_the_curve_matches_solve_at_each_budget(version: Version) -> None:
+    """The pure version is drawn as the mixed one, which is its lower bound."""
     problem = a_problem(TABLE, AMDAHL, weight=3.0)
     curve = Curve.of(problem, version)
     budgets = np.linspace(curve.cheapest, 1.1 * curve.largest_useful, 9)
@@ -52,8 +52,7 @@ def test_the_curve_is_what_solving_says(version: Version) -> None:
 
 
 @pytest.mark.parametrize("version", get_args(Version))
-def test_the_drawing_runs_from_the_cliff_to_the_floor_and_is_convex(version: Version) -> None:
-    """First vertex the least budget, last one where more buys nothing; slopes rise."""
+def test_the_vertices_run_from_the_cliff_to_the_floor_and_are_convex(version: Version) -> None:
     curve = Curve.of(a_problem(TABLE, PowerLaw(exponent=0.6, max_gpus=32)), version)
     budgets, hours = curve.vertices()
 
@@ -64,8 +63,8 @@ def test_the_drawing_runs_from_the_cliff_to_the_floor_and_is_convex(version: Ver
     assert (np.diff(slopes) >= -1e-6 * np.abs(slopes[:-1])).all()
 
 
-def test_the_plain_mean_is_that_of_the_weighted_plan() -> None:
-    """With weights the curve is the weighted mean; `mean_jct_at` says the plain one."""
+def test_mean_jct_at_is_the_unweighted_mean_of_the_weighted_plan() -> None:
+    """The curve itself is the weighted mean."""
     problem = a_problem(TABLE, AMDAHL, weight=3.0)
     curve = Curve.of(problem, "integer-mixed")
     budget = curve.knee().budget
@@ -75,8 +74,8 @@ def test_the_plain_mean_is_that_of_the_weighted_plan() -> None:
 
 
 @pytest.mark.parametrize("version", get_args(Version))
-def test_below_the_cliff_nothing_is_solved(version: Version) -> None:
-    """The error names the least that would do."""
+def test_a_budget_below_the_cliff_is_infeasible(version: Version) -> None:
+    """The error has the least budget."""
     curve = Curve.of(a_problem(TABLE), version)
 
     with pytest.raises(InfeasibleBudget) as refusal:
@@ -85,8 +84,7 @@ def test_below_the_cliff_nothing_is_solved(version: Version) -> None:
 
 
 @pytest.mark.parametrize("version", get_args(Version))
-def test_a_problem_without_a_choice_is_a_curve_of_one_budget(version: Version) -> None:
-    """One width: the cliff is the floor."""
+def test_a_problem_with_one_width_is_a_curve_of_one_budget(version: Version) -> None:
     curve = Curve.of(a_problem(Table(gpus=(4,), speeds=(4.0,))), version)
     knee = curve.knee()
 

@@ -1,4 +1,4 @@
-"""What a lack of stock of one machine costs."""
+"""The cost of the removal of one machine type from a plan."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ def problem_on(folder: Path, machines: str) -> Path:
 @pytest.mark.parametrize(
     ("usd", "hours_of_others"), [(4.2, {"t4": "[g4dn.xlarge]", "t4@g4dn.xlarge": "[g4dn.12xlarge]"})]
 )
-def test_it_is_the_plan_of_a_file_without_the_machine(
+def test_removing_a_machine_equals_the_plan_of_a_file_without_it(
     tmp_path: Path, usd: float, hours_of_others: dict[str, str]
 ) -> None:
-    """Each answer is what a file without that machine is answered at the same budget."""
     plan = budget_plan(load_problem(problem_on(tmp_path, BOTH)), Budget(amount=usd), "integer-mixed")
     found = {one.gpu_type: one.mean_jct_hours for one in plan.without}
 
@@ -49,8 +48,8 @@ def test_it_is_the_plan_of_a_file_without_the_machine(
     assert plan.to_document()["without_machine"][0]["instance_type"] in plan.without[0].sentence
 
 
-def test_a_budget_that_needs_the_machine_says_so(tmp_path: Path) -> None:
-    """2.2 USD an hour run four GPU-hours at 0.526 and not at 0.978; one machine alone is not asked about."""
+def test_a_budget_that_needs_the_machine_cannot_run_every_job_without_it(tmp_path: Path) -> None:
+    """A file with a single machine has no such answer."""
     plan = budget_plan(load_problem(problem_on(tmp_path, BOTH)), Budget(amount=2.2), "integer-mixed")
     alone = budget_plan(
         load_problem(problem_on(tmp_path, "[g4dn.xlarge]")), Budget(amount=2.2), "integer-mixed"

@@ -1,4 +1,4 @@
-"""Widths at the edge of what was measured, and beyond it, are said wherever a plan uses them."""
+"""A plan names the widths that it uses at the edge of the measured range or beyond it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def a_file(folder: Path) -> ProblemFile:
 
 
 def test_each_kind_of_edge_is_named(tmp_path: Path) -> None:
-    """Beyond, at the narrow end, the only one; a formula ends where its widest width is."""
+    """The kinds are extrapolated, narrowest, only and widest; a formula ends at its widest width."""
     used = [("told", "a100", 16), ("told", "a100", 2), ("told", "a10g", 1), ("formula", "a100", 8)]
     found = {
         (one.class_name, one.gpu_type, one.gpus): one.kind for one in range_edges(a_file(tmp_path), used * 2)
@@ -41,15 +41,15 @@ def test_each_kind_of_edge_is_named(tmp_path: Path) -> None:
     }
 
 
-def test_what_lies_between_is_not_worth_a_word(tmp_path: Path) -> None:
-    """Nor is one GPU, than which nothing is narrower, nor a machine on spot."""
+def test_widths_within_the_measured_range_are_not_named(tmp_path: Path) -> None:
+    """One GPU as the narrowest width and spot machines are not named either."""
     used = [("told", "a100", 4), ("told", "a100", 8), ("formula", "a100", 1), ("told", "a100@spot", 2)]
 
     assert range_edges(a_file(tmp_path), used) == ()
 
 
-def test_the_sentence_says_what_to_do(tmp_path: Path) -> None:
-    """And the document has the same sentence."""
+def test_the_sentence_about_extrapolation_says_to_measure(tmp_path: Path) -> None:
+    """The document has the same sentence."""
     (one,) = range_edges(a_file(tmp_path), [("told", "a100", 16)])
 
     assert one.sentence.endswith("which is extrapolated: measure it before you rely on it.")

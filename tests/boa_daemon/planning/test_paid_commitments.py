@@ -1,4 +1,4 @@
-"""Planning with commitments: the bill is the budget, and a commitment that is free buys speed."""
+"""Planning with paid commitments: the bill is the budget, and committed GPUs are free."""
 
 from __future__ import annotations
 
@@ -41,42 +41,39 @@ def held(usd_per_hour: float, rate: float = 1.2) -> PaidCommitments:
 
 
 @pytest.mark.parametrize("level", [0.0, 2.0, 6.0, 12.0])
-def test_the_bill_of_the_plan_is_the_budget(level: float) -> None:
-    """Commitments and what is on demand beside them come to what may be spent."""
+def test_commitments_and_on_demand_use_together_cost_the_budget(level: float) -> None:
     paid = held(level)
     plan = solve(PROBLEM, paid.planning_budget(PROBLEM, 16.0))
 
     assert paid.to_document(paid.load_of(PROBLEM, plan))["usd_per_hour"] == pytest.approx(16.0)
 
 
-def test_without_a_level_nothing_changes() -> None:
-    """The plan is that of the budget."""
+def test_without_a_commitment_the_planning_budget_is_the_budget() -> None:
     assert held(0.0).planning_budget(PROBLEM, 16.0) == pytest.approx(16.0)
 
 
-def test_what_is_paid_anyway_buys_wider_jobs() -> None:
-    """Below the level a GPU is free: 40 % off on most of the load is a larger plan, and less waiting."""
+def test_a_commitment_raises_the_planning_budget_and_shortens_jobs() -> None:
+    """Below the committed level a GPU costs nothing more."""
     plain, free = (held(level).planning_budget(PROBLEM, 16.0) for level in (0.0, 8.0))
 
     assert free > plain * 1.1
     assert solve(PROBLEM, free).mean_jct_hours < solve(PROBLEM, plain).mean_jct_hours
 
 
-def test_a_commitment_that_nobody_uses_takes_from_the_budget() -> None:
-    """Paid whether used or not: 30 USD of commitment in a budget of 16 leaves nothing."""
+def test_a_commitment_above_the_budget_is_infeasible() -> None:
+    """A commitment is paid whether it is used or not."""
     with pytest.raises(InfeasibleBudget, match=r"30\.00 USD/hour is paid anyway") as refused:
         held(30.0).planning_budget(PROBLEM, 16.0)
 
     assert refused.value.least_spend == pytest.approx(30.0, rel=0.02)
 
 
-def test_more_than_is_useful_is_not_planned() -> None:
-    """A budget that pays for the fastest widths is not spent wholly."""
+def test_the_planning_budget_stops_at_the_largest_useful_spend() -> None:
     assert held(5.0).planning_budget(PROBLEM, 1e4) == pytest.approx(2 * 3.0 / 4.0 * 8 * 2.0)
 
 
-def test_a_file_is_read_for_a_day(tmp_path: Path) -> None:
-    """A reservation of two machines at half price: 16 USD per hour."""
+def test_a_commitments_file_is_read_for_a_date(tmp_path: Path) -> None:
+    """A reservation of two machines at half price costs 16 USD per hour."""
     path = tmp_path / "c.toml"
     path.write_text(
         '[[commitments]]\nname = "r"\nkind = "reserved"\ninstance_type = "p4d.24xlarge"\n'
@@ -90,8 +87,7 @@ def test_a_file_is_read_for_a_day(tmp_path: Path) -> None:
         PaidCommitments.read(path, [MACHINE], date(2026, 11, 1))
 
 
-def test_the_sentence_says_how_much_is_used() -> None:
-    """Three quarters here."""
+def test_the_sentence_gives_the_used_part_of_the_commitment() -> None:
     said = paid_sentence(
         {
             "committed_usd_per_hour": 8.0,

@@ -1,4 +1,4 @@
-"""What changed between two answers of `boa plan`."""
+"""The differences between two answers of `boa plan`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ ANSWERS = st.fixed_dictionaries(
 
 
 @given(old=ANSWERS, new=ANSWERS)
-def test_both_ways_say_the_same_and_a_plan_does_not_differ_from_itself(
+def test_differences_are_symmetric_and_empty_for_equal_plans(
     old: dict[str, Any], new: dict[str, Any]
 ) -> None:
-    """What is new one way is gone the other way, and figures change places."""
+    """In the other direction new and gone, and old and new figures, are exchanged."""
     there, back = differences(old, new), differences(new, old)
 
     assert differences(old, old) == []
@@ -40,8 +40,7 @@ def test_both_ways_say_the_same_and_a_plan_does_not_differ_from_itself(
     }
 
 
-def test_widths_and_machines_are_told_as_people_write_them() -> None:
-    """A class that became wider, a job that moved to other machines and a later day."""
+def test_differences_show_widths_and_machines_as_counts_and_types() -> None:
     wide = {"name": "c", "plans": [{"phases": [{"gpu_type": "a100", "gpus": 8}]}]}
     narrow = {"name": "c", "plans": [{"phases": [{"gpu_type": "a100", "gpus": 4}]}]}
     (change,) = differences({"classes": [narrow]}, {"classes": [wide]})
@@ -58,8 +57,8 @@ def test_widths_and_machines_are_told_as_people_write_them() -> None:
     ]
 
 
-def test_plans_of_two_kinds_and_files_that_are_none_are_refused(tmp_path: Path) -> None:
-    """With how to save one."""
+def test_plans_of_different_kinds_and_unreadable_files_are_refused(tmp_path: Path) -> None:
+    """The hint says how to save a plan."""
     with pytest.raises(InputError, match="the old plan is of a list, this one of a stream"):
         differences({"jobs": []}, {"classes": []})
     for text in ("{", "[]", json.dumps({"spend": 1})):

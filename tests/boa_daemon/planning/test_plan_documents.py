@@ -1,4 +1,4 @@
-"""Answers as JSON: the keys that other programs read, no more and no fewer."""
+"""Answers as JSON: exactly the keys that other programs read."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ KEYS = {
 
 
 def the_document(version: Version = "integer-mixed", budget: float = 4.7) -> dict[str, Any]:
-    """Return the answer, through JSON."""
+    """Return the answer after a round trip through JSON."""
     solution = solve(PROBLEM, budget, version=version)
     document: dict[str, Any] = json.loads(json.dumps(solution_document(solution, PROBLEM)))
     return document
 
 
 @pytest.mark.parametrize("version", get_args(Version))
-def test_the_keys_are_those_of_the_interface(version: Version) -> None:
-    """A coupled class has whole plans, any other options per phase; fractions add up to one."""
+def test_the_document_has_the_documented_keys(version: Version) -> None:
+    """A coupled class has whole plans, another class has options per phase; fractions add up to one."""
     document = the_document(version)
     free, coupled = document["classes"]
 
@@ -55,8 +55,7 @@ def test_the_keys_are_those_of_the_interface(version: Version) -> None:
     assert sum(plan["job_fraction"] for plan in coupled["plans"]) == pytest.approx(1.0)
 
 
-def test_whole_widths_are_whole_numbers() -> None:
-    """4, and not 4.0: programs use them as counts."""
+def test_whole_widths_are_integers() -> None:
     document = the_document()
 
     assert all(
@@ -66,8 +65,8 @@ def test_whole_widths_are_whole_numbers() -> None:
     )
 
 
-def test_the_weighted_mean_is_there_only_with_weights() -> None:
-    """And the landmarks of the curve say both means then."""
+def test_the_weighted_mean_is_present_only_with_class_weights() -> None:
+    """With weights the landmarks of the curve have both means."""
     weighted = replace(PROBLEM, classes=(replace(FREE, weight=2.0), COUPLED))
 
     assert not has_weights(PROBLEM)
@@ -81,8 +80,7 @@ def test_the_weighted_mean_is_there_only_with_weights() -> None:
     assert both["floor_mean_jct_hours"] == pytest.approx(plain["floor_mean_jct_hours"])
 
 
-def test_an_infeasible_answer_names_the_least() -> None:
-    """The cheapest widths of four phases of an hour each: 4 GPU-hours per hour at 1 dollar."""
+def test_an_infeasible_document_has_the_cheapest_feasible_spend() -> None:
     with pytest.raises(InfeasibleBudget) as refusal:
         solve(PROBLEM, 1.0)
     document = infeasible_document(refusal.value, 1.0, PROBLEM, "integer-mixed")

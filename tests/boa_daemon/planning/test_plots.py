@@ -1,4 +1,4 @@
-"""The picture: what it says, that it is whole, the same every time, and refused before any work is done."""
+"""The plot of the curve: its text, its reproducibility, and checks before the work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLOT = CurvePlot(
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_the_same_curve_gives_the_same_file(tmp_path: Path, suffix: str) -> None:
-    """No date, no random names; and nothing but the picture is left behind."""
+    """No other file is left behind."""
     for name in ("one", "two"):
         draw_curve(PLOT, tmp_path / (name + suffix))
 
@@ -36,8 +36,7 @@ def test_the_same_curve_gives_the_same_file(tmp_path: Path, suffix: str) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"one{suffix}", f"two{suffix}"]
 
 
-def test_a_png_fills_a_slide(tmp_path: Path) -> None:
-    """16 : 9, sharp on a projector."""
+def test_a_png_is_1440_by_810_pixels(tmp_path: Path) -> None:
     draw_curve(PLOT, tmp_path / "curve.png")
     data = (tmp_path / "curve.png").read_bytes()
 
@@ -46,7 +45,7 @@ def test_a_png_fills_a_slide(tmp_path: Path) -> None:
 
 
 def words_of(plot: CurvePlot, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the text in the picture."""
+    """Return the text of the picture."""
     import matplotlib as mpl
 
     monkeypatch.setitem(mpl.rcParams, "svg.fonttype", "none")
@@ -54,10 +53,9 @@ def words_of(plot: CurvePlot, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return (folder / "curve.svg").read_text(encoding="utf-8")
 
 
-def test_the_picture_says_cliff_knee_floor_and_budget(
+def test_the_picture_names_cliff_knee_floor_and_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the units that a manager uses."""
     words = words_of(PLOT, tmp_path, monkeypatch)
 
     assert "What a budget buys" in words
@@ -69,8 +67,8 @@ def test_the_picture_says_cliff_knee_floor_and_budget(
     assert "Mean job completion time, minutes" in words
 
 
-def test_units_and_weights_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GPUs, hours, a weighted mean, and no budget to mark."""
+def test_the_picture_names_units_and_a_weighted_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No budget is marked."""
     hours = 4.0 * HOURS
     plot = replace(
         PLOT, unit="gpus", hours=hours, knee=knee_of(BUDGETS, hours), marked=None, is_weighted=True
@@ -84,7 +82,6 @@ def test_units_and_weights_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_curve_of_one_budget_can_be_drawn(tmp_path: Path) -> None:
-    """Where money buys nothing the picture is dull, and there."""
     one = np.array([4.0]), np.array([2.0])
     draw_curve(
         replace(PLOT, budgets=one[0], hours=one[1], knee=knee_of(*one), marked=None), tmp_path / "p.png"
@@ -93,10 +90,8 @@ def test_a_curve_of_one_budget_can_be_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "p.png").stat().st_size > 0
 
 
-def test_an_old_picture_survives_until_the_new_one_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A disk that fills up half-way leaves the old file, and no rest."""
+def test_a_failed_write_keeps_the_old_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk leaves no partial file."""
     from matplotlib.figure import Figure
 
     def full_disk(_figure: Figure, part: Path, **_: object) -> None:
@@ -113,8 +108,8 @@ def test_an_old_picture_survives_until_the_new_one_is_whole(
     assert path.read_bytes() == b"old"
 
 
-def test_paths_are_checked_before_any_work(tmp_path: Path) -> None:
-    """No picture by its suffix, no folder, or a folder itself."""
+def test_plot_paths_are_checked(tmp_path: Path) -> None:
+    """A wrong suffix, a missing folder and a folder in place of a file are refused."""
     (tmp_path / "folder.png").mkdir()
     for name, says in (
         ("curve.jpeg", ".jpeg is no picture"),
@@ -129,7 +124,6 @@ def test_paths_are_checked_before_any_work(tmp_path: Path) -> None:
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command to install it is in the message."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
     with pytest.raises(MissingExtra, match=r"boa-daemon\[plot\]"):

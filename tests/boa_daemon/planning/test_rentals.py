@@ -1,4 +1,4 @@
-"""Loads of the past: exact shares of time, and files that are refused."""
+"""Loads of the past: exact shares of time, and usage files that are refused."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from boa_daemon.inputs.catalog import Catalog
 from boa_daemon.planning.rentals import Rental, load_between, read_rentals
 
 
-def test_shares_are_those_of_the_time() -> None:
-    """4 GPUs for 10 s, 12 for 5 s, 8 for 5 s; what is outside does not count."""
+def test_each_load_has_its_share_of_the_time() -> None:
+    """Rentals outside the period do not count."""
     rentals = [Rental("a", 4, -5.0, 15.0), Rental("a", 8, 10.0, 99.0)]
     load = load_between(rentals, ["a", "b"], 0.0, 20.0)
 
@@ -23,14 +23,13 @@ def test_shares_are_those_of_the_time() -> None:
     }
 
 
-def test_no_time_is_refused() -> None:
-    """One instant is no load."""
+def test_an_empty_period_is_refused() -> None:
     with pytest.raises(InputError, match="needs a period"):
         load_between([], ["a"], 3.0, 3.0)
 
 
 def test_usage_is_read_with_the_machines_of_the_catalogue(tmp_path: Path) -> None:
-    """One that still runs lasts until the last instant of the file."""
+    """A machine that still runs lasts until the last instant of the file."""
     path = tmp_path / "usage.csv"
     path.write_text(
         "instance_type,launched_at,ended_at,instances\np4d.24xlarge,0,3600,2\np4d.24xlarge,1800,,1\n"
@@ -41,8 +40,8 @@ def test_usage_is_read_with_the_machines_of_the_catalogue(tmp_path: Path) -> Non
     assert ([m.name for m in machines], begin, end) == (["p4d.24xlarge"], 0.0, 3600.0)
 
 
-def test_machines_of_a_gpu_are_apart_where_their_prices_are(tmp_path: Path) -> None:
-    """g4dn.12xlarge and g4dn.metal ask the same for a T4, g4dn.xlarge half of it."""
+def test_machines_of_one_gpu_type_are_split_by_price_per_gpu(tmp_path: Path) -> None:
+    """g4dn.12xlarge and g4dn.metal have the same price per T4, and g4dn.xlarge half of it."""
     names = ("g4dn.xlarge", "g4dn.12xlarge", "g4dn.metal")
     path = tmp_path / "usage.csv"
     rows = "".join(f"{name},0,3600\n" for name in names)
@@ -65,8 +64,7 @@ def test_machines_of_a_gpu_are_apart_where_their_prices_are(tmp_path: Path) -> N
         ("p4d.24xlarge,-1,5", "2: "),
     ],
 )
-def test_rows_that_cannot_be_are_refused(tmp_path: Path, row: str, said: str) -> None:
-    """With file and line."""
+def test_impossible_rows_are_refused(tmp_path: Path, row: str, said: str) -> None:
     (tmp_path / "usage.csv").write_text(f"instance_type,launched_at,ended_at\n{row}\n")
     with pytest.raises(InputError, match=said):
         read_rentals(tmp_path / "usage.csv", Catalog.load())

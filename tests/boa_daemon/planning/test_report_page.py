@@ -1,4 +1,4 @@
-"""Pages to show: what a name may hold, and that the answer comes back from the page word for word."""
+"""Report pages: names are escaped, and the answer can be read back from the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NASTY = "</script><script>alert(1)</script> & <b>"
 
 
 def a_report() -> Report:
-    """Return a page on which every text is a nasty one."""
+    """Return a page on which every text is hostile."""
     return Report(
         title=NASTY,
         lead=NASTY,
@@ -27,8 +27,8 @@ def a_report() -> Report:
     )
 
 
-def test_names_are_text_and_never_part_of_the_page() -> None:
-    """The only script element is the answer, and it reads back as it was."""
+def test_hostile_names_are_escaped() -> None:
+    """The only script element is the answer, which reads back unchanged."""
     html = a_report().html
     answer = html.partition('<script type="application/json" id="answer">')[2].partition("</script>")[0]
 
@@ -37,8 +37,8 @@ def test_names_are_text_and_never_part_of_the_page() -> None:
     assert "<b>" not in html
 
 
-def test_a_dark_screen_can_be_read_and_paper_stays_white() -> None:
-    """Each colour of text stands out from the dark ground by 4.5 to 1 (WCAG AA); printing knows no dark."""
+def test_dark_colours_have_enough_contrast_and_apply_to_screens_only() -> None:
+    """Each text colour has a contrast of at least 4.5 to 1 to the dark background (WCAG AA)."""
     colours = re.findall(r"(?<![-a-z])(color|background): #([0-9a-f]{6})", DARK)
     (ground,) = [luminance(code) for name, code in colours if name == "background"]
 
@@ -49,7 +49,7 @@ def test_a_dark_screen_can_be_read_and_paper_stays_white() -> None:
 
 
 def luminance(code: str) -> float:
-    """Return the relative luminance of a colour, as WCAG has it."""
+    """Return the relative luminance of a colour as defined by WCAG."""
     parts = [int(code[i : i + 2], 16) / 255.0 for i in (0, 2, 4)]
     red, green, blue = (
         part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
@@ -57,8 +57,8 @@ def luminance(code: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def test_a_page_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A folder of the name is in the way."""
+def test_a_failed_write_leaves_no_partial_page(tmp_path: Path) -> None:
+    """A folder has the name of the page."""
     (tmp_path / "plan.html").mkdir()
     with pytest.raises(InputError, match="cannot write the report"):
         write_page("text", tmp_path / "plan.html")

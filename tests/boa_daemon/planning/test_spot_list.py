@@ -1,4 +1,4 @@
-"""Lists on both markets: mean hours, the hours that dates rest on, and low, likely, high."""
+"""Lists of jobs on both markets: mean hours, the hours for deadlines, and low and high cases."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ WORLD = WorldSettings(
 
 @pytest.fixture
 def file(tmp_path: Path) -> ProblemFile:
-    """Return one class."""
+    """Return a problem file with one class."""
     (tmp_path / "classes.yaml").write_text(CLASSES)
     return load_problem(tmp_path / "classes.yaml", require_rates=False)
 
 
 def plan(file: ProblemFile, due: float | None, market: WorldSettings | None = WORLD) -> CalendarPlan:
-    """Return the calendar of one job at 3 dollars an hour, which pays for spot alone, or at 10."""
+    """Return the calendar of one job; without a deadline the budget pays for spot only."""
     return calendar_plan(
         file,
         [ListedJob(id="a", class_name="vision", deadline_hours=due)],
@@ -52,20 +52,20 @@ def plan(file: ProblemFile, due: float | None, market: WorldSettings | None = WO
 
 
 def test_a_job_on_spot_takes_its_mean_hours(file: ProblemFile) -> None:
-    """One interruption in ten hours costs half an hour of work, and its own interruptions."""
+    """Interruptions lengthen the ten hours of work."""
     (entry,) = plan(file, None).entries
 
     assert entry.option.gpu_type == "gpu@spot"
-    # (exp(1/10) - 1) x 10 hours for each of ten stretches.
+    # (exp(1/10) - 1) x 10 hours for each of ten hours between checkpoints.
     assert entry.option.hours == pytest.approx(10 * 10 * np.expm1(0.1))
     assert entry.option.usd == pytest.approx(entry.option.hours * 2.0)
-    # In 19 of 20 runs at most three, each of which costs an hour.
+    # In 19 of 20 runs there are at most three interruptions, each of which costs an hour.
     assert entry.option.sure_hours == pytest.approx(10.0 + 3.0)
 
 
 @pytest.mark.parametrize(("due", "kind"), [(12.0, "gpu"), (13.5, "gpu@spot")])
-def test_a_date_is_kept_by_sure_hours(file: ProblemFile, due: float, kind: str) -> None:
-    """On average both end in time on spot; only one does surely, though the machine is the faster one."""
+def test_a_tight_deadline_uses_on_demand_and_not_spot(file: ProblemFile, due: float, kind: str) -> None:
+    """On average spot would meet both deadlines, but the first one not surely."""
     only_spot = replace(WORLD, on_demand=True)
     found = plan(file, due, only_spot)
 
@@ -74,8 +74,7 @@ def test_a_date_is_kept_by_sure_hours(file: ProblemFile, due: float, kind: str) 
         assert found.entries[0].option.gpu_type == kind
 
 
-def test_a_change_off_the_spot_market_is_said(file: ProblemFile) -> None:
-    """With what it costs and who is late for it."""
+def test_a_fix_by_on_demand_names_its_cost_and_the_late_jobs(file: ProblemFile) -> None:
     found = plan(file, None)
 
     assert (
@@ -85,8 +84,8 @@ def test_a_change_off_the_spot_market_is_said(file: ProblemFile) -> None:
     assert found.said(DeadlineFix(kind="on-demand", misses=("b",))) == "on demand, and first; then late: b"
 
 
-def test_low_and_high_are_played_with_the_spread_of_the_file(file: ProblemFile) -> None:
-    """Low: ten calm hours less a fifth. High: thirteen and a fifth. Dollars go with them."""
+def test_low_and_high_cases_use_the_spread_of_the_class_file(file: ProblemFile) -> None:
+    """Low is ten hours less a fifth; high is thirteen hours and a fifth. Dollars follow."""
     document = plan(file, None).to_document()
     (job,) = document["jobs"]
 
@@ -99,8 +98,8 @@ def test_low_and_high_are_played_with_the_spread_of_the_file(file: ProblemFile) 
     assert job["interruptions"] == pytest.approx(0.1 * 10 * 10 * np.expm1(0.1))
 
 
-def test_a_date_that_is_missed_if_all_goes_slowly_is_at_risk(file: ProblemFile) -> None:
-    """Ten hours, due after eleven; a fifth more would be late."""
+def test_a_deadline_missed_only_in_the_high_case_is_at_risk(file: ProblemFile) -> None:
+    """A job of ten hours is due after eleven; a fifth more would be late."""
     found = plan(file, 11.0, None)
 
     assert found.is_met
@@ -110,7 +109,6 @@ def test_a_date_that_is_missed_if_all_goes_slowly_is_at_risk(file: ProblemFile) 
 
 
 def test_spot_has_the_quota_of_its_type_unless_it_has_its_own(file: ProblemFile) -> None:
-    """As many again on the other market."""
     machines = dict.fromkeys(("gpu", "gpu@spot"), file.instance_types["gpu"])
 
     assert quota_of_both({"gpu": 3}, machines) == {"gpu": 3, "gpu@spot": 3}
@@ -118,8 +116,8 @@ def test_spot_has_the_quota_of_its_type_unless_it_has_its_own(file: ProblemFile)
 
 
 @pytest.mark.parametrize("mean", [0.0, 0.05, 1.0, 7.3, 40.0, 2000.0])
-def test_at_most_is_a_quantile(mean: float) -> None:
-    """Drawn."""
+def test_at_most_is_the_95_per_cent_quantile_of_a_poisson_variable(mean: float) -> None:
+    """The check uses 20,000 draws."""
     drawn = np.random.default_rng(1).poisson(mean, 20_000)
 
     assert np.mean(drawn <= at_most(mean)) >= 0.945

@@ -1,4 +1,4 @@
-"""Blocks in a calendar: there from begin to half an hour before the end, paid for, and used first."""
+"""Capacity Blocks in a calendar: their usable hours, their cost, and their file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DECEMBER = BLOCK.format(name="december", begins="2026-12-02T00:00:00Z", ends="20
 
 
 def planned(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> dict[str, object]:
-    """Return the calendar of three jobs of ten hours, the last due in twelve."""
+    """Return the calendar of three jobs of ten hours, the last of which is due in twelve."""
     monkeypatch.chdir(folder)
     Path("classes.yaml").write_text(CLASSES)
     Path("blocks.toml").write_text(DECEMBER)
@@ -45,10 +45,10 @@ def planned(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> dict[
     return document
 
 
-def test_jobs_are_in_the_block_from_its_begin_and_pay_nothing(
+def test_jobs_run_in_the_block_from_its_begin_at_no_further_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The money pays for one job on demand; the two others have the block, one after the other, and fit."""
+    """The budget pays for one job on demand; the other two run in the block, one after the other."""
     document = planned(tmp_path, monkeypatch, "--budget", "260", "--boot-seconds", "0")
     jobs = {row["job_id"]: row for row in document["jobs"]}  # type: ignore[attr-defined]
 
@@ -61,10 +61,10 @@ def test_jobs_are_in_the_block_from_its_begin_and_pay_nothing(
     assert document["blocks_usd"] == 300.0
 
 
-def test_what_does_not_end_before_the_block_is_taken_back_is_not_in_it(
+def test_a_job_that_would_outlast_the_block_is_not_placed_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two jobs and boots of an hour take 22 hours of 23.5; of two hours they would take 24."""
+    """Two jobs with boots of an hour take 22 of 23.5 hours; with boots of two hours they would take 24."""
     for seconds, inside in (("3600", 2), ("7200", 1)):
         document = planned(tmp_path, monkeypatch, "--budget", "800", "--boot-seconds", seconds)
         kinds = [row["gpu_type"] for row in document["jobs"]]  # type: ignore[attr-defined]

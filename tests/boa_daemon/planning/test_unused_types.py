@@ -1,4 +1,4 @@
-"""Why a GPU type is unused: the factors are those of a hand calculation."""
+"""The reasons why a plan does not use a GPU type, against a calculation by hand."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ classes:
 
 
 def reasons(budget: float, folder: Path) -> dict[str, UnusedType]:
-    """Return what a plan does not use."""
+    """Return the types that a plan does not use."""
     path = folder / "p.yaml"
     path.write_text(FILE)
     plan = budget_plan(load_problem(path), Budget(amount=budget), "integer-mixed")
     return {one.gpu_type: one for one in plan.unused}
 
 
-def test_dearer_and_slower_types_say_by_how_much(tmp_path: Path) -> None:
-    """6 hours of work: 6 dollars on fast, 3.4 x 6 on dear, 0.5 x 12 on slow, at 8 times the hours of fast."""
+def test_dearer_and_slower_types_are_named_with_their_factor(tmp_path: Path) -> None:
+    """6 hours of work cost 6 dollars on fast, 3.4 x 6 on dear and 0.5 x 12 on slow."""
     found = reasons(7.0, tmp_path)
 
     assert found["dear"].times_dearer == pytest.approx(3.4 * 6.0 / 6.0)
@@ -47,13 +47,12 @@ def test_dearer_and_slower_types_say_by_how_much(tmp_path: Path) -> None:
     assert "none of these jobs has a speed on it" in found["other"].sentence
 
 
-def test_what_is_used_is_not_named(tmp_path: Path) -> None:
-    """And a plan says what it leaves of the budget: at most 6 dollars per hour are of use."""
+def test_a_used_type_is_not_named(tmp_path: Path) -> None:
     assert "fast" not in reasons(100.0, tmp_path)
 
 
 def test_a_calendar_compares_the_options_of_its_jobs(tmp_path: Path) -> None:
-    """The same factors, boots in them."""
+    """Boots are included."""
     path = tmp_path / "p.yaml"
     path.write_text(FILE)
     file = load_problem(path)
@@ -64,15 +63,13 @@ def test_a_calendar_compares_the_options_of_its_jobs(tmp_path: Path) -> None:
     assert found["dear"].times_dearer == pytest.approx(3.4 * 7.0 / (2.0 * 4.0))
 
 
-def test_where_nothing_runs_nothing_is_said() -> None:
-    """A calendar without a place for any job uses no type, for which no price is to blame."""
+def test_a_calendar_without_jobs_names_no_unused_type() -> None:
     machine = InstanceType(name="m", gpu_type="a", gpus=1, usd_per_hour=1.0)
 
     assert unused_by_calendar({"a": machine}, [], set()) == ()
 
 
-def test_types_that_are_alike_are_said_to_be() -> None:
-    """Neither cheaper nor faster."""
+def test_an_equal_type_is_said_to_be_no_cheaper_and_no_faster() -> None:
     options = tuple(
         InstanceOption(gpu_type=name, instances=1, gpus=1, hours=1.0, usd=1.0) for name in ("a", "b")
     )

@@ -1,4 +1,4 @@
-"""What no policy can beat that boots whole nodes."""
+"""The lower bound on mean JCT for policies that rent whole nodes with boots."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ONE_GPU = Table(gpus=(1,), speeds=(1.0,))
 
 
 def renting(*, gpus: int = 1, boot_hours: float = 0.0, max_nodes: int | None = None) -> NodeSupply:
-    """Return one type of node."""
+    """Return a supply of one type of node."""
     return NodeSupply(
         instance_types={"gpu": an_instance_type(gpus=gpus)}, boot_hours=boot_hours, max_nodes=max_nodes
     )
@@ -38,7 +38,7 @@ def renting(*, gpus: int = 1, boot_hours: float = 0.0, max_nodes: int | None = N
 
 @st.composite
 def runs(draw: DrawFn) -> SimulationSettings:
-    """Return a small workload under some policy, with boots and without, with a cap and without."""
+    """Return a small workload with some policy, boot time and cap on nodes."""
     policy = draw(st.sampled_from(("boa", "pollux", "equal-width", "efficiency", "static-srsf")))
     cap = draw(st.sampled_from((None, None, 4, 8)))
     curves = (Table(gpus=(1, 2, 4), speeds=(1.0, 1.8, 3.0)), Amdahl(parallel_fraction=0.9, max_gpus=4))
@@ -72,8 +72,8 @@ def runs(draw: DrawFn) -> SimulationSettings:
 
 @settings(max_examples=sampled(12), deadline=None)
 @given(run_settings=runs())
-def test_no_run_beats_it(run_settings: SimulationSettings) -> None:
-    """The bound is at most what the run waited for its money, and at least the bound without boots."""
+def test_no_run_beats_the_bound_with_boots(run_settings: SimulationSettings) -> None:
+    """The bound also is at least the bound without boots."""
     run = prepare(run_settings)
     result = run.with_boot_bound(run.finish(), effort=QUICK)
 
@@ -82,8 +82,8 @@ def test_no_run_beats_it(run_settings: SimulationSettings) -> None:
     assert result.lower_bound_with_boots_mean_jct_hours >= result.lower_bound_mean_jct_hours * (1.0 - 1e-9)
 
 
-def test_without_boots_and_with_one_gpu_nodes_it_is_the_bound_for_gpus_one_by_one() -> None:
-    """Within 1 %: prices that vary win nothing there."""
+def test_with_one_gpu_nodes_and_no_boots_it_equals_the_plain_bound() -> None:
+    """The two agree within 1 %: varying prices gain nothing in this case."""
     problem = a_problem(a_class(sizes=[1.0], startup_hours=0.01, rescale_hours=0.01))
     trace = a_trace(*(600.0 * number for number in range(12)))
     plain = lower_bound_hours(trace, problem, 18.0)
@@ -91,8 +91,8 @@ def test_without_boots_and_with_one_gpu_nodes_it_is_the_bound_for_gpus_one_by_on
     assert lower_bound_with_boots_hours(trace, problem, 18.0, renting()) == pytest.approx(plain, rel=0.01)
 
 
-def test_a_lone_job_waits_for_its_boot_and_pays_for_it() -> None:
-    """An hour of work after a boot of half an hour: 1.5 hours of waiting, whatever the money."""
+def test_the_bound_of_one_job_includes_its_boot() -> None:
+    """An hour of work after a boot of half an hour takes 1.5 hours, whatever the budget."""
     problem = a_problem(a_class(sizes=[1.0], curve=ONE_GPU))
 
     found = lower_bound_with_boots_hours(a_trace(0.0), problem, 100.0, renting(boot_hours=0.5))
@@ -101,9 +101,10 @@ def test_a_lone_job_waits_for_its_boot_and_pays_for_it() -> None:
 
 
 def _best_with_two_jobs(arrival: float, boot: float, money: float) -> float:
-    """Return the least mean JCT of two jobs of one hour on one GPU, by trying all that makes sense.
+    """Return the least mean JCT of two jobs of one hour on one GPU, by trying every sensible schedule.
 
-    Each job has a node of its own, ready when it comes (the first after its boot), or both share one.
+    Each job has a node of its own, ready when the job arrives (the first after its boot), or both share one
+    node.
     """
     first = boot + 1.0
     own = first, max(arrival, boot) + 1.0 - arrival, 2.0 * (1.0 + boot)
@@ -115,8 +116,10 @@ def _best_with_two_jobs(arrival: float, boot: float, money: float) -> float:
 @pytest.mark.parametrize(
     ("arrival", "boot", "money"), list(product((0.0, 0.5, 0.9), (0.25, 0.5), (2.3, 2.55, 3.5)))
 )
-def test_it_is_close_below_the_best_of_all_schedules(arrival: float, boot: float, money: float) -> None:
-    """Two jobs: the bound may give a share of the money to each way, so it is below, but above six tenths."""
+def test_the_bound_of_two_jobs_is_close_below_the_best_schedule(
+    arrival: float, boot: float, money: float
+) -> None:
+    """The bound may mix schedules, so it is lower than the best one, but at least 0.6 of it."""
     problem = a_problem(a_class(sizes=[1.0], curve=ONE_GPU))
     best = _best_with_two_jobs(arrival, boot, max(money, boot + 2.0))
 
@@ -127,8 +130,8 @@ def test_it_is_close_below_the_best_of_all_schedules(arrival: float, boot: float
     assert 0.6 * best <= found <= best * (1.0 + 1e-9)
 
 
-def test_a_cap_makes_jobs_wait() -> None:
-    """Four jobs of an hour that come at once wait 2.5 hours on one node of one GPU."""
+def test_a_cap_on_nodes_raises_the_bound() -> None:
+    """Four simultaneous jobs of an hour take 2.5 hours on average on one node of one GPU."""
     problem = a_problem(a_class(sizes=[1.0], curve=ONE_GPU))
     trace = a_trace(0.0, 0.0, 0.0, 0.0)
 
@@ -140,7 +143,7 @@ def test_a_cap_makes_jobs_wait() -> None:
 
 
 def test_a_lone_narrow_job_pays_for_its_whole_node() -> None:
-    """On nodes of four GPUs one job of width 1, 2 or 4 pays for four, so that money for one is too little."""
+    """On nodes of four GPUs a job of any width pays for four, so a tight budget raises the bound."""
     curve = Table(gpus=(1, 2, 4), speeds=(1.0, 1.5, 2.0))
     problem = a_problem(a_class(sizes=[4.0], curve=curve))
     plain = lower_bound_hours(a_trace(0.0), problem, 8.0)
@@ -153,8 +156,8 @@ def test_a_lone_narrow_job_pays_for_its_whole_node() -> None:
     assert lower_bound_with_boots_hours(a_trace(0.0), problem, 6.0, renting(gpus=4)) > 1.2 * tight
 
 
-def test_phases_are_done_one_after_the_other_in_whatever_units() -> None:
-    """A job of two phases alone: the boot, the start-up and both phases, less what rounding gives away."""
+def test_the_bound_of_two_phases_is_boot_start_up_and_both_phases() -> None:
+    """The bound is lower by what rounding loses, at most 3 %."""
     problem = a_problem(a_class(sizes=[0.5, 0.5], curve=ONE_GPU, startup_hours=0.05, rescale_hours=0.05))
 
     found = lower_bound_with_boots_hours(a_trace(0.0), problem, 100.0, renting(boot_hours=0.5), effort=FINER)
@@ -162,8 +165,7 @@ def test_phases_are_done_one_after_the_other_in_whatever_units() -> None:
     assert 0.97 * 1.55 <= found <= 1.55
 
 
-def test_more_money_never_waits_longer() -> None:
-    """The bound of a larger sum is no larger, but for what the search left."""
+def test_the_bound_never_grows_with_the_budget() -> None:
     problem = a_problem(a_class(sizes=[1.0]))
     trace = a_trace(*(900.0 * number for number in range(8)))
     bounds = [

@@ -1,4 +1,4 @@
-"""Who gets how many nodes: stock, quotas and gangs."""
+"""Stock, quotas and gangs: how many nodes an order gets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KIND = an_instance_type()
 
 
 def order(count: int, *, zone: str = "", is_gang: bool = False) -> LaunchNodes:
-    """Return an order for nodes on demand."""
+    """Return an order for on-demand nodes."""
     offer = Offer(instance_type=KIND.name, zone=zone)
     return LaunchNodes(
         id="l", instance_type=KIND, reason="test", count=count, is_gang=is_gang, offer=offer if zone else None
@@ -20,7 +20,7 @@ def order(count: int, *, zone: str = "", is_gang: bool = False) -> LaunchNodes:
 
 
 def granted(shelves: CapacityPools, action: LaunchNodes) -> tuple[int, str]:
-    """Return how many nodes an order gets, and why not all."""
+    """Return how many nodes an order gets, and why it gets no more."""
     pool = shelves.pool_of(action)
     assert pool is not None
     count, short = shelves.grant(pool, action, 0.0)
@@ -29,7 +29,7 @@ def granted(shelves: CapacityPools, action: LaunchNodes) -> tuple[int, str]:
     return count, "" if short is None else short.kind
 
 
-def test_without_limits_everybody_gets_what_they_ask_for_and_nothing_is_named() -> None:
+def test_without_limits_every_order_is_granted_in_full() -> None:
     """The plain world has no offers."""
     shelves = CapacityPools(WorldSettings(), [KIND], seed=0, start=0.0)
 
@@ -38,8 +38,8 @@ def test_without_limits_everybody_gets_what_they_ask_for_and_nothing_is_named() 
     assert not shelves.is_limited
 
 
-def test_stock_is_granted_in_part_to_a_group_and_not_at_all_to_a_gang() -> None:
-    """Three are there: a gang of four gets none, four on their own get three, then there are none."""
+def test_scarce_stock_is_granted_in_part_to_a_group_and_refused_to_a_gang() -> None:
+    """With three nodes in stock, a gang of four gets none and a group of four gets three."""
     shelves = CapacityPools(WorldSettings(stock={"": Stock(nodes=3)}), [KIND], seed=0, start=0.0)
 
     assert granted(shelves, order(4, is_gang=True)) == (0, "no-capacity")
@@ -48,7 +48,7 @@ def test_stock_is_granted_in_part_to_a_group_and_not_at_all_to_a_gang() -> None:
 
 
 def test_a_quota_counts_all_zones_and_is_in_the_offers() -> None:
-    """Two of three nodes are held in one zone: one is left, whichever the zone."""
+    """With a quota of three and two nodes in one zone, each zone has one left."""
     shelves = CapacityPools(WorldSettings(zones=("a", "b"), quotas={"gpu": 3}), [KIND], seed=0, start=0.0)
     assert granted(shelves, order(2, zone="a")) == (2, "")
 
@@ -57,7 +57,7 @@ def test_a_quota_counts_all_zones_and_is_in_the_offers() -> None:
 
 
 def test_a_zone_may_have_a_stock_of_its_own() -> None:
-    """None in a, no limit in b; the most that one job may hold is what the best zone has."""
+    """The most nodes that one job may hold are those of the best zone."""
     world = WorldSettings(zones=("a", "b"), zone_stock={"a": {KIND.name: Stock(nodes=0)}})
     shelves = CapacityPools(world, [KIND], seed=0, start=0.0)
 
@@ -66,8 +66,8 @@ def test_a_zone_may_have_a_stock_of_its_own() -> None:
     assert world.most_nodes(KIND.name, "gpu") is None
 
 
-def test_spot_is_offered_at_its_price_and_on_demand_at_the_type_s() -> None:
-    """4 USD on demand, 1 USD on spot; the least price over time is the cheaper one."""
+def test_spot_and_on_demand_are_offered_at_their_own_prices() -> None:
+    """The least price is the cheaper of the two."""
     world = WorldSettings(spot=Spot(prices=((0.0, 0.25),)))
     shelves = CapacityPools(world, [KIND], seed=0, start=0.0)
 

@@ -1,4 +1,4 @@
-"""Requests that are throttled, and answers that are lost."""
+"""Throttled requests and lost answers of the simulated cloud."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from boa_daemon.tick.ports import Launched, Refused, Unknown
 
 
 def an_api(faults: Faults) -> tuple[CloudApi, EventQueue]:
-    """Return the way to a cloud in a world with faults, and what it schedules."""
+    """Return a cloud API with faults, and its event queue."""
     events = EventQueue()
     world = WorldSettings(faults=faults)
     cloud = a_simulated_cloud(VirtualClock(), events, world=world)
@@ -27,8 +27,8 @@ def launch(number: int) -> LaunchNodes:
     return LaunchNodes(id=f"l{number}", instance_type=an_instance_type(), reason="test")
 
 
-def test_a_lost_answer_was_carried_out_half_of_the_time_and_is_the_same_when_asked_again() -> None:
-    """Nobody knows which; the list of nodes shows it, and the order may be repeated safely."""
+def test_about_half_of_the_launches_with_a_lost_answer_are_carried_out() -> None:
+    """A repeated order returns the node that was launched."""
     api, events = an_api(Faults(lost_answer_fraction=0.999))
     outcomes = [api.launch(launch(number)) for number in range(200)]
     assert all(isinstance(outcome, Unknown) for outcome in outcomes)
@@ -41,8 +41,8 @@ def test_a_lost_answer_was_carried_out_half_of_the_time_and_is_the_same_when_ask
     assert events.next_at is not None
 
 
-def test_a_throttled_request_did_nothing() -> None:
-    """Neither a launch nor an end; asking again makes sense in a few seconds."""
+def test_a_throttled_request_changes_nothing() -> None:
+    """A throttled launch may be repeated after 5 seconds."""
     api, _ = an_api(Faults(throttled_fraction=0.999))
     outcome = api.launch(launch(1))
 
@@ -52,8 +52,8 @@ def test_a_throttled_request_did_nothing() -> None:
     assert isinstance(ended["n1"], Refused)
 
 
-def test_an_end_whose_answer_is_lost_may_have_happened() -> None:
-    """Some of the nodes are gone, and the list says which."""
+def test_some_terminations_with_a_lost_answer_are_carried_out() -> None:
+    """Every node that still lives had a lost answer, and some nodes with a lost answer have ended."""
     api, _ = an_api(Faults(lost_answer_fraction=0.5))
     for number in range(100):
         api.launch(launch(number))

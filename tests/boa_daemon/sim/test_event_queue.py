@@ -1,4 +1,4 @@
-"""What happens next, in order."""
+"""The event queue: events in order of time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from boa_daemon.sim.event_queue import EventQueue
 
 @given(instants=st.lists(st.integers(0, 5).map(float), max_size=30))
 def test_events_happen_in_order_of_time_and_ties_in_order_of_scheduling(instants: list[float]) -> None:
-    """A stable sort of the instants."""
     queue, happened = EventQueue(), []
     for number, at in enumerate(instants):
         queue.schedule(at, happened.append, (at, number))
@@ -21,8 +20,7 @@ def test_events_happen_in_order_of_time_and_ties_in_order_of_scheduling(instants
     assert len(queue) == 0
 
 
-def test_what_an_event_schedules_for_now_happens_now() -> None:
-    """A chain at one instant is one step."""
+def test_an_event_scheduled_for_the_present_instant_happens_in_the_same_step() -> None:
     queue, happened = EventQueue(), []
     queue.schedule(1.0, lambda _: queue.schedule(1.0, happened.append, "second"), None)
 

@@ -1,4 +1,4 @@
-"""Jobs hold GPUs, pay their overheads, work at their speed, and leave."""
+"""Jobs of the simulator: GPUs, overheads, phases, checkpoints and failures."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Bench:
 
 
 def test_a_job_works_at_its_speed_after_its_start_up() -> None:
-    """One hour of work at speed 1.8 after 360 s of start-up."""
+    """One hour of work at speed 1.8 follows 360 s of start-up."""
     bench = Bench(a_class(startup_hours=0.1))
     bench.start(2)
     bench.until(1e5)
@@ -85,7 +85,6 @@ def test_a_job_works_at_its_speed_after_its_start_up() -> None:
 
 
 def test_scale_multiplies_the_work_but_not_the_start_up() -> None:
-    """Three times the hour, once the start-up."""
     bench = Bench(a_class(startup_hours=0.1), scale=3.0)
     bench.start(1)
     bench.until(1e5)
@@ -94,7 +93,7 @@ def test_scale_multiplies_the_work_but_not_the_start_up() -> None:
 
 
 def test_a_change_of_width_keeps_the_work_done_and_costs_a_rescale() -> None:
-    """Half the work at speed 1, a 180 s rescale, the other half at speed 3."""
+    """Half the work at speed 1 is followed by a rescale of 180 s and the other half at speed 3."""
     bench = Bench(a_class(rescale_hours=0.05))
     bench.start(1)
     bench.until(1800.0)
@@ -106,8 +105,8 @@ def test_a_change_of_width_keeps_the_work_done_and_costs_a_rescale() -> None:
     assert bench.jobs.totals.rescales == 1
 
 
-def test_a_stop_during_the_start_up_has_done_no_work() -> None:
-    """Stopped at 100 of 360 s: the whole hour is left, and 100 GPU-seconds went into overhead."""
+def test_a_job_stopped_during_its_start_up_has_done_no_work() -> None:
+    """Its GPU time counts as overhead."""
     bench = Bench(a_class(startup_hours=0.1))
     bench.start(1)
     bench.until(100.0)
@@ -117,8 +116,8 @@ def test_a_stop_during_the_start_up_has_done_no_work() -> None:
     assert bench.jobs.totals.overhead_gpu_seconds == 100.0
 
 
-def test_a_start_up_that_was_cut_short_is_finished_later() -> None:
-    """100 of 360 s were paid; after the stop come the rescale of 180 s, then the other 260 s."""
+def test_an_interrupted_start_up_is_finished_after_the_rescale() -> None:
+    """100 of 360 s are done before the stop; a rescale of 180 s and the other 260 s follow."""
     bench = Bench(a_class(startup_hours=0.1, rescale_hours=0.05))
     bench.start(1)
     bench.until(100.0)
@@ -129,8 +128,8 @@ def test_a_start_up_that_was_cut_short_is_finished_later() -> None:
     assert bench.jobs.totals.jct_seconds == [pytest.approx(100.0 + 180.0 + 260.0 + 3600.0)]
 
 
-def test_phases_follow_each_other_and_only_the_interesting_ones_ask_for_a_tick() -> None:
-    """The end of a phase asks whoever decides whether that matters; the end of the job always does."""
+def test_the_end_of_a_phase_asks_for_a_tick_only_if_it_matters() -> None:
+    """The end of the job always asks for a tick."""
     bench = Bench(a_class(sizes=[1.0, 1.0, 1.0]))
     asked: list[int] = []
 
@@ -147,8 +146,8 @@ def test_phases_follow_each_other_and_only_the_interesting_ones_ask_for_a_tick()
 
 
 @pytest.mark.parametrize("fresh_progress", [True, False])
-def test_phases_before_the_next_one_to_look_at_are_no_events(fresh_progress: bool) -> None:
-    """Nobody is asked about them; whoever looks or stops the job finds it in its phase."""
+def test_phases_before_the_next_relevant_one_cause_no_events(fresh_progress: bool) -> None:
+    """Job state and stops are still correct in those phases."""
     bench = Bench(a_class(sizes=[1.0, 1.0, 1.0, 1.0]), fresh_progress=fresh_progress)
     asked: list[int] = []
 
@@ -175,8 +174,8 @@ def test_phases_before_the_next_one_to_look_at_are_no_events(fresh_progress: boo
     assert bench.jobs.totals.jct_seconds == [4 * 3600.0]
 
 
-def test_a_phase_that_cannot_use_the_width_stalls_until_it_is_changed() -> None:
-    """The job holds its GPUs, does nothing, and asks for a tick whatever the policy says."""
+def test_a_phase_that_cannot_use_the_width_stalls_until_a_change() -> None:
+    """The job holds its GPUs without work, and asks for a tick whatever the policy says."""
     narrow = a_class(curve=Table(gpus=(1,), speeds=(1.0,)))
     mixed = JobClass(name="c", phases=(*a_class().phases, *narrow.phases))
     bench = Bench(mixed)
@@ -193,7 +192,7 @@ def test_a_phase_that_cannot_use_the_width_stalls_until_it_is_changed() -> None:
 
 
 def test_fresh_progress_measures_the_work_left_at_every_look() -> None:
-    """At half time half is left, where the policy wants to know; else what was known last."""
+    """Without fresh progress the last known value is returned."""
     for fresh, left in ((True, 0.5), (False, 1.0)):
         bench = Bench(a_class(), fresh_progress=fresh)
         bench.start(1)
@@ -202,7 +201,7 @@ def test_fresh_progress_measures_the_work_left_at_every_look() -> None:
 
 
 def test_starting_twice_or_without_free_gpus_is_refused() -> None:
-    """Old generations and held GPUs are values, not crashes; stopping what does not run is fine."""
+    """A stop of a job that does not run is accepted."""
     bench = Bench(a_class())
     assert bench.stop() == Accepted()
     bench.start(2)
@@ -215,7 +214,7 @@ def test_starting_twice_or_without_free_gpus_is_refused() -> None:
 
 
 def test_a_job_that_loses_its_node_falls_back_to_its_last_checkpoint() -> None:
-    """Saved after 600 and 1200 s, lost at 1500: 300 s of two GPUs are done again after a rescale."""
+    """Saved after 600 and 1200 s and lost at 1500 s, it repeats 300 s of two GPUs after a rescale."""
     bench = Bench(a_class(rescale_hours=0.05), checkpoints=Checkpoints(every_seconds=600.0))
     bench.start(2)
     bench.until(1500.0)
@@ -232,7 +231,7 @@ def test_a_job_that_loses_its_node_falls_back_to_its_last_checkpoint() -> None:
 
 
 def test_without_checkpoints_everything_since_the_start_is_lost() -> None:
-    """The second phase falls back into the first; what an ordered stop saved stays saved."""
+    """The job falls back to its first phase, but an ordered stop has saved its work."""
     bench = Bench(a_class(sizes=[1.0, 1.0]))
     bench.start(1)
     bench.until(1800.0)
@@ -247,7 +246,7 @@ def test_without_checkpoints_everything_since_the_start_is_lost() -> None:
 
 
 def test_a_checkpoint_takes_time_and_gpus() -> None:
-    """An hour of work, saved five times on the way: the sixth would save a job that is done."""
+    """An hour of work is saved five times; a sixth checkpoint would save a finished job."""
     bench = Bench(a_class(), checkpoints=Checkpoints(every_seconds=600.0, cost_seconds=30.0))
     bench.start(1)
     bench.until(1e5)
@@ -256,8 +255,8 @@ def test_a_checkpoint_takes_time_and_gpus() -> None:
     assert bench.jobs.totals.overhead_gpu_seconds == pytest.approx(5 * 30.0)
 
 
-def test_a_job_may_fail_and_every_generation_has_its_own_fate() -> None:
-    """With a failure every half hour of two hours' work, it takes some restarts, the same ones each time."""
+def test_job_failures_are_drawn_per_generation_and_reproducible() -> None:
+    """Two hours of work with a failure every half hour need restarts, equal for equal seeds."""
     world = WorldSettings(faults=Faults(mean_job_failure_hours=0.5))
     seen = []
     for _ in range(2):
@@ -274,8 +273,8 @@ def test_a_job_may_fail_and_every_generation_has_its_own_fate() -> None:
     assert len(seen[0][1]) == 1
 
 
-def test_a_tick_is_told_the_size_that_is_believed() -> None:
-    """Twice the work and a scale half as large again, while the world keeps the truth."""
+def test_a_tick_sees_the_believed_size_of_a_job() -> None:
+    """The simulation runs the true size."""
     bench = Bench(a_class(), told=(2.0, 1.5))
     job = bench.jobs.jobs()["a"].job
     bench.start(1)

@@ -1,4 +1,4 @@
-"""A policy that learns in the simulator, with a class file that has everything wrong."""
+"""A policy that learns in the simulator from a class file that is wrong or right."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ WRONG = WrongBeliefs(
 
 
 def settings_with(beliefs: WrongBeliefs) -> SimulationSettings:
-    """Return eight hours of the usual load under the fixed plan and some beliefs."""
+    """Return eight hours of the usual load under the fixed plan, with some beliefs."""
     settings = settings_of(SCENARIOS[0], hours=8.0, seed=1)
     return replace(settings, world=replace(WorldSettings(), beliefs=beliefs))
 
 
 def taught_run(settings: SimulationSettings) -> tuple[Simulation, LearningPolicy]:
-    """Run a policy that learns."""
+    """Run a policy that learns, and return the result and the policy."""
     run = prepare(settings)
     taught = LearningPolicy(settings.policy, site_of(settings), settings.options, jobs=run.world.jobs)
     run = replace(run, controller=replace(run.controller, allocator=taught))
@@ -36,8 +36,8 @@ def taught_run(settings: SimulationSettings) -> tuple[Simulation, LearningPolicy
 
 
 @pytest.mark.exhaustive
-def test_estimates_come_near_the_truth_and_the_plan_with_them() -> None:
-    """Rates twice off, sizes twice off either way, a speed-up too good: found, and the money is spent."""
+def test_a_learning_policy_corrects_wrong_rates_sizes_and_speed_ups() -> None:
+    """The spend comes closer to the budget, and jobs end sooner."""
     wrong = simulate(settings_with(WRONG))
     corrected, taught = taught_run(settings_with(WRONG))
     truth = {c.name: c for c in PROBLEM.classes}
@@ -55,8 +55,8 @@ def test_estimates_come_near_the_truth_and_the_plan_with_them() -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_class_file_that_is_right_is_left_alone() -> None:
-    """With true beliefs the plan is made a few times at the most, and costs nothing to learn."""
+def test_learning_from_a_correct_class_file_changes_little() -> None:
+    """The policy plans at most four times, and mean JCT stays within 10 %."""
     right = simulate(settings_with(WrongBeliefs()))
     learned, taught = taught_run(settings_with(WrongBeliefs()))
 
@@ -64,10 +64,10 @@ def test_a_class_file_that_is_right_is_left_alone() -> None:
     assert learned.mean_jct_hours == pytest.approx(right.mean_jct_hours, rel=0.1)
 
 
-def test_a_class_that_scales_better_late_is_no_error_of_its_file() -> None:
-    """Two phases, four GPUs 1.2 and 3.6 times as fast: what is measured late must not be read as the first's.
+def test_phases_with_different_speed_ups_are_learnt_apart() -> None:
+    """Four GPUs are 1.2 times as fast in the first phase and 3.6 times in the second.
 
-    A right class file stays right, phase by phase, within the noise of 5 % that reports have.
+    The learnt speed-ups of each phase stay correct within the noise of 5 % in the reports.
     """
     early, late = (Table(gpus=(1, 2, 4), speeds=speeds) for speeds in ((1.0, 1.1, 1.2), (1.0, 1.9, 3.6)))
     one = a_class(sizes=[0.5, 1.0], curve=early, arrivals_per_hour=4.0)
@@ -92,8 +92,7 @@ def test_a_class_that_scales_better_late_is_no_error_of_its_file() -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_run_that_learns_is_the_one_that_watches_itself() -> None:
-    """`learns` gives the very run that a policy put in by hand does, to the bit: a seed learns one way."""
+def test_learns_gives_the_same_run_as_a_learning_policy_set_by_hand() -> None:
     settings = replace(settings_with(WRONG), seed=0)
     by_hand, _ = taught_run(settings)
     found = simulate(replace(settings, learns=True))

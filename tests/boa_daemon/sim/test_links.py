@@ -1,4 +1,4 @@
-"""Links in the simulated world: spanning nodes costs, sharing costs more, order decides who pays."""
+"""Shared links in the simulator: the cost of spanning nodes, of sharing a link, and of its order."""
 
 from __future__ import annotations
 
@@ -31,38 +31,37 @@ def sender(links: SharedLinks, job: str, *nodes: str) -> bool:
 
 
 def test_a_job_on_one_node_does_not_use_its_link() -> None:
-    """Nothing changes for anybody."""
     links = SharedLinks()
 
     assert not sender(links, "a", "n1")
     assert links.paces() == {}
 
 
-def test_a_class_that_does_not_say_what_it_sends_neither_pays_nor_disturbs() -> None:
-    """Without `network` a job that spans nodes keeps its measured speed."""
+def test_a_job_without_network_needs_uses_no_links() -> None:
+    """A class without `network` keeps its measured speed on several nodes."""
     links = SharedLinks()
 
     assert not links.join("a", None, some_slots("n1", 0) + some_slots("n2", 0), KINDS)
 
 
-def test_alone_on_its_links_a_wide_job_keeps_its_pace() -> None:
-    """Its curve pays for its own sending already."""
+def test_a_job_alone_on_its_links_keeps_its_pace() -> None:
+    """Its speed-up curve includes its own sending."""
     links = SharedLinks()
     sender(links, "a", "n1", "n2")
 
     assert links.paces() == {"a": 1.0}
 
 
-def test_a_scattered_job_pays_for_sending_that_one_node_would_have_spared() -> None:
-    """Two GPUs on two nodes: 1 / (1 + c / t)."""
+def test_a_job_that_fits_one_node_is_slower_when_scattered() -> None:
+    """Two GPUs on two nodes run at a pace of 1 / (1 + c / t)."""
     links = SharedLinks()
     links.join("a", NEED, some_slots("n1", 0) + some_slots("n2", 0), KINDS)
 
     assert links.paces()["a"] == pytest.approx(1.0 / (1.0 + SHARE))
 
 
-def test_in_order_the_first_keeps_its_pace_and_the_second_pays() -> None:
-    """The plan's order decides; turning it round turns the paces round."""
+def test_on_an_ordered_link_only_the_second_job_is_slower() -> None:
+    """Reversing the order exchanges the paces."""
     links = SharedLinks()
     sender(links, "a", "n1", "n2")
     sender(links, "b", "n2", "n3")
@@ -77,8 +76,7 @@ def test_in_order_the_first_keeps_its_pace_and_the_second_pays() -> None:
     assert b_first["a"] < 1.0
 
 
-def test_unordered_both_pay_alike() -> None:
-    """Fair sharing: equal jobs, equal paces below one."""
+def test_on_an_unordered_link_equal_jobs_are_slowed_equally() -> None:
     links = SharedLinks(in_order=False)
     sender(links, "a", "n1", "n2")
     sender(links, "b", "n2", "n3")
@@ -88,8 +86,7 @@ def test_unordered_both_pay_alike() -> None:
     assert paces["a"] < 1.0
 
 
-def test_when_a_neighbour_leaves_the_pace_is_back() -> None:
-    """Contention lasts as long as the neighbour does."""
+def test_the_pace_recovers_when_the_other_job_leaves() -> None:
     links = SharedLinks()
     sender(links, "a", "n1", "n2")
     sender(links, "b", "n2", "n3")
@@ -100,7 +97,7 @@ def test_when_a_neighbour_leaves_the_pace_is_back() -> None:
 
 
 def _run(placer: str) -> float:
-    """Mean JCT in hours of three-GPU jobs that arrive together on nodes of two GPUs."""
+    """Return the mean JCT in hours of three-GPU jobs that arrive together on nodes of two GPUs."""
     curve = Table(gpus=(3,), speeds=(2.8,))
     file = ProblemFile(
         path="test",
@@ -115,8 +112,8 @@ def _run(placer: str) -> float:
     return simulate(settings).mean_jct_hours
 
 
-def test_a_shared_link_costs_completion_time_in_a_whole_run() -> None:
-    """Two jobs on three nodes meet on one link: their mean JCT is above that of a job alone."""
+def test_a_shared_link_raises_the_mean_jct_of_a_run() -> None:
+    """Two jobs on three nodes share one link."""
     alone = 1.0 / 2.8
 
     assert _run("first-fit") > alone * 1.05
@@ -130,16 +127,16 @@ UPLINK = network_share(Link.of_gigabits(5.0), NEED)
 @pytest.mark.parametrize(
     ("nodes", "pace"), [(("n1", "n2"), 1.0), (("n1", "n3"), (1.0 + SHARE) / (1.0 + UPLINK))]
 )
-def test_a_job_over_two_racks_goes_as_fast_as_their_uplinks(nodes: tuple[str, str], pace: float) -> None:
-    """Its curve pays for a card of 10 Gbit/s; the uplink carries 5."""
+def test_a_job_across_two_racks_is_as_fast_as_the_uplink(nodes: tuple[str, str], pace: float) -> None:
+    """Its curve includes a card of 10 Gbit/s, and the uplink carries 5."""
     links = SharedLinks(topology=RACKS)
     links.join("a", NEED, sum((some_slots(node, 0, 1) for node in nodes), ()), KINDS, ABOVE)
 
     assert links.paces()["a"] == pytest.approx(pace)
 
 
-def test_nodes_land_somewhere_and_stay_there() -> None:
-    """Names nest, the same node has the same place, and all parts are used."""
+def test_every_node_has_a_fixed_place_in_the_topology() -> None:
+    """The names of racks contain those of spines, and all places are used."""
     spines = SimulatedTopology(
         (Tier(name="spine", groups=2, gigabits_per_second=100.0), *RACKS._tiers), seed=3
     )
@@ -152,7 +149,7 @@ def test_nodes_land_somewhere_and_stay_there() -> None:
 
 
 def _wide_run(placer: str) -> float:
-    """Mean JCT in hours of jobs on two nodes each, of eight that stand in two racks with slow uplinks."""
+    """Return the mean JCT in hours of two-node jobs on eight nodes in two racks with slow uplinks."""
     curve = Table(gpus=(4,), speeds=(3.5,))
     file = ProblemFile(
         path="test",
@@ -170,18 +167,18 @@ def _wide_run(placer: str) -> float:
     ).mean_jct_hours
 
 
-def test_whoever_knows_the_racks_places_better() -> None:
-    """LWF keeps jobs in a rack where it can; first fit knows nothing of racks."""
+def test_lwf_uses_racks_and_beats_first_fit() -> None:
+    """LWF keeps a job in one rack where it can."""
     assert _wide_run("lwf") < 0.9 * _wide_run("first-fit")
 
 
 TWO_PLACES = replace(KIND, gpus=4, places_per_gpu=2)
 
 
-def test_who_has_a_shared_gpu_alone_works_as_on_a_whole_one() -> None:
-    """Its speed-up counts a neighbour, so its pace is T_2 / T_1; with one like it beside it, that is gone.
+def test_a_job_alone_on_shared_gpus_is_faster_than_planned() -> None:
+    """Its speed-up assumes a neighbour, so its pace alone is T_2 / T_1, and falls with an equal neighbour.
 
-    In order the second sends when the first does not, so their mean is within a tenth of the plan's.
+    On an ordered link the second job sends when the first does not, so their mean pace is about as planned.
     """
     kinds = dict.fromkeys(("n1", "n2"), TWO_PLACES)
     links, together = SharedLinks(), shared_iteration_seconds(2, (1.0, SHARE)) / (1.0 + SHARE)
@@ -195,8 +192,8 @@ def test_who_has_a_shared_gpu_alone_works_as_on_a_whole_one() -> None:
     assert links.paces()["a"] == pytest.approx(together, rel=1e-3)
 
 
-def test_two_that_never_send_halve_each_other_on_the_gpus_that_they_share() -> None:
-    """Beside each other on GPU 0 they work as planned, m times slower; alone on theirs twice that."""
+def test_jobs_without_network_on_one_shared_gpu_run_at_half_speed() -> None:
+    """Two jobs on GPU 0 work as planned; a job alone on GPU 1 is twice as fast."""
     links, kinds = SharedLinks(), {"n1": TWO_PLACES}
     for job, place in (("a", 0), ("b", 2), ("c", 1)):
         assert links.join(job, None, some_slots("n1", place), kinds)

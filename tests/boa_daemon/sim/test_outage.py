@@ -1,4 +1,4 @@
-"""A cloud without stock for a while refuses, and serves again afterwards."""
+"""A cloud without stock for some hours, and a budget unspent for some hours."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from load_scenarios import Scenario, settings_of
 from boa_daemon.sim.wiring import prepare
 
 
-def test_nothing_is_launched_in_an_outage_and_everything_finishes_after_it() -> None:
-    """Between one and two hours no node is added; no job is lost."""
+def test_no_node_is_launched_during_an_outage_and_all_jobs_finish() -> None:
+    """The outage lasts from hour 1 to hour 2."""
     scenario = Scenario(name="outage", outage_hours=((1.0, 2.0),))
     run = prepare(replace(settings_of(scenario, hours=3.0), policy="boa-paced"))
     launched: set[float] = set()
@@ -25,7 +25,7 @@ def test_nothing_is_launched_in_an_outage_and_everything_finishes_after_it() -> 
 
 
 def test_money_unspent_for_longer_than_the_window_is_forgone() -> None:
-    """A window of an hour, three without jobs: the books of the store open two hours later, or so."""
+    """With a window of one hour and hours without jobs, the accounting period starts again hours later."""
     scenario = Scenario(name="night", load=((0.0, 1.0), (1.0, 0.0), (5.0, 1.0)))
     settings = settings_of(scenario, hours=6.0)
     run = prepare(replace(settings, policy="boa-paced"))

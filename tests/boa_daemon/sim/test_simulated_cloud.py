@@ -1,4 +1,4 @@
-"""A cloud that boots and bills."""
+"""The simulated cloud: boots, bills, spot interruptions and faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAUNCH = LaunchNodes(id="t1-launch", instance_type=an_instance_type(), reason="n
 def a_cloud(
     world: WorldSettings | None = None,
 ) -> tuple[VirtualClock, EventQueue, SimulatedCloud, list[str]]:
-    """Return a cloud that boots in 100 s, and a list that fills when nodes are ready."""
+    """Return a cloud that boots in 100 s, and a list that gets an entry for each requested tick."""
     clock, events, ready = VirtualClock(), EventQueue(), list[str]()
     cloud = a_simulated_cloud(
         clock, events, world=world, boot_seconds=100.0, wants_tick=lambda: ready.append("ready")
@@ -33,7 +33,7 @@ def stop(node: str) -> TerminateNode:
 
 
 def test_a_node_is_requested_then_ready_after_its_boot() -> None:
-    """Requested at 0, ready and idle at 100 s; the tick is told."""
+    """It is ready and idle at 100 s, which asks for a tick."""
     clock, events, cloud, ready = a_cloud()
     assert cloud.launch(LAUNCH) == Launched(nodes=("n1",))
     assert [(node.phase, node.launched_by) for node in cloud.nodes()] == [("requested", "t1-launch")]
@@ -46,7 +46,7 @@ def test_a_node_is_requested_then_ready_after_its_boot() -> None:
 
 
 def test_gpus_are_held_by_one_job_at_a_time_on_ready_nodes_only() -> None:
-    """Before the boot nothing is held; afterwards a GPU is held once, and all or none of a request."""
+    """A request for GPUs is granted completely or not at all, and a node in use cannot be terminated."""
     clock, events, cloud, _ = a_cloud()
     cloud.launch(LAUNCH)
     assert not cloud.hold("a", some_slots("n1", 0))
@@ -60,7 +60,6 @@ def test_gpus_are_held_by_one_job_at_a_time_on_ready_nodes_only() -> None:
 
 
 def test_a_node_is_idle_from_the_moment_its_last_job_left() -> None:
-    """Idle since 100, busy, idle again since 150."""
     clock, events, cloud, _ = a_cloud()
     cloud.launch(LAUNCH)
     clock.advance_to(100.0)
@@ -73,7 +72,7 @@ def test_a_node_is_idle_from_the_moment_its_last_job_left() -> None:
 
 
 def test_the_meter_runs_from_launch_to_end_and_counts_the_boot() -> None:
-    """250 s of four GPUs at 4 USD per hour, 100 s of them booting."""
+    """250 s of four GPUs cost 4 USD per hour; 100 s of them are the boot."""
     clock, events, cloud, _ = a_cloud()
     cloud.launch(LAUNCH)
     clock.advance_to(250.0)
@@ -86,7 +85,7 @@ def test_the_meter_runs_from_launch_to_end_and_counts_the_boot() -> None:
 
 
 def test_an_ended_node_is_listed_once_and_may_be_ended_again() -> None:
-    """The last listing carries the end, on which the bill rests."""
+    """The last listing carries its end, on which the bill rests."""
     clock, _, cloud, _ = a_cloud()
     cloud.launch(LAUNCH)
     clock.advance_to(10.0)
@@ -98,7 +97,6 @@ def test_an_ended_node_is_listed_once_and_may_be_ended_again() -> None:
 
 
 def test_a_node_that_ended_while_booting_never_gets_ready() -> None:
-    """Its boot event is void."""
     clock, events, cloud, ready = a_cloud()
     cloud.launch(LAUNCH)
     cloud.terminate([stop("n1")])
@@ -112,7 +110,7 @@ SPOT = WorldSettings(spot=Spot(mean_interruption_hours=1.0), on_demand=False)
 
 
 def spot_launch(cloud: SimulatedCloud, count: int = 1) -> LaunchNodes:
-    """Return an order for nodes of the cheapest offer."""
+    """Return an order for nodes of the first offer."""
     return LaunchNodes(
         id="t1-launch",
         instance_type=an_instance_type(),
@@ -122,8 +120,8 @@ def spot_launch(cloud: SimulatedCloud, count: int = 1) -> LaunchNodes:
     )
 
 
-def test_a_spot_node_is_announced_to_end_two_minutes_ahead_and_then_vanishes_under_its_job() -> None:
-    """The notice is a tick; the job is lost to the world, the node to the list, and its bill is final."""
+def test_a_spot_node_ends_two_minutes_after_its_notice_and_its_job_is_lost() -> None:
+    """The notice asks for a tick."""
     clock, events, cloud, ticks = a_cloud(SPOT)
     lost: list[str] = []
 
@@ -147,8 +145,7 @@ def test_a_spot_node_is_announced_to_end_two_minutes_ahead_and_then_vanishes_und
     assert cloud.meter.interruptions == 1
 
 
-def test_without_a_notice_a_spot_node_just_vanishes() -> None:
-    """Best effort, says AWS: some interruptions are not announced."""
+def test_an_unannounced_interruption_ends_a_spot_node_without_a_notice() -> None:
     spot = Spot(mean_interruption_hours=1.0, unannounced_fraction=1.0)
     clock, events, cloud, _ = a_cloud(WorldSettings(spot=spot))
     cloud.launch(spot_launch(cloud))
@@ -159,7 +156,7 @@ def test_without_a_notice_a_spot_node_just_vanishes() -> None:
 
 
 def test_when_spot_stock_falls_the_youngest_nodes_are_taken_back() -> None:
-    """Four are held, three are left for us from 1000 s on."""
+    """Of four nodes one is taken back when the stock falls to three."""
     path = Stock(path=((0.0, 4), (1000.0, 3)))
     spot = Spot(mean_interruption_hours=1e9, stock=path)
     clock, events, cloud, _ = a_cloud(WorldSettings(spot=spot))
@@ -170,7 +167,7 @@ def test_when_spot_stock_falls_the_youngest_nodes_are_taken_back() -> None:
 
 
 def test_the_bill_of_a_spot_node_is_the_integral_of_its_price() -> None:
-    """0.2 of 4 USD for 600 s and 0.5 of it for the rest: the ledger of the world says so too."""
+    """It pays 0.2 of 4 USD for 600 s and 0.5 of it after that."""
     spot = Spot(prices=((0.0, 0.2), (600.0, 0.5)), mean_interruption_hours=1e9)
     clock, events, cloud, _ = a_cloud(WorldSettings(spot=spot))
     cloud.launch(spot_launch(cloud))
@@ -183,7 +180,7 @@ def test_the_bill_of_a_spot_node_is_the_integral_of_its_price() -> None:
 
 
 def test_a_node_that_fails_to_boot_is_ended_by_the_cloud_and_billed() -> None:
-    """At the time when it should have been ready it ends."""
+    """It ends at the instant at which it should have been ready."""
     clock, events, cloud, ticks = a_cloud(WorldSettings(faults=Faults(boot_failure_fraction=0.999999)))
     cloud.launch(LAUNCH)
     run_until(clock, events, 100.0)
@@ -193,8 +190,7 @@ def test_a_node_that_fails_to_boot_is_ended_by_the_cloud_and_billed() -> None:
     assert cloud.meter.micro_dollars == round(4e6 * 100 / 3600)
 
 
-def test_slow_nodes_are_slow_and_boots_differ() -> None:
-    """A job is as fast as its slowest node; boots are drawn node by node."""
+def test_a_job_is_as_fast_as_its_slowest_node_and_boot_times_vary() -> None:
     world = WorldSettings(
         faults=Faults(slow_node_fraction=0.5, slow_speed=0.25),
         boots={"": Boot(median_seconds=180.0, p99_seconds=900.0)},
@@ -212,8 +208,7 @@ def test_slow_nodes_are_slow_and_boots_differ() -> None:
     assert len(ready) == 20
 
 
-def test_what_is_not_offered_is_a_bad_request() -> None:
-    """A spot order in a world without a spot market."""
+def test_a_spot_order_without_a_spot_market_is_a_bad_request() -> None:
     _, _, spot_cloud, _ = a_cloud(SPOT)
     _, _, cloud, _ = a_cloud(WorldSettings(zones=("a",)))
 

@@ -1,4 +1,4 @@
-"""What a job does between events, against a walk second by second."""
+"""A simulated job between events, against a simulation second by second."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def a_running_job(every: int, cost: int) -> SimulatedJob:
 
 
 def walked(every: int, cost: int, seconds: int) -> tuple[int, int]:
-    """Return (seconds of work, of which saved) after so many whole seconds, one by one."""
+    """Return the seconds of work and of saved work after some seconds, counted one by one."""
     worked = saved = position = 0
     for _ in range(max(0, seconds - 10)):
         if position < every:
@@ -48,10 +48,10 @@ def walked(every: int, cost: int, seconds: int) -> tuple[int, int]:
     cost=st.integers(0, 10),
     looks=st.lists(st.integers(1, 60), min_size=1, max_size=8),
 )
-def test_work_and_checkpoints_are_those_of_a_walk_however_often_one_looks(
+def test_work_and_checkpoints_match_a_simulation_second_by_second(
     every: int, cost: int, looks: list[int]
 ) -> None:
-    """Work left, GPU-seconds and what a failure would undo."""
+    """Work left, GPU-seconds and lost work do not depend on how often the job is measured."""
     job = a_running_job(every, cost)
     now, used, overhead = 0, 0.0, 0.0
     for step in looks:
@@ -69,8 +69,8 @@ def test_work_and_checkpoints_are_those_of_a_walk_however_often_one_looks(
 
 
 @given(every=st.integers(50, 900), cost=st.integers(0, 60), look=st.floats(0.0, 2500.0))
-def test_the_phase_ends_when_it_was_said_to_end(every: int, cost: int, look: float) -> None:
-    """Measured on the way or not: at that instant no work is left, and a little earlier some is."""
+def test_a_phase_ends_at_its_predicted_end(every: int, cost: int, look: float) -> None:
+    """Measuring in between does not change the prediction."""
     job = a_running_job(every, cost)
     first = job.phase_ends_at()
     assert first is not None
@@ -89,10 +89,10 @@ def test_the_phase_ends_when_it_was_said_to_end(every: int, cost: int, look: flo
     looks=st.lists(st.floats(0.0, 2000.0), max_size=4),
     until=st.integers(1, 8),
 )
-def test_phases_that_end_unseen_end_when_they_would_one_by_one(
+def test_phases_skipped_by_look_ahead_end_at_the_same_instants(
     sizes: list[float], looks: list[float], until: int
 ) -> None:
-    """To the bit: the instant of the end that is seen, and whatever is asked on the way."""
+    """The instants are equal to the bit, whenever the state is read in between."""
     physics = Physics(a_class(sizes=sizes, startup_hours=10.0 / 3600.0))
 
     def started() -> SimulatedJob:

@@ -1,4 +1,4 @@
-"""The spot market in the plan, against the simulator's."""
+"""Plans for the spot market against runs in the simulator."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ SPOT, a_file, arrivals, BOOT_SECONDS = WORLDS.SPOT, WORLDS.a_file, WORLDS.arriva
         for number, case in enumerate(WORLDS.WORLDS)
     ],
 )
-def test_a_run_takes_what_the_plan_says(width: int, world: WorldSettings) -> None:
-    """Mean JCT and spend of 200 jobs on spot alone, within 5 %. All ten worlds take half a minute."""
+def test_a_run_on_spot_matches_the_planned_jct_and_spend(width: int, world: WorldSettings) -> None:
+    """200 jobs on spot alone agree within 5 %. All ten worlds take half a minute."""
     held = WORLDS.held_against_a_run(width, world)
 
     assert held.interruptions > 10
@@ -41,8 +41,7 @@ def test_a_run_takes_what_the_plan_says(width: int, world: WorldSettings) -> Non
     assert held.usd == pytest.approx(held.planned_usd, rel=0.05)
 
 
-def test_the_mean_price_is_that_of_the_market() -> None:
-    """Against the simulator's own path, which wanders and never exceeds on demand."""
+def test_the_mean_spot_price_matches_the_simulated_path() -> None:
     for fraction, volatility in ((0.3, 0.2), (0.8, 0.5)):
         spot = Spot(price_fraction=fraction, price_volatility=volatility, price_memory_hours=2.0)
         hours = 40_000
@@ -52,8 +51,8 @@ def test_the_mean_price_is_that_of_the_market() -> None:
         assert mean_price_fraction(spot) == pytest.approx(mean, rel=0.02)
 
 
-def test_a_plan_mixes_both_markets_where_that_waits_least() -> None:
-    """Cheap and slow beside dear and fast: with spot the same money waits less."""
+def test_a_plan_mixes_spot_and_on_demand_to_lower_mean_jct() -> None:
+    """At one budget the plan with spot has a lower mean JCT than the plan without."""
     world = WorldSettings(
         spot=replace(SPOT, mean_interruption_hours=3.0, unannounced_fraction=0.5),
         checkpoints=Checkpoints(every_seconds=1200.0, cost_seconds=60.0),
@@ -71,8 +70,8 @@ def test_a_plan_mixes_both_markets_where_that_waits_least() -> None:
     assert kinds == {"t4", "t4@spot"}
 
 
-def test_the_plan_says_which_market_a_node_is_rented_on() -> None:
-    """A plan on both: every launch is on the market of its machine, and the site plans with losses."""
+def test_each_node_is_rented_on_the_market_of_its_planned_type() -> None:
+    """Prices and boot times of the spot types are taken from the world."""
     world = for_both_markets(
         WorldSettings(
             spot=replace(SPOT, unannounced_fraction=0.5),
@@ -98,8 +97,8 @@ def test_the_plan_says_which_market_a_node_is_rented_on() -> None:
     assert world.boots["s1@spot"] == world.boots["s1"]
 
 
-def test_saves_are_advised_by_nodes() -> None:
-    """Twice the nodes are lost twice as often: about 1.4 times as many saves; none where nothing is lost."""
+def test_the_advised_checkpoint_interval_depends_on_the_number_of_nodes() -> None:
+    """Two nodes are lost twice as often; without losses no checkpoints are advised."""
     world = WorldSettings(
         spot=replace(SPOT, unannounced_fraction=1.0), checkpoints=Checkpoints(cost_seconds=10.0)
     )
@@ -109,8 +108,7 @@ def test_saves_are_advised_by_nodes() -> None:
     assert advice(replace(world, spot=SPOT), 1).best_seconds == math.inf
 
 
-def test_without_a_spot_market_nothing_changes() -> None:
-    """The very same file and problem."""
+def test_without_a_spot_market_file_and_problem_stay_the_same() -> None:
     file = a_file(1)
 
     assert with_spot(file, WorldSettings()) is file

@@ -1,4 +1,4 @@
-"""Stock and prices over time: the same for every run of a world, and as often in stock as was said."""
+"""Stock and prices over time: reproducible paths with the stated averages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOUR = 3600.0
 
 
 def test_a_path_holds_each_value_until_the_next_step() -> None:
-    """The first value holds before its step too, the last one for ever."""
+    """The first value also holds before its step, and the last one for ever."""
     path = StepFunction(iter([(10.0, 1), (20.0, 2)]))
 
     assert [path.at(t) for t in (0.0, 10.0, 19.9, 20.0, 1e9)] == [1, 1, 1, 2, 2]
@@ -25,8 +25,7 @@ def test_a_path_holds_each_value_until_the_next_step() -> None:
 
 
 @given(looks=st.lists(st.floats(0.0, 1e6), max_size=20))
-def test_looking_does_not_change_a_path(looks: list[float]) -> None:
-    """In whatever order somebody looks, the values are those of the seed."""
+def test_reading_a_path_does_not_change_it(looks: list[float]) -> None:
     stock = Stock(nodes=5, mean_in_hours=2.0)
     one, other = (stock_path(stock, "seed", start=0.0) for _ in range(2))
     other.at(2e6)
@@ -34,8 +33,8 @@ def test_looking_does_not_change_a_path(looks: list[float]) -> None:
     assert [one.at(at) for at in looks] == [other.at(at) for at in looks]
 
 
-def test_stock_is_there_as_often_as_its_hours_say() -> None:
-    """6 hours in, 2 hours out: three quarters of a long time, within 5 standard errors of the cycles."""
+def test_stock_is_available_for_the_stated_share_of_the_time() -> None:
+    """6 hours in and 2 hours out give 0.75, within 5 standard errors."""
     path = stock_path(Stock(nodes=5, mean_in_hours=6.0, mean_out_hours=2.0), "s", start=0.0)
     at = np.linspace(0.0, 40_000.0 * HOUR, 200_000)
     share = np.mean([path.at(t) == 5.0 for t in at])
@@ -43,8 +42,8 @@ def test_stock_is_there_as_often_as_its_hours_say() -> None:
     assert share == pytest.approx(0.75, abs=5.0 * 0.75 * 0.25 * math.sqrt(2.0 / 5000.0))
 
 
-def test_spot_prices_wander_round_their_middle_and_never_exceed_on_demand() -> None:
-    """The mean logarithm is that of 0.3 of 10 USD, its spread 0.2, and it forgets within a day."""
+def test_spot_prices_vary_around_their_mean_and_never_exceed_on_demand() -> None:
+    """The mean logarithm is that of 0.3 of 10 USD, its spread is 0.2, and its memory is a day."""
     path = price_path(Spot(price_fraction=0.3), 10.0, "s", start=0.0)
     logs = np.log([path.at(hour * HOUR) for hour in range(20_000)])
 
@@ -56,7 +55,6 @@ def test_spot_prices_wander_round_their_middle_and_never_exceed_on_demand() -> N
 
 
 def test_recorded_paths_are_replayed_from_the_start_of_the_run() -> None:
-    """Seconds of a file count from the first arrival."""
     stock = stock_path(Stock(path=((0.0, 3), (60.0, 0))), "s", start=1000.0)
     price = price_path(Spot(prices=((0.0, 0.5), (60.0, 0.25))), 8.0, "s", start=1000.0)
 

@@ -1,4 +1,4 @@
-"""The cheapest way through the phases of a job, rounded down."""
+"""The least cost of the phases of a job, rounded down."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CELL = 10
 
 
 def resolution(*, units: float = 2.0) -> Resolution:
-    """Return units of work in an overhead's time; the steps are given apart."""
+    """Return a resolution with some units of work per overhead; the tests give the step themselves."""
     return Resolution(steps_per_overhead=1.0, most_steps=1, units_per_overhead=units, most_units=60)
 
 
@@ -38,7 +38,7 @@ TAIL = np.array([0.5, 1.0, 2.0])
 
 
 def paid(prices: Floats, choice: int, begin: float, end: float) -> float:
-    """Return what holding a choice costs from one time to another."""
+    """Return the cost of holding a choice from one time to another."""
     edges = STEP * np.arange(prices.shape[1] + 1)
     inside = np.clip(np.minimum(edges[1:], end) - np.maximum(edges[:-1], begin), 0.0, None)
     return float(inside @ prices[choice]) + max(end - max(begin, edges[-1]), 0.0) * float(TAIL[choice])
@@ -54,14 +54,14 @@ def paid(prices: Floats, choice: int, begin: float, end: float) -> float:
     multiplier=st.sampled_from((0.1, 1.0, 4.0)),
     units=st.sampled_from((0.5, 2.0, 5.0)),
 )
-def test_no_schedule_is_cheaper(
+def test_no_schedule_is_cheaper_than_the_least_cost(
     job: tuple[JobTimes, Floats],
     begins: float,
     stints: list[tuple[int, float, float]],
     multiplier: float,
     units: float,
 ) -> None:
-    """Stints that begin and end anywhere, within phases too, cost at least what the programme says."""
+    """The schedules have stints that begin and end anywhere, also within phases."""
     times, prices = job
     found = least_costs(times, prices, TAIL, multiplier, step_hours=STEP, resolution=resolution(units=units))
 
@@ -84,8 +84,8 @@ def test_no_schedule_is_cheaper(
     assert found[first] <= (now + cost) * (1.0 + 1e-9) + 1e-9
 
 
-def test_it_is_close_where_prices_are_flat() -> None:
-    """A job of two phases of half an hour at price 1: its time and its price, less two steps of overhead."""
+def test_the_least_cost_is_close_where_prices_are_constant() -> None:
+    """A job of two phases of half an hour costs its time and price, less two steps of overhead."""
     times = JobTimes(hours=np.array([[0.5], [0.5]]), overhead_hours=0.05)
     prices = np.ones((1, 400))
 
@@ -95,8 +95,7 @@ def test_it_is_close_where_prices_are_flat() -> None:
     assert found[100] == pytest.approx(found[0] + 1.0)
 
 
-def test_a_price_that_falls_is_waited_for() -> None:
-    """Work of half an hour waits for a fall that saves more than waiting costs."""
+def test_a_job_waits_for_a_price_that_falls() -> None:
     times = JobTimes(hours=np.array([[0.5]]), overhead_hours=0.05)
     prices = np.concatenate((np.full((1, 20), 9.0), np.zeros((1, 200))), axis=1)
 

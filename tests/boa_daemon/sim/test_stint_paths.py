@@ -1,4 +1,4 @@
-"""A cheap way through the phases of a job, nearly the cheapest."""
+"""A nearly cheapest path through the phases of a job."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from boa_daemon.sim.stint_paths import JobTimes, Resolution, near_paths
 RESOLUTION = Resolution(steps_per_overhead=1.0, most_steps=1, units_per_overhead=1.0, most_units=10)
 
 
-def test_it_changes_to_the_width_that_is_best_for_each_phase() -> None:
-    """A phase that one GPU does as fast as four, then one that four do four times as fast; an hour each."""
+def test_the_path_uses_the_best_width_for_each_phase() -> None:
+    """One GPU does the first phase as fast as four, and four do the second four times as fast."""
     times = JobTimes(hours=np.array([[1.0, 1.0], [4.0, 1.0]]), overhead_hours=0.1)
     prices = np.array([[1.0], [4.0]]) * np.ones((1, 100))
 
@@ -25,8 +25,8 @@ def test_it_changes_to_the_width_that_is_best_for_each_phase() -> None:
     assert held == [22, 22]
 
 
-def test_a_choice_that_cannot_run_a_phase_is_left_for_it() -> None:
-    """The first phase runs at the first choice only, the second at the second."""
+def test_the_path_avoids_a_choice_that_cannot_run_a_phase() -> None:
+    """The first phase runs only at the first choice, the second only at the second."""
     times = JobTimes(hours=np.array([[1.0, np.inf], [np.inf, 1.0]]), overhead_hours=0.1)
     prices = np.ones((2, 50))
 

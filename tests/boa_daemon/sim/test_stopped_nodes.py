@@ -1,4 +1,4 @@
-"""Stopped nodes in the simulated cloud: what they cost and bring, and that they need stock to start."""
+"""Stopped nodes in the simulated cloud: cost, benefit, and the stock that a start needs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from boa_daemon.tick.ports import Accepted, Launched, Refused
 LAUNCH = LaunchNodes(id="t1-launch", instance_type=an_instance_type(), reason="needed")
 
 
-def test_a_pool_makes_a_run_shorter_and_cheaper() -> None:
-    """The same plan on the same jobs: boots become starts, which jobs wait for less and nobody pays."""
+def test_a_warm_pool_makes_a_run_shorter_and_cheaper() -> None:
+    """Starts of stopped nodes replace most boots."""
     plain = replace(settings_of(SCENARIOS[0], hours=2.0), boot_seconds=180.0)
     without, pooled = (prepare(replace(plain, warm_pool_nodes=nodes)).finish() for nodes in (0, 16))
 
@@ -32,8 +32,7 @@ def test_a_pool_makes_a_run_shorter_and_cheaper() -> None:
     assert pooled.mean_jct_hours > pooled.lower_bound_mean_jct_hours
 
 
-def test_what_the_store_settled_is_what_the_cloud_billed() -> None:
-    """Runs and stops each have a charge, and the sums agree to the micro-dollar."""
+def test_the_charges_of_the_store_equal_the_bill_of_the_cloud() -> None:
     run = prepare(replace(settings_of(SCENARIOS[0], hours=1.0), warm_pool_nodes=8))
     run.finish()
 
@@ -41,7 +40,7 @@ def test_what_the_store_settled_is_what_the_cloud_billed() -> None:
 
 
 def test_a_start_needs_stock_as_a_launch_does() -> None:
-    """Of two in stock one is stopped, and lets go of its place; when another took it, it cannot start."""
+    """A stopped node gives its place up, so it cannot start after another node took the place."""
     clock, events = VirtualClock(), EventQueue()
     world = WorldSettings(stock={"": Stock(nodes=1)})
     cloud = a_simulated_cloud(clock, events, world=world, boot_seconds=100.0)
@@ -59,8 +58,7 @@ def test_a_start_needs_stock_as_a_launch_does() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 40.0])
-def test_a_start_takes_its_own_time(seconds: float) -> None:
-    """Not longer than a boot, whatever is drawn for that."""
+def test_a_start_takes_its_own_time_and_at_most_a_boot(seconds: float) -> None:
     clock, events = VirtualClock(), EventQueue()
     cloud = a_simulated_cloud(clock, events, boot_seconds=30.0)
     cloud.stopped.start_seconds = seconds

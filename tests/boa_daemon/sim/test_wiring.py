@@ -1,4 +1,4 @@
-"""Settings become runs."""
+"""From settings to prepared runs, and the tuning of the planning budget."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def some_settings(**changes: object) -> SimulationSettings:
     return SimulationSettings(**(values | changes))  # type: ignore[arg-type]
 
 
-def test_missing_rates_are_those_of_the_trace() -> None:
-    """Three jobs in two hours; a class that neither has a rate nor jobs is left out; given rates stay."""
+def test_missing_arrival_rates_come_from_the_trace() -> None:
+    """Given rates stay; a class without a rate and without jobs is left out."""
     classes = (a_class("seen"), a_class("unseen"), a_class("given", arrivals_per_hour=9.0))
     trace = a_trace(0.0, 3600.0, 7200.0, class_names=["seen"] * 3)
 
@@ -39,15 +39,14 @@ def test_missing_rates_are_those_of_the_trace() -> None:
     assert {c.name: c.arrivals_per_hour for c in rated} == {"seen": 1.5, "given": 9.0}
 
 
-def test_jobs_all_at_one_instant_count_as_an_hour() -> None:
-    """A trace without a window has no rate of its own."""
+def test_a_trace_of_one_instant_counts_as_an_hour() -> None:
     (rated,) = with_rates((a_class(),), a_trace(5.0, 5.0), missing=frozenset({"c"}))
 
     assert rated.arrivals_per_hour == 2.0
 
 
-def test_a_rehearsal_finds_the_plan_that_spends_the_budget() -> None:
-    """The run stays within the budget; no wider plan does and waits less."""
+def test_the_tuned_planning_budget_spends_the_budget() -> None:
+    """A larger planning budget exceeds the budget or does not lower mean JCT."""
     settings = replace(some_settings(), budget=Budget(amount=8.3))
     chosen = tune_planning_budget(settings)
 
@@ -61,21 +60,19 @@ def test_a_rehearsal_finds_the_plan_that_spends_the_budget() -> None:
         assert again.mean_usd_per_hour > 8.3 or again.mean_jct_hours >= run.mean_jct_hours
 
 
-def test_a_rehearsal_that_has_money_to_spare_plans_for_the_budget() -> None:
-    """Nothing to tune."""
+def test_a_budget_that_is_large_enough_is_not_tuned() -> None:
     chosen = tune_planning_budget(some_settings(budget=Budget(amount=1000.0)))
 
     assert chosen.planning_budget == Budget(amount=1000.0)
 
 
-def test_an_infeasible_budget_stays_infeasible() -> None:
-    """A rehearsal does not hide it."""
+def test_tuning_does_not_hide_an_infeasible_budget() -> None:
     with pytest.raises(InfeasibleBudget):
         prepare(tune_planning_budget(some_settings(budget=Budget(amount=1.0))))
 
 
 def test_widths_beyond_the_limit_on_nodes_are_not_planned() -> None:
-    """With four nodes of one GPU allowed, nobody plans for eight."""
+    """With a limit of four nodes of one GPU, no plan uses eight."""
     wide = a_class(curve=Table(gpus=(1, 8), speeds=(1.0, 7.9)), arrivals_per_hour=0.1)
     settings = some_settings(problem=a_problem(wide), trace=a_trace(0.0), max_nodes=4)
 
@@ -85,8 +82,8 @@ def test_widths_beyond_the_limit_on_nodes_are_not_planned() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_on_spot_a_budget_in_gpus_buys_more_and_the_bound_knows(policy: str) -> None:
-    """Where GPUs are counted a discount takes part of a GPU: nobody beats the bound for what was spent."""
+def test_with_spot_prices_no_run_beats_the_bound_for_a_budget_in_gpus(policy: str) -> None:
+    """A discounted GPU counts as part of a GPU."""
     settings = some_settings(
         policy=policy,
         budget=Budget(amount=9.0, unit="gpus"),

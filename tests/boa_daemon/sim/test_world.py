@@ -1,4 +1,4 @@
-"""The loop: events, ticks, alarms, and runs that cannot end."""
+"""The event loop: events, ticks, alarms, and runs that cannot end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def a_run(*arrivals: float, **changes: object) -> PreparedRun:
 
 
 def test_one_job_costs_its_boot_and_its_hour() -> None:
-    """Three minutes to boot and an hour of work, on four GPUs at 1 USD each."""
+    """It pays for four GPUs at 1 USD each."""
     result = a_run(100.0).finish()
 
     assert result.mean_jct_hours == pytest.approx(1.0 + 180.0 / 3600.0)
@@ -40,8 +40,8 @@ def test_one_job_costs_its_boot_and_its_hour() -> None:
     assert result.mean_usd_per_hour == pytest.approx(result.spent_usd / result.simulated_hours)
 
 
-def test_four_jobs_at_once_share_a_node() -> None:
-    """Events at one instant are one tick: the arrivals, the boot, the ends; one node is rented."""
+def test_four_simultaneous_jobs_share_a_node_and_take_three_ticks() -> None:
+    """The arrivals, the boot and the ends are one tick each."""
     run = a_run(0.0, 0.0, 0.0, 0.0)
     result = run.finish()
 
@@ -49,8 +49,8 @@ def test_four_jobs_at_once_share_a_node() -> None:
     assert result.ticks == 3
 
 
-def test_an_idle_node_is_held_then_released_and_rented_anew() -> None:
-    """The second job comes 30 s after the first has left, the third ten minutes after the second."""
+def test_an_idle_node_is_kept_for_a_while_and_then_released() -> None:
+    """The second job comes 30 s after the first ends, the third ten minutes after the second ends."""
     first_ends = 180.0 + 3600.0
     second_ends = first_ends + 30.0 + 3600.0
     result = a_run(0.0, first_ends + 30.0, second_ends + 600.0).finish()
@@ -59,8 +59,8 @@ def test_an_idle_node_is_held_then_released_and_rented_anew() -> None:
     assert result.mean_jct_hours == pytest.approx(1.0 + 2 * 180.0 / 3600.0 / 3)
 
 
-def test_the_alarm_of_a_decision_rings() -> None:
-    """Between the two jobs nothing happens but the end of the idle hold, and the node is gone by then."""
+def test_an_idle_node_is_released_by_an_alarm() -> None:
+    """No other event happens between the two jobs."""
     run = a_run(0.0, 20_000.0)
     seen: list[tuple[float, int]] = []
     run.finish(lambda decision: seen.append((decision.state.now, len(decision.plan.releases))))
@@ -68,8 +68,8 @@ def test_the_alarm_of_a_decision_rings() -> None:
     assert (180.0 + 3600.0 + 60.0, 1) in seen
 
 
-def test_spend_per_hour_is_over_the_arrivals_with_the_tail_in_it() -> None:
-    """Two jobs an hour apart: all dollars over one hour."""
+def test_spend_per_hour_divides_all_dollars_by_the_arrival_window() -> None:
+    """Two jobs arrive an hour apart, so all dollars are divided by one hour."""
     result = a_run(0.0, 3600.0).finish()
 
     assert result.arrival_window_hours == 1.0
@@ -77,7 +77,6 @@ def test_spend_per_hour_is_over_the_arrivals_with_the_tail_in_it() -> None:
 
 
 def test_a_budget_in_gpus_counts_gpu_hours() -> None:
-    """Money is GPU-hours at price 1, and the budget is given back as GPUs."""
     budget = Budget(amount=10.0, unit="gpus")
     result = a_run(0.0, budget=budget, problem=a_problem(a_class(), budget=budget)).finish()
 
@@ -85,8 +84,8 @@ def test_a_budget_in_gpus_counts_gpu_hours() -> None:
     assert result.spent_usd == pytest.approx(result.gpu_hours_rented, abs=1e-6)
 
 
-def test_at_the_cap_nodes_are_not_rented_and_released_in_circles() -> None:
-    """Twelve one-GPU nodes allowed: jobs of 4, 4, then 9; each node is rented for a job that runs on it."""
+def test_at_the_cap_nodes_are_not_rented_and_released_repeatedly() -> None:
+    """Jobs of 4, 4 and 9 GPUs share a cap of twelve one-GPU nodes; every node runs a job."""
     wide = a_class("wide", curve=Table(gpus=(9,), speeds=(5.0,)))
     result = a_run(
         *(0.0, 0.0, 0.0),
@@ -104,7 +103,7 @@ def test_at_the_cap_nodes_are_not_rented_and_released_in_circles() -> None:
 
 
 class NeverAnybody:
-    """A policy that lets everyone wait."""
+    """A policy that starts no jobs."""
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
         """Return nothing."""
@@ -119,8 +118,8 @@ class WrongWidth:
         return Allocation(widths={job.id: Width("gpu", 3) for job in jobs})
 
 
-def test_a_policy_that_starves_everyone_is_stopped_not_waited_for() -> None:
-    """Nothing will ever happen: the error says how many wait."""
+def test_a_policy_that_starts_no_jobs_raises_stuck_simulation() -> None:
+    """The error says how many jobs wait."""
     run = a_run(0.0, 10.0)
     run = replace(run, controller=replace(run.controller, allocator=NeverAnybody()))
 
@@ -128,8 +127,7 @@ def test_a_policy_that_starves_everyone_is_stopped_not_waited_for() -> None:
         run.finish()
 
 
-def test_a_width_that_a_job_cannot_use_is_found() -> None:
-    """It holds GPUs and does nothing: the error says so."""
+def test_a_width_that_a_job_cannot_use_raises_stuck_simulation() -> None:
     run = a_run(0.0)
     run = replace(run, controller=replace(run.controller, allocator=WrongWidth(), is_job_by_job=False))
 
@@ -137,8 +135,8 @@ def test_a_width_that_a_job_cannot_use_is_found() -> None:
         run.finish()
 
 
-def test_alarms_without_end_are_found() -> None:
-    """A cloud that is out of stock for ever: the alarms stop after ten thousand."""
+def test_endless_alarms_raise_stuck_simulation() -> None:
+    """The cloud is out of stock for ever."""
     run = a_run(0.0)
 
     def refuse(_action: object) -> object:

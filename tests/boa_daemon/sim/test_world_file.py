@@ -1,4 +1,4 @@
-"""World files: what they say, and one sentence for what they cannot."""
+"""World files: their contents and their errors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ def world_of(tmp_path: Path, text: str) -> WorldSettings:
     return load_world(tmp_path / "world.yaml", KINDS, ["bert"])
 
 
-def test_the_example_has_one_of_everything() -> None:
-    """What the docs show is read as it stands."""
+def test_the_example_world_file_is_read() -> None:
     world = load_world(ROOT / "examples" / "world.yaml", KINDS, ["bert"])
 
     assert world.zones == ("us-east-1a", "us-east-1b")
@@ -68,34 +67,33 @@ def test_the_example_has_one_of_everything() -> None:
         ("stock: {default: {file: none.csv}}", "none.csv: cannot read it"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, says: str) -> None:
-    """Key, file and line, and what to write instead."""
+def test_a_wrong_world_file_is_refused_with_a_clear_message(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(InputError) as refused:
         world_of(tmp_path, text)
     assert says in str(refused.value)
 
 
 def test_arrivals_may_come_in_bursts(tmp_path: Path) -> None:
-    """They do not unless it is said."""
+    """The default has no bursts."""
     assert world_of(tmp_path, "bursts: 0.5") == WorldSettings(bursts=0.5) != WorldSettings()
 
 
-def test_boots_of_aws_go_by_family(tmp_path: Path) -> None:
-    """P types take twice as long; a machine of no known family boots as G does."""
+def test_boot_aws_depends_on_the_instance_family(tmp_path: Path) -> None:
+    """A machine of an unknown family boots as a G type."""
     boots = world_of(tmp_path, "boot: aws").boots
 
     assert boots == {"p4d.24xlarge": AWS_BOOTS["p"], "t4-x4": AWS_BOOTS["g"]}
 
 
-def test_boots_may_be_one_for_all_or_one_by_type(tmp_path: Path) -> None:
-    """The p99 that is left out is the median."""
+def test_boots_may_be_given_for_all_types_or_by_type(tmp_path: Path) -> None:
+    """Without a p99 the median is the p99."""
     assert world_of(tmp_path, "boot: {median_seconds: 60}").boots == {"": Boot.constant(60.0)}
     by_type = world_of(tmp_path, "boot: {default: {median_seconds: 60}, a100: {median_seconds: 90}}")
     assert by_type.boots == {"": Boot.constant(60.0), "a100": Boot.constant(90.0)}
 
 
-def test_paths_stand_in_files_beside_it(tmp_path: Path) -> None:
-    """A CSV of prices, a spot availability trace in JSON; equal neighbours are one step."""
+def test_paths_are_read_from_files_beside_the_world_file(tmp_path: Path) -> None:
+    """Prices are CSV and a spot availability trace is JSON; equal neighbours are merged."""
     (tmp_path / "prices.csv").write_text("at_seconds,price_fraction\n0,0.5\n60,0.25\n", encoding="utf-8")
     trace = '{"metadata": {"gap_seconds": 195}, "data": [4, 4, 0, 2]}'
     (tmp_path / "stock.json").write_text(trace, encoding="utf-8")
@@ -122,15 +120,13 @@ def test_paths_stand_in_files_beside_it(tmp_path: Path) -> None:
     ],
 )
 def test_broken_paths_are_refused(tmp_path: Path, name: str, text: str, says: str) -> None:
-    """With file and line."""
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(InputError) as refused:
         world_of(tmp_path, f"spot: {{prices: {name}}}")
     assert says in str(refused.value)
 
 
-def test_a_flag_says_a_boot_in_one_word() -> None:
-    """aws, constant:180 or lognormal:180,900."""
+def test_parse_boot_accepts_aws_constant_and_lognormal() -> None:
     assert parse_boot("constant:60", KINDS) == {"": Boot.constant(60.0)}
     assert parse_boot("lognormal:180,900", KINDS) == {"": AWS_BOOTS["g"]}
     assert parse_boot("aws", KINDS).keys() == {"p4d.24xlarge", "t4-x4"}

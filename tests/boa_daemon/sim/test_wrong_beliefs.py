@@ -1,4 +1,4 @@
-"""What a policy is made to believe, and what that does to a run."""
+"""Wrong beliefs of a policy and their effect on a run."""
 
 from __future__ import annotations
 
@@ -25,21 +25,19 @@ SETTINGS = SimulationSettings(
 
 
 def test_true_beliefs_change_nothing() -> None:
-    """The very same problem, and jobs are told as they are."""
     assert believed_problem(PROBLEM, WrongBeliefs()) is PROBLEM
     assert wrong_size_factors(WrongBeliefs(), "x", "j", seed=0) == (1.0, 1.0)
 
 
-def test_factors_are_by_class_or_for_all_others() -> None:
-    """Twice the rate of x, half of everybody else's; sizes of all times 3."""
+def test_factors_apply_to_one_class_or_to_all_others() -> None:
     problem = believed_problem(PROBLEM, WrongBeliefs(rates={"x": 2.0, "": 0.5}, sizes={"": 3.0}))
 
     assert [c.arrivals_per_hour for c in problem.classes] == [12.0, 1.0]
     assert [c.size_gpu_hours for c in problem.classes] == [3.0, 3.0]
 
 
-def test_an_exponent_bends_the_speed_up_over_the_narrowest_width() -> None:
-    """Speeds 1, 1.8, 3 to the power 2."""
+def test_an_exponent_changes_the_believed_speed_up() -> None:
+    """Speeds of 1, 1.8 and 3 are raised to the power 2."""
     problem = believed_problem(PROBLEM, WrongBeliefs(speedup_exponents={"x": 2.0}))
     bent, straight = (c.phases[0].speedups["gpu"] for c in problem.classes)
 
@@ -47,8 +45,8 @@ def test_an_exponent_bends_the_speed_up_over_the_narrowest_width() -> None:
     assert straight.speed_at([1, 2, 4]).tolist() == [1.0, 1.8, 3.0]
 
 
-def test_each_job_has_an_error_of_its_own_which_stays() -> None:
-    """The logarithms spread as asked, and a job's error is the same whenever it is asked for."""
+def test_each_job_has_its_own_reproducible_size_error() -> None:
+    """The logarithms of the errors have the asked spread."""
     beliefs = WrongBeliefs(sizes={"x": 2.0}, size_spread=0.4)
     errors = np.log([wrong_size_factors(beliefs, "x", f"j{n}", seed=1)[1] for n in range(4000)])
 
@@ -58,8 +56,8 @@ def test_each_job_has_an_error_of_its_own_which_stays() -> None:
     assert size == 2.0 * scale
 
 
-def test_the_world_keeps_the_truth_whatever_is_believed() -> None:
-    """At one GPU for all, wrong beliefs change neither times nor money."""
+def test_wrong_beliefs_do_not_change_the_simulated_world() -> None:
+    """Under a policy of one GPU per job, JCT and spend stay the same."""
     settings = replace(SETTINGS, policy="equal-width", options=PolicyOptions(gpus_per_job=1))
     wrong = WorldSettings(beliefs=WrongBeliefs(rates={"": 2.0}, sizes={"": 0.5}, size_spread=0.5))
     truth, run = prepare(settings).finish(), prepare(replace(settings, world=wrong)).finish()
@@ -67,8 +65,7 @@ def test_the_world_keeps_the_truth_whatever_is_believed() -> None:
     assert (run.mean_jct_hours, run.spent_usd) == (truth.mean_jct_hours, truth.spent_usd)
 
 
-def test_a_boot_that_is_believed_long_is_planned_with_though_nodes_come_at_once() -> None:
-    """The plan is that of a world with such boots; the world's nodes are there all the same."""
+def test_a_believed_boot_time_changes_the_plan_but_not_the_boots() -> None:
     settings = replace(SETTINGS, boot_seconds=0.0)
     slow = prepare(replace(settings, boot_seconds=600.0)).policy
     told_so = prepare(replace(settings, world=WorldSettings(beliefs=WrongBeliefs(boot_seconds=600.0))))
@@ -80,7 +77,6 @@ def test_a_boot_that_is_believed_long_is_planned_with_though_nodes_come_at_once(
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
-def test_a_boot_cannot_be_believed_to_take_less_than_nothing(seconds: float) -> None:
-    """Nor for ever."""
+def test_a_negative_or_infinite_believed_boot_time_is_refused(seconds: float) -> None:
     with pytest.raises(InputError, match="0 seconds or more"):
         WrongBeliefs(boot_seconds=seconds)
