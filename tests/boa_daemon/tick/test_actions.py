@@ -1,4 +1,4 @@
-"""Actions: what no launch asks for, and how history remembers each."""
+"""Launches have a count and an offer, and the history records each action with its target."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from policies.model import Width
 MACHINE = an_instance_type()
 
 
-def test_a_launch_asks_for_at_least_one_node_and_knows_where() -> None:
-    """Zero nodes are no launch; without an offer its key is that of the type."""
+def test_a_launch_has_at_least_one_node_and_an_offer_key() -> None:
+    """Zero nodes are an error; without an offer the key names the instance type."""
     with pytest.raises(InvalidProblem, match="x: a launch asks for at least one node, got 0"):
         LaunchNodes(id="x", instance_type=MACHINE, count=0, reason="")
     one = LaunchNodes(id="x", instance_type=MACHINE, reason="")
@@ -25,8 +25,8 @@ def test_a_launch_asks_for_at_least_one_node_and_knows_where() -> None:
     assert there.offer_key == "m/z/on-demand"
 
 
-def test_history_remembers_whom_an_action_was_about() -> None:
-    """Jobs by their id, nodes by theirs, launches by their type."""
+def test_the_history_records_the_target_of_an_action() -> None:
+    """The target is a job id, a node id, or the instance type of a launch."""
     width = Width("gpu", 1)
     acts = [
         act_of(action, at=7.0)
@@ -45,7 +45,7 @@ def test_history_remembers_whom_an_action_was_about() -> None:
     ]
 
 
-def test_nodes_of_a_gang_come_together_and_others_one_by_one() -> None:
-    """Three in one request."""
+def test_only_the_nodes_of_a_gang_are_requested_together() -> None:
+    """Three nodes of a gang are one request for three."""
     three = LaunchNodes(id="x", instance_type=MACHINE, count=3, reason="")
     assert (three.together, replace(three, is_gang=True).together) == (1, 3)

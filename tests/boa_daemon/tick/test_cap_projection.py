@@ -1,4 +1,4 @@
-"""What each cap leaves for nodes that go on, in closed form: dollars are price times time, node by node."""
+"""What each cap leaves for nodes that go on, in closed form: each node costs price times time."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ TIMES: dict[str, Any] = {
 
 
 def node(name: str = "n1", *, since: float = NOON - 1000.0, **changes: Any) -> NodeState:
-    """Return a ready node of a dollar a second."""
+    """Return a ready node that costs one dollar per second."""
     return replace(a_node(name, kind=DOLLARS, launched_at=since), **changes)
 
 
 def books(*nodes: NodeState, now: float = NOON, ending: tuple[str, ...] = (), **caps: Any) -> CapProjection:
-    """Return the projection at noon; what has been spent so far is told by its caps and nodes."""
+    """Return the projection at noon under these caps."""
     return CapProjection(state(*nodes, now=now), Caps(**TIMES, **caps), ending=ending)
 
 
 def state(*nodes: NodeState, now: float = NOON, **changes: Any) -> ClusterState:
-    """Return a state with nodes."""
+    """Return a state with these nodes."""
     return a_state(nodes=nodes, now=now, **changes)
 
 
 def left(projection: CapProjection, code: Any = "cap-day") -> float:
-    """Return the dollars that are left, without the roundings of five millionths a node."""
+    """Return the dollars that are left, without rounding errors of a few micro-dollars per node."""
     return round(projection.numbers(code)["left_usd"], 3)
 
 
-def test_a_node_that_is_kept_may_cost_until_the_next_look_can_still_stop_it() -> None:
-    """1000 s so far and 322 s to come, of 10,000 dollars."""
+def test_a_kept_node_counts_until_the_next_tick_could_have_stopped_it() -> None:
+    """It has cost 1000 s so far and may cost 322 s more, out of 10,000 dollars."""
     projection = books(node(), usd_per_day=10_000.0)
     assert left(projection) == 10_000.0 - 1000.0 - 322.0
     assert left(books(node(is_listed=False), usd_per_day=10_000.0)) == 10_000.0 - 1000.0 - 322.0
@@ -57,15 +57,15 @@ def test_a_node_that_is_kept_may_cost_until_the_next_look_can_still_stop_it() ->
 @pytest.mark.parametrize(
     ("how", "seconds"), [("end", 300.0), ("stop", 321.0), ("wait", 301.0), ("look_ahead", 5000.0)]
 )
-def test_what_becomes_of_a_node_says_how_long_it_costs(how: str, seconds: float) -> None:
-    """Given back now, after its jobs have stopped, at the next look, or not for as long as a launch runs."""
+def test_how_long_a_node_may_cost_depends_on_how_it_ends(how: str, seconds: float) -> None:
+    """It ends now, after its jobs have stopped, at the next tick, or runs on as long as a launch."""
     projection = books(node(), usd_per_day=10_000.0)
     getattr(projection, how)(*([] if how == "look_ahead" else ["n1"]))
     assert left(projection) == 10_000.0 - 1000.0 - seconds
 
 
-def test_nodes_of_a_plan_that_end_and_those_that_end_already_are_given_back() -> None:
-    """300 s each; a terminating one whose end the cloud announced has until then; one that ended, nothing."""
+def test_released_and_terminating_nodes_count_until_their_shutdown_is_over() -> None:
+    """A shutdown takes 300 s or until the announced end; a terminated node costs nothing."""
     assert left(books(node(), usd_per_day=10_000.0, ending=("n1",))) == 10_000.0 - 1300.0
     assert left(books(node(phase="terminating"), usd_per_day=10_000.0)) == 10_000.0 - 1300.0
     for ends_by, seconds in ((NOON + 500.0, 500.0), (NOON + 100.0, 300.0)):
@@ -75,15 +75,15 @@ def test_nodes_of_a_plan_that_end_and_those_that_end_already_are_given_back() ->
     assert left(books(node(phase="terminated", ended_at=NOON), usd_per_day=10_000.0)) == 10_000.0
 
 
-def test_one_that_no_listing_shows_may_run_until_it_is_seen() -> None:
-    """Launched 10 s ago, a minute is billed; it is seen in 30 s at the latest and then kept for 322."""
+def test_an_unlisted_node_counts_until_it_is_listed_and_then_as_a_kept_node() -> None:
+    """It was launched 10 s ago: a minute is billed, it is listed within 30 s, and is then kept for 322 s."""
     fresh = node(since=NOON - 10.0, is_listed=False)
     assert left(books(fresh, usd_per_day=10_000.0)) == 10_000.0 - 60.0 - (30.0 + 322.0)
     assert left(books(replace(fresh, is_listed=True), usd_per_day=10_000.0)) == 10_000.0 - 60.0 - 322.0
 
 
-def test_only_the_day_of_now_bears_its_costs() -> None:
-    """100 s before midnight 100 s of them fall into today; what is launched costs in both days."""
+def test_costs_after_midnight_count_against_the_cap_of_the_next_day() -> None:
+    """A node kept 100 s before midnight costs today 100 s; a launch also counts against tomorrow."""
     late = DAY_SECONDS - 100.0
     projection = books(node(since=late - 1000.0), now=late, usd_per_day=10_000.0)
     assert left(projection) == 10_000.0 - 1100.0
@@ -91,8 +91,8 @@ def test_only_the_day_of_now_bears_its_costs() -> None:
     assert left(projection) == 10_000.0 - 4900.0, "tomorrow is the tighter one: 5000 s less today's 100"
 
 
-def test_bills_standing_costs_and_what_is_paid_anyway_come_first() -> None:
-    """Of 10,000: 600 of bills, 24 h at 10 a day's standing, of which 12 h are in bills, and 24 h at 2."""
+def test_bills_standing_costs_and_fixed_costs_reduce_what_is_left() -> None:
+    """The cap is 10,000: bills take 600, a day of standing costs 240, and a day of fixed costs 48."""
     caps: dict[str, Any] = {
         "usd_per_day": 10_000.0,
         "standing_usd_per_hour": 10.0,
@@ -106,8 +106,8 @@ def test_bills_standing_costs_and_what_is_paid_anyway_come_first() -> None:
     assert projection.numbers("cap-day")["cap_usd"] == 10_000.0 - 240.0 - 48.0
 
 
-def test_day_and_month_have_a_purse_each_with_bills_of_their_own() -> None:
-    """The tighter one says how much room there is."""
+def test_the_day_and_the_month_have_separate_caps_and_bills() -> None:
+    """The cap that leaves less decides how many nodes there is room for."""
     told = state(settled_today_micro_dollars=100_000_000, settled_month_micro_dollars=700_000_000)
     projection = CapProjection(told, Caps(**TIMES, usd_per_day=6000.0, usd_per_month=6500.0))
     assert (left(projection), left(projection, "cap-month")) == (5900.0, 5800.0)
@@ -129,8 +129,8 @@ def test_day_and_month_have_a_purse_each_with_bills_of_their_own() -> None:
         ({}, 2, None),
     ],
 )
-def test_which_cap_could_break(caps: dict[str, Any], present: int, broken: str | None) -> None:
-    """At the cap it holds; beyond it, by however little, it does not. Money alone is overspent."""
+def test_a_cap_breaks_only_above_its_value(caps: dict[str, Any], present: int, broken: str | None) -> None:
+    """A node count or a cost equal to the cap is allowed; only caps on money count as overspent."""
     projection = books(*(node(f"n{at}") for at in range(present)), **caps)
     assert projection.broken == broken
     assert projection.is_overspent == (broken in ("cap-day", "cap-month"))
@@ -140,8 +140,8 @@ def test_which_cap_could_break(caps: dict[str, Any], present: int, broken: str |
         assert projection.broken is None
 
 
-def test_what_is_stopped_is_no_instance_that_runs() -> None:
-    """One runs and one is stopped: one instance is allowed, and none more."""
+def test_a_stopped_node_does_not_count_as_an_instance() -> None:
+    """One node runs and one is stopped: a cap of one instance holds, without room for another."""
     asleep = node("n2", phase="stopped", prices=((NOON - 1000.0, 0.0),))
     projection = books(node(), asleep, instances=1)
     assert projection.broken is None
@@ -149,8 +149,8 @@ def test_what_is_stopped_is_no_instance_that_runs() -> None:
     assert projection.numbers("cap-instances") == {"cap_nodes": 1.0, "present_nodes": 1.0}
 
 
-def test_room_is_what_every_cap_leaves_and_nodes_that_end_take_it_until_they_are_gone() -> None:
-    """Instances, dollars an hour, dollars a day: the least of them, and which it is."""
+def test_the_room_for_nodes_is_the_least_that_any_cap_leaves() -> None:
+    """Caps on instances, on USD per hour and on USD per day; ending nodes still count."""
     projection = books(node(), instances=3, ending=("n1",))
     assert projection.room_for(1.0) == (2.0, "cap-instances")
     hourly = books(node(), usd_per_hour=9000.0, standing_usd_per_hour=600.0, ending=("n1",))
@@ -163,8 +163,8 @@ def test_room_is_what_every_cap_leaves_and_nodes_that_end_take_it_until_they_are
         assert books(node(), node("n2"), **cap).room_for(1.0)[0] == 0.0
 
 
-def test_what_is_launched_takes_its_room() -> None:
-    """Two nodes of half a dollar a second for 5000 s, of each cap."""
+def test_launches_use_up_the_room_under_every_cap() -> None:
+    """Two nodes of half a dollar per second count for 5000 s."""
     projection = books(usd_per_day=10_000.0, usd_per_hour=9000.0, instances=5)
     projection.add(1800.0, 2)
     assert left(projection) == 5000.0
@@ -175,8 +175,8 @@ def test_what_is_launched_takes_its_room() -> None:
     assert (projection.broken, projection.is_overspent) == ("cap-day", True)
 
 
-def test_a_launch_just_before_midnight_bears_the_minimum_today_and_the_rest_tomorrow() -> None:
-    """10 s are left of today: a minute is billed there, and 4990 s fall into tomorrow."""
+def test_a_launch_before_midnight_costs_its_minimum_today_and_the_rest_tomorrow() -> None:
+    """Of today 10 s are left: a minute is billed today, and 4990 s count for tomorrow."""
     projection = books(now=DAY_SECONDS - 10.0, usd_per_day=10_000.0)
     projection.add(3600.0, 1)
     assert left(projection) == 10_000.0 - 4990.0
@@ -186,8 +186,8 @@ def test_a_launch_just_before_midnight_bears_the_minimum_today_and_the_rest_tomo
     assert left(tight) == pytest.approx(10_000.0 - 150.0 * 4990.0)
 
 
-def test_money_lasts_until_what_stays_has_spent_it() -> None:
-    """10,000 less 1000 and 322: at a dollar a second the rest lasts 8678 s; at two nodes half of less."""
+def test_the_money_lasts_until_the_staying_nodes_have_spent_it() -> None:
+    """At one dollar per second 8678 dollars last 8678 s; without staying nodes there is no end."""
     projection = books(node(), usd_per_day=10_000.0)
     assert projection.dry_at == pytest.approx(NOON + 8678.0, abs=0.01)
     assert books(node(), node("n2"), usd_per_day=10_000.0).dry_at == pytest.approx(NOON + 3678.0, abs=0.01)
@@ -198,14 +198,14 @@ def test_money_lasts_until_what_stays_has_spent_it() -> None:
     assert gone.dry_at is None
 
 
-def test_where_today_suffices_the_next_day_may_not() -> None:
-    """50,000 a day: today's 43,200 s are paid, tomorrow's money lasts 50,000 s less what a stop takes."""
+def test_the_money_of_the_next_day_may_run_out_if_that_of_today_suffices() -> None:
+    """The cap is 50,000 per day: today is paid, and tomorrow's money lasts 50,000 s less a stop."""
     projection = books(node(), usd_per_day=50_000.0)
     assert projection.dry_at == pytest.approx(DAY_SECONDS + 50_000.0 - 322.0, abs=0.01)
 
 
-def test_room_comes_with_the_next_look_or_the_next_window() -> None:
-    """The day, the month, or a second from now where a node goes or comes."""
+def test_there_is_room_again_at_the_next_tick_or_in_the_next_window() -> None:
+    """The window is a day or a month; the next tick counts if a node comes or goes."""
     projection = books(node(), usd_per_day=10_000.0, usd_per_month=10_000.0)
     assert projection.opens_at(["cap-day"], is_moving=False) == DAY_SECONDS
     assert projection.opens_at(["cap-month"], is_moving=False) == 31 * DAY_SECONDS
@@ -216,15 +216,15 @@ def test_room_comes_with_the_next_look_or_the_next_window() -> None:
     assert projection.opens_at([], is_moving=False) == NOON + 1.0
 
 
-def test_a_node_costs_its_minimum_even_if_it_goes_at_once() -> None:
-    """Launched this second, and a shutdown takes ten: a minute all the same."""
+def test_a_node_costs_at_least_a_minute_even_if_it_ends_at_once() -> None:
+    """Launched this second, with a shutdown of 10 s, it costs 60 s."""
     quick = Caps(**(TIMES | {"shutdown_seconds": 10.0, "usd_per_day": 10_000.0}))
     projection = CapProjection(state(node(since=NOON)), quick, ending=("n1",))
     assert left(projection) == 10_000.0 - 60.0
 
 
-def test_spot_may_come_to_cost_what_on_demand_does() -> None:
-    """A dollar a second on demand; on spot a tenth now, and its disk beside it."""
+def test_a_spot_node_may_cost_up_to_its_on_demand_price() -> None:
+    """On demand costs one dollar per second and spot a tenth; the disk is added."""
     disk = (("disk", 36.0),)
     cheap = node(market="spot", prices=((0.0, 360.0),), extras=disk)
     assert most_per_second(cheap) == pytest.approx(micro_dollars(1.01))

@@ -1,4 +1,4 @@
-"""Hard caps: whatever the policy wants, the bills of a day and a month stay under them."""
+"""Hard caps: the bills of a day and a month stay below them, whatever the policy plans."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def decided(state: ClusterState, caps: Caps, **widths: int) -> Decision:
 
 
 def kinds(decision: Decision) -> list[type]:
-    """Return what is done, in order."""
+    """Return the types of the actions, in order."""
     return [type(action) for action in decision.actions]
 
 
-def test_a_launch_that_could_break_the_day_is_refused_with_its_code_and_numbers() -> None:
-    """A node of 4 USD/h that must be able to run 900 s needs 1 USD; 0.5 USD is left."""
+def test_a_launch_that_could_break_the_daily_cap_is_refused_with_code_and_numbers() -> None:
+    """A node of 4 USD per hour must be able to run for 900 s, which costs 1 USD; 0.5 USD is left."""
     state = a_state(a_job("a"), now=NOON, settled_today_micro_dollars=9_500_000)
     decision = decided(state, Caps(usd_per_day=10.0), a=4)
 
@@ -71,8 +71,8 @@ def test_a_launch_that_could_break_the_day_is_refused_with_its_code_and_numbers(
     assert decision.wake_at == DAY_SECONDS
 
 
-def test_what_the_site_costs_without_a_node_comes_first() -> None:
-    """2 USD are left of 10 and a node needs 1; a NAT gateway at 0.05 an hour takes 1.2 of the day's ten."""
+def test_standing_costs_are_paid_before_launches() -> None:
+    """A NAT gateway at 0.05 USD per hour takes 1.2 of the day's 10 USD, so the launch waits."""
     state = a_state(a_job("a"), now=NOON, settled_today_micro_dollars=8_000_000)
     assert kinds(decided(state, Caps(usd_per_day=10.0), a=4)) == [LaunchNodes]
     decision = decided(state, Caps(usd_per_day=10.0, standing_usd_per_hour=0.05), a=4)
@@ -85,8 +85,8 @@ def test_what_the_site_costs_without_a_node_comes_first() -> None:
     assert decided(state, ceiling, a=4).plan.waiting == {"a": "cap-hour"}
 
 
-def test_as_many_nodes_as_there_is_room_for() -> None:
-    """2.6 USD hold two nodes for 900 s, not three; what is in doubt counts as there."""
+def test_launches_are_cut_to_the_money_that_is_left() -> None:
+    """2.6 USD pay for two nodes for 900 s; an unlisted node counts as present."""
     jobs = [a_job(name) for name in "abc"]
     state = a_state(*jobs, now=NOON, settled_month_micro_dollars=17_400_000)
     decision = decided(state, Caps(usd_per_month=20.0), a=4, b=4, c=4)
@@ -97,16 +97,16 @@ def test_as_many_nodes_as_there_is_room_for() -> None:
     assert sum(decided(also, Caps(usd_per_month=20.0), a=4, b=4, c=4).plan.launches.values()) == 1
 
 
-def test_a_gang_is_launched_whole_or_not() -> None:
-    """Eight GPUs need two nodes; with room for one, none is rented for them, but one for the other job."""
+def test_a_gang_is_launched_whole_or_not_at_all() -> None:
+    """With room for one node, the job on two nodes gets none, and the other job gets one."""
     state = a_state(a_job("wide"), a_job("slim"), now=NOON, settled_today_micro_dollars=18_500_000)
     plan = decided(state, Caps(usd_per_day=20.0), wide=8, slim=4).plan
 
     assert (plan.launches, plan.gangs) == ({"gpu-x4": 1}, {})
 
 
-def test_instances_and_rate_are_capped_with_nodes_that_are_ending() -> None:
-    """A node that is terminating is still there, and one that is ending still costs."""
+def test_terminating_nodes_count_towards_the_cap_on_instances() -> None:
+    """One terminating node and a cap of two leave one launch; a cap of 7.9 USD per hour does too."""
     nodes = [a_node("n1", phase="terminating")]
     state = a_state(a_job("a"), a_job("b"), nodes=nodes, now=NOON)
 
@@ -116,8 +116,8 @@ def test_instances_and_rate_are_capped_with_nodes_that_are_ending() -> None:
     assert (rate.plan.launches, set(rate.plan.waiting.values())) == ({"gpu-x4": 1}, {"cap-hour"})
 
 
-def test_a_node_that_ends_costs_per_hour_until_it_is_gone() -> None:
-    """One node runs, one ends, 12 USD per hour are allowed at 4 a node: one may be rented, not two."""
+def test_a_terminating_node_counts_towards_the_cap_on_usd_per_hour() -> None:
+    """One node runs and one ends, at 4 USD per hour each: under a cap of 12 USD one is rented."""
     nodes = [a_node("n1"), a_node("n2", phase="terminating")]
     held = {"old": some_slots("n1", 0, 1, 2, 3)}
     state = a_state(a_job("old"), a_job("a"), a_job("b"), nodes=nodes, held=held, now=NOON)
@@ -126,8 +126,8 @@ def test_a_node_that_ends_costs_per_hour_until_it_is_gone() -> None:
     assert decided(state, Caps(usd_per_hour=8.0), old=4, a=4, b=4).plan.launches == {}
 
 
-def test_a_ceiling_that_was_lowered_gives_nodes_back() -> None:
-    """Idle nodes first, then booting ones, then the job with the most work left per weight."""
+def test_nodes_are_given_back_if_the_cap_on_instances_is_lowered() -> None:
+    """Idle nodes go first, then booting ones, then the job with the most work left per weight stops."""
     jobs = [a_job("long", remaining_gpu_hours=50.0), a_job("short", remaining_gpu_hours=1.0)]
     nodes = [a_node("n1"), a_node("n2"), a_node("n3"), a_node("n4", phase="requested")]
     held = {"long": some_slots("n1", 0, 1), "short": some_slots("n2", 0, 1)}
@@ -143,14 +143,14 @@ def test_a_ceiling_that_was_lowered_gives_nodes_back() -> None:
 
 
 def near_the_end(**changes: Any) -> tuple[ClusterState, Caps]:
-    """Return a job on one node that has run three hours for 12 USD, and a day cap of 12.2 USD."""
+    """Return a job on one node that has cost 12 USD in three hours, and a daily cap of 12.2 USD."""
     node = a_node("n1", launched_at=NOON)
     state = a_state(a_job("a"), nodes=[node], held={"a": some_slots("n1", 0)}, now=NOON + 3 * 3600.0)
     return replace(state, **changes), Caps(usd_per_day=12.2)
 
 
-def test_a_job_is_stopped_in_time_and_its_node_ends_when_it_has() -> None:
-    """Kept 240 s it would cost 0.27 USD, 0.2 are left: the job stops, and the node ends without its hold."""
+def test_a_job_is_stopped_before_the_cap_breaks_and_its_node_ends_afterwards() -> None:
+    """Keeping the node for 240 s would cost 0.27 USD and 0.2 are left; the node ends without a hold."""
     state, caps = near_the_end()
     first = decided(state, caps, a=1)
     emptied = replace(state.nodes["n1"], gpus=(None,) * 4, idle_since=state.now)
@@ -165,16 +165,16 @@ def test_a_job_is_stopped_in_time_and_its_node_ends_when_it_has() -> None:
     assert "the cap on dollars per day" in second.actions[0].reason
 
 
-def test_a_job_that_the_policy_does_not_know_is_told_to_stop_before_its_node_ends() -> None:
-    """As any other: it may write its checkpoint, and its node is no more idle than another's."""
+def test_a_job_that_the_policy_does_not_know_is_also_stopped_before_the_cap_breaks() -> None:
+    """It is stopped like any other job, so it can write its checkpoint."""
     state, caps = near_the_end()
     state = replace(state, jobs={}, unplanned=state.jobs)
     first = decided(state, caps)
     assert (kinds(first), first.plan.stops) == ([StopJob], ("a",))
 
 
-def test_a_node_ends_under_a_job_that_does_not_stop() -> None:
-    """At the last look that is in time: 120 s cost 0.133 USD, 0.1 is left."""
+def test_a_node_is_ended_under_a_job_that_does_not_stop_in_time() -> None:
+    """At the last possible tick 120 s would cost 0.133 USD, and 0.1 is left."""
     state, caps = near_the_end(now=NOON + 3 * 3600.0 + 90.0)
     stopping = replace(state.jobs["a"], is_stopping=True)
 
@@ -184,8 +184,8 @@ def test_a_node_ends_under_a_job_that_does_not_stop() -> None:
     assert decision.plan.forced == ("n1",)
 
 
-def test_the_next_look_is_when_keeping_could_break_the_cap() -> None:
-    """2 USD are left, that is 1800 s at 4 USD/h; keeping counts 240 s ahead."""
+def test_the_plan_wakes_up_when_keeping_a_node_could_break_the_cap() -> None:
+    """2 USD are left, which is 1800 s at 4 USD per hour; keeping counts 240 s ahead."""
     state, _ = near_the_end()
     decision = decided(state, Caps(usd_per_day=14.0), a=1)
 
@@ -193,8 +193,8 @@ def test_the_next_look_is_when_keeping_could_break_the_cap() -> None:
     assert decision.wake_at == pytest.approx(state.now + 1800.0 - 240.0, abs=0.01)
 
 
-def test_tomorrow_has_a_cap_too() -> None:
-    """Ten minutes before midnight the day has room, but tomorrow's cap is 0.1 USD."""
+def test_a_launch_shortly_before_midnight_must_fit_under_tomorrows_cap() -> None:
+    """Ten minutes before midnight a cap of 0.7 USD has room, five seconds before it has none."""
     state = a_state(a_job("a"), now=DAY_SECONDS - 600.0)
 
     assert decided(state, Caps(usd_per_day=0.7), a=4).plan.launches == {"gpu-x4": 1}
@@ -202,8 +202,8 @@ def test_tomorrow_has_a_cap_too() -> None:
     assert (plan.launches, plan.waiting) == ({}, {"a": "cap-day"})
 
 
-def test_a_launch_shortly_before_midnight_is_billed_its_minute_to_the_day_that_ends() -> None:
-    """A minute of 4 USD/h is 0.067 USD, all of it today's, though ten seconds are left of today."""
+def test_a_launch_shortly_before_midnight_costs_a_whole_minute_today() -> None:
+    """A minute at 4 USD per hour is 0.067 USD, although ten seconds are left of today."""
     state = a_state(a_job("a"), now=DAY_SECONDS - 10.0, settled_today_micro_dollars=9_950_000)
     short = decided(state, Caps(usd_per_day=10.0), a=4)
     enough = decided(replace(state, settled_today_micro_dollars=9_930_000), Caps(usd_per_day=10.0), a=4)
@@ -213,8 +213,8 @@ def test_a_launch_shortly_before_midnight_is_billed_its_minute_to_the_day_that_e
     assert enough.plan.launches == {"gpu-x4": 1}
 
 
-def test_no_round_is_held_while_a_cap_keeps_everything_away() -> None:
-    """A policy that decides each minute wakes at midnight, when there is money again; nodes bring rounds."""
+def test_no_round_is_scheduled_while_a_cap_allows_no_node_and_none_is_here() -> None:
+    """The plan wakes up at midnight; with a node here rounds go on."""
     spent = {"now": NOON, "settled_today_micro_dollars": 10_000_000}
     in_rounds = rules(caps=Caps(usd_per_day=10.0), round_seconds=60.0)
 
@@ -228,8 +228,8 @@ def test_no_round_is_held_while_a_cap_keeps_everything_away() -> None:
     assert wake_at(a_state(a_job("a"), nodes=[ending], **spent)) == NOON + 30.0
 
 
-def test_a_spot_node_is_expected_to_cost_up_to_its_types_price() -> None:
-    """Its price may rise to that: kept 240 s it may cost 0.27 USD, not 0.07."""
+def test_a_spot_node_is_projected_at_the_price_of_its_type() -> None:
+    """The spot price may rise: keeping the node for 240 s may cost 0.27 USD, not 0.07."""
     node = replace(a_node("n1", launched_at=NOON), market="spot", prices=((NOON, 1.0),))
     state = a_state(a_job("a"), nodes=[node], held={"a": some_slots("n1", 0)}, now=NOON)
 
@@ -237,16 +237,16 @@ def test_a_spot_node_is_expected_to_cost_up_to_its_types_price() -> None:
     assert kinds(decided(state, Caps(usd_per_day=0.3), a=1)) == []
 
 
-def test_the_planner_knows_the_cap_on_instances() -> None:
-    """Its own limit may be lower, never higher."""
+def test_the_cap_on_instances_also_limits_the_nodes_of_the_plan() -> None:
+    """The planner's own limit may be lower, but never higher."""
     assert within_instances(rules(caps=Caps(instances=5))).max_nodes == 5
     assert within_instances(rules(caps=Caps(instances=5), max_nodes=9)).max_nodes == 5
     assert within_instances(rules(caps=Caps(instances=5), max_nodes=3)).max_nodes == 3
     assert within_instances(rules()).max_nodes is None
 
 
-def test_a_mover_that_is_held_back_keeps_its_gpus_from_others() -> None:
-    """b was to take what a leaves, and c what b leaves: all three stay where they are."""
+def test_jobs_that_need_the_gpus_of_a_job_that_is_held_back_are_held_back_too() -> None:
+    """Job b needs a's GPUs and c needs b's: if a stays, all three stay."""
     jobs = [a_job(name) for name in "abc"]
     nodes = [a_node(name) for name in ("n1", "n2", "n3")]
     state = a_state(*jobs, nodes=nodes, held={"a": some_slots("n1", 0), "b": some_slots("n2", 0)})
@@ -263,8 +263,8 @@ def test_a_mover_that_is_held_back_keeps_its_gpus_from_others() -> None:
 
 @pytest.mark.parametrize("name", ["usd_per_day", "usd_per_month", "usd_per_hour", "instances"])
 @pytest.mark.parametrize("value", [0, -1.0, float("nan")])
-def test_a_cap_is_more_than_nothing(name: str, value: float) -> None:
-    """Zero would mean that nothing ever runs: that is said, not obeyed."""
+def test_a_cap_must_be_positive(name: str, value: float) -> None:
+    """Zero, a negative number and not-a-number are errors."""
     with pytest.raises(InvalidProblem, match=name):
         Caps(**{name: value})
 
@@ -275,10 +275,10 @@ def test_a_cap_is_more_than_nothing(name: str, value: float) -> None:
     seconds=st.floats(1.0, 4e6),
     prices=st.lists(st.tuples(st.floats(1.0, 1e6), st.floats(0.1, 99.0)), max_size=4),
 )
-def test_the_days_of_a_bill_add_up_to_it(
+def test_the_days_of_a_bill_add_up_to_the_bill(
     launched: float, seconds: float, prices: list[tuple[float, float]]
 ) -> None:
-    """Not a micro-dollar is lost or made at midnight, and the month's part is that of its days."""
+    """The parts are exact to the micro-dollar, and the month's part is the sum of its days."""
     changes = [(launched, 3.0)]
     for gap, price in prices:
         changes.append((changes[-1][0] + gap, price))
@@ -294,7 +294,7 @@ def test_the_days_of_a_bill_add_up_to_it(
 
 
 def test_days_and_months_are_those_of_the_calendar() -> None:
-    """29 February 2028 belongs to a day and a month that end together."""
+    """On 29 February 2028 the day and the month end together."""
     leap_day = 1_835_395_200.0 + 3600.0
     assert day_of(leap_day).ends_at == month_of(leap_day).ends_at == 1_835_395_200.0 + DAY_SECONDS
     assert month_of(leap_day).begins_at == 1_835_395_200.0 - 28 * DAY_SECONDS
@@ -302,9 +302,9 @@ def test_days_and_months_are_those_of_the_calendar() -> None:
 
 @dataclass(slots=True)
 class Unreliable:
-    """The simulated cloud, except that answers get lost, listings lag, and ends take their time.
+    """A simulated cloud that loses answers, lists nodes late, and ends nodes slowly.
 
-    What is lost once is not lost again: an order is answered at the second try.
+    An end that was lost once is not lost again: the second order is answered.
     """
 
     world: SimulatedWorld
@@ -328,10 +328,10 @@ class Unreliable:
         return ()
 
     def launch(self, action: LaunchNodes) -> Launched | Refused | Unknown:
-        """Launch, and lose every fourth answer, or the request itself."""
+        """Launch nodes; sometimes the request or the answer is lost."""
         kind, now = self.draws.integers(8), self.world.clock.now()
         for seconds in (self.lag_seconds, UNSEEN_SECONDS + 1.0):
-            # A daemon looks every half a minute; the simulator only where something could be seen.
+            # The daemon ticks every 30 s; the simulator ticks only at events, so schedule some.
             self.world._events.schedule(now + seconds, lambda _: self.world._want_tick(), None)
         if kind == 0:
             return Unknown(reason="the request was lost")
@@ -343,7 +343,6 @@ class Unreliable:
         return {action.node: self._terminate(action) for action in actions}
 
     def _terminate(self, action: TerminateNode) -> Accepted | Refused | Unknown:
-        """End one node."""
         if action.node not in self.lost and self.draws.integers(4) == 0:
             self.lost.add(action.node)
             return Unknown(reason="the request was lost")
@@ -356,7 +355,7 @@ class Unreliable:
 
 @st.composite
 def capped_runs(draw: DrawFn) -> tuple[SimulationSettings, Caps]:
-    """Return some days of work for some policy, and caps that make it wait."""
+    """Return some days of work for a policy, and caps that make the jobs wait."""
     curve = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 3.0, 5.0))
     classes = [
         a_class("x", sizes=draw(st.sampled_from(((0.3,), (2.0, 6.0)))), curve=curve),
@@ -389,10 +388,10 @@ def capped_runs(draw: DrawFn) -> tuple[SimulationSettings, Caps]:
 
 @settings(max_examples=sampled(60), deadline=None)
 @given(case=capped_runs(), is_unreliable=st.booleans())
-def test_no_cap_is_exceeded_by_a_micro_dollar(
+def test_bills_never_exceed_a_cap_and_all_jobs_finish(
     case: tuple[SimulationSettings, Caps], is_unreliable: bool
 ) -> None:
-    """In any world, over days and months, with lost answers, late listings and slow ends; and jobs finish."""
+    """This holds for days and months, with lost answers, late listings and slow ends."""
     run_settings, caps = case
     run = prepare(run_settings)
     ports, controller = run.controller.ports, run.controller
@@ -432,8 +431,8 @@ def test_no_cap_is_exceeded_by_a_micro_dollar(
         assert max(rates) <= caps.usd_per_hour
 
 
-def test_caps_that_are_far_away_change_nothing() -> None:
-    """The same decisions as without them."""
+def test_caps_that_do_not_bind_change_no_action() -> None:
+    """A run has the same actions with very high caps and without caps."""
     trace = a_trace(*(600.0 * n for n in range(20)))
     run_settings = SimulationSettings(
         trace=trace,
@@ -456,8 +455,8 @@ def test_caps_that_are_far_away_change_nothing() -> None:
     assert acts[0]
 
 
-def test_under_a_ceiling_that_pays_for_nothing_all_goes_once() -> None:
-    """Two nodes share a job, a third has its own, a fourth is idle: each ends once, the idle one first."""
+def test_under_a_cap_below_the_price_of_a_node_every_job_stops_once() -> None:
+    """A job on two nodes is stopped once, and the idle node ends at once."""
     nodes = [a_node(name, launched_at=NOON - 3600.0) for name in ("n1", "n2", "n3", "n4")]
     held = {"wide": some_slots("n1", 0) + some_slots("n2", 0), "slim": some_slots("n3", 0)}
     state = a_state(a_job("wide"), a_job("slim"), nodes=nodes, held=held, now=NOON)
@@ -467,8 +466,8 @@ def test_under_a_ceiling_that_pays_for_nothing_all_goes_once() -> None:
     assert {held.code for held in decision.plan.held} == {"cap-hour"}
 
 
-def test_nodes_are_given_back_in_the_order_of_what_is_lost() -> None:
-    """Idle, emptying, booting, then working: the least lost per dollar, the youngest, the first name."""
+def test_nodes_are_given_back_in_the_order_of_the_work_that_is_lost() -> None:
+    """Idle nodes come before booting ones, stopping jobs before working ones; ties go to the youngest."""
     jobs = [a_job("long", remaining_gpu_hours=50.0), a_job("short"), a_job("done", remaining_gpu_hours=0.0)]
     jobs += [a_job("heavy", weight=2.0), a_job("stopping")]
     held = {job.id: some_slots(f"n-{job.id}", 0) for job in jobs}
@@ -486,8 +485,8 @@ def test_nodes_are_given_back_in_the_order_of_what_is_lost() -> None:
     assert stopped == {job.id for job in jobs}
 
 
-def test_a_node_whose_jobs_stop_for_another_comes_before_one_that_still_works() -> None:
-    """The wide job goes first, as most is left of it; its other node then has nobody left to lose."""
+def test_a_node_whose_jobs_already_stop_is_given_back_before_a_working_one() -> None:
+    """Job "wide" stops first, so its other node goes next, unless job "heir" also runs there."""
     jobs = [a_job("wide", remaining_gpu_hours=50.0), a_job("slim", remaining_gpu_hours=9.0), a_job("heir")]
     held = {"wide": some_slots("n1", 0) + some_slots("n2", 0), "slim": some_slots("n3", 0)}
     held["heir"] = some_slots("n2", 1)
@@ -500,16 +499,16 @@ def test_a_node_whose_jobs_stop_for_another_comes_before_one_that_still_works() 
     assert _give_back(alone, a_plan(), projection)[1] == ["n1", "n2", "n3"]
 
 
-def test_a_node_under_a_job_that_nobody_lists_is_emptied_for_a_cap_as_any_other() -> None:
-    """There is nobody to tell; the node goes first, as nothing is known to be lost."""
+def test_a_node_with_an_unknown_job_is_given_back_first() -> None:
+    """No work of an unknown job is known to be lost, and there is no job to stop."""
     nodes = [replace(a_node("n1"), gpus=("ghost", None, None, None)), a_node("n2")]
     state = a_state(a_job("a"), nodes=nodes, held={"a": some_slots("n2", 0)}, now=NOON)
     projection = CapProjection(state, Caps(usd_per_hour=0.5))
     assert _give_back(state, a_plan(), projection) == ([], ["n1", "n2"], {"a"})
 
 
-def test_of_nodes_that_must_end_now_no_more_do_than_needed() -> None:
-    """Both empty in time where money is left; one ends at once where one does it, both where both must."""
+def test_no_more_nodes_are_forced_to_end_than_the_cap_requires() -> None:
+    """With money for 121 s no node is forced to end, for 119 s one, for 89 s both."""
     nodes = [a_node(name, launched_at=NOON - 3600.0) for name in ("n1", "n2")]
     held = {"a": some_slots("n1", 0), "b": some_slots("n2", 0)}
     state = a_state(a_job("a"), a_job("b"), nodes=nodes, held=held, now=NOON)
@@ -519,8 +518,8 @@ def test_of_nodes_that_must_end_now_no_more_do_than_needed() -> None:
         assert _forced(["n1", "n2"], projection) == forced
 
 
-def test_launches_of_a_second_type_have_the_room_that_the_first_leaves() -> None:
-    """A node of either type takes a dollar of the day; two are left, so one is cut and its jobs say why."""
+def test_launches_of_a_second_type_get_the_room_that_the_first_leaves() -> None:
+    """Each node takes 1 USD of the day; jobs of cut launches wait for the cap."""
     kinds_of = {name: an_instance_type(gpu_type=name) for name in ("old", "new")}
     launches = {kind.name: 2 for kind in kinds_of.values()}
     plan = a_plan(
@@ -545,8 +544,8 @@ def test_launches_of_a_second_type_have_the_room_that_the_first_leaves() -> None
         }
 
 
-def test_what_a_team_may_not_do_is_taken_out_before_the_caps_of_the_site() -> None:
-    """A start that its purse has no room for; a team with room changes nothing, nor does one without caps."""
+def test_starts_that_a_teams_cap_does_not_allow_are_removed() -> None:
+    """The start stays if the team has room or no cap; without any caps the plan stays the same."""
     terms = JobTerms(team="red")
     state = a_state(a_job("a"), nodes=[a_node("n1")], now=NOON)
     state = replace(state, jobs={"a": replace(state.jobs["a"], terms=terms)})
@@ -559,8 +558,8 @@ def test_what_a_team_may_not_do_is_taken_out_before_the_caps_of_the_site() -> No
     assert within_caps(state, plan, rules()) is plan
 
 
-def test_who_waits_for_something_else_than_a_cut_launch_keeps_its_reason() -> None:
-    """A job that rests does not wait for the cap."""
+def test_a_job_that_waits_for_another_reason_keeps_it_if_launches_are_cut() -> None:
+    """A resting job does not wait for the cap."""
     state = a_state(a_job("a"), a_job("b"), now=NOON, settled_today_micro_dollars=9_500_000)
     resting = replace(state.jobs["b"], terms=JobTerms(not_before=NOON + 60.0))
     state = replace(state, jobs={**state.jobs, "b": resting})
@@ -570,8 +569,8 @@ def test_who_waits_for_something_else_than_a_cut_launch_keeps_its_reason() -> No
     }
 
 
-def test_only_nodes_that_are_listed_and_do_not_go_already_are_given_back_for_a_cap() -> None:
-    """One is allowed: the idle one goes; what no listing shows cannot, what goes is left alone."""
+def test_only_listed_nodes_that_are_not_terminating_are_given_back_for_a_cap() -> None:
+    """One instance is allowed: the idle node ends, the unlisted and the terminating ones are left alone."""
     nodes = [
         a_node("listed", launched_at=NOON - 300.0, idle_since=NOON),
         replace(a_node("unseen", phase="requested", launched_at=NOON), is_listed=False),
@@ -590,10 +589,10 @@ def test_only_nodes_that_are_listed_and_do_not_go_already_are_given_back_for_a_c
         (Caps(usd_per_hour=0.5), ["n2"], {}, ("runs",), {"runs", "starts", "late"}),
     ],
 )
-def test_where_nodes_go_who_stops_who_cannot_start_and_who_waits_for_a_launch_says_why(
+def test_jobs_affected_by_a_cap_wait_for_that_cap(
     caps: Caps, ends: list[str], starts: dict[str, str], stops: tuple[str, ...], waits: set[str]
 ) -> None:
-    """One runs, one was to start on an idle node, one waits for a launch; one for another type, one rests."""
+    """This holds for a running job that stops, a job that cannot start, and a job whose launch is cut."""
     machine = an_instance_type(gpu_type="gpu")
     jobs = [a_job(name) for name in ("runs", "starts", "late", "other", "rests")]
     nodes = [a_node(name, launched_at=NOON - 300.0) for name in ("n1", "n2")]

@@ -1,4 +1,4 @@
-"""A scribe writes to the letter what `dumps` writes, whatever it remembers."""
+"""`CachingEncoder` writes exactly what `dumps` writes, and records are read back unchanged."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ NAMES = st.text(min_size=1, max_size=5)
 
 @st.composite
 def noted(draw: st.DrawFn) -> ClusterState:
-    """Return a consistent state at any instant, with cool-downs of any name."""
+    """Return a consistent state at any instant, with cooldowns of any name."""
     state, _ = draw(states())
     rests = {name: Cooldown(until=draw(st.floats(0.0, 1e9))) for name in draw(st.sets(NAMES, max_size=3))}
     return replace(state, cooldowns=rests, now=draw(st.floats(0.0, 2e9)))
 
 
 @given(found=st.lists(noted(), min_size=1, max_size=3), again=st.booleans())
-def test_a_scribe_writes_what_dumps_writes(found: list[ClusterState], again: bool) -> None:
-    """Every state in turn, and the same objects twice: the text is that of `dumps`, and reads back."""
+def test_the_caching_encoder_writes_what_dumps_writes(found: list[ClusterState], again: bool) -> None:
+    """This holds for several states in turn and for repeated objects; the text is read back unchanged."""
     scribe = CachingEncoder()
     for state in [*found, *found] if again else found:
         assert scribe.text_of(state) == dumps(state)
         assert loads(scribe.text_of(state)) == state
 
 
-def test_a_changed_job_is_written_anew() -> None:
-    """A scribe remembers objects, not names: a job that moved on is another object."""
+def test_the_caching_encoder_writes_a_changed_job_again() -> None:
+    """It caches by object, and a changed job is another object."""
     scribe, state = CachingEncoder(), a_state(a_job("a"))
     scribe.text_of(state)
     job = state.jobs["a"]
@@ -56,8 +56,8 @@ NESTED = st.recursive(
 
 
 @given(value=NESTED)
-def test_values_come_back_as_they_were(value: Any) -> None:
-    """To the bit and with their types: infinities, sets, mappings whose keys are no text."""
+def test_values_are_read_back_unchanged(value: Any) -> None:
+    """Types are kept: infinities, sets, and mappings with keys that are not text."""
     text = dumps(value)
     found = loads(unpack(pack(text)))
     assert found == value
@@ -65,16 +65,16 @@ def test_values_come_back_as_they_were(value: Any) -> None:
     assert digest(text) == digest(dumps(found)) != digest(f"{text} ")
 
 
-def test_numbers_of_numpy_are_numbers_and_lists_are_tuples() -> None:
-    """A record knows no arrays' types; not-a-number comes back as itself."""
+def test_numpy_numbers_become_python_numbers_and_lists_become_tuples() -> None:
+    """Not-a-number is read back as not-a-number."""
     numbers = [np.float64(0.5), np.float64(np.inf), np.int64(3), np.bool_(True)]
     assert loads(dumps(numbers)) == (0.5, math.inf, 3, True)
     assert [type(value) for value in loads(dumps(numbers))] == [float, float, int, bool]
     assert math.isnan(loads(dumps(math.nan)))
 
 
-def test_what_cannot_be_recorded_or_read_is_named() -> None:
-    """Objects of other classes, and records of another version: a class or a field that is not known."""
+def test_unsupported_values_and_unknown_records_are_errors() -> None:
+    """The error names the type, or says that this version cannot read the record."""
     with pytest.raises(BoaError, match="a complex cannot be recorded"):
         encode(1j)
     for unknown in ('{"$":"Nobody"}', '{"$":"Job","colour":1}'):
@@ -82,8 +82,8 @@ def test_what_cannot_be_recorded_or_read_is_named() -> None:
             loads(unknown)
 
 
-def test_a_scribe_writes_fields_that_are_no_text_keyed_mappings_as_dumps_does() -> None:
-    """A key that is a dollar sign would look like a class."""
+def test_the_caching_encoder_escapes_a_key_that_is_a_dollar_sign() -> None:
+    """A dollar sign as a key would look like a class name."""
     state = replace(a_state(a_job("$")), cooldowns={"$": Cooldown(until=1.0)})
     assert CachingEncoder().text_of(state) == dumps(state)
     assert loads(dumps(state)) == state

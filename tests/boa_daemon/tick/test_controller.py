@@ -1,4 +1,4 @@
-"""run_once(): observe, decide, record the intent, act, record the outcome."""
+"""`run_once()` observes, decides, records the intent, acts, and records the outcome."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ def a_controller(world: Ideal, wishes: Any, store: MemoryStore | None = None, **
 
 
 class Spy(MemoryStore):
-    """A store that writes down the order of records and acts."""
+    """A store that logs the order of records."""
 
     def __init__(self) -> None:
         super().__init__()
         self.log: list[str] = []
 
     def record_intents(self, actions: Sequence[Action], *, at: float) -> None:
-        """Note the intents."""
+        """Log the intents."""
         self.log += [f"intent {action.id}" for action in actions]
         super().record_intents(actions, at=at)
 
     def record_outcomes(self, outcomes: Sequence[tuple[Action, Outcome]], *, at: float) -> None:
-        """Note the outcomes."""
+        """Log the outcomes."""
         self.log += [f"outcome {action.id}" for action, _ in outcomes]
         super().record_outcomes(outcomes, at=at)
 
 
 class Said:
-    """Telemetry that remembers."""
+    """Telemetry that keeps its sentences."""
 
     def __init__(self) -> None:
         self.sentences: list[str] = []
@@ -59,8 +59,8 @@ class Said:
         self.sentences.append(sentence)
 
 
-def test_the_intent_is_written_before_the_act_and_the_outcome_after() -> None:
-    """A crash in between leaves an intent that the next tick finds."""
+def test_the_intent_is_recorded_before_the_act_and_the_outcome_after() -> None:
+    """After a crash in between, the next tick finds the intent."""
     world, spy = Ideal(a_state(a_job("a"))), Spy()
 
     def launch(action: LaunchNodes) -> Launched:
@@ -75,7 +75,7 @@ def test_the_intent_is_written_before_the_act_and_the_outcome_after() -> None:
 
 
 def test_ticks_take_a_job_from_waiting_to_running() -> None:
-    """First a node, then a start."""
+    """The first tick rents a node, and the second starts the job."""
     world = Ideal(a_state(a_job("a")))
     controller = a_controller(world, Wishes(widths={"a": 4}))
 
@@ -86,8 +86,8 @@ def test_ticks_take_a_job_from_waiting_to_running() -> None:
     assert controller.run_once().actions == ()
 
 
-def test_a_launch_that_is_not_listed_yet_is_not_asked_for_again() -> None:
-    """The listing lags: the intent stands in for the node, for five minutes at the most."""
+def test_a_launch_that_is_not_listed_yet_is_not_repeated_for_five_minutes() -> None:
+    """The intent counts as the node while the listing lags."""
     world = Ideal(a_state(a_job("a")))
     controller = a_controller(world, Wishes(widths={"a": 4}))
     controller.run_once()
@@ -102,7 +102,7 @@ def test_a_launch_that_is_not_listed_yet_is_not_asked_for_again() -> None:
 
 
 def test_an_intent_without_outcome_counts_as_a_node_after_a_crash() -> None:
-    """Killed between the call and its answer: nothing is rented twice."""
+    """So nothing is rented twice."""
     world, store = Ideal(a_state(a_job("a"))), MemoryStore()
     intent = LaunchNodes(
         id="t0-launch-x", instance_type=rules().instance_types["gpu"], reason="before the crash"
@@ -115,8 +115,8 @@ def test_an_intent_without_outcome_counts_as_a_node_after_a_crash() -> None:
     assert decision.state.nodes["t0-launch-x/0"].phase == "requested"
 
 
-def test_a_refused_launch_is_retried_when_the_cloud_said() -> None:
-    """No capacity for 60 s: the next tick waits, and asks to be woken."""
+def test_a_refused_launch_is_repeated_after_the_time_that_the_cloud_named() -> None:
+    """There is no capacity for 60 s: the next tick waits and sets a wake-up."""
     world = Ideal(a_state(a_job("a")), refuse=[LaunchNodes])
     controller = a_controller(world, Wishes(widths={"a": 4}))
 
@@ -131,8 +131,8 @@ def test_a_refused_launch_is_retried_when_the_cloud_said() -> None:
     assert [type(action) for action in third.actions] == [LaunchNodes]
 
 
-def test_a_node_that_ended_is_billed_once() -> None:
-    """A cloud lists ended nodes for a while; the bill is final the first time."""
+def test_an_ended_node_is_billed_once() -> None:
+    """A cloud lists ended nodes for a while."""
     store = MemoryStore()
     world = Ideal(a_state(nodes=[a_node("n1", idle_since=0.0)], now=3600.0))
     controller = a_controller(world, Wishes(widths={}), store)
@@ -145,8 +145,8 @@ def test_a_node_that_ended_is_billed_once() -> None:
     assert controller.observe().settled_micro_dollars == 4_000_000
 
 
-def test_every_action_is_said_with_its_reason_and_refusals_with_theirs() -> None:
-    """Sentences for people."""
+def test_a_refusal_is_reported_with_its_reason() -> None:
+    """The sentence names the action and the cloud's reason."""
     world = Ideal(a_state(a_job("a")), refuse=[LaunchNodes])
     controller = a_controller(world, Wishes(widths={"a": 4}))
     said = Said()
@@ -157,10 +157,12 @@ def test_every_action_is_said_with_its_reason_and_refusals_with_theirs() -> None
 
 
 @given(case=states(), missed=st.integers(0, 5))
-def test_a_missed_tick_heals_itself(case: tuple[ClusterState, Wishes], missed: int) -> None:
-    """Whatever part of a tick was carried out before it broke off, the next ones finish the work.
+def test_later_ticks_finish_the_work_of_an_interrupted_tick(
+    case: tuple[ClusterState, Wishes], missed: int
+) -> None:
+    """However many actions were done before the crash, all jobs end up at their widths.
 
-    A launch whose answer was lost is believed for five minutes; then it is asked for again.
+    A launch whose answer was lost counts for five minutes; then it is requested again.
     """
     state, wishes = case
     world = Ideal(state)
@@ -176,7 +178,7 @@ def test_a_missed_tick_heals_itself(case: tuple[ClusterState, Wishes], missed: i
 
 
 class Died(BaseException):
-    """The end of the process: nothing catches it, and nothing is written down after it."""
+    """The end of the process: no code catches it."""
 
 
 def interrupted(controller: Controller, *, after: int) -> None:
@@ -217,10 +219,10 @@ class PerPhase:
 @pytest.mark.parametrize(
     ("is_job_by_job", "phase", "needs"), [(True, 0, False), (True, 1, True), (False, 0, True)]
 )
-def test_a_new_phase_is_worth_a_tick_unless_the_width_surely_stays(
+def test_a_new_phase_needs_a_tick_unless_its_width_surely_stays(
     is_job_by_job: bool, phase: int, needs: bool
 ) -> None:
-    """Only a policy that looks at one job at a time can be asked about one job."""
+    """The width is known beforehand only if the policy looks at one job at a time."""
     controller = a_controller(Ideal(a_state()), PerPhase(), is_job_by_job=is_job_by_job)
     job: Job = a_job("a", phase=phase, width=Width("gpu", 2))
 
@@ -228,8 +230,8 @@ def test_a_new_phase_is_worth_a_tick_unless_the_width_surely_stays(
 
 
 @pytest.mark.parametrize("reads_money", [True, False])
-def test_only_an_allocator_that_reads_money_is_told_the_books(reads_money: bool) -> None:
-    """Reckoning them is a look at every node."""
+def test_only_an_allocator_that_reads_money_gets_it(reads_money: bool) -> None:
+    """The computation of the money would look at every node."""
     told: list[Any] = []
 
     class Listens:
@@ -248,10 +250,10 @@ def test_only_an_allocator_that_reads_money_is_told_the_books(reads_money: bool)
 @pytest.mark.parametrize(
     ("is_still", "age", "needs"), [(True, 30.0, False), (True, 59.5, True), (False, 30.0, True)]
 )
-def test_between_two_rounds_a_new_phase_is_worth_no_tick_where_the_last_one_did_nothing(
+def test_between_rounds_a_new_phase_needs_no_tick_if_the_last_tick_had_no_actions(
     is_still: bool, age: float, needs: bool
 ) -> None:
-    """Rounds of a minute: until one is due, or while what was ordered may still be missing."""
+    """Rounds take a minute; a tick is needed when the next round is due, or after actions."""
     store = MemoryStore()
     store.record_memory((1.0,), at=0.0)
     controller = a_controller(Ideal(a_state(now=age)), PerPhase(), store)
@@ -261,8 +263,8 @@ def test_between_two_rounds_a_new_phase_is_worth_no_tick_where_the_last_one_did_
     assert controller.needs_tick(a_job("a", phase=1), is_still=is_still) is needs
 
 
-def test_a_start_on_gpus_that_are_gone_is_refused_and_planned_anew() -> None:
-    """A refusal is a value: the job waits, and the next tick places it again."""
+def test_a_refused_start_is_planned_again_in_the_next_tick() -> None:
+    """The refusal is recorded as an outcome, and the job starts in the next tick."""
     world = Ideal(a_state(a_job("a"), nodes=[a_node("n1")]), refuse=[StartJob])
     controller = a_controller(world, Wishes(widths={"a": 2}))
 
@@ -275,24 +277,24 @@ def test_a_start_on_gpus_that_are_gone_is_refused_and_planned_anew() -> None:
 
 
 class Links:
-    """An order of links that remembers what it was told, or fails."""
+    """A link order that records its calls, or fails."""
 
     def __init__(self, fault: str = "") -> None:
         self.fault = fault
         self.followed: list[tuple[ClusterState, Plan]] = []
 
     def look(self) -> None:
-        """Know nothing."""
+        """Do nothing."""
 
     def follow(self, state: ClusterState, plan: Plan) -> None:
-        """Keep what was told."""
+        """Record the state and the plan, or raise the fault."""
         if self.fault:
             raise OSError(self.fault)
         self.followed.append((state, plan))
 
 
-def test_whatever_one_act_raises_the_others_are_done() -> None:
-    """Two starts raise, and so does the gate: the first is named, the launch is sent all the same."""
+def test_the_other_acts_are_done_if_one_act_raises() -> None:
+    """Two starts and the gate fail: the error names the first failure, and the launch is still sent."""
     world = Ideal(a_state(a_job("a"), a_job("b"), a_job("c"), nodes=[a_node("n1")]))
 
     def start(action: StartJob) -> Refused:
@@ -317,15 +319,15 @@ def test_whatever_one_act_raises_the_others_are_done() -> None:
         replace(a_controller(Ideal(a_state()), Wishes(widths={})), ports=ports).run_once()
 
 
-def test_whoever_orders_the_links_is_told_every_decision() -> None:
-    """The state and the plan of the tick."""
+def test_the_link_order_gets_the_state_and_the_plan_of_every_tick() -> None:
+    """Both are those of the decision."""
     links, controller = Links(), a_controller(Ideal(a_state(a_job("a"))), Wishes(widths={"a": 4}))
     decision = replace(controller, ports=replace(controller.ports, links=links)).run_once()
     assert links.followed == [(decision.state, decision.plan)]
 
 
-def test_a_launch_that_is_cut_short_is_said_with_what_came_of_it() -> None:
-    """One of two nodes came, and why not the other."""
+def test_a_partly_refused_launch_is_reported_with_its_count_and_reason() -> None:
+    """One of two nodes came, and the sentence gives the reason for the other."""
     world, said = Ideal(a_state(a_job("a"))), Said()
 
     def launch(action: LaunchNodes) -> Launched:
@@ -337,8 +339,8 @@ def test_a_launch_that_is_cut_short_is_said_with_what_came_of_it() -> None:
     assert said.sentences == ["t1-launch-gpu-x4-0: 1 of 2: the quota is full"]
 
 
-def test_a_node_that_is_not_listed_yet_costs_what_its_offer_says() -> None:
-    """Its zone, market and price with what it costs beside its compute; else the price of its type."""
+def test_an_unlisted_node_has_the_zone_market_and_price_of_its_offer() -> None:
+    """Without an offer it has the price of its type."""
     world, store = Ideal(a_state()), MemoryStore()
     kind = rules().instance_types["gpu"]
     offer = Offer(
@@ -353,8 +355,8 @@ def test_a_node_that_is_not_listed_yet_costs_what_its_offer_says() -> None:
     ]
 
 
-def test_books_open_later_where_money_was_not_spent_for_longer_than_is_carried_over() -> None:
-    """A window of a day, nothing spent for ten: nine days are forgone, once."""
+def test_unspent_money_older_than_the_window_is_forgone() -> None:
+    """With a window of one day and nothing spent for ten days, nine days are forgone once."""
     day, store = 86_400.0, MemoryStore()
     world = Ideal(a_state(now=0.0))
     pace = Pace(budget=1.0, window_hours=24.0)
@@ -371,26 +373,26 @@ def test_books_open_later_where_money_was_not_spent_for_longer_than_is_carried_o
 @pytest.mark.parametrize(
     ("phase", "gpus", "needs"), [(0, 1, True), (0, 2, False), (1, 1, False), (2, 1, False)]
 )
-def test_a_job_that_was_kept_from_its_width_needs_no_tick_for_a_phase_that_asks_for_the_same(
+def test_a_job_below_its_width_needs_no_tick_for_a_phase_with_the_same_width(
     phase: int, gpus: int, needs: bool
 ) -> None:
-    """Two GPUs are planned in every phase; only one that begins is looked at for holding less."""
+    """Two GPUs are planned in every phase; only a job that begins needs a tick for holding fewer."""
     controller = a_controller(Ideal(a_state()), Wishes(widths={"a": 2}), is_job_by_job=True)
     assert controller.needs_tick(a_job("a", phase=phase, width=Width("gpu", gpus))) is needs
 
 
 class Planned:
-    """An allocator that knows the widths of a job's phases beforehand; 0 is one on another type."""
+    """An allocator that knows the widths of all phases; 0 stands for one GPU of another type."""
 
     def __init__(self, gpus: list[int]) -> None:
         self.widths = [Width("gpu", one) if one else Width("other", 1) for one in gpus]
 
     def allocate(self, jobs: Any, *, now: float, money: Any = None) -> Allocation:
-        """Return the widths of the phases that the jobs are in."""
+        """Return the widths of the jobs' current phases."""
         return Allocation(widths={job.id: self.widths[job.phase] for job in jobs})
 
     def by_phase(self, job: Job) -> list[Width]:
-        """Return all widths."""
+        """Return the widths of all phases."""
         return self.widths
 
 
@@ -400,10 +402,10 @@ class Planned:
     is_job_by_job=st.booleans(),
     every=st.sampled_from((None, 60.0)),
 )
-def test_no_phase_before_the_next_to_look_at_is_worth_a_tick(
+def test_the_next_phase_to_look_at_is_the_first_that_needs_a_tick(
     planned: list[int], held: int, is_job_by_job: bool, every: float | None
 ) -> None:
-    """It is the first that is; where jobs are not planned one by one, or in rounds, each is asked about."""
+    """If jobs are not planned one by one, or in rounds, it is the next phase."""
     controller = a_controller(Ideal(a_state()), Planned(planned), is_job_by_job=is_job_by_job)
     controller = replace(controller, rules=replace(controller.rules, round_seconds=every))
     for phase in range(len(planned)):
@@ -415,12 +417,12 @@ def test_no_phase_before_the_next_to_look_at_is_worth_a_tick(
 
 
 class Keeping(Planned):
-    """An allocator that knows in which phase a job may change next, and nothing else beforehand."""
+    """An allocator that only knows until which phase a job keeps its width."""
 
     by_phase = None
 
     def alone(self, job: Job) -> Width:
-        """Return the width of the phase that a job is in."""
+        """Return the width of the job's current phase."""
         return self.widths[job.phase]
 
     def keeps_until(self, job: Job) -> int:
@@ -432,32 +434,32 @@ class Keeping(Planned):
 @pytest.mark.parametrize(
     ("is_job_by_job", "every", "found"), [(True, None, 3), (True, 60.0, 1), (False, None, 1)]
 )
-def test_an_allocator_may_say_how_long_a_job_keeps_what_it_holds(
+def test_an_allocator_may_say_until_which_phase_a_job_keeps_its_width(
     is_job_by_job: bool, every: float | None, found: int
 ) -> None:
-    """Two GPUs in three phases, one in the fourth; in rounds, or where others matter, each is asked about."""
+    """Three phases have two GPUs and the fourth one; in rounds, or with other jobs, each phase counts."""
     controller = a_controller(Ideal(a_state()), Keeping([2, 2, 2, 1]), is_job_by_job=is_job_by_job)
     controller = replace(controller, rules=replace(controller.rules, round_seconds=every))
     assert controller.next_phase_to_look_at(a_job("a", width=Width("gpu", 2))) == found
 
 
 class Bills(MemoryStore):
-    """Books in which the bills since an instant are that instant."""
+    """A store whose bills since an instant equal that instant."""
 
     def standing_charged_until(self) -> float:
         return 0.0
 
     def settled_since(self, at: float) -> int:
-        """Return the instant."""
+        """Return the instant as the bills."""
         return int(at)
 
     def acts_since(self, at: float) -> list[Act]:
-        """Return one act, at that instant."""
+        """Return one act at that instant."""
         return [Act(kind="stop", target="a", at=at)]
 
 
-def test_a_state_has_the_bills_and_acts_that_the_limits_look_at() -> None:
-    """Of the day and the month (UTC) where there are caps, recent ones where moves are limited; else none."""
+def test_a_state_has_the_bills_and_acts_that_the_limits_need() -> None:
+    """Caps need the bills of the day and month (UTC), and rules against flapping need recent acts."""
     now = 40.5 * 86_400.0
     controller = a_controller(Ideal(a_state(now=now)), Wishes(widths={}), Bills())
     plain = controller.observe()
@@ -469,8 +471,8 @@ def test_a_state_has_the_bills_and_acts_that_the_limits_look_at() -> None:
     assert [act.at for act in known.acts] == [now - Steady().memory_seconds]
 
 
-def test_what_a_policy_remembers_is_kept_and_told_to_it_again() -> None:
-    """With the instant; a policy that remembers nothing leaves what was kept."""
+def test_the_policys_memory_is_stored_with_its_time_and_read_back() -> None:
+    """A policy without a memory leaves the stored memory as it is."""
     world, store = Ideal(a_state(now=50.0)), MemoryStore()
 
     class Remembers:
@@ -484,7 +486,7 @@ def test_what_a_policy_remembers_is_kept_and_told_to_it_again() -> None:
 
 @pytest.mark.parametrize("has_to_leave", [False, True])
 def test_a_job_is_stopped_when_its_next_start_is_ready(has_to_leave: bool) -> None:
-    """It goes on where it is until then, nothing of the move is written down; who has to leave leaves."""
+    """Until then it runs on and nothing is recorded; a job on an ending node stops at once."""
     node = replace(a_node("n"), ends_by=500.0 if has_to_leave else None)
     others = [a_node("m")] if has_to_leave else []
     world = Ideal(a_state(a_job("a"), nodes=[node, *others], held={"a": some_slots("n", 0)}))

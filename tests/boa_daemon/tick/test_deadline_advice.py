@@ -1,4 +1,4 @@
-"""The widths that a date's programme weighs, and the size that it is made for."""
+"""Advice for a date: which widths its programme considers, and for which size it is made."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ ONES = rules(instance_types={"gpu": an_instance_type(gpus=1)})
 
 
 def hours_at(*gpus: int, work: float = 8.0) -> Hours:
-    """Return perfectly parallel hours at some widths."""
+    """Return the run times of perfectly parallel work at these widths."""
     return tuple((Width("gpu", count), work / count) for count in gpus)
 
 
 @given(gpus=st.sets(st.integers(1, 64), min_size=1), data=st.data())
-def test_the_fastest_width_and_halves_of_its_price_are_weighed_the_cheapest_and_what_is_held(
+def test_the_considered_widths_are_fastest_cheapest_held_and_each_half_of_the_price(
     gpus: set[int], data: st.DataObject
 ) -> None:
-    """Each at most half of the one before, five at the most; what a job holds is always among them.
+    """At most five widths form the row of halves; the cheapest and the held width are always among them.
 
-    Half an hour more at every width makes the narrowest the cheapest.
+    Half an hour more at every width makes the narrowest width the cheapest.
     """
     hours = tuple((width, took + 0.5) for width, took in hours_at(*sorted(gpus)))
     prices = {width: float(width.gpus) for width, _ in hours}
@@ -63,8 +63,8 @@ def test_the_fastest_width_and_halves_of_its_price_are_weighed_the_cheapest_and_
     assert all(is_near) or len(found) >= MOST_RUNGS
 
 
-def test_of_what_costs_the_same_the_faster_is_weighed_and_no_dearer_one_that_is_slower() -> None:
-    """Four of the old type cost what two of the new do, and are slower; one of the old is the cheapest."""
+def test_widths_that_are_slower_at_the_same_or_a_higher_price_are_not_considered() -> None:
+    """Four GPUs of the old type cost what two of the new type do and are slower; one old GPU is cheapest."""
     new, old = (lambda n: Width("new", n)), (lambda n: Width("old", n))
     hours = ((new(4), 1.0), (new(2), 2.0), (old(4), 3.0), (old(8), 1.5), (old(1), 8.0))
     prices = {new(4): 8.0, new(2): 4.0, old(4): 4.0, old(8): 8.0, old(1): 0.5}
@@ -73,7 +73,7 @@ def test_of_what_costs_the_same_the_faster_is_weighed_and_no_dearer_one_that_is_
 
 
 def with_due(due: Due) -> ClusterState:
-    """Return a state in which job "a" has a date and holds a GPU."""
+    """Return a state in which job a has a date and holds a GPU."""
     state = a_state(a_job("a"), nodes=[a_node("n1", gpus=1)], held={"a": some_slots("n1", 0)}, now=1000.0)
     return replace(state, jobs={"a": replace(state.jobs["a"], terms=JobTerms(due=due))})
 
@@ -86,23 +86,23 @@ def with_due(due: Due) -> ClusterState:
         (0.5, ((1.0, 1.0),), 0.0),
     ],
 )
-def test_the_probability_is_over_all_sizes_that_the_work_may_have(
+def test_the_probability_to_meet_a_date_covers_all_possible_sizes(
     hours_left: float, sizes: tuple[tuple[float, float], ...], kept: float
 ) -> None:
-    """Eight hours on one GPU in twenty; a size of a hundred times that, or half an hour, is hopeless."""
+    """The work takes eight hours of twenty; a hundred times the work, or half an hour, cannot be met."""
     due = Due(at=1000.0 + 3600.0 * hours_left, hours=hours_at(1), sizes=sizes)
     state = with_due(due)
     found = advice_of(state, ONES, state.jobs["a"], due, boot_hours=BOOT_HOURS)
     assert found.kept == pytest.approx(kept, abs=0.01)
 
 
-def test_a_boot_takes_what_the_policy_knows() -> None:
-    """Else six minutes."""
+def test_the_boot_time_has_a_default_without_node_prices() -> None:
+    """The default is `BOOT_HOURS`."""
     assert boot_hours_of(None) == BOOT_HOURS
 
 
-def test_what_no_size_can_keep_is_advised_on_for_the_smallest() -> None:
-    """A job that waits has three minutes, which is less than a boot."""
+def test_a_date_that_no_size_can_meet_has_probability_zero() -> None:
+    """A waiting job has three minutes, which is less than a boot."""
     due = Due(at=1180.0, hours=hours_at(1, 2))
     state = a_state(a_job("a"), now=1000.0)
     found = advice_of(state, ONES, state.jobs["a"], due, boot_hours=BOOT_HOURS)
@@ -112,10 +112,10 @@ def test_what_no_size_can_keep_is_advised_on_for_the_smallest() -> None:
 @pytest.mark.parametrize(
     ("hours_left", "usd"), [(20.0, 0.7 * 8.0 + 0.3 * 16.0), (12.0, 0.7 * 8.0 + 0.3 * 12.0)]
 )
-def test_the_dollars_are_the_mean_over_the_sizes_up_to_the_largest_that_can_be_met(
+def test_the_expected_cost_is_the_mean_over_the_sizes_that_fit_before_the_date(
     hours_left: float, usd: float
 ) -> None:
-    """Eight hours on one GPU at a dollar, or sixteen: in twelve hours as much of the second as fits."""
+    """The work takes 8 or 16 hours at 1 USD; with 12 hours left the larger size counts as 12 hours."""
     due = Due(at=1000.0 + 3600.0 * hours_left, hours=hours_at(1), sizes=((1.0, 0.7), (2.0, 0.3)))
     state = with_due(due)
     found = advice_of(state, ONES, state.jobs["a"], due, boot_hours=BOOT_HOURS)
@@ -139,10 +139,10 @@ RUNGS: Hours = ((Width("gpu", 1), 8.0), (Width("gpu", 2), 4.0))
         (3, False, 0.5, 4.5, (2, 4.5 * 2.0, 4.5 / FAILURE_HOURS)),
     ],
 )
-def test_the_surest_way_is_as_it_is_or_the_fastest_width_on_demand(
+def test_the_surest_way_is_to_stay_or_to_take_the_fastest_width_on_demand(
     held: int | None, is_spot: bool, boot: float, hours_left: float, found: tuple[int, float, float] | None
 ) -> None:
-    """Eight hours on one GPU, four on two, at a dollar each; what is held needs no boot."""
+    """The work takes 8 h on one GPU and 4 h on two, at 1 USD each; a held width needs no boot."""
     width = None if held is None else Width("gpu", held)
     surest = _surest(ONES, width, RUNGS, 1.0, hours_left=hours_left, boot=boot, is_spot=is_spot)
     assert (surest is None) is (found is None)
@@ -159,10 +159,10 @@ def test_the_surest_way_is_as_it_is_or_the_fastest_width_on_demand(
     ("hours", "horizon"),
     [(0.01, 0.25), (0.25, 0.25), (0.26, 2.0**-1.75), (3.0, 2.0**1.75), (4.0, 4.0), (4.01, 2.0**2.25)],
 )
-def test_programmes_are_for_quarters_of_doublings_and_no_step_is_shorter_than_a_look(
+def test_a_programmes_horizon_is_rounded_up_and_its_steps_are_at_least_a_tick_long(
     hours: float, horizon: float
 ) -> None:
-    """240 steps, or as many looks of half a minute as it takes."""
+    """Horizons grow by quarters of a doubling; there are 240 steps, or fewer of 30 s each."""
     due = Due(at=0.0, hours=hours_at(1, 2))
     plan, fastest = programme(a_state(), ONES, due, hours=hours, boot_hours=0.1)
     assert fastest == 4.0
@@ -172,8 +172,8 @@ def test_programmes_are_for_quarters_of_doublings_and_no_step_is_shorter_than_a_
     assert (len(plan.best) - 1) * plan.step_hours >= horizon * (1.0 - 1e-9)
 
 
-def test_a_width_costs_its_part_of_whole_nodes_and_slow_ones_keep_their_speed() -> None:
-    """Speeds to three digits, and no zero; spot at the cheapest of its offers with a price."""
+def test_a_width_costs_its_part_of_a_node_and_its_speed_has_three_digits() -> None:
+    """A very low speed is not rounded to zero; spot counts at its cheapest offer that has a price."""
     kind = an_instance_type(gpus=4)
     site, two = rules(instance_types={"gpu": kind}), Width("gpu", 2)
     found = _rung(a_state(), site, two, 0.12345)
@@ -192,16 +192,16 @@ def test_a_width_costs_its_part_of_whole_nodes_and_slow_ones_keep_their_speed() 
     assert _spot_price(closed, site, two, is_open=True) is None
 
 
-def test_sizes_that_are_too_rare_are_not_planned_for() -> None:
-    """Half a percent of ten times the work: the rest is planned for once and a half of it."""
+def test_sizes_with_a_very_low_probability_are_ignored() -> None:
+    """Ten times the work has a probability of 0.5 %: only the other two sizes count."""
     due = Due(at=1000.0 + 360_000.0, hours=hours_at(1), sizes=((1.0, 0.5), (1.5, 0.495), (10.0, 0.005)))
     state = with_due(due)
     found = advice_of(state, ONES, state.jobs["a"], due, boot_hours=BOOT_HOURS)
     assert found.usd == pytest.approx(0.5 * 8.0 + 0.5 * 12.0, rel=0.01)
 
 
-def test_a_date_chooses_the_market_by_the_type_where_those_are_planned_apart() -> None:
-    """A width has a market in its name then; a date's own has none."""
+def test_a_date_names_the_spot_type_if_spot_is_planned_as_its_own_type() -> None:
+    """The base width has no market in its type; the length of a tick comes from the caps."""
     kinds = {"gpu": an_instance_type(gpus=1), spot_kind("gpu"): an_instance_type(gpus=1)}
     apart, one = rules(instance_types=kinds), Width("gpu", 1)
     assert on_market(apart, one, is_firm=False) == Width(spot_kind("gpu"), 1)

@@ -1,4 +1,4 @@
-"""decide() is pure: facts in, a plan and its actions out."""
+"""`decide()` is pure: a state comes in, a plan and its actions come out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from policies.placement.first_fit import FirstFit
 
 @given(case=states())
 def test_the_same_state_gives_the_same_decision(case: tuple[ClusterState, Wishes]) -> None:
-    """A recorded tick can be replayed."""
+    """So a recorded tick can be replayed."""
     state, wishes = case
     first = decide(state, allocator=wishes, placer=FirstFit(), rules=rules())
 
@@ -29,7 +29,7 @@ def test_the_same_state_gives_the_same_decision(case: tuple[ClusterState, Wishes
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
 def test_a_stage_is_a_module_that_says_what_it_may_change(stage: Stage) -> None:
-    """One public function, named as the module; the first sentence of the module begins with "May"."""
+    """It has one public function, named like the module, and the module's docstring begins with "May"."""
     module = inspect.getmodule(stage)
     assert module is not None
     functions = [
@@ -42,16 +42,16 @@ def test_a_stage_is_a_module_that_says_what_it_may_change(stage: Stage) -> None:
     assert (module.__doc__ or "").startswith("May ")
 
 
-def test_every_module_of_the_room_is_a_stage() -> None:
-    """No module of `stages/` is forgotten, and none comes twice."""
+def test_every_module_in_stages_is_listed_exactly_once() -> None:
+    """No module of `stages/` is missing from `STAGES`, and none is listed twice."""
     modules = sorted(found.name for found in pkgutil.iter_modules(stages.__path__))
 
     assert sorted(stage.__name__ for stage in STAGES) == modules
 
 
 @given(case=states())
-def test_a_stage_that_has_nothing_to_do_hands_the_plan_on(case: tuple[ClusterState, Wishes]) -> None:
-    """Without node prices, ceilings, caps or rules against flapping most stages leave the plan as it is."""
+def test_a_stage_with_nothing_to_do_returns_the_same_draft(case: tuple[ClusterState, Wishes]) -> None:
+    """This holds without node prices, ceilings, caps and rules against flapping."""
     state, wishes = case
     draft = Draft(rules=rules(), allocator=wishes, placer=FirstFit())
     handed_on = set()
@@ -91,8 +91,8 @@ def test_a_stage_that_has_nothing_to_do_hands_the_plan_on(case: tuple[ClusterSta
         *(inspect.getmodule(stage) for stage in STAGES),
     ],
 )
-def test_the_heart_asks_for_no_time_and_no_dice(module: object) -> None:
-    """No clock, no randomness, no files, no network is imported."""
+def test_the_pure_modules_import_no_clock_randomness_files_or_network(module: object) -> None:
+    """`time`, `random`, `numpy`, `os`, `socket` and similar modules are not imported."""
     tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]
     imported = {
         name.split(".")[0]
@@ -108,8 +108,8 @@ def test_the_heart_asks_for_no_time_and_no_dice(module: object) -> None:
     assert not imported & {"time", "datetime", "random", "numpy", "os", "io", "socket", "pathlib"}
 
 
-def test_a_decision_explains_itself_and_says_when_to_look_again() -> None:
-    """The plan's wake-up is the decision's."""
+def test_a_decision_has_an_explanation_and_a_wake_up() -> None:
+    """The wake-up is the plan's."""
     state = a_state(a_job("a"), nodes=[a_node("n1", idle_since=0.0), a_node("n2", idle_since=5.0)], now=10.0)
 
     decision = decide(state, allocator=Wishes(widths={"a": 1}), placer=FirstFit(), rules=rules())
@@ -118,8 +118,8 @@ def test_a_decision_explains_itself_and_says_when_to_look_again() -> None:
     assert "It starts now on n1 (1 GPU)" in decision.explain("a")
 
 
-def test_a_policy_that_decides_in_rounds_is_asked_again_in_time() -> None:
-    """A minute after it last changed its mind, or sooner where something else is due; not without jobs."""
+def test_a_policy_that_decides_in_rounds_gets_a_wake_up_for_its_next_round() -> None:
+    """A round starts at the last change of the memory; an earlier wake-up wins; no jobs, no round."""
     every = replace(rules(), round_seconds=60.0)
     running = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0)}, now=100.0)
     wishes = Wishes(widths={"a": 1})

@@ -1,4 +1,4 @@
-"""Observed against planned: applying the actions leaves nothing to do."""
+"""`diff` compares the observed cluster with the plan; its actions leave nothing to do."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ MOST_ROUNDS = 8
 
 
 def decided(state: ClusterState, wishes: Wishes, placer: str = "first-fit") -> Decision:
-    """Return the decision on four-GPU nodes."""
+    """Return the decision on nodes of four GPUs."""
     return decide(state, allocator=wishes, placer=find_placer(placer), rules=rules())
 
 
 def seen(world: Ideal, tick: int) -> ClusterState:
-    """Return what a tick would see of a world."""
+    """Return the state that a tick observes of the world."""
     return ClusterState(
         now=world.clock.now(), tick=tick, nodes=dict(world.nodes_by_id), jobs=dict(world.jobs_by_id)
     )
@@ -52,7 +52,7 @@ def seen(world: Ideal, tick: int) -> ClusterState:
 @pytest.mark.parametrize("placer", PLACERS)
 @given(case=states())
 def test_applying_the_actions_leaves_nothing_to_do(placer: str, case: tuple[ClusterState, Wishes]) -> None:
-    """In an ideal world, ticks come to rest with every job at its width, and no action is ever a fault."""
+    """In an ideal world the ticks end with every job at its width and no action left."""
     state, wishes = case
     world = Ideal(state)
     for tick in range(1, MOST_ROUNDS):
@@ -68,16 +68,16 @@ def test_applying_the_actions_leaves_nothing_to_do(placer: str, case: tuple[Clus
 
 
 @given(case=states())
-def test_stops_then_releases_then_starts_then_launches(case: tuple[ClusterState, Wishes]) -> None:
-    """Releases never wait for launches, and GPUs are free before their next job."""
+def test_actions_are_ordered_stops_releases_starts_launches(case: tuple[ClusterState, Wishes]) -> None:
+    """So releases never wait for launches, and GPUs are free before their next job starts."""
     kinds = [ORDER.index(type(action)) for action in decided(*case).actions]
 
     assert kinds == sorted(kinds)
 
 
 @given(case=states())
-def test_every_action_has_its_own_id_and_a_reason(case: tuple[ClusterState, Wishes]) -> None:
-    """Ids name the tick and the target, so the same decision twice is the same request."""
+def test_every_action_has_a_unique_id_and_a_reason(case: tuple[ClusterState, Wishes]) -> None:
+    """Ids name the tick and the target, so the same decision taken twice is the same request."""
     first, second = decided(*case).actions, decided(*case).actions
 
     assert first == second
@@ -86,7 +86,7 @@ def test_every_action_has_its_own_id_and_a_reason(case: tuple[ClusterState, Wish
 
 
 @given(case=states())
-def test_no_node_that_a_running_job_holds_is_touched(case: tuple[ClusterState, Wishes]) -> None:
+def test_no_node_with_a_running_job_is_terminated(case: tuple[ClusterState, Wishes]) -> None:
     """Only idle nodes are terminated."""
     state, _ = case
     for action in decided(*case).actions:
@@ -94,8 +94,8 @@ def test_no_node_that_a_running_job_holds_is_touched(case: tuple[ClusterState, W
             assert set(state.nodes[action.node].gpus) == {None}
 
 
-def test_a_move_is_a_stop_and_the_next_generation() -> None:
-    """Reasons carry the numbers: from which width, to which, and where."""
+def test_a_move_is_a_stop_and_a_start_of_the_next_generation() -> None:
+    """The reasons name both widths and the number of nodes."""
     state = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0)})
 
     stop, start = decided(state, Wishes(widths={"a": 2})).actions
@@ -106,8 +106,8 @@ def test_a_move_is_a_stop_and_the_next_generation() -> None:
     assert (start.generation, start.reason) == (2, "2 x gpu planned, free on 1 node")
 
 
-def test_a_launch_says_who_waits_for_how_much() -> None:
-    """Three jobs, seven GPUs, two nodes."""
+def test_the_reason_of_a_launch_counts_the_waiting_jobs_and_gpus() -> None:
+    """Three jobs wait for seven GPUs on two nodes."""
     state = a_state(*(a_job(name) for name in "abc"))
 
     actions = decided(state, Wishes(widths={"a": 4, "b": 2, "c": 1})).actions
@@ -117,8 +117,8 @@ def test_a_launch_says_who_waits_for_how_much() -> None:
     assert actions[0].for_jobs == (("a", 1), ("b", 1), ("c", 1))  # type: ignore[union-attr]
 
 
-def test_a_release_says_how_long_the_node_was_idle() -> None:
-    """90 s are 1.5 minutes."""
+def test_the_reason_of_a_release_says_how_long_the_node_was_idle() -> None:
+    """The node was idle for 90 s, which is 1.5 min."""
     state = a_state(nodes=[a_node("n1", idle_since=10.0)], now=100.0)
 
     (action,) = diff(state, Plan(widths={}, slots={}, releases=("n1",)))
@@ -126,15 +126,15 @@ def test_a_release_says_how_long_the_node_was_idle() -> None:
     assert action.reason == "idle for 1.5 min, and no job needs it"
 
 
-def test_a_fixed_fleet_launches_what_is_missing() -> None:
-    """Nobody waits, yet nodes are planned."""
+def test_a_fixed_fleet_launches_missing_nodes_without_waiting_jobs() -> None:
+    """The reason compares planned and present nodes."""
     actions = decided(a_state(), Wishes(widths={}, nodes={"gpu-x4": 2})).actions
 
     assert {action.reason for action in actions} == {"2 more gpu-x4 planned than present"}
 
 
-def test_nothing_to_do_is_no_action() -> None:
-    """A job at its width on a full node."""
+def test_a_job_at_its_width_causes_no_action() -> None:
+    """The job fills its node."""
     state = a_state(a_job("a"), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1, 2, 3)})
 
     assert diff(state, Plan(widths={"a": Width("gpu", 4)}, slots={})) == ()
@@ -142,7 +142,7 @@ def test_nothing_to_do_is_no_action() -> None:
 
 
 def ordered(state: ClusterState, **changes: Any) -> list[LaunchNodes]:
-    """Return the launches of a plan on nodes of four GPUs, and of nothing else."""
+    """Return the launches of a plan on nodes of four GPUs; assert that there are no other actions."""
     actions = diff(state, a_plan(instance_types={"gpu-x4": an_instance_type()}, **changes))
     assert all(isinstance(action, LaunchNodes) for action in actions)
     return [action for action in actions if isinstance(action, LaunchNodes)]
@@ -166,32 +166,32 @@ OFFERS = (RESERVED, DEMAND, SPOT)
         (4, (2, 2), [(2, True, "spot"), (2, True, "on-demand")]),
     ],
 )
-def test_quotas_are_filled_from_the_cheapest_and_a_gang_goes_to_one_market_whole(
+def test_launches_fill_the_cheapest_quota_first_and_a_gang_goes_to_one_market(
     count: int, gangs: tuple[int, ...], parts: list[tuple[int, bool, str]]
 ) -> None:
-    """Three on spot, two on demand, any number reserved; what a gang took, the others no longer have."""
+    """The quotas are three nodes on spot, two on demand and any number reserved; gangs use them up too."""
     state = a_state(offers=OFFERS)
     orders = ordered(state, launches={"gpu-x4": count}, gangs={"gpu-x4": gangs} if gangs else {})
     assert [(one.count, one.is_gang, one.offer.market) for one in orders if one.offer] == parts
     assert [one.id for one in orders] == [f"t1-launch-gpu-x4-{number}" for number in range(len(parts))]
 
 
-def test_a_cloud_that_names_no_offers_is_asked_once_for_each_gang_and_for_the_rest() -> None:
-    """Where is left to the cloud."""
+def test_without_offers_each_gang_and_the_rest_are_one_launch_each() -> None:
+    """These launches have no offer: the cloud chooses the zone."""
     orders = ordered(a_state(), launches={"gpu-x4": 5}, gangs={"gpu-x4": (2,)})
     assert [(one.count, one.is_gang, one.offer) for one in orders] == [(2, True, None), (3, False, None)]
 
 
-def test_where_wide_orders_were_refused_only_those_that_come_together_go_elsewhere() -> None:
-    """Spot was short of two at once; single nodes are asked for there."""
+def test_an_offer_that_is_closed_to_two_nodes_together_still_gets_single_nodes() -> None:
+    """The gang goes to the other offer."""
     rests = {"gpu-x4/z/spot/2": Cooldown(until=60.0)}
     state = a_state(offers=(SPOT, RESERVED), cooldowns=rests)
     gang, rest = ordered(state, launches={"gpu-x4": 4}, gangs={"gpu-x4": (2,)})
     assert (gang.offer, rest.offer) == (RESERVED, SPOT)
 
 
-def test_a_date_that_needs_it_has_nodes_on_demand_before_spot() -> None:
-    """Where its job waits for nodes of this type, and not otherwise."""
+def test_a_job_with_a_firm_date_that_waits_for_the_type_gets_no_spot_node() -> None:
+    """The launch is on spot if the date is not firm, or if its job waits for another type or not at all."""
     firm = DateNote(at=9.0, kept=1.0, usd=1.0, is_firm=True)
     state = a_state(a_job("a"), a_job("b"), offers=(SPOT, RESERVED))
     other = {"a": Width("new", 1), "b": Width("gpu", 1)}
@@ -207,8 +207,8 @@ def test_a_date_that_needs_it_has_nodes_on_demand_before_spot() -> None:
         assert order.offer == first
 
 
-def test_a_launch_names_the_first_four_jobs_that_wait_for_its_type_and_counts_all() -> None:
-    """Six wait, one for another type and one for none; each with the generation that would start."""
+def test_a_launch_lists_the_first_four_jobs_that_wait_for_its_type_and_counts_all() -> None:
+    """Each job is listed with the generation that would start."""
     state = a_state(*(a_job(name) for name in "abcdefg"))
     again = replace(state.jobs["b"], generation=3)
     state = replace(state, jobs={**state.jobs, "b": again})
@@ -221,8 +221,8 @@ def test_a_launch_names_the_first_four_jobs_that_wait_for_its_type_and_counts_al
     assert order.reason == "1 job waits for 1 GPU of gpu: 1 more gpu-x4"
 
 
-def test_what_is_given_back_says_for_what() -> None:
-    """Stopped for two hours; idle for a minute, for the pool; as a cap says; and one that was never idle."""
+def test_the_reason_of_a_release_says_why_the_node_goes() -> None:
+    """A stopped node, an idle node for the warm pool, a node over a cap, and a node that was never idle."""
     nodes = [
         a_node("old", phase="stopped", launched_at=800.0),
         a_node("spare", idle_since=7940.0),
@@ -249,8 +249,8 @@ def test_what_is_given_back_says_for_what() -> None:
     assert kept.stops
 
 
-def test_a_job_that_stops_says_what_it_waits_for() -> None:
-    """A note of the plan first, then what it waits for; before all, what is given up or hangs ends."""
+def test_the_reason_of_a_stop_is_a_note_of_the_plan_or_what_the_job_waits_for() -> None:
+    """Jobs that are given up and jobs that hang come before the stops."""
     jobs = {name: some_slots("n1", number) for number, name in enumerate("abcd")}
     state = a_state(*(a_job(name) for name in "abcde"), nodes=[a_node("n1")], held=jobs)
     held = Held(what="job a", code="cap-day")

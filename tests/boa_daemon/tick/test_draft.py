@@ -1,4 +1,4 @@
-"""What later stages ask of a draft."""
+"""What later stages read from a draft."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from policies.model import Width
         (None, Width("gpu", 1), False),
     ],
 )
-def test_a_width_within_what_is_held_always_fits(holds: Width | None, width: Width, does: bool) -> None:
-    """Of the same type, and no more."""
+def test_a_job_shrinks_to_an_equal_or_smaller_width_of_the_same_type(
+    holds: Width | None, width: Width, does: bool
+) -> None:
+    """Another type or a larger width is not a shrink."""
     assert shrinks(holds, width) == does
 
 
-def test_those_who_give_back_come_before_those_who_wish() -> None:
-    """Their planned widths replace what they were to keep, in the allocation as in the wishes."""
+def test_jobs_that_return_gpus_come_before_other_wishes() -> None:
+    """Their planned widths replace their old ones in the allocation and in the wishes."""
     draft = a_draft(gpus(a=4, b=4), changes=Changes(wishes=gpus(b=4), stops=("c",)))
     found = draft.giving_back(gpus(a=1))
     assert found.allocation.widths == gpus(a=1, b=4)
@@ -35,14 +37,14 @@ def test_those_who_give_back_come_before_those_who_wish() -> None:
     assert found.changes.stops == ("c",)
 
 
-def test_a_wish_that_stands_is_not_overwritten() -> None:
-    """a wishes for two already."""
+def test_an_existing_wish_is_not_overwritten() -> None:
+    """Job a already wants two GPUs."""
     draft = a_draft(gpus(a=2), changes=Changes(wishes=gpus(a=2)))
     assert draft.giving_back(gpus(a=1)).changes.wishes == gpus(a=2)
 
 
 def test_wishes_without_slots_are_unplaced_in_their_order() -> None:
-    """b has slots."""
+    """Job b has slots, so only c and a are unplaced."""
     plan = a_plan(slots={"b": some_slots("n1", 0)})
     draft = a_draft(changes=Changes(wishes=gpus(c=1, b=1, a=1)), plan=plan)
     assert list(draft.unplaced.items()) == list(gpus(c=1, a=1).items())
@@ -52,16 +54,16 @@ def test_wishes_without_slots_are_unplaced_in_their_order() -> None:
     ("limit", "nodes", "may", "fixed"),
     [(False, None, True, False), (True, None, False, False), (False, {}, False, True)],
 )
-def test_jobs_are_moved_for_the_better_only_where_nodes_are_not_limited(
+def test_moves_that_only_improve_need_no_node_limit_and_no_fixed_fleet(
     limit: bool, nodes: dict[str, int] | None, may: bool, fixed: bool
 ) -> None:
-    """A fleet of no nodes at all is fixed too."""
+    """A fleet of zero nodes is also fixed."""
     draft = a_draft(policy={"nodes": nodes}, is_at_node_limit=limit)
     assert (draft.may_improve, draft.has_fixed_fleet) == (may, fixed)
 
 
-def test_soon_is_a_second() -> None:
-    """A decision that makes the next one necessary; nothing else is assumed of a draft."""
+def test_an_empty_draft_has_its_defaults() -> None:
+    """It is not at the node limit, has no lent GPUs, and "soon" means one second."""
     draft = a_draft()
     assert (SOON_SECONDS, draft.is_at_node_limit, draft.room, draft.lent) == (1.0, False, None, {})
     assert draft.unplaced == {}

@@ -1,4 +1,4 @@
-"""Why a job has its width and its node, or why it waits."""
+"""Explanations: why a job has its width and its nodes, or why it waits."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from policies.placement.first_fit import FirstFit
 
 
 def explained(state: ClusterState, wishes: Wishes, job: str = "a", site: Rules | None = None) -> str:
-    """Return the explanation under first fit on four-GPU nodes."""
+    """Return the explanation under first fit on nodes of four GPUs."""
     plan = decide(state, allocator=wishes, placer=FirstFit(), rules=site or rules()).plan
     return explain_job(state, plan, job)
 
 
-def test_a_running_job_says_what_it_holds_and_why() -> None:
-    """Class, age, phase, width and nodes with the GPUs used on each."""
+def test_the_explanation_of_a_running_job_says_what_it_holds_and_why() -> None:
+    """It has class, age, phase, width, and the nodes with the GPUs used on each."""
     state = a_state(a_job("a", phase=3), nodes=[a_node("n1")], held={"a": some_slots("n1", 0, 1)}, now=1800.0)
     assert explained(state, Wishes(widths={"a": 2})) == (
         "Job a of class c arrived 30.0 min ago and is in phase 4; it holds 2 x gpu on n1 (2 GPUs). "
@@ -47,8 +47,8 @@ def test_a_running_job_says_what_it_holds_and_why() -> None:
     )
 
 
-def test_a_policy_that_gives_reasons_is_quoted() -> None:
-    """Reasons of the allocation come first-hand."""
+def test_the_explanation_quotes_the_reason_of_the_policy() -> None:
+    """The policy's own reason replaces the default one."""
     state = a_state(a_job("a"))
     plan = decide(state, allocator=Wishes(widths={"a": 2}), placer=FirstFit(), rules=rules()).plan
     plan = replace(plan, reasons={"a": "an hour is worth 2.50 USD"})
@@ -56,8 +56,8 @@ def test_a_policy_that_gives_reasons_is_quoted() -> None:
     assert "Planned are 2 x gpu: an hour is worth 2.50 USD." in explain_job(state, plan, "a")
 
 
-def test_a_waiting_job_says_how_many_gpus_are_free_booting_and_asked_for() -> None:
-    """Ten GPUs: two free, one node booting, one more asked for."""
+def test_the_explanation_of_a_waiting_job_counts_free_booting_and_requested_gpus() -> None:
+    """The job needs ten GPUs: two are free, one node boots, and one node is requested."""
     state = a_state(
         a_job("b"),
         a_job("a"),
@@ -84,15 +84,15 @@ def test_a_waiting_job_says_how_many_gpus_are_free_booting_and_asked_for() -> No
         (Wishes(widths={}, nodes={"gpu-x4": 1}), {}, rules(), "earlier jobs have them all"),
     ],
 )
-def test_every_reason_to_wait_has_a_sentence(
+def test_each_of_these_wait_reasons_has_its_own_sentence(
     wishes: Wishes, changes: dict[str, object], site: Rules, says: str
 ) -> None:
-    """Stock, limit, full fleet, not admitted."""
+    """The reasons are no stock, the node limit, a full fleet, and no width from the policy."""
     assert says in explained(a_state(a_job("a"), **changes), wishes, site=site)
 
 
 def test_an_unknown_job_is_an_error_with_a_suggestion() -> None:
-    """A typo names the closest job."""
+    """The error suggests the job with the closest name."""
     with pytest.raises(InputError, match="Did you mean 'train-1'"):
         explained(a_state(a_job("train-1")), Wishes(widths={}), job="train-2")
 
@@ -105,8 +105,8 @@ def test_an_unknown_job_is_an_error_with_a_suggestion() -> None:
         (7, "7 steps that no checkpoint has, and repeats them"),
     ],
 )
-def test_what_was_lost_is_said(lost: int, says: str) -> None:
-    """Steps that no checkpoint has, and how it failed."""
+def test_the_explanation_counts_lost_steps_and_failures(lost: int, says: str) -> None:
+    """Lost steps are those that no checkpoint has."""
     state = a_state(a_job("a"))
     job = replace(state.jobs["a"], lost_steps=lost, terms=JobTerms(failures=1, last_end="signal 9"))
     said = explained(replace(state, jobs={"a": job}), Wishes(widths={}))
@@ -114,8 +114,8 @@ def test_what_was_lost_is_said(lost: int, says: str) -> None:
     assert "It failed once so far; how it ended last: signal 9." in said
 
 
-def test_what_ordering_saves_is_said_and_links_of_others_are_not() -> None:
-    """A job measured its messages and gains from the order; a link where it does not send is left out."""
+def test_the_explanation_says_what_ordering_links_saves_the_job() -> None:
+    """Links on which the job does not send are left out."""
     nodes = [a_node("n1", gpus=2), a_node("n2", gpus=2)]
     held = {"a": some_slots("n1", 0) + some_slots("n2", 0), "b": some_slots("n1", 1) + some_slots("n2", 1)}
     state = a_state(a_job("a"), a_job("b"), nodes=nodes, held=held)
@@ -140,7 +140,7 @@ ONLY_OF_WAITERS = ("holds no GPUs", "It waits", "it waits", "rests", "given up",
 
 
 def seen(*, holds: bool, unplanned: bool = False, is_stopping: bool = False, **terms: Any) -> ClusterState:
-    """Return a state with job a on two GPUs of n1, or on none, beside job b, which waits."""
+    """Return job a, on two GPUs of n1 or waiting, and the waiting job b."""
     state = a_state(a_job("a"), a_job("b"), nodes=[a_node("n1")], held={"a": ON_TWO} if holds else {})
     job = replace(state.jobs["a"], is_stopping=is_stopping, terms=JobTerms(**terms))
     others = {"b": state.jobs["b"]}
@@ -152,7 +152,7 @@ def seen(*, holds: bool, unplanned: bool = False, is_stopping: bool = False, **t
 def for_a(
     waits: WaitReason | None = None, *, gpus: int | None = None, slots: Any = None, **changes: Any
 ) -> Plan:
-    """Return a plan that gives job a so many GPUs, now or once it need not wait."""
+    """Return a plan with this width, these slots or this wait reason for job a."""
     return Plan(
         widths={} if gpus is None else {"a": Width("gpu", gpus)},
         slots={} if slots is None else {"a": slots},
@@ -270,8 +270,8 @@ STATES: dict[str, tuple[ClusterState, Plan, str, str]] = {
 
 
 @pytest.mark.parametrize("case", STATES)
-def test_nothing_is_said_that_is_not_true_of_a_jobs_state(case: str) -> None:
-    """Who holds nothing keeps, stops and leaves nothing; who holds GPUs does not wait, and starts later."""
+def test_an_explanation_contains_only_phrases_that_fit_the_jobs_state(case: str) -> None:
+    """Jobs without GPUs get no phrases of running jobs, and running jobs no phrases of waiting jobs."""
     state, plan, code, says = STATES[case]
     said, holds = explain_job(state, plan, "a"), state.all_jobs["a"].is_running
 
@@ -280,8 +280,8 @@ def test_nothing_is_said_that_is_not_true_of_a_jobs_state(case: str) -> None:
     assert Decision(state=state, plan=plan, actions=()).reason("a", holds_gpus=holds) == code
 
 
-def test_what_has_changed_since_the_last_look_is_not_told_as_it_was() -> None:
-    """A job that has ended since does not start now, one that has started runs, an unseen one is new."""
+def test_the_reason_follows_changes_since_the_last_decision() -> None:
+    """A job that lost its GPUs or is unknown is "new", and a job that got GPUs is "running"."""
     ran = Decision(state=seen(holds=True), plan=for_a(gpus=2), actions=())
     assert ran.reason("a", holds_gpus=False) == "new"
     waited = Decision(state=seen(holds=False), plan=for_a(gpus=2, slots=ON_TWO), actions=())
@@ -293,16 +293,16 @@ def test_what_has_changed_since_the_last_look_is_not_told_as_it_was() -> None:
     ("kind", "until", "says"),
     [("no-capacity", 90.0, "asked again in 90 s"), ("quota", inf, "quota is used up. Of")],
 )
-def test_the_next_question_is_about_the_machine_that_a_job_waits_for(
+def test_the_time_of_the_next_request_is_that_of_the_type_that_the_job_waits_for(
     kind: RefusalKind, until: float, says: str
 ) -> None:
-    """Another type's refusal ends sooner and says nothing of this one; one without an end has none."""
+    """The shorter refusal of another type is ignored; a refusal without an end has no time."""
     rests = {"gpu-x4": Cooldown(until=until, kind=kind), "other-x8": Cooldown(until=10.0)}
     assert says in explained(a_state(a_job("a"), cooldowns=rests), Wishes(widths={"a": 4}))
 
 
-def test_a_job_whose_node_is_gone_is_explained_all_the_same() -> None:
-    """It holds GPUs of a node that no listing shows any more, and of another."""
+def test_a_job_on_a_node_that_is_no_longer_listed_has_an_explanation() -> None:
+    """The job also holds a GPU on a listed node."""
     held = {"a": some_slots("n1", 0) + some_slots("n2", 0)}
     state = a_state(a_job("a"), nodes=[a_node("n1"), a_node("n2")], held=held)
     state = replace(state, nodes={"n1": state.nodes["n1"]})
@@ -311,7 +311,7 @@ def test_a_job_whose_node_is_gone_is_explained_all_the_same() -> None:
 
 
 def waiting(reason: str, **terms: Any) -> tuple[ClusterState, Plan]:
-    """Return a state at 600 s in which a job has no part for a reason, and the plan that says so."""
+    """Return a state at 600 s and a plan in which job a is set aside for this reason."""
     state = a_state(a_job("a"), a_job("b"), now=600.0)
     jobs = {**state.jobs, "a": replace(state.jobs["a"], terms=JobTerms(**terms))}
     return replace(state, jobs=jobs), a_plan(waiting={"a": reason})
@@ -341,15 +341,15 @@ PRESENT = "Job a of class c arrived 10.0 min ago and is in phase 1; it holds no 
         ("team-day-cap", {"team": "red"}, f"It is held back: {WAIT_REASON_TEXTS['team-day-cap']}."),
     ],
 )
-def test_a_job_without_a_part_in_the_decision_says_why_and_no_more(
+def test_the_explanation_of_a_job_set_aside_gives_only_its_reason(
     reason: str, terms: dict[str, Any], says: str
 ) -> None:
-    """What it waits for, by its own terms."""
+    """The sentence uses the job's own terms."""
     assert explain_job(*waiting(reason, **terms), "a") == f"{PRESENT} {says}"
 
 
-def test_a_job_without_a_part_quotes_the_numbers_that_are_known() -> None:
-    """Why it was given up, what a user spent, what was held of its team, that the job before runs."""
+def test_the_explanation_of_a_job_set_aside_quotes_known_numbers() -> None:
+    """The reason for giving up, a user's spending, a team's note, and the state of the awaited job."""
     state, plan = waiting("given-up")
     gone = replace(plan, given_up={"a": GivenUp(code="failed", reason="it failed 4 times")})
     assert explain_job(state, gone, "a") == f"{PRESENT} It is given up: it failed 4 times."
@@ -372,8 +372,8 @@ def test_a_job_without_a_part_quotes_the_numbers_that_are_known() -> None:
 
 
 @pytest.mark.parametrize("reason", ["budget", "cap-hour", "cap-instances", "spot"])
-def test_a_job_that_a_ceiling_leaves_out_says_what_that_means(reason: str) -> None:
-    """With a width of its own it is no such job."""
+def test_the_explanation_of_a_job_without_a_width_under_a_ceiling_gives_the_reason(reason: str) -> None:
+    """A job with a width gets the sentence for its planned width."""
     state, plan = waiting(reason)
     assert explain_job(state, plan, "a").startswith(f"{PRESENT} It waits: {WAIT_REASON_TEXTS[reason]}. ")  # type: ignore[index]
     planned = explain_job(state, replace(plan, widths=gpus(a=2)), "a")
@@ -392,8 +392,10 @@ def test_a_job_that_a_ceiling_leaves_out_says_what_that_means(reason: str) -> No
         ("loop", ""),
     ],
 )
-def test_a_job_that_waits_for_nodes_says_how_many_there_are(reason: Any, says: str) -> None:
-    """Two free, one boots, two stopped ones of which one starts; nodes of another type count only as held."""
+def test_the_explanation_counts_free_booting_requested_and_stopped_nodes_of_the_type(
+    reason: Any, says: str
+) -> None:
+    """Nodes of another type count only towards the node limit."""
     nodes = [
         replace(a_node("n1"), gpus=("b", "b", None, None)),
         a_node("n2", phase="requested"),
@@ -427,10 +429,10 @@ def test_a_job_that_waits_for_nodes_says_how_many_there_are(reason: Any, says: s
         ((("top",), ()), ""),
     ],
 )
-def test_a_job_on_several_nodes_says_why_and_what_they_share(
+def test_the_explanation_of_a_job_on_several_nodes_says_why_and_names_shared_switches(
     tiers: tuple[tuple[str, ...], tuple[str, ...]], says: str
 ) -> None:
-    """Six GPUs are more than four; two were free on no one node."""
+    """Six GPUs are more than one node has; four were free on no one node."""
     nodes = [replace(a_node(name), tiers=tier) for name, tier in zip(("n1", "n2"), tiers, strict=True)]
     for slots, why in (
         ((0, 1, 2), "6 GPUs are more than the 4 of one node"),
@@ -442,8 +444,8 @@ def test_a_job_on_several_nodes_says_why_and_what_they_share(
         assert said.endswith(f"It is on 2 nodes because {why}.{says}")
 
 
-def test_jobs_on_places_of_one_gpu_say_so() -> None:
-    """Two GPUs of two places: places 1 and 3 are on one GPU; who stops, or is elsewhere, shares none."""
+def test_the_explanation_names_jobs_that_share_a_gpu() -> None:
+    """Places 1 and 3 are on GPU 1; a job that stops or moves away shares no GPU."""
     kind = replace(an_instance_type(gpus=4), places_per_gpu=2)
     held = {"a": some_slots("n1", 1), "b": some_slots("n1", 3), "c": some_slots("n1", 0)}
     state = a_state(*(a_job(name) for name in "abc"), nodes=[a_node("n1", kind=kind)], held=held)
@@ -454,8 +456,8 @@ def test_jobs_on_places_of_one_gpu_say_so() -> None:
     assert "It shares" not in explain_job(whole, a_plan(), "a")
 
 
-def test_links_without_an_order_say_why() -> None:
-    """No gate; one that a job does not ask; a link of which it says why; one that carries none of both."""
+def test_the_explanation_says_why_a_shared_link_has_no_order() -> None:
+    """No gate runs, a job does not ask the gate, or the gate has a reason not to order the link."""
     nodes = [a_node("n1", gpus=2), a_node("n2", gpus=2)]
     held = {"a": some_slots("n1", 0) + some_slots("n2", 0), "b": some_slots("n1", 1) + some_slots("n2", 1)}
     state = a_state(a_job("a"), a_job("b"), nodes=nodes, held=held)
@@ -475,8 +477,8 @@ def test_links_without_an_order_say_why() -> None:
     assert partly.endswith("It shares the link of n2 with job b; neither sends first: no gate runs.")
 
 
-def test_what_else_is_planned_for_a_job_is_said() -> None:
-    """A start, a head start, GPUs that are lent, an end, a note, and a class that no plan knows."""
+def test_the_explanation_lists_everything_that_is_planned_for_the_job() -> None:
+    """A start, a head start, lent GPUs, an end, and a note; notes on other jobs are left out."""
     state = a_state(a_job("a"), nodes=[a_node("n1")])
     plan = a_plan(
         widths=gpus(a=2),

@@ -1,4 +1,4 @@
-"""Whose GPUs fall free so soon that it does not pay to rent others."""
+"""Forecasts: which jobs end so soon that renting nodes for a waiting job does not pay."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ HOUR = 3600.0
 
 
 def running(now: float = 0.0, **left: float) -> tuple[ClusterState, Known]:
-    """Return jobs that run on n1 with hours left, w that waits since 0, and node prices that know."""
+    """Return jobs that run with these hours left, job w that waits since 0, and node prices."""
     held = {job: some_slots("n1", at) for at, job in enumerate(left)}
     state = a_state(*map(a_job, (*left, "w")), nodes=[a_node()], held=held, now=now)
     return state, Known(widths={}, left_hours=left, boot_hours=PATIENCE)
 
 
-def test_jobs_end_soon_that_have_less_left_than_a_waiting_one_is_patient_for() -> None:
-    """Half an hour: 0.49 is less, 0.5 is not. w itself runs nowhere."""
+def test_a_job_ends_soon_if_it_has_less_time_left_than_a_boot_takes() -> None:
+    """The limit is half an hour: 0.49 h is less, and 0.5 h is not."""
     state, prices = running(a=0.49, b=0.5, c=0.51)
     assert about_to_end(state, prices, gpus(w=2)) == {"a"}
 
 
-def test_nobody_is_waited_for_where_nobody_waits_or_knows() -> None:
-    """Or where the one that waits is the one that ends."""
+def test_no_job_ends_soon_without_waiting_jobs_or_node_prices() -> None:
+    """Nor does one if the job that ends is among the waiting jobs."""
     state, prices = running(a=0.1)
     assert about_to_end(state, prices, {}) == frozenset()
     assert about_to_end(state, None, gpus(w=2)) == frozenset()
@@ -39,28 +39,30 @@ def test_nobody_is_waited_for_where_nobody_waits_or_knows() -> None:
 
 
 @pytest.mark.parametrize(("hours", "waits"), [(0.99, True), (1.0, True), (1.01, False)])
-def test_a_job_that_has_waited_twice_as_long_as_that_counts_on_nobody(hours: float, waits: bool) -> None:
-    """An hour is the end of it."""
+def test_a_job_that_has_waited_for_two_boots_no_longer_waits_for_jobs_to_end(
+    hours: float, waits: bool
+) -> None:
+    """Two boots take one hour."""
     state, prices = running(now=hours * HOUR, a=0.1)
     assert bool(about_to_end(state, prices, gpus(w=2))) == waits
 
 
-def test_a_running_job_that_is_to_grow_is_never_overdue() -> None:
-    """It came ten hours ago, and works."""
+def test_a_running_job_that_waits_to_grow_does_not_count_as_waiting_too_long() -> None:
+    """Job b arrived ten hours ago and runs."""
     state, prices = running(now=10 * HOUR, a=0.1, b=5.0)
     jobs = {**state.jobs, "w": replace(state.jobs["w"], job=a_job("w", arrived_at=10 * HOUR))}
     assert about_to_end(replace(state, jobs=jobs), prices, gpus(b=2, w=1)) == {"a"}
 
 
-def test_patience_is_that_of_the_type_that_is_waited_for() -> None:
-    """Nobody waits for "other": whoever ends there is of no use."""
+def test_only_jobs_on_the_type_that_is_waited_for_end_soon() -> None:
+    """The waiting job needs another type."""
     state, prices = running(a=0.1)
     wide = type(gpus(w=2)["w"])("other", 2)
     assert about_to_end(state, prices, {"w": wide}) == frozenset()
 
 
-def test_what_is_left_counts_from_when_it_was_counted() -> None:
-    """One hour left as of half an hour ago is half an hour; as of now, an hour."""
+def test_the_time_left_is_reduced_by_the_age_of_its_measurement() -> None:
+    """One hour left half an hour ago is half an hour now."""
     state, prices = running(now=HOUR, a=1.0)
     job: Job = state.jobs["a"].job
     assert job_hours_left(state, job, prices) == 1.0

@@ -1,4 +1,4 @@
-"""The garbage collector rests while a tick runs, and not longer."""
+"""The garbage collector is paused while a tick runs, and only then."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from policies.registry import find_placer
 
 
 class Looks:
-    """A policy that notes whether the collector is on while it is asked."""
+    """A policy that records whether the collector is on."""
 
     def __init__(self) -> None:
         self.found: list[bool] = []
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Want nothing."""
+        """Return no widths."""
         del jobs, now, money
         self.found.append(gc.isenabled())
         return Allocation(widths={})
@@ -35,20 +35,20 @@ class Broken(Looks):
     """A policy that fails."""
 
     def allocate(self, jobs: Sequence[Job], *, now: float, money: Money | None = None) -> Allocation:
-        """Raise what a plug-in may raise."""
+        """Raise an error."""
         raise RuntimeError("broken")
 
 
 @pytest.fixture(autouse=True)
 def _collector() -> Iterator[None]:
-    """Leave the collector on, whatever a test finds."""
+    """Turn the collector on before and after each test."""
     gc.enable()
     yield
     gc.enable()
 
 
-def test_a_decision_is_made_without_sweeps_and_leaves_the_collector_as_it_was() -> None:
-    """Off while the policy is asked; after that on, or off where somebody else had turned it off."""
+def test_the_collector_is_off_during_a_decision_and_then_as_before() -> None:
+    """It is on again afterwards, or off if it was off before."""
     policy = Looks()
     state = a_state(a_job("j"), nodes=[a_node("n")])
     decide(state, allocator=policy, placer=find_placer("lwf"), rules=Rules(instance_types={}))
@@ -59,8 +59,8 @@ def test_a_decision_is_made_without_sweeps_and_leaves_the_collector_as_it_was() 
     assert policy.found == [False, False]
 
 
-def test_a_tick_reads_the_world_without_sweeps() -> None:
-    """Not only the decision: what is observed and recorded is as many values again."""
+def test_the_collector_is_off_while_a_tick_observes_the_world() -> None:
+    """Observing makes as many values as deciding."""
     found: list[bool] = []
 
     class Watched(Ideal):
@@ -79,7 +79,7 @@ def test_a_tick_reads_the_world_without_sweeps() -> None:
 
 
 def test_after_an_error_the_collector_is_on_again() -> None:
-    """A policy that fails stops the tick, not the collector for good."""
+    """A policy that fails does not leave the collector off."""
     with pytest.raises(RuntimeError, match="broken"):
         without_gc(Broken().allocate)([], now=0.0)
     assert gc.isenabled()

@@ -1,4 +1,4 @@
-"""Jobs that hang are ended when their time is over, and looked at once more before where that is asked."""
+"""Jobs that hang are ended when their time is over, after the required number of looks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NOW = 1000.0
 
 
 def silent(*silences: Silence) -> ClusterState:
-    """Return a state in which job a is silent, and b is not."""
+    """Return a state in which job a is silent and job b is not."""
     state = a_state(a_job("a"), a_job("b"), now=NOW)
     job = replace(state.jobs["a"], terms=JobTerms(silences=silences))
     return replace(state, jobs={**state.jobs, "a": job})
 
 
 def since(at: float, *, looks_left: int = 0, limit: float = 100.0) -> Silence:
-    """Return a stall."""
+    """Return a silence without steps."""
     return Silence(kind="no-step", since=at, limit_seconds=limit, looks_left=looks_left)
 
 
@@ -37,16 +37,16 @@ def since(at: float, *, looks_left: int = 0, limit: float = 100.0) -> Silence:
         (since(NOW - 40.0, looks_left=2), (), [NOW + 60.0]),
     ],
 )
-def test_it_is_ended_when_its_limit_is_reached_and_no_look_is_left(
+def test_a_silent_job_is_ended_when_its_limit_is_reached_and_no_look_is_left(
     silence: Silence, ends: tuple[str, ...], wakes: list[float]
 ) -> None:
-    """Before that the next look is at that instant; with a look left it is in a second."""
+    """Before its limit the wake-up is at the limit; with a look left it is one second later."""
     found, at = hung_jobs(silent(silence))
     assert (tuple(found), at) == (ends, wakes)
 
 
 def test_of_several_silences_the_first_that_is_over_is_the_reason() -> None:
-    """The others still wake the tick."""
+    """Silences that are not over still set a wake-up."""
     found, wakes = hung_jobs(silent(since(NOW - 50.0), since(NOW - 200.0), since(NOW - 300.0)))
     assert found == {"a": "made no step for 200 s"}
     assert wakes == [NOW + 50.0]

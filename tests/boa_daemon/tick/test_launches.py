@@ -1,4 +1,4 @@
-"""Cutting launches: never more than allowed, and what belongs together comes whole or not at all."""
+"""Launches are cut to what is allowed, and nodes that belong together come whole or not at all."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from boa_daemon.tick.state import Plan
     loose=st.integers(0, 5),
     allowed=st.integers(0, 30),
 )
-def test_gangs_are_cut_as_a_whole_and_the_rest_by_the_node(
+def test_gangs_are_cut_as_a_whole_and_single_nodes_one_by_one(
     gangs: tuple[int, ...], loose: int, allowed: int
 ) -> None:
-    """In order, each gang that fits, then single nodes; types that nobody named stay."""
+    """Gangs that fit are kept in order, then single nodes; types without a limit stay."""
     count = sum(gangs) + loose
     plan = Plan(widths={}, slots={}, launches={"m": count, "other": 3}, gangs={"m": gangs, "other": (2,)})
     found = cut_launches(
@@ -54,8 +54,8 @@ def test_gangs_are_cut_as_a_whole_and_the_rest_by_the_node(
         assert launches_left(plan, "m", allowed) == left
 
 
-def test_a_limit_on_nodes_counts_those_that_are_there_or_come() -> None:
-    """One ready and one requested of five leave three, first come first served; stopped ones do not count."""
+def test_the_node_limit_counts_ready_and_requested_nodes() -> None:
+    """With one ready and one requested node, a limit of five leaves three launches, in their order."""
     nodes = [
         a_node("n1"),
         a_node("n2", phase="requested"),
@@ -82,8 +82,10 @@ def test_a_limit_on_nodes_counts_those_that_are_there_or_come() -> None:
         ([(0, 1), (2, 3), (1, 3)], {"gpu-x4": (4,)}),
     ],
 )
-def test_jobs_tie_new_nodes_together(jobs: list[tuple[int, ...]], gangs: dict[str, tuple[int, ...]]) -> None:
-    """Nodes that a chain of jobs spans are one gang; a node that is there ties nothing."""
+def test_new_nodes_that_a_chain_of_jobs_spans_are_one_gang(
+    jobs: list[tuple[int, ...]], gangs: dict[str, tuple[int, ...]]
+) -> None:
+    """A present node does not join new nodes into a gang."""
     new = [node.id for node in blank_nodes(an_instance_type(), 0, 4)]
     assert new == [f"new-gpu-x4-{number}" for number in range(4)]
     placed = {
@@ -95,8 +97,8 @@ def test_jobs_tie_new_nodes_together(jobs: list[tuple[int, ...]], gangs: dict[st
     assert gangs_of(placed, {}) == {}
 
 
-def test_gangs_of_a_size_that_is_closed_are_not_launched() -> None:
-    """Two of two nodes go, one of three and one loose node stay; a type without any launch is left out."""
+def test_gangs_of_a_closed_size_are_not_launched() -> None:
+    """Both gangs of two nodes are dropped; the gang of three and a single node stay."""
     gangs = {"m": (2, 3, 2), "other": (2,)}
     plan = a_plan(launches={"m": 8, "other": 2, "plain": 1}, gangs=gangs)
     left = without_gangs(plan, {("m", 2), ("other", 2), ("plain", 2)})
@@ -104,8 +106,8 @@ def test_gangs_of_a_size_that_is_closed_are_not_launched() -> None:
     assert without_gangs(plan, {("m", 5)}) is plan
 
 
-def test_nodes_that_come_and_new_ones_are_as_if_they_were_here() -> None:
-    """A placer may use them."""
+def test_coming_and_new_nodes_count_as_ready_for_a_placer() -> None:
+    """So a placer may use them."""
     (coming,) = coming_nodes(a_state(nodes=[a_node("n2", phase="requested")]))
     assert (coming.id, coming.is_ready) == ("n2", True)
     assert all(node.is_ready for node in blank_nodes(an_instance_type(), 0, 2))

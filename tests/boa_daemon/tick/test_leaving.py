@@ -1,4 +1,4 @@
-"""Nodes whose end is announced are left in time, and jobs that span nodes stay inside one zone."""
+"""Jobs leave nodes whose end is announced in time, and a job over several nodes stays in one zone."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ ZONES = tuple(Offer(instance_type="gpu-x4", zone=zone, usd_per_hour=4.0) for zon
 
 
 def plan_of(state: ClusterState, wishes: Wishes, site: Rules | None = None) -> Plan:
-    """Return the plan with first fit on four-GPU nodes."""
+    """Return the plan with first fit on nodes of four GPUs."""
     return decide(state, allocator=wishes, placer=FirstFit(), rules=site or rules()).plan
 
 
 def in_zone(node: NodeState, zone: str) -> NodeState:
-    """Return the node in a zone."""
+    """Return the node in this zone."""
     return replace(node, zone=zone)
 
 
-def test_a_warning_starts_the_checkpoint_and_the_replacement_at_once() -> None:
-    """Two minutes before the end the job is stopped, which saves it; a node is rented in the same tick."""
+def test_two_minutes_before_a_node_ends_its_job_stops_and_a_node_is_rented() -> None:
+    """Both happen in the same tick."""
     dying = replace(a_node("n1"), ends_by=120.0)
     state = a_state(a_job("a"), nodes=[dying], held={"a": some_slots("n1", 0, 1, 2, 3)})
     plan = plan_of(state, Wishes(widths={"a": 4}))
@@ -39,8 +39,8 @@ def test_a_warning_starts_the_checkpoint_and_the_replacement_at_once() -> None:
     assert [type(action).__name__ for action in diff(state, plan)] == ["StopJob", "LaunchNodes"]
 
 
-def test_a_job_moves_straight_to_a_node_that_stays() -> None:
-    """With a free node the job is stopped once and started there; nothing is rented."""
+def test_a_job_on_an_ending_node_moves_to_a_free_node_in_the_same_tick() -> None:
+    """It is stopped and started once, and nothing is rented."""
     nodes = [replace(a_node("n1"), ends_by=120.0), a_node("n2")]
     state = a_state(a_job("a"), nodes=nodes, held={"a": some_slots("n1", 0, 1)})
     plan = plan_of(state, Wishes(widths={"a": 2}))
@@ -50,8 +50,8 @@ def test_a_job_moves_straight_to_a_node_that_stays() -> None:
     assert [type(action).__name__ for action in diff(state, plan)] == ["StopJob", "StartJob"]
 
 
-def test_an_end_that_is_far_off_is_prepared_first_and_left_later() -> None:
-    """An hour ahead the replacement is rented, the job works on; the alarm is two minutes before the end."""
+def test_an_hour_before_a_node_ends_a_node_is_rented_and_the_job_works_on() -> None:
+    """The plan wakes up two minutes before the end."""
     dying = replace(a_node("n1"), ends_by=3600.0)
     state = a_state(a_job("a"), nodes=[dying], held={"a": some_slots("n1", 0, 1, 2, 3)})
     plan = plan_of(state, Wishes(widths={"a": 4}))
@@ -60,16 +60,16 @@ def test_an_end_that_is_far_off_is_prepared_first_and_left_later() -> None:
     assert plan.wake_at == 3600.0 - LEAVE_SECONDS
 
 
-def test_nobody_is_put_on_a_node_that_ends_and_an_idle_one_is_given_back() -> None:
-    """A waiting job has a node rented beside the idle one that ends; no hold for that."""
+def test_no_job_starts_on_an_ending_node_and_an_idle_ending_node_is_released() -> None:
+    """A node is rented for the waiting job."""
     state = a_state(a_job("a"), nodes=[replace(a_node("n1"), ends_by=120.0)])
     plan = plan_of(state, Wishes(widths={"a": 2}))
 
     assert (plan.slots, plan.launches, plan.releases) == ({}, {"gpu-x4": 1}, ("n1",))
 
 
-def test_a_node_that_ends_still_counts_under_the_cap() -> None:
-    """With one node allowed, the replacement waits until the old one is gone."""
+def test_an_ending_node_still_counts_towards_the_node_limit() -> None:
+    """With one node allowed, the replacement waits until the old node is gone."""
     dying = replace(a_node("n1"), ends_by=120.0)
     state = a_state(a_job("a"), nodes=[dying], held={"a": some_slots("n1", 0, 1, 2, 3)})
     plan = plan_of(state, Wishes(widths={"a": 4}), rules(max_nodes=1))
@@ -77,16 +77,16 @@ def test_a_node_that_ends_still_counts_under_the_cap() -> None:
     assert (plan.stops, plan.launches, plan.waiting) == (("a",), {}, {"a": "node-limit"})
 
 
-def test_a_fixed_fleet_replaces_a_node_that_ends() -> None:
-    """One node is wanted and the one there ends: one is rented."""
+def test_a_fixed_fleet_replaces_an_ending_node() -> None:
+    """One node is wanted and the present one ends, so one is rented."""
     state = a_state(nodes=[replace(a_node("n1"), ends_by=120.0)])
     plan = plan_of(state, Wishes(widths={}, nodes={"gpu-x4": 1}))
 
     assert (plan.launches, plan.releases) == ({"gpu-x4": 1}, ("n1",))
 
 
-def test_a_job_that_spans_nodes_is_placed_inside_one_zone() -> None:
-    """Two nodes are free in a and one in b: eight GPUs go to a, whatever the order; twelve wait for more."""
+def test_a_job_over_several_nodes_is_placed_in_one_zone() -> None:
+    """Eight GPUs go to the two free nodes in zone a; twelve GPUs need three new nodes together."""
     nodes = [in_zone(a_node("n1"), "b"), in_zone(a_node("n2"), "a"), in_zone(a_node("n3"), "a")]
     state = a_state(a_job("a"), nodes=nodes, offers=ZONES)
     eight = plan_of(state, Wishes(widths={"a": 8}))
@@ -96,23 +96,23 @@ def test_a_job_that_spans_nodes_is_placed_inside_one_zone() -> None:
     assert (twelve.slots, twelve.launches, twelve.gangs) == ({}, {"gpu-x4": 3}, {"gpu-x4": (3,)})
 
 
-def test_the_nodes_of_a_gang_on_their_way_are_not_rented_twice() -> None:
-    """Three requested nodes of one zone are what a job of twelve waits for."""
+def test_the_coming_nodes_of_a_gang_are_not_rented_twice() -> None:
+    """Three requested nodes in one zone suffice for a job of twelve GPUs."""
     nodes = [in_zone(a_node(f"n{n}", phase="requested"), "a") for n in range(3)]
     state = a_state(a_job("a"), nodes=nodes, offers=ZONES)
 
     assert plan_of(state, Wishes(widths={"a": 12})).launches == {}
 
 
-def test_with_one_zone_new_nodes_join_old_ones() -> None:
-    """Where nothing can be in the wrong zone, one node is rented beside the free one."""
+def test_with_one_zone_a_job_uses_new_and_present_nodes_together() -> None:
+    """One node is rented beside the free one."""
     state = a_state(a_job("a"), nodes=[a_node("n1")], now=1e6)
 
     assert plan_of(state, Wishes(widths={"a": 8})).launches == {"gpu-x4": 1}
 
 
-def test_at_the_cap_idle_nodes_in_the_wrong_zone_make_room() -> None:
-    """Two nodes allowed, one idle in each zone: both are given back so that two can be rented together."""
+def test_at_the_node_limit_idle_nodes_in_different_zones_are_released() -> None:
+    """Two nodes are allowed: both are released so that two can be rented together."""
     nodes = [in_zone(a_node("n1"), "a"), in_zone(a_node("n2"), "b")]
     state = a_state(a_job("a"), nodes=nodes, offers=ZONES, now=1e6)
     plan = plan_of(state, Wishes(widths={"a": 8}), rules(max_nodes=2))
@@ -122,7 +122,7 @@ def test_at_the_cap_idle_nodes_in_the_wrong_zone_make_room() -> None:
 
 @st.composite
 def zoned(draw: st.DrawFn) -> tuple[ClusterState, Wishes]:
-    """Return nodes in two zones, some about to end, and jobs of many widths."""
+    """Return nodes in two zones, some of which end, and jobs of many widths."""
     nodes = [
         replace(
             a_node(f"n{n}", phase=draw(st.sampled_from(("ready", "ready", "requested")))),
@@ -146,7 +146,7 @@ def zoned(draw: st.DrawFn) -> tuple[ClusterState, Wishes]:
 def test_every_placement_is_in_one_zone_on_nodes_that_stay(
     case: tuple[ClusterState, Wishes], placer: FirstFit | LeastWorkloadFirst
 ) -> None:
-    """And who has less than two minutes left on a node lets go of it."""
+    """A job with less than two minutes left on a node stops or moves."""
     state, wishes = case
     plan = decide(state, allocator=wishes, placer=placer, rules=rules()).plan
 

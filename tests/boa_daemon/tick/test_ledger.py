@@ -1,4 +1,4 @@
-"""Money in whole micro-dollars, intents included."""
+"""The ledger counts money in whole micro-dollars, including launches that are only intended."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_an_hour_on_two_nodes_costs_two_node_hours() -> None:
     assert 2 * micro_dollars_for(kind, 3600.0) == 2 * 3_000_000
 
 
-def test_a_second_costs_a_minute() -> None:
-    """The minimum is 60 s, then it is by the second."""
+def test_a_bill_is_for_at_least_a_minute_and_then_by_the_second() -> None:
+    """One second costs as much as 60 s; 61 s cost 61 s."""
     kind = an_instance_type(gpus=4)
 
     assert micro_dollars_for(kind, 1.0) == micro_dollars_for(kind, 60.0) == round(4e6 / 60)
@@ -43,8 +43,8 @@ def test_a_second_costs_a_minute() -> None:
 
 
 @given(seconds=SECONDS, more=SECONDS)
-def test_bills_only_grow(seconds: float, more: float) -> None:
-    """A longer run never costs less, and nothing is free."""
+def test_a_longer_run_never_costs_less(seconds: float, more: float) -> None:
+    """Every bill is above zero."""
     kind = an_instance_type()
 
     assert 0 < micro_dollars_for(kind, seconds) <= micro_dollars_for(kind, seconds + more)
@@ -52,7 +52,7 @@ def test_bills_only_grow(seconds: float, more: float) -> None:
 
 @given(runs=st.lists(SECONDS, max_size=20))
 def test_the_sum_of_bills_is_node_seconds_times_price(runs: list[float]) -> None:
-    """Within the rounding of half a micro-dollar per bill."""
+    """The tolerance is half a micro-dollar of rounding per bill."""
     kind = an_instance_type()
     total = sum(micro_dollars_for(kind, seconds) for seconds in runs)
     exact = sum(max(seconds, 60.0) * 4e6 / 3600.0 for seconds in runs)
@@ -60,15 +60,15 @@ def test_the_sum_of_bills_is_node_seconds_times_price(runs: list[float]) -> None
     assert abs(total - exact) <= 0.5 * len(runs) + 1e-3
 
 
-def test_a_final_bill_runs_from_launch_to_end() -> None:
-    """Half an hour at 4 USD per hour."""
+def test_a_final_bill_covers_the_time_from_launch_to_end() -> None:
+    """Half an hour at 4 USD per hour costs 2 USD."""
     node = replace(a_node(launched_at=100.0), phase="terminated", ended_at=1900.0)
 
     assert charge_for(node).micro_dollars == 2_000_000
 
 
-def test_requested_nodes_are_promised_and_ready_ones_spent() -> None:
-    """An hour of one ready node, two hours settled before, and the minute that a request may cost."""
+def test_a_ready_node_counts_as_spent_and_a_requested_node_as_committed() -> None:
+    """The state has 8 USD settled, an hour of a ready node, and the minimum minute of a requested node."""
     state = a_state(
         nodes=[a_node("n1"), a_node("n2", phase="requested", launched_at=3600.0)],
         now=3600.0,
@@ -80,8 +80,8 @@ def test_requested_nodes_are_promised_and_ready_ones_spent() -> None:
     assert ledger.committed_usd == round(8e6 + 4e6 + 4e6 / 60) / 1e6
 
 
-def test_the_books_as_a_policy_sees_them() -> None:
-    """Bills, meters and requested nodes are spent; the hours count from the opening."""
+def test_a_policy_gets_spent_money_hours_since_the_opening_and_its_memory() -> None:
+    """Spent money covers bills and the running cost of ready and requested nodes."""
     state = a_state(
         nodes=[a_node("n1"), a_node("n2", phase="requested")],
         now=7200.0,
@@ -100,7 +100,7 @@ def test_the_books_as_a_policy_sees_them() -> None:
 
 
 def test_a_monthly_budget_accrues_the_same_in_every_calendar_month() -> None:
-    """From mid January to mid March 1970: half of 730 hours, 730 for February, half again."""
+    """From mid January to mid March 1970 two months of 730 h accrue."""
     middle_of_january, middle_of_march = 15.5 * 86_400.0, (31.0 + 28.0 + 15.5) * 86_400.0
     state = a_state(now=middle_of_march, books_opened_at=middle_of_january)
     monthly, hourly = (
@@ -116,8 +116,8 @@ def test_a_monthly_budget_accrues_the_same_in_every_calendar_month() -> None:
     assert (hourly.elapsed_hours, hourly.month_elapsed_hours) == (59.0 * 24.0, 15.5 * 24.0)
 
 
-def test_books_open_later_where_money_is_older_than_the_window() -> None:
-    """Ten hours of which one was paid for, in a window of four: five hours are forgone."""
+def test_the_opening_moves_forward_if_unspent_money_is_older_than_the_window() -> None:
+    """Of ten hours one was paid for; with a window of four hours five hours are forgone."""
     pace = Pace(budget=8.0, window_hours=4.0)
     state = a_state(now=36_000.0, settled_micro_dollars=8_000_000, books_opened_at=0.0)
 
@@ -134,10 +134,10 @@ rates = st.floats(min_value=0.0, max_value=0.5)
     price=st.floats(min_value=0.1, max_value=100.0),
     borders=st.lists(st.floats(min_value=0.0, max_value=200_000.0), min_size=2, max_size=6),
 )
-def test_parts_of_a_bill_add_up_by_kind_and_by_window(
+def test_the_parts_of_a_bill_by_kind_and_by_window_add_up_to_the_bill(
     extras: tuple[float, float, float], price: float, borders: list[float]
 ) -> None:
-    """Compute, disk, address and requests, over adjacent windows: to the micro-dollar the bill."""
+    """The kinds are compute, disk, address and requests; the sums are exact to the micro-dollar."""
     kinds = tuple(zip(("disk", "address", "requests"), extras, strict=True))
     node = replace(a_node(launched_at=100.0), prices=((100.0, price),), extras=kinds)
     first, *rest = sorted(borders)
@@ -154,16 +154,16 @@ def test_parts_of_a_bill_add_up_by_kind_and_by_window(
         assert sum(parts.values()) == bill_within(node, window, until=until)
 
 
-def test_extras_are_spent_like_compute() -> None:
-    """An hour at 3 USD with a disk at 0.5: in the ledger, in the rate, and for a minute at the least."""
+def test_extras_are_billed_like_compute() -> None:
+    """A disk at 0.5 USD per hour is in the ledger, in the node's price, and has the minimum of a minute."""
     node = replace(a_node(), prices=((0.0, 3.0),), extras=(("disk", 0.5),))
     assert node.usd_per_hour == 3.5
     assert Ledger.of(a_state(nodes=[node], now=3600.0)).spent_usd == 3.5
     assert bill(node, until=1.0) == round(3e6 / 60) + round(0.5e6 / 60)
 
 
-def test_a_bill_is_split_at_each_midnight_and_at_each_price() -> None:
-    """From six hours before a midnight to six after the next, at 1 USD, then at 3 from the first on."""
+def test_a_bill_is_split_at_each_midnight_and_each_change_of_price() -> None:
+    """The node runs from six hours before a midnight to six hours after the next one."""
     kind = an_instance_type(gpus=1)
     node = replace(a_node("n", kind=kind, launched_at=18 * 3600.0), phase="terminated", ended_at=54 * 3600.0)
     assert charge_for(node).days == ((0, 6_000_000), (1, 24_000_000), (2, 6_000_000))
@@ -177,8 +177,8 @@ def test_a_bill_is_split_at_each_midnight_and_at_each_price() -> None:
     assert charge_for(late).days == ((1, 18_000_000), (2, 6_000_000))
 
 
-def test_prices_and_extras_of_a_node_count_as_its_type_does() -> None:
-    """Half an hour at 4 USD, at 2 on spot, and with a disk at half a dollar."""
+def test_a_nodes_own_price_and_extras_replace_the_price_of_its_type() -> None:
+    """Half an hour costs 2 USD at the type's price, 1 USD on spot, and 2.25 USD with a disk."""
     plain = a_node("n", launched_at=0.0)
     for node, usd in (
         (plain, 2.0),
@@ -188,8 +188,8 @@ def test_prices_and_extras_of_a_node_count_as_its_type_does() -> None:
         assert Ledger.of(a_state(nodes=[node], now=1800.0)).spent_usd == usd
 
 
-def test_years_and_months_accrue_twelve_mean_months_a_year() -> None:
-    """From 2027-01-01 to 2029-01-01."""
+def test_a_monthly_budget_accrues_twelve_months_of_730_hours_per_year() -> None:
+    """Two years from 2027-01-01 accrue 24 months."""
     begin, end = 1_798_761_600.0, 1_861_920_000.0
     state = a_state(now=end, books_opened_at=begin)
     money = money_of(state, Pace(budget=1.0, is_monthly=True))
@@ -197,8 +197,8 @@ def test_years_and_months_accrue_twelve_mean_months_a_year() -> None:
     assert money.elapsed_hours == pytest.approx(24 * 730.0)
 
 
-def test_books_that_were_never_opened_do_not_open_later() -> None:
-    """Nor do those that keep their pace."""
+def test_a_ledger_that_was_never_opened_has_no_opening() -> None:
+    """An opening within the window stays where it is."""
     pace = Pace(budget=1.0, window_hours=24.0)
     assert opening_of(a_state(now=3600.0), pace) is None
     assert opening_of(a_state(now=3600.0, books_opened_at=0.0), pace) == 0.0

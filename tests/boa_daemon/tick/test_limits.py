@@ -1,4 +1,4 @@
-"""Caps, rules against flapping and the calendar: what is allowed to be said, and what follows from it."""
+"""Caps, rules against flapping and the calendar: which values are allowed, and what follows from them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOON = datetime(2026, 2, 14, 12, tzinfo=UTC).timestamp()
 
 @pytest.mark.parametrize("name", ["usd_per_day", "usd_per_month", "usd_per_hour", "instances"])
 def test_a_cap_is_positive_or_none(name: str) -> None:
-    """One of nothing is a typing error, not a wish."""
+    """A cap of zero or below is an error that names the cap."""
     assert getattr(Caps(), name) is None
     assert getattr(Caps(**{name: 1}), name) == 1
     for wrong in (0, -1):
@@ -56,7 +56,7 @@ def test_a_cap_is_positive_or_none(name: str) -> None:
     ],
 )
 def test_times_and_counts_are_positive(cls: Any, name: str, may_be_zero: bool) -> None:
-    """Some may be zero; none is negative."""
+    """Some may be zero; no value is negative."""
     assert getattr(cls(**{name: 1}), name) == 1
     with pytest.raises(InvalidProblem, match=name):
         cls(**{name: -1})
@@ -67,8 +67,8 @@ def test_times_and_counts_are_positive(cls: Any, name: str, may_be_zero: bool) -
             cls(**{name: 0})
 
 
-def test_the_defaults_are_those_of_the_reference() -> None:
-    """Seconds and counts, as `docs/` states them."""
+def test_the_defaults_of_caps_and_rules_have_these_values() -> None:
+    """The reference in `docs/` states the same seconds and counts."""
     assert Caps() == Caps(
         tick_seconds=30.0,
         checkpoint_seconds=90.0,
@@ -89,8 +89,8 @@ def test_the_defaults_are_those_of_the_reference() -> None:
 
 
 @pytest.mark.parametrize(("least", "launch"), [(300.0, 321.0), (321.0, 321.0), (400.0, 400.0)])
-def test_what_follows_from_the_times_of_a_site(least: float, launch: float) -> None:
-    """Each with a number of its own, so that every sum is told from every other."""
+def test_stop_keep_and_launch_times_are_sums_of_the_caps_times(least: float, launch: float) -> None:
+    """Every time has another value, so no two sums are equal."""
     caps = Caps(
         tick_seconds=1.0,
         checkpoint_seconds=20.0,
@@ -103,8 +103,8 @@ def test_what_follows_from_the_times_of_a_site(least: float, launch: float) -> N
     assert caps.launch_seconds == launch
 
 
-def test_history_reaches_an_hour_back_and_as_far_as_any_rule_looks() -> None:
-    """Moves are counted within an hour; loops and holds within what the rules say."""
+def test_the_history_covers_an_hour_and_the_longest_rule() -> None:
+    """Moves are counted within an hour; loops and minimum holds may be longer."""
     assert Steady(loop_seconds=1.0).memory_seconds == 3600.0
     assert Steady(loop_seconds=5000.0).memory_seconds == 5000.0
     assert Steady(loop_seconds=1.0, minimum_hold_seconds=7000.0).memory_seconds == 7000.0
@@ -115,24 +115,24 @@ def test_history_reaches_an_hour_back_and_as_far_as_any_rule_looks() -> None:
     [(None, None, 2.0), (3600.0, None, 1.0), (None, 1800.0, 0.5), (1800.0, 3600.0, 0.5), (7200.0, None, 0.0),
      (None, 0.0, 0.0), (9000.0, 9900.0, 0.0), (-5.0, 9000.0, 2.0)],
 )  # fmt: skip
-def test_what_is_paid_anyway_is_paid_from_its_beginning_to_its_end(
+def test_a_fixed_cost_counts_from_its_beginning_to_its_end(
     begins_at: float | None, ends_at: float | None, hours: float
 ) -> None:
-    """At 3 USD an hour, of the two hours from 0 to 7200 s; two such things cost twice that."""
+    """At 3 USD per hour within two hours; two equal costs count twice."""
     one = FixedCost(name="block", usd_per_hour=3.0, begins_at=begins_at, ends_at=ends_at)
     assert one.usd_between(0.0, 7200.0) == pytest.approx(3.0 * hours)
     assert fixed_usd([one, one], 0.0, 7200.0) == pytest.approx(6.0 * hours)
     assert fixed_usd([], 0.0, 7200.0) == 0.0
 
 
-def test_a_fixed_cost_of_nothing_is_refused() -> None:
-    """With its name."""
+def test_a_fixed_cost_of_zero_is_an_error() -> None:
+    """The error names the cost."""
     with pytest.raises(InvalidProblem, match="usd_per_hour of block"):
         FixedCost(name="block", usd_per_hour=0.0)
 
 
-def test_beside_the_nodes_stands_what_is_paid_within_the_next_hour() -> None:
-    """A block that begins in half an hour counts, one that begins in an hour does not, nor one that ended."""
+def test_costs_beside_the_nodes_include_fixed_costs_that_begin_within_the_hour() -> None:
+    """A cost that begins in an hour, and a cost that has ended, do not count."""
     blocks = tuple(
         FixedCost(name=str(usd), usd_per_hour=usd, begins_at=begins, ends_at=ends)
         for usd, begins, ends in ((1.0, 1800.0, None), (10.0, 3600.0, None), (100.0, None, 0.0))
@@ -142,8 +142,8 @@ def test_beside_the_nodes_stands_what_is_paid_within_the_next_hour() -> None:
     assert Caps().beside_usd_per_hour(0.0) == 0.0
 
 
-def test_a_refusal_says_what_was_wanted_why_not_and_the_numbers() -> None:
-    """Six digits, with commas; nothing in brackets where there is no number."""
+def test_the_sentence_of_a_note_has_the_target_the_reason_and_the_numbers() -> None:
+    """Numbers have six digits and thousands separators; without numbers there are no brackets."""
     held = Held(what="2 gpu-x4", code="cap-day", numbers={"cap_usd": 1234567.0, "left_usd": 0.25})
     said = "2 gpu-x4: the cap on dollars per day leaves no room for it"
     assert held.sentence == f"{said} (cap_usd 1.23457e+06, left_usd 0.25)"
@@ -158,7 +158,7 @@ def test_a_refusal_says_what_was_wanted_why_not_and_the_numbers() -> None:
     stretch=st.tuples(st.floats(0.0, 4e9), st.floats(0.0, 4e9)).map(sorted),
 )
 def test_every_instant_lies_in_one_hour_one_day_and_one_month(instant: float, stretch: list[float]) -> None:
-    """Windows follow one another without a gap, and are as long as the calendar says."""
+    """Windows follow one another without gaps and have calendar lengths."""
     for window_of, lengths in (
         (hour_of, {3600.0}),
         (day_of, {DAY_SECONDS}),
@@ -174,8 +174,8 @@ def test_every_instant_lies_in_one_hour_one_day_and_one_month(instant: float, st
         assert 0.0 <= inside <= min(last - first, max(lengths))
 
 
-def test_months_are_those_of_the_calendar() -> None:
-    """February 2026, a leap February, a December."""
+def test_months_have_the_lengths_of_the_calendar() -> None:
+    """The months are February 2026, the leap February 2028, and December 2026."""
     for year, month, days in ((2026, 2, 28), (2028, 2, 29), (2026, 12, 31)):
         begins = datetime(year, month, 1, tzinfo=UTC).timestamp()
         found = month_of(begins + 10 * DAY_SECONDS)
@@ -186,6 +186,6 @@ def test_months_are_those_of_the_calendar() -> None:
     ("begins", "ends", "seconds"),
     [(0, 5, 0), (0, 10, 0), (0, 12, 2), (12, 15, 3), (15, 30, 5), (20, 30, 0), (0, 99, 10)],
 )
-def test_a_stretch_overlaps_a_window_by_what_lies_in_it(begins: int, ends: int, seconds: int) -> None:
+def test_an_interval_overlaps_a_window_by_the_seconds_inside_it(begins: int, ends: int, seconds: int) -> None:
     """The window is from 10 to 20."""
     assert Window(begins_at=10.0, ends_at=20.0).overlap_seconds(begins, ends) == seconds

@@ -1,4 +1,4 @@
-"""Who may send first on a link that jobs share."""
+"""The order in which jobs send on a link that they share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from policies.placement.lwf import LeastWorkloadFirst
 
 
 def two_senders(left_a: float = 3.0, left_b: float = 1.0, weight_a: float = 1.0) -> ClusterState:
-    """Jobs a and b, three GPUs each, over three nodes of two: both use the link of n2."""
+    """Return jobs a and b, three GPUs each, over three nodes of two: both use the link of n2."""
     return a_state(
         a_job("a", remaining_gpu_hours=left_a, weight=weight_a),
         a_job("b", remaining_gpu_hours=left_b),
@@ -31,17 +31,17 @@ def two_senders(left_a: float = 3.0, left_b: float = 1.0, weight_a: float = 1.0)
 
 
 def test_the_job_with_less_service_left_sends_first() -> None:
-    """One hour of work left goes before three; links with one sender need no order."""
+    """One hour of work left sends before three; links with one sender need no order."""
     assert link_order(two_senders(left_a=3.0, left_b=1.0), {}) == {"n2": ("b", "a")}
 
 
-def test_a_weight_divides_the_service() -> None:
+def test_the_remaining_service_is_divided_by_the_weight() -> None:
     """Three hours at weight four count as less than one hour."""
     assert link_order(two_senders(left_a=3.0, left_b=1.0, weight_a=4.0), {}) == {"n2": ("a", "b")}
 
 
 def test_a_job_on_one_node_sends_nothing() -> None:
-    """No link is shared where each job sits on one node."""
+    """No link is shared if each job is on one node."""
     state = a_state(
         a_job("a"),
         a_job("b"),
@@ -51,16 +51,16 @@ def test_a_job_on_one_node_sends_nothing() -> None:
     assert link_order(state, {}) == {}
 
 
-def test_jobs_that_start_now_count_where_they_will_sit() -> None:
-    """The order is that of the cluster once the tick's starts are done."""
+def test_jobs_that_move_in_this_tick_count_on_their_new_nodes() -> None:
+    """Job b moves to n3 alone, so no link is shared."""
     state = two_senders()
     moved = {"b": some_slots("n3", 0, 1)}
     assert link_order(state, moved) == {}
 
 
 @given(left=st.lists(st.floats(0.01, 100.0), min_size=2, max_size=6), weight=st.floats(0.1, 10.0))
-def test_the_order_is_by_rank_whatever_the_numbers(left: list[float], weight: float) -> None:
-    """Every shared link lists its senders by remaining service over weight."""
+def test_every_shared_link_lists_its_senders_by_rank(left: list[float], weight: float) -> None:
+    """The rank is the remaining service over the weight."""
     jobs = [a_job(str(i), remaining_gpu_hours=hours, weight=weight) for i, hours in enumerate(left)]
     nodes = [a_node("x", gpus=len(jobs)), a_node("y", gpus=len(jobs))]
     held = {job.id: some_slots("x", i) + some_slots("y", i) for i, job in enumerate(jobs)}
@@ -70,8 +70,8 @@ def test_the_order_is_by_rank_whatever_the_numbers(left: list[float], weight: fl
     assert link_order(state, {}) == {"x": by_rank, "y": by_rank}
 
 
-def test_a_simulated_plan_carries_the_order() -> None:
-    """With `orders_links` messages go as the plan says; without a gate nothing is said of an order."""
+def test_a_plan_has_a_link_order_only_if_the_settings_order_links() -> None:
+    """Without `orders_links` and without a gate the order is empty."""
     state = two_senders()
     wishes = Wishes(widths={"a": 3, "b": 3})
     ordered = decide(state, allocator=wishes, placer=LeastWorkloadFirst(), rules=rules(orders_links=True))
@@ -81,8 +81,8 @@ def test_a_simulated_plan_carries_the_order() -> None:
     assert silent.plan.link_order == {}
 
 
-def test_explain_says_with_whom_a_job_shares_a_link_and_why_it_sends_first() -> None:
-    """Nodes, the neighbour, the order, and both numbers."""
+def test_the_explanation_names_the_job_on_a_shared_link_and_the_order() -> None:
+    """It has the node, the other job, and the remaining service of both."""
     state = two_senders()
     wishes = Wishes(widths={"a": 3, "b": 3})
     plan = decide(state, allocator=wishes, placer=LeastWorkloadFirst(), rules=rules(orders_links=True)).plan
@@ -95,7 +95,7 @@ def test_explain_says_with_whom_a_job_shares_a_link_and_why_it_sends_first() -> 
 
 
 def gated(state: ClusterState, *jobs: str, is_ordered: bool = True, why: str = "it pays") -> ClusterState:
-    """The same with a gate that hears of these jobs on n2, in this order."""
+    """Return the state with a gate that orders these jobs on n2."""
     seen = {job: GatedJob(ranked_by_hours=1.0 + n) for n, job in enumerate(jobs)}
     return replace(
         state, gate=GateView(links={"n2": GatedLink(jobs=jobs, is_ordered=is_ordered, why=why)}, jobs=seen)
@@ -117,10 +117,10 @@ def plan_of(state: ClusterState) -> Plan:
         ((), {}, "neither sends first: a and b do not ask the gate."),
     ],
 )
-def test_an_order_is_stated_only_where_it_is_enforced(
+def test_a_link_order_is_stated_only_for_jobs_that_ask_the_gate(
     seen_by: tuple[str, ...] | None, order: dict[str, tuple[str, ...]], sentence: str
 ) -> None:
-    """By the gate, for the jobs that ask it and in its own order; the record and `explain` say the same."""
+    """The plan and the explanation have the gate's order."""
     state = two_senders() if seen_by is None else gated(two_senders(), *seen_by)
     plan = plan_of(state)
     assert plan.link_order == order
@@ -128,8 +128,8 @@ def test_an_order_is_stated_only_where_it_is_enforced(
     assert loads(dumps(state)) == state
 
 
-def test_a_link_that_the_gate_leaves_alone_has_no_order() -> None:
-    """It hears both jobs, and has switched the link off: its reason is given."""
+def test_a_link_that_the_gate_does_not_order_has_no_order_in_the_plan() -> None:
+    """The explanation quotes the gate's reason."""
     state = gated(two_senders(), "a", "b", is_ordered=False, why="the card is fast for these jobs")
     plan = plan_of(state)
     assert plan.link_order == {}
@@ -138,8 +138,8 @@ def test_a_link_that_the_gate_leaves_alone_has_no_order() -> None:
     )
 
 
-def test_explain_says_what_a_job_measured() -> None:
-    """The exposed part of its iterations, and what order should bring it: worse for who makes way."""
+def test_the_explanation_quotes_the_measured_waiting_time_and_the_gain_of_an_order() -> None:
+    """A negative gain is a longer remaining time."""
     state = gated(two_senders(), "b", "a")
     assert state.gate is not None
     seen = GatedJob(ranked_by_hours=2.0, exposed_fraction=0.41, gain_fraction=-0.05)
@@ -150,8 +150,8 @@ def test_explain_says_what_a_job_measured() -> None:
     )
 
 
-def test_explain_says_when_a_job_is_scattered() -> None:
-    """Two GPUs on two nodes of four: no one node had room."""
+def test_the_explanation_says_why_a_job_is_spread_over_nodes() -> None:
+    """No one node had two free GPUs when the job was placed."""
     state = a_state(
         a_job("a"),
         nodes=[a_node("n1"), a_node("n2")],
@@ -161,8 +161,8 @@ def test_explain_says_when_a_job_is_scattered() -> None:
     assert "no one node had 2 GPUs free when it was placed" in explain_job(state, replace(plan), "a")
 
 
-def test_jobs_that_meet_on_an_uplink_alone_are_ordered_there() -> None:
-    """Four nodes in two racks: each job has a node in both, and no node has two jobs."""
+def test_jobs_that_share_only_an_uplink_are_ordered_there() -> None:
+    """Each job has one node in both racks, and no node has two jobs."""
     racks = {"w": ("r1",), "x": ("r2",), "y": ("r1",), "z": ("r2",)}
     nodes = [replace(a_node(name, gpus=2), tiers=tiers) for name, tiers in racks.items()]
     jobs = [a_job("a", remaining_gpu_hours=3.0), a_job("b", remaining_gpu_hours=1.0)]
@@ -180,10 +180,10 @@ def test_jobs_that_meet_on_an_uplink_alone_are_ordered_there() -> None:
         (("s", "r1"), (), ""),
     ],
 )
-def test_explain_says_how_near_the_nodes_of_a_job_are(
+def test_the_explanation_names_the_lowest_switch_above_all_nodes_of_a_job(
     one: tuple[str, ...], other: tuple[str, ...], said: str
 ) -> None:
-    """Where it is known of all of them."""
+    """If the switches of one node are unknown, nothing is added."""
     nodes = [replace(a_node("x", gpus=2), tiers=one), replace(a_node("y", gpus=2), tiers=other)]
     state = a_state(a_job("a"), nodes=nodes, held={"a": some_slots("x", 0) + some_slots("y", 0)})
     plan = decide(state, allocator=Wishes(widths={"a": 2}), placer=LeastWorkloadFirst(), rules=rules()).plan

@@ -1,4 +1,4 @@
-"""Every kind of cap: nodes, dollars, a type's quota, a type that is out of stock; one type or several."""
+"""Widths are narrowed under every kind of cap: nodes, dollars, a type's quota, and a type without stock."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ LEFT = {"a": 3.0, "b": 2.0, "c": 1.0}
 
 
 def known() -> Known:
-    """Return a policy that plans eight GPUs for each of three jobs, the last of which has least to do."""
+    """Return node prices that plan eight GPUs for each of three jobs; the last has the least work left."""
     return Known(widths=dict.fromkeys(NAMES, 8), left_hours=LEFT)
 
 
 def state_of(**changes: object) -> ClusterState:
-    """Return three jobs that wait."""
+    """Return three waiting jobs."""
     return a_state(*(a_job(name) for name in NAMES), now=NOW, **changes)  # type: ignore[arg-type]
 
 
 def gpus_within(state: ClusterState, site: Rules) -> dict[JobId, int]:
-    """Return the GPUs of each job, and check that the order is the jobs' own by what is left of them."""
+    """Return the GPUs of each job, and assert that less work left comes first in the order."""
     asked = known().allocate([job.job for job in state.jobs.values()], now=NOW)
     found = within_room(state, asked, site)
     assert found.order in ((), ("c", "b", "a"))
     return {job: width.gpus for job, width in found.widths.items()}
 
 
-def test_without_a_cap_that_binds_the_plan_stays() -> None:
+def test_without_a_binding_cap_the_widths_stay() -> None:
     """Six nodes hold three times eight GPUs."""
     for site in (rules(), rules(max_nodes=6), rules(caps=Caps(usd_per_hour=1e6))):
         assert gpus_within(state_of(), site) == {"a": 8, "b": 8, "c": 8}
 
 
-def test_all_kinds_of_caps_on_one_type_give_the_same_widths() -> None:
-    """Room for three nodes, by nodes, by dollars, and by quota: the shares of heSRPT, 1/9, 3/9 and 5/9."""
+def test_all_kinds_of_caps_with_the_same_room_give_the_same_widths() -> None:
+    """Room for three nodes is shared as in heSRPT: 1/9, 3/9 and 5/9."""
     price = rules().instance_types["gpu"].usd_per_hour
     name = rules().instance_types["gpu"].name
     offers = (Offer(instance_type=name, usd_per_hour=price, nodes_left=3),)
@@ -63,8 +63,8 @@ def test_all_kinds_of_caps_on_one_type_give_the_same_widths() -> None:
     assert gpus_within(state_of(offers=offers), rules()) == by_nodes
 
 
-def test_with_no_stock_those_present_share_what_is_there() -> None:
-    """The cloud has no more nodes, one is here, with a job on it, which makes room."""
+def test_without_stock_all_jobs_share_the_present_node() -> None:
+    """The job on it shrinks to one GPU."""
     name = rules().instance_types["gpu"].name
     state = state_of(
         nodes=[a_node("n1")],
@@ -78,22 +78,22 @@ def test_with_no_stock_those_present_share_what_is_there() -> None:
     assert sum(len(slots) for slots in plan.slots.values()) == 4
 
 
-def test_with_no_stock_and_no_nodes_everybody_waits_in_order_of_worth() -> None:
-    """Nothing is here and nothing can be rented: one GPU each is asked for, the shortest job first."""
+def test_without_stock_and_nodes_every_job_is_planned_on_one_gpu() -> None:
+    """The shortest job comes first in the order."""
     name = rules().instance_types["gpu"].name
     state = state_of(cooldowns={name: Cooldown(until=NOW + 60.0)})
 
     assert gpus_within(state, rules()) == {"a": 1, "b": 1, "c": 1}
 
 
-def test_a_ceiling_of_the_policy_in_dollars_holds_for_what_is_rented() -> None:
-    """Three jobs of eight GPUs, money for two nodes at a time: two are launched."""
+def test_the_policys_ceiling_in_dollars_limits_the_launches() -> None:
+    """Three jobs want eight GPUs each, and the ceiling pays for two nodes: two are launched."""
 
     class Thrifty(Known):
-        """The same under a ceiling."""
+        """The same node prices under a ceiling."""
 
         def allocate(self, jobs: list[Job], *, now: float, money: Money | None = None) -> Allocation:  # type: ignore[override]
-            """Return the widths told, and the ceiling."""
+            """Return the widths and the ceiling."""
             asked = Known.allocate(self, jobs, now=now, money=money)
             price = rules().instance_types["gpu"].usd_per_hour
             return replace(asked, most_usd_per_hour=2.0 * price)
@@ -110,10 +110,10 @@ def test_a_ceiling_of_the_policy_in_dollars_holds_for_what_is_rented() -> None:
     max_nodes=st.sampled_from((None, 2, 5)),
     nodes_for_dollars=st.sampled_from((None, 3.0, 6.5)),
 )
-def test_the_widths_of_those_served_never_take_more_than_any_cap(
+def test_the_nodes_for_all_served_jobs_fit_under_every_cap(
     planned: list[tuple[str, int]], max_nodes: int | None, nodes_for_dollars: float | None
 ) -> None:
-    """Two GPU types, nodes of four and eight: whole nodes for the jobs served fit under every cap."""
+    """Two GPU types have nodes of four and of eight GPUs."""
     kinds = {
         "gpu": an_instance_type(),
         "big": replace(an_instance_type(gpus=8), name="big-x8", gpu_type="big", usd_per_hour=30.0),
@@ -141,6 +141,6 @@ def test_the_widths_of_those_served_never_take_more_than_any_cap(
         if (max_nodes is not None and sum(nodes.values()) > max_nodes) or (
             ceiling is not None and usd > ceiling
         ):
-            # Only jobs that were given nothing, and ask for one GPU behind the others, may be over the cap.
+            # Only jobs that are planned on one GPU behind the others may be over the cap.
             assert width.gpus == 1
             gpus = before

@@ -1,4 +1,4 @@
-"""Facts about boa_daemon.tick.offers, and how launches use them."""
+"""Offers, which of them are closed after refusals, and how launches use them."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ LAUNCH = LaunchNodes(id="l", instance_type=an_instance_type(), reason="test", co
         ("gpu", False),
     ],
 )
-def test_a_scope_leaves_parts_out_or_stars_them(scope: str, is_covered: bool) -> None:
-    """Type, zone and market are compared part by part."""
+def test_a_scope_covers_an_offer_if_all_its_parts_match(scope: str, is_covered: bool) -> None:
+    """Type, zone and market are compared part by part; a star or a missing part matches everything."""
     assert covers(scope, A.key) is is_covered
 
 
-def test_cooldowns_double_from_three_minutes_to_thirty_while_the_reason_stays() -> None:
-    """180, 360, 720, 1440, 1800, 1800; another kind of refusal starts anew, and a said time wins."""
+def test_cooldowns_double_from_three_to_thirty_minutes_for_the_same_kind_of_refusal() -> None:
+    """Another kind of refusal starts again at three minutes, and a time named by the cloud wins."""
     rest, lengths = None, []
     for _ in range(6):
         rest = cooled(rest, kind="no-capacity", at=0.0, retry_after_seconds=None)
@@ -71,8 +71,8 @@ def test_cooldowns_double_from_three_minutes_to_thirty_while_the_reason_stays() 
     assert cooled(rest, kind="no-capacity", at=5.0, retry_after_seconds=7.0).until == 12.0
 
 
-def test_an_order_that_was_too_wide_leaves_half_of_it_open() -> None:
-    """Four together were not to be had: three are not asked for, two are; ten minutes first, then twice."""
+def test_a_refused_order_of_four_nodes_closes_orders_of_three_and_more() -> None:
+    """Orders of two stay open; the cooldown is ten minutes first, then twenty."""
     scope = scope_of_gang(A.key, 4)
     assert [covers(scope, A.key, together=nodes) for nodes in (1, 2, 3, 4)] == [False, False, True, True]
     assert covers(scope_of_gang(A.key, 2), A.key, together=2)
@@ -84,12 +84,12 @@ def test_an_order_that_was_too_wide_leaves_half_of_it_open() -> None:
 
 
 def room(offers: tuple[Offer, ...], cooldowns: dict[str, Cooldown]) -> tuple[float, float]:
-    """Return how many nodes may be asked for now: in all, and in one order."""
+    """Return how many nodes may be requested now: in all, and in one order."""
     return room_to_rent("gpu-x4", offers, cooldowns, now=0.0)
 
 
-def test_a_quota_is_one_for_all_zones_of_its_market() -> None:
-    """Three by quota in two zones are three; another market has its own; what is closed has none."""
+def test_all_zones_of_a_market_share_one_quota() -> None:
+    """A quota of three in two zones is three nodes; other markets have their own; closed offers add none."""
     a, b = replace(A, nodes_left=3), replace(B, nodes_left=3)
     spot = replace(SPOT, usd_per_hour=1.0, nodes_left=2)
     assert room((a, b), {}) == (3, 3)
@@ -99,8 +99,8 @@ def test_a_quota_is_one_for_all_zones_of_its_market() -> None:
     assert room((A, B), {}) == (inf, inf)
 
 
-def test_where_wide_orders_are_closed_no_more_is_there_than_the_widest_that_is_open() -> None:
-    """Four were refused in one zone: two there; the other zone has no limit until it refuses as well."""
+def test_closed_wide_orders_limit_the_room_to_the_widest_open_order() -> None:
+    """A refused order of four leaves room for two in that zone; the other zone has no limit."""
     in_a, in_b = (
         {scope_of_gang(A.key, 4): Cooldown(until=9.0)},
         {scope_of_gang(B.key, 8): Cooldown(until=9.0)},
@@ -113,8 +113,8 @@ def test_where_wide_orders_are_closed_no_more_is_there_than_the_widest_that_is_o
     assert closed_until("gpu-x4", (A,), in_a, now=0.0, together=4) == Cooldown(until=9.0)
 
 
-def test_the_cheapest_open_offer_comes_first_and_one_without_a_price_is_closed() -> None:
-    """A price that nobody knows is never taken for zero, and nothing is rented at it."""
+def test_open_offers_are_sorted_by_price_and_offers_without_a_price_are_left_out() -> None:
+    """A missing price never counts as zero."""
     assert open_offers("gpu-x4", (A, B, SPOT), {}, now=0.0) == [B, A]
 
     assert open_offers("gpu-x4", (A, B, SPOT), {"*/b": Cooldown(until=9.0)}, now=0.0) == [A]
@@ -122,7 +122,7 @@ def test_the_cheapest_open_offer_comes_first_and_one_without_a_price_is_closed()
 
 
 def test_a_type_is_closed_until_its_first_offer_opens() -> None:
-    """One open offer is enough; with none the first to open counts; a quota of none never opens."""
+    """One open offer is enough; a quota of zero never opens."""
     cooldowns = {"gpu-x4/a": Cooldown(until=9.0), "gpu-x4/b": Cooldown(until=5.0, kind="quota")}
     assert closed_until("gpu-x4", (A, B, SPOT), {}, now=0.0) is None
     assert closed_until("gpu-x4", (A, B), cooldowns, now=0.0) == cooldowns["gpu-x4/b"]
@@ -132,29 +132,29 @@ def test_a_type_is_closed_until_its_first_offer_opens() -> None:
     assert closed.kind == "quota"
 
 
-def test_an_offer_costs_something() -> None:
-    """Zero dollars is a missing price, and a missing price is None."""
+def test_an_offer_with_a_price_of_zero_is_an_error() -> None:
+    """A missing price is None."""
     with pytest.raises(InvalidProblem, match="costs more than nothing"):
         Offer(instance_type="x", usd_per_hour=0.0)
 
 
 def launches(state_changes: dict[str, object], widths: dict[str, int]) -> list[LaunchNodes]:
-    """Return what is rented for jobs of the given widths."""
+    """Return the launches for jobs of these widths."""
     jobs = [a_job(name, arrived_at=float(number)) for number, name in enumerate(widths)]
     state = a_state(*jobs, **state_changes)  # type: ignore[arg-type]
     plan = decide(state, allocator=Wishes(widths=widths), placer=LeastWorkloadFirst(), rules=rules()).plan
     return [action for action in diff(state, plan) if isinstance(action, LaunchNodes)]
 
 
-def test_a_job_over_two_nodes_asks_for_a_gang_and_small_jobs_do_not() -> None:
-    """Eight GPUs on nodes of four: both or none; two jobs of four: any part helps."""
+def test_a_job_over_two_nodes_is_launched_as_a_gang_and_small_jobs_are_not() -> None:
+    """Eight GPUs on nodes of four need both nodes; for two jobs of four GPUs any node helps."""
     assert [(a.count, a.is_gang) for a in launches({}, {"a": 8})] == [(2, True)]
     assert [(a.count, a.is_gang) for a in launches({}, {"a": 4, "b": 4})] == [(2, False)]
     assert [(a.count, a.is_gang) for a in launches({}, {"a": 8, "b": 4})] == [(2, True), (1, False)]
 
 
-def test_quotas_spread_nodes_over_offers_but_keep_gangs_whole() -> None:
-    """One node left in the cheap zone: a gang of two goes to the other, single nodes use both."""
+def test_single_nodes_are_spread_over_quotas_and_gangs_stay_whole() -> None:
+    """The cheap zone has one node left: a gang of two goes to the other zone."""
     cheap = Offer(instance_type="gpu-x4", zone="b", usd_per_hour=3.0, nodes_left=1)
     (gang,) = launches({"offers": (A, cheap)}, {"a": 8})
     assert (gang.offer, gang.count) == (A, 2)
@@ -162,16 +162,16 @@ def test_quotas_spread_nodes_over_offers_but_keep_gangs_whole() -> None:
     assert [(action.offer, action.count) for action in singles] == [(cheap, 1), (A, 2)]
 
 
-def test_zones_share_the_quota_of_their_market() -> None:
-    """Three nodes left, said of both zones: three are asked for, and not three of each."""
+def test_launches_share_the_quota_of_a_market_between_zones() -> None:
+    """Both zones state three nodes left: three are requested in all."""
     offers = (replace(A, nodes_left=3), replace(B, nodes_left=3))
     asked = launches({"offers": offers}, dict.fromkeys("abcde", 4))
     assert [(action.offer.zone if action.offer else "", action.count) for action in asked] == [("b", 3)]
     assert [a.count for a in launches({"offers": offers}, {"a": 8, "b": 8})] == [2]
 
 
-def test_a_partial_grant_waits_for_its_nodes_and_rests_the_offer() -> None:
-    """Two of three: two are to be seen, and the offer cools down."""
+def test_a_partly_refused_launch_closes_the_offer_and_waits_for_its_granted_nodes() -> None:
+    """Two of three nodes were granted and are expected in the listing."""
     store = MemoryStore()
     store.record_intent(LAUNCH, at=0.0)
     short = Refused(reason="no more", kind="no-capacity")
@@ -183,8 +183,8 @@ def test_a_partial_grant_waits_for_its_nodes_and_rests_the_offer() -> None:
     assert store.unsettled() == []
 
 
-def test_a_lost_answer_counts_as_all_its_nodes_until_they_are_seen_or_given_up() -> None:
-    """Three may exist; one shows up; two still count, and after five minutes no longer."""
+def test_a_launch_with_a_lost_answer_counts_with_all_its_nodes_for_five_minutes() -> None:
+    """Of three nodes one is listed, so two still count until then."""
     store, world = MemoryStore(), Ideal(a_state())
     store.record_intent(LAUNCH, at=0.0)
     store.record_outcome(LAUNCH, Unknown(reason="connection reset"), at=0.0)
@@ -201,8 +201,8 @@ def test_a_lost_answer_counts_as_all_its_nodes_until_they_are_seen_or_given_up()
     assert store.unsettled() == []
 
 
-def test_answered_launches_are_known_by_their_names() -> None:
-    """What the answer named and no listing has shown."""
+def test_unseen_nodes_are_those_that_were_granted_and_not_listed() -> None:
+    """The launch granted x, y and z, and y is listed."""
     launch = OpenLaunch(action=LAUNCH, at=0.0, nodes=("x", "y", "z"), seen=frozenset({"y"}))
     assert launch.unseen == ("x", "z")
 
@@ -212,7 +212,7 @@ def test_answered_launches_are_known_by_their_names() -> None:
     seconds=st.floats(0.0, 1e5),
 )
 def test_each_second_is_billed_at_its_price(steps: list[tuple[float, float]], seconds: float) -> None:
-    """The bill is the area under the price from launch to end, at least a minute of it."""
+    """The bill is the area under the price curve from launch to end, at least for a minute."""
     prices, at = [(0.0, steps[0][1])], 0.0
     for gap, price in steps[1:]:
         at += gap
@@ -228,20 +228,20 @@ def test_each_second_is_billed_at_its_price(steps: list[tuple[float, float]], se
     assert bill(node, until=seconds) == pytest.approx(area * 1e6 / 3600.0, abs=1.0)
 
 
-def test_without_any_price_a_type_waits_for_one() -> None:
-    """It is looked at again after a minute, and the reason is the price."""
+def test_a_type_whose_offers_have_no_price_is_closed_for_a_minute() -> None:
+    """The cooldown's kind is `no-price`."""
     rest = closed_until("gpu-x4", (SPOT,), {}, now=100.0)
     assert rest == Cooldown(until=160.0, kind="no-price")
     assert closed_until("gpu-x4", (replace(SPOT, usd_per_hour=1.0),), {}, now=100.0) is None
 
 
-def test_a_cloud_that_names_no_prices_rents_at_the_types_own() -> None:
-    """Without any offers the type's price holds."""
+def test_without_offers_the_type_itself_is_the_offer() -> None:
+    """The offer's key names the type and on demand."""
     assert [offer.key for offer in open_offers("gpu-x4", (), {}, now=0.0)] == ["gpu-x4//on-demand"]
 
 
-def test_a_rest_is_over_at_its_end() -> None:
-    """Orders of one node or of several; the longest of those that close an offer counts."""
+def test_a_cooldown_is_over_exactly_at_its_end() -> None:
+    """This holds for orders of one node and of several; the longest cooldown that covers an offer counts."""
     for scope, together in (("gpu-x4", 1), ("gpu-x4/a/on-demand/2", 2)):
         rests = {scope: Cooldown(until=60.0), "gpu-x4/b": Cooldown(until=90.0)}
         for now, is_open in ((59.0, False), (60.0, True), (61.0, True)):
@@ -254,8 +254,8 @@ def test_a_rest_is_over_at_its_end() -> None:
     assert closes_wide_orders(["gpu-x4", "gpu-x4/a/on-demand/2"])
 
 
-def test_what_nobody_says_how_many_is_asked_for_one_by_one() -> None:
-    """An offer of one node is open to an order that does not say, and closed to one of two."""
+def test_open_offers_are_for_one_node_by_default() -> None:
+    """An offer of one node is open to one node and closed to two together."""
     one = replace(A, nodes_left=1)
     assert open_offers("gpu-x4", (one,), {}, now=0.0) == [one]
     assert open_offers("gpu-x4", (one,), {}, now=0.0, together=2) == []
@@ -265,8 +265,8 @@ def test_what_nobody_says_how_many_is_asked_for_one_by_one() -> None:
     assert closed_until("gpu-x4", (none,), {}, now=0.0) == Cooldown(until=inf, kind="quota")
 
 
-def test_the_most_that_a_node_may_cost_is_over_its_own_offers() -> None:
-    """Its type's price with the dearest extras, or an offer above that; others are other types' offers."""
+def test_the_highest_price_of_a_type_considers_only_its_own_offers() -> None:
+    """It is the type's price plus the dearest extras, or an offer above that."""
     kind = an_instance_type(gpus=1, usd_per_gpu_hour=0.5)
     mine = Offer(instance_type="gpu-x1", usd_per_hour=0.25, market="spot", extras=(("disk", 0.125),))
     assert most_usd_per_hour(kind, ()) == 0.5
@@ -279,8 +279,8 @@ def test_the_most_that_a_node_may_cost_is_over_its_own_offers() -> None:
     ("gangs", "nodes", "kept"),
     [((2, 3), 4, (2,)), ((2, 3), 5, (2, 3)), ((3, 2), 2, (2,)), ((2, 2, 2), 4, (2, 2)), ((2,), 1, ())],
 )
-def test_gangs_are_kept_as_a_whole_as_far_as_nodes_go(
+def test_gangs_that_fit_into_the_nodes_are_kept_in_order(
     gangs: tuple[int, ...], nodes: int, kept: tuple[int, ...]
 ) -> None:
-    """In their order; one that does not fit keeps no later one out."""
+    """A gang that does not fit does not exclude later gangs."""
     assert whole_gangs(gangs, nodes) == kept
