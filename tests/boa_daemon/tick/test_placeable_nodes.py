@@ -1,4 +1,4 @@
-"""Who is on which GPU, what is free, and what a placer is asked about it."""
+"""Placeable nodes: which GPUs are free, which jobs may move, and what a placer is asked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from policies.placement.first_fit import FirstFit
 
 @dataclass
 class Asked:
-    """First fit that notes what it is asked."""
+    """First fit that records its arguments."""
 
     seen: list[tuple[dict[JobId, Width], list[str], dict[JobId, tuple[GpuSlot, ...]]]] = field(
         default_factory=list
@@ -43,26 +43,26 @@ class Asked:
         nodes: Sequence[Node],
         held: Mapping[JobId, tuple[GpuSlot, ...]],
     ) -> Placement:
-        """Note the question, and answer it."""
+        """Record the arguments and return the answer of first fit."""
         self.seen.append((dict(widths), [node.id for node in nodes], dict(held)))
         return FirstFit().place(widths, nodes=nodes, held=held)
 
 
 def a_room(state: ClusterState, leaving: str = "", **changes: Any) -> PlaceableNodes:
-    """Return the room of a state in which some jobs may move."""
+    """Return the placeable nodes of a state in which the jobs in `leaving` may move."""
     values: dict[str, Any] = {"stopped": frozenset(), "placer": FirstFit()}
     return PlaceableNodes(state, leaving=set(leaving), **(values | changes))
 
 
 def two(**changes: Any) -> ClusterState:
-    """Return a with three GPUs of n1, b with two of n2, c that waits, and a node that is full."""
+    """Return job a on n1 (three GPUs), b on n2 (two), f on all of n3, and the waiting jobs c and d."""
     held = {"a": some_slots("n1", 0, 1, 2), "b": some_slots("n2", 0, 1), "f": some_slots("n3", 0, 1, 2, 3)}
     nodes = [a_node("n1"), a_node("n2"), a_node("n3")]
     return a_state(*map(a_job, "abcdf"), nodes=nodes, held=held, **changes)
 
 
-def test_only_nodes_with_a_free_gpu_or_a_job_that_may_move_are_asked_about() -> None:
-    """n3 is full: it is in the room where its job may move. Those who stay hold what they hold."""
+def test_the_placer_gets_nodes_with_a_free_gpu_or_a_job_that_may_move() -> None:
+    """The full node n3 is included only if its job may move; staying jobs hold their GPUs."""
     placer = Asked()
     a_room(two(), placer=placer).place(gpus(c=1))
     widths, nodes, held = placer.seen[0]
@@ -75,8 +75,8 @@ def test_only_nodes_with_a_free_gpu_or_a_job_that_may_move_are_asked_about() -> 
 @pytest.mark.parametrize(
     "changes", [{"phase": "requested"}, {"phase": "terminating"}, {"phase": "stopped"}, {"ends_by": 9.0}]
 )
-def test_nobody_is_placed_on_a_node_that_is_not_ready_or_is_to_end(changes: dict[str, Any]) -> None:
-    """Nor on one that is closed."""
+def test_no_job_is_placed_on_a_node_that_is_not_ready_or_ends_or_is_closed(changes: dict[str, Any]) -> None:
+    """Only the one free GPU of n1 is left."""
     state = two()
     ends = replace(state, nodes={**state.nodes, "n2": replace(state.nodes["n2"], **changes)})
     for room in (a_room(ends, "b"), a_room(state, "b", closed={"n2"})):
@@ -84,8 +84,8 @@ def test_nobody_is_placed_on_a_node_that_is_not_ready_or_is_to_end(changes: dict
         assert room.place(gpus(c=2)) == {}
 
 
-def test_gpus_of_stopped_jobs_are_free_and_those_of_jobs_that_may_move_only_for_themselves() -> None:
-    """b may move: its two GPUs are its own until it does."""
+def test_gpus_of_stopped_jobs_are_free_and_those_of_movable_jobs_are_their_own() -> None:
+    """Job b may move: its two GPUs are its own until it does."""
     assert a_room(two()).free_gpus() == {"gpu": 3}
     assert a_room(two(), "b").free_gpus() == {"gpu": 3}
     assert a_room(two(), "b", stopped=frozenset("b")).free_gpus() == {"gpu": 5}
@@ -94,8 +94,8 @@ def test_gpus_of_stopped_jobs_are_free_and_those_of_jobs_that_may_move_only_for_
     assert room.place(gpus(b=4)) == {"b": some_slots("n2", 0, 1, 2, 3)}
 
 
-def test_a_running_job_that_does_not_fit_keeps_its_gpus_and_nobody_else_gets_them() -> None:
-    """b wants nine; c wants four and would fit only on what b holds; d of two has room beside b."""
+def test_a_running_job_that_does_not_fit_keeps_its_gpus() -> None:
+    """Job b wants nine GPUs and keeps two, so c (four GPUs) does not fit, and d (two) fits beside b."""
     room = a_room(two(), "b")
     wishes = gpus(b=9, c=4, d=2)
     assert room.place(wishes) == {"d": some_slots("n2", 2, 3)}
@@ -106,8 +106,8 @@ def test_a_running_job_that_does_not_fit_keeps_its_gpus_and_nobody_else_gets_the
     assert wishes == gpus(b=9, c=4, d=2)
 
 
-def test_wishes_are_met_in_their_order_and_none_is_asked_about_that_is_surely_too_wide() -> None:
-    """Three GPUs: c of four is passed over, d of two is asked about; where all are taken nobody is."""
+def test_the_placer_is_not_asked_about_wishes_that_are_surely_too_wide() -> None:
+    """Three GPUs are free: c (four GPUs) is left out, and d is placed; without free GPUs it is not called."""
     placer = Asked()
     room = a_room(two(), placer=placer)
     assert set(room.place(gpus(c=4, d=2))) == {"d"}
@@ -119,8 +119,8 @@ def test_wishes_are_met_in_their_order_and_none_is_asked_about_that_is_surely_to
     assert room.place({}) == {}
 
 
-def test_the_same_question_is_asked_once() -> None:
-    """In another order, of another width, or with one more node it is another question."""
+def test_the_placer_is_called_once_for_the_same_wishes_and_nodes() -> None:
+    """Another order, another width or another node calls it again."""
     placer = Asked()
     room = a_room(two(), placer=placer)
     extra = [a_policy_node("new")]
@@ -145,15 +145,15 @@ def test_the_same_question_is_asked_once() -> None:
     assert len(placer.seen) == 8
 
 
-def test_an_answer_is_nobodys_to_change() -> None:
-    """The second answer is whole though the first was emptied."""
+def test_a_caller_cannot_change_a_cached_placement() -> None:
+    """The first answer is emptied, and the second one is complete."""
     room = a_room(two())
     room.place(gpus(c=1)).clear()
     assert room.place(gpus(c=1)) == {"c": some_slots("n1", 3)}
 
 
-def test_after_a_placement_its_gpus_are_taken_and_those_that_were_left_are_free() -> None:
-    """b moves to n1's last GPU: two more are free on n2, one less on n1; the room before is as it was."""
+def test_after_a_placement_its_gpus_are_taken_and_the_old_ones_are_free() -> None:
+    """Job b moves to the last GPU of n1; the original object does not change."""
     room = a_room(two(), "b")
     left = room.after({"b": some_slots("n1", 3)})
     assert left.free_gpus() == {"gpu": 4}
@@ -164,14 +164,14 @@ def test_after_a_placement_its_gpus_are_taken_and_those_that_were_left_are_free(
     assert same.free_gpus() == {"gpu": 3}
 
 
-def test_one_that_was_placed_moves_no_more() -> None:
-    """Before, b stood in the way of c as a mover that is stuck."""
+def test_a_job_that_was_placed_does_not_move_again() -> None:
+    """Job b no longer keeps c from its node."""
     left = a_room(two(), "b").after({"b": some_slots("n2", 0)})
     assert left.place(gpus(b=9, c=3)) == {"c": some_slots("n2", 1, 2, 3)}
 
 
-def test_without_jobs_that_end_soon_their_nodes_are_free_again() -> None:
-    """f ends: its node was not in the room at all. a ends: n1 is empty. Not so on a node that is to end."""
+def test_gpus_of_jobs_that_end_soon_are_free_unless_their_node_ends() -> None:
+    """Job f frees n3 and job a frees n1; the original object does not change."""
     room = a_room(two())
     assert room.without(frozenset(), two()) is room
     assert room.without(frozenset("f"), two()).free_gpus() == {"gpu": 7}
@@ -184,8 +184,8 @@ def test_without_jobs_that_end_soon_their_nodes_are_free_again() -> None:
         assert a_room(ending).without(frozenset("f"), ending).free_gpus() == {"gpu": 3}
 
 
-def test_what_is_short_is_what_the_wishes_need_beyond_what_is_free() -> None:
-    """Three GPUs are free. Those of whoever wishes, or was placed, count for that one alone."""
+def test_the_shortfall_is_what_the_wishes_need_beyond_the_free_gpus() -> None:
+    """Three GPUs are free; GPUs of a job with a wish or a placement count for that job alone."""
     room = a_room(two(), "b")
     assert room.shortfall(gpus(c=8), {}) == {"gpu": 5}
     assert room.shortfall(gpus(c=3), {}) == {"gpu": 0}
@@ -201,14 +201,14 @@ def test_what_is_short_is_what_the_wishes_need_beyond_what_is_free() -> None:
 
 
 def zoned() -> ClusterState:
-    """Return a state in which n2 is in another zone."""
+    """Return the state with n2 in another zone."""
     state = two()
     nodes = {name: replace(node, zone="b" if name == "n2" else "a") for name, node in state.nodes.items()}
     return replace(state, nodes=nodes)
 
 
-def test_a_job_is_inside_one_zone() -> None:
-    """Three GPUs are free, one in zone a and two in b: c of three waits, c of two is in b, d then in a."""
+def test_a_job_is_placed_in_one_zone() -> None:
+    """One GPU is free in zone a and two in zone b: c on three GPUs waits; c on two goes to zone b."""
     assert not a_room(two()).has_zones
     room = a_room(zoned())
     assert room.has_zones
@@ -217,15 +217,15 @@ def test_a_job_is_inside_one_zone() -> None:
     assert room.place(gpus(c=2, d=1)) == {"c": some_slots("n2", 2, 3), "d": some_slots("n1", 3)}
 
 
-def test_offers_in_several_zones_are_zones_too() -> None:
-    """Nodes are in none that is named."""
+def test_offers_in_several_zones_count_as_zones() -> None:
+    """The nodes themselves are in no named zone."""
     offers = tuple(Offer(instance_type="gpu-x4", zone=zone, usd_per_hour=4.0) for zone in ("a", "b"))
     assert a_room(two(offers=offers)).has_zones
     assert not a_room(two(offers=(Offer(instance_type="gpu-x4", usd_per_hour=4.0),))).has_zones
 
 
-def test_new_nodes_are_a_zone_of_their_own() -> None:
-    """c of six takes two new nodes rather than one and what is free; d fits beside what is there."""
+def test_new_nodes_count_as_a_zone_of_their_own() -> None:
+    """Job c on six GPUs takes both new nodes and none of the free GPUs."""
     extra = [a_policy_node("new-1"), a_policy_node("new-2")]
     placed = a_room(zoned()).place(gpus(c=6, d=1), extra=extra)
     assert {slot.node for slot in placed["c"]} == {"new-1", "new-2"}
@@ -233,8 +233,8 @@ def test_new_nodes_are_a_zone_of_their_own() -> None:
     assert a_room(zoned()).place(gpus(c=6), extra=extra[:1]) == {}
 
 
-def test_with_zones_only_new_nodes_count_as_coming() -> None:
-    """What is free elsewhere is in the wrong zone; across zones everything counts."""
+def test_with_zones_only_new_nodes_reduce_the_shortfall() -> None:
+    """Free GPUs may be in the wrong zone; with `across_zones` they count too."""
     room, extra = a_room(zoned()), [a_policy_node("new")]
     assert room.shortfall(gpus(c=8), {}) == {"gpu": 8}
     assert room.shortfall(gpus(c=8), {}, across_zones=True) == {"gpu": 5}
@@ -246,8 +246,8 @@ def test_with_zones_only_new_nodes_count_as_coming() -> None:
     assert room.shortfall(gpus(c=8), {}, extra=other) == {"gpu": 8}
 
 
-def test_a_compact_job_is_on_as_few_nodes_as_it_needs_or_waits() -> None:
-    """c of three lies on n1 and n2 otherwise; of five it needs two nodes, and may lie on two."""
+def test_a_compact_job_is_placed_on_as_few_nodes_as_possible_or_waits() -> None:
+    """Job c on three GPUs waits instead of using n1 and n2; on five GPUs it may use two nodes."""
     assert set(a_room(two()).place(gpus(c=3))) == {"c"}
     assert a_room(two(), compact=frozenset("c")).place(gpus(c=3)) == {}
     extra = [a_policy_node("new")]
@@ -259,8 +259,8 @@ def test_a_compact_job_is_on_as_few_nodes_as_it_needs_or_waits() -> None:
     assert set(a_room(four, compact=frozenset("c")).place(gpus(c=3), extra=small)) == {"c"}
 
 
-def test_types_are_counted_apart() -> None:
-    """A node of "other" has four free, and a job of that type is placed there alone."""
+def test_free_gpus_are_counted_for_each_type() -> None:
+    """A job of type `other` is placed only on the node of that type."""
     state = two()
     other = a_node("o1", kind=an_instance_type(gpu_type="other"))
     room = a_room(replace(state, nodes={**state.nodes, "o1": other}))
@@ -271,8 +271,8 @@ def test_types_are_counted_apart() -> None:
 
 
 @given(case=states())
-def test_nobody_gets_a_gpu_that_another_holds(case: tuple[ClusterState, Wishes]) -> None:
-    """Whoever is placed has all of its width on GPUs that are free or its own, and the room shrinks by it."""
+def test_no_job_gets_a_gpu_that_another_job_holds(case: tuple[ClusterState, Wishes]) -> None:
+    """A placed job gets its whole width on free GPUs or its own, and so many fewer are free afterwards."""
     state, wishes = case
     widths = {job: Width("gpu", count) for job, count in wishes.widths.items()}
     room = PlaceableNodes(state, leaving=set(state.jobs), stopped=frozenset(), placer=FirstFit())

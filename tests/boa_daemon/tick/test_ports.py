@@ -1,4 +1,4 @@
-"""What a port is at the least: a cloud that says no more than it must, orders of runs, launches in flight."""
+"""Ports: the defaults of a cloud, the checks of an order for a run, and launches in flight."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from policies.errors import InvalidProblem
 
 
 class Plain(Provider):
-    """A cloud of no nodes, which is never looked after."""
+    """A cloud without nodes that keeps all defaults."""
 
     def nodes(self) -> Sequence[object]:  # type: ignore[override]
-        """Return none."""
+        """Return no nodes."""
         return ()
 
     def offers(self) -> Sequence[object]:  # type: ignore[override]
-        """Return none."""
+        """Return no offers."""
         return ()
 
     def launch(self, action: object) -> object:  # type: ignore[override]
@@ -34,12 +34,12 @@ class Plain(Provider):
 
 
 def report(phase: RunPhase) -> RunReport:
-    """Return what is known of a generation."""
+    """Return a report about a run in this phase."""
     return RunReport(job="a", generation=1, phase=phase)
 
 
-def test_a_cloud_that_needs_no_care_has_nothing_to_say() -> None:
-    """Nothing is remembered, renewed, swept or rehearsed, and everything is ours."""
+def test_the_optional_methods_of_a_cloud_do_nothing_by_default() -> None:
+    """They return None or something empty."""
     cloud = Plain()
     for found in (
         cloud.remember([]),
@@ -52,21 +52,21 @@ def test_a_cloud_that_needs_no_care_has_nothing_to_say() -> None:
     assert (cloud.elsewhere(), cloud.sweep(), cloud.ages(), cloud.rehearse_end("n")) == ("", {}, {}, None)
 
 
-def test_a_run_is_over_at_its_end() -> None:
-    """Whether it stopped, finished or failed."""
+def test_a_run_is_over_if_it_stopped_finished_or_failed() -> None:
+    """No other phase is over."""
     over = {phase for phase in get_args(RunPhase) if report(phase).is_over}
     assert over == {"stopped", "finished", "failed"}
 
 
 @pytest.mark.parametrize("order", [{"job": "", "run": "x"}, {"job": "a", "run": " "}])
-def test_an_order_needs_an_id_and_a_command(order: dict[str, str]) -> None:
-    """A blank command runs nothing."""
+def test_a_job_spec_needs_an_id_and_a_command(order: dict[str, str]) -> None:
+    """A blank command is an error."""
     with pytest.raises(InvalidProblem, match="needs an id and a command to run"):
         JobSpec(name="n", class_name="c", **order)  # type: ignore[arg-type]
 
 
-def test_nodes_in_flight_are_those_that_no_listing_has_shown() -> None:
-    """By the names of the answer; made-up ones where it was lost, as many as are missing."""
+def test_nodes_in_flight_are_those_that_are_not_listed_yet() -> None:
+    """They have the ids of the answer; if it was lost, made-up ids for as many as are missing."""
     launch = LaunchNodes(id="x", instance_type=an_instance_type(), count=3, reason="")
     lost = OpenLaunch(action=launch, at=0.0, seen=frozenset({"n1"}))
     answered = OpenLaunch(action=launch, at=0.0, nodes=("n1", "n2"), seen=frozenset({"n1"}))
@@ -83,16 +83,16 @@ def test_nodes_in_flight_are_those_that_no_listing_has_shown() -> None:
         ("quota", ("*/*/spot",), True, ("*/*/spot",)),
     ],
 )
-def test_a_refusal_closes_what_was_asked_for_or_what_it_names(
+def test_a_refusal_closes_the_requested_offer_or_the_scopes_that_it_names(
     kind: RefusalKind, scopes: tuple[str, ...], is_gang: bool, closed: tuple[str, ...]
 ) -> None:
-    """Three nodes together that were not to be had close orders of two and more, not of one."""
+    """A gang of three without capacity closes orders of two and more, not of one."""
     launch = LaunchNodes(id="x", instance_type=an_instance_type(), count=3, is_gang=is_gang, reason="")
     assert Refused(reason="no", kind=kind, scopes=scopes).scopes_of(launch) == closed
 
 
-def test_an_order_without_an_id_goes_by_its_name_in_the_error() -> None:
-    """Else by its id; its times and sizes are more than nothing."""
+def test_the_error_of_a_job_spec_names_its_id_or_else_its_name() -> None:
+    """Grace time and log size must be above zero."""
     with pytest.raises(InvalidProblem, match="job 'n' needs"):
         JobSpec(job="", name="n", class_name="c", run="x")
     with pytest.raises(InvalidProblem, match="job 'a' needs"):
@@ -102,8 +102,8 @@ def test_an_order_without_an_id_goes_by_its_name_in_the_error() -> None:
             JobSpec(job="a", name="n", class_name="c", run="x", **{field: 0})  # type: ignore[arg-type]
 
 
-def test_a_cloud_says_nothing_special_of_itself_and_warns_two_minutes_ahead() -> None:
-    """It rents spot, is elsewhere, and does not say how long its nodes boot or how large their disks are."""
+def test_the_default_properties_of_a_cloud_are_those_of_a_remote_spot_cloud() -> None:
+    """Its boot time and disk size are unknown, and it warns two minutes ahead."""
     cloud = Plain()
     assert (cloud.boot_seconds, cloud.root_volume_gib, cloud.rents_spot) == (None, None, True)
     assert (cloud.is_this_machine, cloud.standing(), WARNING_SECONDS) == (False, (), 120.0)

@@ -1,4 +1,4 @@
-"""The list of reason codes is closed: what is said is in it, and what is in it is said and explained."""
+"""The list of reason codes is closed: code, explanations and reference contain exactly these codes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LISTS = {"reasons.py", "explain.py"}
 
 
 def literals(kind: Any) -> Iterator[str]:
-    """Yield the words of a type made of literals."""
+    """Yield the strings of a type made of literals."""
     for found in get_args(kind):
         if isinstance(found, str):
             yield found
@@ -40,7 +40,7 @@ def literals(kind: Any) -> Iterator[str]:
 
 
 def said_in_the_code() -> set[str]:
-    """Return every text constant of the modules that may say codes, without the types' definitions."""
+    """Return every string constant of the modules that may use codes, without type definitions."""
     found: set[str] = set()
     for path in PACKAGE.rglob("*.py"):
         if path.name in LISTS:
@@ -60,37 +60,37 @@ def said_in_the_code() -> set[str]:
     return found
 
 
-def test_every_code_that_has_a_type_is_in_the_list() -> None:
-    """And the other way round: the three tables are the three types, to the word."""
+def test_the_tables_contain_exactly_the_codes_of_the_types() -> None:
+    """Each of the three tables has the codes of one type."""
     assert set(WAIT_REASON_TEXTS) == set(literals(WaitReason))
     assert set(JOB_REASON_TEXTS) == set(literals(JobReason))
     assert set(SENTENCES) == set(literals(HeldCode)) >= set(literals(CapCode))
     assert set(REASONS) == {*WAIT_REASON_TEXTS, *JOB_REASON_TEXTS, *SENTENCES}
 
 
-def test_every_code_in_the_list_is_said_somewhere() -> None:
-    """A code that no module holds any more is to leave the list."""
+def test_every_code_is_used_in_some_module() -> None:
+    """A code that no module uses any more must leave the list."""
     assert set(REASONS) - said_in_the_code() == set()
 
 
-def test_the_reference_lists_the_codes_with_what_they_say() -> None:
-    """A row for each, in the same words."""
+def test_the_reference_lists_every_code_with_its_text() -> None:
+    """The page has one row for each code, with the same text."""
     rows = {line for line in DOCS.read_text().splitlines() if line.startswith("| `")}
     tables = (WAIT_REASON_TEXTS, JOB_REASON_TEXTS, SENTENCES)
     assert rows == {f"| `{code}` | {said} |" for table in tables for code, said in table.items()}
 
 
 @pytest.mark.parametrize("reason", sorted(WAIT_REASON_TEXTS))
-def test_explain_has_a_sentence_for_what_a_job_waits_for(reason: WaitReason) -> None:
-    """Each code gives a sentence of its own kind: none falls through to another's."""
+def test_every_wait_reason_has_its_own_explanation(reason: WaitReason) -> None:
+    """No reason gives the explanation of `nodes-to-come`."""
     plan = Plan(widths={"a": Width("gpu", 4)}, slots={}, waiting={"a": reason})
     other = Plan(widths={"a": Width("gpu", 4)}, slots={}, waiting={"a": "nodes-to-come"})
     said = explain_job(a_state(a_job()), plan, "a")
     assert (said == explain_job(a_state(a_job()), other, "a")) == (reason == "nodes-to-come")
 
 
-def test_what_a_daemon_says_is_in_the_list(tmp_path: Path) -> None:
-    """A day cap that is soon used up, two users, jobs that end, wait, are cancelled: every code is listed."""
+def test_a_daemon_uses_only_codes_of_the_list(tmp_path: Path) -> None:
+    """The run has a small daily cap, two users, and jobs that end, wait and are cancelled."""
     settings = {
         "budget": {"usd_per_hour": 4.0, "usd_per_day_cap": 30.0, "max_instances": 2},
         "cloud": {"boot_seconds": 60.0},

@@ -1,4 +1,4 @@
-"""What was done lately, sorted by what and to whom."""
+"""Recent acts, sorted by kind and target."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ACTS = [Act(kind=kind, target="x", at=float(at)) for at, kind in enumerate(KINDS
 
 
 def test_acts_are_found_by_kind_and_target_from_an_instant_on() -> None:
-    """The instant belongs to it; other kinds and targets do not."""
+    """The instant itself is included."""
     history = RecentActs.of(ACTS)
     assert history.since("stop", "x", 0.0) == [0.0, 4.0]
     assert history.since("stop", "x", 4.0) == [4.0]
@@ -21,7 +21,7 @@ def test_acts_are_found_by_kind_and_target_from_an_instant_on() -> None:
 
 
 def test_a_start_of_any_job_clears_the_launches_of_all_types() -> None:
-    """Those after it count anew; other acts clear nothing."""
+    """Later launches count again; other acts clear nothing."""
     assert RecentActs.of(ACTS).launches_without_start == {"x": [1.0, 3.0]}
     later = [Act(kind="start", target="job", at=7.0), Act(kind="launch", target="y", at=8.0)]
     assert RecentActs.of([*ACTS, *later]).launches_without_start == {"y": [8.0]}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from boa_daemon.tick.retries import Failure, GiveUp, Retries, Silence, TryAgain
 
 
-def test_the_waits_grow_and_the_job_is_given_up() -> None:
-    """5, 10, 20 s and then a person; a new checkpoint in between, or an hour, clears the count."""
+def test_waits_double_until_the_job_is_given_up() -> None:
+    """They are 5, 10 and 20 s; a new checkpoint or an hour clears the count; two causes are final."""
     retries = Retries(most_failures=4, window_seconds=3600.0)
     at = [Failure(at=float(t), step=0, cause="signal") for t in (0, 10, 20, 30)]
 
@@ -26,8 +26,8 @@ def test_the_waits_grow_and_the_job_is_given_up() -> None:
         )
 
 
-def test_each_kind_of_failure_has_its_own_tries() -> None:
-    """One that is named is counted by itself, and tried also where another try would meet it again."""
+def test_each_cause_of_failure_has_its_own_number_of_tries() -> None:
+    """A cause with its own number is counted separately, and is tried again even if it is final otherwise."""
     retries = Retries(window_seconds=3600.0, most_by_cause={"signal": 2, "out-of-memory": 2, "error": 1})
     first = [Failure(at=0.0, step=0, cause="error"), Failure(at=1.0, step=0, cause="signal")]
 
@@ -39,14 +39,14 @@ def test_each_kind_of_failure_has_its_own_tries() -> None:
     assert retries.judge([*first, memory], evidence="no memory") == TryAgain(not_before=7.0)
 
 
-def test_a_job_file_says_how_often() -> None:
-    """A number is the tries after the first failure; one by kind leaves the others at three."""
+def test_retries_in_a_job_file_are_tries_after_the_first_failure() -> None:
+    """A number for one cause leaves three retries for all other causes."""
     assert Retries.of(0).most_failures == 1
     assert Retries.of({"signal": 7}) == Retries(most_failures=4, most_by_cause={"signal": 8})
 
 
-def test_a_silence_says_what_is_not_done_and_for_how_long() -> None:
-    """A stall with its seconds, a first report with its limit."""
+def test_the_sentence_of_a_silence_names_what_is_missing_and_for_how_long() -> None:
+    """A stall has its seconds, and a missing first report has its limit."""
     said = {
         kind: Silence(kind=kind, since=100.0, limit_seconds=1800.0).sentence(2000.0)  # type: ignore[arg-type]
         for kind in ("no-step", "no-report", "no-report-no-print")
@@ -58,11 +58,11 @@ def test_a_silence_says_what_is_not_done_and_for_how_long() -> None:
     }
 
 
-def test_a_silence_ends_when_it_has_gone_on_for_its_limit() -> None:
-    """Counted from its begin."""
+def test_a_silence_ends_at_its_begin_plus_its_limit() -> None:
+    """It began at 100 s with a limit of 1800 s."""
     assert Silence(kind="no-step", since=100.0, limit_seconds=1800.0).ends_at == 100.0 + 1800.0
 
 
-def test_a_job_file_that_allows_one_more_try_allows_one_more() -> None:
-    """One retry is two failures, three are four."""
+def test_one_retry_allows_two_failures() -> None:
+    """Three retries allow four failures."""
     assert [Retries.of(tries).most_failures for tries in (1, 3)] == [2, 4]

@@ -1,4 +1,4 @@
-"""What else there was, and what it would have cost."""
+"""The next best choice beside each decision, and the cost of both."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ OFFERS = tuple(Offer(instance_type=MACHINE.name, zone=zone, usd_per_hour=usd) fo
 
 
 def launch(zone: str | None, *, count: int = 2) -> LaunchNodes:
-    """Return an order of nodes in a zone."""
+    """Return a launch of nodes in this zone."""
     offer = next((offer for offer in OFFERS if offer.zone == zone), None)
     return LaunchNodes(id="x", instance_type=MACHINE, count=count, offer=offer, reason="")
 
 
-def test_beside_an_offer_stands_the_cheapest_other_one_that_is_open() -> None:
-    """Dollars per hour of all nodes together; what is closed or has no price is no choice."""
+def test_the_runner_up_of_a_launch_is_the_cheapest_other_open_offer() -> None:
+    """The cost is in USD per hour for all nodes; closed offers and offers without a price do not count."""
     state = a_state(offers=OFFERS)
     found = action_choice(state, launch("b"), {})
     assert found is not None
@@ -39,18 +39,18 @@ def test_beside_an_offer_stands_the_cheapest_other_one_that_is_open() -> None:
 
 @pytest.mark.parametrize("zone", [None, "d"])
 def test_a_launch_without_a_price_has_no_runner_up(zone: str | None) -> None:
-    """No offer was named, or nobody knows what it costs."""
+    """The launch has no offer, or its offer has no price."""
     assert action_choice(a_state(offers=OFFERS), launch(zone), {}) is None
 
 
 def test_an_only_offer_has_no_runner_up() -> None:
-    """Offers of other types, and those without a price, are none."""
+    """Offers of other types, and offers without a price, are no alternatives."""
     for others in ((OFFERS[3],), (replace(OFFERS[0], instance_type="other"),)):
         assert action_choice(a_state(offers=(OFFERS[1], *others)), launch("b"), {}) is None
 
 
-def test_a_node_is_given_back_or_held_at_its_price() -> None:
-    """What is gone from the state was weighed by nobody."""
+def test_the_runner_up_of_ending_a_node_is_to_keep_it_at_its_price() -> None:
+    """A node that is not in the state has no choice."""
     end = TerminateNode(id="x", node="n1", reason="")
     found = action_choice(a_state(nodes=[a_node("n1")]), end, {})
     assert found is not None
@@ -58,8 +58,8 @@ def test_a_node_is_given_back_or_held_at_its_price() -> None:
     assert action_choice(a_state(), end, {}) is None
 
 
-def test_a_policy_without_prices_weighs_nothing() -> None:
-    """No costs, and no other width."""
+def test_a_policy_without_prices_has_no_choices() -> None:
+    """There are no costs and no other width."""
     state, plan = a_state(), Plan(widths={"a": Width("gpu", 1)}, slots={})
     assert Alternatives.of(state, plan).costs == (None, None)
     assert width_choice(state, plan, "a") is None
@@ -67,8 +67,8 @@ def test_a_policy_without_prices_weighs_nothing() -> None:
     assert action_choice(state, start, {}) is None
 
 
-def test_a_choice_says_whether_waiting_is_in_its_cost() -> None:
-    """Dollars are of money and waiting together, dollars per hour are not."""
+def test_the_sentence_of_a_choice_says_whether_its_cost_includes_waiting() -> None:
+    """USD are money and waiting together; USD per hour are money alone."""
     choice = Choice(chosen="2 x gpu", cost=4.0, runner_up="4 x gpu", runner_up_cost=5.5, unit="USD")
     assert choice.sentence == "2 x gpu, at 4 USD of money and waiting; 4 x gpu would be 5.5"
     assert replace(choice, unit="USD/hour").sentence == "2 x gpu, at 4 USD per hour; 4 x gpu would be 5.5"

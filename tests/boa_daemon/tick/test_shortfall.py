@@ -1,4 +1,4 @@
-"""What is said of a budget below the load, to people and to programs."""
+"""How a budget below the load is reported, as a sentence and as a document."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ BELOW = Shortfall(
 )
 
 
-def test_a_budget_below_the_load_says_how_fast_the_queue_grows() -> None:
-    """Both rates, and the budget that would stop it, in the unit of the budget."""
+def test_the_sentence_of_a_budget_below_the_load_says_how_fast_the_queue_grows() -> None:
+    """It has both rates, and the budget that would stop the growth, in the unit of the budget."""
     assert shortfall_sentence(BELOW) == (
         "best effort: the budget of 2 USD/hour is below the load, and the cheapest widths need 2.5 USD/hour. "
         "By the plan the queue grows by 1.5 GPU-hours of work and up to 0.25 jobs per hour; "
@@ -26,14 +26,14 @@ def test_a_budget_below_the_load_says_how_fast_the_queue_grows() -> None:
     )
 
 
-def test_a_budget_that_just_pays_says_so() -> None:
-    """No job more per hour than is served: nothing grows."""
+def test_the_sentence_of_a_budget_that_just_pays_for_the_load_says_so() -> None:
+    """Jobs and work do not accumulate."""
     just = replace(BELOW, unit="gpus", jobs_per_hour=0.0, gpu_hours_per_hour=0.0)
     assert shortfall_sentence(just).startswith("best effort: the budget of 2 GPUs just pays for the load")
 
 
-def test_programs_get_the_same_numbers() -> None:
-    """Nothing where there is no best effort; since when, where an account was opened."""
+def test_the_document_has_the_numbers_of_the_sentence() -> None:
+    """Without a shortfall it is None; with an account it has the time since when."""
     assert shortfall_document(None) is None
     expected = {
         "budget": 2.0,

@@ -1,4 +1,4 @@
-"""Which nodes are to stay, and what the next of a type would cost."""
+"""Which nodes stay, and what the next node of a type would cost."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ OFFERS = (
 )
 
 
-def test_nodes_that_are_here_or_to_come_live_unless_their_end_is_announced() -> None:
-    """Not those that are stopped, terminating or terminated."""
+def test_live_nodes_are_ready_or_requested_without_an_announced_end() -> None:
+    """Stopped, terminating and terminated nodes are not live."""
     phases = ("ready", "requested", "stopped", "terminating", "terminated")
     nodes = [a_node(phase, phase=phase) for phase in phases]  # type: ignore[arg-type]
     state = a_state(nodes=[*nodes, replace(a_node("ends"), ends_by=9.0)])
     assert [node.id for node in live_nodes(state)] == ["ready", "requested"]
 
 
-def test_the_next_node_costs_its_cheapest_offer_that_is_open_else_what_its_type_does() -> None:
-    """Closing the cheapest leaves the next; closing all, or naming none, the type's own price."""
+def test_the_next_node_costs_its_cheapest_open_offer_or_the_price_of_its_type() -> None:
+    """If the cheapest offer is closed the next one counts; without an open offer the type's price does."""
     state = a_state(offers=OFFERS, now=10.0)
     assert price_of_next(state, "x", 9.0) == 2.0
     assert price_of_next(replace(state, cooldowns={"x/b": Cooldown(until=11.0)}), "x", 9.0) == 3.0
@@ -35,7 +35,7 @@ def test_the_next_node_costs_its_cheapest_offer_that_is_open_else_what_its_type_
     assert price_of_next(a_state(), "x", 9.0) == 9.0
 
 
-def test_the_slack_covers_the_order_of_adding_up_and_no_money() -> None:
-    """Three tenths are three tenths; a tenth of a cent in a hundred thousand dollars is more."""
+def test_the_slack_covers_rounding_errors_but_no_real_money() -> None:
+    """Three times 0.1 fits into 0.3; a tenth of a cent above 100,000 dollars does not fit."""
     assert 0.3 * SLACK >= 0.1 * 3
     assert 100_000.00005 < 100_000.0 * SLACK < 100_000.001

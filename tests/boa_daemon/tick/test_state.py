@@ -1,4 +1,4 @@
-"""What a tick looks at: holds of idle nodes under a policy, purses of users, wake-ups."""
+"""What a tick looks at: idle holds under a policy, money of users, wake-ups, and defaults."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from policies.site import BuiltPolicy
 
 
 class Nobody:
-    """An allocator that is never asked."""
+    """An allocator that is never called."""
 
     def allocate(self, jobs: object, *, now: float, money: object = None) -> Allocation:
-        """Return nothing."""
+        """Return no widths."""
         return Allocation(widths={})
 
 
@@ -29,17 +29,17 @@ class Nobody:
     ("by_policy", "longest", "held"),
     [(None, None, 60.0), (None, 10.0, 60.0), (90.0, None, 90.0), (90.0, 40.0, 40.0), (30.0, 40.0, 30.0)],
 )
-def test_a_policy_that_prices_the_hold_of_idle_nodes_keeps_to_the_sites_longest(
+def test_the_policys_idle_hold_is_limited_by_the_sites_longest_hold(
     by_policy: float | None, longest: float | None, held: float
 ) -> None:
-    """The site's own hold where the policy has none; never longer than the site allows otherwise."""
+    """Without a hold of the policy the site's own hold counts."""
     built = BuiltPolicy(allocator=Nobody(), idle_hold_seconds=by_policy, round_seconds=7.0)
     found = rules(longest_hold_seconds=longest).under(built)
     assert (found.idle_hold_seconds, found.round_seconds) == (held, 7.0)
 
 
-def test_who_holds_gpus_runs() -> None:
-    """A job with slots, and a node with a job on it, are not idle."""
+def test_a_job_with_gpus_runs_and_its_node_is_not_idle() -> None:
+    """The node has three free GPUs left."""
     state = a_state(
         a_job("a"), a_job("b"), nodes=[a_node("n1"), a_node("n2")], held={"a": some_slots("n1", 0)}
     )
@@ -51,8 +51,8 @@ def test_who_holds_gpus_runs() -> None:
     assert state.usd_per_hour == 8.0
 
 
-def test_a_purse_is_spent_when_nothing_is_left() -> None:
-    """To the cent."""
+def test_the_money_of_a_user_is_spent_when_the_cap_is_reached() -> None:
+    """The cap is 5 USD: 4.99 is not spent, and 5 is."""
     assert [UserMoney(cap_usd=5.0, spent_usd=spent).is_spent for spent in (4.99, 5.0, 5.01)] == [
         False,
         True,
@@ -60,16 +60,16 @@ def test_a_purse_is_spent_when_nothing_is_left() -> None:
     ]
 
 
-def test_a_plan_wakes_up_at_the_earliest() -> None:
-    """Instants that are not known change nothing."""
+def test_a_plan_wakes_up_at_the_earliest_of_its_times() -> None:
+    """None changes nothing."""
     plan = Plan(widths={}, slots={})
     assert plan.looked_at_by(None) is plan
     assert plan.looked_at_by(3.0, None, 2.0).wake_at == 2.0
     assert plan.looked_at_by(3.0).looked_at_by(5.0).wake_at == 3.0
 
 
-def test_what_nobody_says_of_a_node_a_job_a_pool_or_a_site_is_nothing() -> None:
-    """On demand, listed, never started; a pool's start takes a minute, its disk 2.19 cents an hour."""
+def test_nodes_jobs_pools_and_rules_have_these_defaults() -> None:
+    """A node is on demand and listed; a pool's start takes 60 s, and its disk costs 0.0219 USD per hour."""
     node = NodeState(
         id="n", instance_type=an_instance_type(), phase="ready", launched_at=0.0, gpus=(None,) * 4
     )
@@ -116,8 +116,8 @@ def test_what_nobody_says_of_a_node_a_job_a_pool_or_a_site_is_nothing() -> None:
     assert (state.books_opened_at, state.memory, state.gate) == (None, None, None)
 
 
-def test_what_nobody_names_is_nothing_but_for_these() -> None:
-    """In all of the tick: no money, no date, no order; promised times, counts and prices are listed."""
+def test_defaults_that_are_not_empty_are_listed_here() -> None:
+    """In all of `boa_daemon.tick`, every other default is zero, empty, False or None."""
     found = unnamed(boa_daemon.tick)
     nothing = {"Draft.allocation": Allocation(widths={}), "Draft.changes": Changes()}
     nothing |= {"Draft.plan": Plan(widths={}, slots={}), "JobState.terms": JobTerms()}
@@ -164,8 +164,8 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
     }
 
 
-def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
-    """In all of `boa_daemon.tick`; what is kept by question has an end."""
+def test_fast_dataclasses_and_bounded_caches_are_listed_here() -> None:
+    """In all of `boa_daemon.tick` these classes use the fast constructor, and these caches have a size."""
     assert hurried(boa_daemon.tick) == dict.fromkeys(
         [
             "Act",
@@ -190,7 +190,7 @@ def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
 
 
 def test_a_job_rests_after_failures_and_refusals_until_the_later_of_both() -> None:
-    """Five seconds after a failure at 100, and after a refusal at 200; no time where it is given up."""
+    """It rests for 5 s after a failure at 100 and a refusal at 200; a job that is given up does not rest."""
     failed, refused = (Failure(at=100.0, step=0),), Refusal(since=200.0, at=200.0)
     assert JobTerms().rests_until is None
     assert JobTerms(failed=failed).rests_until == 105.0
@@ -200,8 +200,8 @@ def test_a_job_rests_after_failures_and_refusals_until_the_later_of_both() -> No
     assert over.rests_until == 0.0
 
 
-def test_nodes_with_gaps_and_those_that_pass_are_those_of_the_very_state() -> None:
-    """Also where two states share a mapping that somebody changed in between."""
+def test_nodes_with_gaps_and_passing_nodes_are_computed_for_each_state() -> None:
+    """This also holds if two states share a mapping that has changed in between."""
     full = replace(a_node("full"), gpus=("a",) * 4)
     nodes = {"full": full, "half": replace(full, id="half", gpus=("a", None, None, "b"))}
     state = a_state(nodes=list(nodes.values()))
@@ -217,8 +217,8 @@ def test_nodes_with_gaps_and_those_that_pass_are_those_of_the_very_state() -> No
     assert [node.id for node in replace(state).passing_nodes] == ["half", "going"]
 
 
-def test_jobs_with_terms_and_rigid_ones_are_bound_whether_planned_or_not() -> None:
-    """A job without either is looked at by the policy alone."""
+def test_bound_jobs_are_those_with_terms_and_rigid_jobs() -> None:
+    """Unplanned jobs with terms are judged, but not bound."""
     jobs = {name: JobState(job=a_job(name)) for name in ("plain", "terms", "rigid", "lost", "odd")}
     jobs["terms"] = replace(jobs["terms"], terms=JobTerms(user="eve"))
     jobs["rigid"] = replace(jobs["rigid"], is_rigid=True)

@@ -1,4 +1,4 @@
-"""Caps of teams: whatever a plan wants, and however late jobs obey, a purse is never overdrawn."""
+"""Caps of teams: no team spends more than its cap, whatever the plan wants and however late jobs stop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOON = 1_800_014_400.0 - 1_800_014_400.0 % 86_400.0 + 43_200.0
 
 @dataclass
 class World:
-    """Two teams, nodes of two GPUs at 60 USD/h, and jobs that stop when they like within their grace."""
+    """Two teams on nodes of two GPUs at 60 USD per hour, and jobs that stop within their grace time."""
 
     caps: Mapping[str, float]
     teams: Mapping[JobId, str]
@@ -45,7 +45,7 @@ class World:
             job: replace(
                 found,
                 is_stopping=job in self.ends,
-                # The name is equal to the team's, and another object: it came from another row.
+                # Another object with an equal name, as from another row of the store.
                 terms=JobTerms(team="".join([*self.teams[job]]), grace_seconds=self.grace),
             )
             for job, found in state.jobs.items()
@@ -57,7 +57,7 @@ class World:
         return replace(state, jobs=jobs, teams=money)
 
     def tick(self, wanted: Mapping[JobId, int], chance: float) -> Plan:
-        """Plan what is wanted on whatever is free, keep the caps, obey, and let the time of a tick pass."""
+        """Plan the wanted jobs on free GPUs, keep the caps, obey, and let the time of a tick pass."""
         state = self.state()
         rows = [(name, at, job) for name, node in state.nodes.items() for at, job in enumerate(node.gpus)]
         free = [GpuSlot(name, at) for name, at, job in rows if job is None]
@@ -113,7 +113,7 @@ def test_no_team_ever_spends_more_than_its_cap(
     wants: list[Mapping[JobId, int]],
     chances: list[float],
 ) -> None:
-    """Jobs of both, on shared nodes, that stop early, late or not at all: the nodes end under the last."""
+    """Jobs of both teams share nodes and stop early, late or not at all; in the last case their nodes end."""
     red, blue = purses
     world = World(caps={"red": red, "blue": blue}, teams=JOBS, grace=grace, obeys=obeys)
     for wanted, chance in zip(wants, chances, strict=False):
@@ -122,8 +122,8 @@ def test_no_team_ever_spends_more_than_its_cap(
         assert world.spent.get("blue", 0.0) <= blue + 1e-6
 
 
-def test_a_job_starts_while_its_teams_purse_has_room_and_is_stopped_before_it_has_none() -> None:
-    """30 USD an hour, a cap of 5: ten minutes; it is told to stop in time, and the other team runs on."""
+def test_a_job_starts_while_its_team_has_money_and_stops_before_the_cap() -> None:
+    """At 30 USD per hour a cap of 5 USD lasts ten minutes; the job of the other team runs on."""
     world = World(caps={"red": 5.0, "blue": 500.0}, teams=JOBS, grace=60.0)
     codes: set[str] = set()
     while world.now < NOON + 1800.0:
@@ -136,8 +136,8 @@ def test_a_job_starts_while_its_teams_purse_has_room_and_is_stopped_before_it_ha
     assert world.tick({"red1": 1}, 1.0).waiting["red1"] == "team-day-cap"
 
 
-def test_a_new_day_opens_the_purse_again() -> None:
-    """What was spent yesterday is over; a start before midnight has to fit both days."""
+def test_a_team_at_its_daily_cap_may_start_jobs_again_the_next_day() -> None:
+    """The spending of the day before does not count."""
     world = World(caps={"red": 5.0}, teams=JOBS, grace=60.0)
     world.spent["red"] = 5.0
     assert "red0" not in world.tick({"red0": 1}, 1.0).slots
@@ -145,8 +145,8 @@ def test_a_new_day_opens_the_purse_again() -> None:
     assert "red0" in world.tick({"red0": 1}, 1.0).slots
 
 
-def test_a_job_that_the_policy_does_not_know_draws_on_its_teams_purse_too() -> None:
-    """It stops in time, as if it were planned."""
+def test_a_job_that_the_policy_does_not_know_counts_towards_its_teams_cap() -> None:
+    """It stops like a planned job."""
     world = World(caps={"red": 10.0}, teams={"a": "red"}, grace=60.0, spent={"red": 8.8})
     world.slots["a"] = (GpuSlot("n1", 0),)
     state = world.state()
@@ -164,7 +164,7 @@ TIMES = Caps(tick_seconds=10.0, checkpoint_seconds=60.0, shutdown_seconds=50.0, 
 def judged(
     money: TeamMoney, *, plan: Plan | None = None, now: float = NOON, grace: float = 1.0, **work: float
 ) -> TeamVerdict:
-    """Return what the caps of a red team say to jobs of one GPU each, with so much work left."""
+    """Return the verdict of a red team's caps on jobs of one GPU each, with this work left."""
     held = {job: (GpuSlot("n1", at),) for at, job in enumerate(work)}
     jobs = (a_job(job, remaining_gpu_hours=left) for job, left in work.items())
     node = a_node("n1", kind=SECOND, launched_at=now - 7200.0)
@@ -179,10 +179,10 @@ def judged(
     ("left", "stops", "forced"),
     [(130.5, (), ()), (130.0, (), ()), (129.98, ("a",), ()), (60.0, ("a",), ()), (59.98, ("a",), ("n1",))],
 )
-def test_a_running_job_needs_the_money_to_be_stopped_at_the_next_look(
+def test_a_running_job_is_stopped_if_the_money_does_not_last_until_the_next_tick(
     left: float, stops: tuple[str, ...], forced: tuple[str, ...]
 ) -> None:
-    """130 dollars; its node ends under it where not even 60 are left, for one look and the end of a node."""
+    """It needs 130 dollars to be stopped at the next tick; below 60 dollars its node ends at once."""
     for money in (TeamMoney(day_cap_usd=left), TeamMoney(month_cap_usd=left + 9.0, spent_month_usd=9.0)):
         found = judged(money, a=1.0)
         assert (tuple(found.stops), found.forced) == (stops, forced)
@@ -190,15 +190,15 @@ def test_a_running_job_needs_the_money_to_be_stopped_at_the_next_look(
 
 
 @pytest.mark.parametrize(("left", "stops"), [(260.0, ""), (255.0, "l"), (249.0, "ls"), (600.0, "")])
-def test_of_several_those_stop_first_that_lose_least_and_no_more_than_needed(left: float, stops: str) -> None:
-    """Three hours are left of s, fifty of l; a stop saves the ten seconds until the next look."""
+def test_jobs_with_the_most_work_left_stop_first_and_no_more_than_needed(left: float, stops: str) -> None:
+    """Job s has three hours left and l fifty; a stop saves the ten seconds until the next tick."""
     assert "".join(judged(TeamMoney(day_cap_usd=left), s=3.0, l=50.0).stops) == stops
     done = judged(TeamMoney(day_cap_usd=1.0), z=0.0, s=0.25, l=50.0)
     assert "".join(done.stops) == "lsz"
 
 
-def test_jobs_that_stop_already_count_for_as_long_as_a_stop_takes() -> None:
-    """120 dollars and not 130; their own grace counts where it is longer."""
+def test_stopping_jobs_count_for_the_time_that_a_stop_takes() -> None:
+    """A stop costs 120 dollars, not 130; a longer grace time of the job counts instead."""
     plan = Plan(widths={}, slots={}, stops=("a",))
     assert judged(TeamMoney(day_cap_usd=250.0), plan=plan, a=1.0, b=1.0).stops == {}
     assert set(judged(TeamMoney(day_cap_usd=249.9), plan=plan, a=1.0, b=1.0).stops) == {"b"}
@@ -210,10 +210,10 @@ def test_jobs_that_stop_already_count_for_as_long_as_a_stop_takes() -> None:
     ("grace", "left", "starts"),
     [(1.0, 500.0, True), (1.0, 499.9, False), (470.0, 550.0, True), (470.0, 549.9, False)],
 )
-def test_a_start_needs_the_money_to_run_for_a_while_and_to_be_stopped_after_two_looks(
+def test_a_start_needs_money_for_the_least_run_and_for_a_stop_after_two_ticks(
     grace: float, left: float, starts: bool
 ) -> None:
-    """500 dollars; with a grace of 470 s a stop takes 530, and two looks 20."""
+    """That is 500 dollars; with a grace time of 470 s a stop takes 530 s, and two ticks take 20 s."""
     plan = Plan(widths={}, slots={"new": (GpuSlot("n2", 0),)})
     found = judged(TeamMoney(day_cap_usd=left), plan=plan, grace=grace)
     assert found.waits == ({} if starts else {"new": "team-day-cap"})
@@ -221,8 +221,8 @@ def test_a_start_needs_the_money_to_run_for_a_while_and_to_be_stopped_after_two_
         assert found.held[0].numbers == {"cap_usd": left, "left_usd": left}
 
 
-def test_the_last_cents_of_a_day_pay_for_its_last_moment() -> None:
-    """0.7 s before midnight a start costs 0.7 of today's dollars; the rest is tomorrow's."""
+def test_a_start_before_midnight_needs_todays_money_only_until_midnight() -> None:
+    """Of today 0.7 s are left, so the start costs 0.7 of today's dollars."""
     midnight = NOON + 43_200.0
     plan = Plan(widths={}, slots={"new": (GpuSlot("n2", 0),)})
     for left, starts in ((0.5, False), (0.75, True)):

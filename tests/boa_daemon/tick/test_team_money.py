@@ -1,4 +1,4 @@
-"""A purse: what is left of each cap, in this window and the next."""
+"""The money of a team: what is left of each cap, in this window and the next."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from boa_daemon.tick.team_money import TeamMoney
 NOON = 40.5 * DAY_SECONDS
 
 
-def test_each_cap_has_what_is_left_now_and_its_whole_in_the_window_that_comes_next() -> None:
-    """Day and month, each with the window that it counts in; a cap that is not set says nothing."""
+def test_each_cap_has_its_rest_in_this_window_and_its_whole_value_in_the_next() -> None:
+    """Caps on the day and the month each have their own windows; without caps the list is empty."""
     purse = TeamMoney(day_cap_usd=5.0, spent_today_usd=2.0, month_cap_usd=50.0, spent_month_usd=30.0)
     found = list(purse.left(NOON))
 

@@ -1,4 +1,4 @@
-"""Shares of teams: what one leaves is lent, a claim calls it back, and nobody waits for a claim for ever."""
+"""Shares of teams: unused money is lent, a team behind its share has a claim, and a claim ends in time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR = 3600.0
 
 
 def a_world(*, red: float | None, blue: float | None, waited: float = 60.0) -> ClusterState:
-    """Return a state with a job of each team that waits, and one of none."""
+    """Return a waiting job of each team, and a job without a team."""
     teams = {"red": "red", "blue": "blue", "free": ""}
     state = a_state(*(a_job(name, arrived_at=100_000.0 - waited) for name in teams), now=100_000.0)
     jobs = {name: replace(job, terms=JobTerms(team=teams[name])) for name, job in state.jobs.items()}
@@ -36,17 +36,17 @@ def a_world(*, red: float | None, blue: float | None, waited: float = 60.0) -> C
         (None, -5.0, set()),
     ],
 )
-def test_who_is_ahead_waits_for_who_is_behind_and_has_work(
+def test_a_team_ahead_of_its_share_waits_for_a_team_behind_with_waiting_jobs(
     red: float | None, blue: float | None, waits: set[str]
 ) -> None:
-    """Without a claim everything is lent; jobs without a team, and teams without a share, never wait."""
+    """Without such a team no job waits; jobs without a team, and teams without a share, never wait."""
     state = a_world(red=red, blue=blue)
     assert set(behind_their_turn(state, ())) == waits
     assert set(behind_their_turn(state, ("red", "blue"))) == set()
 
 
 def test_a_claim_ends_after_a_half_life() -> None:
-    """A job that waits longer than that waits for something else: no machine, no price."""
+    """A job that waits longer than that waits for something else than money."""
     assert behind_their_turn(a_world(red=5.0, blue=-5.0, waited=23 * HOUR), ()) == {"red": "team-share"}
     assert behind_their_turn(a_world(red=5.0, blue=-5.0, waited=25 * HOUR), ()) == {}
 
@@ -55,7 +55,7 @@ SITE = rules(caps=Caps(least_run_seconds=1800.0))  # Nodes of four GPUs at 4 USD
 
 
 def with_purse(purse: TeamMoney, *, runs: int, now: float = 0.5 * 24 * HOUR) -> ClusterState:
-    """Return a state in which "red" runs one job on so many GPUs, and nobody else has a purse."""
+    """Return a state in which team "red" runs a job on `runs` GPUs, and no other team has money."""
     held = {"a": some_slots("n1", *range(runs))} if runs else {}
     state = a_state(a_job("a"), a_job("other"), nodes=[a_node("n1")], held=held, now=now)
     jobs = {**state.jobs, "a": replace(state.jobs["a"], terms=JobTerms(team="red"))}
@@ -63,8 +63,8 @@ def with_purse(purse: TeamMoney, *, runs: int, now: float = 0.5 * 24 * HOUR) -> 
 
 
 @pytest.mark.parametrize("runs", [0, 2])
-def test_a_purse_is_closed_where_one_more_gpu_could_not_run_for_the_least_time(runs: int) -> None:
-    """Half an hour at a dollar per GPU and hour: of what runs, and of one GPU more."""
+def test_a_team_is_closed_if_one_more_gpu_could_not_run_for_the_least_time(runs: int) -> None:
+    """A GPU costs 1 USD per hour: running GPUs and one more need half an hour each."""
     least = 0.5 * (runs + 1)
     for spent, is_closed in ((10.0 - least, False), (10.01 - least, True)):
         day = TeamMoney(day_cap_usd=10.0, spent_today_usd=spent)
@@ -77,8 +77,8 @@ def test_a_purse_is_closed_where_one_more_gpu_could_not_run_for_the_least_time(r
         )
 
 
-def test_a_start_near_midnight_has_to_fit_both_days() -> None:
-    """A quarter of an hour is left of a day; the next one has its whole cap, which may be too little."""
+def test_a_start_near_midnight_must_fit_under_the_caps_of_both_days() -> None:
+    """A quarter of an hour is left of today; tomorrow's whole cap may be too small."""
     late = 24 * HOUR - 900.0
     spent = TeamMoney(day_cap_usd=10.0, spent_today_usd=10.0)
     fits = TeamMoney(day_cap_usd=0.3, spent_today_usd=0.0)
@@ -87,8 +87,8 @@ def test_a_start_near_midnight_has_to_fit_both_days() -> None:
         assert bool(closed_teams(with_purse(purse, runs=0, now=late), SITE)) is is_closed
 
 
-def test_nobody_is_closed_where_the_site_has_no_caps_or_no_teams() -> None:
-    """Purses are kept with the caps."""
+def test_no_team_is_closed_without_caps_or_without_teams() -> None:
+    """With caps but without instance types the team at its cap is closed."""
     spent = with_purse(TeamMoney(day_cap_usd=1.0, spent_today_usd=1.0), runs=0)
     assert closed_teams(spent, rules()) == {}
     assert closed_teams(replace(spent, teams={}), SITE) == {}
@@ -96,8 +96,8 @@ def test_nobody_is_closed_where_the_site_has_no_caps_or_no_teams() -> None:
     assert closed_teams(spent, free) == {"red": "team-day-cap"}, "nothing is left, whatever a GPU costs"
 
 
-def test_a_team_that_waits_is_told_the_numbers_of_its_purse() -> None:
-    """Which cap, what was spent of it; or how far it is ahead."""
+def test_the_note_of_a_waiting_team_has_the_numbers_of_its_reason() -> None:
+    """It has the spending and the cap, or how far the team is ahead."""
     money = TeamMoney(
         day_cap_usd=1.0, spent_today_usd=2.0, month_cap_usd=3.0, spent_month_usd=4.0, ahead_usd=5.0
     )
@@ -111,7 +111,7 @@ def test_a_team_that_waits_is_told_the_numbers_of_its_purse() -> None:
 
 
 def purse(left: float, *, now: float = 43_200.0, held: bool = False, **changes: float) -> Mapping[str, str]:
-    """Return the closed teams, where a GPU costs a dollar a second and must run for 500 s."""
+    """Return the closed teams if a GPU costs one dollar per second and must run for 500 s."""
     kind = an_instance_type(gpus=4, usd_per_gpu_hour=3600.0)
     site = rules(instance_types={"gpu": kind}, caps=Caps(least_run_seconds=500.0))
     node = a_node("n1", kind=kind)
@@ -122,8 +122,8 @@ def purse(left: float, *, now: float = 43_200.0, held: bool = False, **changes: 
     return closed_teams(replace(state, jobs={**state.jobs, "a": red}, teams={"red": money}), site)
 
 
-def test_a_purse_is_closed_that_does_not_pay_for_one_gpu_beside_what_runs() -> None:
-    """500 dollars, and as many for the team's own job; another's are not its affair."""
+def test_a_team_is_closed_if_its_money_does_not_pay_for_one_more_gpu() -> None:
+    """One GPU needs 500 dollars, and the team's running job as much; jobs of other teams do not count."""
     assert purse(500.0) == {}
     assert purse(499.9) == {"red": "team-day-cap"}
     assert purse(1000.0, held=True) == {}
@@ -132,8 +132,8 @@ def test_a_purse_is_closed_that_does_not_pay_for_one_gpu_beside_what_runs() -> N
     assert purse(600.0, spent_today_usd=599.5, now=86_400.0 - 0.25) == {}
 
 
-def test_a_purse_without_types_is_closed_when_it_is_empty() -> None:
-    """Nothing can be said of prices; caps say what a team may not overdraw."""
+def test_without_instance_types_a_team_is_closed_when_its_cap_is_reached() -> None:
+    """There are no prices to compare with; without caps no team is closed."""
     site = rules(instance_types={}, caps=Caps(least_run_seconds=0.5))
     state = a_state(now=43_200.0)
     for spent, is_closed in ((0.25, False), (1.0, True), (1.5, True)):
@@ -143,8 +143,8 @@ def test_a_purse_without_types_is_closed_when_it_is_empty() -> None:
     assert closed_teams(replace(state, teams={"red": money}), rules()) == {}
 
 
-def test_a_team_at_its_share_neither_lends_nor_calls_back() -> None:
-    """Half a dollar ahead is ahead, and none is not; the claim holds for a whole half-life."""
+def test_a_team_exactly_at_its_share_neither_waits_nor_has_a_claim() -> None:
+    """Half a dollar ahead or behind counts; a claim holds for a whole half-life."""
     assert behind_their_turn(a_world(red=0.5, blue=-0.5), ()) == {"red": "team-share"}
     assert behind_their_turn(a_world(red=0.0, blue=-0.5), ()) == {}
     assert behind_their_turn(a_world(red=0.5, blue=0.5), ()) == {}
@@ -152,8 +152,8 @@ def test_a_team_at_its_share_neither_lends_nor_calls_back() -> None:
     assert behind_their_turn(a_world(red=5.0, blue=-5.0, waited=24 * HOUR), ()) == {"red": "team-share"}
 
 
-def test_a_note_on_a_team_has_the_numbers_that_are_known() -> None:
-    """Nothing where a cap or a share is not."""
+def test_the_note_of_a_team_has_zero_for_unknown_numbers() -> None:
+    """The cap or the share is not set."""
     money = TeamMoney(spent_today_usd=1.5, spent_month_usd=2.5)
     for why, numbers in (
         ("team-share", {"ahead_usd": 0.0}),

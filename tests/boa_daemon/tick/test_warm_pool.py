@@ -1,4 +1,4 @@
-"""Which nodes are stopped rather than ended, which stopped ones end, and which are started first."""
+"""The warm pool: which nodes are stopped instead of ended, which stopped ones end, and which start first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DISK = 0.02
 
 
 def asleep(name: str = "i-1~2", *, since: float = NOON - 600.0, **changes: Any) -> NodeState:
-    """Return a node of four GPUs that is stopped."""
+    """Return a stopped node of four GPUs."""
     node = replace(
         a_node(name, phase="stopped", launched_at=since),
         gpus=(),
@@ -40,23 +40,23 @@ def asleep(name: str = "i-1~2", *, since: float = NOON - 600.0, **changes: Any) 
 def decided(
     state: ClusterState, *, pool: int | None = 2, caps: Caps | None = None, **widths: int
 ) -> Decision:
-    """Return the decision of a site with a pool, whose policy names no prices."""
+    """Return the decision of a site with a pool, under a policy without prices."""
     site = rules(caps=caps, warm_pool=None if pool is None else WarmPool(nodes=pool))
     return decide(state, allocator=Wishes(widths=widths), placer=FirstFit(), rules=site)
 
 
 def ends(decision: Decision) -> dict[str, bool]:
-    """Return the nodes that go back, and whether they are stopped."""
+    """Return the nodes that are given back, and whether they are stopped instead of ended."""
     return {each.node: each.stops for each in decision.actions if isinstance(each, TerminateNode)}
 
 
 def idle(name: str, **changes: Any) -> NodeState:
-    """Return a node that has been idle for as long as it may be."""
+    """Return a node whose idle hold is over."""
     return replace(a_node(name, idle_since=NOON - 3600.0), **changes)
 
 
-def test_an_idle_node_is_stopped_where_there_is_a_pool_with_room() -> None:
-    """Two of three, as many as there is room for; without a pool all end."""
+def test_idle_nodes_are_stopped_until_the_pool_is_full() -> None:
+    """The pool holds two of three nodes; without a pool all end."""
     state = a_state(nodes=[idle("i-1"), idle("i-2"), idle("i-3")], now=NOON)
 
     assert sorted(ends(decided(state)).values()) == [False, True, True]
@@ -66,13 +66,13 @@ def test_an_idle_node_is_stopped_where_there_is_a_pool_with_room() -> None:
 
 
 @pytest.mark.parametrize("change", [{"market": "spot"}, {"ends_by": NOON + 60.0}])
-def test_what_cannot_be_stopped_or_is_taken_back_ends(change: dict[str, Any]) -> None:
-    """EC2 stops no spot instance of ours, and what is unfit is to stay away."""
+def test_spot_nodes_and_ending_nodes_are_ended_and_not_stopped(change: dict[str, Any]) -> None:
+    """EC2 does not stop our spot instances, and an ending node must not come back."""
     assert ends(decided(a_state(nodes=[idle("i-1", **change)], now=NOON))) == {"i-1": False}
 
 
-def test_without_a_pool_what_is_stopped_ends() -> None:
-    """So `warm_pool_nodes = 0` and `boa down` leave nothing behind, and the reason says so."""
+def test_without_a_pool_stopped_nodes_end() -> None:
+    """So `warm_pool_nodes = 0` and `boa down` leave nothing behind; the reason says why."""
     decision = decided(a_state(nodes=[asleep()], now=NOON), pool=None)
 
     [order] = decision.actions
@@ -81,8 +81,8 @@ def test_without_a_pool_what_is_stopped_ends() -> None:
     assert order.reason == "stopped for 10.0 min, and not worth its disk"
 
 
-def test_a_stopped_node_goes_back_when_it_has_cost_what_an_idle_one_may() -> None:
-    """60 s at 4 USD/h are 12,000 s at 0.02 USD/h; the next look is then."""
+def test_a_stopped_node_ends_when_its_disk_has_cost_as_much_as_the_idle_hold() -> None:
+    """60 s at 4 USD per hour are 12,000 s at 0.02 USD per hour; the plan wakes up then."""
     young = asleep(since=NOON - 11_000.0)
     decision = decided(a_state(nodes=[young], now=NOON))
     assert ends(decision) == {}
@@ -92,12 +92,12 @@ def test_a_stopped_node_goes_back_when_it_has_cost_what_an_idle_one_may() -> Non
 
 
 def launches(decision: Decision) -> list[LaunchNodes]:
-    """Return what is launched."""
+    """Return the launches."""
     return [each for each in decision.actions if isinstance(each, LaunchNodes)]
 
 
-def test_a_launch_starts_what_is_stopped_first() -> None:
-    """Two nodes are wanted and one is stopped, however long: it is started, not ended."""
+def test_a_launch_starts_stopped_nodes_first() -> None:
+    """Two nodes are wanted and one is stopped: it is started, however old it is."""
     state = a_state(a_job("a"), nodes=[asleep(since=NOON - 20_000.0)], now=NOON)
     decision = decided(state, a=8)
 
@@ -107,7 +107,7 @@ def test_a_launch_starts_what_is_stopped_first() -> None:
     assert ends(decision) == {}
 
 
-def test_a_start_is_where_the_offer_is() -> None:
+def test_a_stopped_node_is_started_only_in_the_zone_of_the_chosen_offer() -> None:
     """Among offers of one price the zone with a stopped node comes first; a dearer zone does not."""
     offers = [Offer(instance_type="gpu-x4", zone=zone, usd_per_hour=4.0) for zone in ("a", "b")]
     state = a_state(a_job("a"), nodes=[asleep(zone="b")], now=NOON, offers=tuple(offers))
@@ -119,24 +119,24 @@ def test_a_start_is_where_the_offer_is() -> None:
     assert (order.offer, order.starts) == (dearer[0], ())
 
 
-def test_a_stopped_node_takes_no_place_of_an_instance() -> None:
-    """With one instance allowed and one stopped, a node may be launched: by starting that one."""
+def test_a_stopped_node_does_not_count_towards_the_cap_on_instances() -> None:
+    """With a cap of one instance the stopped node is started."""
     state = a_state(a_job("a"), nodes=[asleep()], now=NOON)
     decision = decided(state, caps=Caps(instances=1, usd_per_day=1000.0), a=4)
 
     assert [order.starts for order in launches(decision)] == [("i-1~2",)]
 
 
-def test_no_disk_is_kept_that_a_cap_could_not_pay_for() -> None:
-    """A disk has to be paid for as long as a launch: 900 s at 0.0219 USD/h, beside what ends."""
+def test_a_node_is_not_stopped_if_a_cap_cannot_pay_for_its_disk() -> None:
+    """The disk must be paid for 900 s at 0.0219 USD per hour."""
     state = a_state(nodes=[idle("i-1")], now=NOON)
-    billed = 12.0 * 4.0 * 1e6  # from midnight to noon
+    billed = 12.0 * 4.0 * 1e6  # From midnight to noon.
     assert ends(decided(state, caps=Caps(usd_per_day=(billed + 2e6) / 1e6))) == {"i-1": True}
     assert ends(decided(state, caps=Caps(usd_per_day=(billed + 0.102e6) / 1e6))) == {"i-1": False}
 
 
-def test_what_is_stopped_goes_back_before_a_cap_breaks() -> None:
-    """Its disk counts: with nothing left for it, it is ended."""
+def test_a_stopped_node_ends_before_its_disk_breaks_a_cap() -> None:
+    """Almost nothing is left of the day's cap."""
     state = a_state(nodes=[asleep()], now=NOON, settled_today_micro_dollars=9_999_900)
     decision = decided(state, caps=Caps(usd_per_day=10.0))
 
@@ -146,16 +146,16 @@ def test_what_is_stopped_goes_back_before_a_cap_breaks() -> None:
 
 
 class Priced(Known):
-    """A policy that says what a stopped node is worth."""
+    """A policy that knows what a stopped node is worth."""
 
     def warm(self, gpu_type: str, *, saved_hours: float, share: float) -> NodeRetention:
-        """Return one node, for as many seconds as its disk is cheap."""
+        """Return one node, kept longer the cheaper its disk is."""
         assert saved_hours == pytest.approx(120.0 / 3600.0)
         return NodeRetention(nodes=1, seconds=10.0 / share)
 
 
-def test_the_policys_price_says_how_many_and_how_long() -> None:
-    """Boots of 180 s and starts of 60 s: 120 s are saved; one node is worth it, for 10 s over its share."""
+def test_the_policy_decides_how_many_nodes_are_stopped_and_for_how_long() -> None:
+    """A boot takes 180 s and a start 60 s; the policy keeps one node, for 10 s over the disk's share."""
     site = rules(warm_pool=WarmPool(nodes=5, disk_usd_per_hour=DISK))
     state = a_state(nodes=[idle("i-1"), idle("i-2")], now=NOON)
     policy = Priced(widths={})
@@ -168,16 +168,16 @@ def test_the_policys_price_says_how_many_and_how_long() -> None:
         assert bool(ends(decision)) == is_over
 
 
-def test_a_job_never_sits_on_a_stopped_node() -> None:
-    """It has no GPUs to give, and does not count as one to come."""
+def test_a_job_is_not_placed_on_a_stopped_node() -> None:
+    """It starts on the ready node."""
     state = a_state(a_job("a"), nodes=[asleep(), a_node("i-2")], now=NOON)
     decision = decided(state, a=4)
 
     assert decision.plan.slots == {"a": some_slots("i-2", 0, 1, 2, 3)}
 
 
-def test_a_disk_is_kept_beside_what_is_launched_or_not_at_all() -> None:
-    """A launch of another type takes its dollar first; under a cap that is broken already nothing is kept."""
+def test_a_launch_is_paid_before_the_disk_of_a_stopped_node() -> None:
+    """If the cap is already broken, or the launch takes the rest of it, no node is stopped."""
     other = an_instance_type(gpu_type="other", usd_per_gpu_hour=10.0)
     state = a_state(a_job("a"), nodes=[idle("i-1")], now=NOON)
     billed = 12.0 * 4.0
@@ -209,18 +209,18 @@ WORTH = PoolWorth.of(rules(warm_pool=WarmPool(nodes=2)), None)
         (0, "gpu", 0.02, NodeRetention(nodes=0, seconds=0.0)),
     ],
 )
-def test_a_stopped_node_is_kept_for_the_money_of_an_idle_one_a_day_at_the_most(
+def test_a_stopped_node_is_kept_for_the_cost_of_the_idle_hold_and_at_most_a_day(
     pool: int, gpu_type: str, disk: float, hold: NodeRetention
 ) -> None:
-    """60 s at four dollars an hour; types that the settings do not name are not kept."""
+    """The idle hold is 60 s at 4 USD per hour; types that the settings do not name are not kept."""
     worth = PoolWorth.of(rules(warm_pool=WarmPool(nodes=pool)), None)
     assert worth.hold(an_instance_type(gpu_type=gpu_type), disk) == hold
     nothing = PoolWorth.of(rules(warm_pool=WarmPool(nodes=2), idle_hold_seconds=0.0), None)
     assert nothing.hold(an_instance_type(), 0.02) == NodeRetention(nodes=0, seconds=0.0)
 
 
-def test_stopped_nodes_are_judged_in_their_order_by_type_and_in_all() -> None:
-    """Two places: the third has none; one that stays anyway takes one, what is too old takes none."""
+def test_stopped_nodes_beyond_the_size_of_the_pool_expire_at_once() -> None:
+    """The pool holds two: a node that stays anyway takes a place, and a node that is too old takes none."""
     hold = 60.0 * 4.0 / DISK
     nodes = [asleep("a"), asleep("b"), asleep("c")]
     until = NOON - 600.0 + hold
@@ -239,8 +239,8 @@ def test_stopped_nodes_are_judged_in_their_order_by_type_and_in_all() -> None:
     assert [at for _, at in stopped_node_expiries(old, WORTH, now=NOON)] == [NOON, until, until, NOON]
 
 
-def test_stopped_nodes_are_started_where_an_offer_is_the_youngest_first_and_each_once() -> None:
-    """Two in zone x, one in y; none on spot, none that ends, none of another type, and no node that runs."""
+def test_stopped_nodes_in_the_zone_of_an_offer_start_youngest_first_and_once() -> None:
+    """Nodes of another type or zone, running or released nodes, and spot offers are excluded."""
     nodes = [
         asleep("old", since=NOON - 900.0, zone="x"),
         asleep("young", zone="x"),
@@ -264,8 +264,8 @@ def test_stopped_nodes_are_started_where_an_offer_is_the_youngest_first_and_each
     assert [anywhere.take(nowhere, 1) for _ in range(3)] == [("y",), ("old",), ()]
 
 
-def test_among_equal_prices_those_come_first_where_a_node_can_be_started() -> None:
-    """A cheaper offer stays before all."""
+def test_among_offers_of_equal_price_those_with_a_stopped_node_come_first() -> None:
+    """A cheaper offer still comes before them."""
     offers = [
         Offer(instance_type="gpu-x4", zone=zone, usd_per_hour=usd)
         for zone, usd in (("a", 3.0), ("b", 4.0), ("x", 4.0))
@@ -276,15 +276,15 @@ def test_among_equal_prices_those_come_first_where_a_node_can_be_started() -> No
     assert [offer.zone for offer in empty.first(offers)] == ["a", "b", "x"]
 
 
-def test_what_a_stopped_node_goes_on_costing_is_its_disk() -> None:
-    """Whatever stands before it; a guess where no disk is named."""
+def test_a_stopped_node_costs_only_its_disk() -> None:
+    """Without a disk among the extras the given price is used."""
     assert disk_extras((("address", 0.5), ("disk", 0.02)), otherwise=0.1) == (("disk", 0.02),)
     assert disk_extras((("address", 0.5),), otherwise=0.1) == (("disk", 0.1),)
 
 
 @pytest.mark.parametrize("phase", ["ready", "requested", "stopped", "terminating"])
-def test_only_what_is_ready_and_empty_can_be_stopped(phase: Any) -> None:
-    """And is on demand, listed, and not to end."""
+def test_only_a_ready_empty_node_can_be_stopped(phase: Any) -> None:
+    """It must also be on demand, listed, and without an announced end."""
     node = replace(a_node("n"), phase=phase)
     assert may_stop(node) is (phase == "ready")
     for change in ({"market": "spot"}, {"is_listed": False}, {"ends_by": 9.0}, {"gpus": ("a",)}):

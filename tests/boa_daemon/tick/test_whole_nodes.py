@@ -1,4 +1,4 @@
-"""Following the plan with whole nodes: whom a job counts on, what it starts on, which idle nodes stay."""
+"""Plans on whole nodes: when a job waits for GPUs of others, starts early, and which idle nodes stay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policies.placement.first_fit import FirstFit
 
 
 def one_running(*, waited_seconds: float = 0.0) -> ClusterState:
-    """Return a state where "old" has a whole node and "new" has arrived."""
+    """Return a state in which job "old" has a whole node and job "new" has arrived."""
     now = 1000.0
     return a_state(
         a_job("old"),
@@ -28,8 +28,8 @@ def one_running(*, waited_seconds: float = 0.0) -> ClusterState:
     )
 
 
-def test_no_node_is_rented_for_what_falls_free_before_it_would_have_booted() -> None:
-    """The old job ends in two minutes, a node boots in three: nothing is launched, and `explain` says why."""
+def test_no_node_is_rented_if_a_job_ends_before_it_would_have_booted() -> None:
+    """Job "old" ends in two minutes and a boot takes three; the explanation says so."""
     state = one_running()
     plan = plan_of(state, Known(widths={"old": 4, "new": 4}, left_hours={"old": 120.0 / 3600.0}))
 
@@ -38,8 +38,8 @@ def test_no_node_is_rented_for_what_falls_free_before_it_would_have_booted() -> 
     assert "other jobs will free GPUs sooner than a new node would boot" in explain_job(state, plan, "new")
 
 
-def test_a_node_is_rented_where_nobody_ends_in_time_or_too_little_falls_free() -> None:
-    """The old job runs for another hour; or its four GPUs are not enough for eight."""
+def test_a_node_is_rented_if_no_job_ends_in_time_or_too_few_gpus_become_free() -> None:
+    """Job "old" runs for another hour, or its four GPUs do not suffice for eight."""
     late = plan_of(one_running(), Known(widths={"old": 4, "new": 4}))
     wide = plan_of(one_running(), Known(widths={"old": 4, "new": 8}, left_hours={"old": 0.01}))
 
@@ -47,8 +47,8 @@ def test_a_node_is_rented_where_nobody_ends_in_time_or_too_little_falls_free() -
     assert wide.launches == {"gpu-x4": 1}
 
 
-def test_work_that_was_counted_a_while_ago_is_less_by_now() -> None:
-    """Six minutes were left five minutes ago: one is left now. In two minutes' time they would be eight."""
+def test_the_time_left_of_a_job_is_reduced_by_the_age_of_its_measurement() -> None:
+    """Six minutes were left five minutes ago, so one is left now and no node is rented."""
     for counted_at, launches in ((700.0, {}), (1120.0, {"gpu-x4": 1}), (None, {"gpu-x4": 1})):
         state = a_state(
             a_job("old", counted_at=counted_at),
@@ -63,7 +63,7 @@ def test_work_that_was_counted_a_while_ago_is_less_by_now() -> None:
 
 
 def test_two_jobs_do_not_count_on_the_same_gpus() -> None:
-    """Four GPUs fall free for two jobs of four: one node is rented."""
+    """Four GPUs become free for two jobs of four, so one node is rented."""
     state = a_state(
         a_job("old"),
         a_job("b", arrived_at=1000.0),
@@ -77,16 +77,16 @@ def test_two_jobs_do_not_count_on_the_same_gpus() -> None:
     assert plan.launches == {"gpu-x4": 1}
 
 
-def test_a_job_that_waited_in_vain_counts_on_nobody() -> None:
-    """Forecasts say "soon" for longer than two boots: a node is rented. No wrong size starves a job."""
+def test_a_node_is_rented_for_a_job_that_has_waited_longer_than_two_boots() -> None:
+    """So a wrong forecast cannot make a job wait for ever."""
     known = Known(widths={"old": 4, "new": 4}, left_hours={"old": 0.0})
 
     assert plan_of(one_running(waited_seconds=359.0), known).launches == {}
     assert plan_of(one_running(waited_seconds=361.0), known).launches == {"gpu-x4": 1}
 
 
-def test_a_waiting_job_starts_on_what_is_free_while_its_nodes_boot() -> None:
-    """Eight planned, four free: it starts on four now, one node is rented, and `explain` names the eight."""
+def test_a_waiting_job_starts_on_free_gpus_while_its_nodes_boot() -> None:
+    """Eight GPUs are planned and four are free: it starts on four, and one node is rented."""
     state = a_state(a_job("a"), nodes=[a_node("n1")])
     plan = plan_of(state, Known(widths={"a": 8}, starts=True))
 
@@ -98,7 +98,7 @@ def test_a_waiting_job_starts_on_what_is_free_while_its_nodes_boot() -> None:
 
 
 def test_a_job_with_a_head_start_does_not_rent_its_nodes_twice() -> None:
-    """It runs on four and one node boots: nothing more is launched, nothing moves."""
+    """It runs on four GPUs and one node boots: nothing is launched or moved."""
     state = a_state(
         a_job("a"),
         nodes=[a_node("n1"), a_node("n2", phase="requested")],
@@ -110,8 +110,8 @@ def test_a_job_with_a_head_start_does_not_rent_its_nodes_twice() -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
-def test_so_many_idle_nodes_stay_those_that_fell_idle_last(kept: int) -> None:
-    """Three are idle; the ones that were not wanted for longest go back at once."""
+def test_the_policy_keeps_as_many_idle_nodes_as_it_says_the_latest_first(kept: int) -> None:
+    """Three nodes are idle; the others are released at once."""
     nodes = [a_node(f"n{number}", idle_since=900.0 + number) for number in (1, 2, 3)]
     plan = plan_of(a_state(nodes=nodes, now=1000.0), Known(widths={}, nodes=kept))
 
@@ -119,8 +119,8 @@ def test_so_many_idle_nodes_stay_those_that_fell_idle_last(kept: int) -> None:
     assert (plan.wake_at is not None) == (kept > 0)
 
 
-def test_a_held_node_goes_back_when_its_time_is_over() -> None:
-    """Ten minutes idle."""
+def test_a_kept_idle_node_is_released_when_its_time_is_over() -> None:
+    """It has been idle for ten minutes."""
     state = a_state(nodes=[a_node("n1", idle_since=400.0)], now=1000.0)
 
     assert plan_of(state, Known(widths={}, nodes=5)).releases == ("n1",)
@@ -129,8 +129,8 @@ def test_a_held_node_goes_back_when_its_time_is_over() -> None:
 @given(
     left=st.lists(st.floats(min_value=0.0, max_value=1.0), min_size=1, max_size=6), width=st.integers(1, 16)
 )
-def test_what_is_rented_and_what_falls_free_is_enough(left: list[float], width: int) -> None:
-    """Launches, free GPUs and those of jobs about to end cover what waits, whatever the forecasts."""
+def test_rented_free_and_soon_free_gpus_cover_the_waiting_job(left: list[float], width: int) -> None:
+    """This holds for any forecasts, and one node less would not be needed."""
     names = [f"j{number}" for number in range(len(left))]
     state = a_state(
         *(a_job(name) for name in names),
@@ -151,10 +151,10 @@ def test_what_is_rented_and_what_falls_free_is_enough(left: list[float], width: 
 
 
 @pytest.mark.parametrize(("minimum_hold_seconds", "starts"), [(60.0, True), (BOOT_SECONDS + 120.0, False)])
-def test_a_job_that_would_be_held_beyond_the_boot_gets_no_head_start(
+def test_a_job_gets_no_head_start_if_its_minimum_hold_exceeds_the_boot(
     minimum_hold_seconds: float, starts: bool
 ) -> None:
-    """Held narrow for longer than its nodes take to come, it would leave them to nobody."""
+    """It would stay narrow after its nodes have come."""
     state = a_state(a_job("new"), nodes=[a_node("n1")], now=1000.0)
     site = rules(steady=Steady(minimum_hold_seconds=minimum_hold_seconds))
     plan = decide(state, allocator=Known(widths={"new": 8}, starts=True), placer=FirstFit(), rules=site).plan
@@ -162,8 +162,8 @@ def test_a_job_that_would_be_held_beyond_the_boot_gets_no_head_start(
     assert plan.launches
 
 
-def test_the_site_says_how_long_an_idle_node_is_held_at_the_most() -> None:
-    """Whatever the price of money would pay for: an operator's limit is one."""
+def test_the_sites_longest_hold_limits_how_long_an_idle_node_is_kept() -> None:
+    """The limit is 30 s, although the policy would keep the node longer."""
     node_prices = Known(widths={}, nodes=1)
     site = rules(longest_hold_seconds=30.0)
 
