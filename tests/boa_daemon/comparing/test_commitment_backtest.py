@@ -1,4 +1,4 @@
-"""Proofs look at nothing of the rest: the first part decides, whatever comes later."""
+"""A commitment backtest: the advice uses the first part of the trace only."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ classes:
 
 
 def a_trace(*, late: int) -> Trace:
-    """Return 40 jobs in the first 20 hours, and `late` in the next 20, a last one at their end."""
+    """Return 40 jobs in the first 20 hours, `late` jobs in the next 20, and one at the end."""
     early = [TraceJob(f"e{n}", 1800.0 * n, "c", 1.0 + n % 3) for n in range(40)]
     step = 71000.0 / late
     after = [TraceJob(f"l{n}", 72000.0 + step * n, "rare" if n % 2 else "c") for n in range(late)]
     return Trace((*early, *after, TraceJob("end", 144000.0, "c")))
 
 
-def test_the_first_part_does_not_know_the_rest(tmp_path: Path) -> None:
-    """Twenty or two hundred later jobs, of a class that was not seen: the same load before."""
+def test_the_load_of_the_first_part_does_not_depend_on_the_rest(tmp_path: Path) -> None:
+    """The rest has 20 or 200 jobs, half of a class that the first part does not have."""
     (tmp_path / "classes.yaml").write_text(CLASSES)
     file = load_problem(tmp_path / "classes.yaml", require_rates=False)
     found = []

@@ -1,4 +1,4 @@
-"""Comparisons: equal spend, paired ratios, runs that are kept, determinism."""
+"""Comparisons of policies: equal spend, paired ratios, kept runs and reproducibility."""
 
 from __future__ import annotations
 
@@ -64,20 +64,21 @@ def a_comparison(**changes: Any) -> Comparison:
 
 
 def run(comparison: Comparison, folder: Path | None = None) -> list[CellResult]:
-    """Run all cells here."""
+    """Run all cells in this process."""
     return run_all(comparison, Tasks(kept=AnswerCache(folder)))
 
 
 @pytest.fixture(scope="module")
 def all_rows() -> tuple[Comparison, list[CellResult]]:
-    """Run every rival at one budget, two seeds."""
+    """Run every rival at one budget with two seeds."""
     comparison = a_comparison(rivals=RIVALS, seeds=2)
     return comparison, run(comparison)
 
 
 @pytest.mark.exhaustive
-def test_every_cell_has_a_row_in_order(all_rows: tuple[Comparison, list[CellResult]]) -> None:
-    """References first, then the rivals, seed by seed."""
+def test_every_cell_has_a_row_with_references_before_rivals(
+    all_rows: tuple[Comparison, list[CellResult]],
+) -> None:
     comparison, rows = all_rows
 
     expected = [("boa", 0), ("boa", 1), *((rival, seed) for seed in (0, 1) for rival in RIVALS)]
@@ -85,8 +86,9 @@ def test_every_cell_has_a_row_in_order(all_rows: tuple[Comparison, list[CellResu
     assert len(rows) == comparison.cells
 
 
-def test_what_is_done_so_far_can_be_reported(all_rows: tuple[Comparison, list[CellResult]]) -> None:
-    """Whatever is done: seeds with all their policies, in lines like those of the whole; in the end, all."""
+def test_a_partly_done_comparison_reports_its_complete_seeds(
+    all_rows: tuple[Comparison, list[CellResult]],
+) -> None:
     comparison, rows = all_rows
     told = 0
     for done in range(len(rows) + 1):
@@ -102,7 +104,7 @@ def test_what_is_done_so_far_can_be_reported(all_rows: tuple[Comparison, list[Ce
 
 
 def test_a_row_says_whether_it_is_at_equal_spend(all_rows: tuple[Comparison, list[CellResult]]) -> None:
-    """Within 1 % of what the reference spent on the same seed."""
+    """Equal means within 1 % of the spend of the reference with the same seed."""
     _, rows = all_rows
     spent = {row.seed: row.mean_usd_per_hour for row in rows if row.policy == "boa"}
 
@@ -112,14 +114,13 @@ def test_a_row_says_whether_it_is_at_equal_spend(all_rows: tuple[Comparison, lis
         assert row.at_equal_spend == (off <= TOLERANCE)
 
 
-def test_no_row_beats_the_bound_for_its_money(all_rows: tuple[Comparison, list[CellResult]]) -> None:
-    """Whatever the rival."""
+def test_no_row_beats_the_lower_bound(all_rows: tuple[Comparison, list[CellResult]]) -> None:
     for row in all_rows[1]:
         assert row.mean_jct_hours >= row.lower_bound_mean_jct_hours
 
 
 def test_a_row_can_be_run_again_from_its_knob(all_rows: tuple[Comparison, list[CellResult]]) -> None:
-    """Same settings, same run to the bit."""
+    """The settings of the row give the same run to the bit."""
     comparison, rows = all_rows
     for row in rows:
         again = simulate(comparison.settings_of_row(row))
@@ -127,10 +128,10 @@ def test_a_row_can_be_run_again_from_its_knob(all_rows: tuple[Comparison, list[C
 
 
 @pytest.mark.exhaustive
-def test_rivals_spend_the_same_where_their_settings_allow() -> None:
-    """On the shipped workload both come within a step, and say whether that is within 1 %.
+def test_rivals_spend_within_three_per_cent_of_the_reference() -> None:
+    """Each row says whether it is within 1 %.
 
-    What they wait for the very same money is read off between two settings.
+    Its mean JCT at equal spend is interpolated between two settings.
     """
     settings = shipped_settings("30/h")
     comparison = a_comparison(
@@ -148,15 +149,15 @@ def test_rivals_spend_the_same_where_their_settings_allow() -> None:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Collect the policies of runs that begin."""
+    """Collect the policies of the runs that begin."""
     begun: list[str] = []
     real = tune.prepare
     monkeypatch.setattr(tune, "prepare", lambda settings: begun.append(settings.policy) or real(settings))
     return begun
 
 
-def test_what_is_new_runs_and_what_changed_runs_again(tmp_path: Path, ran: list[str]) -> None:
-    """The same runs nothing, a further rival only itself; with another boot time all runs are new."""
+def test_only_new_and_changed_runs_are_done_again(tmp_path: Path, ran: list[str]) -> None:
+    """A repeated comparison runs nothing; another boot time changes every run."""
     first = run(a_comparison(rivals=("equal-width",)), tmp_path)
     assert set(ran) == {"boa", "equal-width"}
     ran.clear()
@@ -170,7 +171,7 @@ def test_what_is_new_runs_and_what_changed_runs_again(tmp_path: Path, ran: list[
 
 
 def test_another_seed_is_another_order_of_the_same_jobs() -> None:
-    """Arrival instants stay, and so do the jobs; seed 0 is the trace itself."""
+    """The instants of arrival stay; seed 0 is the trace itself."""
     trace = some_settings().trace
     other = reordered(trace, 3)
 
@@ -183,8 +184,8 @@ def test_another_seed_is_another_order_of_the_same_jobs() -> None:
     )
 
 
-def test_an_interval_is_students_on_the_logarithms() -> None:
-    """Two pairs: t of one degree of freedom at 97.5 % is tan(0.475 pi)."""
+def test_the_interval_of_a_ratio_is_students_t_on_logarithms() -> None:
+    """For two pairs, t with one degree of freedom at 97.5 % is tan(0.475 pi)."""
     ratio = ratio_of([1.0, 4.0])
 
     half = math.tan(0.475 * math.pi) * math.log(4.0) / 2.0
@@ -195,7 +196,7 @@ def test_an_interval_is_students_on_the_logarithms() -> None:
 
 
 def test_ratios_are_paired_by_seed(all_rows: tuple[Comparison, list[CellResult]]) -> None:
-    """Each row over the reference on its own seed; the summary is their geometric mean."""
+    """Each row is divided by the reference with its seed; the summary is the geometric mean."""
     comparison, rows = all_rows
     boa = {row.seed: row.mean_jct_hours for row in rows if row.policy == "boa"}
 
@@ -209,13 +210,13 @@ def test_ratios_are_paired_by_seed(all_rows: tuple[Comparison, list[CellResult]]
 
 
 def a_trial(spend: float, hours: float) -> KnobTrial:
-    """Return a run that spent and took so much."""
+    """Return a run with some spend and mean JCT."""
     result = simulate(replace(some_settings(), policy="equal-width"))
     return KnobTrial(knob={}, result=replace(result, mean_usd_per_hour=spend, mean_jct_hours=hours))
 
 
-def test_equal_spend_lies_on_the_chord_between_two_settings() -> None:
-    """Half the way in money is half the way in time."""
+def test_mean_jct_at_equal_spend_is_interpolated_between_two_settings() -> None:
+    """A spend half way between them has the mean JCT half way."""
     trials = [a_trial(8.0, 4.0), a_trial(12.0, 2.0)]
 
     assert equal_spend_hours(trials, 10.0) == pytest.approx(3.0)
@@ -223,8 +224,9 @@ def test_equal_spend_lies_on_the_chord_between_two_settings() -> None:
     assert equal_spend_hours(trials[1:], 10.0) is None
 
 
-def test_the_floor_is_below_all_rows(all_rows: tuple[Comparison, list[CellResult]]) -> None:
-    """At seed 0, which it is for, and it falls with money."""
+def test_the_floor_is_below_every_row_of_seed_0_and_falls_with_spend(
+    all_rows: tuple[Comparison, list[CellResult]],
+) -> None:
     comparison, rows = all_rows
     floor = floor_of(comparison, rows)
 
@@ -234,10 +236,10 @@ def test_the_floor_is_below_all_rows(all_rows: tuple[Comparison, list[CellResult
     assert (np.diff(finite) <= 1e-12).all()
 
 
-def test_the_best_rival_is_the_fastest_for_the_same_money(
+def test_the_best_rival_has_the_lowest_mean_jct_at_equal_spend(
     all_rows: tuple[Comparison, list[CellResult]],
 ) -> None:
-    """By the corrected ratio; without rivals there is none."""
+    """Without rivals there is none."""
     comparison, rows = all_rows
     lines = lines_of(comparison, rows)
     best = best_rival(lines, 20.0)
@@ -250,7 +252,7 @@ def test_the_best_rival_is_the_fastest_for_the_same_money(
 
 
 def test_a_timeline_adds_up_to_the_run() -> None:
-    """Money over time is the bill, GPUs over time the GPU-hours, used ones work and overheads."""
+    """Money sums to the bill, rented GPUs to GPU-hours, and used GPUs to work and overheads."""
     settings = replace(some_settings(), policy="static-equal")
     result, run = simulate(settings), record(settings)
     step = 2.0 * float(run.hours[0])
@@ -264,8 +266,9 @@ def test_a_timeline_adds_up_to_the_run() -> None:
     assert (run.queue >= 0.0).all()
 
 
-def test_texts_say_settings_and_misses(all_rows: tuple[Comparison, list[CellResult]]) -> None:
-    """Nodes and widths as people say them; a spend that misses says by how much."""
+def test_cells_show_settings_and_the_deviation_from_equal_spend(
+    all_rows: tuple[Comparison, list[CellResult]],
+) -> None:
     comparison, rows = all_rows
     lines = {line.policy: line for line in lines_of(comparison, rows)}
 
@@ -286,26 +289,25 @@ def test_texts_say_settings_and_misses(all_rows: tuple[Comparison, list[CellResu
         ({"rivals": ("equal-wdith",)}, UnknownPolicy, "Did you mean"),
     ],
 )
-def test_what_cannot_run_is_refused_before_any_run(
+def test_wrong_budgets_and_policies_are_refused(
     changes: dict[str, Any], kind: type[Exception], says: str
 ) -> None:
-    """One clear error."""
     with pytest.raises(kind, match=says):
         a_comparison(**changes).check()
 
 
 def test_a_knob_becomes_settings() -> None:
-    """A planning budget is the site's, everything else an option of the policy."""
+    """A planning budget is set on the run, and every other value is an option of the policy."""
     settings = with_knob(some_settings(), {"planning_budget": 7.0, "nodes": 3})
 
     assert settings.planning_budget == Budget(amount=7.0)
     assert settings.options.nodes == 3
 
 
-def test_one_width_and_one_efficiency_spend_the_same_by_sharing(
+def test_equal_width_and_efficiency_meet_the_spend_by_splitting_jobs(
     all_rows: tuple[Comparison, list[CellResult]],
 ) -> None:
-    """Steps are coarse, but a share of the jobs can go one step further: as near as so few jobs allow."""
+    """A share of the jobs gets the next setting, so the spend is within 1.5 %."""
     for row in all_rows[1]:
         if row.policy in {"equal-width", "efficiency"}:
             assert abs(row.mean_usd_per_hour / row.target_usd_per_hour - 1.0) <= 0.015
@@ -315,7 +317,7 @@ def test_one_width_and_one_efficiency_spend_the_same_by_sharing(
 def test_the_gain_over_a_fleet_is_elasticity_times_optimisation(
     all_rows: tuple[Comparison, list[CellResult]],
 ) -> None:
-    """Best fleet over best rule, best rule over boa; the names say which they are."""
+    """Elasticity compares the best fleet with the best rule, and optimisation the best rule with BOA."""
     comparison, rows = all_rows
     lines = lines_of(comparison, rows)
 
@@ -332,10 +334,9 @@ def test_the_gain_over_a_fleet_is_elasticity_times_optimisation(
     assert f"{why.rule}, explains a factor of {why.elasticity.mean:.2f} [" in decomposition_text(why)
 
 
-def test_without_a_fleet_there_is_nothing_to_take_apart(
+def test_without_a_fleet_the_gain_is_not_decomposed(
     all_rows: tuple[Comparison, list[CellResult]],
 ) -> None:
-    """Neither in sentences nor in numbers."""
     comparison, rows = all_rows
     lines = [line for line in lines_of(comparison, rows) if not line.policy.startswith("static-")]
 
@@ -344,7 +345,7 @@ def test_without_a_fleet_there_is_nothing_to_take_apart(
 
 @pytest.mark.exhaustive
 def test_every_rival_can_be_tuned() -> None:
-    """All policies there are, on twenty jobs: each comes to a row, and none beats the bound."""
+    """Every policy gives rows, and none beats the bound."""
     comparison = a_comparison(rivals=tuple(name for name in POLICIES if name != "boa"))
     comparison.check()
 
@@ -358,15 +359,15 @@ CAPPED = ("pollux", "pollux-autoscale", "equal-width", "efficiency", "srpt", "a-
 
 @pytest.fixture(scope="module")
 def capped_rows() -> tuple[Comparison, list[CellResult]]:
-    """Run two caps under a budget that neither can spend: at most two or three nodes of 4 USD/h."""
+    """Run two caps (two or three nodes of 4 USD/h) at a budget that neither can spend."""
     comparison = a_comparison(rivals=CAPPED, budgets=(Budget(amount=500.0),), caps=(2, 3))
     comparison.check()
     return comparison, run(comparison)
 
 
 @pytest.mark.exhaustive
-def test_at_a_cap_no_policy_ever_holds_more_nodes(capped_rows: tuple[Comparison, list[CellResult]]) -> None:
-    """Each run again from its row: jobs that do not fit wait, and all of them end."""
+def test_no_policy_exceeds_the_cap_on_nodes(capped_rows: tuple[Comparison, list[CellResult]]) -> None:
+    """All jobs end."""
     comparison, rows = capped_rows
     assert len(rows) == comparison.cells == 2 * (1 + len(CAPPED))
 
@@ -379,7 +380,7 @@ def test_at_a_cap_no_policy_ever_holds_more_nodes(capped_rows: tuple[Comparison,
 
 @pytest.mark.exhaustive
 def test_each_cap_has_its_own_reference(capped_rows: tuple[Comparison, list[CellResult]]) -> None:
-    """Rivals meet what BOA spent at the same cap, and ratios are taken there."""
+    """Spend targets and ratios use BOA's run at the same cap."""
     comparison, rows = capped_rows
     spent = {row.max_nodes: row.mean_usd_per_hour for row in rows if row.policy == "boa"}
     assert all(row.target_usd_per_hour == spent[row.max_nodes] for row in rows)
@@ -391,16 +392,16 @@ def test_each_cap_has_its_own_reference(capped_rows: tuple[Comparison, list[Cell
     assert wide.mean_jct_hours < narrow.mean_jct_hours
 
 
-def test_two_sweeps_at_once_are_refused() -> None:
-    """A table has one axis; and a cap twice is a slip."""
+def test_several_budgets_with_several_caps_are_refused() -> None:
+    """The same cap twice is refused too."""
     with pytest.raises(InputError, match="several caps, not both"):
         a_comparison(budgets=(Budget(amount=20.0), Budget(amount=30.0)), caps=(2, 3)).check()
     with pytest.raises(InputError, match="same cap twice"):
         a_comparison(caps=(2, 2)).check()
 
 
-def test_a_reference_that_is_paced_is_run_as_the_daemon_runs_it() -> None:
-    """Not rehearsed, and the only one that learns; the tuned plan is a rival on what it spent."""
+def test_a_paced_reference_runs_untuned_and_learns() -> None:
+    """The rival `boa` is tuned to its spend and does not learn."""
     shared = replace(some_settings(), learns=True)
     comparison = a_comparison(shared=shared, reference="boa-paced", rivals=("boa",))
     assert comparison.settings(comparison.references()[0]).learns
@@ -418,10 +419,10 @@ def test_a_reference_that_is_paced_is_run_as_the_daemon_runs_it() -> None:
     target=st.floats(0.5, 10.5),
     guess=st.one_of(st.none(), st.integers(-50, 60)),
 )
-def test_a_bracket_is_found_wherever_the_search_begins(
+def test_the_bracket_search_finds_the_last_setting_below_the_target(
     spends: list[float], target: float, guess: int | None
 ) -> None:
-    """The last setting that spends less, and both beside it are run."""
+    """The result does not depend on the first guess; both ends of the bracket are run."""
     asked: set[int] = set()
 
     def spend(n: int) -> float:

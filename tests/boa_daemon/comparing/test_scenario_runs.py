@@ -1,4 +1,4 @@
-"""Scenarios over a trace: each is the run that `boa simulate` makes of the same words."""
+"""Scenarios over a trace: each equals a run of `boa simulate` with the changed settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ classes:
 
 @pytest.fixture
 def base(tmp_path: Path) -> SimulationSettings:
-    """Forty jobs, one every quarter of an hour."""
+    """Return settings with forty jobs, one every quarter of an hour."""
     rows = [f"{n},{900 * n},{'speech' if n % 3 else 'vision'}" for n in range(40)]
     (tmp_path / "trace.csv").write_text("\n".join(["job_id,arrived_at_seconds,class_name", *rows]) + "\n")
     (tmp_path / "classes.yaml").write_text(CLASSES)
@@ -60,18 +60,16 @@ def row_of(base: SimulationSettings, change: str) -> dict[str, Any]:
         ("quota=gpu:2", {"world": WorldSettings(quotas={"gpu": 2})}),
     ],
 )
-def test_a_scenario_is_the_run_of_its_settings(
+def test_a_scenario_equals_the_run_of_its_settings(
     base: SimulationSettings, change: str, alike: dict[str, Any]
 ) -> None:
-    """Same waiting, same dollars."""
     found, run = row_of(base, change), simulate(replace(base, best_effort=True, **alike))
 
     assert found["mean_jct_hours"] == run.mean_jct_hours
     assert found["spend"] == run.spent_usd
 
 
-def test_scenarios_change_what_they_say(base: SimulationSettings) -> None:
-    """Half the price pays for more, twice the size takes longer, spot costs less, more load has more jobs."""
+def test_changes_of_prices_sizes_load_and_market_have_their_effect(base: SimulationSettings) -> None:
     plain = run_scenario(base, Scenario(name="base", budget="16/h"))
 
     assert row_of(base, "prices=-50%")["mean_jct_hours"] < plain["mean_jct_hours"]
@@ -80,8 +78,8 @@ def test_scenarios_change_what_they_say(base: SimulationSettings) -> None:
     assert row_of(base, "market=spot")["spend"] < plain["spend"]
 
 
-def test_a_change_of_market_keeps_the_terms_of_the_world(base: SimulationSettings) -> None:
-    """Back on demand where the world had spot alone."""
+def test_a_scenario_without_spot_returns_to_on_demand(base: SimulationSettings) -> None:
+    """A scenario with the spot market of the world keeps the world."""
     spot = Spot(price_fraction=0.4)
     only = replace(base, world=replace(base.world, spot=spot, on_demand=False))
 
@@ -92,8 +90,8 @@ def test_a_change_of_market_keeps_the_terms_of_the_world(base: SimulationSetting
 
 
 @given(gaps=lists(floats(0.0, 9e3), min_size=1, max_size=30), factor=floats(0.2, 4.0))
-def test_more_load_is_so_many_times_the_jobs_in_the_same_hours(gaps: list[float], factor: float) -> None:
-    """To one job; the first and the last instant stay within."""
+def test_more_load_multiplies_the_jobs_within_the_same_period(gaps: list[float], factor: float) -> None:
+    """The number of jobs is right to one job."""
     at, jobs = 0.0, []
     for number, gap in enumerate(gaps):
         at += gap
@@ -108,8 +106,7 @@ def test_more_load_is_so_many_times_the_jobs_in_the_same_hours(gaps: list[float]
     assert found.jobs[-1].arrived_at_seconds <= jobs[-1].arrived_at_seconds
 
 
-def test_a_difference_is_said_in_words() -> None:
-    """More waiting, fewer dollars."""
+def test_a_difference_is_worded_in_time_and_dollars() -> None:
     rows = [
         {"scenario": name, "mean_jct_hours": hours, "spend": usd}
         for name, hours, usd in (("base", 1.0, 18_000.0), ("budget=25/h", 1.1, 14_400.0))

@@ -1,4 +1,4 @@
-"""Studies: what a file says, what is wrong with it, what rows say together; a stopped one goes on."""
+"""Studies: their files, errors, statistics, pages, and resumption after a kill."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def study_of(folder: Path, text: str) -> Study:
-    """Read a study."""
+    """Write and read a study."""
     (folder / "study.yaml").write_text(text)
     return load_study(folder / "study.yaml")
 
 
 def test_a_study_has_a_case_for_each_trace_budget_world_and_draw(folder: Path) -> None:
-    """Seeds of a file are orders of its jobs; those of a load are draws. A budget follows the load."""
+    """Seeds of a trace file are orders of its jobs, and those of a fitted load are draws."""
     text = STUDY.replace("[20/h]", "[20/h, x2]") + (
         "- {name: like, like: trace.csv, classes: classes.yaml, hours: 3, load: 2.0}\n"
     )
@@ -80,8 +80,7 @@ def test_a_study_has_a_case_for_each_trace_budget_world_and_draw(folder: Path) -
     assert budget.amount == pytest.approx(2.0 * len(jobs.jobs) / jobs.window_hours)
 
 
-def test_the_example_can_be_read() -> None:
-    """As it stands."""
+def test_the_example_study_is_read() -> None:
     study = load_study(ROOT / "examples" / "study.yaml")
 
     assert {case.world for case in study.cases} <= set(WORLDS)
@@ -124,10 +123,9 @@ def test_the_example_can_be_read() -> None:
         (STUDY, "- 3\n", "a study file is a mapping; got a list"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line_and_what_to_type(
+def test_a_wrong_study_file_is_refused_with_its_line_and_a_suggestion(
     folder: Path, old: str, new: str, says: str
 ) -> None:
-    """One sentence, before anything runs."""
     with pytest.raises(InputError) as refused:
         study_of(folder, STUDY.replace(old, new))
 
@@ -136,7 +134,7 @@ def test_what_is_wrong_is_said_with_its_line_and_what_to_type(
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, list[CaseRow]]:
-    """Run the tiny study here."""
+    """Run the tiny study in this process."""
     study = study_of(written(tmp_path_factory.mktemp("study")), STUDY)
     seen: list[CaseRow] = []
     found = run_study(study, Tasks(), on_found=seen.append)
@@ -145,7 +143,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, list[CaseRow]
 
 
 def test_ratios_regret_and_robustness_are_paired(done: tuple[Study, list[CaseRow]]) -> None:
-    """By hand: each over its partner on the same jobs, and the geometric mean of two."""
+    """Each value is divided by its partner on the same jobs; the mean is geometric."""
     study, found = done
     rows = {(one.case.world, one.cell.policy, one.cell.seed): one.row for one in found if one.row}
     hours = {key: row.mean_jct_hours for key, row in rows.items()}
@@ -164,8 +162,8 @@ def test_ratios_regret_and_robustness_are_paired(done: tuple[Study, list[CaseRow
     assert all(one.waiting.mean >= 1.0 for one in regrets(study, found))
 
 
-def test_a_part_of_a_study_has_a_report_too(done: tuple[Study, list[CaseRow]]) -> None:
-    """What is not there is not told of, and nothing fails."""
+def test_an_unfinished_study_has_a_report(done: tuple[Study, list[CaseRow]]) -> None:
+    """The report has only the tables of finished cells."""
     study, found = done
 
     assert StudyReport.of(study, []).tables() == {}
@@ -174,7 +172,7 @@ def test_a_part_of_a_study_has_a_report_too(done: tuple[Study, list[CaseRow]]) -
 
 
 def test_a_trace_may_have_budgets_worlds_boots_and_a_cap_of_its_own(folder: Path) -> None:
-    """In place of the study's; the others keep them. A public trace comes as `boa trace import` brings it."""
+    """Other traces keep the values of the study. A public trace is imported."""
     pollux = ROOT / "tests" / "data" / "pollux"
     text = STUDY + (
         "- {name: capped, trace: trace.csv, classes: classes.yaml, budgets: [x4], worlds: [bursts], "
@@ -193,8 +191,8 @@ def test_a_trace_may_have_budgets_worlds_boots_and_a_cap_of_its_own(folder: Path
     assert own.comparison.shared.trace == capped.comparison.shared.trace
 
 
-def test_drawn_load_is_held_against_its_trace(folder: Path) -> None:
-    """Jobs that always follow another after 20 s are no chance arrivals, and the report says so."""
+def test_the_report_compares_a_drawn_load_with_its_trace(folder: Path) -> None:
+    """Here each job follows another after 20 s, which the fitted load does not reproduce."""
     rows = "".join(f"j{n}-{k},{n * 600 + k},vision\n" for n in range(60) for k in (0, 20))
     (folder / "trace.csv").write_text("job_id,arrived_at_seconds,class_name\n" + rows)
     study = study_of(folder, STUDY.replace("trace: trace.csv", "like: trace.csv"))
@@ -207,8 +205,8 @@ def test_drawn_load_is_held_against_its_trace(folder: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_trace_by_trace_is_where_the_reference_stands(folder: Path) -> None:
-    """By hand: minutes, spend, regret, and a rival over it; and the same figures in the blocks of a page."""
+def test_the_table_by_trace_has_jct_spend_regret_and_ratios(folder: Path) -> None:
+    """The same figures are in the blocks of a Markdown page."""
     (folder / "study.yaml").write_text(
         STUDY.replace("[calm, failures]", "[calm]")
         + "- {name: capped, trace: trace.csv, classes: classes.yaml, max_nodes: 8}\n"
@@ -237,7 +235,7 @@ def test_trace_by_trace_is_where_the_reference_stands(folder: Path) -> None:
     assert f"| {own['regret']['mean']:.2f} | {ratio['waiting']['mean']:.2f}" in text
     assert "loads" not in text
 
-    # What a person wrote stays, and what stood in a block goes.
+    # Text outside of a block stays, and the old contents of the block go.
     page.write_text("Before.\n<!-- boa study: ratios -->\nold\n<!-- end -->\nAfter.\n")
     assert boa(*words, "--report", str(page)).exit_code == 0
     text = page.read_text()
@@ -257,12 +255,11 @@ def test_trace_by_trace_is_where_the_reference_stands(folder: Path) -> None:
 
 
 def boa(*arguments: str) -> Any:
-    """Run the command line."""
     return CliRunner().invoke(app, ["study", *arguments])
 
 
-def test_the_command_prints_tables_rows_a_document_and_a_page(folder: Path) -> None:
-    """All of one study, which runs once; a cell that cannot run is told of and costs exit code 4."""
+def test_boa_study_prints_tables_csv_json_and_a_page(folder: Path) -> None:
+    """Failed cells are reported and give exit code 4."""
     study = [str(folder / "study.yaml"), "--on", "local:1", "--out", str(folder / "kept")]
     page = folder / "report.html"
     (folder / "study.yaml").write_text(
@@ -288,8 +285,8 @@ def test_the_command_prints_tables_rows_a_document_and_a_page(folder: Path) -> N
 
 
 @pytest.mark.exhaustive
-def test_the_results_page_is_what_its_study_says() -> None:
-    """Its rows are those of the file, and one run, done here, waits as long as the page says."""
+def test_the_results_page_agrees_with_its_study() -> None:
+    """It has the rows of the study file, and one run gives the mean JCT of the page."""
     study = load_study(ROOT / "benchmarks" / "results.yaml")
     page = (ROOT / "docs" / "explanation" / "results.md").read_text(encoding="utf-8")
     section = page.split("## When the world is worse")[1].split("\n## ")[0]
@@ -304,8 +301,7 @@ def test_the_results_page_is_what_its_study_says() -> None:
     assert float(line[2].removesuffix(" min")) == pytest.approx(60.0 * run.mean_jct_hours, rel=0.05)
 
 
-def test_the_schema_is_printed() -> None:
-    """For editors."""
+def test_boa_schema_prints_the_schema_of_a_study() -> None:
     schema = json.loads(CliRunner().invoke(app, ["schema", "study"]).stdout)
 
     assert set(schema["required"]) == {"traces", "budgets"}
@@ -313,8 +309,8 @@ def test_the_schema_is_printed() -> None:
 
 
 @pytest.mark.exhaustive  # Two hundred runs, by two processes and again by one.
-def test_a_study_that_was_killed_goes_on_to_the_same_digits(folder: Path) -> None:
-    """SIGKILL in the middle; what was done is not done again, and nothing differs from one process alone."""
+def test_a_killed_study_resumes_and_gives_the_same_answer(folder: Path) -> None:
+    """The answer is that of a study in one process without a kill."""
     text = STUDY.replace("seeds: 2", "seeds: 4").replace("[equal", "[efficiency, static-fifo, equal")
     (folder / "study.yaml").write_text(text)
     command = [sys.executable, "-m", "boa_daemon", "study", str(folder / "study.yaml"), "--json"]

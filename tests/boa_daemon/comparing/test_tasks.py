@@ -1,4 +1,4 @@
-"""Tasks: the same answers with any workers and after a kill, each done once, workers that die, folders."""
+"""Tasks: kept answers, worker processes that die, and Ray clusters."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from boa_daemon.testing import a_problem, a_trace
 from policies.errors import InfeasibleBudget
 
 
-def test_answers_come_back_to_the_last_digit_and_are_kept(tmp_path: Path) -> None:
-    """What a file of them gives is what was worked out; nothing is done twice."""
+def test_kept_answers_are_exact_and_a_damaged_file_is_computed_again(tmp_path: Path) -> None:
     first, again, here = (Tasks(kept=AnswerCache(tmp_path)), Tasks(kept=AnswerCache(tmp_path)), a_square(7))
 
     assert [first.run(a_square, 7), first.run(a_square, 7), again.run(a_square, 7)] == [here] * 3
@@ -34,8 +33,7 @@ def test_answers_come_back_to_the_last_digit_and_are_kept(tmp_path: Path) -> Non
     assert Tasks(kept=AnswerCache(tmp_path)).run(a_square, 7) == here
 
 
-def test_other_code_is_another_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was kept under one version is not an answer of the next."""
+def test_another_code_hash_makes_another_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Tasks(kept=AnswerCache(tmp_path)).run(a_square, 7)
     monkeypatch.setattr("boa_daemon.comparing.tasks.code_hash", lambda: "newer")
     tasks = Tasks(kept=AnswerCache(tmp_path))
@@ -45,8 +43,8 @@ def test_other_code_is_another_task(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(code_hash()) == 12
 
 
-def test_a_hash_is_of_the_content_alone() -> None:
-    """Equal values are one, whoever holds them; unequal ones are not, however alike they are written."""
+def test_a_content_hash_depends_on_content_alone() -> None:
+    """Equal values have equal hashes in every process; different values and types have different hashes."""
     trace = a_trace(0.0, 600.0)
     assert content_hash(trace, {"a", "b", "c"}) == content_hash(a_trace(0.0, 600.0), {"c", "b", "a"})
     unlike = [1, 1.0, True, "1", None, (1,), ((1,),), (1, 1), {"1": 1}, {1: 1}, trace, a_trace(0.0, 601.0)]
@@ -68,8 +66,8 @@ def test_a_hash_is_of_the_content_alone() -> None:
     assert len(seen) == 1
 
 
-def test_workers_change_nothing_and_die_without_loss(tmp_path: Path) -> None:
-    """Two processes answer as one does; a killed one costs a try; a task that always kills is told of."""
+def test_two_worker_processes_give_the_same_answers(tmp_path: Path) -> None:
+    """A task is retried when its worker dies, and fails after three deaths."""
     with Tasks(ProcessWorkers(2), AnswerCache(tmp_path / "kept")) as tasks:
         asked = [tasks.submit(a_square, n) for n in range(5)]
         assert [future.result() for future in asked] == [a_square(n) for n in range(5)]
@@ -84,8 +82,8 @@ def test_workers_change_nothing_and_die_without_loss(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [InlineWorkers(), None], ids=["here", "local:2"])
-def test_each_waits_for_what_follows(workers: InlineWorkers | None) -> None:
-    """A function that asks for tasks, and items that come of others; each is done once."""
+def test_each_waits_for_items_that_follow_from_answers(workers: InlineWorkers | None) -> None:
+    """Every task is done once."""
     with Tasks(workers or ProcessWorkers(2)) as tasks:
         found = dict(
             tasks.each(
@@ -110,8 +108,8 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_take_their_code_from_where_their_parent_has_it(tmp_path: Path) -> None:
-    """Not from the folder that somebody works in, whatever is called `policies` there."""
+def test_workers_import_the_code_of_their_parent(tmp_path: Path) -> None:
+    """A package `policies` in the working folder is ignored."""
     folder = tmp_path / "work"
     (folder / "policies").mkdir(parents=True)
     (folder / "policies" / "__init__.py").write_text("print('mine')\nraise SystemExit(1)\n")
@@ -139,8 +137,8 @@ if __name__ == "__main__":
 """
 
 
-def test_after_a_kill_in_the_middle_the_rest_is_done(tmp_path: Path) -> None:
-    """SIGKILL ends the workers too; the same command does what is left, and the answers are the same."""
+def test_after_a_kill_only_unfinished_tasks_are_done_again(tmp_path: Path) -> None:
+    """SIGKILL of the parent ends its workers too."""
     script = tmp_path / "child.py"
     script.write_text(CHILD.format(here=str(Path(__file__).parents[2]), folder=str(tmp_path)))
     child = subprocess.Popen([sys.executable, str(script)], start_new_session=True)
@@ -166,7 +164,7 @@ def test_after_a_kill_in_the_middle_the_rest_is_done(tmp_path: Path) -> None:
 
 
 def group_lives(group: int) -> bool:
-    """Return whether a process of a group is left."""
+    """Return whether a process group has processes left."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -174,8 +172,7 @@ def group_lives(group: int) -> bool:
     return True
 
 
-def test_whoever_waits_is_told_that_it_is_over() -> None:
-    """Closing in the middle leaves no thread behind and no process."""
+def test_closing_tasks_early_leaves_no_threads() -> None:
     before = threading.active_count()
     tasks = Tasks(ProcessWorkers(1))
     tasks._threads = None
@@ -190,14 +187,13 @@ def test_whoever_waits_is_told_that_it_is_over() -> None:
 
 
 @pytest.mark.parametrize("where", ["locla", "local:0", "local:x", "local:", "ray:/host", "https://x"])
-def test_another_place_is_refused_with_what_to_type(where: str) -> None:
-    """One sentence with the three forms."""
+def test_an_unknown_place_for_workers_is_refused(where: str) -> None:
     with pytest.raises(InputError, match="local, local:4 or ray://HOST"):
         workers_on(where)
 
 
-def test_places_to_work() -> None:
-    """One process is this one."""
+def test_local_workers_have_the_asked_number_of_processes() -> None:
+    """`local:1` works in this process; the default is one process per core."""
     assert isinstance(workers_on("local:1"), InlineWorkers)
     assert workers_on("local:3").count == 3
     assert workers_on(None).count == len(os.sched_getaffinity(0))
@@ -205,7 +201,6 @@ def test_places_to_work() -> None:
 
 @pytest.mark.parametrize("where", ["file", "file/below"])
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, where: str) -> None:
-    """A file is in the way."""
     (tmp_path / "file").write_text("")
 
     with pytest.raises(InputError, match="--out: cannot use"):
@@ -214,15 +209,15 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, where: str) -> 
 
 @pytest.mark.exhaustive  # A cluster takes a quarter of a minute to start.
 @pytest.mark.enable_socket
-@pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open; they are not ours.
-def test_a_ray_cluster_of_three_nodes_answers_the_same(
+@pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets open.
+def test_a_ray_cluster_of_three_nodes_gives_the_same_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over Ray's client, with this code sent along; a worker that is killed costs a try and no answer."""
+    """The code is sent along, and a task is retried when its worker dies."""
     import ray.cluster_utils
 
     port = free_port()
-    # The product's code is sent; the tests' own tasks are on the nodes already.
+    # Ray sends the package's code; the tests' own tasks are on the nodes already.
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     cluster = ray.cluster_utils.Cluster(
         initialize_head=True,

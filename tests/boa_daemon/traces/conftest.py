@@ -1,4 +1,4 @@
-"""Real excerpts, and short ways to write small files."""
+"""Excerpts of public traces, and a fixture that writes small files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ def data() -> Path:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[[str, str], Path]:
-    """Write a text to a file below a fresh directory."""
+    """Return a function that writes a text to a file in a fresh directory."""
 
     def write(name: str, text: str) -> Path:
         path = tmp_path / name

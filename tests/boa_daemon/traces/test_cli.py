@@ -1,4 +1,4 @@
-"""``boa trace import`` from the outside."""
+"""`boa trace import`: its files, its output and its errors."""
 
 import json
 from pathlib import Path
@@ -16,14 +16,13 @@ CUT = ("--workload", "workloads/workload-1.csv", "--apps", "cifar10,deepspeech2,
 
 
 def run(*arguments: object) -> str:
-    """Return what the command prints; its errors are raised."""
+    """Return the command's output; an error is raised."""
     result = CliRunner().invoke(app, ["trace", "import", *map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
-def test_pollux_from_end_to_end(data: Path, tmp_path: Path) -> None:
-    """The files read back, agree with each other and with the summary."""
+def test_the_import_of_pollux_writes_files_that_agree_with_its_summary(data: Path, tmp_path: Path) -> None:
     summary = json.loads(run("--from", "pollux", data / "pollux", *CUT, "--out", tmp_path, "--json"))
 
     trace = read_trace(tmp_path / "trace.csv")
@@ -42,8 +41,7 @@ def test_pollux_from_end_to_end(data: Path, tmp_path: Path) -> None:
         assert row["load_gpus"] == pytest.approx(size * row["arrivals_per_hour"], rel=1e-5)
 
 
-def test_the_table_is_for_people(data: Path, tmp_path: Path) -> None:
-    """It has a row per class, what was left out, notes and the files."""
+def test_the_table_shows_classes_omissions_notes_and_files(data: Path, tmp_path: Path) -> None:
     text = run("--from", "philly", data / "philly", "--limit", 100, "--out", tmp_path)
 
     assert "gpus-1" in text
@@ -53,7 +51,7 @@ def test_the_table_is_for_people(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_trace_without_prices_makes_a_problem_in_gpus(data: Path, tmp_path: Path) -> None:
-    """Philly names no GPU type: the planner counts GPUs, and a width is the one that was used."""
+    """Philly names no GPU types; each class has the one width that its jobs used."""
     run("--from", "philly", data / "philly", "--out", tmp_path)
 
     file = load_problem(tmp_path / "classes.yaml")
@@ -65,7 +63,6 @@ def test_a_trace_without_prices_makes_a_problem_in_gpus(data: Path, tmp_path: Pa
 
 
 def test_csv_has_a_row_per_class(data: Path, tmp_path: Path) -> None:
-    """Names first, numbers after."""
     text = run("--from", "pollux", data / "pollux", *CUT, "--out", tmp_path, "-o", "csv")
 
     assert text.splitlines()[0] == "name,jobs,arrivals_per_hour,phases,size_gpu_hours,load_gpus"
@@ -76,16 +73,14 @@ def test_csv_has_a_row_per_class(data: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_one_job_has_no_rate(data: Path, tmp_path: Path) -> None:
-    """JSON says null, the table leaves a blank."""
+def test_the_load_of_a_single_job_is_unknown(data: Path, tmp_path: Path) -> None:
     options = ("--from", "pollux", data / "pollux", *CUT, "--limit", 1, "--out", tmp_path)
 
     assert json.loads(run(*options, "--json"))["load_gpus"] is None
     assert "1 jobs over 0.00 h" in run(*options)
 
 
-def test_itp_and_a_price_of_ones_own(data: Path, tmp_path: Path) -> None:
-    """--price and --instance-type replace what the source would say."""
+def test_price_and_instance_type_override_the_source(data: Path, tmp_path: Path) -> None:
     source = (
         "--from",
         "itp",
@@ -120,10 +115,9 @@ def test_itp_and_a_price_of_ones_own(data: Path, tmp_path: Path) -> None:
         (("--from-hours", "9000"), "no job is left to import"),
     ],
 )
-def test_flags_that_cannot_be_are_refused_and_nothing_is_written(
+def test_wrong_flags_are_refused_and_nothing_is_written(
     data: Path, tmp_path: Path, flags: tuple[str, ...], problem: str
 ) -> None:
-    """The error says which flag and what to write instead."""
     out = tmp_path / "out"
     source = ("--from", "itp", data / "itp/elasticflow", "--profiles", data / "elasticflow", "--out", out)
 
@@ -132,14 +126,12 @@ def test_flags_that_cannot_be_are_refused_and_nothing_is_written(
     assert not out.exists()
 
 
-def test_a_seed_without_profiles_draws_nothing(data: Path, tmp_path: Path) -> None:
-    """So it is refused."""
+def test_a_seed_without_profiles_is_refused(data: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--seed draws from --profiles"):
         run("--from", "philly", data / "philly", "--seed", 1, "--out", tmp_path)
 
 
-def test_an_unknown_source_lists_the_known() -> None:
-    """Usage errors have exit code 2."""
+def test_an_unknown_source_is_a_usage_error_that_lists_the_known() -> None:
     result = CliRunner().invoke(app, ["trace", "import", "x", "--from", "borg", "--out", "y"])
 
     assert result.exit_code == 2

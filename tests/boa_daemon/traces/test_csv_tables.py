@@ -1,4 +1,4 @@
-"""Public tables are read strictly, and the file meant is found or asked for."""
+"""Public tables are read strictly, and the right workload file is found."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ Write = Callable[[str, str], Path]
     ],
 )
 def test_a_damaged_table_is_refused(written: Write, text: str, problem: str) -> None:
-    """The error names the file, and the line where there is one."""
+    """The error names the file, and the line if there is one."""
     path = written("t.csv", text)
 
     with pytest.raises(InputError) as caught:
@@ -33,7 +33,7 @@ def test_a_damaged_table_is_refused(written: Write, text: str, problem: str) -> 
 
 
 def test_cells_are_numbers_in_range_or_refused(written: Write) -> None:
-    """Text, nan, negative numbers and fractions of a whole are not taken."""
+    """Text, nan, negative numbers and fractions of a whole number are refused."""
     row = next(read_rows(written("t.csv", "a,b,c,d,e,f\n8.0,x,nan,-1,1.5, \n"), ("a",)))
 
     assert row.whole("a") == 8
@@ -50,7 +50,6 @@ def test_cells_are_numbers_in_range_or_refused(written: Write) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    """Missing, or not text."""
     binary = tmp_path / "b.csv"
     binary.write_bytes(b"\xff\xff")
 
@@ -61,7 +60,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_only_workload_is_taken_and_several_are_listed(written: Write, tmp_path: Path) -> None:
-    """One match is it; of several, one must be picked, by path from the source or from here."""
+    """Of several, one is picked by its path from the source or from the working directory."""
     one = written("workloads/workload-1.csv", "a\n1\n")
     patterns = ("workloads*/workload-*.csv",)
 
@@ -78,8 +77,7 @@ def test_the_only_workload_is_taken_and_several_are_listed(written: Write, tmp_p
         pick_file(tmp_path, patterns, "workload-9.csv")
 
 
-def test_nothing_to_import_is_an_error(tmp_path: Path) -> None:
-    """Neither an empty directory nor a missing one is a source."""
+def test_an_empty_or_missing_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no \*\.csv in this directory"):
         pick_file(tmp_path, ("*.csv",), None)
     with pytest.raises(InputError, match="no such file or directory"):

@@ -1,4 +1,4 @@
-"""The shipped demonstration is what the import makes of the published files, today."""
+"""The demo trace in the package equals the import of the published files."""
 
 import time
 from importlib import resources
@@ -16,8 +16,7 @@ from boa_daemon.traces.writer import classes_text, trace_text
 DEMO = Path(str(resources.files("boa_daemon"))) / "data/demo"
 
 
-def test_the_demonstration_is_the_import_of_the_published_files(data: Path) -> None:
-    """Same arrivals, same classes, same numbers."""
+def test_the_demo_equals_the_import_of_the_published_files(data: Path) -> None:
     options = Options(workload="workloads/workload-1.csv", apps=("cifar10", "deepspeech2", "bert"))
     found = import_pollux(data / "pollux", options)
 
@@ -33,8 +32,8 @@ def test_the_demonstration_is_the_import_of_the_published_files(data: Path) -> N
             assert left["speedup"]["t4"]["table"] == pytest.approx(right["speedup"]["t4"]["table"], rel=1e-5)
 
 
-def test_the_demonstration_is_small_and_quick_to_load() -> None:
-    """Under 100 kB, and in less than half a second at the best of five: other tests share the processor."""
+def test_the_demo_is_below_100_kb_and_loads_within_half_a_second() -> None:
+    """The best of five counts, since other tests share the processor."""
     seconds = []
     for _ in range(5):
         started = time.process_time()
@@ -47,8 +46,8 @@ def test_the_demonstration_is_small_and_quick_to_load() -> None:
     check_classes(trace, [entry["name"] for entry in classes["classes"]], DEMO / "trace.csv")
 
 
-def test_the_demonstration_is_a_problem_file() -> None:
-    """182 phases, a rate for each class, and the price of a T4 from the catalogue."""
+def test_the_demo_is_a_problem_file() -> None:
+    """It has 182 phases and the price of a T4 from the catalogue."""
     problem = load_problem(DEMO / "classes.yaml").problem
 
     assert [len(job_class.phases) for job_class in problem.classes] == [2, 100, 80]
@@ -56,8 +55,7 @@ def test_the_demonstration_is_a_problem_file() -> None:
     assert t4.usd_per_gpu_hour == 3.912 / 4
 
 
-def test_the_demonstration_says_where_it_comes_from() -> None:
-    """Source, commit and licence are beside it."""
+def test_the_demo_names_its_commit_and_licence() -> None:
     text = (DEMO / "ATTRIBUTION.md").read_text()
 
     assert "c793c7089bd307462686339d29707925c461f9a9" in text

@@ -1,4 +1,4 @@
-"""Gavel's traces: kinds of jobs, measured on several GPU types."""
+"""Import of Gavel's traces: kinds of jobs, measured on several GPU types."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ SEVEN = f"{KIND}\tpython3 main.py\t--num_steps\t1\t{{steps}}\t{{at}}\t1\n"
 
 @pytest.fixture
 def source(written: Write) -> Path:
-    """Return a directory with a table of throughputs and a trace of three jobs, out of order."""
+    """Return a directory with a table of throughputs and a trace of three jobs out of order."""
     written("simulation_throughputs.json", json.dumps(RATES))
     lines = [TEN.format(steps=108000, at=3600), TEN.format(steps=324000, at=0)]
     lines.append(lines[0].replace(KIND, "Bloom (batch size 1)"))
@@ -33,7 +33,7 @@ def source(written: Write) -> Path:
 
 
 def test_sizes_and_speeds_are_relative_to_one_v100(source: Path) -> None:
-    """216,000 steps on average at 30 a second are 2 hours; two V100 are 1.8 times as fast, a P100 1.2."""
+    """216,000 steps at 30 a second are 2 hours; two V100 are 1.8 times as fast, and a P100 is 1.2 times."""
     found = import_gavel(source, Options())
 
     (job_class,) = found.classes
@@ -50,15 +50,14 @@ def test_sizes_and_speeds_are_relative_to_one_v100(source: Path) -> None:
     assert found.dropped == {"of a kind that was not measured": 1}
 
 
-def test_the_older_layout_is_read_too(source: Path, written: Write) -> None:
-    """Seven columns: no directory, no priority, no deadline."""
+def test_the_older_layout_with_seven_columns_is_read(source: Path, written: Write) -> None:
     path = written("msr/old.trace", SEVEN.format(steps=108000, at=60) + SEVEN.format(steps=108000, at=9))
 
     assert [job.arrived_at_seconds for job in import_gavel(path, Options()).trace.jobs] == [9.0, 60.0]
 
 
-def test_what_is_written_reads_back_with_nodes_of_four(source: Path, tmp_path: Path) -> None:
-    """Types without an instance type of the catalogue say how many GPUs a node has."""
+def test_written_classes_are_read_back_with_nodes_of_four_gpus(source: Path, tmp_path: Path) -> None:
+    """A GPU type without an instance type in the catalogue has the GPUs of a node in the file."""
     _, classes = write_workload(import_gavel(source, Options()), tmp_path / "out")
 
     machines = load_problem(classes, require_rates=False).instance_types
@@ -67,7 +66,6 @@ def test_what_is_written_reads_back_with_nodes_of_four(source: Path, tmp_path: P
 
 
 def test_a_line_of_another_length_is_refused(source: Path, written: Write) -> None:
-    """With its number."""
     path = written("physical_cluster/bad.trace", TEN.format(steps=1, at=0) + "a\tb\n")
 
     with pytest.raises(InputError, match="2 columns where 10 or 7") as caught:
@@ -76,7 +74,6 @@ def test_a_line_of_another_length_is_refused(source: Path, written: Write) -> No
 
 
 def test_a_trace_without_throughputs_is_refused(written: Write, tmp_path: Path) -> None:
-    """They say what a step takes."""
     path = written("alone/x.trace", TEN.format(steps=1, at=0))
 
     with pytest.raises(InputError, match=r"no simulation_throughputs\.json"):
@@ -85,6 +82,5 @@ def test_a_trace_without_throughputs_is_refused(written: Write, tmp_path: Path) 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"v100": {"(\'A3C\', 1)": {}}}'])
 def test_a_damaged_table_is_refused(written: Write, text: str) -> None:
-    """Whatever is wrong with it."""
     with pytest.raises(InputError, match="no table of throughputs"):
         read_throughputs(written("simulation_throughputs.json", text))

@@ -1,4 +1,4 @@
-"""Whether drawn load is like what it was fitted to: a right fit passes, and what is not fitted is told."""
+"""Comparison of drawn load with a trace: a right fit passes, and a wrong fit is named."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TRUE = TraceLoad(
 
 
 def told(trace: Trace, load: TraceLoad | None = None, *, draws: int = 200) -> GoodnessOfFit:
-    """Fit a load to a trace, and hold it against the trace."""
+    """Fit a load to a trace, and compare draws of the load with the trace."""
     return goodness_of_fit(trace, fit_load(trace) if load is None else load, draws=draws)
 
 
 def wrong(found: GoodnessOfFit) -> set[str]:
-    """Return the groups that tell."""
+    """Return the names of the groups that differ."""
     return {group.name for group in found.groups if not group.is_like}
 
 
@@ -47,9 +47,9 @@ def jobs_at(times: np.ndarray, scales: np.ndarray | None = None) -> Trace:
     )
 
 
-@pytest.mark.exhaustive  # That the shipped one is like its trace, the tests of `boa trace fit` say as well.
+@pytest.mark.exhaustive  # The tests of `boa trace fit` also check the shipped trace.
 def test_a_right_fit_is_like_its_trace() -> None:
-    """Ten traces of a load that is what the generator says, and the shipped one: hardly one tells."""
+    """At most two of ten generated traces are rejected, and the shipped trace is accepted."""
     shipped = told(shipped_settings("30/h").trace)
     found = [told(TRUE.draw(TRUE.hours, seed=seed), draws=120) for seed in range(10)]
 
@@ -59,8 +59,8 @@ def test_a_right_fit_is_like_its_trace() -> None:
 
 
 @pytest.mark.exhaustive
-def test_the_intervals_are_those_of_a_right_load() -> None:
-    """Figures of fresh draws of the very load lie inside 95 % of the time, and groups tell one time in 20."""
+def test_the_intervals_hold_95_per_cent_of_the_figures_of_a_right_load() -> None:
+    """A whole comparison is rejected about one time in 20."""
     inside, tells = [], 0
     for seed in range(12):
         # Hours are counted from the first job.
@@ -81,8 +81,7 @@ def test_the_intervals_are_those_of_a_right_load() -> None:
         ({"growth_per_week": 0.5}, "days"),
     ],
 )
-def test_a_wrong_parameter_is_told_where_it_is_wrong(change: dict[str, object], group: str) -> None:
-    """A load with one thing changed, held against a trace of the unchanged one."""
+def test_a_wrong_parameter_is_reported_in_its_group(change: dict[str, object], group: str) -> None:
     found = told(TRUE.draw(TRUE.hours, seed=1), replace(TRUE, **change))
 
     assert group in wrong(found)
@@ -90,8 +89,8 @@ def test_a_wrong_parameter_is_told_where_it_is_wrong(change: dict[str, object], 
     assert f"{group}: " in found.sentence
 
 
-def test_what_is_not_fitted_is_told() -> None:
-    """Jobs that follow half a minute after another, busy days, and sizes that grow."""
+def test_effects_outside_the_model_are_reported() -> None:
+    """The effects are chains of jobs, busy days, and sizes that grow."""
     dice = np.random.default_rng(1)
     at = np.sort(dice.random(400) * 14.0 * 86_400.0)
     chains = jobs_at(np.concatenate([at, at + 30.0 + dice.random(400)]))
@@ -105,7 +104,6 @@ def test_what_is_not_fitted_is_told() -> None:
 
 
 def test_the_document_has_every_figure_with_its_interval() -> None:
-    """For programs, and as JSON allows."""
     found = told(TRUE.draw(96.0, seed=3))
     document = json.loads(json.dumps(found.to_document()))
 

@@ -1,4 +1,4 @@
-"""ITP's jobs with ElasticFlow's measured steps a second."""
+"""Import of ITP's jobs with the throughputs that ElasticFlow measured."""
 
 import csv
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def trace(data: Path) -> Path:
 
 
 def test_a_job_at_its_own_width_takes_its_own_duration(data: Path, trace: Path) -> None:
-    """Iterations were made by the authors as duration x steps a second at the job's width: all 260 agree."""
+    """All 260 jobs agree, since iterations are duration times steps a second at the job's width."""
     found = import_itp(trace, Options(profiles=data / "elasticflow"))
     classes = {job_class.name: job_class for job_class in found.classes}
     rows = {row["job_id"]: row for row in csv.DictReader(trace.read_text().splitlines())}
@@ -34,8 +34,8 @@ def test_a_job_at_its_own_width_takes_its_own_duration(data: Path, trace: Path) 
         assert seconds == pytest.approx(float(rows[job.id]["duration"]), rel=0.01)
 
 
-def test_a_class_is_a_model_at_a_batch_of_mean_size(data: Path, trace: Path) -> None:
-    """14 pairs occur, all measured on A100 and none on T4, which is therefore not offered."""
+def test_a_class_is_a_model_with_a_batch_size_at_the_mean_job_size(data: Path, trace: Path) -> None:
+    """14 pairs occur, all measured on A100; T4 was not measured and is not offered."""
     found = import_itp(trace, Options(profiles=data / "elasticflow"))
 
     assert len(found.classes) == 14
@@ -45,8 +45,8 @@ def test_a_class_is_a_model_at_a_batch_of_mean_size(data: Path, trace: Path) -> 
         assert sum(scales) / len(scales) == pytest.approx(1.0)
 
 
-def test_widths_that_were_not_measured_are_not_offered(data: Path) -> None:
-    """Empty, nan and zero cells are no widths."""
+def test_unmeasured_widths_are_not_offered(data: Path) -> None:
+    """Empty, nan and zero cells are unmeasured widths."""
     measured = read_throughputs(data / "elasticflow")
 
     assert list(measured["deepspeech2", 32]["a100"]) == [1, 2, 4, 8, 16, 32]
@@ -56,7 +56,7 @@ def test_widths_that_were_not_measured_are_not_offered(data: Path) -> None:
     assert "t4" not in measured["bert", 64]
 
 
-def test_a_model_on_two_types_has_both_speeds(written: Write) -> None:
+def test_a_model_measured_on_two_gpu_types_has_both_speeds(written: Write) -> None:
     """Speeds are relative to one GPU of the first type; types without a price are left out."""
     written("throughputs_T4/m.csv", "global_batch_size,1,2\n8,1.0,1.5\n")
     written("throughputs_A100/m.csv", "global_batch_size,1,2\n8,4.0,\n")
@@ -73,7 +73,7 @@ def test_a_model_on_two_types_has_both_speeds(written: Write) -> None:
 
 
 def test_jobs_of_unmeasured_models_are_counted(data: Path, written: Write) -> None:
-    """Another batch is another model; a job of no steps does not run."""
+    """An unmeasured batch size counts as an unmeasured model; a job without iterations is dropped."""
     trace = written("t.csv", HEADER + "a,0,10,bert,9,64,1,1\nb,1,10,bert,9,7,1,1\nc,2,0,bert,9,64,1,1\n")
 
     found = import_itp(trace, Options(profiles=data / "elasticflow"))
@@ -83,27 +83,24 @@ def test_jobs_of_unmeasured_models_are_counted(data: Path, written: Write) -> No
 
 
 def test_without_throughputs_jobs_keep_their_width(trace: Path) -> None:
-    """Nothing is assumed about other widths."""
     found = import_itp(trace, Options())
 
     assert {job_class.name.split("-")[0] for job_class in found.classes} == {"gpus"}
     assert any("speed-ups are not known" in note for note in found.notes)
 
 
-def test_throughputs_cannot_apply_to_a_trace_without_models(data: Path) -> None:
-    """The hint names the columns."""
+def test_throughputs_for_a_trace_without_models_are_refused(data: Path) -> None:
     with pytest.raises(InputError, match="this trace names no models"):
         import_itp(data / "itp/raw/cluster10.csv", Options(profiles=data / "elasticflow"))
 
 
 def test_a_directory_without_throughputs_is_an_error(data: Path, trace: Path) -> None:
-    """So is a cell that is no number."""
     with pytest.raises(InputError, match=r"no throughputs_TYPE/MODEL\.csv here"):
         import_itp(trace, Options(profiles=data / "itp"))
 
 
 def test_a_damaged_throughput_is_refused(written: Write) -> None:
-    """It names file and line."""
+    """The error names file and line."""
     path = written("throughputs_T4/m.csv", "global_batch_size,1,2\n8,1.0,fast\n")
 
     with pytest.raises(InputError, match=r"m\.csv:2: 2 must be a number; got 'fast'"):

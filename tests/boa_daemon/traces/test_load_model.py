@@ -1,4 +1,4 @@
-"""Loads fitted to a trace: what is drawn is like it, in rates, growth, bursts, classes, sizes and work."""
+"""Loads fitted to a trace: draws have its rates, growth, bursts, classes, sizes and work."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def mean_work(load: TraceLoad, name: str) -> float:
     return float(np.mean([sum(scale for _, scale in own) for own in load.submissions[name]]))
 
 
-def test_what_was_drawn_from_is_found_again() -> None:
-    """Twelve weeks give back each class's rates within chance, growth, burstiness, sizes and sweeps."""
+def test_a_fit_recovers_the_load_that_the_trace_was_drawn_from() -> None:
+    """Twelve weeks give back rates, growth, burstiness, sizes and sweeps."""
     found = fit_load(TRUE.draw(TRUE.hours, seed=1))
 
-    # An hour of the week is seen twelve times, and varies by chance and by bursts.
+    # Each hour of the week occurs twelve times, and varies by chance and by bursts.
     whole = np.array(DAY_AND_NIGHT) + np.array(AT_NIGHT)
     error = np.sqrt((whole + TRUE.burstiness * whole**2) / WEEKS)
     z = (sum(np.array(found.rates[name]) for name in "ab") - whole) / error
@@ -50,7 +50,7 @@ def test_what_was_drawn_from_is_found_again() -> None:
     assert found.growth_error is not None
     assert abs(found.growth_per_week - TRUE.growth_per_week) < 3.0 * found.growth_error
     assert found.growth_error < 0.01
-    # By the hour of the day b is from a tenth of a's to four times as many: 84 hours were seen of each.
+    # By the hour of the day, class b has a tenth to four times the rate of a, seen in 84 hours each.
     parts = np.array(found.rates["b"]) / (np.array(found.rates["a"]) + np.array(found.rates["b"]))
     true = np.array(AT_NIGHT)[:24] / whole[:24]
     assert np.abs(parts[:24] - true).max() < 0.12
@@ -68,10 +68,10 @@ def test_what_was_drawn_from_is_found_again() -> None:
     seed=st.integers(0, 2**16),
 )
 @pytest.mark.exhaustive
-def test_draws_have_the_jobs_and_the_work_of_what_was_fitted(
+def test_draws_have_the_mean_number_and_work_of_jobs_of_the_trace(
     rate: float, sizes: list[float], hours: float, seed: int
 ) -> None:
-    """On average, within five standard errors of forty draws: none is lost and none made up."""
+    """The mean of forty draws is within five standard errors."""
     source = TraceLoad(
         rates={"x": (rate,) * HOURS_PER_WEEK, "y": (2.0 * rate,) * HOURS_PER_WEEK},
         burstiness=0.2,
@@ -90,8 +90,8 @@ def test_draws_have_the_jobs_and_the_work_of_what_was_fitted(
             assert abs(np.mean(own[1:]) - own[0]) < 5.0 * error
 
 
-def test_growth_is_told_from_the_rhythm_and_from_chance() -> None:
-    """Four weeks that double are found; four level ones, and two days of any, have none."""
+def test_growth_is_distinguished_from_weekly_rhythm_and_chance() -> None:
+    """Growth is found if the load doubles in four weeks; two days are too short for an estimate."""
     level = TraceLoad(
         rates={"a": DAY_AND_NIGHT}, burstiness=0.2, submissions={"a": (((0.0, 1.0),),)}, hours=672.0
     )
@@ -108,14 +108,13 @@ def test_growth_is_told_from_the_rhythm_and_from_chance() -> None:
     assert sum(growth != 0.0 for growth in found) <= 3
     assert grew.growth_per_week == pytest.approx(math.log(2.0) / 4.0, abs=3.0 * (grew.growth_error or 0.0))
     assert fit_load(doubled.draw(48.0, seed=1)).growth_error is None
-    # Twice as long is no more than twice as much: afterwards the load stays as it is.
+    # A draw of twice the length grows no further: after the fitted weeks the load stays level.
     last = grew.draw(2.0 * 672.0, seed=5)
     jobs = np.bincount([int(job.arrived_at_seconds // 604_800) for job in last.jobs], minlength=8)
     assert jobs[3:].max() < 1.5 * jobs[3:].min()
 
 
-def test_a_short_trace_says_little_of_days_that_it_has_not_seen() -> None:
-    """Hours that were not watched have the rate of their hour of the day."""
+def test_unseen_hours_have_the_rate_of_their_hour_of_the_day() -> None:
     found = fit_load(TRUE.draw(24.0, seed=2))
 
     rates = np.array(found.rates["a"])
@@ -123,8 +122,8 @@ def test_a_short_trace_says_little_of_days_that_it_has_not_seen() -> None:
     assert rates[24 + 6] > 3.0 * rates[24 + 18]
 
 
-def test_load_bursts_and_hours_are_as_asked() -> None:
-    """Twice the load is twice the jobs; without bursts hours vary by chance; part of an hour is part."""
+def test_a_draw_has_the_asked_load_bursts_and_hours() -> None:
+    """The same seed gives the same draw."""
     hours = 2 * HOURS_PER_WEEK
     plain = TRUE.draw(hours, seed=3, bursts=0.0)
     double = TRUE.draw(hours, seed=3, bursts=0.0, load=2.0)
@@ -137,8 +136,8 @@ def test_load_bursts_and_hours_are_as_asked() -> None:
     assert TRUE.draw(48.0, seed=1) == TRUE.draw(48.0, seed=1) != TRUE.draw(48.0, seed=2)
 
 
-def test_jobs_of_one_instant_stay_together() -> None:
-    """Sweeps of five are drawn as sweeps of five, not as five times as many arrivals."""
+def test_jobs_of_one_submission_are_drawn_together() -> None:
+    """Sweeps of five jobs are drawn as sweeps of five."""
     trace = Trace(
         tuple(TraceJob(f"{n}-{k}", 3600.0 * n + 0.01 * k, "a", 1.0 + k) for n in range(30) for k in range(5))
     )
@@ -150,8 +149,8 @@ def test_jobs_of_one_instant_stay_together() -> None:
     assert sum(job.scale for job in drawn.jobs) == 3.0 * len(drawn.jobs)
 
 
-def test_too_little_is_refused() -> None:
-    """Nine jobs say nothing, and ten at one instant neither; a load of next to nothing has no jobs."""
+def test_too_few_jobs_are_refused() -> None:
+    """A trace of one instant and a draw without jobs are refused as well."""
     with pytest.raises(InputError, match="10 jobs or more; got 9"):
         fit_load(a_trace(*(600.0 * n for n in range(9))))
     with pytest.raises(InputError, match="all 10 came at one instant"):

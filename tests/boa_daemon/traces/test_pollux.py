@@ -1,4 +1,4 @@
-"""Pollux's measurements and workloads become classes with one phase per epoch."""
+"""Import of Pollux's measurements and workloads as classes with one phase per epoch."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ SIX = Options(workload="workloads/workload-6.csv")
 
 
 def a_class(found: Workload, name: str) -> JobClass:
-    """Return the class of that name."""
+    """Return the class with that name."""
     return next(job_class for job_class in found.classes if job_class.name == name)
 
 
@@ -26,8 +26,7 @@ def t4(found: Workload, name: str, epoch: int) -> Table:
     return curve
 
 
-def test_the_cut_that_boas_authors_used(data: Path) -> None:
-    """Workload 1 has 66, 12 and 7 jobs of their three applications, over 7.4 h."""
+def test_the_cut_of_the_boa_paper_has_85_jobs_of_three_applications(data: Path) -> None:
     options = Options(workload="workloads/workload-1.csv", apps=("cifar10", "deepspeech2", "bert"))
 
     found = import_pollux(data / "pollux", options)
@@ -41,8 +40,8 @@ def test_the_cut_that_boas_authors_used(data: Path) -> None:
     assert found.dropped == {"of other applications": 160 - 85}
 
 
-def test_every_application_has_the_epochs_and_size_that_were_measured(data: Path) -> None:
-    """Phases are epochs; sizes are GPU-hours on one T4 at the best batch of each epoch."""
+def test_every_application_has_its_measured_epochs_and_size(data: Path) -> None:
+    """Sizes are GPU-hours on one T4 at the best batch size of each epoch."""
     found = import_pollux(data / "pollux", SIX)
 
     epochs = {job_class.name: len(job_class.phases) for job_class in found.classes}
@@ -58,8 +57,7 @@ def test_every_application_has_the_epochs_and_size_that_were_measured(data: Path
     }
 
 
-def test_speedups_are_relative_to_one_gpu_and_offered_where_measured(data: Path) -> None:
-    """Speed at one GPU is 1; widths are 1 to 16 and the few larger ones that were run."""
+def test_speed_ups_are_relative_to_one_gpu_at_the_measured_widths(data: Path) -> None:
     found = import_pollux(data / "pollux", SIX)
 
     measured = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64)
@@ -70,8 +68,8 @@ def test_speedups_are_relative_to_one_gpu_and_offered_where_measured(data: Path)
     assert t4(found, "ncf", 0) == Table(gpus=(1,), speeds=(1.0,))
 
 
-def test_late_epochs_scale_further_than_early_ones(data: Path) -> None:
-    """Gradients get noisier, so larger batches pay: the reason for phases."""
+def test_late_epochs_scale_better_than_early_ones(data: Path) -> None:
+    """Gradients become noisier, so larger batches pay; this is the reason for phases."""
     found = import_pollux(data / "pollux", SIX)
 
     for name in ("cifar10", "deepspeech2", "imagenet", "yolov3"):
@@ -79,8 +77,7 @@ def test_late_epochs_scale_further_than_early_ones(data: Path) -> None:
         assert late > 2.0 * early
 
 
-def test_a_restart_costs_30_seconds_unless_told_otherwise(data: Path) -> None:
-    """The default is the simulator's; the options are in seconds."""
+def test_a_restart_takes_30_seconds_by_default(data: Path) -> None:
     bert = a_class(import_pollux(data / "pollux", SIX), "bert")
     assert (bert.startup_hours, bert.rescale_hours) == (30 / 3600, 30 / 3600)
 
@@ -89,8 +86,7 @@ def test_a_restart_costs_30_seconds_unless_told_otherwise(data: Path) -> None:
     assert (bert.startup_hours, bert.rescale_hours) == (180 / 3600, 0.0)
 
 
-def test_a_window_starts_its_own_clock(data: Path) -> None:
-    """Hours 2 to 4 hold the arrivals of these hours, counted from hour 2."""
+def test_arrivals_in_a_window_count_from_its_begin(data: Path) -> None:
     whole = import_pollux(data / "pollux", SIX).trace.jobs
     found = import_pollux(
         data / "pollux", Options(workload=SIX.workload, from_hours=2.0, to_hours=4.0)
@@ -103,27 +99,24 @@ def test_a_window_starts_its_own_clock(data: Path) -> None:
 
 
 def test_a_workload_file_alone_finds_its_profiles(data: Path) -> None:
-    """SRC may be the file; the profiles are beside its directory."""
+    """The profiles are beside its directory."""
     found = import_pollux(data / "pollux/workloads/workload-6.csv", Options(limit=10))
 
     assert len(found.trace.jobs) == 10
     assert found.dropped == {"beyond the limit": 150}
 
 
-def test_several_workloads_and_none_picked_is_an_error(data: Path) -> None:
-    """The error lists them."""
+def test_several_workloads_without_a_choice_are_refused(data: Path) -> None:
     with pytest.raises(InputError, match=r"--workload: workloads.workload-1\.csv, workloads.workload-6\.csv"):
         import_pollux(data / "pollux", Options())
 
 
-def test_an_application_that_nobody_runs_is_an_error(data: Path) -> None:
-    """A typing slip does not import nothing."""
+def test_an_unknown_application_is_refused_with_a_suggestion(data: Path) -> None:
     with pytest.raises(InputError, match=r"no job of 'cifar'.*Did you mean 'cifar10'"):
         import_pollux(data / "pollux", Options(workload=SIX.workload, apps=("cifar",)))
 
 
-def test_an_application_without_a_profile_is_an_error(data: Path, tmp_path: Path) -> None:
-    """So is one whose step times are missing, and a source without any."""
+def test_missing_profiles_and_step_times_are_refused(data: Path, tmp_path: Path) -> None:
     shutil.copytree(data / "pollux/workloads", tmp_path / "workloads")
     with pytest.raises(InputError, match="no profiles here"):
         import_pollux(tmp_path, SIX)
@@ -135,8 +128,8 @@ def test_an_application_without_a_profile_is_an_error(data: Path, tmp_path: Path
         import_pollux(tmp_path, Options(workload=SIX.workload, apps=("bert",)))
 
 
-def test_an_application_that_was_not_run_on_one_gpu_has_no_size(data: Path, tmp_path: Path) -> None:
-    """The unit of work is one GPU."""
+def test_an_application_not_measured_on_one_gpu_is_refused(data: Path, tmp_path: Path) -> None:
+    """One GPU is the unit of work."""
     shutil.copytree(data / "pollux/workloads", tmp_path / "workloads")
     shutil.copytree(data / "pollux/traces/bert", tmp_path / "traces/bert")
     path = tmp_path / "traces/bert/placements.csv"

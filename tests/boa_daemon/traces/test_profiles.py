@@ -1,4 +1,4 @@
-"""Goodput from measurements: by hand, by a plain reading of the published rules, and beside ElasticFlow's."""
+"""Goodput from measurements: by hand, by trying every batch size, and against ElasticFlow's tables."""
 
 import csv
 import math
@@ -24,7 +24,7 @@ Write = Callable[[str, str], Path]
 
 
 def some_times(gpus: int, **batches: tuple[float, float]) -> StepTimes:
-    """Return step times from ``b8=(step, sync)``."""
+    """Return step times from `b8=(step, sync)`."""
     local = {int(name[1:]): value for name, value in batches.items()}
     return StepTimes(
         gpus=gpus,
@@ -64,15 +64,15 @@ def test_accumulation_repeats_the_part_of_a_step_without_synchronisation() -> No
 
 
 def test_one_gpu_beyond_the_initial_batch_makes_two_passes() -> None:
-    """Batch 16 on one GPU that could hold it is two passes of 8."""
+    """Batch 16 takes two passes of 8, although one GPU can hold it."""
     statistics = some_statistics(8, 16, sqr=1.0, var=3.0)
     times = some_times(1, b8=(0.5, 0.0), b16=(0.6, 0.0))
 
     assert goodput(times, statistics, ApplicationFacts(), batch=16) == pytest.approx([1.6 / (0.5 + 0.5)])
 
 
-def test_a_batch_that_fits_nowhere_has_no_goodput() -> None:
-    """Nine GPUs at one sample each exceed the largest batch."""
+def test_too_many_gpus_for_the_largest_batch_have_no_goodput() -> None:
+    """Nine GPUs with one sample each exceed the largest batch of 8."""
     assert (
         goodput(some_times(9, b1=(0.1, 0.0)), some_statistics(4, 8, sqr=1.0, var=1.0), ApplicationFacts())
         is None
@@ -120,8 +120,8 @@ def plain_goodput(directory: Path, facts: ApplicationFacts, gpus: int, epoch: in
 
 @pytest.mark.parametrize("application", ["bert", "cifar10", "deepspeech2", "yolov3"])
 @pytest.mark.parametrize("gpus", [1, 3, 6, 16])
-def test_goodput_agrees_with_a_plain_reading_of_the_rules(data: Path, application: str, gpus: int) -> None:
-    """The vectorised search finds what trying every batch one by one finds, first and last epoch."""
+def test_goodput_agrees_with_trying_every_batch(data: Path, application: str, gpus: int) -> None:
+    """The first and the last epoch are compared."""
     home, facts = data / "pollux/traces" / application, POLLUX_FACTS[application]
     statistics, times = read_statistics(home, facts), read_step_times(home)
     found = np.max([goodput(place, statistics, facts) for place in times[gpus]], axis=0)
@@ -131,10 +131,10 @@ def test_goodput_agrees_with_a_plain_reading_of_the_rules(data: Path, applicatio
 
 
 @pytest.mark.parametrize("application", ["bert", "cifar10", "deepspeech2", "imagenet", "yolov3"])
-def test_steps_per_second_at_a_fixed_batch_are_elasticflows(data: Path, application: str) -> None:
-    """ElasticFlow's T4 table is the same arithmetic on the same measurements, by other people.
+def test_steps_per_second_at_a_fixed_batch_match_elasticflow(data: Path, application: str) -> None:
+    """ElasticFlow computed its T4 table from the same measurements.
 
-    All of its cells agree, and what it could not tell we cannot. They let yolov3 use all measured batches.
+    Every cell agrees, and the same cells are empty. ElasticFlow lets yolov3 use all measured batches.
     """
     facts = ApplicationFacts(epochs=1)
     home = data / "pollux/traces" / application
@@ -152,8 +152,8 @@ def test_steps_per_second_at_a_fixed_batch_are_elasticflows(data: Path, applicat
                 assert found[0] / gain == pytest.approx(expected, rel=1e-9)
 
 
-def test_only_the_fewest_nodes_of_each_width_are_taken(data: Path) -> None:
-    """4 GPUs are on one node, 5 on two in two ways, 16 on four; 24 were measured on six only."""
+def test_each_width_uses_the_fewest_nodes(data: Path) -> None:
+    """4 GPUs are on one node, 5 on two, 16 on four; 24 were measured on six nodes only."""
     times = read_step_times(data / "pollux/traces/cifar10")
 
     assert [(place.gpus, place.nodes) for place in times[4]] == [(4, 1)]
@@ -166,8 +166,7 @@ def test_only_the_fewest_nodes_of_each_width_are_taken(data: Path) -> None:
 VALIDATION = "progress,iteration,metric,grad_sqr,grad_var\n10,10,0,1,1\n20,20,0,1,1\n"
 
 
-def test_an_epoch_ends_where_the_slowest_batch_ends(written: Write) -> None:
-    """Progress is the least over the batches, epoch by epoch."""
+def test_the_progress_of_an_epoch_is_the_least_over_all_batches(written: Write) -> None:
     written("validation-8.csv", VALIDATION)
     path = written("validation-16.csv", VALIDATION.replace("20,20", "19,20"))
 
@@ -189,7 +188,6 @@ def test_an_epoch_ends_where_the_slowest_batch_ends(written: Write) -> None:
     ],
 )
 def test_damaged_training_runs_are_refused(written: Write, name: str, text: str, problem: str) -> None:
-    """Each fault is named."""
     path = written(name, text)
 
     with pytest.raises(InputError, match=problem):
@@ -206,15 +204,15 @@ def test_damaged_training_runs_are_refused(written: Write, name: str, text: str,
     ],
 )
 def test_damaged_step_times_are_refused(written: Write, row: str, problem: str) -> None:
-    """Each fault is named with its line."""
+    """The error names the line."""
     path = written("placements.csv", f"placement,local_bsz,step_time,sync_time\n{row}\n")
 
     with pytest.raises(InputError, match=rf"placements\.csv:2: {problem}"):
         read_step_times(path.parent)
 
 
-def test_columns_may_stand_in_any_order_and_larger_widths_be_unmeasured(written: Write) -> None:
-    """Sia writes its columns in another order, and some types have no scalability file."""
+def test_columns_may_be_in_any_order_and_the_scalability_file_may_be_missing(written: Write) -> None:
+    """Sia's files are such."""
     path = written(
         "placements-x.csv", "local_bsz,step_time,sync_time,placement\n8,0.1,0.02,1\n4,0.05,0.01,1\n"
     )

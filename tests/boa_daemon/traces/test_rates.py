@@ -1,4 +1,4 @@
-"""What a trace says of its classes."""
+"""Arrival rates and mean sizes of classes from a trace."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from policies.model import Budget
 from policies.optimum.boa import BudgetOptimal
 
 
-def test_every_rate_can_come_from_the_trace() -> None:
-    """Three jobs in two hours are 1.5 per hour, whatever the file said; a class without jobs is left out."""
+def test_rates_of_the_trace_replace_those_of_the_file() -> None:
+    """Three jobs in two hours are 1.5 per hour; a class without jobs is left out."""
     classes = (a_class("seen", arrivals_per_hour=9.0), a_class("unseen"))
 
     (rated,) = with_rates(classes, a_trace(0.0, 3600.0, 7200.0, class_names=["seen"] * 3))
@@ -27,8 +27,7 @@ def test_every_rate_can_come_from_the_trace() -> None:
 
 
 @given(scales=st.lists(st.floats(0.01, 100.0), min_size=1, max_size=20))
-def test_the_mean_size_is_that_of_the_jobs(scales: list[float]) -> None:
-    """Sizes are multiplied by the mean factor, phase by phase."""
+def test_the_mean_size_of_a_class_is_scaled_by_the_mean_job_scale(scales: list[float]) -> None:
     trace = a_trace(*map(float, range(len(scales))), scales=scales)
 
     (scaled,) = at_mean_scale((a_class(sizes=(1.0, 3.0)),), trace)
@@ -36,8 +35,8 @@ def test_the_mean_size_is_that_of_the_jobs(scales: list[float]) -> None:
     assert scaled.size_gpu_hours == pytest.approx(4.0 * sum(scales) / len(scales))
 
 
-def test_a_class_without_a_rate_is_planned_at_the_mean_size_and_worked_at_each() -> None:
-    """Jobs at twice the size of their class: the plan says so, and the world doubles each job once."""
+def test_a_class_is_planned_at_the_mean_size_of_its_jobs() -> None:
+    """The simulation scales each job once, so the class keeps its own size there."""
     file = ProblemFile(
         path="test",
         problem=a_problem(a_class(arrivals_per_hour=1.0)),

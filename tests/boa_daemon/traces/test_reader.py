@@ -1,4 +1,4 @@
-"""A trace is read whole and right, or refused with the file and the line."""
+"""A trace is read completely, or refused with file and line."""
 
 import time
 from collections.abc import Callable
@@ -17,15 +17,15 @@ GOOD = HEADER + "a,0,vision,1\nb,2.5,speech,0.5\n"
 
 
 def test_a_row_is_an_arrival(written: Write) -> None:
-    """Each row gives id, seconds, class and scale, as written."""
+    """Each row gives id, seconds, class and scale."""
     trace = read_trace(written("t.csv", GOOD))
 
     assert trace == Trace((TraceJob("a", 0.0, "vision", 1.0), TraceJob("b", 2.5, "speech", 0.5)))
     assert trace.window_hours == 2.5 / 3600.0
 
 
-def test_scale_is_one_where_the_column_is_absent(written: Write) -> None:
-    """`scale` may be left out, and columns may stand in any order."""
+def test_scale_is_one_without_its_column(written: Write) -> None:
+    """Columns may be in any order."""
     trace = read_trace(written("t.csv", "class_name,job_id,arrived_at_seconds\nvision,a,3\n"))
 
     assert trace.jobs == (TraceJob("a", 3.0, "vision", 1.0),)
@@ -58,7 +58,7 @@ def test_scale_is_one_where_the_column_is_absent(written: Write) -> None:
     ],
 )
 def test_a_damaged_trace_is_refused(written: Write, text: str, line: int | None, problem: str) -> None:
-    """The error says what is wrong, in which file and line."""
+    """The error names the fault, the file and the line."""
     path = written("t.csv", text)
 
     with pytest.raises(InputError) as caught:
@@ -69,14 +69,12 @@ def test_a_damaged_trace_is_refused(written: Write, text: str, line: int | None,
     assert problem in str(caught.value)
 
 
-def test_an_unknown_column_is_told_what_was_meant(written: Write) -> None:
-    """The closest column is named."""
+def test_an_unknown_column_is_refused_with_a_suggestion(written: Write) -> None:
     with pytest.raises(InputError, match="Did you mean 'class_name'"):
         read_trace(written("t.csv", "job_id,arrived_at_seconds,class\na,1,vision\n"))
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    """A binary file is not a trace."""
+def test_a_binary_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(HEADER.encode() + b"\xff\xfe\x00")
 
@@ -85,13 +83,13 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    """So is a directory, and a name that no file can have."""
+    """A directory and an impossible name are refused too."""
     for path in (tmp_path / "none.csv", tmp_path, tmp_path / "a\0b"):
         with pytest.raises(InputError, match="cannot read the trace"):
             read_trace(path)
 
 
-def test_a_byte_order_mark_is_no_part_of_a_column(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     """Spreadsheets write one."""
     path = tmp_path / "t.csv"
     path.write_text(GOOD, encoding="utf-8-sig")
@@ -100,7 +98,7 @@ def test_a_byte_order_mark_is_no_part_of_a_column(tmp_path: Path) -> None:
 
 
 def test_an_unknown_class_is_refused_with_its_line(written: Write) -> None:
-    """And the closest class is named."""
+    """The closest class is suggested."""
     path = written("t.csv", GOOD)
 
     with pytest.raises(InputError, match=r":3: job b is of class 'speech'.*Did you mean 'speach'"):
@@ -109,8 +107,8 @@ def test_an_unknown_class_is_refused_with_its_line(written: Write) -> None:
 
 
 @given(seconds=st.lists(st.floats(min_value=0, max_value=1e9), min_size=2, unique=True))
-def test_a_trace_out_of_order_cannot_exist(seconds: list[float]) -> None:
-    """Sorted arrivals make a trace; reversed ones name the first offender."""
+def test_a_trace_out_of_order_is_refused(seconds: list[float]) -> None:
+    """The fault names the first job that is out of order."""
     jobs = [TraceJob(str(at), at, "c") for at in sorted(seconds)]
 
     assert Trace(tuple(jobs)).window_hours == (max(seconds) - min(seconds)) / 3600.0
@@ -120,8 +118,8 @@ def test_a_trace_out_of_order_cannot_exist(seconds: list[float]) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_hundred_thousand_rows_take_seconds(written: Write) -> None:
-    """Reading is linear and light; the best of three counts, as other tests share the processor."""
+def test_a_hundred_thousand_rows_are_read_within_six_seconds(written: Write) -> None:
+    """The best of three counts, since other tests share the processor."""
     rows = "".join(f"job-{number},{number},vision,1.5\n" for number in range(100_000))
     path = written("t.csv", HEADER + rows)
 
@@ -135,8 +133,8 @@ def test_a_hundred_thousand_rows_take_seconds(written: Write) -> None:
     assert min(seconds) < 6.0
 
 
-def test_classes_are_those_that_are_named_or_stand_beside_the_trace(written: Write, tmp_path: Path) -> None:
-    """Who names a trace that is not there hears of the trace, and not of its classes."""
+def test_the_class_file_is_named_or_is_beside_the_trace(written: Write, tmp_path: Path) -> None:
+    """For a missing trace the error is about the trace and not about its classes."""
     trace = written("trace.csv", GOOD)
     beside = trace.with_name("classes.yaml")
     assert class_file_of(tmp_path / "nowhere.csv", beside) == beside

@@ -1,4 +1,4 @@
-"""Philly, Helios and raw ITP: measured widths and durations, and measured profiles drawn on request."""
+"""Import of Philly, Helios and raw ITP: measured widths and durations, and drawn profiles on request."""
 
 import json
 from collections import Counter, defaultdict
@@ -22,7 +22,7 @@ HELIOS = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,e
 
 
 def run_seconds(found: Workload) -> dict[str, float]:
-    """Return how long each job takes alone at its only width."""
+    """Return the duration of each job alone at its only width."""
     classes = {job_class.name: job_class for job_class in found.classes}
     taken = {}
     for job in found.trace.jobs:
@@ -57,7 +57,7 @@ JOBS = st.lists(
 
 @given(jobs=JOBS)
 def test_a_rigid_job_takes_its_measured_duration_at_its_measured_width(jobs: list[RigidJob]) -> None:
-    """Size over speed is the duration; scales average 1; jobs without GPUs or run time are counted."""
+    """Scales average 1; jobs without GPUs or run time are dropped and counted."""
     ran = {job.id: job for job in jobs if job.gpus and job.gpu_seconds}
     dropped: Counter[str] = Counter()
     if not ran:
@@ -73,8 +73,8 @@ def test_a_rigid_job_takes_its_measured_duration_at_its_measured_width(jobs: lis
     assert found.trace.jobs[0].arrived_at_seconds == 0.0
 
 
-def test_phillys_extract_is_sorted_and_counted_from_its_first_arrival(data: Path) -> None:
-    """300 rows, not in order of time, become 300 arrivals from 0."""
+def test_philly_arrivals_are_sorted_and_count_from_the_first(data: Path) -> None:
+    """The 300 rows of the extract are out of order."""
     found = import_philly(data / "philly", Options())
 
     assert len(found.trace.jobs) == 300
@@ -87,8 +87,8 @@ def test_phillys_extract_is_sorted_and_counted_from_its_first_arrival(data: Path
         assert seconds == pytest.approx(float(rows[int(name.removeprefix("philly-"))].split(",")[1]))
 
 
-def test_times_of_day_become_seconds(written: Write) -> None:
-    """A day and an hour lie between the two."""
+def test_timestamps_become_seconds(written: Write) -> None:
+    """The two jobs arrive a day and an hour apart."""
     path = written("philly.csv", PHILLY + "2017-10-09 07:01:55,66.0,1,66,v\n2017-10-08 06:01:55,10,2,20,v\n")
 
     found = import_philly(path, Options())
@@ -98,7 +98,7 @@ def test_times_of_day_become_seconds(written: Write) -> None:
 
 
 def an_attempt(start: str | None, end: str | None, *gpus: int) -> dict[str, object]:
-    """Return an attempt on nodes with this many GPUs."""
+    """Return an attempt on nodes with these numbers of GPUs."""
     detail = [{"ip": f"m{n}", "gpus": [f"gpu{i}" for i in range(count)]} for n, count in enumerate(gpus)]
     return {"start_time": start, "end_time": end, "detail": detail}
 
@@ -115,8 +115,8 @@ def a_log_entry(name: str, *attempts: dict[str, object], submitted: str = "2017-
     }
 
 
-def test_the_original_log_adds_up_attempts(written: Write) -> None:
-    """GPU-time is summed over attempts that ended; the width is the widest; who never ran is counted."""
+def test_finished_attempts_in_the_original_log_are_added_up(written: Write) -> None:
+    """Jobs that never ran on GPUs are dropped and counted."""
     twice = a_log_entry(
         "twice",
         an_attempt("2017-10-09 08:00:00", "2017-10-09 08:10:00", 8, 8),
@@ -145,21 +145,18 @@ def test_the_original_log_adds_up_attempts(written: Write) -> None:
     ],
 )
 def test_a_damaged_log_is_refused(written: Write, text: str, problem: str) -> None:
-    """Cut short, or of another shape."""
     with pytest.raises(InputError, match=problem):
         import_philly(written("cluster_job_log", text), Options())
 
 
 def test_a_damaged_time_is_refused_with_its_line(written: Write) -> None:
-    """Text that is no time names the line."""
     path = written("philly.csv", PHILLY + "yesterday,66.0,1,66,v\n")
 
     with pytest.raises(InputError, match=r":2: timestamp must be YYYY-MM-DD HH:MM:SS; got 'yesterday'"):
         import_philly(path, Options())
 
 
-def test_helios_jobs_without_gpus_are_left_out(written: Write) -> None:
-    """The widths and durations are those of the trace."""
+def test_helios_jobs_without_gpus_or_run_time_are_left_out(written: Write) -> None:
     day = "2020-04-01"
     path = written(
         "cluster_log.csv",
@@ -177,8 +174,7 @@ def test_helios_jobs_without_gpus_are_left_out(written: Write) -> None:
     assert found.dropped == {"without GPUs": 1, "without run time": 1}
 
 
-def test_raw_itp_keeps_widths_too(data: Path) -> None:
-    """260 jobs of one cluster; its work is 4,023 GPU-hours."""
+def test_raw_itp_keeps_the_260_jobs_and_their_work(data: Path) -> None:
     found = import_itp(data / "itp/raw/cluster10.csv", Options())
 
     assert len(found.trace.jobs) == 260
@@ -186,7 +182,7 @@ def test_raw_itp_keeps_widths_too(data: Path) -> None:
 
 
 def test_drawn_profiles_keep_the_work_of_the_trace(data: Path) -> None:
-    """Total and per-job work are the trace's GPU-time; each class has the mean size of its jobs."""
+    """Each class has the mean size of its jobs, and each job a profile of its size category."""
     plain = import_philly(data / "philly", Options())
     drawn = import_philly(data / "philly", Options(profiles=data / "pollux", seed=3))
 
@@ -202,7 +198,6 @@ def test_drawn_profiles_keep_the_work_of_the_trace(data: Path) -> None:
 
 
 def test_a_seed_fixes_the_draw(data: Path) -> None:
-    """Equal seeds, equal applications; another seed, others."""
     once, again, other = (
         import_philly(data / "philly", Options(profiles=data / "pollux", seed=seed)).trace
         for seed in (1, 1, 2)
@@ -212,8 +207,7 @@ def test_a_seed_fixes_the_draw(data: Path) -> None:
     assert once != other
 
 
-def test_a_category_without_a_profile_is_an_error(data: Path) -> None:
-    """Nothing is drawn from what is not there."""
+def test_a_directory_without_profiles_is_refused(data: Path) -> None:
     job = RigidJob(id="a", submitted_at_seconds=0.0, gpus=8, gpu_seconds=8 * 3600.0)
     home = data / "elasticflow"
 
@@ -221,8 +215,8 @@ def test_a_category_without_a_profile_is_an_error(data: Path) -> None:
         rigid_workload("x", [job], Options(profiles=home), path=Path("x"), dropped=Counter())
 
 
-def test_a_missing_category_is_named(data: Path, tmp_path: Path) -> None:
-    """A directory with cifar10 alone cannot serve a job of 8 GPU-hours."""
+def test_a_missing_profile_is_named(data: Path, tmp_path: Path) -> None:
+    """A job of 8 GPU-hours needs deepspeech2 or bert."""
     (tmp_path / "cifar10").symlink_to(data / "pollux/traces/cifar10")
     job = RigidJob(id="a", submitted_at_seconds=0.0, gpus=8, gpu_seconds=8 * 3600.0)
 
@@ -230,6 +224,6 @@ def test_a_missing_category_is_named(data: Path, tmp_path: Path) -> None:
         rigid_workload("x", [job], Options(profiles=tmp_path), path=Path("x"), dropped=Counter())
 
 
-def test_clock_seconds_know_no_zones() -> None:
-    """A day has 86,400 s in every part of the year."""
+def test_clock_seconds_ignore_time_zones() -> None:
+    """The day of a clock change has 86,400 s like every other day."""
     assert clock_seconds("2017-11-06 00:00:00") - clock_seconds("2017-11-05 00:00:00") == 86_400.0

@@ -1,4 +1,4 @@
-"""Shockwave's trace: run times alone on some GPUs, kinds of jobs that Gavel measured."""
+"""Import of Shockwave's trace: run times on some GPUs, for kinds of jobs that Gavel measured."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ Write = Callable[[str, str], Path]
 
 
 def test_work_is_run_time_times_the_speed_of_the_gpus(data: Path) -> None:
-    """The twelfth job ran 1942 s on two V100, which do LM (batch size 20) 2.04 times as fast as one."""
+    """The twelfth job ran 1942 s on two V100, which are 2.04 times as fast as one."""
     found = import_shockwave(data / "shockwave", Options(profiles=data / "gavel"))
 
     rates = read_throughputs(data / "gavel" / "simulation_throughputs.json")["LM (batch size 20)"]["v100"]
@@ -26,8 +26,8 @@ def test_work_is_run_time_times_the_speed_of_the_gpus(data: Path) -> None:
     assert size == pytest.approx(1942.0 / 3600.0 * rates[2] / rates[1])
 
 
-def test_a_job_on_one_gpu_works_as_long_as_it_ran(data: Path) -> None:
-    """The first: 1418 s, at 0 s, whatever its 134,583 steps take at a batch size that changes."""
+def test_the_work_of_a_job_on_one_gpu_is_its_run_time(data: Path) -> None:
+    """Its number of steps does not count, since its batch size changes."""
     found = import_source(SourceName.shockwave, data / "shockwave", Options(profiles=data / "gavel"))
 
     first = found.trace.jobs[0]
@@ -37,8 +37,8 @@ def test_a_job_on_one_gpu_works_as_long_as_it_ran(data: Path) -> None:
     assert "15 of 15 jobs change their batch size" in " ".join(found.notes)
 
 
-def test_a_width_that_was_not_measured_is_left_out_and_counted(data: Path, written: Write) -> None:
-    """Gavel ran recommendation on one GPU only; eight GPUs are a job of no known size."""
+def test_a_job_of_an_unmeasured_width_is_dropped_and_counted(data: Path, written: Write) -> None:
+    """Gavel measured recommendation on one GPU only."""
     first = (data / "shockwave" / "first-15.trace").read_text().splitlines()[0]
     cells = first.split("\t")
     cells[0], cells[6] = "Recommendation (batch size 2048)", "8"
@@ -49,8 +49,8 @@ def test_a_width_that_was_not_measured_is_left_out_and_counted(data: Path, writt
     assert found.dropped == {"of a kind that was not measured on that many GPUs": 1}
 
 
-def test_without_throughputs_the_refusal_says_whose_they_are(data: Path) -> None:
-    """The trace does not say how fast a job is at other widths."""
+def test_an_import_without_throughputs_is_refused(data: Path) -> None:
+    """The hint names `--profiles`."""
     with pytest.raises(InputError, match="how fast") as caught:
         import_shockwave(data / "shockwave", Options())
     assert "--profiles" in str(caught.value.hint)
@@ -64,7 +64,6 @@ def test_without_throughputs_the_refusal_says_whose_they_are(data: Path) -> None
     ],
 )
 def test_a_damaged_line_is_refused_with_its_number(data: Path, written: Write, line: str, words: str) -> None:
-    """Columns are counted and numbers read."""
     with pytest.raises(InputError, match=words) as caught:
         import_shockwave(written("bad.trace", line + "\n"), Options(profiles=data / "gavel"))
     assert caught.value.line == 1

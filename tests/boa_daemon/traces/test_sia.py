@@ -1,6 +1,6 @@
-"""Sia's formats, on a directory made from Pollux's profiles: `aws` is the same, `azure` twice as fast.
+"""Import of Sia's formats, from a directory made of Pollux's profiles.
 
-The second type is made up for this test; Sia's own measurements carry no licence and are not here.
+The type `azure` is made up and twice as fast as `aws`: Sia's own measurements have no licence.
 """
 
 import csv
@@ -25,7 +25,7 @@ f,3600,ncf,2,256,rigid
 
 
 def twice_as_fast(source: Path, target: Path) -> None:
-    """Write step times halved, in another order of columns."""
+    """Write halved step times, with the columns in another order."""
     with source.open() as file:
         rows = list(csv.DictReader(file))
     for row in rows:
@@ -39,7 +39,7 @@ def twice_as_fast(source: Path, target: Path) -> None:
 
 @pytest.fixture
 def sia(data: Path, tmp_path: Path) -> Path:
-    """Return a directory laid out as Sia's, with two types that have a price and one that has none."""
+    """Return a directory in Sia's layout, with two priced GPU types and one without a price."""
     for application in ("cifar10", "ncf"):
         home, source = tmp_path / "traces" / application, data / "pollux/traces" / application
         home.mkdir(parents=True)
@@ -54,8 +54,8 @@ def sia(data: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_aws_is_pollux(sia: Path, data: Path) -> None:
-    """The same files give the same sizes and speeds on a T4; half the step time is twice the speed."""
+def test_aws_profiles_give_the_classes_of_pollux(sia: Path, data: Path) -> None:
+    """Half the step time gives twice the speed."""
     ours = {job_class.name: job_class for job_class in import_sia(sia, Options()).classes}
     six = import_pollux(data / "pollux", Options(workload="workloads/workload-6.csv", apps=("cifar10",)))
 
@@ -67,8 +67,8 @@ def test_aws_is_pollux(sia: Path, data: Path) -> None:
         assert fast == pytest.approx(2.0 * mine.speedups["t4"].speed_at(widths))
 
 
-def test_categories_say_what_a_job_leaves_open(sia: Path) -> None:
-    """Adaptive jobs have all widths at the best batch, scale-gpus all at theirs, rigid ones one."""
+def test_categories_decide_which_widths_a_job_may_have(sia: Path) -> None:
+    """Adaptive and scale-gpus jobs have all widths, the latter at their own batch; rigid jobs have one."""
     found = import_sia(sia, Options())
     phases = {job_class.name: job_class.phases[50] for job_class in found.classes}
 
@@ -82,8 +82,7 @@ def test_categories_say_what_a_job_leaves_open(sia: Path) -> None:
     assert len({phase.size_gpu_hours for phase in phases.values()}) == 1
 
 
-def test_jobs_that_cannot_be_told_are_counted(sia: Path) -> None:
-    """Pipelines, a width that nobody measured and ncf on two GPUs are left out."""
+def test_jobs_in_pipelines_or_of_unmeasured_shapes_are_counted(sia: Path) -> None:
     found = import_sia(sia, Options())
 
     assert [job.id for job in found.trace.jobs] == ["a", "b", "c"]
@@ -91,7 +90,7 @@ def test_jobs_that_cannot_be_told_are_counted(sia: Path) -> None:
 
 
 def test_a_type_without_an_instance_needs_a_price(sia: Path) -> None:
-    """Left out with a note, or in with a price."""
+    """Without a price it is left out with a note."""
     found = import_sia(sia, Options())
     assert list(found.gpu_types) == ["t4", "v100"]
     assert found.gpu_types["v100"] == GpuSource(instance_type="p3dn.24xlarge")
@@ -103,13 +102,13 @@ def test_a_type_without_an_instance_needs_a_price(sia: Path) -> None:
     assert found.notes == ()
 
 
-def test_restarts_cost_what_sia_says(sia: Path) -> None:
-    """50 s for cifar10, unless told otherwise."""
+def test_restarts_take_sias_times_by_default(sia: Path) -> None:
+    """A restart of cifar10 takes 50 s."""
     assert import_sia(sia, Options()).classes[0].rescale_hours == 50 / 3600
     assert import_sia(sia, Options(rescale_seconds=10.0)).classes[0].rescale_hours == 10 / 3600
 
 
-def test_the_reference_is_the_first_type_that_was_measured(sia: Path) -> None:
+def test_the_reference_is_the_first_measured_type(sia: Path) -> None:
     """Without aws, one V100 has speed 1 and the job is half as large."""
     whole = import_sia(sia, Options()).classes[0].size_gpu_hours
     for path in sia.glob("traces/*/*-aws.csv"):
@@ -121,8 +120,7 @@ def test_the_reference_is_the_first_type_that_was_measured(sia: Path) -> None:
     assert sum(phase.size_gpu_hours for phase in phases) == pytest.approx(whole / 2)
 
 
-def test_no_priced_type_is_an_error(sia: Path) -> None:
-    """The hint says how to give one."""
+def test_profiles_without_a_priced_type_are_refused(sia: Path) -> None:
     for suffix in ("aws", "azure"):
         for path in sia.glob(f"traces/*/*-{suffix}.csv"):
             path.unlink()
@@ -139,8 +137,7 @@ def test_no_priced_type_is_an_error(sia: Path) -> None:
         ("num_replicas", "replicas", "needs the column 'num_replicas'"),
     ],
 )
-def test_damaged_categories_are_refused(sia: Path, old: str, new: str, problem: str) -> None:
-    """Each names the line."""
+def test_damaged_workloads_are_refused(sia: Path, old: str, new: str, problem: str) -> None:
     (sia / "workloads/new/workload-1.csv").write_text(WORKLOAD.replace(old, new))
 
     with pytest.raises(InputError, match=problem):

@@ -1,4 +1,4 @@
-"""Cutting a trace to a window, and putting jobs and classes together."""
+"""Cutting a trace to a window, and assembling jobs and classes."""
 
 import math
 from collections import Counter
@@ -23,10 +23,10 @@ HOURS = st.floats(min_value=0, max_value=50)
     end=st.none() | HOURS,
     limit=st.none() | st.integers(min_value=1, max_value=5),
 )
-def test_a_cut_keeps_the_earliest_of_the_window_and_counts_the_rest(
+def test_a_cut_keeps_the_earliest_jobs_of_the_window_and_counts_the_rest(
     seconds: list[float], start: float | None, end: float | None, limit: int | None
 ) -> None:
-    """Kept arrivals are in order and inside; kept and dropped add up to all."""
+    """Kept arrivals are in order; kept and dropped jobs add up to all."""
     dropped: Counter[str] = Counter()
     kept = cut(seconds, float, Options(from_hours=start, to_hours=end, limit=limit), dropped)
 
@@ -48,8 +48,8 @@ def a_class(name: str, gpu_type: str = "t4") -> JobClass:
         st.tuples(st.floats(min_value=0, max_value=1e5), st.sampled_from("ab")), min_size=2, max_size=30
     )
 )
-def test_rates_times_window_count_the_jobs(arrivals: list[tuple[float, str]]) -> None:
-    """A class's rate is its jobs per hour of the window; classes without a job are not there."""
+def test_the_rate_of_a_class_is_its_jobs_divided_by_the_window(arrivals: list[tuple[float, str]]) -> None:
+    """A class without a job is left out."""
     jobs = [TraceJob(str(number), at, name) for number, (at, name) in enumerate(arrivals)]
     found = assemble(
         "x", jobs, [a_class("a"), a_class("b"), a_class("c")], {}, path=Path("x"), options=Options()
@@ -64,16 +64,14 @@ def test_rates_times_window_count_the_jobs(arrivals: list[tuple[float, str]]) ->
             )
 
 
-def test_nothing_left_is_an_error_that_says_why() -> None:
-    """The reasons are counted."""
+def test_an_import_without_jobs_names_the_reasons() -> None:
     with pytest.raises(InputError, match=r"no job is left to import \(3 without GPUs\)"):
         assemble(
             "x", [], [], {}, path=Path("x"), options=Options(), dropped={"without GPUs": 3, "of others": 0}
         )
 
 
-def test_an_id_twice_in_a_source_is_an_error() -> None:
-    """Jobs must be told apart."""
+def test_a_repeated_job_id_is_refused() -> None:
     with pytest.raises(InputError, match="job_id 'a' occurs twice"):
         assemble(
             "x",
@@ -85,8 +83,8 @@ def test_an_id_twice_in_a_source_is_an_error() -> None:
         )
 
 
-def test_a_price_for_a_type_that_is_not_used_is_an_error() -> None:
-    """The closest type is named; a price for a type that is used replaces the source's own."""
+def test_a_price_for_an_unused_type_is_refused() -> None:
+    """The closest type is suggested; a price for a used type replaces that of the source."""
     jobs, classes = [TraceJob("a", 0.0, "a")], [a_class("a", "v100")]
     own = {"v100": GpuSource(instance_type="p3dn.24xlarge")}
     dear = {"v100": GpuSource(usd_per_gpu_hour=9.0)}

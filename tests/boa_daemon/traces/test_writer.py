@@ -1,4 +1,4 @@
-"""What is written reads back as the same, and is never half there."""
+"""Written traces and class files are read back unchanged, and are never written in part."""
 
 import os
 from pathlib import Path
@@ -39,8 +39,8 @@ def a_workload(*seconds: float) -> Workload:
 
 
 @given(jobs=st.lists(JOBS, min_size=1, max_size=20, unique_by=lambda job: job.id))
-def test_a_trace_reads_back_as_it_was(jobs: list[TraceJob], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Times and scales survive exactly, and names with commas and quotes too."""
+def test_a_trace_reads_back_unchanged(jobs: list[TraceJob], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Times and scales are exact, and names may have commas and quotes."""
     trace = Trace(tuple(sorted(jobs, key=lambda job: job.arrived_at_seconds)))
     path = tmp_path_factory.mktemp("trace") / "trace.csv"
     path.write_text(trace_text(trace), encoding="utf-8")
@@ -48,13 +48,12 @@ def test_a_trace_reads_back_as_it_was(jobs: list[TraceJob], tmp_path_factory: py
     assert read_trace(path) == trace
 
 
-def test_the_column_scale_is_there_only_where_it_says_something() -> None:
-    """A trace of unscaled jobs has three columns."""
+def test_an_unscaled_trace_has_no_scale_column() -> None:
     assert trace_text(Trace((TraceJob("a", 1.0, "c"),))) == "job_id,arrived_at_seconds,class_name\na,1,c\n"
 
 
-def test_the_class_file_is_a_problem_file() -> None:
-    """Rates are the trace's; tables are on one line, at 6 significant digits; unused types are not there."""
+def test_the_class_file_has_rates_prices_and_rounded_tables() -> None:
+    """Tables are on one line with 6 significant digits, and unused types are left out."""
     text = classes_text(a_workload(0.0, 3600.0, 7200.0))
 
     assert "  - {size_gpu_hours: 1.23457, speedup: {t4: {table: {1: 1.0, 2: 1.87654}}}}\n" in text
@@ -71,16 +70,14 @@ def test_the_class_file_is_a_problem_file() -> None:
     }
 
 
-def test_a_rate_that_is_not_known_is_left_out() -> None:
-    """One arrival, or several at once, tell no rate."""
+def test_an_unknown_rate_is_left_out() -> None:
+    """One arrival, or several at one instant, have no rate."""
     assert "arrivals_per_hour" not in classes_text(a_workload(5.0))
     assert "arrivals_per_hour" not in classes_text(a_workload(5.0, 5.0))
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_scraps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When the disk fills up at the second file, both stay what they were."""
+def test_a_failed_write_keeps_the_old_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full at the second file, and no partial file is left."""
     write_workload(a_workload(0.0, 60.0), tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
@@ -98,8 +95,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_scraps(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
-    """A file in the way is named."""
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(BoaError, match="cannot write"):
