@@ -1,12 +1,12 @@
-"""Following the plan with whole nodes: where the GPU-hours go, and waiting at equal money, with and without.
+"""Following a plan with whole nodes: where the GPU-hours go, and mean JCT at equal spend with and without.
 
     python benchmarks/following.py [DIR ...]
 
-DIR holds `classes.yaml` and `trace.csv`, as `boa trace import` writes them; the shipped workload comes first
-in any case. At each multiple of the load: BOA's mean JCT in minutes with and without following, read off the
-lower hull of runs with many plans, and what the tuned efficiency threshold and the tuned equal width wait, at
-that spend, over what BOA does. The rules are tuned in their knob and in how long idle nodes are held. Nodes
-boot in 180 s; idle nodes and boots are paid.
+DIR holds `classes.yaml` and `trace.csv` as `boa trace import` writes them; the shipped workload always comes
+first. For each multiple of the load: BOA's mean JCT in minutes with and without following, read off the lower
+hull of runs with many plans, and the mean JCT of the tuned efficiency threshold and of the tuned equal width
+over BOA's at that spend. The rules are tuned in their parameter and in the time for which idle nodes are
+kept. Nodes boot in 180 s; idle nodes and boots are paid.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ HOLDS_SECONDS = (0.0, 60.0, 180.0, 400.0)
 
 
 def load_of(settings: SimulationSettings) -> float:
-    """Return what the work costs per hour on single GPUs."""
+    """Return the cost per hour of the work on single GPUs."""
     price = min(settings.problem.price_of(gpu.name) for gpu in settings.problem.gpu_types)
     return sum(c.arrivals_per_hour * c.size_gpu_hours * price for c in settings.problem.classes)
 
 
 def not_following(settings: SimulationSettings) -> Simulation:
-    """Return the run of the plain plan: nodes are rented at once and held for the site's minute."""
+    """Return the run of the plain plan: nodes are rented at once and kept idle for the site's minute."""
     run = prepare(settings)
     site = site_of(settings)
     plain = BudgetOptimal.from_solution(solve(site.problem, site.budget.amount))
@@ -52,7 +52,7 @@ def not_following(settings: SimulationSettings) -> Simulation:
 
 
 def plans(settings: SimulationSettings) -> list[SimulationSettings]:
-    """Return the settings with budgets from the load to three times that."""
+    """Return the settings with budgets from one to three times the load."""
     load = load_of(settings)
     amounts = (load * np.geomspace(1.05, 3.2, PLANS)).tolist()
     return [replace(settings, budget=replace(settings.budget, amount=amount)) for amount in amounts]
@@ -72,7 +72,7 @@ def runs_of(
 
 
 def rule(settings: SimulationSettings, name: str) -> list[Simulation]:
-    """Return the runs of a rule at many knobs and holds."""
+    """Return the runs of a rule with many parameters and idle times."""
     menu = menu_of(site_of(settings), settings.options)
     if name == "efficiency":
         all_of_them = menu.thresholds
@@ -87,7 +87,7 @@ def rule(settings: SimulationSettings, name: str) -> list[Simulation]:
 
 
 def hours_at(runs: Sequence[Simulation], spend: float) -> float:
-    """Return the least mean JCT that runs reach for a spend, each having its share of the time."""
+    """Return the least mean JCT at a spend, of a run or of two runs that share the time."""
     points = [(run.mean_usd_per_hour, run.mean_jct_hours) for run in runs]
     best = min((hours for spent, hours in points if spent <= spend), default=np.inf)
     for low in (point for point in points if point[0] < spend):
@@ -98,7 +98,7 @@ def hours_at(runs: Sequence[Simulation], spend: float) -> float:
 
 
 def shares(run: Simulation) -> str:
-    """Return where the GPU-hours went."""
+    """Return the uses of the GPU-hours."""
     rented = run.gpu_hours_rented
     parts = {
         "used": run.gpu_hours_used,
@@ -110,7 +110,7 @@ def shares(run: Simulation) -> str:
 
 
 def at_once(settings: SimulationSettings) -> Simulation:
-    """Return the run if nodes came the moment they are wanted, and their boots were paid all the same."""
+    """Return the run in which nodes are ready at once, though their boots are paid."""
     believed = WrongBeliefs(boot_seconds=settings.boot_seconds)
     world = replace(settings.world, beliefs=believed)
     run = simulate(replace(settings, boot_seconds=0.0, world=world))
@@ -121,7 +121,7 @@ def at_once(settings: SimulationSettings) -> Simulation:
 
 
 def distance(run: Simulation, settings: SimulationSettings) -> str:
-    """Return the bounds for all of the money and for what works or starts up, and what was waited."""
+    """Return the bounds for the whole spend and for its part on work and start-ups, and BOA's mean JCT."""
     money, rented = run.mean_usd_per_hour * run.arrival_window_hours, run.gpu_hours_rented
     part = (run.gpu_hours_used + run.gpu_hours_overhead) / rented
     bounds = [lower_bound_hours(settings.trace, settings.problem, money * share) for share in (1.0, part)]
@@ -130,7 +130,7 @@ def distance(run: Simulation, settings: SimulationSettings) -> str:
 
 
 def lost(settings: SimulationSettings, spend: float) -> str:
-    """Return the least waiting over the bound for whoever loses such parts of the GPU-hours."""
+    """Return the bound after a loss of fractions of the GPU-hours, over the bound without loss."""
     money = spend * settings.trace.window_hours
     least = lower_bound_hours(settings.trace, settings.problem, money)
     bounds = {
@@ -140,7 +140,7 @@ def lost(settings: SimulationSettings, spend: float) -> str:
 
 
 def over_bound(settings: SimulationSettings, runs: Sequence[Simulation]) -> str:
-    """Return what runs wait over the bound, at each multiple of the load."""
+    """Return the mean JCT of the runs over the bound, at each multiple of the load."""
     spends = {multiple: multiple * load_of(settings) for multiple in MULTIPLES}
     hours = settings.trace.window_hours
     bounds = {at: lower_bound_hours(settings.trace, settings.problem, spends[at] * hours) for at in MULTIPLES}

@@ -1,17 +1,17 @@
-"""What resizing costs each framework: 1 -> 2 -> 4 -> 1 in peace and under kills, beside an unbroken run.
+"""The cost of a resize for each framework: 1 -> 2 -> 4 -> 1 with and without kills, beside an unbroken run.
 
     python benchmarks/frameworks.py                          # all that are installed; an hour and more
     python benchmarks/frameworks.py --framework ddp          # one of them
     python benchmarks/frameworks.py --engine ssm             # on nodes whose scripts run here, S3 of moto
 
-What is found is written to `--output` as it goes, by default the file behind the table in the documentation:
-the same command again does what is missing there, and prints the table; `--again` measures what is named
-anew. Lines to adapt are those of the example that name something of `boa_daemon`, imports
-included. Lost steps are the engine's own count. Seconds are from the decision, the order to stop or the kill,
-to the first step that the next generation reports; the median of the three moves. Under kills a process of
-the job gets SIGKILL at each width. Under `ssm` and `ray` 2 and 4 workers are on two nodes, and each
-generation begins on the other node, so that its checkpoint has to come there. The baseline is the same script
-at one width, unbroken: the loss after the same number of steps.
+Results are written to `--output` as they come, by default the file behind the table in the documentation. The
+same command again measures what is missing there and prints the table; `--again` measures the named courses
+anew. Lines to adapt are the lines of the example that name something of `boa_daemon`, imports included. Lost
+steps are the engine's own count. Seconds are from the decision (the order to stop, or the kill) to the first
+step that the next generation reports; the median of the three moves. Under kills a process of the job gets
+SIGKILL at each width. Under `ssm` and `ray` 2 and 4 workers are on two nodes, and each generation begins on
+the other node, so that its checkpoint has to be moved there. The baseline is the same script at one width,
+unbroken: the loss after the same number of steps.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Found = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of job: its example, what starts it, what must be installed, and how many nodes it may be on."""
+    """A kind of job: its example, its launcher, the required packages, and the number of nodes it may use."""
 
     example: str
     needs: str
@@ -68,7 +68,7 @@ class Kind:
     pause: float = 0.05
 
     def command(self, steps: int, every: int = NEVER, *, is_slow: bool = False) -> str:
-        """Return the command that runs so many steps, and saves every so many."""
+        """Return the command that runs this many steps and saves a checkpoint every `every` steps."""
         pause = self.pause if is_slow else 0.0
         return f"{self.start} {EXAMPLES / self.example} --steps {steps} --every {every} --pause {pause}"
 
@@ -87,7 +87,7 @@ KINDS = {
 
 
 def lines_to_adapt(source: str) -> int:
-    """Return how many lines name something of `boa_daemon`, or what one of its calls gave."""
+    """Return how many lines name something of `boa_daemon`, or a result of one of its calls."""
     tree = ast.parse(source)
     names = {
         alias.asname or alias.name
@@ -115,7 +115,7 @@ def lines_to_adapt(source: str) -> int:
 
 @dataclass(slots=True)
 class Course:
-    """What 1 -> 2 -> 4 -> 1 came to: seconds to a generation's end, and to the next one's first step."""
+    """The figures of 1 -> 2 -> 4 -> 1: seconds to a generation's end and to the next one's first step."""
 
     lost: int = 0
     to_end: list[float] = field(default_factory=list)
@@ -125,7 +125,7 @@ class Course:
 
 
 def run_course(bench: Bench, kind: Kind, engine: str, *, kills: bool) -> Course:
-    """Start at each width, go some steps, stop or kill, and finish at one worker."""
+    """Start at each width, wait for some steps, stop or kill, and finish on one worker."""
     course, standing = Course(), 0
     nodes = 1 if engine == "local" else kind.nodes
     admit(bench, engine, kind.command(NEVER, EVERY if kills else NEVER, is_slow=True))
@@ -158,7 +158,7 @@ def run_course(bench: Bench, kind: Kind, engine: str, *, kills: bool) -> Course:
 
 
 def admit(bench: Bench, engine: str, run: str) -> None:
-    """Tell the engine what to run; on rented nodes each has a folder of its own."""
+    """Admit the command; on rented nodes each node has its own folder."""
     alone = {"workdir": "."} if engine == "ssm" else {}
     one_thread = {"OMP_NUM_THREADS": "1"}
     answer = bench.admit(run, stop_grace_seconds=120.0, environment=one_thread, **alone)
@@ -171,34 +171,34 @@ def wait_step(bench: Bench, step: int) -> None:
 
 
 def finished(bench: Bench) -> RunReport:
-    """Wait for the end, and see that all is done."""
+    """Wait for the end, and check that the job finished."""
     end = bench.wait_end(seconds=PATIENCE_SECONDS)
     assert end.phase == "finished", f"{end}\n{bench.printed()}"
     return end
 
 
 def command_of(pid: int) -> str:
-    """Return the command line of a process; empty where it has ended."""
+    """Return the command line of a process, or an empty one if the process has ended."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     return ""
 
 
 def kill_a_process(bench: Bench) -> None:
-    """Kill the process of the generation that began last: a worker, where a launcher has begun some."""
+    """Kill the newest process of the generation: a worker, if a launcher has started workers."""
     ours = set(carrying(f"BOA_JOB_ID={bench.job}")) & set(carrying(f"BOA_GENERATION={bench.generation}"))
-    # Ray Train begins helpers after its workers, and goes on without them.
+    # Ray Train starts helpers after its workers, and goes on if a helper dies.
     ours = {pid for pid in ours if "RayTrainWorker" in command_of(pid)} or ours
     os.kill(max(ours, key=lambda pid: (started_ticks(pid) or 0, pid)), signal.SIGKILL)
 
 
 def measure(name: str, engine: str, course: str, *, runner: Runner, folder: Path, found: Found) -> Found:
-    """Return what a course came to; the unbroken run that it is compared with is added to what was found."""
+    """Return the figures of a course; its unbroken run is added to `found`."""
     kind = KINDS[name]
 
     def a_bench(job: str) -> Bench:
         (folder / job).mkdir()
-        # No other program on this machine runs a job of that name: its processes are killed by it.
+        # The name is unique on this machine, because processes are killed by the job's name.
         return Bench(engine=runner, workdir=folder / job, job=f"{job}-{os.getpid()}")
 
     done = run_course(a_bench(f"{name}-{course}"), kind, engine, kills=course == "kills")
@@ -213,7 +213,7 @@ def measure(name: str, engine: str, course: str, *, runner: Runner, folder: Path
 
 
 def end_all(runner: Runner) -> None:
-    """End what runs: nothing is left behind where a course fails, or is interrupted."""
+    """Kill all running jobs, also if a course fails or is interrupted."""
     until = time.monotonic() + 60.0
     while time.monotonic() < until:
         running = [report for report in runner.poll().values() if not report.is_over]
@@ -225,7 +225,7 @@ def end_all(runner: Runner) -> None:
 
 
 def table(found: Found) -> str:
-    """Return what was found as a table; what was not measured has a dash."""
+    """Return the results as a table, with a dash for each missing measurement."""
     rows = [
         "| kind | engine | lines | lost in peace | lost under three kills | s | s after kills | loss away |",
         "|---|---|---|---|---|---|---|---|",
@@ -258,7 +258,7 @@ def main() -> None:
     flags.add_argument("--again", action="store_true", help="measure what was found before, too")
     asked = flags.parse_args()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    # Whoever ends this ends what it started.
+    # SIGTERM to this script also ends its jobs.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     output: Path = asked.output
     found: Found = json.loads(output.read_text()) if output.exists() else {}
@@ -277,7 +277,7 @@ def main() -> None:
 
 
 def measure_all(engine: str, missing: list[tuple[str, str]], found: Found, output: Path) -> None:
-    """Measure courses on one engine, and write down what each came to."""
+    """Measure courses on one engine, and write down each result."""
     with tempfile.TemporaryDirectory(prefix="boa-frameworks-") as folder, ExitStack() as stack:
         runner = stack.enter_context(WORLDS[engine](Path(folder) / "root"))()
         stack.callback(end_all, runner)

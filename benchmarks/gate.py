@@ -6,9 +6,9 @@
     python benchmarks/gate.py --show             only the tables and the picture, from the stored results
 
 Jobs are the four models of arXiv 2002.10105 with bytes and seconds scaled down alike; computing is a sleep,
-the gradients are real. In one repetition every policy runs the same jobs, in an order drawn anew; ratios
-are paired. Beside each stands what the network simulator says of the same case on the link as measured in
-the same run. Results go to docs/explanation/data/gate.json.
+the gradients are real. In one repetition every policy runs the same jobs, in a newly drawn order; ratios are
+paired. Each real time is printed beside that of the network simulator for the same case, on the link as
+measured in the same run. Results go to docs/explanation/data/gate.json.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ REPETITIONS = {**dict.fromkeys(CASES, 20), "overhead": 6, "round-trips": 1}
 
 
 def a_job(model: int, iterations: int) -> dict[str, Any]:
-    """Return a job of one of the four models, its bytes for the slow link."""
+    """Return a job of one of the four models, its bytes scaled for the slow link."""
     _, message, forward, backward, _ = MODELS[model]
     wire_seconds = message * ETHERNET_10G.seconds_per_byte * TIME_SCALE
     return {
@@ -107,19 +107,19 @@ def draw_jobs(seed: int, count: int, *, quick: bool) -> list[dict[str, Any]]:
 
 
 def bucket_bytes(link: Link) -> float:
-    """Return the default bucket: 25 MB scaled like the messages, and at least 30 latencies as ever."""
+    """Return the default bucket: 25 MB scaled like the messages, and at least 30 latencies."""
     scaled = LEAST_BUCKET_BYTES * ETHERNET_10G.seconds_per_byte * TIME_SCALE / link.seconds_per_byte
     return max(scaled, 30 * link.latency_seconds / link.seconds_per_byte)
 
 
 def calibrate(crews: list[WorkerGroup], *, quick: bool) -> LinkFit:
-    """Return the link's constants from jobs that only send, one, two and three at once."""
+    """Return the link's constants from jobs that only send: one, two and three at once."""
     samples = []
     for at_once in range(1, min(3, len(crews)) + 1):
         for size in (400_000, 1_600_000) if quick else (400_000, 1_600_000, 4_000_000):
             order = {"forward_seconds": 0.0, "backward_seconds": 0.0, "iterations": 5 if quick else 12}
             answers = run_jobs(crews, [{**order, "job": "c", "message_bytes": size}] * at_once)
-            # The middle of each run: at its ends some jobs send while others do not.
+            # Use the middle of each run: at its ends only some jobs send.
             for answer in answers:
                 middle = answer["iteration_seconds"][2:-2]
                 samples.append(
@@ -130,14 +130,14 @@ def calibrate(crews: list[WorkerGroup], *, quick: bool) -> LinkFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alone:
-    """What single jobs show: seconds of computing per iteration of each model, and of asking per question."""
+    """Figures of single jobs: computing seconds per iteration of each model, and seconds per question."""
 
     compute_seconds: tuple[float, ...]
     ask_seconds: float
 
 
 def calibrate_jobs(crews: list[WorkerGroup], link: Link, *, quick: bool) -> Alone:
-    """Return what an iteration takes besides the message, and what a question adds, from single jobs."""
+    """Return the seconds of an iteration besides the message, and of a question, from single jobs."""
     compute, asking = [], []
     for model in range(len(MODELS)):
         job = a_job(model, 6 if quick else 14)
@@ -151,7 +151,7 @@ def calibrate_jobs(crews: list[WorkerGroup], link: Link, *, quick: bool) -> Alon
 def run_real(
     crews: list[WorkerGroup], policy: str, link: Link, jobs: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return each job's answer under a policy, on real traffic."""
+    """Return each job's answer under a policy on real traffic."""
     if policy == NO_GATE:
         return run_jobs(crews, jobs)
     with open_benchmark_gate(policy, link, jobs, bucket_bytes=bucket_bytes(link)) as addresses:
@@ -162,12 +162,12 @@ def run_real(
 def run_simulated(
     seats: list[tuple[int, ...]], policy: str, link: Link, alone: Alone, jobs: list[dict[str, Any]]
 ) -> list[float]:
-    """Return each job's JCT as the network simulator sees it, from constants measured on single jobs."""
+    """Return each job's JCT in the network simulator, with constants measured on single jobs."""
     if policy == NO_GATE:
         rule = LinkPolicy(link=link, max_at_once=64)
     else:
         asked = replace(link, latency_seconds=link.latency_seconds + alone.ask_seconds)
-        # The simulator knows no filling: for the default it says what order alone brings.
+        # The simulator does not fill gaps: for the default policy it shows the gain of the order alone.
         name = DEFAULT_LINK_POLICY if policy == DEFAULT else policy
         rule = link_policy(name, asked, bucket_bytes=bucket_bytes(link))
     hosts = 1 + max(host for seat in seats for host in seat)
@@ -198,7 +198,7 @@ def run_case(
     seats = CASES[name]
     began = time.perf_counter()
     behind = BEHIND_UPLINK.get(name, ())
-    # Where all messages take the uplink, the simulator sees two servers: the two sides of it.
+    # If all messages take the uplink, the simulator has two servers: one for each side of the uplink.
     sides = [tuple(int(host in behind) for host in seat) for seat in seats] if behind else seats
     cards_megabits = 2.0 * MEGABITS if behind else MEGABITS
     count = 1 + max(host for seat in seats for host in seat)
@@ -265,7 +265,7 @@ def _link(fit: LinkFit) -> dict[str, float]:
 
 
 def _sum(counts: list[dict[str, int]]) -> dict[str, int]:
-    """Return the counts added up."""
+    """Return the sum of the counts."""
     return {key: sum(c.get(key, 0) for c in counts) for key in sorted({key for c in counts for key in c})}
 
 
@@ -309,7 +309,7 @@ def print_case(name: str, answer: dict[str, Any]) -> None:
 
 
 def show(results: dict[str, Any]) -> None:
-    """Print everything that is stored."""
+    """Print all stored results."""
     for name in CASES:
         if name in results:
             print_case(name, results[name])
@@ -326,7 +326,7 @@ def show(results: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Measure, store, print."""
+    """Measure, store and print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -348,7 +348,7 @@ def main() -> None:
         print(f"skipped: {reason}")
         return
 
-    # A run that is ended still takes its hosts down.
+    # On SIGTERM the network namespaces are still removed.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
 

@@ -1,13 +1,14 @@
-"""The best order of messages there is, found by trying all of them: what the gate's own order is held to.
+"""The best order of messages, found by trying all orders, as a reference for the gate's order.
 
     python benchmarks/gate_best.py [--draws N]
 
 A few jobs share their cards. Each iteration computes and then sends one message in pieces, one at a time on
-the link. The best order pays one latency a message, and knows all jobs and all iterations from the start; the
-gate knows what has asked so far, pays for its questions, and runs on the model of `benchmarks/gate_model.py`.
+the link. The best order pays one latency per message, and knows all jobs and all iterations from the start.
+The gate knows only what was asked so far, pays for its questions, and runs on the model of
+`benchmarks/gate_model.py`.
 
-Every order in which the link never idles for longer than a piece would take is looked at, by progress of the
-jobs; of two ways to the same progress the one that is nowhere later is kept.
+The search covers every order in which the link never idles for longer than a piece would take, by progress of
+the jobs. Of two ways to the same progress, a way that is nowhere later replaces the other.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Small:
 
     @property
     def ready_after_seconds(self) -> float:
-        """From the end of an iteration until the next message is on the link, if the link is free."""
+        """Seconds from the end of an iteration until the next message can be on a free link."""
         return self.compute_seconds + LINK.latency_seconds
 
 
@@ -71,10 +72,10 @@ def draw(seed: int) -> list[Small]:
 
 
 def best_mean_seconds(jobs: Sequence[Small]) -> float:
-    """Return the least mean time from arrival to end that any order of the pieces has."""
+    """Return the least mean time from arrival to end over all orders of the pieces."""
     pieces = [job.pieces * job.iterations for job in jobs]
     lengths = [len(job.pieces) for job in jobs]
-    # By progress: when the link is free, when each job's next piece is ready, and what the ended ones took.
+    # By progress: when the link is free, when each job's next piece is ready, total time of ended jobs.
     layer: dict[tuple[int, ...], list[tuple[float, ...]]] = {
         (0,) * len(jobs): [(0.0, *(job.arrived_at + job.ready_after_seconds for job in jobs), 0.0)]
     }
@@ -104,7 +105,7 @@ def best_mean_seconds(jobs: Sequence[Small]) -> float:
 
 
 def _keep(ways: list[tuple[float, ...]], new: tuple[float, ...]) -> None:
-    """Add a way, unless another is nowhere later; drop those that it makes needless."""
+    """Add a way unless another is nowhere later; remove the ways that are nowhere earlier than it."""
     if any(all(a <= b for a, b in zip(old, new, strict=True)) for old in ways):
         return
     ways[:] = [old for old in ways if not all(b <= a for a, b in zip(old, new, strict=True))]
@@ -114,7 +115,7 @@ def _keep(ways: list[tuple[float, ...]], new: tuple[float, ...]) -> None:
 def gate_mean_seconds(
     jobs: Sequence[Small], *, ask_seconds: float, settings: GateSettings | None = None
 ) -> float:
-    """Return the mean time that the gate's order has, as the daemon runs it unless settings are given."""
+    """Return the mean time under the gate's order, with the daemon's settings by default."""
     running = [
         Running(
             name=f"j{n}",
@@ -132,7 +133,7 @@ def gate_mean_seconds(
 
 
 def main() -> None:
-    """Print how far the gate is from the best order."""
+    """Print the gate's distance from the best order."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=200)
     draws = parser.parse_args().draws

@@ -1,4 +1,4 @@
-"""What the gate costs: the round trip of a question, and training beside an idle, a dead and a slow gate."""
+"""The cost of the gate: round trip of a question, and training beside an idle, a dead and a slow gate."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BLOCK = 20
 
 
 def measure_round_trips(*, quick: bool) -> list[dict[str, Any]]:
-    """Return the time from question to grant, where each job's cards are free, by number of jobs.
+    """Return the time from question to grant on free cards, by number of jobs.
 
     The gate and all clients share this machine, the clients one process; each client asks at its own rate.
     """
@@ -64,14 +64,14 @@ def measure_round_trips(*, quick: bool) -> list[dict[str, Any]]:
 
 
 def _free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def serve(address: str) -> None:
-    """Be a gate that orders everything, until standard input ends; say a line once it listens."""
+    """Run a gate that is always on until standard input ends; print a line once it listens."""
     settings = GateSettings(link=LINK, is_always_on=True, fits_link=False)
     with GateThread(settings, SECRET, GateAddress.parse(address)):
         sys.stdout.write("listening\n")
@@ -80,7 +80,7 @@ def serve(address: str) -> None:
 
 
 def _ask_all(address: GateAddress, jobs: int, seconds: float) -> dict[str, Any]:
-    """Return the round trips of so many jobs; each pair of jobs shares its two cards."""
+    """Return the round trips of this many jobs; each pair of jobs shares two cards."""
     clients = [
         GateClient(
             address,
@@ -127,7 +127,7 @@ def _ask_all(address: GateAddress, jobs: int, seconds: float) -> dict[str, Any]:
 
 
 def measure_overhead(pairs: int, *, quick: bool, states: Sequence[str] = ()) -> dict[str, Any]:
-    """Return how much longer an unshared job's run takes beside a gate, by state of the gate, in pairs.
+    """Return the slowdown of an unshared job beside a gate, by state of the gate, in pairs.
 
     `lost_fraction` is the part of the run that the job itself counts as lost to the gate.
     """
@@ -146,7 +146,7 @@ def measure_overhead(pairs: int, *, quick: bool, states: Sequence[str] = ()) -> 
         try:
             _steady(crews, job)
             for pair in range(pairs):
-                # Before and after, so that a slow drift of the machine cancels out.
+                # Measure before and after, so that a slow drift of the machine cancels out.
                 before, _ = _steady(crews, job)
                 found = {}
                 for name in np.random.default_rng(pair).permutation(names).tolist():
@@ -163,10 +163,10 @@ def measure_overhead(pairs: int, *, quick: bool, states: Sequence[str] = ()) -> 
 
 
 def _steady(crews: list[WorkerGroup], job: dict[str, Any]) -> tuple[float, float]:
-    """Return a run's mean iteration, and the part lost to the gate.
+    """Return the mean iteration of a run, and the part of the run lost to the gate.
 
-    Blocks in which the machine had a hiccup are trimmed. Trimming single iterations would hide a gate that
-    makes every tenth of them wait.
+    Blocks with a hiccup of the machine are trimmed. Trimming single iterations would hide a gate that makes
+    every tenth iteration wait.
     """
     answer = run_jobs(crews, [job])[0]
     times = answer["iteration_seconds"]
@@ -199,7 +199,7 @@ def _token_and_socket() -> Iterator[tuple[str, str]]:
 
 @contextlib.contextmanager
 def _idle() -> Iterator[str]:
-    """A gate where nobody else sends."""
+    """Yield the address of a gate to which no other job sends."""
     with (
         _token_and_socket() as (path, address),
         GateThread(GateSettings(link=LINK), SECRET, GateAddress(path=path)),
@@ -209,14 +209,14 @@ def _idle() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _dead() -> Iterator[str]:
-    """An address at which nobody listens."""
+    """Yield an address at which no process listens."""
     with _token_and_socket() as (_, address):
         yield address
 
 
 @contextlib.contextmanager
 def _mute() -> Iterator[str]:
-    """A gate that welcomes everybody and then never answers: a partition, or a process that is stopped."""
+    """Yield the address of a gate that accepts connections and then never answers, like a stopped process."""
     settings = GateSettings(link=LINK, is_always_on=True)
     with _token_and_socket() as (path, address), GateThread(settings, SECRET, GateAddress(path=path)) as gate:
         gate.server.settle = lambda: None  # type: ignore[method-assign]
@@ -226,7 +226,7 @@ def _mute() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _black_hole() -> Iterator[str]:
-    """A socket that takes connections and says nothing at all."""
+    """Yield a socket that takes connections and never answers."""
     with _token_and_socket() as (path, address), socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()

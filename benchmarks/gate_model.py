@@ -1,11 +1,11 @@
-"""The gate's own broker on a model of the links: what ordering, filling and switching off bring, in seconds.
+"""The gate's own broker on a model of the links: the gain of ordering, filling and switching off.
 
     python benchmarks/gate_model.py [--draws N]
 
-The jobs and hosts of `benchmarks/gate.py`, drawn alike, but the links are a fluid: messages on a card share
-it evenly, a message over several cards moves at the pace of its most crowded one. The broker is the one that
-the gate runs, asked and answered bucket by bucket, with a fixed time per question. So a change of its rules
-is seen here in a minute, without root; what real traffic adds is in `benchmarks/gate.py`.
+Jobs and hosts are those of `benchmarks/gate.py`, drawn alike, but the links are a fluid: messages on a card
+share it evenly, and a message over several cards moves at the pace of the most crowded one. The broker is the
+gate's own, asked and answered bucket by bucket, with a fixed time per question. So the effect of a changed
+rule is seen in a minute, without root; `benchmarks/gate.py` adds real traffic.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REACHES_GATE = 0.2
 CASES_HERE = {
     **CASES,
     "pentagon": [(n, (n + 1) % 5) for n in range(5)] * 2,
-    # Of no card in common: what one of them does is nothing to the others.
+    # The triangles share no card, so they do not affect each other.
     "three triangles": [(3 * n + one, 3 * n + (one + 1) % 3) for n in range(3) for one in range(3)] * 2,
 }
 WAYS: dict[str, dict[str, Any] | None] = {
@@ -52,7 +52,7 @@ WAYS: dict[str, dict[str, Any] | None] = {
 
 @dataclass(slots=True)
 class Running:
-    """A job of the model: what it does, and until when or how much."""
+    """A job of the model: its present activity, and until when or for how many bytes it lasts."""
 
     name: str
     cards: frozenset[str]
@@ -76,11 +76,11 @@ class Running:
 
 
 def run(jobs: list[Running], settings: GateSettings | None, *, ask_seconds: float = ASK_SECONDS) -> float:
-    """Return the mean time to completion, from each job's arrival."""
+    """Return the mean time from a job's arrival to its completion."""
     arrived = {job.name: job.at if job.arrived_at is None else job.arrived_at for job in jobs}
     broker = None if settings is None else Broker(settings)
     if broker is not None:
-        # The daemon's plan: until a job has measured an iteration, the gate goes by it.
+        # Like the daemon's plan, which the gate uses until a job has measured an iteration.
         broker.take_plan({job.name: 2.0 * job.left * _alone_seconds(job) for job in jobs})
     now, number, joined = 0.0, 0, set[str]()
     while any(job.left for job in jobs):
@@ -167,7 +167,7 @@ def run(jobs: list[Running], settings: GateSettings | None, *, ask_seconds: floa
 
 
 def _alone_seconds(job: Running) -> float:
-    """Return an iteration without neighbours."""
+    """Return the seconds of an iteration without other jobs."""
     return job.compute_seconds + LINK.seconds(job.message_bytes)
 
 
@@ -179,7 +179,7 @@ def _give_back(broker: Broker | None, job: Running, now: float) -> None:
 
 
 def _send(job: Running, size: float, now: float, *, after: float = 0.0) -> None:
-    """Let a job send a piece: its ranks hear of it, and after the latency it is on its cards."""
+    """Let a job send a piece: its ranks get the grant, and after the latency the piece is on the cards."""
     job.piece_bytes = job.in_piece = size
     job.began_at, job.timed = now, None
     job.doing, job.at = "latent", now + after + LINK.latency_seconds
@@ -191,7 +191,7 @@ def a_case(case: str, seed: int) -> list[Running]:
     return [
         Running(
             name=job["job"],
-            # Behind a slow uplink nothing else holds anybody up.
+            # A slow uplink is the only bottleneck of the jobs behind it.
             cards=frozenset([UPLINK] if case in BEHIND_UPLINK else [f"h{host}" for host in hosts]),
             compute_seconds=job["forward_seconds"] + job["backward_seconds"],
             message_bytes=float(job["message_bytes"]),

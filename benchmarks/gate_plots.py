@@ -1,4 +1,4 @@
-"""The picture of the gate on real traffic: each policy against no gate, measured and simulated."""
+"""The picture of the gate on real traffic: each policy over no gate, measured and simulated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLOURS = {
 
 
 def draw(results: dict[str, Any], cases: dict[str, str], path: Path) -> None:
-    """Draw the ratios to no gate by case, and every run's mean JCT against the simulator's."""
+    """Draw the ratios to no gate by case, and every run's real mean JCT over the simulated one."""
     there = [name for name in cases if name in results]
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), width_ratios=(3, 2))
@@ -46,7 +46,7 @@ def _means(rows: list[dict[str, Any]], kind: str, policy: str) -> Any:
 
 
 def _draw_ratios(axes: Axes, results: dict[str, Any], there: list[str], cases: dict[str, str]) -> None:
-    """Draw real traffic with 95 % intervals, and a line for the simulator."""
+    """Draw real ratios with 95 % intervals, and a line for the simulated ratio."""
     policies = [policy for policy in LABELS if policy != "no gate"]
     width = 0.8 / len(policies)
     for number, policy in enumerate(policies):
@@ -88,7 +88,7 @@ def _draw_ratios(axes: Axes, results: dict[str, Any], there: list[str], cases: d
 
 
 def _draw_agreement(axes: Axes, results: dict[str, Any], there: list[str]) -> None:
-    """Draw each run's mean JCT against what the simulator says."""
+    """Draw each run's real mean JCT against the simulated one."""
     most = 0.0
     for policy, label in LABELS.items():
         pairs = [

@@ -1,15 +1,15 @@
-"""What sharing GPUs is worth in the whole loop: exclusive GPUs, two places on each, and both on offer.
+"""The gain of sharing GPUs in whole runs: exclusive GPUs, two places on each GPU, and both on offer.
 
     python benchmarks/gpu_sharing.py [--traces N] [--minutes M] [--data FILE]
 
-The paper's jobs (arXiv 2002.10105, as in `benchmarks/placement.py`) under `boa simulate`, with links and
-shared GPUs simulated: jobs slow each other down where they meet (`policies.links.link_share`,
-`policies.links.gpu_share`). The paper's cluster is at most 16 nodes of 4 GPUs, under Tiresias
-and under the default policy; `by money` is the default policy at a budget that pays for as many nodes on
-average, and for half of them. `exclusive` gives each GPU to one job, `shared` has two places on each, `both`
-lets the plan choose by job. Ratios to `exclusive` are paired by trace, with a 95 % interval (Student).
+The paper's jobs (arXiv 2002.10105, as in `benchmarks/placement.py`) run under `boa simulate` with simulated
+links and shared GPUs: jobs slow each other down where they meet (`policies.links.link_share`,
+`policies.links.gpu_share`). The paper's cluster has at most 16 nodes of 4 GPUs, under Tiresias and under the
+default policy; `by money` is the default policy at a budget that pays for as many nodes on average, and for
+half of them. `exclusive` gives each GPU to one job, `shared` has two places on each, `both` lets the plan
+choose for each job. Ratios to `exclusive` are paired by trace, with a 95 % interval (Student).
 
-Every run is written to FILE at once; the next call goes on where the last one stopped.
+Every run is written to FILE at once; the next call continues from there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Runs = dict[str, dict[str, dict[str, list[float]]]]
 
 
 def with_offer(base: SimulationSettings, offer: str) -> SimulationSettings:
-    """Return a run on exclusive GPUs, on shared ones, or on either; a place costs its part of a GPU."""
+    """Return a run on exclusive GPUs, shared ones, or either; a place costs its part of a GPU."""
     (alone,) = base.instance_types.values()
     kind = shared_kind(alone.gpu_type, alone.name, PLACES)
     shared: InstanceType = replace(
@@ -92,7 +92,7 @@ def settings_of(setting: str, seed: int, gigabits: float) -> SimulationSettings:
 
 
 def cells() -> list[tuple[str, str, float, str]]:
-    """Return every cell of the table: its name, its setting, its link speed, its offer."""
+    """Return the cells of the table: name, setting, link speed, offer."""
     return [
         (f"{setting}, {gigabits:g} Gbit/s", setting, gigabits, offer)
         for gigabits in SPEEDS
@@ -103,7 +103,7 @@ def cells() -> list[tuple[str, str, float, str]]:
 
 
 def run_all(runs: Runs, path: Path, *, traces: int, until: float) -> None:
-    """Run what is not there yet, trace by trace, and write it down; stop when the time is over."""
+    """Run what is missing, trace by trace, and write it down; stop when the time is over."""
     for seed in range(traces):
         for name, setting, gigabits, offer in cells():
             found = runs.setdefault(name, {}).setdefault(offer, {})
@@ -117,7 +117,7 @@ def run_all(runs: Runs, path: Path, *, traces: int, until: float) -> None:
 
 
 def show(runs: Runs) -> None:
-    """Print mean JCT and spend over those of exclusive GPUs as a table of a page."""
+    """Print mean JCT and spend over those of exclusive GPUs as a Markdown table."""
     print("| | traces | shared: JCT | shared: spend | both: JCT | both: spend |\n|---|---|---|---|---|---|")
     for name, cell in runs.items():
         one, parts = cell["exclusive"], list[str]()

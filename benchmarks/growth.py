@@ -1,12 +1,12 @@
-"""How a site grows: tick, submission, list, cost and database as ended jobs pile up, and with many nodes.
+"""Growth of a site: tick, submission, list, cost and database with many ended jobs and many nodes.
 
     python benchmarks/growth.py                      10,000 and 100,000 jobs that are over, 100 and 400 nodes
     python benchmarks/growth.py --jobs 1000000       a month of a million jobs, about ten minutes
     python benchmarks/growth.py --nodes 1250         10,000 GPUs
 
-The real store (SQLite, WAL, synchronous=FULL), loop and service in one process; machines and jobs are
-simulated. Ended jobs are written as rows, as the queue writes them, since submitting a million takes an hour.
-The last line of each part extrapolates what is linear by the two largest sizes, and says so.
+The store (SQLite, WAL, synchronous=FULL), the loop and the service are real and run in one process; nodes and
+jobs are simulated. Ended jobs are inserted as rows like those of the queue, because submitting a million jobs
+takes an hour. The last line of each part extrapolates linear figures from the two largest sizes, and says so.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BATCH, TIMES = 5000, 7
 
 
 def settings_of(nodes: int) -> Settings:
-    """Return the settings of a site with so many nodes of eight GPUs, and two teams."""
+    """Return the settings of a site with this many nodes of eight GPUs, and two teams."""
     return Settings.model_validate(
         {
             "budget": {"usd_per_hour": 40.0 * nodes, "max_instances": nodes, "usd_per_day_cap": 1e9},
@@ -60,7 +60,7 @@ def settings_of(nodes: int) -> Settings:
 
 
 def write_ended(queue: JobQueue, first: int, count: int) -> None:
-    """Write jobs that were over within the last month, with one start each."""
+    """Insert jobs that ended within the last month, with one start each."""
     for begin in range(first, first + count, BATCH):
         numbers = range(begin, min(begin + BATCH, first + count))
         jobs, starts = [], []
@@ -104,7 +104,7 @@ def write_ended(queue: JobQueue, first: int, count: int) -> None:
 
 
 def timed(do: Callable[[], Any], times: int = TIMES) -> float:
-    """Return the median of some calls, in milliseconds."""
+    """Return the median milliseconds of some calls."""
     took = []
     for _ in range(times):
         begin = time.perf_counter()
@@ -114,13 +114,13 @@ def timed(do: Callable[[], Any], times: int = TIMES) -> float:
 
 
 def one_tick(daemon: Daemon, clock: ManualClock) -> None:
-    """Let half a minute pass, and tick."""
+    """Advance the clock by half a minute, and tick."""
     clock.instant += 30.0
     daemon.tick()
 
 
 def open_site(folder: Path, clock: ManualClock, nodes: int) -> tuple[Daemon, Storage, Service]:
-    """Return a daemon in a folder with machines that are there at once."""
+    """Return a daemon in a folder; its nodes are ready at once."""
     settings = settings_of(nodes)
     cloud = FileCloud(folder / "cloud.sqlite", clock, limits=SimulatedLimits(boot_seconds=0.0, stock=nodes))
     runner = SimulatedRunner(clock, speed=lambda _name, width: float(width.gpus))
@@ -131,7 +131,7 @@ def open_site(folder: Path, clock: ManualClock, nodes: int) -> tuple[Daemon, Sto
 
 
 def by_jobs(counts: list[int]) -> list[dict[str, float]]:
-    """Measure with more and more jobs that are over, and a few that run."""
+    """Measure with growing numbers of ended jobs, and a few running ones."""
     rows = []
     with tempfile.TemporaryDirectory() as name:
         clock = ManualClock(NOW)
@@ -165,7 +165,7 @@ def by_jobs(counts: list[int]) -> list[dict[str, float]]:
 
 
 def by_nodes(counts: list[int]) -> list[dict[str, float]]:
-    """Measure with more and more nodes of eight GPUs, one job on each GPU."""
+    """Measure with growing numbers of nodes of eight GPUs, one job on each GPU."""
     rows = []
     for nodes in counts:
         with tempfile.TemporaryDirectory() as name:
@@ -198,7 +198,7 @@ def show(rows: list[dict[str, float]]) -> None:
 
 
 def extrapolated(rows: list[dict[str, float]], by: str, at: float) -> None:
-    """Print what the line through the two largest sizes says of a larger one."""
+    """Print the line through the two largest sizes at a larger size."""
     if len(rows) < 2 or rows[-1][by] >= at:
         return
     low, high = rows[-2], rows[-1]

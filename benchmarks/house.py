@@ -1,7 +1,7 @@
-"""The house in figures: modules and lines of each room, who imports whom, circles of files and of packages.
+"""The structure of the code in figures: modules and lines by package folder, imports, and import cycles.
 
-A circle is a set of files (or of packages) each of which imports its way to every other; imports for types
-alone and imports inside functions count. Run it without arguments:
+A cycle is a set of modules (or package folders) each of which imports every other directly or indirectly.
+Imports for types and imports inside functions count. Run without arguments for a table:
 
     $ python benchmarks/house.py
     $ python benchmarks/house.py --json
@@ -22,7 +22,7 @@ LONGEST = 300
 
 
 def modules() -> dict[str, Path]:
-    """Return every module of the two packages, by its dotted name."""
+    """Return every module of the two packages by its dotted name."""
     found = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -32,13 +32,13 @@ def modules() -> dict[str, Path]:
 
 
 def room_of(path: Path) -> str:
-    """Return the room of a file: the folder below its package, or the package for files at its root."""
+    """Return the package folder of a file, or the package for a file at its root."""
     parts = path.relative_to(ROOT).parts
     return parts[0] if len(parts) == 2 else "/".join(parts[:2])
 
 
 def imports(files: Mapping[str, Path]) -> dict[str, set[str]]:
-    """Return what each module imports of these modules, wherever in the file that stands."""
+    """Return the imports of each module among these modules, wherever they stand in the file."""
     found: dict[str, set[str]] = {}
     for name, path in files.items():
         wanted = found.setdefault(name, set())
@@ -55,7 +55,7 @@ def imports(files: Mapping[str, Path]) -> dict[str, set[str]]:
 
 
 def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """Return the circles of a graph: its strongly connected parts of two members or more."""
+    """Return the cycles of a graph: its strongly connected components of two members or more."""
     reached = {start: _reached(graph, start) for start in graph}
     found, seen = [], set()
     for start in sorted(graph):
@@ -67,7 +67,7 @@ def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
 
 
 def _reached(graph: Mapping[str, Iterable[str]], start: str) -> set[str]:
-    """Return everything that can be reached from a member in one step or more."""
+    """Return all members that can be reached in one step or more."""
     found: set[str] = set()
     rest = list(graph[start])
     while rest:
@@ -79,7 +79,7 @@ def _reached(graph: Mapping[str, Iterable[str]], start: str) -> set[str]:
 
 
 def between_rooms(files: Mapping[str, Path], graph: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
-    """Return which room imports which; a module at a package's root is a room of its own."""
+    """Return the imports between package folders; a module at a package's root counts by itself."""
 
     def room(name: str) -> str:
         own = room_of(files[name])

@@ -1,9 +1,10 @@
-"""Calendars beside lists by date, submission and size: waiting, missed dates and seconds.
+"""Calendars beside lists by deadline, submission and size: mean JCT, missed deadlines and seconds.
 
     python benchmarks/job_calendar.py
 
-Random lists of 40, 200 and 1,000 jobs of three classes on two machines, under a budget by the month, by the
-hour with a quota, and in all. A rival is the better of its two lists: fastest end, or cheapest width.
+Random lists of 40, 200 and 1,000 jobs of three classes on two machines, with a monthly budget, an hourly
+budget and a quota, and a total budget. A rival is the better of its two lists: earliest end, or cheapest
+width.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def a_problem() -> Problem:
 
 
 def a_list(jobs: int, seed: int) -> list[ListedJob]:
-    """Return jobs that arrive evenly, six of ten with a date."""
+    """Return jobs that arrive evenly; six of ten have a deadline."""
     rng = np.random.default_rng(seed)
     return [
         ListedJob(

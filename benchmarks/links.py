@@ -1,10 +1,10 @@
-"""What ordering the links, and placing with LWF, is worth in the whole loop on rented nodes.
+"""The gain of ordering messages on links, and of placing with LWF, in whole runs on rented nodes.
 
     python benchmarks/links.py [--quick]
 
-Traces of the four models of arXiv 2002.10105 at widths of 3, 6 and 8 GPUs on nodes of 4, each run with jobs
-that send in the plan's order and with all at once, and placed by LWF and by first fit. Ratios are paired by
-trace; intervals are Student's t at 95 %.
+Traces have the four models of arXiv 2002.10105 at widths of 3, 6 and 8 GPUs on nodes of 4. Each trace is run
+with jobs that send in the plan's order and with jobs that all send at once, placed by LWF and by first fit.
+Ratios are paired by trace; intervals are Student's t at 95 %.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ JOBS, WINDOW_SECONDS = 60, 4 * 3600.0
 
 
 def a_trace(seed: int) -> Trace:
-    """Return 60 jobs that arrive within four hours, their sizes spread by half."""
+    """Return 60 jobs that arrive within four hours, with a size spread of one half."""
     draw = np.random.default_rng(seed)
     names = draw.choice(["vgg16", "resnet50", "inception3", "lstm"], JOBS)
     arrivals = np.sort(draw.uniform(0.0, WINDOW_SECONDS, JOBS))
@@ -41,7 +41,7 @@ def a_trace(seed: int) -> Trace:
 
 
 def settings(seed: int, gpus_per_job: int) -> SimulationSettings:
-    """Return a run at one width for all, which shares nodes where it is no multiple of four."""
+    """Return a run with one width for all jobs; jobs share nodes unless the width is a multiple of four."""
     file = load_problem(CLASSES, require_rates=False)
     base = settings_for(file, a_trace(seed), Budget(amount=100.0))
     return replace(base, policy="equal-width", options=PolicyOptions(gpus_per_job=gpus_per_job))

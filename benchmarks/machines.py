@@ -1,26 +1,27 @@
-"""Waiting at equal money: one machine per GPU type, and several, on Pollux's measured placements.
+"""Mean JCT at equal spend with one machine per GPU type and with several, on Pollux's measured placements.
 
     python benchmarks/machines.py POLLUX [--load 1.5] [--workload 6] [--budgets 8 10 14 20]
         [--widest-on-small 4] [--machines g5.12xlarge g5.xlarge] [--plan]
 
 POLLUX holds ``traces/`` and ``workloads*/`` of petuum/adaptdl (branch osdi21-artifact). Its profiles hold
 step times for every placement on up to four nodes of up to four T4, so speeds on machines with one GPU
-(g4dn.xlarge, 0.526 USD per GPU-hour) are as measured as those on machines with four (g4dn.12xlarge, 0.978).
-They were measured on the latter, whose link carries 50 Gbit/s; that of a g4dn.xlarge carries 25 in bursts.
-`--widest-on-small 1` therefore also tells what is left where a g4dn.xlarge carries only jobs of one GPU.
-`--machines` takes the prices of two others, of four GPUs and of one, as if their GPUs scaled as T4 do.
+(g4dn.xlarge, 0.526 USD per GPU-hour) are measured just as those on machines with four (g4dn.12xlarge, 0.978).
+All were measured on the latter, whose link carries 50 Gbit/s; that of a g4dn.xlarge carries 25 in bursts.
+Therefore `--widest-on-small 1` also shows what is left if a g4dn.xlarge carries only jobs of one GPU.
+`--machines` takes the prices of two other machines, of four GPUs and of one, as if their GPUs scaled as T4
+do.
 
-First what the plan says at multiples of the least that the cheapest single machine needs, and of the least
-that the large one needs; no more than that with `--plan`.
+The first table shows what the plan promises at multiples of the least budget of the cheapest single machine,
+and of the least budget of the large one. `--plan` stops after this table.
 
-For each budget (USD/h), on each machine alone and on both: the mean JCT in minutes that the plan says, and
-that of runs end to end (boots of 180 s, whole nodes, bills by the second) that spend as much, read off runs
-planned for ever more money. The first column is what a site rents that names one machine per GPU, as
-`boa catalog` suggests; the last columns are both machines over the better of the single ones.
+For each budget (USD/h), on each machine alone and on both, the second table shows the mean JCT in minutes
+that the plan promises, and that of whole runs (boots of 180 s, whole nodes, bills by the second) that spend
+as much, read off runs with growing plans. The first column is a site that names one machine per GPU, as `boa
+catalog` suggests; the last columns are both machines over the better of the single ones.
 
-Below, the same jobs where g4dn.xlarge is out of stock for half of the time, in stretches of an hour on
-average: jobs that wait for it, as they did before, and jobs that go to the next best machine at once. Last, a
-spot market at 0.4 of the price whose nodes are taken back after four hours, three in ten without a notice.
+The third table has the same jobs while g4dn.xlarge is out of stock for half of the time, in stretches of an
+hour on average: jobs wait for it (before), or go to the next best machine at once (now). The last one has a
+spot market at 0.4 of the price whose nodes are taken back after four hours, three in ten without notice.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def settings_on(
 
 
 def frontier_of(settings: SimulationSettings, most: float, steps: int) -> tuple[list[float], list[float]]:
-    """Return USD per hour and minutes of waiting of runs that plan for ever more money, spends rising.
+    """Return (USD per hour, minutes of JCT) of runs with growing plans, by rising spend.
 
     A run that spends more and waits longer than another is left out.
     """
@@ -134,7 +135,7 @@ def frontier_of(settings: SimulationSettings, most: float, steps: int) -> tuple[
 
 
 def planned_minutes(settings: SimulationSettings, budget: float) -> float:
-    """Return what the plan promises at a budget; infinite where that is not enough."""
+    """Return the plan's mean JCT at a budget, or infinity if the budget is not enough."""
     try:
         return 60.0 * solve(site_of(settings).problem, budget).mean_jct_hours
     except InfeasibleBudget:
@@ -142,7 +143,7 @@ def planned_minutes(settings: SimulationSettings, budget: float) -> float:
 
 
 def promises(of: list[SimulationSettings]) -> None:
-    """Print what the plan says on the large machine, the small one and both, by multiples of the load."""
+    """Print the plan's mean JCT on the large machine, the small one and both, by multiples of the load."""
     frontiers = [MixedFrontier.of(site_of(settings).problem) for settings in of]
     least = [frontier.cheapest_feasible_spend for frontier in frontiers]
     print("minutes of waiting that the plan says: large, small, both; both over the best single")
@@ -199,7 +200,7 @@ def main() -> None:
 
 
 def markets(settings: SimulationSettings, budget: float) -> None:
-    """Print plan and run on demand, with spot first for all jobs, and where the plan says which market."""
+    """Print plan and run on demand, with spot first for all jobs, and with the plan's choice of market."""
     market = Spot(
         price_fraction=0.4, price_volatility=0.1, mean_interruption_hours=4.0, unannounced_fraction=0.3
     )
@@ -221,7 +222,7 @@ def markets(settings: SimulationSettings, budget: float) -> None:
 
 
 def stocks(settings: SimulationSettings, budget: float) -> None:
-    """Print what a lack of stock costs where jobs wait for it, and where they go elsewhere."""
+    """Print the cost of a lack of stock if jobs wait for the machine, and if they use another one."""
     small = list(settings.instance_types.values())[1].name
     world = WorldSettings(stock={small: Stock(nodes=400, mean_in_hours=1.0, mean_out_hours=1.0)})
     settings = replace(settings, budget=Budget(amount=budget), seed=3)

@@ -1,16 +1,16 @@
-"""How many small changes of what decides its tests notice: mutation testing, in a copy of the tree.
+"""Mutation testing in a copy of the tree: how many small changes of the deciding code do tests notice?
 
     python benchmarks/mutants.py --draw 150 --seed 1
     python benchmarks/mutants.py boa_daemon/tick/ledger.py
 
-A place is drawn in the modules, and then one of the changes that cosmic-ray knows for that place; without
-`--draw`, every change at every place. A change is judged by the tests of its module first (the mirror in
-`tests/`), and if they pass by the tests of that folder. What survives is printed: a test is missing, the code
-is not needed, or the change means the same. Verdicts are kept in `build/mutants.jsonl` by content, so a run
-that is cut off goes on.
+A place in the modules is drawn, and then one of the changes that cosmic-ray has for that place; without
+`--draw`, every change at every place is tried. A change is judged by the tests of its module first (the
+mirror in `tests/`), and if they pass by the tests of that folder. Surviving changes are printed: a test is
+missing, the code is not needed, or the change has no effect. Verdicts are kept in `build/mutants.jsonl` by
+content, so a run that was interrupted can continue.
 
-Nobody is asked about types, about the flags of a dataclass (`tests/test_house.py` holds them) and about
-`strict=`, which says what never happens.
+Not mutated are types, the flags of a dataclass (`tests/test_house.py` checks them) and `strict=`, which
+guards against something that never happens.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-os.environ |= {"CI": "1", "OPENBLAS_NUM_THREADS": "1"}  # The same examples every time.
+os.environ |= {"CI": "1", "OPENBLAS_NUM_THREADS": "1"}  # Always the same hypothesis examples.
 
 import hypothesis
 import pytest
-import scipy.optimize  # Once here, not in each of hundreds of forks.
+import scipy.optimize  # Imported once here, not in each of hundreds of forks.
 import scipy.stats  # noqa: F401
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
@@ -71,16 +71,16 @@ class Mutant:
     text: str
 
     def __str__(self) -> str:
-        """Return where the change is, and the lines before and after."""
+        """Return the place of the change, and the lines before and after."""
         before, after = Path(self.module).read_text().splitlines(), self.text.splitlines()
         line = next(n for n, (old, new) in enumerate(zip(before, after, strict=False)) if old != new)
-        gone = len(before) - len(after)  # A decorator that is taken away.
+        gone = len(before) - len(after)  # Positive if a decorator was removed.
         new = "(nothing)" if gone > 0 else after[line].strip()
         return f"{self.module}:{line + 1}\n    - {before[line].strip()}\n    + {new}"
 
 
 class _Meaning(ast.NodeTransformer):
-    """A module without what no test is asked about."""
+    """Removes the parts of a module that are not mutated."""
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = None
@@ -107,7 +107,7 @@ def _meaning(text: str) -> str | None:
 
 
 def mutants(modules: Sequence[str], *, draw: int | None, seed: int) -> Iterator[Mutant]:
-    """Yield the changes of some modules: a sample of places with one each, or all."""
+    """Yield changes of the modules: one for each place of a sample, or all."""
     operators = [get_operator(name) for name in operator_names() if not name.endswith("/NoOp")]
     places: dict[tuple[str, tuple[int, int]], list[tuple[type, int]]] = defaultdict(list)
     for module in modules:
@@ -132,10 +132,10 @@ def mutants(modules: Sequence[str], *, draw: int | None, seed: int) -> Iterator[
 
 
 def tests_of(module: str) -> tuple[list[str], list[str]]:
-    """Return the tests of a module, and those of its folder; twice the folder's where there is no mirror."""
+    """Return the tests of a module and of its folder; without a mirror, the folder's tests twice."""
     path = Path("tests", module)
     mirror, folder = path.with_name(f"test_{path.name}"), path.parent
-    if folder.name == "stages":  # Half of them are tested by what a whole tick does.
+    if folder.name == "stages":  # Half of the stages are tested by whole ticks.
         folder = folder.parent
     every = sorted(folder.glob("test_*.py") if folder.name == "policies" else folder.rglob("test_*.py"))
     names = [one.as_posix() for one in every]
@@ -148,7 +148,7 @@ def _sources() -> list[Path]:
 
 @dataclass(slots=True)
 class _QuickFirst:
-    """A plug-in of pytest: tests in the order of their processor time last time, the slowest left out."""
+    """A pytest plug-in: runs the tests by their last processor time and leaves out the slowest."""
 
     most_seconds: float
     times: dict[str, float]
@@ -167,7 +167,7 @@ class _QuickFirst:
 
 
 def _child(tests: Sequence[str], most_seconds: float, *, limit_seconds: int, is_changed: bool) -> None:
-    """Run tests, without making a failing example small, and end with their exit status."""
+    """Run tests without shrinking failing examples, and exit with their status."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CPU, (limit_seconds, limit_seconds))
     sys.path[:0] = [str(Path.cwd()), str(Path.cwd() / "tests")]
@@ -187,14 +187,14 @@ def _child(tests: Sequence[str], most_seconds: float, *, limit_seconds: int, is_
 
 @dataclass(slots=True)
 class Judge:
-    """Who says whether tests pass with a change, and remembers it."""
+    """Runs the tests on a change, and remembers the verdict."""
 
     limit_seconds: int
     kept: dict[str, bool]
     stamps: Iterator[int] = field(default_factory=lambda: iter(range(1_000_000_000, 2_000_000_000)))
 
     def notice(self, mutant: Mutant, tests: Sequence[str], *, most_seconds: float = math.inf) -> bool:
-        """Return whether some tests fail, or do not end, with a change that they pass without."""
+        """Return whether some tests fail or do not end with a change; they must pass without it."""
         texts = [Path(test).read_text() for test in tests]
         if not self._pass(None, tests, [*map(Path.read_text, _sources()), *texts], most_seconds):
             raise SystemExit(
@@ -213,7 +213,7 @@ class Judge:
             words = {"limit_seconds": self.limit_seconds, "is_changed": mutant is not None}
             child = FORK.Process(target=_child, args=(tests, most_seconds), kwargs=words)
             child.start()
-            child.join(10.0 * self.limit_seconds)  # On a busy machine; or it sleeps.
+            child.join(10.0 * self.limit_seconds)  # Wall time, for a busy machine or a child that sleeps.
             if child.exitcode is None:
                 os.killpg(child.pid or 0, signal.SIGKILL)
                 child.join()
@@ -230,11 +230,11 @@ class Judge:
         path.write_text(text)
         os.utime(
             path, (stamp, stamp)
-        )  # Else compiled code of the same second and size would be taken for this.
+        )  # Otherwise Python could use compiled code of the same second and size.
 
 
 def main() -> None:
-    """Print what survives, and the figures."""
+    """Print the surviving changes and a summary."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -253,7 +253,7 @@ def main() -> None:
         for path in map(Path, listed.splitlines()):
             (copy / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / path, copy / path)
-        os.chdir(copy)  # All that follows is about the copy, so that the tree may be edited meanwhile.
+        os.chdir(copy)  # Work in the copy, so that the tree may be edited meanwhile.
         modules = flags.modules or [path.as_posix() for path in _sources()]
         judge = Judge(flags.limit, kept)
         for mutant in mutants(modules, draw=flags.draw, seed=flags.seed):

@@ -1,8 +1,8 @@
-"""How long it takes to say who waits and who is narrow at a cap: the fast rule beside the plain one.
+"""The time to decide which jobs wait and which are narrowed at a cap: the fast rule beside the plain one.
 
-The jobs are of ten classes with speed-ups of any kind, a third of them runs, one in fifty is overdue. Room is
-an average of half a GPU or of four per job. The plain rule is the oracle of the tests: its answers are the
-same, and are checked to be so. Milliseconds of processor time, the least of several runs.
+Jobs are of ten classes with arbitrary speed-ups; a third of them run, one in fifty is overdue. The room is
+half a GPU or four GPUs per job on average. The plain rule is the oracle of the tests; both answers are
+checked to be equal. Times are milliseconds of processor time, the least of several runs.
 
     python benchmarks/narrowing.py [--most 2000]
 """
@@ -31,7 +31,7 @@ REPEATS = 5
 
 
 def some_claims(jobs: int, widest: int, *, seed: int = 0) -> list[Claim]:
-    """Draw jobs whose menus have every width up to the widest."""
+    """Draw jobs whose menus have every width up to `widest`."""
     rng = np.random.default_rng(seed)
     gpus = range(1, widest + 1)
     menus = []
@@ -75,7 +75,7 @@ def milliseconds(do: Callable[[], object]) -> float:
 
 
 def is_same(one: RoomShares, other: RoomShares) -> bool:
-    """Return whether two answers are the same to the last bit."""
+    """Return whether two answers are equal to the last bit."""
     return (one.widths, one.order, one.price) == (other.widths, other.order, other.price)
 
 

@@ -1,9 +1,9 @@
-"""How fast the network simulator and the placer are.
+"""The speed of the network simulator and of the placer.
 
     python benchmarks/network.py           a minute on one core
     python benchmarks/network.py --quick   a quarter of that
 
-Events per second of the full-size paper workload, compiled beside the same source in plain Python, in the
+Events per second of the full-size paper workload, compiled and in plain Python from the same source, in the
 same run; ten times the jobs on ten times the servers, and ten times the iterations; LWF on 10,000 GPUs.
 """
 
@@ -37,7 +37,7 @@ from paper_jobs import PAPER_CLUSTER, paper_jobs
 def timed(
     title: str, engine: KernelName, jobs: tuple[NetworkJob, ...], cluster: Cluster, policy: str
 ) -> float:
-    """Run once, print one line, and return the time per event, seconds."""
+    """Run once, print one line, and return the seconds per event."""
     experiment = Experiment(cluster=cluster, jobs=jobs, link_policy=link_policy(policy, ETHERNET_10G))
     began = time.perf_counter()
     events = simulate(experiment, engine=engine).events
@@ -47,7 +47,7 @@ def timed(
 
 
 def simulator(*, quick: bool) -> None:
-    """Time the paper's workload, plain and compiled, and ten times of it."""
+    """Time the paper's workload, plain and compiled, and ten times its size."""
     small = paper_jobs(1, scale=0.02)
     timed("160 jobs, a fiftieth of the iterations", "python", small, PAPER_CLUSTER, "srsf-1")
     if compiled_run() is None:

@@ -1,12 +1,12 @@
-"""Idle nodes where a node has one GPU: with and without a node taken off for GPUs that are lent.
+"""Idle nodes of one GPU: keeping one idle node fewer because of lent GPUs, and keeping all of them.
 
     python benchmarks/one_gpu_nodes.py [--seeds 6] [--hours 24]
 
-The classes and arrivals are those of `benchmarks/pacing.py`, on nodes of one GPU that boot in 180 s. Under
-each budget: spend (USD/h) and mean JCT (minutes) of the fixed plan, which holds the idle nodes that
-`policies.online.node_prices` asks for, and of the same plan with one idle node fewer, as before. Means over
-the seeds. The last column is the JCT now over that before at equal spend, read off runs before at nearby
-budgets.
+Classes and arrivals are those of `benchmarks/pacing.py`, on nodes of one GPU that boot in 180 s. For each
+budget: spend (USD/h) and mean JCT (minutes) of the fixed plan, which keeps the idle nodes that
+`policies.online.node_prices` asks for (now), and of the same plan with one idle node fewer (before). Means
+over the seeds. The last column is the JCT now over that before at equal spend, read off earlier runs at
+nearby budgets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AROUND = (0.94, 0.97, 1.0, 1.03, 1.06)
 
 
 def a_run(settings: SimulationSettings, *, gpus_that_lend: int) -> Simulation:
-    """Return the run of the fixed plan whose nodes count as having so many GPUs when idle ones are held."""
+    """Run the fixed plan; its nodes count as having `gpus_that_lend` GPUs when idle nodes are kept."""
     run = prepare(settings)
     allocator = run.controller.allocator
     if not isinstance(allocator, BudgetOptimal) or not isinstance(allocator.nodes, WholeNodePrices):

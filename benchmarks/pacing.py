@@ -1,20 +1,20 @@
-"""Pacing beside the fixed plan: what it costs in waiting, and how close a month ends to its money.
+"""Pacing beside the fixed plan: its cost in mean JCT, and how close a month's spend is to its budget.
 
     python benchmarks/pacing.py [--seeds 10] [--jobs 2] [--days 56] [--only NAME] [--no-corners]
     python benchmarks/pacing.py --fluid [--days 56] [--seeds 10]
     python benchmarks/pacing.py --plot docs/images/pacing.png
 
 Each line is a scenario at a budget and a boot time: mean JCT of `boa-paced` over that of the fixed plan `boa`
-at equal money (with a 95 % interval over the seeds), and by how much the first calendar month misses its
-money, median and worst, in per cent. The fixed plan is given the true rates and sizes and is evaluated at
-what the paced run spent, by interpolation between runs at neighbouring planning budgets; `boa-paced` has the
-beliefs of the scenario and the defaults of the daemon. `tail` is what the paced run spends in the last two
-days of arrivals over what the fixed plan spends then, so more than one is a splurge at the end.
+at equal spend (with a 95 % interval over the seeds), and the error of the first calendar month's spend,
+median and worst, in per cent. The fixed plan is given the true rates and sizes and is evaluated at the spend
+of the paced run, by interpolation between runs at neighbouring planning budgets; `boa-paced` has the beliefs
+of the scenario and the defaults of the daemon. `tail` is the spend of the paced run in the last two days of
+arrivals over that of the fixed plan: above one means that leftover budget is spent at the end.
 
 With --fluid the same law runs on the exact frontier without boots and whole nodes, where the best constant
-multiplier is known to be optimal: weeks take milliseconds there. Its first column is the loss foretold. There
-the rhythm of the week is learnt once a day, as the daemon learns it; `seen before` are loads of which four
-weeks came before the first hour.
+multiplier is known to be optimal; weeks take milliseconds there. Its first column is the predicted loss.
+There the weekly rhythm is learnt once a day, as the daemon learns it; `seen before` are loads with four weeks
+of history before the first hour.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ BURSTS = tuple((24.0 * day + 13.0, 24) for day in range(2, 60, 3))
 
 
 def rhythm(*, days: int, by_day: bool = False, by_week: bool = False) -> tuple[tuple[float, float], ...]:
-    """Return a load of mean one: 1.6 times from 8 to 20 h, 0.4 at night; 1.28 on workdays, 0.3 else."""
+    """Return a load of mean one: by day 1.6 from 8 to 20 h, else 0.4; by week 1.28 on workdays, else 0.3."""
     load: list[tuple[float, float]] = []
     for day in range(days):
         week = (1.28 if day % 7 < 5 else 0.3) if by_week else 1.0
@@ -81,7 +81,7 @@ def drift(*, days: int, begin: float = 0.75, end: float = 1.25) -> tuple[tuple[f
 
 
 def scenarios(days: int) -> tuple[Scenario, ...]:
-    """Return what a budget has to survive, for so many days; mean load is the stated one but in bursts."""
+    """Return the scenarios for this many days; the mean load is the stated one except in bursts."""
     return (
         Scenario(name="steady"),
         Scenario(name="day and night", load=rhythm(days=days, by_day=True)),
@@ -108,7 +108,7 @@ def scenarios(days: int) -> tuple[Scenario, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Scenarios that share a trace, at a budget (a multiple of the load) and a boot time, with one seed."""
+    """Scenarios that share a trace, a budget (a multiple of the load), a boot time and a seed."""
 
     scenarios: tuple[Scenario, ...]
     budget: str
@@ -119,7 +119,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a pair of runs came to; `month_error` is None for runs of less than a month."""
+    """The figures of a pair of runs; `month_error` is None for runs of less than a month."""
 
     name: str
     budget: str
@@ -130,7 +130,7 @@ class Found:
 
 
 def budget_of(word: str, settings: SimulationSettings) -> float:
-    """Return the dollars per hour of `knee`, or of so many times the work that comes."""
+    """Return the dollars per hour of `knee`, or of a multiple of the arriving work."""
     if word == "knee":
         frontier = MixedFrontier.of(site_of(settings).problem)
         budgets = np.linspace(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, 400)
@@ -152,14 +152,14 @@ def run_of(settings: SimulationSettings) -> tuple[float, float, Floats, Floats]:
 
 
 class FixedPlan:
-    """Runs of the fixed plan on one trace, made where they are needed."""
+    """Runs of the fixed plan on one trace, made on demand."""
 
     def __init__(self, settings: SimulationSettings, tail: tuple[float, float]) -> None:
         self._settings, self._tail = settings, tail
         self._runs: dict[float, tuple[float, float]] = {}
 
     def at(self, spend: float) -> tuple[float, float]:
-        """Return (log of mean JCT, dollars in the tail) at a spend, between two runs."""
+        """Return (log of mean JCT, dollars in the tail) at a spend, interpolated between two runs."""
         planned, factor = spend, 1.0
         for _ in range(6):
             below = [found for found in self._runs if found <= spend]
@@ -181,7 +181,7 @@ class FixedPlan:
         )
 
     def _run(self, planned: float) -> float:
-        """Run a plan; return what it spends per hour."""
+        """Run a plan; return its spend per hour."""
         jct, spend, hours, dollars = run_of(replace(self._settings, planning_budget=Budget(amount=planned)))
         begin, end = np.interp(self._tail, hours, dollars)
         self._runs[spend] = (math.log(jct), float(end - begin))
@@ -189,7 +189,7 @@ class FixedPlan:
 
 
 def pairs_of(case: Case) -> list[Found]:
-    """Run the scenarios of a case, and the fixed plan at what each of them spent."""
+    """Run the scenarios of a case, and the fixed plan at the spend of each of them."""
     hours = 24.0 * case.days
     trace = a_trace_of(case.scenarios[0], QUARTER.classes, hours=hours, seed=case.seed)
     settings = SimulationSettings(
@@ -226,7 +226,7 @@ def pairs_of(case: Case) -> list[Found]:
 
 
 def cases(days: int, seeds: Sequence[int], only: str, *, corners: bool) -> Iterator[Case]:
-    """Yield what is run: all scenarios at 1.5 times the load; two of them at other budgets, boots."""
+    """Yield the cases: all scenarios at 1.5 times the load; two of them with other budgets and boot times."""
     others = [("knee", 180.0), ("2", 180.0), ("1.5", 0.0), ("1.5", 420.0)]
     for number, (budget, boot) in enumerate([("1.5", 180.0), *(others if corners else [])]):
         by_trace: dict[object, list[Scenario]] = {}
@@ -265,7 +265,7 @@ def table(founds: Sequence[Found]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fluid:
-    """The exact frontier without boots and whole nodes: what a unit of load costs and waits at each level."""
+    """The exact frontier without boots and whole nodes: cost and JCT of a unit of load at each level."""
 
     multipliers: MultiplierTable
     cost: Floats  # (classes, levels)
@@ -274,7 +274,7 @@ class Fluid:
 
     @classmethod
     def of(cls, site: Site) -> Fluid:
-        """Lay out the curves of a site."""
+        """Make the curves of a site."""
         problem = with_boots_at_changes(site.problem, site.boot_hours)
         multipliers, options = MultiplierTable.of(problem), whole_width_options(problem)
         hulls = lower_hulls(
@@ -297,7 +297,7 @@ class Fluid:
         )
 
     def run(self, scenario: Scenario, *, budget: float, hours: int, seed: int) -> tuple[float, float, float]:
-        """Return JCT over the best constant multiplier's, the month's error, and the loss foretold."""
+        """Return JCT over that of the best constant multiplier, the month's error, and the predicted loss."""
         table = self.multipliers
         table = replace(table, rates=table.rates * scenario.rate_belief)
         curvature = curvature_at(
@@ -318,7 +318,7 @@ class Fluid:
         history = rng.poisson(self.multipliers.rates[:, None] * np.resize(load, 24 * scenario.days_before))
         came = np.concatenate([history, jobs], axis=1).T @ self.cost[:, 0]
         for hour in range(hours):
-            if hour % 24 == 0:  # As the daemon does: once a day, from what came before.
+            if hour % 24 == 0:  # Like the daemon, learn once a day from the past load.
                 until = history.shape[1] + hour
                 pace = replace(pace, rhythm=estimate_rhythm(came[:until], first_hour=-history.shape[1]))
             if hour == month:
@@ -347,7 +347,7 @@ class Fluid:
 
 
 def fluid(days: int, seeds: Sequence[int], only: str) -> None:
-    """Print the law on the exact frontier, without boots and whole nodes."""
+    """Print the results of the law on the exact frontier."""
     print(f"{'scenario':32s} {'budget':>7s}   foretold   JCT over best      month off by, %")
     print(f"{'':32s} {'x load':>7s}   loss, %    constant           median   worst")
     settings = SimulationSettings(
@@ -377,7 +377,7 @@ def fluid(days: int, seeds: Sequence[int], only: str) -> None:
 
 
 def draw(path: Path) -> None:
-    """Draw five weeks of days, nights and weekends, stated as half of what comes: belief and money ahead."""
+    """Draw belief and money ahead over five weeks of a daily and weekly load that is stated as half."""
     import matplotlib as mpl  # noqa: PLC0415 - only --plot needs it
 
     mpl.use("Agg")

@@ -1,8 +1,9 @@
-"""How long the page takes with 10,000 jobs on 2,000 nodes: its answers, and its first paint in chromium.
+"""The time of the dashboard page with 10,000 jobs on 2,000 nodes: its API answers, and its first paint.
 
     python benchmarks/page.py [--jobs 10000] [--nodes 2000] [--chromium /usr/bin/chromium]
 
-Without a browser (and Playwright) only the answers are timed. The history of 90 days is measured in bytes.
+Without a browser (and Playwright) only the answers are timed. The size of a history of 90 days is printed in
+bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ classes:
 
 
 def a_large_site(folder: Path, jobs: int, nodes: int) -> DaemonInAFolder:
-    """Return a daemon with so many jobs, most of them running on so many nodes."""
+    """Return a daemon with this many jobs, most of them running on this many nodes."""
     (folder / "classes.yaml").write_text(CLASSES)
     clock = ManualClock(time.time() - 600.0)
     settings: dict[str, Any] = {
@@ -55,7 +56,7 @@ def a_large_site(folder: Path, jobs: int, nodes: int) -> DaemonInAFolder:
 
 
 def main() -> None:
-    """Time it."""
+    """Run the measurements."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -88,7 +89,7 @@ def main() -> None:
 
 
 def _answers(url: str) -> None:
-    """Time what the page asks."""
+    """Time the requests of the page."""
     with httpx.Client(
         base_url=f"{url}/v1/", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60.0
     ) as http:
@@ -111,7 +112,7 @@ def _answers(url: str) -> None:
 
 
 def _history(play: DaemonInAFolder) -> None:
-    """Say how large a season of minutes is: random ones, which pack worse than real ones."""
+    """Print the size of 90 days of minutes: random values, which compress worse than real ones."""
     import random  # noqa: PLC0415
 
     decision = play.daemon.standing.decision
@@ -126,7 +127,7 @@ def _history(play: DaemonInAFolder) -> None:
 
 
 def _paint(url: str, chromium: str) -> None:
-    """Time from asking for the page to the first view drawn, signed in already."""
+    """Time from opening the page until the first view is drawn, with the user signed in."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415
 
     with sync_playwright() as play:

@@ -1,21 +1,21 @@
-"""What placing is worth in the whole loop: LWF-kappa, first fit, list scheduling, random and the default.
+"""The gain of placement in whole runs: LWF-kappa, first fit, list scheduling, random and the default.
 
     python benchmarks/placement.py [--workload W] [--traces N] [--minutes M] [--data FILE] [--write PAGE]
 
 Each placer runs the same traces under `boa simulate`: jobs slow each other down where they send through the
-same links, and a job that lies scattered over nodes pays for that (`policies.links.link_share`). Two
-workloads: the paper's (arXiv 2002.10105: its four models and widths of 1 to 32 GPUs, 160 jobs, 16 nodes of 4
-GPUs under Tiresias), and jobs like those of Pollux's traces (six applications, widths of 1 to 8 GPUs as users
-ask for them) on rented nodes that BOA's tick fills and empties. Each at 1, 10 and 100 Gbit/s. `default` is
-what the daemon does unless it is told otherwise: `boa-paced` and LWF-1 (on the paper's at most 16 nodes);
-`default, no moves` is the same without the stage that brings scattered jobs together. `racks` are the paper's
-jobs where nodes land in four racks at random, each with one uplink as fast as a card; `LWF-1, blind` is not
-told the racks. `LWF-1, least work` takes of equal nodes that whose jobs have least left,
-`LWF-1, most work` the other way round. Ratios to LWF-1 are paired by trace, with a 95 % interval (Student).
+same links, and a job scattered over nodes pays for that (`policies.links.link_share`). There are two
+workloads, each at 1, 10 and 100 Gbit/s: the paper's (arXiv 2002.10105: its four models and widths of 1 to 32
+GPUs, 160 jobs, 16 nodes of 4 GPUs under Tiresias), and jobs like those of Pollux's traces (six applications,
+widths of 1 to 8 GPUs as users ask for them) on rented nodes that BOA's tick fills and empties. `default` is
+the daemon's default: `boa-paced` and LWF-1 (on the paper's at most 16 nodes); `default, no moves` is the same
+without the stage that brings scattered jobs together. `racks` are the paper's jobs on nodes in four random
+racks, each with one uplink as fast as a card; `LWF-1, blind` does not know the racks. Among equal nodes
+`LWF-1, least work` takes the node whose jobs have least work left, `LWF-1, most work` the node whose jobs
+have most. Ratios to LWF-1 are paired by trace, with a 95 % interval (Student).
 
-Every run is written to FILE at once. The next call goes on where the last one stopped; trace after trace is
-run in all settings, so a table can be printed at any time (`--minutes 0` prints what there is). --write puts
-the tables into a page, between its markers.
+Every run is written to FILE at once, and the next call continues from there. All settings are run trace after
+trace, so a table can be printed at any time (`--minutes 0` prints the present one). --write puts the tables
+into a page, between its markers.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ NODES, GPUS = 16, 4
 
 
 def a_class(name: str, gpus: int, need: AllReduce, size_gpu_hours: float, per_hour: float) -> JobClass:
-    """Return a class whose jobs run at one width; alone on one node they waste nothing."""
+    """Return a class whose jobs run at one width; alone on one node they lose no time."""
     phase = Phase(size_gpu_hours=size_gpu_hours, speedups={"gpu": Table(gpus=(gpus,), speeds=(float(gpus),))})
     return JobClass(
         name=f"{name}-{gpus}",
@@ -96,7 +96,7 @@ def a_class(name: str, gpus: int, need: AllReduce, size_gpu_hours: float, per_ho
 def settings_of(
     rows: list[tuple[float, str, int, float]], models: dict[str, AllReduce], gigabits: float
 ) -> SimulationSettings:
-    """Return a run of jobs: arrival, model, width, GPU-hours; widths beyond a node pay for their own link."""
+    """Return a run of jobs (arrival, model, width, GPU-hours); jobs wider than a node always send."""
     machine = InstanceType(
         name="node",
         gpu_type="gpu",
@@ -110,7 +110,7 @@ def settings_of(
     for name, gpus in kinds:
         of_kind = [row for row in rows if (row[1], row[2]) == (name, gpus)]
         need = models[name]
-        # A job that must span nodes always sends; one that need not does so only where it is scattered.
+        # A job wider than a node always sends; another job sends only if it is scattered over nodes.
         sending = _share(need, gigabits) if gpus > GPUS else 0.0
         size = float(np.mean([row[3] for row in of_kind])) * (1.0 + sending)
         classes.append(a_class(name, gpus, need, size, len(of_kind) / hours))
@@ -133,7 +133,7 @@ def settings_of(
 
 
 def _share(need: AllReduce, gigabits: float) -> float:
-    """Return seconds of sending per second of computing, alone."""
+    """Return the seconds of sending per second of computing of a job alone."""
     return need.message_bytes * 8e-9 / gigabits / need.compute_seconds
 
 
@@ -154,7 +154,7 @@ def paper(seed: int, gigabits: float) -> SimulationSettings:
 
 
 def pollux(seed: int, gigabits: float) -> SimulationSettings:
-    """Return 160 jobs of Pollux's applications within 8 hours, on nodes rented as they are needed."""
+    """Return 160 jobs of Pollux's applications within 8 hours, on nodes rented on demand."""
     draw = np.random.default_rng(seed)
     names = list(POLLUX_MODELS)
     odds = np.array([POLLUX_MODELS[name][0] for name in names])
@@ -172,7 +172,7 @@ def pollux(seed: int, gigabits: float) -> SimulationSettings:
 
 
 def racks(seed: int, gigabits: float) -> SimulationSettings:
-    """Return the paper's jobs where the nodes are in four racks with an uplink each."""
+    """Return the paper's jobs on nodes in four racks with an uplink each."""
     world = WorldSettings(topology=(Tier(name="rack", groups=4, gigabits_per_second=gigabits),))
     return replace(paper(seed, gigabits), world=world, seed=seed)
 
@@ -187,10 +187,10 @@ Runs = dict[str, dict[str, dict[str, list[float]]]]
 
 @contextmanager
 def changed(row: str) -> Iterator[None]:
-    """Decide otherwise for a while, as a row says.
+    """Change a decision within the context, as a row says.
 
     Without the stage that moves scattered jobs together; without knowing racks; or with the workload of
-    servers between those that are equal otherwise, as LWF has it on shared GPUs.
+    servers as a tie-break between equal nodes, as LWF has it on shared GPUs.
     """
     stages, as_placed, collect = (
         decision.STAGES,
@@ -216,7 +216,7 @@ def changed(row: str) -> Iterator[None]:
 
 
 def _work(state: ClusterState, node: str) -> float:
-    """Return the sum over the GPUs of a node of the hours that their jobs still need."""
+    """Return the sum over the GPUs of a node of the hours of work left of their jobs."""
     jobs = [state.jobs[job] for job in state.nodes[node].gpus if job is not None]
     return sum(job.job.remaining_gpu_hours / max(len(job.slots), 1) for job in jobs)
 
@@ -240,13 +240,13 @@ def run(base: SimulationSettings, row: str) -> list[float]:
 
 
 def same_as(row: str, widest: int) -> str:
-    """Return the row whose runs a row shares: no job is wider than kappa, so it is list scheduling."""
+    """Return the row with the same runs: if no job is wider than kappa, LWF equals list scheduling."""
     placer, kappa = PLACERS[row]
     return "list-scheduling" if placer == "lwf" and kappa >= widest else row
 
 
 def run_all(runs: Runs, path: Path, *, workloads: list[str], traces: int, until: float) -> None:
-    """Run what is not there yet, trace by trace, and write it down; stop when the time is over."""
+    """Run what is missing, trace by trace, and write it down; stop when the time is over."""
     for seed in range(traces):
         for workload in workloads:
             for gigabits in SPEEDS:
@@ -263,7 +263,7 @@ def run_all(runs: Runs, path: Path, *, workloads: list[str], traces: int, until:
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
-    """Return a mean and half its 95 % interval; of one ratio nothing is known but itself."""
+    """Return a mean and half its 95 % interval; a single ratio has no interval."""
     if len(ratios) < 2:
         return float(np.mean(ratios)), math.inf
     half = float(stats.t.ppf(0.975, len(ratios) - 1)) * float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
@@ -271,7 +271,7 @@ def interval(ratios: list[float]) -> tuple[float, float]:
 
 
 def tables_of(runs: Runs) -> dict[str, str]:
-    """Return tables of mean JCT and spend over those of LWF-1, by their block of the page, and of moves."""
+    """Return the tables of mean JCT and spend over those of LWF-1 by block of the page, and of moves."""
     figures = {"jct": "mean JCT / LWF-1", "spend": "spend / LWF-1", "moves": "changes of GPUs, mean"}
     found = {}
     for part, workloads in (("", ("paper", "pollux")), ("racks-", ("racks",))):
@@ -293,7 +293,7 @@ def tables_of(runs: Runs) -> dict[str, str]:
 
 
 def kappa_bound(title: str) -> int:
-    """Return the largest kappa that can pay for any model of a workload, at the link's speed: g / (1 + s)."""
+    """Return the largest kappa that can pay off for any model of a workload at a link speed: g / (1 + s)."""
     workload, _, speed = title.partition(", ")
     sizes = [(row[-2], row[-1]) for row in (POLLUX_MODELS if workload == "pollux" else PAPER_MODELS).values()]
     needs = [AllReduce(message_bytes=size, compute_seconds=seconds) for size, seconds in sizes]
@@ -302,7 +302,7 @@ def kappa_bound(title: str) -> int:
 
 
 def moves_worth(runs: Runs) -> Iterator[str]:
-    """Yield what the default loses without the stage that moves scattered jobs together, paired by trace."""
+    """Yield the default's loss without the stage that moves scattered jobs together, paired by trace."""
     for title, cell in runs.items():
         with_moves, without = cell.get("default", {}), cell.get("default, no moves", {})
         seeds = [seed for seed in without if seed in with_moves]
@@ -320,7 +320,7 @@ def write(page: Path, tables: dict[str, str]) -> None:
 
 
 def _cell(cell: dict[str, dict[str, list[float]]], row: str, widest: int, of: int) -> str:
-    """Return one figure of one row: a ratio to LWF-1 with its interval, or a mean of what is counted."""
+    """Return one figure of one row: a ratio to LWF-1 with its interval, or a mean of counts."""
     one, found = cell["LWF-1"], cell.get(same_as(row, widest), {})
     seeds = [seed for seed in found if seed in one]
     if not seeds:

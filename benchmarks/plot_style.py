@@ -1,4 +1,4 @@
-"""The look of the benchmarks' pictures, drawn without a screen. Import it before `pyplot` is used."""
+"""The style of the benchmarks' pictures, drawn without a screen. Import it before `pyplot` is used."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Pollux's own simulator, re-implemented from its description, against its published figures.
+"""Pollux's own simulator, re-implemented from its description, beside its published figures.
 
     python benchmarks/pollux.py DATA [--quick]
 
 DATA holds ``traces/APP/*.csv`` and ``workloads*/workload-N.csv`` of petuum/adaptdl (branch osdi21-artifact).
-What is checked: Tiresias on 16 nodes of 4 T4, which must come out to the second; our Pollux policy in the
-same world; the same with autoscaling as the artifact describes it.
+Three runs are compared: Tiresias on 16 nodes of 4 T4, which must agree to the second; our Pollux policy in
+the same world; and our Pollux policy with autoscaling as the artifact describes it.
 
-The world in rounds: every job works for a round at the goodput that its placement measured (linear between
-batch sizes; between node counts where more than four nodes were measured, linear in the triangulation of
-(nodes, GPUs, batch per GPU)), ends of epochs are rounded to seconds, a new placement costs 30 s, a job that
-arrives waits for the end of the round. Policies decide at the end of each round.
+The world runs in rounds. Every job works for a round at the goodput measured for its placement (linear
+between batch sizes; between node counts where more than four nodes were measured, linear in the triangulation
+of (nodes, GPUs, batch per GPU)). Ends of epochs are rounded to seconds, a new placement costs 30 s, and a job
+that arrives waits for the end of the round. Policies decide at the end of each round.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Application:
         self.gain = cache(self._gain)
 
     def _step_times(self, placement: tuple[int, ...], local: int) -> tuple[float, float]:
-        """Return seconds of a pass, and of waiting for others in it."""
+        """Return the seconds of a pass, and of waiting for other workers in it."""
         turned = min(placement[i:] + placement[:i] for i in range(len(placement)))
         points = self.placed.get("".join(map(str, turned)))
         if points is not None:
@@ -91,11 +91,11 @@ class Application:
         return float(found[0]), float(found[1])
 
     def progress_at(self, epoch: int) -> float:
-        """Return the progress at the end of so many epochs: that of the slowest training run."""
+        """Return the progress at the end of this many epochs: that of the slowest training run."""
         return 0.0 if epoch == 0 else min(run["progress"][epoch - 1] for run in self.runs.values())
 
     def _gain(self, batch: int, epoch: int) -> float:
-        """Return progress per step at a batch size, linear between the batch sizes that were trained."""
+        """Return the progress per step at a batch size, interpolated between the trained batch sizes."""
         sqr, var = (
             float(np.interp(batch, self.batches, [self.runs[b][c][epoch] for b in self.batches]))
             for c in ("grad_sqr", "grad_var")
@@ -113,7 +113,7 @@ class Application:
         return min(local, int(self.batches[-1] / (gpus * (extra + 1)))), extra
 
     def goodput(self, placement: tuple[int, ...], local: int, extra: int, epoch: int) -> float:
-        """Return progress a second."""
+        """Return the progress per second."""
         step, sync = self.step_times(placement, local)
         batch = sum(placement) * local * (extra + 1)
         return self.gain(batch, epoch) / (step + (step - sync) * extra)
@@ -131,7 +131,7 @@ class Application:
 
 @dataclass(slots=True)
 class Job:
-    """One job; `batch` is None where it may choose."""
+    """One job; `batch` is None if the job may choose it."""
 
     name: str
     app: Application
@@ -150,7 +150,7 @@ class Job:
     ended_at: float | None = None
 
     def work(self, seconds: float) -> None:
-        """Let a round pass."""
+        """Work for a round."""
         self.clock += seconds
         if not self.placement or self.ended_at is not None:
             return
@@ -190,7 +190,7 @@ class Job:
 
 @dataclass(kw_only=True)
 class World:
-    """Nodes and jobs in rounds. `allocations` names the node of each GPU of a job, as it was filled."""
+    """Nodes and jobs in rounds. `allocations` has the node of each GPU of a job, in order of filling."""
 
     jobs: list[Job]
     nodes: int
@@ -221,7 +221,7 @@ class World:
 
 
 class TiresiasRounds:
-    """Two queues by GPU-time; within each, first come first served; the widths that were asked for."""
+    """Two queues by GPU-time, each first come first served, with the requested widths."""
 
     def __init__(self) -> None:
         """Begin with empty queues."""
@@ -261,7 +261,7 @@ class TiresiasRounds:
 
 
 def fill(free: dict[int, int], gpus: int) -> list[int]:
-    """Take GPUs from the nodes with most of them free, the first of equals; return the node of each."""
+    """Take GPUs from the nodes with most free GPUs, the first of equals; return the node of each GPU."""
     taken: list[int] = []
     while len(taken) < gpus:
         node = max(free, key=lambda number: free[number])
@@ -273,11 +273,11 @@ def fill(free: dict[int, int], gpus: int) -> list[int]:
 
 @dataclass
 class PolluxRounds:
-    """Our Pollux policy in this world; with a band, the node count follows as the artifact describes.
+    """Our Pollux policy in this world; with a band, the node count is scaled as the artifact describes.
 
-    A job may have at most twice the GPUs of the widest it ran on (`learns`): Pollux has to learn its speed.
-    With `over_fair_share` the search for a node count reads speed-ups over the fair share, as the published
-    code does: its optimiser changes the base of the functions that the search then calls.
+    A job may have at most twice the GPUs of its widest run so far (`learns`), because Pollux has to learn its
+    speed. With `over_fair_share` the search for a node count reads speed-ups over the fair share, as the
+    published code does: its optimiser changes the base of the functions that the search then calls.
     """
 
     classes: Mapping[str, JobClass]
@@ -288,7 +288,7 @@ class PolluxRounds:
     utilities: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Lay out each class at each cap on its width."""
+        """Make each class at each cap on its width."""
         self.caps = WidthMenu(classes=MappingProxyType(dict(self.classes)), gpu_type="t4").limits
         capped = {f"{n}@{cap}": narrowed(c, cap) for n, c in self.classes.items() for cap in self.caps}
         machine = an_instance_type(gpu_type="t4", gpus=GPUS_PER_NODE)
@@ -308,7 +308,7 @@ class PolluxRounds:
         return pack(world, {name: width.gpus for name, width in widths.items()})
 
     def noun(self, job: Job, world: World) -> PolicyJob:
-        """Return what the policy may know of a job."""
+        """Return the policy's view of a job."""
         most = max(1, 2 * job.widest) if self.learns else self.caps[-1]
         cap = max(cap for cap in self.caps if cap <= most)
         return PolicyJob(
@@ -347,14 +347,14 @@ class PolluxRounds:
         self.utilities.clear()
 
     def best_utility(self, nodes: int, nouns: list[PolicyJob], world: World) -> float:
-        """Return the utility of the best shares on so many nodes."""
+        """Return the utility of the best shares on this many nodes."""
         widths = self.policy.shares(nouns, nodes * GPUS_PER_NODE, now=float(world.now))
         held = [noun for noun in nouns if noun.id in widths]
         fair = math.ceil(nodes * GPUS_PER_NODE / len(nouns)) if self.over_fair_share else 1
         return self.utility(nodes, held, [widths[noun.id].gpus for noun in held], base=fair)
 
     def utility(self, nodes: int, nouns: list[PolicyJob], gpus: list[int], *, base: int = 1) -> float:
-        """Return the sum of speed-ups over so many GPUs, per GPU of the cluster."""
+        """Return the sum of speed-ups over this many GPUs, per GPU of the cluster."""
         total = 0.0
         for noun, count in zip(nouns, gpus, strict=True):
             curve = self.classes[noun.class_name.split("@")[0]].phases[noun.phase].speedups["t4"]
@@ -376,7 +376,7 @@ def narrowed(job_class: JobClass, cap: int) -> JobClass:
 
 
 def pack(world: World, widths: dict[str, int]) -> dict[str, list[int]]:
-    """Return the node of each GPU: who keeps a width stays; others get the tightest node, or the emptiest."""
+    """Return the node of each GPU: jobs of unchanged width stay; others get the tightest or emptiest node."""
     wanted = {
         name: taken
         for name, taken in world.allocations.items()
@@ -411,7 +411,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 def jobs_of(
     path: Path, apps: Mapping[str, Application], *, rigid: bool, only: tuple[str, ...] = ()
 ) -> list[Job]:
-    """Return the jobs of a workload; elastic ones choose their batch, except those that cannot."""
+    """Return the jobs of a workload; elastic jobs choose their batch, except those that cannot."""
     jobs = []
     for row in rows_of(path):
         if only and row["application"] not in only:
@@ -423,7 +423,7 @@ def jobs_of(
 
 
 def classes_of(data: Path) -> dict[str, JobClass]:
-    """Return what the policy knows: a class per application, one phase per epoch."""
+    """Return the classes of the policy: one per application, with one phase per epoch."""
     found = {}
     for name in POLLUX_FACTS:
         profile = read_profile(data / "traces", name, {"t4": ""}, POLLUX_FACTS)
