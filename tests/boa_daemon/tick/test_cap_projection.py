@@ -129,8 +129,10 @@ def test_the_day_and_the_month_have_separate_caps_and_bills() -> None:
         ({}, 2, None),
     ],
 )
-def test_a_cap_breaks_only_above_its_value(caps: dict[str, Any], present: int, broken: str | None) -> None:
-    """A node count or a cost equal to the cap is allowed; only caps on money count as overspent."""
+def test_counts_and_hourly_prices_may_reach_their_cap_and_projected_money_may_not(
+    caps: dict[str, Any], present: int, broken: str | None
+) -> None:
+    """Only a broken cap on the day's or month's money counts as overspent; ending nodes mends the others."""
     projection = books(*(node(f"n{at}") for at in range(present)), **caps)
     assert projection.broken == broken
     assert projection.is_overspent == (broken in ("cap-day", "cap-month"))

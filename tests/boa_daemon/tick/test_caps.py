@@ -456,7 +456,7 @@ def test_caps_that_do_not_bind_change_no_action() -> None:
 
 
 def test_under_a_cap_below_the_price_of_a_node_every_job_stops_once() -> None:
-    """A job on two nodes is stopped once, and the idle node ends at once."""
+    """This includes a job on two nodes; the idle node ends at once."""
     nodes = [a_node(name, launched_at=NOON - 3600.0) for name in ("n1", "n2", "n3", "n4")]
     held = {"wide": some_slots("n1", 0) + some_slots("n2", 0), "slim": some_slots("n3", 0)}
     state = a_state(a_job("wide"), a_job("slim"), nodes=nodes, held=held, now=NOON)

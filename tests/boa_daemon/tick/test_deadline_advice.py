@@ -46,7 +46,7 @@ def hours_at(*gpus: int, work: float = 8.0) -> Hours:
 def test_the_considered_widths_are_fastest_cheapest_held_and_each_half_of_the_price(
     gpus: set[int], data: st.DataObject
 ) -> None:
-    """At most five widths form the row of halves; the cheapest and the held width are always among them.
+    """At most five widths are chosen by price; the cheapest and the held width are added.
 
     Half an hour more at every width makes the narrowest width the cheapest.
     """
@@ -102,7 +102,7 @@ def test_the_boot_time_has_a_default_without_node_prices() -> None:
 
 
 def test_a_date_that_no_size_can_meet_has_probability_zero() -> None:
-    """A waiting job has three minutes, which is less than a boot."""
+    """A waiting job has three minutes left, which is less than a boot."""
     due = Due(at=1180.0, hours=hours_at(1, 2))
     state = a_state(a_job("a"), now=1000.0)
     found = advice_of(state, ONES, state.jobs["a"], due, boot_hours=BOOT_HOURS)

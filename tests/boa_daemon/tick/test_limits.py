@@ -68,7 +68,7 @@ def test_times_and_counts_are_positive(cls: Any, name: str, may_be_zero: bool) -
 
 
 def test_the_defaults_of_caps_and_rules_have_these_values() -> None:
-    """The reference in `docs/` states the same seconds and counts."""
+    """The values are in seconds, counts and USD per hour."""
     assert Caps() == Caps(
         tick_seconds=30.0,
         checkpoint_seconds=90.0,

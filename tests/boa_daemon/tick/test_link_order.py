@@ -162,7 +162,7 @@ def test_the_explanation_says_why_a_job_is_spread_over_nodes() -> None:
 
 
 def test_jobs_that_share_only_an_uplink_are_ordered_there() -> None:
-    """Each job has one node in both racks, and no node has two jobs."""
+    """Each job has one node in each of two racks, and no node has two jobs."""
     racks = {"w": ("r1",), "x": ("r2",), "y": ("r1",), "z": ("r2",)}
     nodes = [replace(a_node(name, gpus=2), tiers=tiers) for name, tiers in racks.items()]
     jobs = [a_job("a", remaining_gpu_hours=3.0), a_job("b", remaining_gpu_hours=1.0)]

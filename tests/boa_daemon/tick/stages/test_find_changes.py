@@ -66,7 +66,7 @@ def test_a_stopping_job_neither_stops_again_nor_moves() -> None:
 def test_jobs_move_off_a_node_that_ends_and_leave_it_two_minutes_before(
     left_seconds: float, leaving: tuple[str, ...], wake_at: float | None
 ) -> None:
-    """Until then the plan wakes up two minutes before the end."""
+    """If the end is further off, the plan wakes up two minutes before it."""
     found = changed(running(ends_by=NOW + left_seconds), gpus(a=2, b=2))
     assert found.changes == Changes(wishes=gpus(a=2), leaving=leaving)
     assert found.plan.wake_at == wake_at

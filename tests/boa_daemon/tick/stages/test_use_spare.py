@@ -362,7 +362,7 @@ def test_at_the_node_limit_lent_gpus_are_returned_for_a_job_that_needs_another_n
 def test_without_events_the_actions_end_and_no_job_waits_beside_free_gpus(
     case: tuple[ClusterState, Wishes], max_nodes: int | None, worth: float, loses: float, is_late: bool
 ) -> None:
-    """After at most ten ticks no action is left; overdue jobs all run."""
+    """After at most ten ticks no action is left; overdue jobs run as far as there are GPUs for them."""
     state, wishes = case
     overdue = 2.0 if is_late else 0.0
     known = Known(widths=wishes.widths, stretches=True, worth=worth, loses=loses, overdue=overdue)
