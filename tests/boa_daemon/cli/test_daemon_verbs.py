@@ -268,7 +268,7 @@ def test_bash_accepts_the_completion_script() -> None:
     assert found.stdout.split() == ["status"]
 
 
-def test_every_verb_can_be_completed() -> None:
+def test_every_command_can_be_completed() -> None:
     """An empty word offers every command."""
     environment = {**os.environ, "_BOA_COMPLETE": "complete_bash", "COMP_WORDS": "boa ", "COMP_CWORD": "1"}
     command = [sys.executable, "-c", "from boa_daemon.cli import app; app(prog_name='boa')"]

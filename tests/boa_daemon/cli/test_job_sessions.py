@@ -60,7 +60,7 @@ def test_a_port_is_relayed_in_both_directions() -> None:
 
 @pytest.mark.exhaustive
 def test_exec_shell_and_port_forward_reach_a_job_of_a_daemon() -> None:
-    """A command's failure is the exit code, a shell needs a terminal, and both fail after the job is over.
+    """A failed command gives exit code 1, a shell needs a terminal, and exec fails once the job is over.
 
     The test runs a daemon with a job, which takes some ten seconds.
     """

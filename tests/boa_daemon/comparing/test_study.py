@@ -64,7 +64,7 @@ def study_of(folder: Path, text: str) -> Study:
 
 
 def test_a_study_has_a_case_for_each_trace_budget_world_and_draw(folder: Path) -> None:
-    """Seeds of a trace file are orders of its jobs, and those of a fitted load are draws."""
+    """Seeds of a trace file reorder its jobs; seeds of a fitted load are draws."""
     text = STUDY.replace("[20/h]", "[20/h, x2]") + (
         "- {name: like, like: trace.csv, classes: classes.yaml, hours: 3, load: 2.0}\n"
     )

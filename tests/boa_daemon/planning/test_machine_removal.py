@@ -49,7 +49,7 @@ def test_removing_a_machine_equals_the_plan_of_a_file_without_it(
 
 
 def test_a_budget_that_needs_the_machine_cannot_run_every_job_without_it(tmp_path: Path) -> None:
-    """A file with a single machine has no such answer."""
+    """A file with a single machine has no answer without the machine."""
     plan = budget_plan(load_problem(problem_on(tmp_path, BOTH)), Budget(amount=2.2), "integer-mixed")
     alone = budget_plan(
         load_problem(problem_on(tmp_path, "[g4dn.xlarge]")), Budget(amount=2.2), "integer-mixed"

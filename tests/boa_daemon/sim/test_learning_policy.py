@@ -67,7 +67,7 @@ def test_learning_from_a_correct_class_file_changes_little() -> None:
 def test_phases_with_different_speed_ups_are_learnt_apart() -> None:
     """Four GPUs are 1.2 times as fast in the first phase and 3.6 times in the second.
 
-    The learnt speed-ups of each phase stay correct within the noise of 5 % in the reports.
+    The learnt speed-ups of each phase stay within 10 % of the true ones.
     """
     early, late = (Table(gpus=(1, 2, 4), speeds=speeds) for speeds in ((1.0, 1.1, 1.2), (1.0, 1.9, 3.6)))
     one = a_class(sizes=[0.5, 1.0], curve=early, arrivals_per_hour=4.0)

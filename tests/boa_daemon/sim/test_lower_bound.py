@@ -37,7 +37,7 @@ def test_a_start_up_longer_than_a_rescale_may_be_spent_on_one_gpu() -> None:
 
 @pytest.mark.parametrize("money", [0.0, 0.05, 0.1])
 def test_a_budget_below_the_start_ups_has_an_infinite_bound(money: float) -> None:
-    """A trace of a few seconds has such a budget, so this is no error."""
+    """A trace of a few seconds has so small a budget; this is no error."""
     problem = a_problem(a_class(startup_hours=0.1))
 
     assert lower_bound_hours(a_trace(0.0), problem, money) == math.inf

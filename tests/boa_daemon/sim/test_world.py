@@ -85,7 +85,7 @@ def test_a_budget_in_gpus_counts_gpu_hours() -> None:
 
 
 def test_at_the_cap_nodes_are_not_rented_and_released_repeatedly() -> None:
-    """Jobs of 4, 4 and 9 GPUs share a cap of twelve one-GPU nodes; every node runs a job."""
+    """Jobs of 4, 4 and 9 GPUs under a cap of twelve one-GPU nodes launch at most 17 nodes."""
     wide = a_class("wide", curve=Table(gpus=(9,), speeds=(5.0,)))
     result = a_run(
         *(0.0, 0.0, 0.0),

@@ -212,7 +212,7 @@ def test_damaged_step_times_are_refused(written: Write, row: str, problem: str) 
 
 
 def test_columns_may_be_in_any_order_and_the_scalability_file_may_be_missing(written: Write) -> None:
-    """Sia's files are such."""
+    """Sia's files have another order of columns, and some GPU types have no scalability file."""
     path = written(
         "placements-x.csv", "local_bsz,step_time,sync_time,placement\n8,0.1,0.02,1\n4,0.05,0.01,1\n"
     )

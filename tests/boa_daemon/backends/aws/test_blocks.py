@@ -65,7 +65,7 @@ def test_blocks_are_listed_cheapest_first_and_bought_only_at_the_listed_price() 
 
 
 def test_a_job_starts_when_the_block_begins_and_stops_before_it_ends(tmp_path: Path) -> None:
-    """The job's last node is left before EC2 ends the node, and only one node is ever launched."""
+    """The job leaves its node before EC2 ends the node, and only one node is ever launched."""
     with a_rig(
         "process", terms(), instance_types=(TYPE,), zones=(ZONE,), reservations={TYPE: "cr-cheap"}
     ) as rig:

@@ -58,7 +58,9 @@ def test_a_missing_side_price_is_named_in_the_error(make_rig: RigMaker) -> None:
         ask_side_prices(rig.cloud.calls, "eu-west-1", as_of="2026-11-22")
 
 
-def test_two_prices_for_one_thing_are_an_error(make_rig: RigMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_prices_for_the_same_item_are_an_error(
+    make_rig: RigMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig = make_rig(Terms(side_prices={"eu-west-1": IRELAND}))
     calls, inner = rig.cloud.calls, rig.cloud.calls.call
 
