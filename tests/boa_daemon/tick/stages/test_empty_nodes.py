@@ -130,10 +130,10 @@ def test_nothing_moves_if_fewer_gpus_are_free_than_a_node_has() -> None:
         {"policy": {"stay": frozenset({"a", "b"})}},
     ],
 )
-def test_no_job_moves_that_has_other_plans_or_without_node_prices_or_at_a_node_limit(
+def test_no_node_is_emptied_if_other_changes_are_planned_or_nodes_are_limited(
     changes: dict[str, Any],
 ) -> None:
-    """Launches, a fixed fleet and claimed nodes also prevent moves."""
+    """The same holds without node prices, in a fixed fleet, for claimed nodes and for jobs that must stay."""
     state = placed(4, 4, **PAIR)
     policy = {"node_prices": Known(widths={}, worth=10.0), "stay": frozenset({"b"})}
     assert empty_nodes(state, a_draft(policy=policy)).plan.slots
@@ -152,7 +152,7 @@ def test_no_job_moves_that_has_other_plans_or_without_node_prices_or_at_a_node_l
         {"idle_since": 0.0},
     ],
 )
-def test_nodes_that_end_are_idle_or_are_not_ready_are_not_emptied(changes: dict[str, Any]) -> None:
+def test_ending_idle_and_unready_nodes_are_not_emptied(changes: dict[str, Any]) -> None:
     """Job a on n0 does not move."""
     state = placed(4, 4, **PAIR)
     node = replace(state.nodes["n0"], **changes)
