@@ -1,31 +1,32 @@
-"""Waiting at equal money, and money at equal waiting: one machine per GPU, several, + spot, + a commitment.
+"""Mean JCT at equal spend, and spend at equal mean JCT: one machine per GPU, several, + spot, + a commitment.
 
     python benchmarks/rent.py SOURCE DATA [--workload 6] [--profiles DIR] [--jobs 150] [--hours 18]
         [--seeds 2] [--times 1.5] [--rivals pollux-autoscale] [--utilities 0.4 0.55 0.7 0.85]
         [--points 6] [--policy boa-paced]
         [--widest-on-small GPUS] [--mixes USD ...] [--out FOLDER]
 
-SOURCE is `pollux`, `gavel` or `itp`, DATA what `boa trace import --from SOURCE` reads. Pollux's profiles hold
-step times on one-GPU and on four-GPU T4 machines, both are taken as measured, on links of the large one;
-`--widest-on-small 4` leaves out jobs of more GPUs on the small one. The other two sources were measured on
-one machine per GPU, so on others only widths within a node are offered. Prices are those of the catalogue.
+SOURCE is `pollux`, `gavel` or `itp`; DATA is what `boa trace import --from SOURCE` reads. Pollux's profiles
+hold step times on one-GPU and on four-GPU T4 machines; both are taken as measured, on links of the large one.
+`--widest-on-small 4` leaves out wider jobs on the small one. The other two sources were measured on one
+machine per GPU, so other machines get only widths within a node. Prices are those of the catalogue.
 
-Each site (a set of machines and markets) is run end to end by the daemon's tick under `--policy`, by default
-the daemon's own, for ever more money. The load goes on: the jobs come once, in `--seeds` orders, at random
-instants of `--hours`, and a third of them before and after that. What counts is the waiting of the jobs of
-those hours and the bill of those hours, for every policy alike (docs/decisions/0128-continuing-load.md).
-What a site waits for a sum, and what it pays for a waiting, is read off between its runs.
+Each site (a set of machines and markets) is run by the daemon's tick under `--policy`, by default the
+daemon's own, with growing budgets. The load continues: the jobs arrive once, in `--seeds` orders, at random
+instants of `--hours`, and a third of them also before and a third after that time. For every policy alike,
+only the JCT of the jobs of those hours and the bill of those hours count
+(docs/decisions/0128-continuing-load.md). A site's JCT at a sum, and its bill at a JCT, are interpolated
+between its runs.
 
-Three sums count, each `--times` the least that a machine needs: the one on which the jobs were measured
+There are three sums, each `--times` the least budget of a machine: the one on which the jobs were measured
 (`today`), the cheapest single one, and the cheapest on spot. Spot costs 0.4 of the price; nodes are taken
-back after 12 hours, three in ten without a notice; jobs save every ten minutes. The commitment is one year at
+back after 12 hours, three in ten without notice; jobs save every ten minutes. The commitment is one year at
 40 % off for all machines on demand, at the level of the least bill (in hindsight, within the same run).
-Rivals get each machine for themselves, on demand and with spot first, at a row of utilities, and the best of
-those counts. `--mixes 10 12 16` runs something else: at each of these sums the plan on every set of machines
-and markets that has spot in it and that the sum pays for. What the plan on all of them waits is over that
+Rivals get each machine for themselves, on demand and with spot first, at several utilities, and the best of
+these counts. `--mixes 10 12 16` is another comparison: at each of these sums, every set of machines and
+markets that includes spot and that the sum pays for. The JCT of the plan on all of them is printed over that
 of the best set in hindsight.
 
-Runs are kept in `--out` by the hash of what they are, so a benchmark that was stopped goes on.
+Runs are kept in `--out` by the hash of their settings, so a benchmark that was stopped continues.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ EDGE = 1.0 / 3.0
 
 
 def measured(words: argparse.Namespace) -> tuple[Trace, dict[str, InstanceType], tuple[JobClass, ...]]:
-    """Return the jobs, the machines, the first of each GPU before others, and the classes."""
+    """Return the jobs, the machines (the measured one of each GPU first), and the classes."""
     options = Options(workload=words.workload, profiles=words.profiles, limit=words.jobs)
     found = import_source(words.source, words.data, options)
     catalog = Catalog.load()
@@ -143,7 +144,7 @@ def site(
 ) -> SimulationSettings | None:
     """Return a site, with spot first or by the plan, on all or `only` some of its machines and markets.
 
-    None where some class runs on none of its machines.
+    Return None if some class runs on none of its machines.
     """
     prices = (GpuType(name=kind, usd_per_gpu_hour=one.usd_per_gpu_hour) for kind, one in machines.items())
     kept = _on(classes, frozenset(machines))
@@ -171,7 +172,7 @@ def site(
 
 
 def _on(classes: Iterable[JobClass], kinds: frozenset[str]) -> tuple[JobClass, ...] | None:
-    """Return the classes on some GPU types; None where a phase of one runs on none of them."""
+    """Return the classes on some GPU types, or None if a phase of one class runs on none of them."""
     kept = []
     for one in classes:
         if not all(kinds.intersection(phase.speedups) for phase in one.phases):
@@ -185,11 +186,11 @@ def _on(classes: Iterable[JobClass], kinds: frozenset[str]) -> tuple[JobClass, .
 
 
 class _Enough(Exception):
-    """All jobs that count have left."""
+    """Raised when all jobs that count have ended."""
 
 
 def ran(settings: SimulationSettings, begin: float, end: float) -> Run | None:
-    """Run a site until the jobs that came between two instants have left; None for too little money."""
+    """Run a site until the jobs that arrived between two instants have ended; None on too small a budget."""
     try:
         check_budget(settings)
     except InfeasibleBudget:
@@ -216,7 +217,7 @@ def ran(settings: SimulationSettings, begin: float, end: float) -> Run | None:
 def _saved(
     rented: list[tuple[str, int, float, float]], settings: SimulationSettings, begin: float, end: float
 ) -> float:
-    """Return what the best commitment saves of a run's bill between two instants, USD per hour."""
+    """Return the best commitment's saving on a run's bill between two instants, in USD per hour."""
     machines = [one for one in settings.instance_types.values() if not is_spot(one.gpu_type)]
     if not rented:
         return 0.0
@@ -234,22 +235,22 @@ def _saved(
 
 
 def least_of(settings: SimulationSettings) -> float:
-    """Return what a site's cheapest plan spends, USD per hour."""
+    """Return the spend of a site's cheapest plan, in USD per hour."""
     return float(MixedFrontier.of(site_of(settings).problem).cheapest_feasible_spend)
 
 
 def minutes_for(sites: Iterable[list[Run]], money: float, *, bill: int = 1) -> float:
-    """Return the minutes at which a bill is the money, on the best of the sites."""
+    """Return the mean JCT in minutes at a bill of `money`, on the best of the sites."""
     return min(_read_off([(run[bill], run[0]) for run in found], money) for found in sites)
 
 
 def money_for(sites: Iterable[list[Run]], minutes: float, *, bill: int = 1) -> float:
-    """Return the bill at which the waiting is so many minutes: the same, the other way round."""
+    """Return the bill at a mean JCT of `minutes`, on the best of the sites."""
     return min(_read_off([(run[0], run[bill]) for run in found], minutes) for found in sites)
 
 
 def _read_off(points: list[tuple[float, float]], most: float) -> float:
-    """Return the least second figure where the first is at most so much: at a point, or between two."""
+    """Return the least second figure at a first figure of at most `most`; interpolate between points."""
     below = [point for point in points if point[0] <= most]
     reached = [second for _, second in below]
     for first, second in below:
@@ -259,7 +260,7 @@ def _read_off(points: list[tuple[float, float]], most: float) -> float:
 
 
 def going_on(trace: Trace, hours: float, seed: int) -> Trace:
-    """Return the jobs in another order, at random instants of so many hours, and a part before and after."""
+    """Return the jobs in another order, at random instants of `hours`, and a part before and after."""
     rng, jobs = np.random.default_rng([seed, len(trace.jobs)]), trace.jobs
     found = []
     for name, part, begin in (("before ", EDGE, 0.0), ("", 1.0, EDGE), ("after ", EDGE, 1.0 + EDGE)):
@@ -273,7 +274,7 @@ def going_on(trace: Trace, hours: float, seed: int) -> Trace:
 
 
 class Bench:
-    """Runs sites on one order of the jobs, each once."""
+    """Runs sites on one order of the jobs; each site is run once."""
 
     def __init__(self, words: argparse.Namespace, seed: int, tasks: Tasks) -> None:
         trace, self.machines, classes = measured(words)
@@ -313,9 +314,10 @@ class Bench:
     def runs(
         self, settings: SimulationSettings, least: float, most: float, *, until: float = 0.0
     ) -> list[Run]:
-        """Return the runs of a site for ever more money, from what it needs on.
+        """Return the runs of a site with growing budgets, from its least budget on.
 
-        They go on until a bill under a commitment is `until`, so that both bills are read off between two.
+        The budgets grow until a bill under a commitment reaches `until`, so that both bills can be
+        interpolated.
         """
         needed = 1.02 * least_of(settings)
         budgets = np.geomspace(max(least, needed), max(most, 1.1 * needed), self.words.points).tolist()
@@ -328,7 +330,7 @@ class Bench:
         return found
 
     def of_machines(self) -> Iterator[tuple[str, list[list[Run]]]]:
-        """Yield a name and the runs of the sites of our own, of which the best counts."""
+        """Yield a name and the runs of our own sites, of which the best counts."""
         today, cheapest, spot = self.monies
         least, most = 0.75 * min(today, cheapest), 1.15 * max(today, cheapest)
         until = max(today, cheapest)
@@ -343,11 +345,11 @@ class Bench:
         yield WITH_SPOT, [[*around, *self.runs(both, 1.3 * spot, most, until=until)]]
 
     def of_mixes(self, usd: float) -> Iterator[tuple[str, list[Run]]]:
-        """Yield the runs of every set of machines and markets that has spot in it and that a sum pays for.
+        """Yield the runs of every set of machines and markets that includes spot and that a sum pays for.
 
-        All have the same budgets around the sum, and so are read off alike. Of sets with one plan at all of
-        `PLANNED` only the largest is run, and none of which the plan waits longer than `WORSE`. The first
-        set is that of all machines and markets.
+        All sets have the same budgets around the sum, so they are interpolated alike. Of sets with the same
+        plan at all of `PLANNED` only the largest is run, and no set whose plan waits longer than `WORSE`. The
+        first set is that of all machines and markets.
         """
         kinds, plans = [*self.machines, *(f"{kind}@spot" for kind in self.machines)], set[bytes]()
         least = math.inf
@@ -378,14 +380,14 @@ class Bench:
         return [self._ran(replace(one, policy=name, options=chosen) for chosen in options) for one in alone]
 
     def _ran(self, wanted: Iterable[SimulationSettings]) -> list[Run]:
-        """Return the runs that their budgets pay for."""
+        """Return the runs whose budgets are large enough."""
         return [run for one in wanted if (run := self.tasks.run(ran, one, *self.window)) is not None]
 
 
 def figures(bench: Bench) -> dict[str, tuple[float, ...]]:
-    """Return by row: minutes at the sums, and USD per hour for one's minutes.
+    """Return by row: minutes at the sums, and USD per hour at a goal for the minutes.
 
-    Those minutes are what the best single machine waits for the first sum.
+    The goal is the JCT of the best single machine at the first sum.
     """
     today, cheapest, spot = bench.monies
     found: dict[str, tuple[float, ...]] = {}
@@ -412,7 +414,7 @@ def figures(bench: Bench) -> dict[str, tuple[float, ...]]:
 
 
 def of_mixes(words: argparse.Namespace, tasks: Tasks) -> None:
-    """Print, for each sum, what the plan on everything waits, and the best set in hindsight, by order."""
+    """Print, for each sum and order, the JCT of the plan on everything and of the best set in hindsight."""
     for usd in words.mixes:
         pairs = []
         for seed in range(words.seeds):

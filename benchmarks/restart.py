@@ -2,10 +2,11 @@
 
     python benchmarks/restart.py [--times 4] [--job numpy|ddp]
 
-A daemon in a process of its own with jobs as processes; the width of the class is edited and read anew, as an
-operator would. A line for each part: the next start is made ready while the job goes on, the job stops, the
-daemon notices and starts the next generation, and that makes its first step. Cards wait in the last three.
-Many resizes within an hour would be held back as a loop.
+The daemon runs in a process of its own, with jobs as processes. The benchmark edits the width of the class
+and lets the daemon read it again, as an operator would. One line for each part: the next start is prepared
+while the job goes on; the job stops; the daemon notices and starts the next generation; the generation makes
+its first step. GPUs are idle in the last three parts. The rule against flapping would hold back many resizes
+within an hour.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def main() -> None:
             parts = _resize(site, RUNS[asked.job], asked.times)
         finally:
             site.end(signal.SIGTERM)
-            # A daemon that ends leaves its jobs running.
+            # Jobs outlive their daemon.
             kill_all_carrying(f"{MARK}={site.folder}")
     print(f"{asked.job}, {asked.times} resizes, median seconds")
     for label, seconds in parts.items():
@@ -123,7 +124,7 @@ def _resize(site: Site, run: str, times: int) -> dict[str, list[float]]:
 
 
 def _step(file: Path) -> int:
-    """Return the step that a job reported last; 0 before the first."""
+    """Return the last step that a job reported, or 0 before the first."""
     try:
         return int(json.loads(file.read_text())["step"] or 0)
     except (OSError, ValueError, KeyError):

@@ -1,13 +1,13 @@
-"""How fast the simulator is, and whether its cost per event stays flat as jobs grow.
+"""The speed of the simulator, and whether its cost per event stays constant as jobs grow.
 
     python benchmarks/simulator.py PATH_TO_POLLUX_TRACES [--quick]
     python benchmarks/simulator.py --year
 
-PATH holds `traces/APP/*.csv` and `workloads/workload-6.csv`, as `boa trace import --from pollux` takes them;
-without it that part is left out. The month is Poisson arrivals of three classes (`tests/load_scenarios.py`),
-at a rate that gives the number of jobs asked for; the fleet grows with the rate. Cost per event is the time
-of a run over its ticks (each is one run of the daemon's own `run_once()`), at one arrival rate over ever
-longer stretches, so that only the number of jobs grows.
+PATH holds `traces/APP/*.csv` and `workloads/workload-6.csv`, as `boa trace import --from pollux` reads them;
+without PATH that part is left out. The month is Poisson arrivals of three classes
+(`tests/load_scenarios.py`), at a rate that gives the requested number of jobs; the fleet grows with the rate.
+Cost per event is the time of a run over its ticks (each is one run of the daemon's own `run_once()`), at one
+arrival rate over longer and longer stretches, so that only the number of jobs grows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ CHAOS = WorldSettings(
 
 
 def a_stretch(hours: float, jobs: float) -> SimulationSettings:
-    """Return a run of about so many jobs in so many hours, on as much money per job as the scenarios have."""
+    """Return a run of about this many jobs in this many hours, with the scenarios' budget per job."""
     factor = jobs / (JOBS_PER_HOUR * hours)
     classes = tuple(
         replace(job_class, arrivals_per_hour=job_class.arrivals_per_hour * factor)
@@ -75,7 +75,7 @@ def a_stretch(hours: float, jobs: float) -> SimulationSettings:
 def a_site(
     gpus: float, hours: float, *, policy: str = "boa", job_gpu_hours: float = 20.0
 ) -> SimulationSettings:
-    """Return a run of a site that pays for so many GPUs at a dollar per hour, with jobs of that mean size."""
+    """Return a run with a budget for this many GPUs at a dollar per hour, and jobs of that mean size."""
     rate = sum(c.arrivals_per_hour for c in PROBLEM.classes)
     larger = job_gpu_hours * rate / sum(c.arrivals_per_hour * c.size_gpu_hours for c in PROBLEM.classes)
     factor = gpus / BUDGET.amount / larger
@@ -99,9 +99,9 @@ def a_site(
 
 
 def timed(settings: SimulationSettings, repeats: int) -> tuple[Simulation, float]:
-    """Return the figures of a run and the median of its CPU seconds, the building of the policy included.
+    """Return the figures of a run and its median CPU seconds, the building of the policy included.
 
-    A run is one thread, so that is its time on a core that it has to itself.
+    A run is one thread, so this is its time on a core that it has to itself.
     """
     times: list[float] = []
     for _ in range(repeats):

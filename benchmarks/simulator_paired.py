@@ -4,8 +4,9 @@
     python benchmarks/simulator_paired.py ../before DATA [--rounds 3] [--jobs 2000]
 
 DATA is that of benchmarks/policies; without `pollux` in it the 160-job workload is left out. A round runs
-each case once in each checkout, in a process of its own, warmed up by one run. Times are of the processor.
-Answers are equal where every action of the first run is, at its instant, but for its id and its reason.
+each case once in each checkout, in a process of its own, after one run as a warm-up. Times are processor
+times. Answers are equal if every action of the first run is the same at the same instant, except for ids and
+reasons.
 """
 
 from __future__ import annotations

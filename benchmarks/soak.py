@@ -1,11 +1,11 @@
-"""Many small jobs while the daemon and keepers are killed: nothing lost, run twice, left behind or growing.
+"""Many small jobs while the daemon and keepers are killed: no job is lost or run twice, nothing grows.
 
     python benchmarks/soak.py [--jobs 2000] [--kills 40] [--nodes 4]
 
-A group of jobs, each of which notes that it began and ended; a daemon in a process of its own that is killed
-and started again, and keepers of jobs that run, with kills spread over the first part of the jobs. At the end
-every job has finished and noted its end, twice only where its keeper was killed in between, and no process is
-left. What the daemon holds is measured all along: growth is told as rates, not as ends, and at ten points.
+Each job notes its begin and its end. The daemon in a process of its own is killed and started again, and
+keepers of running jobs are killed; the kills are spread over the first part of the jobs. At the end every job
+must have finished and noted its end, twice only if its keeper was killed in between, and no process may be
+left. The daemon is measured all the time: growth is printed as rates and at ten points.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SAMPLE_SECONDS, SETTLED_SECONDS, POINTS = 3.0, 20.0, 10
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What the daemon with this process id held when so many jobs were over."""
+    """The resources of the daemon with this process id after a number of ended jobs."""
 
     pid: int
     life_seconds: float
@@ -73,11 +73,11 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Soaked:
-    """What was found at the end: jobs by status and by how many ends they noted, and what is left.
+    """The result: jobs by status and by the number of ends that they noted, and everything left over.
 
-    `growth` are rates: of memory, files and threads of the daemon per 1,000 jobs within its lives, once it
-    has settled; of files and rows per job, in the first and in the second half of the jobs. `points` are some
-    of the measurements, in order.
+    `growth` has rates: memory, files and threads of the daemon per 1,000 jobs within its lives, once it has
+    settled; files and rows per job, in the first and in the second half of the jobs. `points` are some of the
+    measurements, in order.
     """
 
     jobs: int
@@ -93,7 +93,7 @@ class Soaked:
 
 
 def soak(folder: Path, *, jobs: int, kills: int, nodes: int = 4, seed: int = 0) -> Soaked:
-    """Run so many jobs under so many kills, half of the daemon and half of keepers."""
+    """Run this many jobs under this many kills, half of them of the daemon and half of keepers."""
     draw, began = random.Random(seed), time.monotonic()
     notes = folder / "notes"
     notes.mkdir()
@@ -118,7 +118,7 @@ def soak(folder: Path, *, jobs: int, kills: int, nodes: int = 4, seed: int = 0) 
         while set(counts) != {"finished"}:
             time.sleep(draw.uniform(0.5, 1.5))
             done = counts.get("finished", 0)
-            # The last part of the jobs is one life of the daemon, so that growth can be seen in it.
+            # The last part of the jobs has no kills, so that growth shows in one life of the daemon.
             if killed.total() < kills and done * kills >= killed.total() * jobs * PART_WITH_KILLS:
                 kind = _kill(site, draw, killed.total())
                 killed[kind] += 1
@@ -149,7 +149,7 @@ def soak(folder: Path, *, jobs: int, kills: int, nodes: int = 4, seed: int = 0) 
 
 
 def _sample(site: Site, *, life_seconds: float, jobs_done: int) -> Sample:
-    """Measure the daemon and what it has written down."""
+    """Measure the daemon and its files and database."""
     assert site.process is not None
     process, state = Path(f"/proc/{site.process.pid}"), site.folder / "state"
     words = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
@@ -173,7 +173,7 @@ def _sample(site: Site, *, life_seconds: float, jobs_done: int) -> Sample:
 
 
 def _weigh(folder: Path) -> tuple[int, float]:
-    """Return how many files lie below a folder, and their megabytes; some go while they are counted."""
+    """Return the number and megabytes of files below a folder; files may be deleted meanwhile."""
     count, size = 0, 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -218,7 +218,7 @@ def growth_of(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def _slope(groups: Sequence[Sequence[Sample]], value: Callable[[Sample], float]) -> float:
-    """Return what a value grows by per job, by least squares with a level of its own for each group."""
+    """Return the growth of a value per job, by least squares with a separate level for each group."""
     above = below = 0.0
     for group in groups:
         jobs = [one.jobs_done for one in group]
@@ -230,7 +230,7 @@ def _slope(groups: Sequence[Sequence[Sample]], value: Callable[[Sample], float])
 
 
 def _kill(site: Site, draw: random.Random, number: int) -> str:
-    """Kill the daemon and start it again, or a keeper; return which."""
+    """Kill the daemon and start it again, or kill a keeper; return which."""
     keepers = [
         file
         for file in (site.folder / "state" / "jobs").glob("*/g*/n*/keeper.json")
@@ -246,7 +246,7 @@ def _kill(site: Site, draw: random.Random, number: int) -> str:
 
 
 def main() -> None:
-    """Soak, and print what was found."""
+    """Run the soak, and print its result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=40)

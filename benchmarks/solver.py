@@ -1,10 +1,10 @@
-"""How fast the planner's solver is, each figure beside its baseline in the same run.
+"""The speed of the planner's solver, each figure beside its baseline in the same run.
 
     python benchmarks/solver.py           about three minutes on one core; needs the extra `test` (CVXPY)
     python benchmarks/solver.py --quick   smaller baselines, under half a minute
 
-Times are medians over repeats, of solving only: problems and CVXPY programs are built beforehand, except
-where the line says otherwise. Answers are compared before times are.
+Times are medians over repeats, of solving only: problems and CVXPY programs are built beforehand unless a
+line says otherwise. Answers are compared before times.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of the report: what, here, the baseline, and what the figures came to."""
+    """One line of the report: its name, our figure, the baseline's figure, and the outcome."""
 
     what: str
     here: str
@@ -54,7 +54,7 @@ class Line:
 
 
 def median_seconds(work: Callable[[], T], *, repeats: int) -> tuple[float, T]:
-    """Return (median seconds, last answer), the garbage collector held off; one call more warms up."""
+    """Return (median seconds, last answer) without the garbage collector, after one call to warm up."""
     answer = work()
     taken = []
     for _ in range(repeats):
@@ -66,12 +66,12 @@ def median_seconds(work: Callable[[], T], *, repeats: int) -> tuple[float, T]:
 
 
 def in_time(seconds: float) -> str:
-    """Return seconds as people read them."""
+    """Return seconds in a readable unit."""
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
 def target(is_met: bool, words: str) -> str:
-    """Return the target and whether it is met."""
+    """Return the text of a target and whether it is met."""
     return f"{words}: {'met' if is_met else 'MISSED'}"
 
 
@@ -123,7 +123,7 @@ def applications(rng: np.random.Generator, count: int, phases: int, *, rescale_s
 def many_classes(rng: np.random.Generator, count: int, widths: int = 64, machines: int = 1) -> Problem:
     """Return classes of one phase and a noisy table of 1 to `widths` GPUs on each of some machines.
 
-    The machines carry one GPU; each further one costs a fifth more and has a table of its own.
+    A machine has one GPU; each further machine costs a fifth more and has its own table.
     """
     k = np.arange(1, widths + 1)
     gpus = tuple(
@@ -152,7 +152,7 @@ def many_classes(rng: np.random.Generator, count: int, widths: int = 64, machine
 
 
 def curves(rng: np.random.Generator, count: int) -> Problem:
-    """Return classes of one phase each, Amdahl and power laws in turn."""
+    """Return classes of one phase each, alternately Amdahl and power laws."""
     classes = []
     for number in range(count):
         curve: SpeedupCurve = (
@@ -176,7 +176,7 @@ def curves(rng: np.random.Generator, count: int) -> Problem:
 def highs_flow(problem: Problem, budget: float) -> float:
     """Return the least sum of arrivals x hours: unit flows through (epoch, width) layers, by HiGHS.
 
-    An edge between two widths carries the hours of the width that it enters, the rescale included.
+    An edge carries the hours of the width that it leads to, the rescale included.
     """
     time_of: list[Floats] = []
     cost_of: list[Floats] = []
@@ -234,7 +234,7 @@ def choice_program(problem: Problem) -> tuple[Floats, Floats, Any]:
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Send what HiGHS writes to standard output, past Python, to nowhere."""
+    """Discard what HiGHS writes to standard output, past Python."""
     sys.stdout.flush()
     kept = os.dup(1)
     with open(os.devnull, "wb") as nowhere:
@@ -311,7 +311,7 @@ def greatest_z(curve: SpeedupCurve) -> float:
 
 
 def cvxpy_vectorised(problem: Problem, budget: float) -> cp.Problem:
-    """Return the same program with one variable and one row per segment for all phases: CVXPY at its best."""
+    """Return the same program with one variable and one row per segment for all phases, CVXPY's best form."""
     loads = [
         (c.arrivals_per_hour * p.size_gpu_hours, p.speedups["gpu"]) for c in problem.classes for p in c.phases
     ]
@@ -341,7 +341,7 @@ def cvxpy_vectorised(problem: Problem, budget: float) -> cp.Problem:
 
 
 def by_cvxpy(program: Callable[[Problem, float], cp.Problem], problem: Problem, budget: float) -> float:
-    """Return the least sum of arrivals x hours: state the program, compile it, solve it."""
+    """Return the least sum of arrivals x hours: state the program, compile it and solve it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return float(program(problem, budget).solve(solver="CLARABEL"))
@@ -351,7 +351,7 @@ def by_cvxpy(program: Callable[[Problem, float], cp.Problem], problem: Problem, 
 
 
 def budget_of(frontier: MixedFrontier | ContinuousFrontier, share: float) -> float:
-    """Return a budget that share of the way from the least to the largest useful one."""
+    """Return the budget at a share of the way from the least to the largest useful one."""
     least, most = frontier.cheapest_feasible_spend, frontier.largest_useful_spend
     return least + share * (most - least)
 
@@ -411,7 +411,7 @@ def scale(*, is_quick: bool) -> Iterator[Line]:
 
 
 def several_machines() -> Iterator[Line]:
-    """Ten thousand classes on four machines, in seconds of processor: as many options as on one, and more."""
+    """Ten thousand classes on four machines, in processor seconds: as many options as on one, and more."""
     seconds = {}
     for widths, machines in ((64, 1), (16, 4), (64, 4)):
         problem = many_classes(np.random.default_rng(2), 10_000, widths, machines)
@@ -470,7 +470,7 @@ def whole_curve() -> Iterator[Line]:
 
 
 def against_cvxpy(*, is_quick: bool) -> Iterator[Line]:
-    """The same continuous problem, solved by ContinuousFrontier and by CVXPY with Clarabel."""
+    """The same continuous problem solved by ContinuousFrontier, and by CVXPY with Clarabel."""
     rng = np.random.default_rng(4)
     cases = [
         ("3 applications x 100 epochs of tables", applications(rng, 3, 100, rescale_seconds=0.0)),
@@ -525,7 +525,7 @@ def whole_widths(*, is_quick: bool) -> Iterator[Line]:
         here, solution = median_seconds(partial(solve_pure, problem, budget), repeats=5)
         other, value = median_seconds_once(partial(highs_choice, problem, budget, is_whole=True))
         arrivals = sum(c.arrivals_per_hour for c in problem.classes)
-        # HiGHS may overstep its budget by one part in a million, so it may also be that much better.
+        # HiGHS may exceed its budget by one part in a million, so its answer may be better by as much.
         equal(solution.mean_jct_hours * arrivals, value, to=1e-5)
         limit = " (its time limit)" if other > 59 else ""
         yield Line(

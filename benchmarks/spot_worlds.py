@@ -1,10 +1,10 @@
-"""What a plan says of the spot market, held against runs: mean JCT and spend in ten worlds.
+"""The plan's statement about the spot market beside simulated runs: mean JCT and spend in ten worlds.
 
     python benchmarks/spot_worlds.py
 
-200 jobs at four an hour on spot alone, at one width: 1, 2 or 4 GPUs on as many nodes. The worlds differ in
-how often nodes are taken back, with what notice, and in how often jobs save and what that costs. The test of
-`sim/spot_market.py` holds each within 5 %.
+200 jobs at four an hour run on spot alone, at one width: 1, 2 or 4 GPUs on as many nodes. The worlds differ
+in how often nodes are interrupted, with what notice, how often jobs save, and the cost of a save. The test of
+`sim/spot_market.py` requires each world within 5 %.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ JOBS_PER_HOUR = 4.0
 
 
 def a_file(*widths: int, hours: float = 4.0) -> ProblemFile:
-    """Return a class of jobs of so many hours at the first width, 1.6 times as fast at twice that."""
+    """Return a class of jobs of this many hours at the first width, 1.6 times as fast at twice that width."""
     speeds = tuple(float(widths[0]) * 1.6 ** math.log2(width / widths[0]) for width in widths)
     phase = Phase(size_gpu_hours=hours * widths[0], speedups={"t4": Table(gpus=widths, speeds=speeds)})
     return ProblemFile(
@@ -89,7 +89,7 @@ WORLDS = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What was said and what came: hours of a mean job, and dollars in all."""
+    """Stated and simulated figures: hours of a mean job, and total dollars."""
 
     planned_hours: float
     hours: float
@@ -99,7 +99,7 @@ class Held:
 
 
 def held_against_a_run(width: int, world: WorldSettings, *, jobs: int = 200) -> Held:
-    """Plan and run a world on spot alone."""
+    """Plan and simulate a world on spot alone."""
     world = replace(world, on_demand=False)
     file = with_spot(a_file(width), world)
     planned = interrupted(file.problem, file.instance_types, world, boot_seconds=BOOT_SECONDS)

@@ -1,8 +1,8 @@
-"""What the command line takes to start: seconds of the processor for the help of each verb.
+"""The start time of the command line: processor seconds for the help of each verb.
 
     python benchmarks/start.py [--times 3] [VERB ...]
 
-The best of so many, as the machine may be busy with something else.
+Each time is the best of `--times`, because the machine may be busy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def seconds(*words: str) -> float:
 
 
 def main() -> None:
-    """Time the verbs, the quickest first."""
+    """Time the verbs and print them, the fastest first."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

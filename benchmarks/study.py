@@ -1,15 +1,15 @@
-"""A study on one process, on two, killed and gone on with, and on Ray: the same answers, and how long.
+"""A study on one process, on two, killed and continued, and on Ray: equal answers and times.
 
     python benchmarks/study.py                           # 239 runs of benchmarks/study.yaml, some minutes
     python benchmarks/study.py STUDY.yaml --only graph   # what 1 to 64 processes would take
 
-Each way runs `boa study` in a process of its own with an empty folder of answers. `killed` ends it, workers
-and all, after a third of the time that one process took, and gives the same command again. Ray is a cluster
-of three nodes on this machine, a worker of which is killed. Answers are compared line by line.
+Each way runs `boa study` in a process of its own with an empty folder of answers. `killed` ends the study and
+its workers after a third of the time that one process took, and gives the same command again. Ray is a
+cluster of three nodes on this machine; one of its workers is killed. Answers are compared line by line.
 
-The graph is measured here: each run's seconds of processor, in the order in which its cell asks for them; a
-rival's cell begins where its reference's has ended. The schedule is simulated: whoever is ready first gets
-the next free process. Left out: the start of a process, and runs that idle processes do ahead.
+The graph is measured here: each run's processor seconds, in the order in which its cell needs them; a rival's
+cell begins after the end of its reference's cell. The schedule is simulated: the first cell that is ready
+gets the next free process. Not included are the start of a process, and runs that idle processes do ahead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PROCESSES = (1, 2, 4, 8, 16, 32, 64)
 
 
 def command(study: Path, on: str, out: Path) -> list[str]:
-    """Return the command that a user would type."""
+    """Return the command as a user would type it."""
     return [
         sys.executable,
         "-m",
@@ -55,7 +55,7 @@ def command(study: Path, on: str, out: Path) -> list[str]:
 
 
 def run(study: Path, on: str, out: Path, *, beside: Callable[[], None] = lambda: None) -> tuple[float, str]:
-    """Return the seconds that the study took, and its answer."""
+    """Return the seconds of the study, and its answer."""
     began = time.perf_counter()
     process = subprocess.Popen(
         command(study, on, out),
@@ -72,7 +72,7 @@ def run(study: Path, on: str, out: Path, *, beside: Callable[[], None] = lambda:
 
 
 def killed(study: Path, out: Path, after_seconds: float) -> tuple[float, str, int]:
-    """Kill the study and go on; return the seconds of both, the answer, and the runs kept in between."""
+    """Kill the study and continue it; return the seconds of both parts, the answer, the runs kept."""
     began = time.perf_counter()
     first = subprocess.Popen(
         command(study, "local:2", out),
@@ -106,7 +106,7 @@ def a_cluster() -> Iterator[str]:
 
 
 def kill_a_worker() -> None:
-    """Kill a process of Ray that does a task, as soon as there is one."""
+    """Kill a Ray process that runs a task, as soon as one exists."""
     until = time.monotonic() + 120.0
     while time.monotonic() < until:
         found = subprocess.run(["pgrep", "-f", "ray::perform"], capture_output=True, text=True, check=False)
@@ -118,13 +118,13 @@ def kill_a_worker() -> None:
 
 
 class Timed(InlineWorkers):
-    """Does tasks here, and notes the seconds of processor of each."""
+    """Runs tasks in this process, and notes the processor seconds of each."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
     def answer(self, task: bytes) -> bytes:
-        """Do a task and return its answer."""
+        """Run a task and return its answer."""
         began = time.process_time()
         answer = super().answer(task)
         self.seconds.append(time.process_time() - began)
@@ -150,7 +150,7 @@ def graph(study: Path) -> list[tuple[list[float], list[list[float]]]]:
 
 
 def seconds_on(chains: list[tuple[list[float], list[list[float]]]], processes: int) -> float:
-    """Return when the last run ends on so many processes."""
+    """Return the end of the last run on this many processes."""
     free = [0.0] * processes
     # (ready at, number, runs left of the cell, cells that follow)
     ready = [(0.0, n, first, rivals) for n, (first, rivals) in enumerate(chains)]

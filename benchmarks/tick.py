@@ -1,14 +1,15 @@
-"""How long a tick takes with 10,000 jobs queued, 1,000 running and 2,000 nodes.
+"""The time of a tick with 10,000 queued jobs, 1,000 running ones and 2,000 nodes.
 
 Three moments: a full fleet at the cap on instances, the same with a twentieth of the nodes idle, and all
-nodes idle at once (the tick after a long outage). Each at full size and, as the baseline, at a tenth of it:
-the ratio says how time grows. The policy, the placement, the rules against flapping, the hard caps and the
-diff are all in `decide()`; `run_once()` is that and the records in memory, in a world that does every action
-at once. Last, how long it takes to say when each of the 11,000 jobs ends, as `boa status` and `explain` do.
+nodes idle at once (the tick after a long outage). Each is measured at full size and, as the baseline, at a
+tenth of it: the ratio shows how time grows. The policy, the placement, the rules against flapping, the hard
+caps and the diff are all in `decide()`; `run_once()` is `decide()` and the records in memory, in a world that
+does every action at once. Last is the time to predict the end of each of the 11,000 jobs, as `boa status` and
+`explain` do.
 
     python benchmarks/tick.py [--quick] [--nodes 5000]
 
-With more nodes than 2,000 there are as many more jobs, running and queued.
+With more than 2,000 nodes the numbers of running and queued jobs grow in proportion.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def a_policy(name: str, *, nodes: int) -> Allocator:
 
 
 def a_fleet(policy: Allocator, *, nodes: int, running: int, queued: int, idle: float) -> ClusterState:
-    """Return running jobs at the widths that the policy gives them, a queue behind, and some idle nodes."""
+    """Return running jobs at the policy's widths, a queue of jobs, and some idle nodes."""
     jobs = [
         a_job(
             f"j{n}",
@@ -88,7 +89,7 @@ def a_fleet(policy: Allocator, *, nodes: int, running: int, queued: int, idle: f
 
 
 def rules_for(nodes: int) -> Rules:
-    """Return the rules that a daemon has."""
+    """Return the daemon's rules."""
     return Rules(
         instance_types={"gpu": an_instance_type(gpus=GPUS)},
         max_nodes=nodes,
@@ -98,7 +99,7 @@ def rules_for(nodes: int) -> Rules:
 
 
 def timed(do: Callable[[], object], *, repeats: int) -> tuple[float, float]:
-    """Return the median seconds of processor time and on the wall; shared cores stretch the latter."""
+    """Return the median seconds of processor time and of wall time; shared cores lengthen the latter."""
     spans = []
     for _ in range(repeats):
         began = time.process_time(), time.perf_counter()
@@ -108,7 +109,7 @@ def timed(do: Callable[[], object], *, repeats: int) -> tuple[float, float]:
 
 
 def a_moment(name: str, *, nodes: int, idle: float) -> tuple[ClusterState, Allocator, Rules]:
-    """Return a state, the policy and the rules, for so many nodes."""
+    """Return a state, the policy and the rules for this many nodes."""
     running = nodes // 2 if idle < 1.0 else 0
     allocator = a_policy(name, nodes=nodes)
     state = a_fleet(allocator, nodes=nodes, running=running, queued=5 * nodes, idle=idle)
@@ -116,13 +117,13 @@ def a_moment(name: str, *, nodes: int, idle: float) -> tuple[ClusterState, Alloc
 
 
 def deciding(state: ClusterState, allocator: Allocator, rules: Rules) -> Callable[[], object]:
-    """Return decide(), ready to be called."""
+    """Return a function that calls decide()."""
     placer = find_placer("lwf")
     return lambda: decide(state, allocator=allocator, placer=placer, rules=rules)
 
 
 def running_once(state: ClusterState, allocator: Allocator, rules: Rules) -> Callable[[], object]:
-    """Return run_once() in a fresh world that does everything at once."""
+    """Return a function that calls run_once() in a new world that does every action at once."""
 
     def do() -> object:
         world = Ideal(state)
@@ -134,7 +135,7 @@ def running_once(state: ClusterState, allocator: Allocator, rules: Rules) -> Cal
 
 
 def saying_the_ends(nodes: int) -> Callable[[], object]:
-    """Return finishes() of all jobs of a full fleet, ready to be called; sizes are in doubt by half."""
+    """Return a function that calls finishes() for all jobs of a full fleet; sizes are uncertain by half."""
     state, allocator, rules = a_moment("boa", nodes=nodes, idle=0.0)
     plan = decide(state, allocator=allocator, placer=find_placer("lwf"), rules=rules).plan
     classes = {one.name: one for one in classes_for(nodes)}

@@ -1,11 +1,10 @@
-"""Tries of widths under class files whose speed-ups are wrong: when the truth is found, at which cost.
+"""Tries of widths under class files with wrong speed-ups: when the truth is found, and at which cost.
 
     python benchmarks/tries.py [--seeds 12] [--hours 24] [--processes 2]
 
 One class of jobs of half a GPU-hour on average (exponential), twenty an hour, on nodes of one GPU that boot
-in 180 s, under the paced policy. Cases: stated too low (1.3 on four GPUs where 3.15 is true), too high, a dip
-(four GPUs slower than two, stated concave), and a file that is right. For each budget, without tries and with
-them:
+in 180 s, under the paced policy. Cases: stated too low (1.3 on four GPUs, truly 3.15), too high, a dip (four
+GPUs slower than two, stated concave), and a correct file. For each budget, without tries and with them:
 
     found      GPU-hours that the class had worked when the last width that was stated wrong was measured:
                mean and worst over the seeds, or how many runs ended before. Two jobs' work is one GPU-hour.

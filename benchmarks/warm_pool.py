@@ -1,11 +1,11 @@
-"""What a warm pool of stopped instances brings: mean JCT at equal money, with and without, boots of 180 s.
+"""The gain of a warm pool of stopped instances: mean JCT at equal spend, with and without, boots of 180 s.
 
     python benchmarks/warm_pool.py [--hours 3] [--seeds 1] [--pools 0 4 16] [--factors 1] [--start-seconds 40]
 
-The jobs are those of `tests/load_scenarios.py` on nodes with four GPUs, and BOA is rehearsed on each trace,
-so that it spends the same budget each time; pool 0 is the baseline. A stopped node costs its disk, holds no
-stock, and is ready `start-seconds` after it is started. `factors` are times 60 USD/hour, which is about
-twice the least that the load costs. Under a minute as it stands.
+The jobs are those of `tests/load_scenarios.py` on nodes with four GPUs. BOA's planning budget is tuned on
+each trace so that the spend is the same each time; pool 0 is the baseline. A stopped node costs its disk,
+holds no stock, and is ready `start-seconds` after it is started. `factors` are multiples of 60 USD/hour,
+which is about twice the least cost of the load. Takes under a minute with the defaults.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What no policy can beat that rents whole nodes, beside the bound for GPUs rented one by one, and BOA.
+"""A lower bound for policies that rent whole nodes, beside the bound for single GPUs and BOA.
 
     python benchmarks/whole_nodes.py DIR [MULTIPLE ...]
 
 DIR holds `classes.yaml` and `trace.csv`, as `boa trace import` writes them: one GPU type, one phase per
 class. Start-ups, restarts and boots are left out of the bound for whole nodes.
 
-While the largest job runs, its node of P GPUs is rented at the least, whether others are on it or not. So at
+While the largest job runs, at least one node of P GPUs is rented, whether other jobs use it or not. So at
 each instant, for any price q up to the price of money mu,
 
     mu x rented  >=  q x used + (mu - q) x P     while that job runs
@@ -14,8 +14,9 @@ and with q = mu before an instant tau and theta mu after it, the sum over the jo
 
     hours until it is done + the price of what it uses + (mu - q) P per hour, for the largest job alone
 
-is least job by job. That sum less mu times the money is below what any policy waits (weak duality), for every
-mu, theta and tau: a search finds large ones, and one that stops early gives a weaker bound, but a bound.
+can be minimised job by job. That sum less mu times the money is a lower bound on the waiting of any policy
+(weak duality), for every mu, theta and tau. A search finds large bounds; a search that stops early gives a
+weaker bound that still holds.
 """
 
 from __future__ import annotations
@@ -66,14 +67,14 @@ def jobs_of(settings: SimulationSettings) -> list[OneJob]:
 
 
 def least_hours(job: OneJob, mu: float, theta: float, tau: float, node: float) -> float:
-    """Return the least of a job's hours and what it pays in hours; `node` is paid per hour after tau."""
+    """Return the least of a job's hours plus its payments in hours; `node` is paid per hour after tau."""
     before = (1.0 + mu * job.gpus) / job.speeds
     after = float(((1.0 + theta * mu * job.gpus + node) / job.speeds).min())
     hours = max(0.0, tau - job.arrived_at)
     can_end_before = job.work <= hours * float(job.speeds.max())
     ends_before = job.work * float(before.min()) if can_end_before else np.inf
-    # Until tau it pays for a width or waits at one per hour. Work has a value of at most what it costs later;
-    # any such value gives a lower bound, also where the job would do more than all of its work by then.
+    # Until tau the job pays for a width or waits at one per hour. Work is worth at most its later cost;
+    # any such value gives a lower bound, even if the job would do more than all of its work by then.
     paid, done = np.append(1.0 + mu * job.gpus, 1.0), np.append(job.speeds, 0.0)
     values = np.linspace(min(after, float(before.min())), after, VALUES)
     ends_after = max(hours * float((paid - value * done).min()) + value * job.work for value in values)
@@ -81,7 +82,7 @@ def least_hours(job: OneJob, mu: float, theta: float, tau: float, node: float) -
 
 
 def bound_hours(jobs: list[OneJob], node_gpus: int, money: float) -> float:
-    """Return the largest bound on the mean JCT that the search finds; `money` in GPU-hours."""
+    """Return the largest bound on the mean JCT that the search finds; `money` is in GPU-hours."""
 
     def bound(at: Floats) -> float:
         mu, theta, tau = float(np.exp(at[0])), float(1.0 / (1.0 + np.exp(-at[1]))), float(at[2])

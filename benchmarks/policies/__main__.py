@@ -1,22 +1,22 @@
-"""The study: BOA as the daemon runs it beside its rivals, on public workloads, for the same money.
+"""The study: BOA as the daemon runs it beside its rivals, on public workloads, at equal spend.
 
     python benchmarks/policies DATA [--quick|--everything] [--only NAME] [--on WHERE] [--out DIR]
         [--write PAGE]
 
 DATA holds ``pollux``, ``gavel``, ``microsoft-itp``, ``elasticflow`` and ``shockwave`` as docs/benchmarks.md
-says. BOA is the daemon's default policy with its defaults, and learns what it believes while it runs; the
-fixed plan that is tuned on the trace is a row of its own. A budget is a multiple of the load, what the work
-costs at its cheapest width without any overhead. Every rival knows the truth and is tuned to spend what the
-daemon spent. Ratios are a rival's mean JCT over the daemon's, paired by trace: the geometric mean, and its
-95 % interval in brackets.
+says. BOA is the daemon's default policy with its defaults, and learns its beliefs during the run; the fixed
+plan that is tuned on the trace is a row of its own. A budget is a multiple of the load, which is the cost of
+the work at its cheapest width without any overhead. Every rival knows the true figures and is tuned to spend
+what the daemon spent. Ratios are a rival's mean JCT over the daemon's, paired by trace: the geometric mean,
+and its 95 % interval in brackets.
 
-Finished runs are kept in --out under a hash of what they are and of the code, so the same command goes on
-where it stopped, and a change of the code runs all again. --write puts the blocks between the markers
-``<!-- study: NAME -->`` and ``<!-- end -->`` of PAGE; a PAGE without markers becomes
+Finished runs are kept in --out under a hash of their settings and of the code, so the same command continues
+after an interruption, and a change of the code runs everything again. --write puts the blocks between the
+markers ``<!-- study: NAME -->`` and ``<!-- end -->`` of PAGE; a PAGE without markers becomes
 benchmarks/policies/page.md first.
 
-A folder and no file: a ``policies.py`` in here would hide the package of that name from every script beside
-it.
+The script is a folder, because a file ``policies.py`` here would hide the package of that name from every
+script beside it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BLOCK = re.compile(r"(<!-- study: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def main() -> None:
-    """Print every block, and write them into a page where one is named."""
+    """Print every block, and write the blocks into a page if one is named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--quick", action="store_true", help="fewer traces, budgets, caps and rivals")
@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def write(page: Path, blocks: Mapping[str, str]) -> None:
-    """Put the blocks between their markers; a page without markers is begun from the template."""
+    """Put the blocks between their markers; a page without markers starts from the template."""
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     if not BLOCK.search(text):
         text = TEMPLATE.read_text(encoding="utf-8")

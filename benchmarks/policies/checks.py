@@ -1,4 +1,4 @@
-"""Checks against what is known: the closed form, and Pollux's figures from its own simulator."""
+"""Checks against known results: the closed form, and Pollux's figures from its own simulator."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PUBLISHED = (
 
 
 def published(data: Path, scratch: Path, tasks: Tasks) -> str:
-    """Return BOA's tuned plan at the GPU-hours of Pollux in its own simulator, on the 85-job cut."""
+    """Return BOA's tuned plan at the GPU-hours that Pollux has in its own simulator, on the 85-job cut."""
     lines = [
         "| published | GPU-h | mean JCT, s | boot | BOA, s | its GPU-h | ratio |",
         "|---|---|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""What is compared: public workloads, multiples of their load, boot times, caps on nodes."""
+"""The scenarios of the study: public workloads, multiples of their load, boot times, caps on nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ORDERS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A public workload: whose, where below DATA, and how it is cut."""
+    """A public workload: its name, its folder below DATA, and its cut."""
 
     kind: SourceName
     path: str
@@ -41,11 +41,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One column of a table: traces that are alike, a multiple of their load, a boot time.
+    """One column of a table: similar traces, a multiple of their load, a boot time.
 
-    `on_spot` rents on a synthetic spot market first, whose nodes are taken away again, then on demand. Where
-    there are `cap_factors`, the last `capped_sources` traces are run again at caps on nodes, with budgets of
-    so many times the load.
+    `on_spot` rents first on a synthetic spot market, whose nodes are interrupted, then on demand. If
+    `cap_factors` is set, the last `capped_sources` traces are run again under caps on nodes, with budgets of
+    these multiples of the load.
     """
 
     group: str
@@ -62,7 +62,7 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """What it is called where it stands alone."""
+        """The scenario's name outside its table."""
         return f"{self.group}, {self.column}"
 
 
@@ -94,7 +94,7 @@ PHILLY = Source(
 
 
 def scenarios(*, quick: bool = False, everything: bool = False) -> Iterator[Scenario]:
-    """Yield the scenarios, table by table; `everything` adds traces, seeds, budgets and the spot market."""
+    """Yield the scenarios table by table; `everything` adds traces, seeds, budgets and the spot market."""
     seeds = 2 if everything else 1
     boots = BOOTS[1:2] if quick else BOOTS
     for boot in boots:

@@ -22,7 +22,7 @@ DISTANCE = 1.15
 
 
 def said(ratio: Ratio | None) -> str:
-    """Return a ratio with its interval; a dash for none."""
+    """Return a ratio with its interval, or a dash for none."""
     if ratio is None:
         return "-"
     low = "" if ratio.low is None or ratio.high is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
@@ -30,12 +30,12 @@ def said(ratio: Ratio | None) -> str:
 
 
 def hours_of(row: CellResult) -> float:
-    """Return the mean JCT for the daemon's money; that of the run where every setting spends more."""
+    """Return the mean JCT at the daemon's spend, or that of the run if every setting spends more."""
     return row.equal_spend_mean_jct_hours or row.mean_jct_hours
 
 
 def ratio_between(slower: str, faster: str, runs: Sequence[Sequence[CellResult]]) -> Ratio | None:
-    """Return the paired ratio of two policies over all traces and seeds; None where they share none."""
+    """Return the paired ratio of two policies over their common traces and seeds, or None without any."""
     pairs = []
     for rows in runs:
         by = {(row.policy, row.seed): hours_of(row) for row in rows}
@@ -56,7 +56,7 @@ def _by_column(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Outcome]]]:
 
 
 def _by_group(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Outcome]]]:
-    """Return the outcomes by the table that they stand in, in order."""
+    """Return the outcomes by their table, in order."""
     return [(name, list(own)) for name, own in groupby(outcomes, key=lambda o: o.scenario.group)]
 
 
@@ -76,7 +76,7 @@ def _minutes(rows: Sequence[CellResult]) -> str:
 
 
 def _over(rows: Sequence[CellResult], bound: Callable[[CellResult], float | None]) -> str:
-    """Return mean JCT over a bound; a dash where there is none."""
+    """Return the mean JCT over a bound, or a dash without a bound."""
     pairs = [(row.mean_jct_hours, bound(row)) for row in rows]
     if not pairs or any(value is None for _, value in pairs):
         return "-"
@@ -84,7 +84,7 @@ def _over(rows: Sequence[CellResult], bound: Callable[[CellResult], float | None
 
 
 def _plain_bound(row: CellResult) -> float | None:
-    """Return the bound that rents GPUs one by one."""
+    """Return the bound for GPUs that are rented one by one."""
     return row.lower_bound_mean_jct_hours
 
 
@@ -117,13 +117,13 @@ def rivals(outcomes: Sequence[Outcome]) -> str:
 
 
 def _spend(outcomes: Sequence[Outcome]) -> str:
-    """Return what the daemon spent over the load."""
+    """Return the daemon's spend over the load."""
     spent = [row.mean_usd_per_hour / outcome.load for outcome in outcomes for row in _own([outcome])]
     return f"{np.mean(spent):.2f}" if spent else "error"
 
 
 def _cell(policy: str, outcomes: Sequence[Outcome]) -> str:
-    """Return a rival's ratio; how many of its runs could only spend more, where any."""
+    """Return a rival's ratio, and how many of its runs could only spend more than the daemon, if any."""
     if policy not in outcomes[0].scenario.rivals:
         return ""
     mine = [row for outcome in outcomes for row in outcome.rows if row.policy == policy]
@@ -138,7 +138,7 @@ def _cell(policy: str, outcomes: Sequence[Outcome]) -> str:
 
 
 def beliefs(outcomes: Sequence[Outcome]) -> str:
-    """Return what beliefs are worth: the daemon by what it was told, and the tuned plan on its money."""
+    """Return the effect of beliefs: the daemon by what it was told, and the tuned plan at its spend."""
     head = [
         "workload",
         "learnt",
@@ -165,7 +165,7 @@ def beliefs(outcomes: Sequence[Outcome]) -> str:
 
 
 def elasticity(outcomes: Sequence[Outcome]) -> str:
-    """Return how much of the distance to the best fixed fleet is elasticity, how much optimisation."""
+    """Return the shares of elasticity and of optimisation in the distance to the best fixed fleet."""
     rows = []
     for name, found in groupby(outcomes, key=lambda o: o.scenario.name):
         runs = _runs(list(found))
@@ -187,7 +187,7 @@ def elasticity(outcomes: Sequence[Outcome]) -> str:
 
 
 def _best(kind: PolicyKind | None, runs: Sequence[Sequence[CellResult]]) -> str | None:
-    """Return the rival of a kind that waits least for the same money, or of any kind but BOA's own."""
+    """Return the rival of a kind (None: any kind) with the least mean JCT at equal spend."""
     policies = {row.policy for rows in runs for row in rows} - {DAEMON, TUNED}
     found = {
         policy: ratio.mean
@@ -199,7 +199,7 @@ def _best(kind: PolicyKind | None, runs: Sequence[Sequence[CellResult]]) -> str 
 
 
 def hours(outcomes: Sequence[Outcome]) -> str:
-    """Return what the GPU-hours that the daemon and the tuned plan rent are used for."""
+    """Return the uses of the GPU-hours that the daemon and the tuned plan rent."""
     rows = []
     for name, found in groupby(outcomes, key=lambda o: o.scenario.name):
         own = list(found)
@@ -227,7 +227,7 @@ def hours(outcomes: Sequence[Outcome]) -> str:
 
 
 def caps(outcomes: Sequence[Outcome]) -> str:
-    """Return the table at caps: the daemon beside the best rival and each rival, for the same money."""
+    """Return the table at caps: the daemon beside the best rival and each rival, at equal spend."""
     head = [
         "workload", "budget", "cap", "spend, x load", "mean", "p95", "best rival", "its mean", "its p95",
         "the daemon over it", "`pollux`", "`srpt`", "tuned plan",
@@ -264,7 +264,7 @@ def _at_caps(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, AtCap]]:
 
 
 def goals(outcomes: Sequence[Outcome]) -> str:
-    """Return what is aimed at, and by how much it is missed at worst."""
+    """Return the goals, and the worst miss of each."""
     rows = [_capped_goal(outcomes), _tail_goal(outcomes), _money_goal(outcomes)]
     for told, bound, limit, what in (
         (LEARNT, _bound_with_boots, DISTANCE, "the daemon within 1.15 of the bound with boots"),
@@ -292,18 +292,18 @@ def goals(outcomes: Sequence[Outcome]) -> str:
 
 
 def _bound_of(row: CellResult, outcome: Outcome) -> float:
-    """Return the bound with boots for the money that the daemon spent on a seed; infinite for none."""
+    """Return the bound with boots for the daemon's spend on a seed, or infinity without a bound."""
     own = next(r for r in _own([outcome]) if r.seed == row.seed)
     return own.lower_bound_with_boots_mean_jct_hours or math.inf
 
 
 def _is_held(row: CellResult, outcome: Outcome) -> bool:
-    """Return whether a run spent no more than the daemon on its seed, and there is a bound for that."""
+    """Return whether a run spent no more than the daemon on its seed and that spend has a bound."""
     return row.equal_spend_mean_jct_hours is not None and math.isfinite(_bound_of(row, outcome))
 
 
 def _goal(what: str, found: dict[str, float], limit: float) -> list[str]:
-    """Return the row of an aim that figures stay below a limit."""
+    """Return the row of a goal that figures stay below a limit."""
     if not found:
         return [what, "not measured", "", ""]
     worst = max(found, key=lambda name: found[name])
@@ -352,7 +352,7 @@ def _money_goal(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _cap_name(outcome: Outcome, at: AtCap) -> str:
-    """Return where a cap is."""
+    """Return the name of a cap."""
     return f"{outcome.scenario.name}, {at.part:g} of the nodes, {at.factor:g} x load"
 
 
@@ -386,7 +386,7 @@ def short(outcomes: Sequence[Outcome]) -> str:
 
 
 def readme(outcomes: Sequence[Outcome]) -> str:
-    """Return the README's paragraph about what it is worth, from the 85 short jobs."""
+    """Return the README's paragraph about BOA's gain, from the 85 short jobs."""
     runs = _runs([outcome for outcome in outcomes if outcome.scenario.name == HEADLINE])
     own = _own([outcome for outcome in outcomes if outcome.scenario.name == HEADLINE])
     words = {

@@ -1,4 +1,4 @@
-"""One trace of a scenario: what it takes to run it, and what it came to."""
+"""One trace of a scenario: its settings, its runs and its outcome."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A cell that ended in an error: which, and what was said."""
+    """A cell that ended in an error, and its message."""
 
     what: str
     words: str
@@ -54,7 +54,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtCap:
-    """What all policies came to at a cap, a part of the nodes that the tuned plan would like."""
+    """The results of all policies at a cap; the cap is a part of the nodes that the tuned plan wants."""
 
     part: float
     factor: float
@@ -63,7 +63,7 @@ class AtCap:
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What a task came to. `told` are the daemon's rows by what it believed at the start."""
+    """The results of a task. `told` has the daemon's rows by its beliefs at the start."""
 
     scenario: Scenario
     load: float
@@ -89,7 +89,7 @@ def tasks_of(scenario: Scenario, data: Path, scratch: Path) -> list[Task]:
 
 
 def settings_of(task: Task) -> tuple[SimulationSettings, float]:
-    """Return the settings of a task at its budget, and the load. One GPU type is counted in GPUs."""
+    """Return a task's settings at its budget, and the load. A single GPU type is counted in GPUs."""
     source, types = task.source, task.scenario.gpu_types
     profiles = task.data / source.profiles if source.profiles else None
     workload = import_source(source.kind, task.data / source.path, replace(source.options, profiles=profiles))
@@ -120,7 +120,7 @@ def settings_of(task: Task) -> tuple[SimulationSettings, float]:
 
 
 def run_task(task: Task, tasks: Tasks) -> Outcome:
-    """Run the daemon's policy, with what it would believe, and its rivals on one trace."""
+    """Run the daemon's policy with its beliefs, and its rivals, on one trace."""
     began = time.perf_counter()
     scenario = task.scenario
     settings, load = settings_of(task)
@@ -164,7 +164,7 @@ def run_task(task: Task, tasks: Tasks) -> Outcome:
 
 
 def _rows(comparison: Comparison, tasks: Tasks, outcome: Outcome, what: str) -> list[CellResult]:
-    """Return the rows of all cells, each reference before its rivals; errors are noted."""
+    """Return the rows of all cells, each reference before its rivals; note errors in `outcome`."""
 
     def row_of(cell: Cell) -> CellResult | Failure:
         try:
@@ -192,5 +192,5 @@ def _rows(comparison: Comparison, tasks: Tasks, outcome: Outcome, what: str) -> 
 
 
 def _word(text: str) -> str:
-    """Return a name for a folder."""
+    """Return a folder name for a text."""
     return "".join(letter if letter.isalnum() else "-" for letter in text)
