@@ -13,4 +13,5 @@ def test_every_cloud_that_can_be_opened_has_a_kind() -> None:
 
 
 def test_a_plug_in_cloud_is_neither_on_aws_nor_in_a_file() -> None:
+    """It has no AWS account and no file in the state folder."""
     assert cloud_kind("theirs") == CloudKind(on_aws=False, in_a_file=False)

@@ -65,6 +65,7 @@ def test_a_script_that_reports_no_steps_is_an_error(program: str, patience: floa
 def test_too_large_widths_and_missing_commands_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The exit code is 2."""
     assert exit_code(monkeypatch, "bench", "--instance-type", "g5.xlarge", "--gpus", "2", "--", "true") == 2
     assert "must list widths from 1 to 1" in capsys.readouterr().err
     assert exit_code(monkeypatch, "bench", "--instance-type", "g5.xlarge", "--", "/no/such") == 2

@@ -62,6 +62,7 @@ def test_a_width_is_measured_from_its_first_progress_record(tmp_path: Path) -> N
 def test_a_program_that_reports_no_step_fails_with_a_message(
     tmp_path: Path, program: str, first: float, said: str
 ) -> None:
+    """The job exits with 1, and its log gives too few steps."""
     code, log = printed(tmp_path, program, first=first)
 
     assert (code, said in log) == (1, True)
@@ -79,6 +80,7 @@ def test_fewer_than_two_measured_steps_are_an_error(log: str) -> None:
 
 
 def test_the_job_of_bench_has_one_width_limited_hours_and_no_retries() -> None:
+    """Its hours are the measuring time plus a margin."""
     one = BenchOptions(command=["train it", "--x"], seconds=60.0, first_step_seconds=600.0)
     checked = check_job(Document(name="it", content=bench_job(one, "c", 4)))
 
@@ -102,6 +104,7 @@ def test_the_job_of_bench_has_one_width_limited_hours_and_no_retries() -> None:
 def test_wrong_flags_for_rented_machines_are_refused(
     words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The exit code is 2, and the message says what to give."""
     assert exit_code(monkeypatch, "bench", *words, "--", "true") == 2
     assert said in " ".join(capsys.readouterr().err.split())
 

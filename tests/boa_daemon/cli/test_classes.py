@@ -143,6 +143,7 @@ def test_an_unknown_class_is_a_usage_error(
 
 
 def test_explain_shows_the_estimates_of_the_class(play: DaemonInAFolder) -> None:
+    """Rate and size are shown with their intervals."""
     running = next(job.id for job in play.storage.queue.active.values() if job.slots)
     text = play.service.explain(running)["text"]
 

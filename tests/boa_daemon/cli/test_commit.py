@@ -173,6 +173,7 @@ def test_a_simulation_bills_commitments_and_on_demand_use() -> None:
     ],
 )
 def test_missing_loads_files_and_budgets_are_refused(arguments: tuple[str, ...], said: str) -> None:
+    """Each is an InputError with its reason."""
     error = boa(*arguments).exception
 
     assert isinstance(error, InputError)

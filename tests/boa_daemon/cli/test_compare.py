@@ -65,6 +65,7 @@ def test_compare_prints_tables_or_csv(case: list[str]) -> None:
 
 
 def test_budgets_in_gpus_are_compared_in_gpus(case: list[str]) -> None:
+    """gpus:20 is a budget of 20 GPUs."""
     document = json.loads(boa(*case, *RIVALS, "--budget", "gpus:20", "--json").stdout)
 
     assert document["budget_unit"] == "gpus"
@@ -106,6 +107,7 @@ def test_the_report_is_one_file_that_loads_no_others(case: list[str], tmp_path: 
 
 
 def test_the_plot_is_written_as_svg_or_png(case: list[str], tmp_path: Path) -> None:
+    """The suffix of the file decides."""
     picture = tmp_path / "money.svg"
     assert boa(*case, *RIVALS, "--budget", "20/h", "--seeds", "2", "--plot", str(picture)).exit_code == 0
 
@@ -134,6 +136,7 @@ def test_wrong_flags_are_refused_before_any_run(
     says: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Each error says what is wrong."""
     monkeypatch.setattr("boa_daemon.sim.world.SimulatedWorld.run", lambda *_: pytest.fail("a run began"))
     result = boa(*case, *flags)
 

@@ -109,6 +109,7 @@ def test_status_shows_state_nodes_jobs_and_costs(boa: Boa, play: tuple[DaemonInA
 def test_status_shows_a_fault_and_boa_down_in_its_first_row(
     boa: Boa, play: tuple[DaemonInAFolder, Path]
 ) -> None:
+    """The row also says how to resume."""
     play[0].daemon.standing.fault = "OperationalError: disk full"
     play[0].daemon.standing.is_down = True
     (state,) = [line for line in boa("status")[1].splitlines() if line.strip().startswith("state")]
@@ -132,6 +133,7 @@ def test_boa_jobs_lists_active_jobs_or_all_newest_first(boa: Boa) -> None:
 
 
 def test_a_list_cut_by_limit_says_so(boa: Boa) -> None:
+    """A limit above the number of jobs gives no such sentence."""
     said = boa("jobs", "--all", "--limit", "2")[1]
     assert "There are more: --before" in said
     assert "There are more" not in boa("jobs", "--all", "--limit", "4")[1]
@@ -394,6 +396,7 @@ def test_jobs_quiet_prints_only_ids(boa: Boa) -> None:
     ],
 )  # fmt: skip
 def test_every_file_has_a_schema_that_forbids_unknown_keys(what: str, key: str) -> None:
+    """A key of each file's example is a property of its schema."""
     schema = json.loads(CliRunner().invoke(app, ["schema", what]).stdout)
     schema = schema.get("items", schema)
     assert key in schema["properties"]

@@ -56,6 +56,7 @@ def test_the_command_of_boa_dev_ends_when_idle_or_out_of_time(
 
 
 def test_the_job_of_boa_dev_has_limited_width_hours_dollars_and_no_retries() -> None:
+    """The job file passes the usual check."""
     content = dev_job(name="dev", class_name="c", gpus=2, hours=4.0, max_usd=20.0, idle_seconds=60.0)
     checked = check_job(Document(name="it", content=content))
 

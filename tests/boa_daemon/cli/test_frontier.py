@@ -124,6 +124,7 @@ def test_the_default_points_run_from_the_cliff_past_the_knee(problem: Path) -> N
 
 
 def test_the_exit_code_is_3_only_if_every_point_is_infeasible(problem: Path) -> None:
+    """One feasible point is enough for exit code 0."""
     assert boa("frontier", problem, "--budgets", "1..3").exit_code == 3
     assert boa("frontier", problem, "--budgets", "1..9").exit_code == 0
 
@@ -163,6 +164,7 @@ def test_a_plot_is_written_and_reported_on_standard_error(problem: Path, tmp_pat
 
 
 def test_an_infeasible_mark_is_reported_and_the_plot_is_written(problem: Path, tmp_path: Path) -> None:
+    """The report is on standard error."""
     result = boa("frontier", problem, "--plot", tmp_path / "curve.svg", "--mark", "2/h")
 
     assert "2.00 USD/hour is infeasible, so it is not marked" in result.stderr
@@ -198,6 +200,7 @@ def test_wrong_values_are_input_errors(problem: Path, flags: list[str], says: st
 def test_a_plot_without_matplotlib_is_refused_before_the_file_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The problem file does not even exist."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = boa("frontier", tmp_path / "none.yaml", "--plot", tmp_path / "curve.svg")
 

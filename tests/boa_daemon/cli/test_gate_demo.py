@@ -22,6 +22,7 @@ def test_the_saved_fraction_compares_the_mean_completion_times() -> None:
 
 
 def test_the_gate_demo_without_root_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says that root is needed."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     result = CliRunner().invoke(app, ["demo", "--gate"])
     assert result.exit_code == 1
@@ -29,4 +30,5 @@ def test_the_gate_demo_without_root_exits_with_1(monkeypatch: pytest.MonkeyPatch
 
 
 def test_two_demos_at_once_are_refused() -> None:
+    """The flags --gate and --real exclude each other."""
     assert "two demos" in str(CliRunner().invoke(app, ["demo", "--gate", "--real"]).exception)

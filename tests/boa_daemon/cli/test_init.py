@@ -54,6 +54,7 @@ def test_every_choice_makes_settings_that_load(
 def test_existing_files_are_kept_without_force(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """With --force they are replaced."""
     (tmp_path / "boa.toml").write_text("mine")
     words = ("init", "--gpus", "g5.xlarge", "--usd-per-month", "5", "--folder", str(tmp_path))
     words += ("--market", "spot", "--whose", "mine", "--where", "local")

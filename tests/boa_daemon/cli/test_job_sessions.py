@@ -38,6 +38,7 @@ def test_session_commands_name_region_target_document_and_parameters() -> None:
 
 
 def test_a_port_is_relayed_in_both_directions() -> None:
+    """Bytes sent to one end arrive at the other, and the answer comes back."""
     with socket.create_server(("127.0.0.1", 0)) as there:
         here = free_port()
         threading.Thread(target=relay_port, args=(here, there.getsockname()[1]), daemon=True).start()
@@ -122,6 +123,7 @@ def in_a_shell(site: Site, job: str, typed: bytes) -> bytes:
 
 
 def test_print_shows_the_session_command_without_opening_it(capfd: pytest.CaptureFixture[str]) -> None:
+    """The command can then be run on another machine."""
     with pytest.raises(typer.Exit):
         job_sessions._session(port_session(WAY, 6006, 7007), prints=True)
     assert capfd.readouterr().out.startswith("aws ssm start-session --region eu-west-1 --target i-0abc ")

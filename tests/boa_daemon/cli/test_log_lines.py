@@ -30,6 +30,7 @@ def test_the_view_of_all_nodes_marks_each_line_with_its_node() -> None:
 
 
 def test_a_log_without_marks_belongs_to_rank_0() -> None:
+    """A view of rank 1 shows none of its lines."""
     assert LogView(rank=0).take(Reader(), chunk("one\ntwo\n")) == "one\ntwo\n"
     other = LogView(rank=1)
     assert other.take(Reader(), chunk("one\ntwo\n")) == ""

@@ -47,6 +47,7 @@ def problem(tmp_path: Path) -> Path:
 
 
 def test_success_exits_with_0_and_prints_one_document(run: Run, problem: Path) -> None:
+    """Standard error is empty."""
     code, out, err = run("solve", problem, "--json")
 
     assert (code, err) == (0, "")
@@ -80,6 +81,7 @@ def test_errors_have_their_exit_codes(
 
 
 def test_brackets_in_a_message_are_not_read_as_markup(run: Run, problem: Path) -> None:
+    """Text such as [red] is shown literally."""
     _, _, err = run("solve", problem, "--budget", "[red]5[/]")
 
     assert "'[red]5[/]'" in err
@@ -97,6 +99,7 @@ def test_an_interrupted_command_exits_with_130(run: Run, monkeypatch: pytest.Mon
 
 
 def test_version_prints_the_version_and_no_command_prints_help(run: Run) -> None:
+    """The help lists the commands."""
     assert run("--version")[1] == f"boa {__version__}\n"
     code, out, err = run()
     assert code in (0, 2)
@@ -122,6 +125,7 @@ def test_a_closed_output_pipe_exits_with_0(problem: Path, form: list[str]) -> No
 
 
 def test_python_m_boa_daemon_runs_boa(problem: Path) -> None:
+    """The output is one JSON document, and the exit code is that of the command."""
     done = subprocess.run(
         [sys.executable, "-m", "boa_daemon", "solve", str(problem), "--budget", "1", "--json"],
         capture_output=True,

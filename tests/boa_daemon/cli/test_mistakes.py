@@ -111,6 +111,7 @@ def test_every_row_of_the_mistakes_page_is_tested() -> None:
 
 
 def test_the_fake_cloud_without_moto_names_the_missing_extra(tmp_path: Path) -> None:
+    """The last line of the error is the install command."""
     (tmp_path / "moto").mkdir()
     (tmp_path / "moto" / "__init__.py").write_text("raise ImportError('No module named moto')\n")
     path = f"import sys, runpy; sys.path.insert(0, {str(tmp_path)!r})"
@@ -149,6 +150,7 @@ def test_an_error_under_json_is_a_json_document(
 def test_an_infeasible_plan_prints_one_document(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The answer itself has the status, so no error document follows."""
     assert exit_code(monkeypatch, "plan", "--classes", str(TWO), "--budget", "1/h", "--json") == 3
     assert json.loads(capsys.readouterr().out)["status"] == "infeasible"
     assert was_printed()

@@ -55,6 +55,7 @@ def test_open_writes_the_page_to_a_private_folder(tmp_path: Path, monkeypatch: p
 def test_open_is_refused_for_a_list_of_jobs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The page draws the curve of a stream of jobs, and a list has none."""
     words = ("plan", "--classes", str(TWO), "--jobs", str(EXAMPLES / "jobs.csv"), "--budget", "100", "--open")
     assert exit_code(monkeypatch, *words) == 2
     assert "--open draws a stream of jobs" in capsys.readouterr().err

@@ -93,6 +93,7 @@ def test_a_trace_gives_arrival_rates_and_uses_the_classes_beside_it(trace: Path,
 
 
 def test_the_mean_gpus_of_the_swing_are_a_budget_in_gpus(classes: Path) -> None:
+    """Quotas are whole instances."""
     found = document("--classes", classes, "--budget", "gpus:6")
 
     (swing,) = found["swing"]
@@ -255,6 +256,7 @@ def test_an_infeasible_deadline_gives_a_document_and_an_error(classes: Path, job
 
 
 def test_a_too_small_budget_of_a_list_gives_a_document_and_an_error(classes: Path, jobs: Path) -> None:
+    """The document has the cheapest feasible spend."""
     result = boa("--classes", classes, "--jobs", jobs, "--budget", "5", "--json")
 
     assert isinstance(result.exception, InfeasibleBudget)
@@ -271,6 +273,7 @@ def test_a_long_list_is_cut_only_in_the_table(classes: Path, jobs: Path) -> None
 
 
 def test_a_list_with_weights_is_labelled_as_weighted(classes: Path, jobs: Path) -> None:
+    """The weighted mean is what the plan minimises."""
     jobs.write_text("job_id,class_name,weight\na,vision,1\nb,vision,5\n")
 
     assert ", weighted " in boa("--classes", classes, "--jobs", jobs, "--budget", "7").stdout
@@ -310,6 +313,7 @@ def test_wrong_combinations_are_input_errors(
 
 
 def test_absurd_sizes_and_rates_give_a_hint_to_check_them(classes: Path) -> None:
+    """The plan would hold more GPUs than exist."""
     huge = CLASSES.replace("size_gpu_hours: 1.0", "size_gpu_hours: 1e11").replace(": 2.0\n", ": 1e9\n")
     classes.write_text(huge)
     result = boa("--classes", classes, "--budget", "1e30/h")

@@ -94,6 +94,7 @@ def test_a_boot_delays_the_end_of_a_job(files: list[str]) -> None:
 
 
 def test_table_csv_and_json_agree(files: list[str]) -> None:
+    """They show the same spend, deadlines and jobs."""
     found = document(*files, "--budget", "80/month")
     shown = boa(*files, "--budget", "80/month").stdout
     rows = list(csv.DictReader(io.StringIO(boa(*files, "--budget", "80/month", "-o", "csv").stdout)))
@@ -116,6 +117,7 @@ def test_the_gantt_chart_names_every_job(files: list[str], tmp_path: Path) -> No
 
 
 def test_jobs_that_no_quota_allows_are_named(files: list[str]) -> None:
+    """The exit code is 3."""
     result = boa(*files, "--quota", "gpu=0", "--budget", "80/month")
 
     assert result.exit_code == 3
@@ -155,6 +157,7 @@ def test_hours_off_pause_jobs_and_delay_their_ends(files: list[str], tmp_path: P
     ],
 )
 def test_wrong_calendar_flags_are_refused(files: list[str], flags: list[str], says: str) -> None:
+    """Each error says what is wrong."""
     error = boa(*files, *flags).exception
 
     assert isinstance(error, InputError)
@@ -162,12 +165,14 @@ def test_wrong_calendar_flags_are_refused(files: list[str], flags: list[str], sa
 
 
 def test_calendar_flags_without_a_list_are_refused(files: list[str]) -> None:
+    """A stream of jobs has no dates."""
     error = boa(*files[:2], "--budget", "80/month", "--quota", "gpu=1").exception
 
     assert "need --jobs" in str(error)
 
 
 def test_a_calendar_without_prices_is_refused(files: list[str], tmp_path: Path) -> None:
+    """A calendar rents whole instances, which need a price."""
     (tmp_path / "classes.yaml").write_text(CLASSES.split("\n", 2)[2])
     error = boa(*files, "--quota", "gpu=1").exception
 

@@ -55,6 +55,7 @@ def test_refreshed_prices_are_used_by_a_plan(tmp_path: Path, monkeypatch: pytest
 
 
 def test_every_planning_command_warns_of_old_prices(tmp_path: Path) -> None:
+    """`commit`, `solve` and `frontier` each warn once."""
     (tmp_path / "classes.yaml").write_text(CLASSES)
     offers = 'as_of = 2026-11-01\nsource = "us"\n[[offers]]\nname = "o"\nkind = "family"\nfamily = "p4d"\n'
     (tmp_path / "offers.toml").write_text(f"{offers}discount = 0.4\n")
@@ -70,6 +71,7 @@ def test_every_planning_command_warns_of_old_prices(tmp_path: Path) -> None:
 
 
 def test_prices_lists_the_age_of_every_sold_type() -> None:
+    """A type that is no longer sold is left out."""
     rows = json.loads(CliRunner().invoke(app, ["prices", "--json"]).stdout)["prices"]
 
     assert all(row["days_old"] > 30 for row in rows if row["as_of"] == "2026-07-20")
@@ -81,6 +83,7 @@ def test_prices_lists_the_age_of_every_sold_type() -> None:
     [(["--from", "x"], "needs --refresh"), (["--refresh", "x.csv"], "ends in .toml")],
 )
 def test_wrong_flags_of_prices_are_refused(arguments: list[str], said: str) -> None:
+    """Each error says what is wrong."""
     error = CliRunner().invoke(app, ["prices", *arguments]).exception
 
     assert isinstance(error, InputError)

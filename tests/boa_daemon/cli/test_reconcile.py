@@ -165,6 +165,8 @@ def test_an_empty_answer_exits_with_1(boa: Boa, bill: list[dict[str, Any]]) -> N
 def test_a_denied_call_names_the_operation_and_boa_iam(
     boa: Boa, bill: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The exit code is 1."""
+
     def denied(*_: Any, **__: Any) -> Any:
         said = {"Error": {"Code": "AccessDeniedException", "Message": "not authorized"}}
         raise ClientError(said, "GetCostAndUsage")
@@ -177,6 +179,7 @@ def test_a_denied_call_names_the_operation_and_boa_iam(
 
 
 def test_reconcile_is_refused_for_a_simulated_cloud(boa: Boa) -> None:
+    """The exit code is 2."""
     Path("boa.toml").write_text('[cloud]\nprovider = "simulated"\n')
     code, said = boa()
     assert code == 2
@@ -238,6 +241,7 @@ def test_costs_of_each_kind_are_compared_without_drift(boa: Boa, bill: list[dict
 
 
 def test_a_bill_in_another_currency_is_refused(bill: list[dict[str, Any]]) -> None:
+    """An amount in yuan cannot be compared with dollars."""
     bill.append(page((days_ago(2), 1.0), unit="CNY"))
     calls = AwsCalls(AwsSettings(cluster="lab", instance_types=("g5.xlarge",)))
     with pytest.raises(NoCostData, match="CNY"):

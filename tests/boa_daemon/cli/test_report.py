@@ -159,6 +159,7 @@ def test_the_report_of_a_calendar_shows_jobs_costs_and_widths(
 def test_the_reports_of_scenarios_and_of_a_plan_show_their_spend(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    """A plan shows dollars per hour."""
     document, page = reported(monkeypatch, capsys, tmp_path, *CASES["whatif"])
     assert cells(page, "$") == [f"{row['spend']:,.2f}" for row in document["scenarios"]]
     assert cells(page, "scenario") == [row["scenario"] for row in document["scenarios"]]
@@ -172,6 +173,7 @@ def test_the_reports_of_scenarios_and_of_a_plan_show_their_spend(
 def test_a_report_with_a_wrong_suffix_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    """A page ends in .html, not in .pdf."""
     monkeypatch.chdir(tmp_path)
 
     assert exit_code(monkeypatch, *CASES["plan"], "--report", "page.pdf") == 2

@@ -35,11 +35,13 @@ def a_job(**changes: Any) -> dict[str, Any]:
 def test_the_phase_follows_from_job_nodes_and_output(
     job: dict[str, Any], phase: str | None, has_printed: bool, is_called: str
 ) -> None:
+    """Only output of the newest start counts."""
     nodes = [] if phase is None else [NODE | {"phase": phase}]
     assert phase_of(a_job(**job), nodes, has_printed=has_printed) == is_called
 
 
 def test_the_place_of_a_job_is_its_nodes_or_the_booting_node() -> None:
+    """A job without nodes has no place."""
     assert place_of(a_job(nodes=["i-1"], gpus=2), [NODE]) == "2 GPUs on i-1 g5.xlarge spot us-east-1a"
     assert place_of(a_job(), [NODE | {"phase": "requested"}]) == "i-1 g5.xlarge spot us-east-1a"
     assert not place_of(a_job(), [])

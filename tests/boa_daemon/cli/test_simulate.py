@@ -44,6 +44,7 @@ def boa(*arguments: str) -> Result:
 
 @pytest.mark.parametrize("policy", ["boa", "static-fifo", "static-equal", "equal-width"])
 def test_json_output_is_one_document_with_the_promised_keys(case: list[str], policy: str) -> None:
+    """Every policy finishes the ten jobs."""
     result = boa(*case, "--policy", policy, "--budget", "20/h", "--json")
 
     document = json.loads(result.stdout)
@@ -60,6 +61,7 @@ def test_the_default_policy_is_that_of_the_daemon(case: list[str]) -> None:
 
 
 def test_classes_beside_the_trace_need_no_flag(case: list[str]) -> None:
+    """The answer is the same as with --classes."""
     alone, named = (
         json.loads(boa(*words, "--budget", "20/h", "--json").stdout) for words in (case[:2], case)
     )
@@ -67,6 +69,7 @@ def test_classes_beside_the_trace_need_no_flag(case: list[str]) -> None:
 
 
 def test_table_and_csv_show_the_number_of_jobs(case: list[str]) -> None:
+    """All ten jobs finish."""
     assert "10 of 10 jobs finished" in boa(*case, "--budget", "20/h").stdout
     header, row = boa(*case, "--budget", "20/h", "-o", "csv").stdout.splitlines()
     assert dict(zip(header.split(","), row.split(","), strict=True))["jobs"] == "10"
@@ -85,6 +88,7 @@ def test_spend_over_the_budget_is_shown_with_its_reason(case: list[str]) -> None
 
 
 def test_a_budget_in_gpus_is_reported_as_gpus(case: list[str]) -> None:
+    """gpus:20 is a budget of 20 GPUs."""
     document = json.loads(boa(*case, "--budget", "gpus:20", "--json").stdout)
 
     assert document["budget_gpus"] == 20.0
@@ -130,6 +134,7 @@ def test_rehearse_keeps_the_spend_within_the_budget(case: list[str]) -> None:
     ],
 )
 def test_wrong_flags_are_refused(case: list[str], flags: list[str], kind: type[Exception], says: str) -> None:
+    """Each error says what to change."""
     result = boa(*case, *flags)
 
     assert isinstance(result.exception, kind)
@@ -153,6 +158,7 @@ def test_best_effort_finishes_all_jobs_at_the_budget(case: list[str]) -> None:
 
 
 def test_an_option_given_twice_is_refused(case: list[str]) -> None:
+    """--set takes each option once."""
     flags = ["--policy", "static-fifo", "--set", "nodes=9", "--set", "nodes=8"]
 
     assert "given twice" in str(boa(*case, "--budget", "20/h", *flags).exception)
@@ -185,6 +191,7 @@ HEADER = "job_id,arrived_at_seconds,class_name\n"
 def test_a_bad_trace_is_refused_before_the_run(
     case: list[str], tmp_path: Path, rows: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The exit code is 2, and the error names the line."""
     (tmp_path / "trace.csv").write_text(HEADER + rows)
     monkeypatch.setattr(
         "boa_daemon.sim.world.SimulatedWorld.run", lambda *_, **__: pytest.fail("the run began")
@@ -237,6 +244,8 @@ def test_a_world_comes_from_a_file_or_flags(case: list[str], tmp_path: Path) -> 
 
 
 def test_an_interrupted_run_exits_with_130(case: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shells expect this code after Ctrl-C."""
+
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 

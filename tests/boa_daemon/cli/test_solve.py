@@ -70,6 +70,7 @@ def test_the_answer_is_optimal_and_within_the_budget(problem: Path, version: str
 
 
 def test_mean_jct_grows_from_continuous_to_mixed_to_pure_widths(problem: Path) -> None:
+    """Each version restricts the widths further."""
     real, mixed, pure = (
         document(problem, "--version", version)["mean_jct_hours"]
         for version in ("continuous", "integer-mixed", "integer-pure")
@@ -108,6 +109,7 @@ def test_each_file_gives_one_document_on_a_line(problem: Path, priced: Path) -> 
 
 
 def test_csv_of_several_files_is_one_table_with_a_file_column(problem: Path, priced: Path) -> None:
+    """The CSV of one file has no such column."""
     alone = list(csv.DictReader(io.StringIO(boa(problem, "-o", "csv").stdout)))
     both = list(csv.DictReader(io.StringIO(boa(problem, priced, "-o", "csv").stdout)))
 
@@ -118,6 +120,7 @@ def test_csv_of_several_files_is_one_table_with_a_file_column(problem: Path, pri
 
 
 def test_class_weights_add_the_weighted_mean_to_the_answer(tmp_path: Path) -> None:
+    """The weighted mean is what is minimised."""
     path = tmp_path / "weighted.yaml"
     path.write_text(PROBLEM.replace("- name: speech\n", "- name: speech\n  weight: 3.0\n"))
 
@@ -139,6 +142,7 @@ def test_coupled_classes_have_plans_and_others_have_phases(tmp_path: Path) -> No
 
 
 def test_the_table_shows_widths_spend_and_optimality_gap(problem: Path) -> None:
+    """The first line names the file, the version and the status."""
     shown = boa(problem, "--budget", "5").stdout
 
     assert shown.splitlines()[0] == f"{problem}: integer-mixed, optimal"
@@ -147,6 +151,7 @@ def test_the_table_shows_widths_spend_and_optimality_gap(problem: Path) -> None:
 
 
 def test_brackets_in_names_are_not_read_as_markup(problem: Path) -> None:
+    """A class may be called [/red]."""
     problem.write_text(PROBLEM.replace("name: vision", 'name: "[/red] [bold]x"'))
 
     assert "[/red] [bold]x" in boa(problem).stdout
@@ -204,6 +209,7 @@ def test_unknown_flags_and_versions_are_usage_errors(problem: Path) -> None:
 
 
 def test_no_file_is_solved_when_one_cannot_be_read(problem: Path, tmp_path: Path) -> None:
+    """All files are read before the first answer."""
     result = boa(problem, tmp_path / "none.yaml", "--json")
 
     assert isinstance(result.exception, InputError)
@@ -211,6 +217,7 @@ def test_no_file_is_solved_when_one_cannot_be_read(problem: Path, tmp_path: Path
 
 
 def test_a_file_without_a_budget_needs_the_flag(tmp_path: Path) -> None:
+    """The error gives an example of the flag."""
     path = tmp_path / "open.yaml"
     path.write_text(PRICED.replace("budget: {usd_per_hour: 12}", ""))
 

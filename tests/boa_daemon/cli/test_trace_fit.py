@@ -77,6 +77,7 @@ def test_a_bad_fit_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_trace_of_too_few_jobs_is_refused(tmp_path: Path) -> None:
+    """No file is written."""
     trace = tmp_path / "few.csv"
     trace.write_text("job_id,arrived_at_seconds,class_name\na,0,x\nb,60,x\n")
 

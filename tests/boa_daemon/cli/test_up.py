@@ -106,6 +106,7 @@ def test_boa_up_makes_a_site_that_passes_the_doctor(boa: Boa, shapes: RequestSha
 
 
 def test_the_stack_holds_the_policy_that_boa_iam_prints(boa: Boa) -> None:
+    """The policy in IAM equals the printed one for the settings that `boa up` leaves."""
     boa("up", "--yes", "--type", "g5.xlarge", "--cluster", "lab")
     settings = load_settings(Path("boa.toml")).settings
     cloud = aws_settings(settings.cloud)
@@ -160,5 +161,6 @@ def test_settings_keys_are_set_in_place(before: str, after: str) -> None:
 
 
 def test_an_inline_table_is_refused_with_the_line_to_write() -> None:
+    """The setting has to be changed by hand."""
     with pytest.raises(InputError, match=r'Set \[cloud\] region = "x"'):
         with_keys('cloud = {region = "y"}\n', {"cloud": {"region": "x"}})

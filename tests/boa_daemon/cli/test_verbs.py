@@ -22,6 +22,7 @@ MOST_TIMES = 1.6
 
 @pytest.mark.parametrize("name", sorted(VERBS))
 def test_the_summary_of_a_command_is_the_first_line_of_its_help(name: str) -> None:
+    """The command also has the name of its entry in the table."""
     root: Any = typer.main.get_command(app)
     command = root.commands[name]
     said = (command.help or "").strip().splitlines()[0]
@@ -30,6 +31,7 @@ def test_the_summary_of_a_command_is_the_first_line_of_its_help(name: str) -> No
 
 
 def test_help_imports_no_command_and_no_heavy_library() -> None:
+    """The table of commands is enough to print help."""
     heavy = "{'numpy', 'boto3', 'sqlalchemy', 'pydantic', 'boa_daemon.cli.plan'}"
     said = (
         "import sys; sys.argv = ['boa', '--help']\n"

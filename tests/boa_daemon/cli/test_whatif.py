@@ -62,6 +62,7 @@ def answer(*arguments: object) -> Any:
 def test_a_scenario_equals_the_plan_of_a_changed_class_file(
     tmp_path: Path, change: str, site: dict[str, float], budget: str
 ) -> None:
+    """Mean JCT and spend are those of `boa plan`."""
     base, found = answer("whatif", *a_site(tmp_path), "--budget", "45/h", "--change", change)["scenarios"]
     alone = answer("plan", *a_site(tmp_path, **site), "--budget", budget)
 
@@ -108,6 +109,7 @@ def test_a_trace_is_simulated_for_every_scenario(tmp_path: Path) -> None:
     ],
 )
 def test_a_missing_or_ambiguous_base_is_refused(flags: list[str], says: str) -> None:
+    """The error says which flag is missing or which flags exclude each other."""
     error = boa("whatif", *flags, "--change", "load=x2").exception
 
     assert isinstance(error, InputError)
@@ -137,6 +139,7 @@ def test_the_answer_says_why_more_money_may_end_a_list_later(tmp_path: Path) -> 
 
 
 def test_an_infeasible_scenario_does_not_stop_the_others(tmp_path: Path) -> None:
+    """Its row has the least feasible budget."""
     flags = ["whatif", *a_site(tmp_path), "--budget", "45/h", "--change", "budget=20/h"]
 
     assert [row["status"] for row in answer(*flags)["scenarios"]] == ["optimal", "infeasible"]
@@ -144,6 +147,7 @@ def test_an_infeasible_scenario_does_not_stop_the_others(tmp_path: Path) -> None
 
 
 def test_the_plot_names_every_scenario(tmp_path: Path) -> None:
+    """The base is one of the scenarios."""
     picture = tmp_path / "whatif.svg"
     boa("whatif", *a_site(tmp_path), "--budget", "45/h", "--change", "load=x1.2", "--plot", picture)
 
@@ -165,6 +169,7 @@ def test_the_plot_names_every_scenario(tmp_path: Path) -> None:
     ],
 )
 def test_malformed_changes_are_refused(tmp_path: Path, change: str, says: str) -> None:
+    """Each error says what is wrong with the change."""
     error = boa("whatif", *a_site(tmp_path), "--budget", "45/h", "--change", change).exception
 
     assert isinstance(error, InputError)

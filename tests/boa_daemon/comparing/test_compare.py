@@ -79,6 +79,7 @@ def all_rows() -> tuple[Comparison, list[CellResult]]:
 def test_every_cell_has_a_row_with_references_before_rivals(
     all_rows: tuple[Comparison, list[CellResult]],
 ) -> None:
+    """Rivals follow seed by seed."""
     comparison, rows = all_rows
 
     expected = [("boa", 0), ("boa", 1), *((rival, seed) for seed in (0, 1) for rival in RIVALS)]
@@ -89,6 +90,7 @@ def test_every_cell_has_a_row_with_references_before_rivals(
 def test_a_partly_done_comparison_reports_its_complete_seeds(
     all_rows: tuple[Comparison, list[CellResult]],
 ) -> None:
+    """A complete seed has the reference and every rival; the whole comparison reports itself."""
     comparison, rows = all_rows
     told = 0
     for done in range(len(rows) + 1):
@@ -115,6 +117,7 @@ def test_a_row_says_whether_it_is_at_equal_spend(all_rows: tuple[Comparison, lis
 
 
 def test_no_row_beats_the_lower_bound(all_rows: tuple[Comparison, list[CellResult]]) -> None:
+    """The bound is computed for the spend of the row."""
     for row in all_rows[1]:
         assert row.mean_jct_hours >= row.lower_bound_mean_jct_hours
 
@@ -227,6 +230,7 @@ def test_mean_jct_at_equal_spend_is_interpolated_between_two_settings() -> None:
 def test_the_floor_is_below_every_row_of_seed_0_and_falls_with_spend(
     all_rows: tuple[Comparison, list[CellResult]],
 ) -> None:
+    """The floor is computed for the trace of seed 0."""
     comparison, rows = all_rows
     floor = floor_of(comparison, rows)
 
@@ -269,6 +273,7 @@ def test_a_timeline_adds_up_to_the_run() -> None:
 def test_cells_show_settings_and_the_deviation_from_equal_spend(
     all_rows: tuple[Comparison, list[CellResult]],
 ) -> None:
+    """A percentage is shown only where the spend is not equal."""
     comparison, rows = all_rows
     lines = {line.policy: line for line in lines_of(comparison, rows)}
 
@@ -292,6 +297,7 @@ def test_cells_show_settings_and_the_deviation_from_equal_spend(
 def test_wrong_budgets_and_policies_are_refused(
     changes: dict[str, Any], kind: type[Exception], says: str
 ) -> None:
+    """`check` raises the error."""
     with pytest.raises(kind, match=says):
         a_comparison(**changes).check()
 
@@ -337,6 +343,7 @@ def test_the_gain_over_a_fleet_is_elasticity_times_optimisation(
 def test_without_a_fleet_the_gain_is_not_decomposed(
     all_rows: tuple[Comparison, list[CellResult]],
 ) -> None:
+    """The result is None."""
     comparison, rows = all_rows
     lines = [line for line in lines_of(comparison, rows) if not line.policy.startswith("static-")]
 

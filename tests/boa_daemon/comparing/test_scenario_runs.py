@@ -63,6 +63,7 @@ def row_of(base: SimulationSettings, change: str) -> dict[str, Any]:
 def test_a_scenario_equals_the_run_of_its_settings(
     base: SimulationSettings, change: str, alike: dict[str, Any]
 ) -> None:
+    """Mean JCT and spend are equal."""
     found, run = row_of(base, change), simulate(replace(base, best_effort=True, **alike))
 
     assert found["mean_jct_hours"] == run.mean_jct_hours
@@ -70,6 +71,7 @@ def test_a_scenario_equals_the_run_of_its_settings(
 
 
 def test_changes_of_prices_sizes_load_and_market_have_their_effect(base: SimulationSettings) -> None:
+    """Lower prices shorten jobs, larger sizes lengthen them, and spot costs less."""
     plain = run_scenario(base, Scenario(name="base", budget="16/h"))
 
     assert row_of(base, "prices=-50%")["mean_jct_hours"] < plain["mean_jct_hours"]
@@ -107,6 +109,7 @@ def test_more_load_multiplies_the_jobs_within_the_same_period(gaps: list[float],
 
 
 def test_a_difference_is_worded_in_time_and_dollars() -> None:
+    """Here jobs take longer and cost less."""
     rows = [
         {"scenario": name, "mean_jct_hours": hours, "spend": usd}
         for name, hours, usd in (("base", 1.0, 18_000.0), ("budget=25/h", 1.1, 14_400.0))

@@ -81,6 +81,7 @@ def test_a_study_has_a_case_for_each_trace_budget_world_and_draw(folder: Path) -
 
 
 def test_the_example_study_is_read() -> None:
+    """The file is `examples/study.yaml`."""
     study = load_study(ROOT / "examples" / "study.yaml")
 
     assert {case.world for case in study.cases} <= set(WORLDS)
@@ -126,6 +127,7 @@ def test_the_example_study_is_read() -> None:
 def test_a_wrong_study_file_is_refused_with_its_line_and_a_suggestion(
     folder: Path, old: str, new: str, says: str
 ) -> None:
+    """The message is one sentence."""
     with pytest.raises(InputError) as refused:
         study_of(folder, STUDY.replace(old, new))
 
@@ -255,6 +257,7 @@ def test_the_table_by_trace_has_jct_spend_regret_and_ratios(folder: Path) -> Non
 
 
 def boa(*arguments: str) -> Any:
+    """Run `boa study`."""
     return CliRunner().invoke(app, ["study", *arguments])
 
 
@@ -302,6 +305,7 @@ def test_the_results_page_agrees_with_its_study() -> None:
 
 
 def test_boa_schema_prints_the_schema_of_a_study() -> None:
+    """Every property has a description for editors."""
     schema = json.loads(CliRunner().invoke(app, ["schema", "study"]).stdout)
 
     assert set(schema["required"]) == {"traces", "budgets"}

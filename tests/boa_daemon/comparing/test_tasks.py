@@ -24,6 +24,7 @@ from policies.errors import InfeasibleBudget
 
 
 def test_kept_answers_are_exact_and_a_damaged_file_is_computed_again(tmp_path: Path) -> None:
+    """No task is done twice."""
     first, again, here = (Tasks(kept=AnswerCache(tmp_path)), Tasks(kept=AnswerCache(tmp_path)), a_square(7))
 
     assert [first.run(a_square, 7), first.run(a_square, 7), again.run(a_square, 7)] == [here] * 3
@@ -34,6 +35,7 @@ def test_kept_answers_are_exact_and_a_damaged_file_is_computed_again(tmp_path: P
 
 
 def test_another_code_hash_makes_another_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer of one version of the code is not used by the next."""
     Tasks(kept=AnswerCache(tmp_path)).run(a_square, 7)
     monkeypatch.setattr("boa_daemon.comparing.tasks.code_hash", lambda: "newer")
     tasks = Tasks(kept=AnswerCache(tmp_path))
@@ -173,6 +175,7 @@ def group_lives(group: int) -> bool:
 
 
 def test_closing_tasks_early_leaves_no_threads() -> None:
+    """Twenty tasks are still open when the tasks are closed."""
     before = threading.active_count()
     tasks = Tasks(ProcessWorkers(1))
     tasks._threads = None
@@ -188,6 +191,7 @@ def test_closing_tasks_early_leaves_no_threads() -> None:
 
 @pytest.mark.parametrize("where", ["locla", "local:0", "local:x", "local:", "ray:/host", "https://x"])
 def test_an_unknown_place_for_workers_is_refused(where: str) -> None:
+    """The error gives the three valid forms."""
     with pytest.raises(InputError, match="local, local:4 or ray://HOST"):
         workers_on(where)
 
@@ -201,6 +205,7 @@ def test_local_workers_have_the_asked_number_of_processes() -> None:
 
 @pytest.mark.parametrize("where", ["file", "file/below"])
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, where: str) -> None:
+    """A file has the name of the folder or of its parent."""
     (tmp_path / "file").write_text("")
 
     with pytest.raises(InputError, match="--out: cannot use"):

@@ -71,6 +71,7 @@ def test_the_mean_gpus_of_the_swing_cost_the_planned_spend(file: ProblemFile, do
 
 
 def test_the_mean_gpus_of_the_swing_are_a_budget_in_gpus(file: ProblemFile, tmp_path: Path) -> None:
+    """A budget of 14 GPUs holds 14 GPUs on average."""
     text = FILE.replace("usd_per_hour: 40", "gpus: 14")
     (tmp_path / "gpus.yaml").write_text(text)
     result = budget_plan(
@@ -121,6 +122,7 @@ def test_the_document_adds_up(file: ProblemFile) -> None:
 
 
 def test_a_budget_below_the_least_raises_infeasible_budget(file: ProblemFile) -> None:
+    """The error is that of the solver."""
     with pytest.raises(InfeasibleBudget):
         planned(file, 1.0)
 
@@ -162,6 +164,7 @@ def test_a_trace_gives_rates_and_mean_sizes(file: ProblemFile) -> None:
 
 
 def test_a_trace_of_one_instant_counts_as_an_hour(file: ProblemFile) -> None:
+    """One job of each class is one arrival per hour."""
     found = with_trace(file, a_trace((0, "bert", 1.0), (0, "small", 1.0)))
 
     assert [c.arrivals_per_hour for c in found.problem.classes] == [1.0, 1.0]

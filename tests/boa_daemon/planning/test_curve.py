@@ -53,6 +53,7 @@ def test_the_curve_matches_solve_at_each_budget(version: Version) -> None:
 
 @pytest.mark.parametrize("version", get_args(Version))
 def test_the_vertices_run_from_the_cliff_to_the_floor_and_are_convex(version: Version) -> None:
+    """The cliff is the least budget, and above the floor more money saves nothing."""
     curve = Curve.of(a_problem(TABLE, PowerLaw(exponent=0.6, max_gpus=32)), version)
     budgets, hours = curve.vertices()
 
@@ -85,6 +86,7 @@ def test_a_budget_below_the_cliff_is_infeasible(version: Version) -> None:
 
 @pytest.mark.parametrize("version", get_args(Version))
 def test_a_problem_with_one_width_is_a_curve_of_one_budget(version: Version) -> None:
+    """The cliff, the knee and the floor are the same point."""
     curve = Curve.of(a_problem(Table(gpus=(4,), speeds=(4.0,))), version)
     knee = curve.knee()
 

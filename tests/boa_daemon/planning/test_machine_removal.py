@@ -35,6 +35,7 @@ def problem_on(folder: Path, machines: str) -> Path:
 def test_removing_a_machine_equals_the_plan_of_a_file_without_it(
     tmp_path: Path, usd: float, hours_of_others: dict[str, str]
 ) -> None:
+    """The mean JCT is never below that of the plan with all machines."""
     plan = budget_plan(load_problem(problem_on(tmp_path, BOTH)), Budget(amount=usd), "integer-mixed")
     found = {one.gpu_type: one.mean_jct_hours for one in plan.without}
 

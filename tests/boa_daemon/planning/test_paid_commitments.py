@@ -42,6 +42,7 @@ def held(usd_per_hour: float, rate: float = 1.2) -> PaidCommitments:
 
 @pytest.mark.parametrize("level", [0.0, 2.0, 6.0, 12.0])
 def test_commitments_and_on_demand_use_together_cost_the_budget(level: float) -> None:
+    """The bill is the budget at every level of commitment."""
     paid = held(level)
     plan = solve(PROBLEM, paid.planning_budget(PROBLEM, 16.0))
 
@@ -49,6 +50,7 @@ def test_commitments_and_on_demand_use_together_cost_the_budget(level: float) ->
 
 
 def test_without_a_commitment_the_planning_budget_is_the_budget() -> None:
+    """A level of zero changes nothing."""
     assert held(0.0).planning_budget(PROBLEM, 16.0) == pytest.approx(16.0)
 
 
@@ -69,6 +71,7 @@ def test_a_commitment_above_the_budget_is_infeasible() -> None:
 
 
 def test_the_planning_budget_stops_at_the_largest_useful_spend() -> None:
+    """More money than the fastest widths cost is not planned."""
     assert held(5.0).planning_budget(PROBLEM, 1e4) == pytest.approx(2 * 3.0 / 4.0 * 8 * 2.0)
 
 
@@ -88,6 +91,7 @@ def test_a_commitments_file_is_read_for_a_date(tmp_path: Path) -> None:
 
 
 def test_the_sentence_gives_the_used_part_of_the_commitment() -> None:
+    """Here three quarters are used."""
     said = paid_sentence(
         {
             "committed_usd_per_hour": 8.0,

@@ -41,6 +41,7 @@ def test_differences_are_symmetric_and_empty_for_equal_plans(
 
 
 def test_differences_show_widths_and_machines_as_counts_and_types() -> None:
+    """A width is shown as `8 x a100` and a machine as `2 x p4d`."""
     wide = {"name": "c", "plans": [{"phases": [{"gpu_type": "a100", "gpus": 8}]}]}
     narrow = {"name": "c", "plans": [{"phases": [{"gpu_type": "a100", "gpus": 4}]}]}
     (change,) = differences({"classes": [narrow]}, {"classes": [wide]})

@@ -56,6 +56,7 @@ def test_the_document_has_the_documented_keys(version: Version) -> None:
 
 
 def test_whole_widths_are_integers() -> None:
+    """Programs use them as counts, so 4 is not written as 4.0."""
     document = the_document()
 
     assert all(
@@ -81,6 +82,7 @@ def test_the_weighted_mean_is_present_only_with_class_weights() -> None:
 
 
 def test_an_infeasible_document_has_the_cheapest_feasible_spend() -> None:
+    """The cheapest widths of four phases take 4 GPU-hours per hour at 1 dollar."""
     with pytest.raises(InfeasibleBudget) as refusal:
         solve(PROBLEM, 1.0)
     document = infeasible_document(refusal.value, 1.0, PROBLEM, "integer-mixed")

@@ -37,6 +37,7 @@ def test_the_same_curve_gives_the_same_file(tmp_path: Path, suffix: str) -> None
 
 
 def test_a_png_is_1440_by_810_pixels(tmp_path: Path) -> None:
+    """The ratio of 16 : 9 fills a slide."""
     draw_curve(PLOT, tmp_path / "curve.png")
     data = (tmp_path / "curve.png").read_bytes()
 
@@ -56,6 +57,7 @@ def words_of(plot: CurvePlot, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_picture_names_cliff_knee_floor_and_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Short times are shown in minutes."""
     words = words_of(PLOT, tmp_path, monkeypatch)
 
     assert "What a budget buys" in words
@@ -82,6 +84,7 @@ def test_the_picture_names_units_and_a_weighted_mean(tmp_path: Path, monkeypatch
 
 
 def test_a_curve_of_one_budget_can_be_drawn(tmp_path: Path) -> None:
+    """More money buys nothing in this problem."""
     one = np.array([4.0]), np.array([2.0])
     draw_curve(
         replace(PLOT, budgets=one[0], hours=one[1], knee=knee_of(*one), marked=None), tmp_path / "p.png"
@@ -124,6 +127,7 @@ def test_plot_paths_are_checked(tmp_path: Path) -> None:
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names `boa-daemon[plot]`."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
     with pytest.raises(MissingExtra, match=r"boa-daemon\[plot\]"):

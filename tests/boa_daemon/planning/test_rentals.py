@@ -24,6 +24,7 @@ def test_each_load_has_its_share_of_the_time() -> None:
 
 
 def test_an_empty_period_is_refused() -> None:
+    """A load needs a period of positive length."""
     with pytest.raises(InputError, match="needs a period"):
         load_between([], ["a"], 3.0, 3.0)
 
@@ -65,6 +66,7 @@ def test_machines_of_one_gpu_type_are_split_by_price_per_gpu(tmp_path: Path) -> 
     ],
 )
 def test_impossible_rows_are_refused(tmp_path: Path, row: str, said: str) -> None:
+    """The error names the line."""
     (tmp_path / "usage.csv").write_text(f"instance_type,launched_at,ended_at\n{row}\n")
     with pytest.raises(InputError, match=said):
         read_rentals(tmp_path / "usage.csv", Catalog.load())

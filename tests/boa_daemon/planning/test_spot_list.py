@@ -75,6 +75,7 @@ def test_a_tight_deadline_uses_on_demand_and_not_spot(file: ProblemFile, due: fl
 
 
 def test_a_fix_by_on_demand_names_its_cost_and_the_late_jobs(file: ProblemFile) -> None:
+    """The fix moves a job from spot to on demand."""
     found = plan(file, None)
 
     assert (
@@ -109,6 +110,7 @@ def test_a_deadline_missed_only_in_the_high_case_is_at_risk(file: ProblemFile) -
 
 
 def test_spot_has_the_quota_of_its_type_unless_it_has_its_own(file: ProblemFile) -> None:
+    """A quota of 3 allows 3 nodes on each market."""
     machines = dict.fromkeys(("gpu", "gpu@spot"), file.instance_types["gpu"])
 
     assert quota_of_both({"gpu": 3}, machines) == {"gpu": 3, "gpu@spot": 3}

@@ -48,6 +48,7 @@ def test_dearer_and_slower_types_are_named_with_their_factor(tmp_path: Path) -> 
 
 
 def test_a_used_type_is_not_named(tmp_path: Path) -> None:
+    """At a budget of 100 USD/hour the plan uses `fast`."""
     assert "fast" not in reasons(100.0, tmp_path)
 
 
@@ -64,12 +65,14 @@ def test_a_calendar_compares_the_options_of_its_jobs(tmp_path: Path) -> None:
 
 
 def test_a_calendar_without_jobs_names_no_unused_type() -> None:
+    """Prices are not the reason in this case."""
     machine = InstanceType(name="m", gpu_type="a", gpus=1, usd_per_hour=1.0)
 
     assert unused_by_calendar({"a": machine}, [], set()) == ()
 
 
 def test_an_equal_type_is_said_to_be_no_cheaper_and_no_faster() -> None:
+    """Both types have the same hours and dollars."""
     options = tuple(
         InstanceOption(gpu_type=name, instances=1, gpus=1, hours=1.0, usd=1.0) for name in ("a", "b")
     )

@@ -166,6 +166,7 @@ def test_the_bound_of_two_phases_is_boot_start_up_and_both_phases() -> None:
 
 
 def test_the_bound_never_grows_with_the_budget() -> None:
+    """Three growing budgets give falling bounds."""
     problem = a_problem(a_class(sizes=[1.0]))
     trace = a_trace(*(900.0 * number for number in range(8)))
     bounds = [

@@ -10,6 +10,7 @@ from boa_daemon.sim.event_queue import EventQueue
 
 @given(instants=st.lists(st.integers(0, 5).map(float), max_size=30))
 def test_events_happen_in_order_of_time_and_ties_in_order_of_scheduling(instants: list[float]) -> None:
+    """The order is that of a stable sort of the instants."""
     queue, happened = EventQueue(), []
     for number, at in enumerate(instants):
         queue.schedule(at, happened.append, (at, number))
@@ -21,6 +22,7 @@ def test_events_happen_in_order_of_time_and_ties_in_order_of_scheduling(instants
 
 
 def test_an_event_scheduled_for_the_present_instant_happens_in_the_same_step() -> None:
+    """A chain of events at one instant is one step."""
     queue, happened = EventQueue(), []
     queue.schedule(1.0, lambda _: queue.schedule(1.0, happened.append, "second"), None)
 

@@ -85,6 +85,7 @@ def test_a_job_works_at_its_speed_after_its_start_up() -> None:
 
 
 def test_scale_multiplies_the_work_but_not_the_start_up() -> None:
+    """At scale 3 the job works three hours and starts up once."""
     bench = Bench(a_class(startup_hours=0.1), scale=3.0)
     bench.start(1)
     bench.until(1e5)

@@ -93,6 +93,7 @@ def test_phases_with_different_speed_ups_are_learnt_apart() -> None:
 
 @pytest.mark.exhaustive
 def test_learns_gives_the_same_run_as_a_learning_policy_set_by_hand() -> None:
+    """Spend and mean JCT are equal to the bit."""
     settings = replace(settings_with(WRONG), seed=0)
     by_hand, _ = taught_run(settings)
     found = simulate(replace(settings, learns=True))

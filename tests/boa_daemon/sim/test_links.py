@@ -31,6 +31,7 @@ def sender(links: SharedLinks, job: str, *nodes: str) -> bool:
 
 
 def test_a_job_on_one_node_does_not_use_its_link() -> None:
+    """The job has no pace, and no other job changes."""
     links = SharedLinks()
 
     assert not sender(links, "a", "n1")
@@ -77,6 +78,7 @@ def test_on_an_ordered_link_only_the_second_job_is_slower() -> None:
 
 
 def test_on_an_unordered_link_equal_jobs_are_slowed_equally() -> None:
+    """Fair sharing gives both the same pace, below one."""
     links = SharedLinks(in_order=False)
     sender(links, "a", "n1", "n2")
     sender(links, "b", "n2", "n3")
@@ -87,6 +89,7 @@ def test_on_an_unordered_link_equal_jobs_are_slowed_equally() -> None:
 
 
 def test_the_pace_recovers_when_the_other_job_leaves() -> None:
+    """Contention lasts as long as both jobs send."""
     links = SharedLinks()
     sender(links, "a", "n1", "n2")
     sender(links, "b", "n2", "n3")

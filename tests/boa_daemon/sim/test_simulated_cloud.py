@@ -60,6 +60,7 @@ def test_gpus_are_held_by_one_job_at_a_time_on_ready_nodes_only() -> None:
 
 
 def test_a_node_is_idle_from_the_moment_its_last_job_left() -> None:
+    """It is idle from 100 s, busy, and idle again from 150 s."""
     clock, events, cloud, _ = a_cloud()
     cloud.launch(LAUNCH)
     clock.advance_to(100.0)
@@ -97,6 +98,7 @@ def test_an_ended_node_is_listed_once_and_may_be_ended_again() -> None:
 
 
 def test_a_node_that_ended_while_booting_never_gets_ready() -> None:
+    """Its boot event has no effect."""
     clock, events, cloud, ready = a_cloud()
     cloud.launch(LAUNCH)
     cloud.terminate([stop("n1")])
@@ -146,6 +148,7 @@ def test_a_spot_node_ends_two_minutes_after_its_notice_and_its_job_is_lost() -> 
 
 
 def test_an_unannounced_interruption_ends_a_spot_node_without_a_notice() -> None:
+    """AWS gives the notice on a best-effort basis."""
     spot = Spot(mean_interruption_hours=1.0, unannounced_fraction=1.0)
     clock, events, cloud, _ = a_cloud(WorldSettings(spot=spot))
     cloud.launch(spot_launch(cloud))
@@ -191,6 +194,7 @@ def test_a_node_that_fails_to_boot_is_ended_by_the_cloud_and_billed() -> None:
 
 
 def test_a_job_is_as_fast_as_its_slowest_node_and_boot_times_vary() -> None:
+    """Speeds and boot times are drawn for each node."""
     world = WorldSettings(
         faults=Faults(slow_node_fraction=0.5, slow_speed=0.25),
         boots={"": Boot(median_seconds=180.0, p99_seconds=900.0)},
@@ -209,6 +213,7 @@ def test_a_job_is_as_fast_as_its_slowest_node_and_boot_times_vary() -> None:
 
 
 def test_a_spot_order_without_a_spot_market_is_a_bad_request() -> None:
+    """The world has on-demand nodes only."""
     _, _, spot_cloud, _ = a_cloud(SPOT)
     _, _, cloud, _ = a_cloud(WorldSettings(zones=("a",)))
 

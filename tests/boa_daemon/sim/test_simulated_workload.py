@@ -33,11 +33,13 @@ def test_sizes_and_the_work_left_after_each_phase_are_in_seconds() -> None:
 
 
 def test_a_trace_without_jobs_is_refused() -> None:
+    """A simulation needs at least one job."""
     with pytest.raises(InputError, match="no jobs"):
         a_workload(a_trace(), [a_class()], NODES)
 
 
 def test_an_unknown_class_in_the_trace_is_refused_with_a_suggestion() -> None:
+    """The suggestion is the class with the closest name."""
     with pytest.raises(InputError, match=r"'visoin'.*Did you mean 'vision'"):
         a_workload(a_trace(0.0, class_names=["visoin"]), [a_class("vision")], NODES)
 

@@ -42,6 +42,7 @@ def test_a_run_on_spot_matches_the_planned_jct_and_spend(width: int, world: Worl
 
 
 def test_the_mean_spot_price_matches_the_simulated_path() -> None:
+    """The path never exceeds the on-demand price."""
     for fraction, volatility in ((0.3, 0.2), (0.8, 0.5)):
         spot = Spot(price_fraction=fraction, price_volatility=volatility, price_memory_hours=2.0)
         hours = 40_000
@@ -109,6 +110,7 @@ def test_the_advised_checkpoint_interval_depends_on_the_number_of_nodes() -> Non
 
 
 def test_without_a_spot_market_file_and_problem_stay_the_same() -> None:
+    """The functions return the same objects."""
     file = a_file(1)
 
     assert with_spot(file, WorldSettings()) is file

@@ -26,6 +26,7 @@ def test_a_path_holds_each_value_until_the_next_step() -> None:
 
 @given(looks=st.lists(st.floats(0.0, 1e6), max_size=20))
 def test_reading_a_path_does_not_change_it(looks: list[float]) -> None:
+    """In any order of reading, the values are those of the seed."""
     stock = Stock(nodes=5, mean_in_hours=2.0)
     one, other = (stock_path(stock, "seed", start=0.0) for _ in range(2))
     other.at(2e6)
@@ -55,6 +56,7 @@ def test_spot_prices_vary_around_their_mean_and_never_exceed_on_demand() -> None
 
 
 def test_recorded_paths_are_replayed_from_the_start_of_the_run() -> None:
+    """Seconds in a file count from the start of the run."""
     stock = stock_path(Stock(path=((0.0, 3), (60.0, 0))), "s", start=1000.0)
     price = price_path(Spot(prices=((0.0, 0.5), (60.0, 0.25))), 8.0, "s", start=1000.0)
 

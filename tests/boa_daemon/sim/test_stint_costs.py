@@ -96,6 +96,7 @@ def test_the_least_cost_is_close_where_prices_are_constant() -> None:
 
 
 def test_a_job_waits_for_a_price_that_falls() -> None:
+    """The fall saves more than the waiting costs."""
     times = JobTimes(hours=np.array([[0.5]]), overhead_hours=0.05)
     prices = np.concatenate((np.full((1, 20), 9.0), np.zeros((1, 200))), axis=1)
 

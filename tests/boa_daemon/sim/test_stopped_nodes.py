@@ -33,6 +33,7 @@ def test_a_warm_pool_makes_a_run_shorter_and_cheaper() -> None:
 
 
 def test_the_charges_of_the_store_equal_the_bill_of_the_cloud() -> None:
+    """The sums agree to the micro-dollar."""
     run = prepare(replace(settings_of(SCENARIOS[0], hours=1.0), warm_pool_nodes=8))
     run.finish()
 
@@ -59,6 +60,7 @@ def test_a_start_needs_stock_as_a_launch_does() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 40.0])
 def test_a_start_takes_its_own_time_and_at_most_a_boot(seconds: float) -> None:
+    """The boot takes 30 s in this cloud."""
     clock, events = VirtualClock(), EventQueue()
     cloud = a_simulated_cloud(clock, events, boot_seconds=30.0)
     cloud.stopped.start_seconds = seconds

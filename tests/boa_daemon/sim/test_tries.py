@@ -31,4 +31,5 @@ def test_tries_waste_no_more_than_their_fraction(name: str) -> None:
 
 
 def test_a_fraction_of_zero_allows_no_tries() -> None:
+    """No GPU-hours are wasted then."""
     assert a_run(CASE["too low"], budget=12.0, seed=1, hours=2.0, fraction=0.0).wasted_gpu_hours == 0.0

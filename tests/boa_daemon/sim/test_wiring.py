@@ -40,6 +40,7 @@ def test_missing_arrival_rates_come_from_the_trace() -> None:
 
 
 def test_a_trace_of_one_instant_counts_as_an_hour() -> None:
+    """Two simultaneous jobs are two per hour."""
     (rated,) = with_rates((a_class(),), a_trace(5.0, 5.0), missing=frozenset({"c"}))
 
     assert rated.arrivals_per_hour == 2.0
@@ -61,12 +62,14 @@ def test_the_tuned_planning_budget_spends_the_budget() -> None:
 
 
 def test_a_budget_that_is_large_enough_is_not_tuned() -> None:
+    """The planning budget is the budget."""
     chosen = tune_planning_budget(some_settings(budget=Budget(amount=1000.0)))
 
     assert chosen.planning_budget == Budget(amount=1000.0)
 
 
 def test_tuning_does_not_hide_an_infeasible_budget() -> None:
+    """The error is raised when the run is prepared."""
     with pytest.raises(InfeasibleBudget):
         prepare(tune_planning_budget(some_settings(budget=Budget(amount=1.0))))
 

@@ -77,6 +77,7 @@ def test_spend_per_hour_divides_all_dollars_by_the_arrival_window() -> None:
 
 
 def test_a_budget_in_gpus_counts_gpu_hours() -> None:
+    """A GPU-hour has price 1, and the budget is reported in GPUs."""
     budget = Budget(amount=10.0, unit="gpus")
     result = a_run(0.0, budget=budget, problem=a_problem(a_class(), budget=budget)).finish()
 
@@ -128,6 +129,7 @@ def test_a_policy_that_starts_no_jobs_raises_stuck_simulation() -> None:
 
 
 def test_a_width_that_a_job_cannot_use_raises_stuck_simulation() -> None:
+    """The error says that the job holds GPUs that it cannot use."""
     run = a_run(0.0)
     run = replace(run, controller=replace(run.controller, allocator=WrongWidth(), is_job_by_job=False))
 

@@ -26,6 +26,7 @@ def world_of(tmp_path: Path, text: str) -> WorldSettings:
 
 
 def test_the_example_world_file_is_read() -> None:
+    """The file is `examples/world.yaml`, which the documentation shows."""
     world = load_world(ROOT / "examples" / "world.yaml", KINDS, ["bert"])
 
     assert world.zones == ("us-east-1a", "us-east-1b")
@@ -68,6 +69,7 @@ def test_the_example_world_file_is_read() -> None:
     ],
 )
 def test_a_wrong_world_file_is_refused_with_a_clear_message(tmp_path: Path, text: str, says: str) -> None:
+    """The message names the key and what to write instead."""
     with pytest.raises(InputError) as refused:
         world_of(tmp_path, text)
     assert says in str(refused.value)
@@ -120,6 +122,7 @@ def test_paths_are_read_from_files_beside_the_world_file(tmp_path: Path) -> None
     ],
 )
 def test_broken_paths_are_refused(tmp_path: Path, name: str, text: str, says: str) -> None:
+    """The error names the fault, and the line if there is one."""
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(InputError) as refused:
         world_of(tmp_path, f"spot: {{prices: {name}}}")
@@ -127,6 +130,7 @@ def test_broken_paths_are_refused(tmp_path: Path, name: str, text: str, says: st
 
 
 def test_parse_boot_accepts_aws_constant_and_lognormal() -> None:
+    """Another word is refused with these three forms."""
     assert parse_boot("constant:60", KINDS) == {"": Boot.constant(60.0)}
     assert parse_boot("lognormal:180,900", KINDS) == {"": AWS_BOOTS["g"]}
     assert parse_boot("aws", KINDS).keys() == {"p4d.24xlarge", "t4-x4"}

@@ -23,6 +23,7 @@ def test_a_lognormal_boot_has_its_median_its_p99_and_its_mean() -> None:
 
 
 def test_a_constant_boot_always_takes_the_same_time() -> None:
+    """Its mean is the same time, also at zero."""
     assert Boot.constant(180.0).draw(Random(1)) == Boot.constant(180.0).mean_seconds == 180.0
     assert Boot.constant(0.0).draw(Random(1)) == 0.0
 
@@ -35,6 +36,7 @@ def test_an_impossible_boot_is_refused(median: float, p99: float) -> None:
 
 
 def test_a_checkpoint_interval_of_zero_is_refused() -> None:
+    """It would mean checkpoints all the time."""
     with pytest.raises(InputError, match="every_seconds > 0"):
         Checkpoints(every_seconds=0.0)
 

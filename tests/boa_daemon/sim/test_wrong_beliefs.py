@@ -25,11 +25,13 @@ SETTINGS = SimulationSettings(
 
 
 def test_true_beliefs_change_nothing() -> None:
+    """The problem is the same object, and the size factors are 1."""
     assert believed_problem(PROBLEM, WrongBeliefs()) is PROBLEM
     assert wrong_size_factors(WrongBeliefs(), "x", "j", seed=0) == (1.0, 1.0)
 
 
 def test_factors_apply_to_one_class_or_to_all_others() -> None:
+    """The key "" stands for all classes that have no key of their own."""
     problem = believed_problem(PROBLEM, WrongBeliefs(rates={"x": 2.0, "": 0.5}, sizes={"": 3.0}))
 
     assert [c.arrivals_per_hour for c in problem.classes] == [12.0, 1.0]
@@ -66,6 +68,7 @@ def test_wrong_beliefs_do_not_change_the_simulated_world() -> None:
 
 
 def test_a_believed_boot_time_changes_the_plan_but_not_the_boots() -> None:
+    """The plan is that of a world with such boots, and the nodes boot at once."""
     settings = replace(SETTINGS, boot_seconds=0.0)
     slow = prepare(replace(settings, boot_seconds=600.0)).policy
     told_so = prepare(replace(settings, world=WorldSettings(beliefs=WrongBeliefs(boot_seconds=600.0))))
@@ -78,5 +81,6 @@ def test_a_believed_boot_time_changes_the_plan_but_not_the_boots() -> None:
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
 def test_a_negative_or_infinite_believed_boot_time_is_refused(seconds: float) -> None:
+    """NaN is refused as well."""
     with pytest.raises(InputError, match="0 seconds or more"):
         WrongBeliefs(boot_seconds=seconds)

@@ -23,6 +23,7 @@ def run(*arguments: object) -> str:
 
 
 def test_the_import_of_pollux_writes_files_that_agree_with_its_summary(data: Path, tmp_path: Path) -> None:
+    """The files can be read back, and sizes and loads agree."""
     summary = json.loads(run("--from", "pollux", data / "pollux", *CUT, "--out", tmp_path, "--json"))
 
     trace = read_trace(tmp_path / "trace.csv")
@@ -42,6 +43,7 @@ def test_the_import_of_pollux_writes_files_that_agree_with_its_summary(data: Pat
 
 
 def test_the_table_shows_classes_omissions_notes_and_files(data: Path, tmp_path: Path) -> None:
+    """Jobs beyond the limit count as omissions."""
     text = run("--from", "philly", data / "philly", "--limit", 100, "--out", tmp_path)
 
     assert "gpus-1" in text
@@ -63,6 +65,7 @@ def test_a_trace_without_prices_makes_a_problem_in_gpus(data: Path, tmp_path: Pa
 
 
 def test_csv_has_a_row_per_class(data: Path, tmp_path: Path) -> None:
+    """The first columns are the name and the number of jobs."""
     text = run("--from", "pollux", data / "pollux", *CUT, "--out", tmp_path, "-o", "csv")
 
     assert text.splitlines()[0] == "name,jobs,arrivals_per_hour,phases,size_gpu_hours,load_gpus"
@@ -74,6 +77,7 @@ def test_csv_has_a_row_per_class(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_load_of_a_single_job_is_unknown(data: Path, tmp_path: Path) -> None:
+    """One arrival has no rate, so JSON has null."""
     options = ("--from", "pollux", data / "pollux", *CUT, "--limit", 1, "--out", tmp_path)
 
     assert json.loads(run(*options, "--json"))["load_gpus"] is None
@@ -81,6 +85,7 @@ def test_the_load_of_a_single_job_is_unknown(data: Path, tmp_path: Path) -> None
 
 
 def test_price_and_instance_type_override_the_source(data: Path, tmp_path: Path) -> None:
+    """The flags replace the price in the class file."""
     source = (
         "--from",
         "itp",
@@ -118,6 +123,7 @@ def test_price_and_instance_type_override_the_source(data: Path, tmp_path: Path)
 def test_wrong_flags_are_refused_and_nothing_is_written(
     data: Path, tmp_path: Path, flags: tuple[str, ...], problem: str
 ) -> None:
+    """The error names the flag."""
     out = tmp_path / "out"
     source = ("--from", "itp", data / "itp/elasticflow", "--profiles", data / "elasticflow", "--out", out)
 
@@ -127,11 +133,13 @@ def test_wrong_flags_are_refused_and_nothing_is_written(
 
 
 def test_a_seed_without_profiles_is_refused(data: Path, tmp_path: Path) -> None:
+    """Only profiles are drawn at random."""
     with pytest.raises(InputError, match="--seed draws from --profiles"):
         run("--from", "philly", data / "philly", "--seed", 1, "--out", tmp_path)
 
 
 def test_an_unknown_source_is_a_usage_error_that_lists_the_known() -> None:
+    """The exit code is 2."""
     result = CliRunner().invoke(app, ["trace", "import", "x", "--from", "borg", "--out", "y"])
 
     assert result.exit_code == 2

@@ -50,6 +50,7 @@ def test_cells_are_numbers_in_range_or_refused(written: Write) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """The file is missing or is not UTF-8 text."""
     binary = tmp_path / "b.csv"
     binary.write_bytes(b"\xff\xff")
 
@@ -78,6 +79,7 @@ def test_the_only_workload_is_taken_and_several_are_listed(written: Write, tmp_p
 
 
 def test_an_empty_or_missing_directory_is_refused(tmp_path: Path) -> None:
+    """The error says what was looked for."""
     with pytest.raises(InputError, match=r"no \*\.csv in this directory"):
         pick_file(tmp_path, ("*.csv",), None)
     with pytest.raises(InputError, match="no such file or directory"):

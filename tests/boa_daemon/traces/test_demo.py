@@ -17,6 +17,7 @@ DEMO = Path(str(resources.files("boa_daemon"))) / "data/demo"
 
 
 def test_the_demo_equals_the_import_of_the_published_files(data: Path) -> None:
+    """Arrivals, classes, sizes and speed-ups are the same."""
     options = Options(workload="workloads/workload-1.csv", apps=("cifar10", "deepspeech2", "bert"))
     found = import_pollux(data / "pollux", options)
 
@@ -56,6 +57,7 @@ def test_the_demo_is_a_problem_file() -> None:
 
 
 def test_the_demo_names_its_commit_and_licence() -> None:
+    """They are in ATTRIBUTION.md."""
     text = (DEMO / "ATTRIBUTION.md").read_text()
 
     assert "c793c7089bd307462686339d29707925c461f9a9" in text

@@ -51,6 +51,7 @@ def test_sizes_and_speeds_are_relative_to_one_v100(source: Path) -> None:
 
 
 def test_the_older_layout_with_seven_columns_is_read(source: Path, written: Write) -> None:
+    """It has no directory, priority or deadline."""
     path = written("msr/old.trace", SEVEN.format(steps=108000, at=60) + SEVEN.format(steps=108000, at=9))
 
     assert [job.arrived_at_seconds for job in import_gavel(path, Options()).trace.jobs] == [9.0, 60.0]
@@ -66,6 +67,7 @@ def test_written_classes_are_read_back_with_nodes_of_four_gpus(source: Path, tmp
 
 
 def test_a_line_of_another_length_is_refused(source: Path, written: Write) -> None:
+    """The error has the number of the line."""
     path = written("physical_cluster/bad.trace", TEN.format(steps=1, at=0) + "a\tb\n")
 
     with pytest.raises(InputError, match="2 columns where 10 or 7") as caught:
@@ -74,6 +76,7 @@ def test_a_line_of_another_length_is_refused(source: Path, written: Write) -> No
 
 
 def test_a_trace_without_throughputs_is_refused(written: Write, tmp_path: Path) -> None:
+    """Throughputs give the duration of a step."""
     path = written("alone/x.trace", TEN.format(steps=1, at=0))
 
     with pytest.raises(InputError, match=r"no simulation_throughputs\.json"):
@@ -82,5 +85,6 @@ def test_a_trace_without_throughputs_is_refused(written: Write, tmp_path: Path) 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"v100": {"(\'A3C\', 1)": {}}}'])
 def test_a_damaged_table_is_refused(written: Write, text: str) -> None:
+    """The file is no JSON, or has no throughputs in it."""
     with pytest.raises(InputError, match="no table of throughputs"):
         read_throughputs(written("simulation_throughputs.json", text))

@@ -82,6 +82,7 @@ def test_the_intervals_hold_95_per_cent_of_the_figures_of_a_right_load() -> None
     ],
 )
 def test_a_wrong_parameter_is_reported_in_its_group(change: dict[str, object], group: str) -> None:
+    """The load differs in one parameter from the load of the trace."""
     found = told(TRUE.draw(TRUE.hours, seed=1), replace(TRUE, **change))
 
     assert group in wrong(found)
@@ -104,6 +105,7 @@ def test_effects_outside_the_model_are_reported() -> None:
 
 
 def test_the_document_has_every_figure_with_its_interval() -> None:
+    """It can be written as JSON, and counts the figures outside of their intervals."""
     found = told(TRUE.draw(96.0, seed=3))
     document = json.loads(json.dumps(found.to_document()))
 

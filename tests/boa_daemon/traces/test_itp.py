@@ -83,6 +83,7 @@ def test_jobs_of_unmeasured_models_are_counted(data: Path, written: Write) -> No
 
 
 def test_without_throughputs_jobs_keep_their_width(trace: Path) -> None:
+    """Speed-ups at other widths are unknown."""
     found = import_itp(trace, Options())
 
     assert {job_class.name.split("-")[0] for job_class in found.classes} == {"gpus"}
@@ -90,11 +91,13 @@ def test_without_throughputs_jobs_keep_their_width(trace: Path) -> None:
 
 
 def test_throughputs_for_a_trace_without_models_are_refused(data: Path) -> None:
+    """The raw trace has no column for models."""
     with pytest.raises(InputError, match="this trace names no models"):
         import_itp(data / "itp/raw/cluster10.csv", Options(profiles=data / "elasticflow"))
 
 
 def test_a_directory_without_throughputs_is_an_error(data: Path, trace: Path) -> None:
+    """Throughputs are files throughputs_TYPE/MODEL.csv."""
     with pytest.raises(InputError, match=r"no throughputs_TYPE/MODEL\.csv here"):
         import_itp(trace, Options(profiles=data / "itp"))
 

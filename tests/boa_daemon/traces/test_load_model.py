@@ -115,6 +115,7 @@ def test_growth_is_distinguished_from_weekly_rhythm_and_chance() -> None:
 
 
 def test_unseen_hours_have_the_rate_of_their_hour_of_the_day() -> None:
+    """The trace covers one day of the week."""
     found = fit_load(TRUE.draw(24.0, seed=2))
 
     rates = np.array(found.rates["a"])

@@ -27,6 +27,7 @@ def t4(found: Workload, name: str, epoch: int) -> Table:
 
 
 def test_the_cut_of_the_boa_paper_has_85_jobs_of_three_applications(data: Path) -> None:
+    """Workload 1 has 66, 12 and 7 jobs of them in 7.4 hours."""
     options = Options(workload="workloads/workload-1.csv", apps=("cifar10", "deepspeech2", "bert"))
 
     found = import_pollux(data / "pollux", options)
@@ -58,6 +59,7 @@ def test_every_application_has_its_measured_epochs_and_size(data: Path) -> None:
 
 
 def test_speed_ups_are_relative_to_one_gpu_at_the_measured_widths(data: Path) -> None:
+    """The widths are 1 to 16 and the few larger ones that were measured."""
     found = import_pollux(data / "pollux", SIX)
 
     measured = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64)
@@ -78,6 +80,7 @@ def test_late_epochs_scale_better_than_early_ones(data: Path) -> None:
 
 
 def test_a_restart_takes_30_seconds_by_default(data: Path) -> None:
+    """Options in seconds change start-up and rescale."""
     bert = a_class(import_pollux(data / "pollux", SIX), "bert")
     assert (bert.startup_hours, bert.rescale_hours) == (30 / 3600, 30 / 3600)
 
@@ -87,6 +90,7 @@ def test_a_restart_takes_30_seconds_by_default(data: Path) -> None:
 
 
 def test_arrivals_in_a_window_count_from_its_begin(data: Path) -> None:
+    """Hours 2 to 4 of the trace begin at 0 s."""
     whole = import_pollux(data / "pollux", SIX).trace.jobs
     found = import_pollux(
         data / "pollux", Options(workload=SIX.workload, from_hours=2.0, to_hours=4.0)
@@ -107,16 +111,19 @@ def test_a_workload_file_alone_finds_its_profiles(data: Path) -> None:
 
 
 def test_several_workloads_without_a_choice_are_refused(data: Path) -> None:
+    """The error lists the workloads."""
     with pytest.raises(InputError, match=r"--workload: workloads.workload-1\.csv, workloads.workload-6\.csv"):
         import_pollux(data / "pollux", Options())
 
 
 def test_an_unknown_application_is_refused_with_a_suggestion(data: Path) -> None:
+    """A typing error does not lead to an empty trace."""
     with pytest.raises(InputError, match=r"no job of 'cifar'.*Did you mean 'cifar10'"):
         import_pollux(data / "pollux", Options(workload=SIX.workload, apps=("cifar",)))
 
 
 def test_missing_profiles_and_step_times_are_refused(data: Path, tmp_path: Path) -> None:
+    """The error names the application."""
     shutil.copytree(data / "pollux/workloads", tmp_path / "workloads")
     with pytest.raises(InputError, match="no profiles here"):
         import_pollux(tmp_path, SIX)

@@ -167,6 +167,7 @@ VALIDATION = "progress,iteration,metric,grad_sqr,grad_var\n10,10,0,1,1\n20,20,0,
 
 
 def test_the_progress_of_an_epoch_is_the_least_over_all_batches(written: Write) -> None:
+    """One batch size makes 9 steps of progress in the second epoch, the other 10."""
     written("validation-8.csv", VALIDATION)
     path = written("validation-16.csv", VALIDATION.replace("20,20", "19,20"))
 
@@ -188,6 +189,7 @@ def test_the_progress_of_an_epoch_is_the_least_over_all_batches(written: Write) 
     ],
 )
 def test_damaged_training_runs_are_refused(written: Write, name: str, text: str, problem: str) -> None:
+    """The error names the fault."""
     path = written(name, text)
 
     with pytest.raises(InputError, match=problem):

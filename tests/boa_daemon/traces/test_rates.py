@@ -28,6 +28,7 @@ def test_rates_of_the_trace_replace_those_of_the_file() -> None:
 
 @given(scales=st.lists(st.floats(0.01, 100.0), min_size=1, max_size=20))
 def test_the_mean_size_of_a_class_is_scaled_by_the_mean_job_scale(scales: list[float]) -> None:
+    """Every phase is multiplied by the same factor."""
     trace = a_trace(*map(float, range(len(scales))), scales=scales)
 
     (scaled,) = at_mean_scale((a_class(sizes=(1.0, 3.0)),), trace)

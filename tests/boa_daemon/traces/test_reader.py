@@ -70,11 +70,13 @@ def test_a_damaged_trace_is_refused(written: Write, text: str, line: int | None,
 
 
 def test_an_unknown_column_is_refused_with_a_suggestion(written: Write) -> None:
+    """The suggestion is the column with the closest name."""
     with pytest.raises(InputError, match="Did you mean 'class_name'"):
         read_trace(written("t.csv", "job_id,arrived_at_seconds,class\na,1,vision\n"))
 
 
 def test_a_binary_file_is_refused(tmp_path: Path) -> None:
+    """A trace is UTF-8 text."""
     path = tmp_path / "t.csv"
     path.write_bytes(HEADER.encode() + b"\xff\xfe\x00")
 

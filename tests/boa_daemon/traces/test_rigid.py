@@ -145,11 +145,13 @@ def test_finished_attempts_in_the_original_log_are_added_up(written: Write) -> N
     ],
 )
 def test_a_damaged_log_is_refused(written: Write, text: str, problem: str) -> None:
+    """The log is cut short or has another structure."""
     with pytest.raises(InputError, match=problem):
         import_philly(written("cluster_job_log", text), Options())
 
 
 def test_a_damaged_time_is_refused_with_its_line(written: Write) -> None:
+    """The error gives the expected format."""
     path = written("philly.csv", PHILLY + "yesterday,66.0,1,66,v\n")
 
     with pytest.raises(InputError, match=r":2: timestamp must be YYYY-MM-DD HH:MM:SS; got 'yesterday'"):
@@ -157,6 +159,7 @@ def test_a_damaged_time_is_refused_with_its_line(written: Write) -> None:
 
 
 def test_helios_jobs_without_gpus_or_run_time_are_left_out(written: Write) -> None:
+    """Both reasons are counted."""
     day = "2020-04-01"
     path = written(
         "cluster_log.csv",
@@ -175,6 +178,7 @@ def test_helios_jobs_without_gpus_or_run_time_are_left_out(written: Write) -> No
 
 
 def test_raw_itp_keeps_the_260_jobs_and_their_work(data: Path) -> None:
+    """The work of the cluster is 4,023 GPU-hours."""
     found = import_itp(data / "itp/raw/cluster10.csv", Options())
 
     assert len(found.trace.jobs) == 260
@@ -198,6 +202,7 @@ def test_drawn_profiles_keep_the_work_of_the_trace(data: Path) -> None:
 
 
 def test_a_seed_fixes_the_draw(data: Path) -> None:
+    """Equal seeds give equal traces, and another seed gives another trace."""
     once, again, other = (
         import_philly(data / "philly", Options(profiles=data / "pollux", seed=seed)).trace
         for seed in (1, 1, 2)
@@ -208,6 +213,7 @@ def test_a_seed_fixes_the_draw(data: Path) -> None:
 
 
 def test_a_directory_without_profiles_is_refused(data: Path) -> None:
+    """A rigid job draws its application from the profiles."""
     job = RigidJob(id="a", submitted_at_seconds=0.0, gpus=8, gpu_seconds=8 * 3600.0)
     home = data / "elasticflow"
 

@@ -64,6 +64,7 @@ def test_an_import_without_throughputs_is_refused(data: Path) -> None:
     ],
 )
 def test_a_damaged_line_is_refused_with_its_number(data: Path, written: Write, line: str, words: str) -> None:
+    """The line has too few columns or a width that is no number."""
     with pytest.raises(InputError, match=words) as caught:
         import_shockwave(written("bad.trace", line + "\n"), Options(profiles=data / "gavel"))
     assert caught.value.line == 1

@@ -83,6 +83,7 @@ def test_categories_decide_which_widths_a_job_may_have(sia: Path) -> None:
 
 
 def test_jobs_in_pipelines_or_of_unmeasured_shapes_are_counted(sia: Path) -> None:
+    """An unmeasured width and ncf on two GPUs are unmeasured shapes."""
     found = import_sia(sia, Options())
 
     assert [job.id for job in found.trace.jobs] == ["a", "b", "c"]
@@ -121,6 +122,7 @@ def test_the_reference_is_the_first_measured_type(sia: Path) -> None:
 
 
 def test_profiles_without_a_priced_type_are_refused(sia: Path) -> None:
+    """A plan needs at least one type with a price."""
     for suffix in ("aws", "azure"):
         for path in sia.glob(f"traces/*/*-{suffix}.csv"):
             path.unlink()
@@ -138,6 +140,7 @@ def test_profiles_without_a_priced_type_are_refused(sia: Path) -> None:
     ],
 )
 def test_damaged_workloads_are_refused(sia: Path, old: str, new: str, problem: str) -> None:
+    """The error names the fault, and the line if there is one."""
     (sia / "workloads/new/workload-1.csv").write_text(WORKLOAD.replace(old, new))
 
     with pytest.raises(InputError, match=problem):

@@ -65,6 +65,7 @@ def test_the_rate_of_a_class_is_its_jobs_divided_by_the_window(arrivals: list[tu
 
 
 def test_an_import_without_jobs_names_the_reasons() -> None:
+    """Each reason has its number of jobs."""
     with pytest.raises(InputError, match=r"no job is left to import \(3 without GPUs\)"):
         assemble(
             "x", [], [], {}, path=Path("x"), options=Options(), dropped={"without GPUs": 3, "of others": 0}
@@ -72,6 +73,7 @@ def test_an_import_without_jobs_names_the_reasons() -> None:
 
 
 def test_a_repeated_job_id_is_refused() -> None:
+    """An id identifies one job."""
     with pytest.raises(InputError, match="job_id 'a' occurs twice"):
         assemble(
             "x",

@@ -49,6 +49,7 @@ def test_a_trace_reads_back_unchanged(jobs: list[TraceJob], tmp_path_factory: py
 
 
 def test_an_unscaled_trace_has_no_scale_column() -> None:
+    """The trace has three columns."""
     assert trace_text(Trace((TraceJob("a", 1.0, "c"),))) == "job_id,arrived_at_seconds,class_name\na,1,c\n"
 
 
@@ -96,6 +97,7 @@ def test_a_failed_write_keeps_the_old_files(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    """A file has the name of the directory."""
     (tmp_path / "file").write_text("")
 
     with pytest.raises(BoaError, match="cannot write"):

@@ -116,6 +116,7 @@ def test_a_failed_refresh_keeps_the_known_price(make_rig: RigMaker) -> None:
 
 
 def test_a_second_refresh_a_minute_later_makes_no_call(make_rig: RigMaker) -> None:
+    """A refresh leaves prices and quotas alone that are young."""
     rig = make_rig(Terms())
     rig.cloud.market.refresh()
     before = sum(rig.cloud.calls.counts.values())

@@ -18,6 +18,7 @@ from boa_daemon.tick.ports import Accepted, Launched, Refused, Unknown
 
 
 def launched(rig: AwsRig, count: int = 1, **named: object) -> tuple[str, ...]:
+    """Launch nodes and return their ids."""
     outcome = rig.cloud.launch(a_launch(rig.offer(), count, **named))  # type: ignore[arg-type]
     assert isinstance(outcome, Launched)
     return outcome.nodes
@@ -49,6 +50,7 @@ def test_a_bill_runs_from_launch_to_termination(rig: AwsRig) -> None:
 
 
 def test_a_node_that_is_shutting_down_is_terminating_without_an_end(rig: AwsRig) -> None:
+    """Its bill goes on until EC2 reports its end."""
     launched(rig)
     rig.pass_time(200.0)
     rig.cloud.terminate(ends(*[node.id for node in rig.cloud.nodes()]))
@@ -349,6 +351,7 @@ def test_a_spot_node_is_billed_at_the_market_prices_over_time(make_rig: RigMaker
 
 
 def test_an_outbid_spot_node_is_ended_two_minutes_after_its_warning(make_rig: RigMaker) -> None:
+    """EC2 gives no time for the end of an outbid node."""
     path = [(START - 500.0, 0.40), (START + 300.0, 0.90)]
     terms = Terms(spot_paths={("g5.xlarge", "us-east-1a"): path})
     rig = make_rig(terms, market="spot", spot_max_usd_per_hour={"g5.xlarge": 0.5})

@@ -61,6 +61,7 @@ def statements(effect: str = "Allow") -> list[dict[str, Any]]:
 
 
 def test_the_table_holds_exactly_the_operations_in_the_code() -> None:
+    """Every operation that the code names is in the table, and the code uses every operation in the table."""
     named: set[str] = set()
     for path in CODE.rglob("*.py"):
         if "testing" not in path.parts and path not in {AWS / name for name in TABLES}:
@@ -209,6 +210,7 @@ def test_each_role_can_be_passed_to_one_service_only() -> None:
 
 
 def test_launches_require_imdsv2_and_a_type_from_the_settings() -> None:
+    """A stolen key can launch no other kind of instance."""
     [launch] = [each for each in statements() if each["Sid"] == "LaunchInstances"]
 
     assert launch["Condition"]["StringEquals"]["ec2:MetadataHttpTokens"] == "required"
@@ -241,6 +243,7 @@ def test_the_policies_fit_into_the_size_limits_of_iam() -> None:
 
 
 def test_china_and_govcloud_get_arns_of_their_own_partition() -> None:
+    """The ARNs begin with `arn:aws-cn` and `arn:aws-us-gov`."""
     for region, partition in (("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")):
         text = json.dumps(
             policy(
@@ -333,6 +336,7 @@ def test_the_stack_has_roles_a_bucket_queues_and_rules() -> None:
 
 @pytest.mark.parametrize("name", ["daemon-policy.json", "node-policy.json", "daemon-stack.yaml"])
 def test_the_files_in_infra_iam_are_what_boa_iam_prints(name: str) -> None:
+    """They are made with the settings file beside them."""
     import yaml
 
     from boa_daemon.backends.settings import load_aws_settings
@@ -363,6 +367,7 @@ OF_THE_COMMAND_LINE = {
 
 
 def test_the_node_role_allows_exactly_the_aws_commands_of_node_scripts() -> None:
+    """Each `aws` command in `job/` and `engines/` is allowed, and no right is unused."""
     written = re.compile(r'(?:aws(?:\("|\s)|\[")(s3|sqs|ssm|secretsmanager)(?:", "|\s)([a-z-]+)')
     commands = {
         found

@@ -171,6 +171,7 @@ def test_the_doctor_names_exactly_the_missing_statement(flag: str, sid: str) -> 
 
 @pytest.mark.parametrize("sid", [each["Sid"] for each in IMAGE["Statement"]])
 def test_the_statement_missing_from_an_image_policy_is_named(sid: str) -> None:
+    """`boa image build` checks its own policy in the same way."""
     who = f"arn:aws:iam::{ACCOUNT}:user/builder"
     with mocked(FakeCloud(time.time)) as fake:
         fake.iam.principals["builder"] = Principal(who, [cut(IMAGE, sid)])

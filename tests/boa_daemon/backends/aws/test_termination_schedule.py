@@ -77,6 +77,7 @@ def test_a_schedule_does_not_end_a_node_that_was_started_again(rig: AwsRig) -> N
 
 
 def test_the_termination_role_cannot_end_instances_of_another_cluster(rig: AwsRig) -> None:
+    """The scheduler's call is refused, and the instance lives on."""
     other = rig.another(cluster="theirs", pool_end_role="")
     order = a_stop(rig, other, name="theirs")
     # The role belongs to this cluster, so the other cluster may not use it.

@@ -47,6 +47,7 @@ def test_places_are_asked_for_once_and_remembered(rig: AwsRig) -> None:
 
 
 def test_no_place_is_asked_for_a_single_node(rig: AwsRig) -> None:
+    """A place matters only relative to another node."""
     running(rig, 1)
     tiers(rig)
 
@@ -64,6 +65,7 @@ def test_nodes_without_an_answer_are_asked_for_a_limited_number_of_times(rig: Aw
 
 
 def test_a_late_answer_is_found_at_the_next_question(rig: AwsRig) -> None:
+    """The first question of a node may come too early for EC2."""
     names = running(rig)
     tiers(rig)
     rig.fake.terms.network_nodes |= dict.fromkeys(names, NEAR)
