@@ -105,8 +105,8 @@ def test_amounts_print_with_their_unit() -> None:
     assert InstanceType(name="i", gpu_type="gpu", gpus=8, usd_per_hour=24.0).usd_per_gpu_hour == 24.0 / 8
 
 
-def test_what_nobody_names_is_nothing_but_for_these() -> None:
-    """The defaults that are not empty, at the root of `policies`: rates, weights and scales are 1."""
+def test_only_these_defaults_are_not_empty() -> None:
+    """At the root of `policies`; fields without init, repr or comparison are listed, too."""
     assert unnamed(policies, deep=False) == {
         "Allocation.above_ceiling": "use",
         "Budget.unit": "usd_per_hour",

@@ -90,7 +90,7 @@ class Watch:
 @settings(max_examples=sampled(150), deadline=None)
 @given(run_settings=chaos())
 def test_every_job_finishes_once_and_every_node_is_paid(run_settings: SimulationSettings) -> None:
-    """Every node ends, the ledger equals the cloud's meter, and used GPU-hours are at most the rented ones."""
+    """Every node ends, the ledger equals the cloud's meter, and used GPU-hours are at most rented ones."""
     run = prepare(run_settings)
     run.world.run(run.controller, Watch(run_settings), until_empty=True)
     meter, totals = run.world.cloud.meter, run.world.jobs.totals

@@ -26,9 +26,9 @@ def best_start_seconds(link: Link, *, message_bytes: float, bytes_left: float) -
 def finish_seconds(
     link: Link, *, message_bytes: float, bytes_left: float, start_seconds: float
 ) -> tuple[float, float]:
-    """Return when the message in flight and the one started later each end.
+    """Return the end of the message in flight, and of the one started later.
 
-    The latency is left out: it shifts every choice alike.
+    The latency is left out, because it shifts every choice alike.
     """
     alone, shared = link.pace(1), link.pace(2)
     if start_seconds >= bytes_left * alone:
@@ -46,14 +46,14 @@ def test_the_papers_threshold_is_0_3923() -> None:
     assert threshold(0.856, 0.235) == pytest.approx(0.39230, abs=1e-5)
 
 
-def test_without_contention_the_threshold_is_a_half_and_with_endless_contention_zero() -> None:
+def test_the_threshold_is_half_without_contention_and_zero_at_infinite_contention() -> None:
     assert threshold(1.0, 0.0) == 0.5
     assert threshold(1.0, 1e12) == pytest.approx(0.0, abs=1e-12)
 
 
 @given(links, sizes, sizes)
 def test_the_rule_is_as_good_as_the_best_start_on_a_grid(link: Link, m1: float, m2: float) -> None:
-    """No start among 400 between now and twice the first message's time has a smaller sum of finish times."""
+    """No start among 401 up to twice the first message's time has a smaller sum of finish times."""
     alone = m1 * link.seconds_per_byte
     chosen = best_start_seconds(link, message_bytes=m2, bytes_left=m1)
     best = sum(finish_seconds(link, message_bytes=m2, bytes_left=m1, start_seconds=chosen))
@@ -63,10 +63,10 @@ def test_the_rule_is_as_good_as_the_best_start_on_a_grid(link: Link, m1: float, 
 
 
 @given(links, sizes, sizes, st.floats(0.0, 1.5))
-def test_the_closed_form_is_what_rates_that_change_at_each_event_give(
+def test_the_closed_form_equals_a_simulation_event_by_event(
     link: Link, m1: float, m2: float, part: float
 ) -> None:
-    """Finish times add up from event to event: alone, together, alone again."""
+    """Messages send alone, together, and alone again."""
     start = part * m1 * link.pace(1)
     assume(abs(part - 1.0) > 1e-6)
     left, now, finished = {"old": m1}, 0.0, {}
@@ -92,9 +92,9 @@ def test_the_closed_form_is_what_rates_that_change_at_each_event_give(
 def test_weights_and_the_queue_decide_by_the_weighted_sum_of_finish_times(
     link: Link, m1: float, m2: float, weights: tuple[float, float], queue: int
 ) -> None:
-    """The weighted, queue-aware threshold picks the cheaper of starting now and waiting.
+    """The threshold picks the cheaper of starting now and waiting.
 
-    Each of the jobs behind waits until the link is free for it: the last finish of the two.
+    Each job in the queue waits until the link is free: until the last finish of the two messages.
     """
     w1, w2 = weights
 
@@ -119,13 +119,13 @@ def test_threshold_zero_always_waits_and_infinity_never_does(m1: float, m2: floa
 def test_a_refused_message_stays_refused_while_the_old_one_shrinks(
     link: Link, m1: float, m2: float, left: float
 ) -> None:
-    """So it is enough to test when something starts or ends."""
+    """So the rule needs testing only when a message starts or ends."""
     ratio = threshold(link.seconds_per_byte, link.contention_seconds_per_byte)
     assume(not overlap_pays(m2, m1, ratio))
     assert not overlap_pays(m2, m1 * left, ratio)
 
 
-def test_at_the_threshold_it_waits() -> None:
-    """Both choices cost the same there, and overlap without a gain is avoided."""
+def test_a_message_at_the_threshold_waits() -> None:
+    """Both choices cost the same, and overlap without a gain is avoided."""
     assert [overlap_pays(size, 4.0, 0.25) for size in (0.99, 1.0, 1.01)] == [True, False, False]
     assert overlap_pays(0.5, 1.0, 1.0)

@@ -37,7 +37,7 @@ def samples(
     ]
 
 
-def test_k_messages_share_and_pay_for_crowding() -> None:
+def test_k_messages_share_the_link_and_pay_for_contention() -> None:
     """T(3, 4) = a + 3 b M + 2 eta M."""
     assert A_LINK.seconds(4.0, messages_at_once=3) == 0.5 + 3 * 1.0 * 4 + 2 * 0.5 * 4
 
@@ -48,7 +48,7 @@ def test_the_papers_link_takes_451_ms_for_vgg_alone() -> None:
 
 
 def test_a_faster_link_scales_bandwidth_and_contention_but_not_latency() -> None:
-    """A 100 Gbit/s link moves a byte in a tenth of the time."""
+    """A 100 Gbit/s link moves a byte in a tenth of the time of a 10 Gbit/s link."""
     fast = Link.of_gigabits(100.0)
 
     assert fast.latency_seconds == ETHERNET_10G.latency_seconds
@@ -73,20 +73,20 @@ def test_a_message_moves_at_the_pace_of_its_most_crowded_server() -> None:
         ({"contention_seconds_per_byte": float("nan")}, "contention_seconds_per_byte"),
     ],
 )
-def test_impossible_links_are_refused(change: dict[str, float], names: str) -> None:
-    """Zero bandwidth, negative or undefined constants name the constant."""
+def test_invalid_links_are_refused(change: dict[str, float], names: str) -> None:
+    """The error names the constant that is zero, negative or undefined."""
     constants = {"latency_seconds": 0.0, "seconds_per_byte": 1.0, "contention_seconds_per_byte": 0.0}
     with pytest.raises(InvalidProblem, match=names):
         Link(**{**constants, **change})
 
 
-def test_a_speed_of_zero_is_refused() -> None:
+def test_a_link_speed_of_zero_is_refused() -> None:
     with pytest.raises(InvalidProblem, match="above zero"):
         Link.of_gigabits(0.0)
 
 
 def test_exact_samples_give_the_link_back() -> None:
-    """Without noise the fit is exact and its intervals are points."""
+    """Without noise the estimated constants are those of the link."""
     fit = fit_link(samples(ETHERNET_10G))
 
     assert fit.link.seconds_per_byte == pytest.approx(8.56e-10, rel=1e-9)
@@ -96,8 +96,8 @@ def test_exact_samples_give_the_link_back() -> None:
     assert fit.median_relative_error < 1e-9
 
 
-def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
-    """95 % intervals of 200 noisy fits cover each constant in 90 to 99 % of them (5 % noise)."""
+def test_intervals_cover_the_truth_about_as_often_as_stated() -> None:
+    """95 % intervals of 200 fits with 5 % noise cover each constant in 90 % to 99.5 % of them."""
     covered = np.zeros(3)
     for seed in range(200):
         fit = fit_link(samples(ETHERNET_10G, noise=0.05, seed=seed))
@@ -127,8 +127,8 @@ def test_one_stalled_message_does_not_move_the_fit() -> None:
     assert fit.contention_seconds_per_byte.value == pytest.approx(2.35e-10, rel=0.10)
 
 
-def test_contention_that_comes_out_negative_is_set_to_zero_and_said_so() -> None:
-    """Messages at once that cost less than fair sharing leave eta at its bound."""
+def test_negative_contention_is_set_to_zero_and_reported() -> None:
+    """Concurrent messages that cost less than fair sharing put the contention at its bound."""
     kind = [
         LinkSample(messages_at_once=k, message_bytes=size, seconds=1e-3 + 0.9 ** (k > 1) * k * 1e-9 * size)
         for k in (1, 2, 4)
@@ -154,7 +154,7 @@ def test_contention_that_comes_out_negative_is_set_to_zero_and_said_so() -> None
 def test_samples_that_cannot_tell_the_constants_apart_are_refused(
     broken: list[tuple[int, float]], says: str
 ) -> None:
-    """One size, one crowd, too few, or two points: each says what to measure."""
+    """The error says which samples to add: sizes, concurrent messages, or more measurements."""
     with pytest.raises(InvalidProblem, match=says):
         fit_link(
             [LinkSample(messages_at_once=k, message_bytes=m, seconds=1e-3 + k * m * 1e-9) for k, m in broken]
@@ -162,7 +162,7 @@ def test_samples_that_cannot_tell_the_constants_apart_are_refused(
 
 
 def test_times_that_fall_with_size_are_refused() -> None:
-    """A negative bandwidth is a slip in the units, not a link."""
+    """They would give a negative bandwidth, which hints at wrong units."""
     wrong = [
         LinkSample(messages_at_once=k, message_bytes=m, seconds=1.0 - k * m * 1e-9)
         for k in (1, 2)
@@ -173,14 +173,16 @@ def test_times_that_fall_with_size_are_refused() -> None:
 
 
 @given(st.floats(0, 1e-2), st.floats(1e-12, 1e-6), st.floats(0, 1e-6), st.integers(1, 8), st.floats(1.0, 1e9))
-def test_crowding_never_helps(a: float, b: float, eta: float, k: int, m: float) -> None:
+def test_one_more_concurrent_message_never_speeds_up_another(
+    a: float, b: float, eta: float, k: int, m: float
+) -> None:
     """One more message at once never makes anyone faster."""
     link = Link(latency_seconds=a, seconds_per_byte=b, contention_seconds_per_byte=eta)
     assert link.seconds(m, messages_at_once=k + 1) >= link.seconds(m, messages_at_once=k)
 
 
 @pytest.mark.parametrize("wrong", [(0, 1.0, 1.0), (1, 0.0, 1.0), (1, 1.0, float("nan"))])
-def test_impossible_samples_are_refused(wrong: tuple[int, float, float]) -> None:
+def test_invalid_samples_are_refused(wrong: tuple[int, float, float]) -> None:
     k, size, seconds = wrong
     with pytest.raises(InvalidProblem):
         LinkSample(messages_at_once=k, message_bytes=size, seconds=seconds)
@@ -193,7 +195,7 @@ def test_confidence_must_be_a_fraction(confidence: float) -> None:
 
 
 def noisy_samples() -> list[LinkSample]:
-    """Return two sizes, alone and by twos, three times each, a little off; one is three times as slow."""
+    """Return samples of two sizes, alone and in pairs, with noise; one sample is three times as slow."""
     rng = np.random.default_rng(5)
     found = []
     for k, size in [(1, 1e7), (2, 1e7), (1, 1e8), (2, 1e8)] * 3:
@@ -204,16 +206,16 @@ def noisy_samples() -> list[LinkSample]:
     return [*found[:-1], replace(found[-1], seconds=3.0 * found[-1].seconds)]
 
 
-def test_intervals_are_those_of_student() -> None:
-    """Twelve samples for three constants: nine degrees of freedom, at any confidence."""
+def test_intervals_are_those_of_students_t_distribution() -> None:
+    """Twelve samples for three constants leave nine degrees of freedom."""
     narrow, wide = (fit_link(noisy_samples(), confidence=share).seconds_per_byte for share in (0.5, 0.95))
     quantiles = [scipy.stats.t(9).ppf(0.5 + share / 2.0) for share in (0.5, 0.95)]
     assert narrow.value == wide.value
     assert (wide.high - wide.low) / (narrow.high - narrow.low) == pytest.approx(quantiles[1] / quantiles[0])
 
 
-def test_an_outlier_is_weighed_until_nothing_moves() -> None:
-    """Once more with the weights and the model of the answer finds the answer."""
+def test_the_weights_of_outliers_have_converged() -> None:
+    """One more weighted fit from the answer gives the same answer."""
     found = noisy_samples()
     crowd, size, seconds = (
         np.array([getattr(one, name) for one in found], dtype=float)
@@ -229,13 +231,13 @@ def test_an_outlier_is_weighed_until_nothing_moves() -> None:
     assert again == pytest.approx(answer, rel=1e-7)
 
 
-def test_a_link_slower_than_a_gigabit_is_a_link() -> None:
-    """Half of one takes twenty times as long a byte as ten."""
+def test_a_link_slower_than_a_gigabit_is_allowed() -> None:
+    """At 0.5 Gbit/s a byte takes twenty times as long as at 10 Gbit/s."""
     assert Link.of_gigabits(0.5).seconds_per_byte == pytest.approx(20 * ETHERNET_10G.seconds_per_byte)
 
 
-def test_latency_that_comes_out_negative_is_set_to_zero_and_said_so() -> None:
-    """A link of no latency, whose small messages were a little too fast."""
+def test_negative_latency_is_set_to_zero_and_reported() -> None:
+    """The link has no latency, and its small messages were measured a little too fast."""
     link = Link(latency_seconds=0.0, seconds_per_byte=1e-9, contention_seconds_per_byte=5e-10)
     found = fit_link(
         [

@@ -1,4 +1,4 @@
-"""Several machines that carry the same GPU, as GPU types of their own."""
+"""Several machines with the same GPU are GPU types of their own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CURVE = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.9, 3.6, 6.0))
 
 
 def test_the_first_machine_keeps_the_name_of_the_gpu() -> None:
-    """Each further one is named with its own; a name that a class file gave stays."""
+    """Each further machine adds its own name; a name from a class file stays."""
     assert list(machines_by_kind((LARGE, SMALL), {})) == ["t4", "t4@s1"]
     assert list(machines_by_kind((SMALL, LARGE), {"t4": LARGE})) == ["t4@s1", "t4"]
     assert machines_by_kind((LARGE, SMALL), {})["t4@s1"].gpu_type == "t4@s1"
@@ -31,23 +31,23 @@ def test_the_first_machine_keeps_the_name_of_the_gpu() -> None:
 
 
 def test_one_machine_per_gpu_changes_nothing() -> None:
-    """The same object comes back, and no GPU has siblings."""
+    """The class is the same object, and no GPU has siblings."""
     job_class = a_class(gpu_type="t4", curve=CURVE)
 
     assert on_machines(job_class, {"t4": LARGE}, {"t4": LARGE}) is job_class
     assert siblings(["t4", "a100"]) == {}
 
 
-def test_where_nothing_is_known_of_the_link_a_job_stays_within_one_node() -> None:
-    """On one-GPU machines one GPU, and no width where the class begins at two."""
+def test_a_class_without_known_messages_stays_within_one_node() -> None:
+    """On one-GPU machines its width is one GPU; a class that begins at two GPUs has no width."""
     found = speedup_on(CURVE, measured=LARGE, machine=SMALL, need=None)
 
     assert found == Table(gpus=(1,), speeds=(1.0,))
     assert speedup_on(Table(gpus=(2,), speeds=(2.0,)), measured=LARGE, machine=SMALL, need=None) is None
 
 
-def test_a_known_message_pays_the_link_of_its_machine() -> None:
-    """Within one node of the first machine the link is new; beyond, it takes the place of the other."""
+def test_a_class_with_known_messages_pays_for_the_link_of_its_machine() -> None:
+    """Within one node of the measured machine the link is added; beyond, it replaces the measured link."""
     slow, fast = (1.0 + network_share(Link.of_gigabits(gigabits), NEED) for gigabits in (5.0, 50.0))
     found = speedup_on(CURVE, measured=LARGE, machine=SMALL, need=NEED)
 
@@ -56,7 +56,7 @@ def test_a_known_message_pays_the_link_of_its_machine() -> None:
 
 
 def test_the_optimum_is_exact_over_machines_and_widths() -> None:
-    """Against every pair of options of two classes: no pair within the budget waits less."""
+    """No pair of options of two classes within the budget has a lower mean JCT."""
     kinds = {"t4": LARGE, "t4@s1": SMALL}
     stated = [
         a_class(name, gpu_type="t4", curve=CURVE, arrivals_per_hour=rate, network=NEED)
@@ -93,8 +93,8 @@ def _options(job_class: JobClass, kinds: dict[str, InstanceType]) -> list[tuple[
     ]
 
 
-def test_a_machine_with_places_is_one_more_for_classes_that_may_share() -> None:
-    """Half as fast on one node, where nothing is sent; across nodes T_2 / T_1 slower, on links of its own."""
+def test_a_machine_with_places_is_one_more_type_for_classes_that_may_share() -> None:
+    """Half as fast on one node, where no messages are sent; across nodes slower by T_2 / T_1."""
     places = replace(LARGE, gpus=8, places_per_gpu=2)
     kinds = machines_by_kind((LARGE, places), {})
     assert {kind: (one.gpus, one.usd_per_gpu_hour) for kind, one in kinds.items()} == {
@@ -113,7 +113,7 @@ def test_a_machine_with_places_is_one_more_for_classes_that_may_share() -> None:
 
 
 def test_only_machines_whose_gpu_was_measured_somewhere_get_a_curve() -> None:
-    """Stated curves stay; a card without a curve, or measured nowhere, keeps no later one from its own."""
+    """A GPU type that was not measured gets no curve, and does not stop later types from getting theirs."""
     other = replace(SMALL, name="o1", gpu_type="a100")
     kinds = {"a100": other, "a100@o2": replace(other, name="o2"), "t4": LARGE, "t4@s1": SMALL}
     known = a_class(gpu_type="t4", curve=CURVE)
@@ -121,8 +121,8 @@ def test_only_machines_whose_gpu_was_measured_somewhere_get_a_curve() -> None:
     assert list(on_machines(known, kinds, {"a100": other}).phases[0].speedups) == ["t4"]
 
 
-def test_without_messages_neither_links_nor_places_cost_more_than_their_share() -> None:
-    """One place on a GPU is the GPU; two are half of it each, within one node."""
+def test_without_messages_each_of_two_places_is_half_as_fast_as_the_gpu() -> None:
+    """Curves end at one node of four GPUs."""
     assert speedup_on(CURVE, measured=LARGE, machine=LARGE, need=None) == Table(
         gpus=(1, 2, 4), speeds=(1.0, 1.9, 3.6)
     )

@@ -1,4 +1,4 @@
-"""Jobs that share a GPU: mean value analysis, against counting and against events one by one."""
+"""Jobs that share a GPU: mean value analysis, against closed forms and a simulation event by event."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis.strategies import floats, integers
 from policies.links.gpu_share import gpu_slowdowns, shared_iteration_seconds
 
 
-def test_two_that_never_send_take_turns_and_two_that_send_half_of_the_time_lose_half() -> None:
+def test_jobs_that_share_a_gpu_take_the_time_of_mean_value_analysis() -> None:
     """T_2 = t (1 + t/T) + c (1 + c/T): 2 t without messages, and (1 + 1) (1 + 1/2) where t = c = 1."""
     assert shared_iteration_seconds(2, (1.0, 0.0)) == 2.0
     assert shared_iteration_seconds(2, (1.0, 1.0)) == 3.0
@@ -20,20 +20,20 @@ def test_two_that_never_send_take_turns_and_two_that_send_half_of_the_time_lose_
 
 @given(jobs=integers(1, 8), share=floats(0.0, 100.0))
 def test_sharing_is_never_worse_than_turns_nor_better_than_being_alone(jobs: int, share: float) -> None:
-    """Between one iteration alone, what the busier of the two must do, and one iteration after another."""
+    """The busier of GPU and link also sets a lower bound."""
     alone, found = 1.0 + share, shared_iteration_seconds(jobs, (1.0, share))
     assert max(alone, jobs * max(1.0, share)) * (1 - 1e-12) <= found <= jobs * alone * (1 + 1e-12)
 
 
-def test_a_job_waits_for_the_gpu_that_is_shared_the_most_and_alone_for_none() -> None:
-    """a and b meet on GPU 1: each has the other there for the part of its time that it computes."""
+def test_a_job_is_slowed_by_its_most_shared_gpu_and_a_lone_job_is_not() -> None:
+    """a and b share GPU 1: each meets the other for the part of its time that the other computes."""
     found = gpu_slowdowns({"a": ["0", "1"], "b": ["1"], "c": ["2"]}, {"a": 1.0, "b": 3.0, "c": 0.0})
     assert found == {"a": 1.0 + 1.0 / (1.0 + 3.0), "b": 1.0 + 1.0 / (1.0 + 1.0), "c": 1.0}
 
 
 @pytest.mark.parametrize("sending", [(0.5, 2.0), (1.0, 1.0), (0.0, 3.0)])
-def test_two_unlike_jobs_event_by_event(sending: tuple[float, float]) -> None:
-    """Simulation with random durations (equal shares of the GPU, undisturbed sending): within 3 %."""
+def test_two_unlike_jobs_agree_with_a_simulation_event_by_event(sending: tuple[float, float]) -> None:
+    """Durations are random, the GPU is shared equally, and sending is undisturbed: within 3 %."""
     seconds = _events(sending, rounds=40_000)
     found = gpu_slowdowns({"a": [0], "b": [0]}, {"a": sending[0], "b": sending[1]})
     for job, share, took in zip("ab", sending, seconds, strict=True):
@@ -41,7 +41,7 @@ def test_two_unlike_jobs_event_by_event(sending: tuple[float, float]) -> None:
 
 
 def _events(sending: tuple[float, float], *, rounds: int) -> list[float]:
-    """Return the mean seconds of an iteration of each of two jobs; both parts of it are exponential."""
+    """Return the mean seconds of an iteration of each of two jobs; computing and sending are exponential."""
     draw = random.Random(5)
     left, computes, done, now = [draw.expovariate(1.0) for _ in sending], [True, True], [0, 0], 0.0
     while min(done) < rounds:
@@ -60,7 +60,7 @@ def _events(sending: tuple[float, float], *, rounds: int) -> list[float]:
     return [now / count for count in done]
 
 
-def test_who_is_alone_on_its_gpus_is_not_stretched() -> None:
+def test_a_job_alone_on_its_gpus_is_not_slowed() -> None:
     """Job ids are compared by value, not by identity."""
     first, again = "job-one", "job-" + "one"[:3]
     gpus = {first: ["g0", "g1"], "job-two": ["g1", "g2"], "job-three": ["g3"]}

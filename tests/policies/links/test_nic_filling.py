@@ -1,4 +1,4 @@
-"""Messages that start beside the first one, because a card would idle otherwise."""
+"""Messages that start beside the first one, because a network card would idle otherwise."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def names(found: tuple[Message, ...]) -> list[str]:
     return [one.job for one in found]
 
 
-def test_each_message_beyond_the_first_on_a_card_slows_all_on_it() -> None:
-    """k on one card have 1 / (k + (k - 1) crowding) of the speed alone, and on no card all of it."""
+def test_each_message_beyond_the_first_on_a_card_slows_all_messages_on_it() -> None:
+    """k messages on one card have 1 / (k + (k - 1) crowding) of the speed; without a card, all of it."""
     found = relative_speeds([message("a", "xy"), message("b", "y"), message("c", "")], crowding=0.5)
 
     assert found == [1.0 / 2.5, 1.0 / 2.5, 1.0]
 
 
-def test_the_third_card_of_a_triangle_does_not_idle() -> None:
+def test_two_waiting_messages_start_together_to_fill_a_triangle_of_cards() -> None:
     """All three at half the pace move 1.5 messages at a time; two of them would move no more than one."""
     flying, waiting = [message("a", "12")], [message("b", "23"), message("c", "13")]
     assert relative_speeds([*flying, *waiting], crowding=0.0) == [0.5, 0.5, 0.5]
@@ -32,21 +32,21 @@ def test_the_third_card_of_a_triangle_does_not_idle() -> None:
     assert fill_idle_nics(waiting[:1], flying, crowding=0.0) == ()
 
 
-def test_the_one_that_closes_the_triangle_starts_alone() -> None:
-    """Two are in flight on a common card; the third takes what both leave idle."""
+def test_a_message_starts_alone_where_it_closes_a_triangle_of_cards() -> None:
+    """Two messages are in flight on a common card; the third uses the idle parts of the other cards."""
     assert names(
         fill_idle_nics([message("a", "12")], [message("b", "23"), message("c", "13")], crowding=0.0)
     ) == ["a"]
 
 
 def test_a_job_that_is_nearly_done_keeps_its_cards() -> None:
-    """Half its pace is worth more than half of two that have four times as long to go: 1/2 < 1 - 1/2."""
+    """Half the pace of this job is worth more than two others that have four times as long to go."""
     waiting = [message("b", "23", rank=4.0), message("c", "13", rank=4.0)]
     assert fill_idle_nics(waiting, [message("a", "12")], crowding=0.0) == ()
 
 
-def test_crowding_that_eats_the_gain_fills_nothing() -> None:
-    """With eta = b two at once take three times as long: three thirds are no more than one."""
+def test_no_message_is_added_when_crowding_takes_all_the_gain() -> None:
+    """With eta = b two messages at once take three times as long: three thirds are no more than one."""
     waiting = [message("b", "23"), message("c", "13")]
     assert fill_idle_nics(waiting, [message("a", "12")], crowding=1.0) == ()
 
@@ -56,10 +56,10 @@ some = st.lists(st.tuples(cards, st.floats(0.1, 10.0)), min_size=1, max_size=5)
 
 
 @given(some, some, st.floats(0.0, 1.0))
-def test_more_moves_and_jobs_end_sooner_or_nothing_starts(
+def test_added_messages_raise_the_total_pace_and_jobs_end_sooner(
     flying: list[tuple[str, float]], waiting: list[tuple[str, float]], crowding: float
 ) -> None:
-    """Whatever the cards and the ranks; those that start are among those that wait."""
+    """This holds for all cards and ranks; added messages are among the waiting ones."""
     old = [message(f"f{n}", on, rank) for n, (on, rank) in enumerate(flying)]
     new = [message(f"w{n}", on, rank) for n, (on, rank) in enumerate(waiting)]
     found = fill_idle_nics(new, old, crowding=crowding)
@@ -75,12 +75,12 @@ def test_more_moves_and_jobs_end_sooner_or_nothing_starts(
 
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=2, max_size=6), st.floats(0.0, 1.0))
-def test_where_all_cards_are_shared_nothing_is_filled(ranks: list[float], crowding: float) -> None:
-    """On two hosts the order of the messages stays as it was."""
+def test_no_message_is_added_when_every_card_is_shared(ranks: list[float], crowding: float) -> None:
+    """All messages use the same two hosts."""
     first, *rest = [message(str(n), "12", rank) for n, rank in enumerate(ranks)]
     assert fill_idle_nics(rest, [first], crowding=crowding) == ()
 
 
-def test_beside_nothing_nothing_is_filled() -> None:
-    """If no message is in flight, every message that may start has already started."""
+def test_no_message_is_added_without_one_in_flight() -> None:
+    """Every message that may start has then started already."""
     assert fill_idle_nics([message("a", "12")], [], crowding=0.0) == ()

@@ -1,4 +1,4 @@
-"""Best effort: how far a budget below the load goes, in which order, and what may be rented meanwhile."""
+"""Best effort: the jobs served by a budget below the load, their order, and the ceiling on rent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def a_site(budget: float, *, boot_hours: float = 0.0) -> Site:
 
 
 def an_effort(budget: float = 0.5, *, boot_hours: float = 0.0) -> BestEffort:
-    """Return a best effort of that budget whose account is as old as the ledger."""
+    """Return a best effort of that budget whose account opened with the ledger."""
     site = a_site(budget, boot_hours=boot_hours)
     found = build_policy("boa", site, account=Account(budget=budget)).allocator
     assert isinstance(found, BestEffort)
@@ -41,8 +41,8 @@ def money(spent: float, hours: float) -> Money:
 
 
 @given(problem=problems(), share=st.floats(0.01, 1.5))
-def test_what_is_served_costs_the_budget_and_the_rest_is_the_growth(problem: Problem, share: float) -> None:
-    """Served classes take the budget to the last digit; served and growing jobs are all that arrive."""
+def test_served_jobs_cost_the_budget_and_the_others_are_the_growth(problem: Problem, share: float) -> None:
+    """Served and unserved jobs add up to all arrivals."""
     frontier = MixedFrontier.of(problem)
     least = frontier.cheapest_feasible_spend
     found = shortfall_of(frontier, share * least)
@@ -58,7 +58,7 @@ def test_what_is_served_costs_the_budget_and_the_rest_is_the_growth(problem: Pro
 
 
 def test_the_growth_of_two_classes_is_the_closed_form() -> None:
-    """One job an hour each, at 0.5 and 4 dollars: 2.5 USD/hour do half of the long ones."""
+    """One job an hour each, at 0.5 and 4 dollars: 2.5 USD/hour serve half of the long ones."""
     found = shortfall_of(MixedFrontier.of(a_site(1.0).problem), 2.5)
 
     assert dict(found.served) == {"short": 1.0, "long": pytest.approx(0.5)}
@@ -68,7 +68,7 @@ def test_the_growth_of_two_classes_is_the_closed_form() -> None:
 
 
 def test_jobs_are_served_by_weight_per_dollar_of_work_left() -> None:
-    """The short, the heavy and the nearly done first; one that runs gives way to less than half its rest."""
+    """A running job gives way only to a job with less than half its work left."""
     width = an_effort().allocate([a_job("x", class_name="long")], now=0.0).widths["x"]
     jobs = [
         a_job("long", class_name="long", remaining_gpu_hours=4.0),
@@ -90,7 +90,7 @@ def test_jobs_are_served_by_weight_per_dollar_of_work_left() -> None:
     [(0.0, 1.5, "use"), (0.9, 0.6, "use"), (1.0, 0.5, "finish"), (1.2, 0.5, "finish"), (1.3, 0.5, "leave")],
 )
 def test_the_account_sets_the_ceiling(spent: float, ceiling: float, above: str) -> None:
-    """Two hours at half a dollar: a credit goes within an hour; past half an hour's debt, nodes go."""
+    """At 0.5 USD/hour a credit is spent within an hour; beyond half an hour of debt, nodes are given up."""
     found = an_effort(0.5).allocate([a_job(class_name="long")], now=0.0, money=money(spent, 2.0))
 
     assert found.most_usd_per_hour == pytest.approx(ceiling)
@@ -98,7 +98,7 @@ def test_the_account_sets_the_ceiling(spent: float, ceiling: float, above: str) 
 
 
 def test_a_long_boot_spreads_a_credit_over_more_hours() -> None:
-    """A boot of 12 minutes is a tenth of two hours."""
+    """With a boot of 12 minutes a credit is spread over two hours."""
     found = an_effort(0.5, boot_hours=0.2).allocate(
         [a_job(class_name="long")], now=0.0, money=money(0.0, 2.0)
     )
@@ -106,8 +106,8 @@ def test_a_long_boot_spreads_a_credit_over_more_hours() -> None:
     assert found.most_usd_per_hour == pytest.approx(0.5 + 1.0 / 2.0)
 
 
-def test_an_account_that_opened_later_knows_nothing_of_earlier_money() -> None:
-    """A hundred dollars were spent before; since then an hour passed and a dollar went."""
+def test_an_account_ignores_money_spent_before_it_opened() -> None:
+    """One hour and one dollar after opening, the balance is a dollar, despite 100 dollars spent before."""
     account = Account(budget=2.0, opened_at=10 * HOUR, spent_before=100.0)
 
     assert account.balance(money(101.0, 11.0), now=11 * HOUR) == pytest.approx(1.0)
@@ -115,7 +115,7 @@ def test_an_account_that_opened_later_knows_nothing_of_earlier_money() -> None:
 
 
 def test_with_nothing_to_spare_each_job_has_its_cheapest_width() -> None:
-    """A cent an hour buys no speed."""
+    """A budget of a cent an hour buys no speed."""
     found = an_effort(0.01).allocate(
         [a_job("a", class_name="long"), a_job("b", class_name="short")], now=0.0, money=money(0.0, 1.0)
     )
@@ -124,8 +124,8 @@ def test_with_nothing_to_spare_each_job_has_its_cheapest_width() -> None:
 
 
 @given(jobs=st.integers(1, 12), budget=st.floats(0.5, 60.0))
-def test_an_empty_queue_takes_the_budget(jobs: int, budget: float) -> None:
-    """For any estimated load: the jobs present share the budget, and one step wider would exceed it."""
+def test_jobs_share_the_whole_budget_when_no_job_waits(jobs: int, budget: float) -> None:
+    """The jobs present get the widest width that the budget pays for."""
     present = [a_job(f"j{n}", class_name="long") for n in range(jobs)]
     found = an_effort(0.5).paced.within(present, budget, None)
     (width,) = {width.gpus for width in found.widths.values()}
@@ -140,8 +140,8 @@ def test_of_two_classes_the_one_with_more_weight_per_dollar_is_served() -> None:
     assert dict(found.served) == {"long": pytest.approx(0.5), "short": 0.0}
 
 
-def test_nodes_go_at_half_a_spread_of_debt_to_the_cent() -> None:
-    """Half a dollar an hour for an hour: a debt of a quarter, and no longer a little less."""
+def test_nodes_are_given_up_at_exactly_half_a_spread_of_debt() -> None:
+    """At 0.5 USD/hour and a spread of one hour, the limit is a debt of 0.25 dollars."""
     for spent, above in ((1.2499, "finish"), (1.25, "leave"), (1.2501, "leave"), (0.9999, "use")):
         found = an_effort(0.5).allocate([a_job(class_name="long")], now=0.0, money=money(spent, 2.0))
         assert found.above_ceiling == above

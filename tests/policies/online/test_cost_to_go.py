@@ -1,4 +1,4 @@
-"""Costs of the rest of a job: what is chosen for a scale is what the table of that very scale says."""
+"""Costs of the rest of a job: the width chosen at a scale is the one from the table of that exact scale."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDTHS = (1, 2, 4, 8, 16)
 
 
 def columns_of(*, seed: int, phases: int, rescale_hours: float, startup_hours: float = 0.05) -> WidthColumns:
-    """Return a class with curves drawn at random, some of them not concave, and widths that a phase lacks."""
+    """Return a class with random curves, some of them not concave, and widths that some phases lack."""
     rng = np.random.default_rng(seed)
     curves = []
     for _ in range(phases):
@@ -44,7 +44,7 @@ def columns_of(*, seed: int, phases: int, rescale_hours: float, startup_hours: f
 
 
 def exact_costs(columns: WidthColumns, *, scale: float, multiplier: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return (cost of each whole phase, cost of all that follows it) by the recursion, at one scale."""
+    """Return the cost of each whole phase, and of all later ones, by the recursion at one scale."""
     price = columns.job_class.weight + multiplier * columns.rate
     change = columns.job_class.rescale_hours * price
     phase_cost = scale * columns.hours * price
@@ -96,7 +96,7 @@ def test_widths_are_those_of_exact_minimisation_at_the_scale_of_each_job(
 
 
 @pytest.mark.parametrize("first", [1e-3, 0.1, 0.5, 0.8, 2.0, 40.0])
-def test_whoever_was_asked_about_first_decides_for_nobody_else(first: float) -> None:
+def test_the_first_scale_asked_about_does_not_affect_other_scales(first: float) -> None:
     """Only large jobs change width here, so a table without changes is not valid for all scales."""
     phases = (
         Phase(size_gpu_hours=1.0, speedups={"gpu": Table(gpus=(1, 4), speeds=(1.0, 1.01))}),
@@ -116,7 +116,7 @@ def test_whoever_was_asked_about_first_decides_for_nobody_else(first: float) -> 
             assert costs.width_for(0, scale=scale, left=left, holds=None, margin=0.0) == expected
 
 
-def test_the_width_turns_at_the_scale_where_the_rescale_pays() -> None:
+def test_the_width_changes_at_the_scale_where_a_rescale_pays() -> None:
     """Two phases, r = 0.1 h at multiplier 1: growing from 1 to 4 GPUs pays from a scale of 0.875 on.
 
     Phase 1 takes x hours on one GPU (2 an hour) and x / 3.5 on four (5 an hour): 2 x against 0.5 + 1.4286 x,
@@ -146,8 +146,8 @@ def test_one_phase_needs_one_table(seed: int, scale: float) -> None:
     assert table.rest(0, scale=scale, left=0.5) == pytest.approx(0.5 * scale * table.phase_cost[0])
 
 
-def test_what_is_remembered_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scales of all sizes in any order, with a memory of three tables and of many: the same widths."""
+def test_the_size_of_the_table_cache_changes_no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scales of all sizes in any order get the same widths with a cache of 3 tables and of 256."""
     rng = np.random.default_rng(2)
     columns = columns_of(seed=4, phases=3, rescale_hours=0.2)
     jobs = [
@@ -161,12 +161,12 @@ def test_what_is_remembered_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         found.append([costs.width_for(0, scale=s, left=0.5, holds=h, margin=0.1) for s, h in jobs])
         kept.append(len(costs._tables))
     assert found[0] == found[1]
-    # Sixty scales, of which the bounds leave few in doubt.
+    # Of sixty scales only a few need a table of their own.
     assert kept[1] < kept[0] <= 12, "of sixty scales the bounds leave few in doubt"
 
 
-def test_what_is_left_of_a_phase_is_a_part_of_it() -> None:
-    """Two phases of 2 and 1 GPU-hours, three times as large in a job of scale 3; never more than all."""
+def test_the_part_left_of_a_phase_is_a_fraction_of_its_size() -> None:
+    """Phases have 2 and 1 GPU-hours, and three times as much at scale 3. The part is never above 1."""
     table = Table(gpus=(1, 2), speeds=(1.0, 1.5))
     drawn = JobClass(
         name="c", phases=tuple(Phase(size_gpu_hours=size, speedups={"gpu": table}) for size in (2.0, 1.0))
@@ -183,7 +183,7 @@ def test_what_is_left_of_a_phase_is_a_part_of_it() -> None:
 
 
 def test_a_width_stays_unless_a_change_saves_more_than_the_margin() -> None:
-    """An hour at one GPU, half of one at two, a change for a quarter: of a whole hour it saves a quarter."""
+    """The work takes an hour on one GPU and half an hour on two; a change costs 0.25 hours."""
     table = Table(gpus=(1, 2), speeds=(1.0, 2.0))
     drawn = JobClass(
         name="c", phases=(Phase(size_gpu_hours=1.0, speedups={"gpu": table}),), rescale_hours=0.25
@@ -205,7 +205,7 @@ def test_a_width_stays_unless_a_change_saves_more_than_the_margin() -> None:
 
 
 def test_tables_are_kept_in_the_order_of_their_scales() -> None:
-    """For any order of scales: a scale lies between two tables, and gets its own if they leave doubt."""
+    """A scale lies between two tables, and gets its own table where these two leave doubt."""
     columns = columns_of(seed=3, phases=3, rescale_hours=0.2)
     costs = CostsByScale(columns=columns, multiplier=0.3)
     for scale in (1.0, 5.0, 0.3, 0.31, 40.0, 2.0, 0.01, 3.0):
@@ -219,8 +219,8 @@ def test_tables_are_kept_in_the_order_of_their_scales() -> None:
 
 @pytest.mark.parametrize("phases", [1, 2, 4])
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
-def test_a_table_is_the_recursion_in_every_phase(phases: int, scale: float) -> None:
-    """What each phase and all that follows costs, the best column of each, and the one to start in."""
+def test_a_table_equals_the_recursion_in_every_phase(phases: int, scale: float) -> None:
+    """This covers the costs of phases and of later phases, the best columns, and the first column."""
     for seed in range(4):
         columns = columns_of(seed=seed, phases=phases, rescale_hours=0.1, startup_hours=0.5)
         table = CostToGo.of(columns, scale=scale, multiplier=0.4)
@@ -243,8 +243,8 @@ def test_a_table_is_the_recursion_in_every_phase(phases: int, scale: float) -> N
     assert CostToGo.of(columns_of(seed=0, phases=3, rescale_hours=0.0), scale=1.0, multiplier=1.0).is_straight
 
 
-def test_a_width_that_stays_whatever_is_left_is_known_by_its_scale() -> None:
-    """An hour at one GPU, half of one at two, a change for 0.25 h: doubt from a scale of 0.25 / 0.401 on."""
+def test_the_scale_up_to_which_a_width_always_stays_is_exact() -> None:
+    """An hour on one GPU, half on two, 0.25 h for a change: one GPU stays up to a scale of 0.25 / 0.401."""
     table = Table(gpus=(1, 2), speeds=(1.0, 2.0))
     phase = Phase(size_gpu_hours=1.0, speedups={"gpu": table})
 
@@ -253,19 +253,20 @@ def test_a_width_that_stays_whatever_is_left_is_known_by_its_scale() -> None:
         columns = WidthColumns.of(replace(a_problem(a_class("c")), classes=(drawn,)), drawn)
         return CostToGo.of(columns, scale=2.0, multiplier=0.0)
 
-    # With a margin of 0.1 a change has to save 0.1 of it; 0.99 of that is beyond doubt.
+    # With a margin of 0.1 a change has to save a tenth of the cost; the code relies on 0.99 of that.
     assert costs(1, 0.25)._stays_to(0, 0, 0.1) == pytest.approx(0.25 / (0.901 - 0.5))
     assert costs(1, 0.25)._stays_to(0, 1, 0.1) == math.inf
-    # Of two phases, where nothing is proportional: all of the table's own scale, or nothing.
+    # Costs of two phases are not proportional: a width stays up to the table's own scale, or never.
     assert [costs(2, 5.0)._stays_to(0, held, 0.1) for held in (0, 1)] == [2.0, 2.0]
     assert [costs(2, 0.5)._stays_to(0, held, 0.1) for held in (0, 1)] == [0.0, 2.0]
 
 
 def test_a_scale_between_two_tables_is_judged_by_its_own_costs() -> None:
-    """At 0.8 the second phase stays on one GPU for 1.60, at 1 it changes: that would be 1.643 at 0.8.
+    """At scale 0.8 one GPU is cheaper, although the table of scale 1 chooses four.
 
-    On four GPUs it costs 1.143, and their start 3 x 0.16 more: one GPU is cheaper by 0.023, and seems dearer
-    by 0.020 to whom the table of scale 1 is enough.
+    At 0.8 the second phase stays on one GPU for 1.60; at scale 1 it changes, which would be 1.643 at 0.8. On
+    four GPUs it costs 1.143, and their start costs 3 x 0.16 more. One GPU is cheaper by 0.023, and would seem
+    dearer by 0.020 by the table of scale 1.
     """
     first = Phase(size_gpu_hours=1.0, speedups={"gpu": Table(gpus=(1, 4), speeds=(1.0, 1.01))})
     second = Phase(size_gpu_hours=1.0, speedups={"gpu": Table(gpus=(1, 4), speeds=(1.0, 3.5))})
@@ -286,14 +287,14 @@ def test_a_scale_between_two_tables_is_judged_by_its_own_costs() -> None:
     ends=st.tuples(st.floats(0.01, 100.0), st.floats(1.01, 8.0)),
     places=st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(1e-12, 1.0)), min_size=1, max_size=8),
 )
-def test_who_stays_between_two_tables_stays_at_every_scale_between_them(
+def test_a_width_that_stays_between_two_tables_stays_at_every_scale_between(
     drawn: tuple[int, int, float],
     multiplier: float,
     margin: float,
     ends: tuple[float, float],
     places: list[tuple[float, float]],
 ) -> None:
-    """Agrees with the table of the exact scale, for any work left. Without a margin the answer is doubt."""
+    """The table of the exact scale agrees, for any work left. Without a margin no width is sure to stay."""
     (seed, phases, rescale_hours), (low, ratio) = drawn, ends
     columns = columns_of(seed=seed, phases=phases, rescale_hours=rescale_hours)
     below, above = (CostToGo.of(columns, scale=s, multiplier=multiplier) for s in (low, low * ratio))
@@ -308,8 +309,8 @@ def test_who_stays_between_two_tables_stays_at_every_scale_between_them(
                     assert found == width
 
 
-def test_nearly_all_who_hold_a_good_width_are_seen_to_stay_at_once() -> None:
-    """Between tables of scales one and two; a width at which a phase is never done does not stay."""
+def test_the_best_width_of_each_phase_stays_between_two_tables() -> None:
+    """A width at which a phase is never done does not stay."""
     columns = columns_of(seed=3, phases=3, rescale_hours=0.2)
     below, above = (CostToGo.of(columns, scale=scale, multiplier=0.3) for scale in (1.0, 2.0))
     for phase in range(3):

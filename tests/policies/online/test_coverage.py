@@ -1,4 +1,4 @@
-"""Intervals hold the truth: over many draws at least as often as they say, less two in a hundred."""
+"""Intervals hold the true value about as often as they state, over many random draws."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ NEVER = 1e12
 
 @pytest.mark.parametrize("hours", [3, 24, 120])
 @pytest.mark.parametrize(("burst", "stated"), [(1.0, 6.0), (1.0, 1.5), (1.0, 24.0), (4.0, 6.0), (10.0, 6.0)])
-def test_rates_under_bursts_and_class_files_that_are_off(hours: int, burst: float, stated: float) -> None:
+def test_rate_intervals_hold_the_truth_under_bursts_and_wrong_stated_rates(
+    hours: int, burst: float, stated: float
+) -> None:
     """Six jobs an hour, stated up to four times off, or in bursts of ten on average: 600 streams each."""
     rng = np.random.default_rng(hours)
     inside = 0
@@ -37,8 +39,8 @@ def test_rates_under_bursts_and_class_files_that_are_off(hours: int, burst: floa
 
 @pytest.mark.parametrize("jobs", [4, pytest.param(15, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(("spread", "off"), [(0.5, 1.0), (0.5, 4.0), (1.0, 1.0), (1.0, 4.0)])
-def test_sizes_of_classes_whose_stated_size_is_off(jobs: int, spread: float, off: float) -> None:
-    """Sizes of spread a half and one, up to four times the stated, some cut off: 150 classes each."""
+def test_size_intervals_hold_the_truth_under_wrong_stated_sizes(jobs: int, spread: float, off: float) -> None:
+    """150 classes with a spread of 0.5 or 1 and up to four times the stated size; some jobs are cut off."""
     rng = np.random.default_rng(jobs)
     inside = 0
     for _ in range(150):

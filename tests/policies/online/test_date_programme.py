@@ -1,4 +1,4 @@
-"""The programme on its grid: every course of two widths by plain recursion, and what does not matter."""
+"""The deadline programme on its grid, against plain recursion over every course of two widths."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ WIDTHS = (SLOW, FAST)
 
 
 def by_recursion(steps: int, work: float, *, boot: int) -> tuple[float, float]:
-    """Return dollars and probability from nothing with spot there, over all courses; half cells are mixed."""
+    """Return dollars and probability over all courses, from no width held and spot available.
+
+    A work left between two cells is interpolated.
+    """
     stays, returns = math.exp(-HOURS / MARKET.up_hours), 1.0 - math.exp(-HOURS / MARKET.down_hours)
     miss = MISS_WEIGHT * 3.0 * steps * HOURS
 
@@ -79,8 +82,8 @@ def by_recursion(steps: int, work: float, *, boot: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize("boot", [0, 1, 2])
 @pytest.mark.parametrize("work", [1, 2, 3, 5, 7, 8])
-def test_no_course_of_two_widths_is_better(boot: int, work: int) -> None:
-    """The slow one ends between two cells of the grid; only the fast one is there on spot."""
+def test_no_course_of_two_widths_is_better_than_the_plan(boot: int, work: int) -> None:
+    """The slow width ends between two cells of the grid; only the fast one is offered on spot."""
     plan = date_plan(
         WIDTHS,
         horizon_hours=8 * HOURS,
@@ -106,15 +109,15 @@ def test_a_boot_takes_whole_steps_and_is_paid(boot_hours: float, usd: float) -> 
     assert plan.dates(1.5, least=0.99)[0][0] == pytest.approx(least)
 
 
-def test_speeds_are_shares_of_the_fastest() -> None:
-    """Speeds of 3 and 6 are the same programme as of a half and one, spot included."""
+def test_only_the_ratios_of_speeds_matter() -> None:
+    """Speeds of 3 and 6 give the same plan as 0.5 and 1, spot included."""
     twice = [replace(rung, speed=6.0 * rung.speed) for rung in WIDTHS]
     given = {"horizon_hours": 4.0, "boot_hours": 0.5, "market": MARKET, "steps": 8}
     assert date_plan(twice, **given) is date_plan(WIDTHS, **given)  # type: ignore[arg-type]
 
 
-def test_what_was_worked_out_is_kept_and_not_for_ever() -> None:
-    """The same plan is returned from the cache, until eight others replace it."""
+def test_solved_plans_are_cached_up_to_a_limit() -> None:
+    """The same plan is returned from a cache of `KEPT` plans."""
     assert date_plan([SLOW], horizon_hours=2.0, boot_hours=0.0, steps=4) is date_plan(
         [SLOW], horizon_hours=2.0, boot_hours=0.0, steps=4
     )
@@ -128,8 +131,8 @@ def test_a_horizon_is_positive(hours: float) -> None:
         date_plan(WIDTHS, horizon_hours=hours, boot_hours=0.0)
 
 
-def test_with_nothing_left_to_do_nothing_is_held_and_without_time_nothing_is_kept() -> None:
-    """At every time, whatever is held."""
+def test_finished_work_holds_no_width_and_work_without_time_misses_its_date() -> None:
+    """This holds for every width held; all probabilities are from 0 to 1."""
     plan = date_plan(WIDTHS, horizon_hours=4.0, boot_hours=0.5, market=MARKET, steps=8)
     assert (plan.best[..., 0] == NO_WIDTH).all()
     assert (plan.usd[..., 0] == 0.0).all()
@@ -140,8 +143,8 @@ def test_with_nothing_left_to_do_nothing_is_held_and_without_time_nothing_is_kep
     assert plan.best.shape == plan.usd.shape == plan.kept.shape == (9, 5, 2, 9)
 
 
-def test_no_spot_is_started_or_kept_where_there_is_none() -> None:
-    """When spot is not available, no choice uses it."""
+def test_no_choice_uses_spot_while_spot_is_unavailable() -> None:
+    """The slow width, which is on demand only, is never chosen on spot."""
     plan = date_plan(WIDTHS, horizon_hours=10.0, boot_hours=0.5, market=MARKET, steps=20)
     down = plan.best[:, :, 0, :]
     assert set(down.ravel().tolist()) <= {0, 1, 2}
@@ -149,16 +152,16 @@ def test_no_spot_is_started_or_kept_where_there_is_none() -> None:
     assert 3 not in plan.best, "the slow width is on demand alone"
 
 
-def test_what_is_as_good_now_as_later_is_done_now() -> None:
-    """With time to spare on demand alone nothing is gained by waiting: it starts at once."""
+def test_work_starts_at_once_where_waiting_gains_nothing() -> None:
+    """On demand alone waiting gains nothing, however much time there is."""
     alone = DateOption(width=Width("gpu", 1), speed=1.0, usd_per_hour=4.0)
     plan = date_plan([alone], horizon_hours=10.0, boot_hours=0.5, failure_hours=1e15, steps=20)
     for work in (0.5, 3.0, 9.0):
         assert plan.advise(10.0, work).width == alone.width
 
 
-def test_spot_that_is_never_taken_back_costs_its_price_alone() -> None:
-    """Two hours at 1.1 USD and a boot of half an hour."""
+def test_spot_without_interruptions_costs_its_price_alone() -> None:
+    """Two hours and a boot of half an hour at 1.1 USD per hour."""
     always = SpotMarket(up_hours=1e12, down_hours=1.0)
     plan = date_plan([FAST], horizon_hours=10.0, boot_hours=0.5, market=always, steps=20)
     advice = plan.advise(10.0, 2.0)

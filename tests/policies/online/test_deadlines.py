@@ -1,4 +1,4 @@
-"""Dates: the programme against brute force and closed forms, and how many dates are kept."""
+"""Deadlines: the programme against brute force and closed forms, and the share of dates kept."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def brute_force(
 @pytest.mark.parametrize("boot", [0, 1, 2])
 @pytest.mark.parametrize("up_hours", [1.0, 5.0])
 @pytest.mark.parametrize("work", [1, 4, 7, 9])
-def test_no_plan_is_better_than_by_brute_force(boot: int, up_hours: float, work: int) -> None:
-    """Every course over nine steps was looked at."""
+def test_the_plan_is_as_good_as_brute_force(boot: int, up_hours: float, work: int) -> None:
+    """Brute force looks at every course over nine steps."""
     market = SpotMarket(up_hours=up_hours, down_hours=2.0)
     plan = date_plan(
         [ONE], horizon_hours=9.0, boot_hours=float(boot), market=market, failure_hours=40.0, steps=9
@@ -108,7 +108,7 @@ def test_no_plan_is_better_than_by_brute_force(boot: int, up_hours: float, work:
 
 
 def test_on_demand_alone_costs_boot_and_work() -> None:
-    """Nothing fails here: 2 USD per hour for a boot of half an hour and six hours."""
+    """Without failures: 2 USD per hour for a boot of half an hour and six hours of work."""
     plan = date_plan([NO_SPOT], horizon_hours=10.0, boot_hours=0.5, failure_hours=1e12, steps=100)
     advice = plan.advise(10.0, 6.0)
 
@@ -121,8 +121,8 @@ def test_on_demand_alone_costs_boot_and_work() -> None:
     assert plan.dates(9.9, least=0.99) == []
 
 
-def test_spot_while_that_is_safe_and_on_demand_in_time() -> None:
-    """With a day in hand it takes spot or waits for it; with an hour in hand it does not."""
+def test_spot_is_used_while_safe_and_on_demand_in_time() -> None:
+    """With a day in hand the job takes spot or waits for spot; with 0.3 hours in hand it runs on demand."""
     plan = date_plan(WIDTHS[:1], horizon_hours=72.0, boot_hours=0.1, steps=720)
 
     assert not plan.advise(72.0, 48.0).is_firm
@@ -133,7 +133,7 @@ def test_spot_while_that_is_safe_and_on_demand_in_time() -> None:
 
 
 def test_less_time_costs_more_and_more_widths_cost_less() -> None:
-    """The value of time is never negative, and so is that of a choice."""
+    """Dollars and missed dates are weighed together; three widths cost less than one."""
     plan = date_plan(WIDTHS, horizon_hours=40.0, boot_hours=0.1, steps=200)
     at = [plan.advise(hours, 8.0) for hours in (8.4, 9.0, 10.0, 12.0, 20.0, 40.0)]
     weighed = [one.usd + MISS_WEIGHT * 160.0 * (1.0 - one.kept) for one in at]
@@ -151,8 +151,8 @@ def kept(benchmark: ModuleType, plan: DatePlan, market: SpotMarket) -> float:
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.5, 2.0])
-def test_dates_are_kept_where_the_market_is_another(benchmark: ModuleType, factor: float) -> None:
-    """Of 10,000 jobs 99.9 % with the right rates, and 99 % with rates wrong by two, either way."""
+def test_dates_are_kept_on_markets_with_other_rates(benchmark: ModuleType, factor: float) -> None:
+    """Of 10,000 jobs 99.9 % with the right rates, and 99 % with rates wrong by a factor of two."""
     plan = date_plan(
         WIDTHS, horizon_hours=6.0, boot_hours=0.1, market=SpotMarket(up_hours=2.0, down_hours=2.0), steps=60
     )
@@ -164,8 +164,8 @@ def test_dates_are_kept_where_the_market_is_another(benchmark: ModuleType, facto
 
 
 @pytest.mark.exhaustive
-def test_it_costs_less_than_the_rivals_and_keeps_as_many(benchmark: ModuleType) -> None:
-    """Two days of work in 52 hours: 10,000 jobs over 520 steps, six times; a smaller one shows too little."""
+def test_the_plan_costs_less_than_the_rivals_and_keeps_as_many_dates(benchmark: ModuleType) -> None:
+    """Two days of work in 52 hours: 10,000 jobs over 520 steps; a smaller sample shows too little."""
     market = SpotMarket(up_hours=4.0, down_hours=2.0)
     one, many = benchmark.rungs(1), benchmark.rungs(1, 2, 4)
     plan = date_plan(many, horizon_hours=52.0, boot_hours=0.1, market=market, steps=520)
@@ -187,18 +187,18 @@ ROOMY = date_plan(WIDTHS, horizon_hours=10.0, boot_hours=0.3, steps=100)
     works=st.tuples(st.floats(0.0, 40.0), st.floats(0.0, 40.0)),
     held=st.sampled_from([None, *(rung.width for rung in WIDTHS)]),
 )
-def test_nothing_is_kept_that_the_fastest_width_could_not_do_and_less_work_is_safer(
+def test_impossible_dates_have_probability_zero_and_less_work_is_safer(
     hours: float, works: tuple[float, float], held: Width | None
 ) -> None:
-    """Whatever is held, and though the programme was made for less work than there is."""
+    """This holds for any width held, and for more work than the plan has cells."""
     less, more = (ROOMY.advise(hours, work, held=held).kept for work in sorted(works))
     assert less >= more - 1e-6
     if max(works) > min(hours, 10.0) + 1e-6:
         assert more == 0.0
 
 
-def test_more_work_than_the_programme_is_for_has_no_date() -> None:
-    """Even without a boot."""
+def test_more_work_than_the_horizon_has_no_date() -> None:
+    """Without a boot ten hours of work fit a horizon of ten hours, and 10.2 hours do not."""
     plan = date_plan([NO_SPOT], horizon_hours=10.0, boot_hours=0.0, failure_hours=1e12, steps=100)
     assert plan.dates(10.0, least=0.99)[0][0] == pytest.approx(10.0)
     assert plan.dates(10.2, least=0.0) == []
@@ -208,7 +208,7 @@ def test_more_work_than_the_programme_is_for_has_no_date() -> None:
 def test_no_policy_pays_less_than_hindsight(
     benchmark: ModuleType, up: float, down: float, date: float
 ) -> None:
-    """On the same draws, job by job on average: the programme, at one width and at three, and every rival."""
+    """On the same draws, on average: the plan with one width and with three, and every rival."""
     market = SpotMarket(up_hours=up, down_hours=down)
     for gpus in ((1,), (1, 2, 4)):
         widths = benchmark.rungs(*gpus)
@@ -223,8 +223,8 @@ def test_no_policy_pays_less_than_hindsight(
             assert benchmark.simulate(widths, market, date, choose, jobs=200).usd >= least
 
 
-def test_hindsight_without_luck_pays_on_demand(benchmark: ModuleType) -> None:
-    """Where spot is hardly ever there, 48 hours cost 48 dollars; where it always is, 0.3 of that."""
+def test_hindsight_without_spot_pays_on_demand(benchmark: ModuleType) -> None:
+    """Where spot is hardly ever available 48 hours cost 48 dollars; where it always is, 0.3 of that."""
     (one,) = benchmark.rungs(1)
 
     never = benchmark.hindsight([one], SpotMarket(up_hours=1e-6, down_hours=1e6), 60.0, jobs=50)
@@ -234,7 +234,7 @@ def test_hindsight_without_luck_pays_on_demand(benchmark: ModuleType) -> None:
 
 
 def a_grid(on_spot: tuple[int, ...] = ()) -> DatePlan:
-    """Return a plan of three steps of half an hour over three widths, in which nothing is best yet."""
+    """Return a plan of three steps of half an hour over three widths, whose grids are all zero."""
     shape = (4, 7, 2, 4)
     usd, kept = (np.zeros(shape, dtype=np.float32) for _ in range(2))
     best = np.zeros(shape, dtype=np.uint8)
@@ -255,10 +255,10 @@ def a_grid(on_spot: tuple[int, ...] = ()) -> DatePlan:
         (Width("gpu", 4), True, 6),
     ],
 )
-def test_what_is_held_is_the_widest_of_the_widths_within_it(
+def test_a_held_width_counts_as_the_widest_planned_width_within_it(
     held: Width | None, is_spot: bool, number: int
 ) -> None:
-    """Nothing is 0, then the widths on demand, then those on spot, of which the second is not planned."""
+    """0 is no width, 1 to 3 are on demand, 4 to 6 are on spot; the second width is not planned on spot."""
     assert a_grid((4, 6)).configuration(held, is_spot=is_spot) == number
 
 
@@ -274,7 +274,7 @@ def test_what_is_held_is_the_widest_of_the_widths_within_it(
     ],
 )
 def test_time_is_rounded_down_and_work_up(hours: float, work: float, cell: tuple[int, int]) -> None:
-    """To the safe side, and within the grid."""
+    """Both are rounded to the safe side and clipped to the grid."""
     assert a_grid().cells(hours, work) == cell
 
 
@@ -285,7 +285,7 @@ def test_time_is_rounded_down_and_work_up(hours: float, work: float, cell: tuple
 def test_advice_names_the_width_and_the_market_that_are_best(
     chosen: int, width: int | None, is_firm: bool
 ) -> None:
-    """Numbers 1 to 3 are on demand, 4 to 6 on spot; more work than fits is never met."""
+    """Numbers 1 to 3 are on demand, 4 to 6 on spot; more work than fits misses its date."""
     plan = a_grid((4, 5, 6))
     plan.best[:], plan.kept[:], plan.usd[:] = chosen, 0.75, 2.5
     advice = plan.advise(1.5, 1.5)
@@ -296,8 +296,8 @@ def test_advice_names_the_width_and_the_market_that_are_best(
     assert plan.dates(1.51, least=0.75) == plan.dates(1.5, least=0.76) == []
 
 
-def test_advice_depends_on_what_is_held_and_whether_spot_is_there() -> None:
-    """Each amount of work has its own cell."""
+def test_advice_depends_on_the_width_held_and_on_available_spot() -> None:
+    """Each combination of time, work, width held and spot has its own cell."""
     plan = a_grid((4, 5, 6))
     plan.usd[:] = np.arange(plan.usd.size).reshape(plan.usd.shape)
     found = {

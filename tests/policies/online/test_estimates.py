@@ -1,4 +1,4 @@
-"""Rates and sizes of classes: closed forms, intervals that hold, and what running jobs may teach."""
+"""Rates and sizes of classes: closed forms, coverage of intervals, and evidence from running jobs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_regular_stream_gives_the_gamma_poisson_posterior() -> None:
 
     assert found.mean == pytest.approx((3.0 + 24.0) / (0.5 + 12.0))
     assert found.weight == pytest.approx(24.0)
-    # An unseen event of variance over mean 20 counts with the 24; the prior is worth 3 jobs, or half a one.
+    # An unseen event with variance over mean of 20 joins the 24; the prior is worth 3 jobs or half a job.
     doubt = 1.0 + 19.0 / 25.0
     ends = [
         scipy.stats.gamma(worth + 24.0 / doubt, scale=1.0 / (worth / 6.0 + 12.0 / doubt)).interval(0.95)
@@ -60,8 +60,8 @@ def test_a_regular_stream_gives_the_gamma_poisson_posterior() -> None:
     assert found.high == pytest.approx(max(high for _, high in ends))
 
 
-def test_a_class_that_was_never_seen_keeps_what_was_stated() -> None:
-    """No counts: the stated rate, with an interval as wide as the prior."""
+def test_a_class_without_arrivals_keeps_its_stated_rate() -> None:
+    """Its interval is as wide as the prior."""
     for counts in (None, an_hour_each([])):
         found = estimate_rate(6.0, counts, prior_jobs=2.0, half_life_hours=168.0)
         assert (found.mean, found.weight) == (6.0, 0.0)
@@ -81,7 +81,7 @@ def test_an_hour_counts_half_after_a_half_life() -> None:
 
 
 def test_a_batch_counts_as_one_event() -> None:
-    """Fifty jobs at one instant hardly move a rate, and widen its interval; fifty in as many hours do."""
+    """Fifty jobs at one instant hardly move the rate and widen its interval; 50 jobs in 50 hours move it."""
     quiet = [0.0] * 49
     batch = estimate_rate(
         0.1, an_hour_each([*quiet, 50.0], [*quiet, 2500.0]), prior_jobs=2.0, half_life_hours=NEVER
@@ -109,7 +109,7 @@ def test_a_poisson_stream_of_any_rate_has_dispersion_near_one() -> None:
 
 @given(rate=st.floats(1e-3, 1e3), jobs=st.lists(st.integers(0, 20), max_size=30), unit=st.floats(0.01, 100.0))
 def test_rates_scale_with_the_unit_of_time(rate: float, jobs: list[int], unit: float) -> None:
-    """The prior alone scales with its rate; data pull the mean between what was stated and what was seen."""
+    """The prior scales with its rate. With data the mean lies between the stated and the observed rate."""
     prior = estimate_rate(rate, None, prior_jobs=2.0, half_life_hours=NEVER)
     scaled = estimate_rate(rate * unit, None, prior_jobs=2.0, half_life_hours=NEVER)
     assert (scaled.mean, scaled.low, scaled.high) == pytest.approx(
@@ -124,8 +124,8 @@ def test_rates_scale_with_the_unit_of_time(rate: float, jobs: list[int], unit: f
         assert found.low <= found.mean <= found.high
 
 
-def test_intervals_of_rates_hold_the_truth_as_often_as_they_say() -> None:
-    """400 streams whose rates come from the prior: in 93 % at least the rate lies in the 95 % interval."""
+def test_rate_intervals_hold_the_truth_as_often_as_stated() -> None:
+    """At least 93 % of 95 % intervals hold the rate, for 400 streams with rates from the prior."""
     rng = np.random.default_rng(5)
     inside = 0
     for _ in range(400):
@@ -138,7 +138,7 @@ def test_intervals_of_rates_hold_the_truth_as_often_as_they_say() -> None:
 
 
 def test_sizes_without_data_are_as_stated() -> None:
-    """Mean 1, the interval of a log-normal of WIDE_PRIOR: a class file may be off by far."""
+    """The mean is 1, and the interval is that of a log-normal of WIDE_PRIOR."""
     found = estimate_size(SizeSums(), NO_BOUNDS, prior_jobs=2.0)
 
     assert found.mean == pytest.approx(1.0, abs=1e-6)
@@ -146,7 +146,7 @@ def test_sizes_without_data_are_as_stated() -> None:
     assert found.low == pytest.approx(1.0 / found.high, rel=0.03)
 
 
-def test_many_jobs_speak_louder_than_the_class_file() -> None:
+def test_many_jobs_outweigh_the_stated_size() -> None:
     """1000 jobs of half the stated size on average: a half within 5 %, the interval no wider than 10 %."""
     rng = np.random.default_rng(1)
     found = estimate_size(SizeSums.of(0.5 * rng.lognormal(-0.125, 0.5, 1000)), NO_BOUNDS, prior_jobs=2.0)
@@ -169,7 +169,7 @@ def test_sums_of_sizes_add_up(left: list[float], right: list[float]) -> None:
 @settings(max_examples=sampled(40), deadline=None)
 @given(ended=_sizes, bounds=_sizes)
 def test_running_jobs_never_make_the_mean_smaller(ended: list[float], bounds: list[float]) -> None:
-    """A job that did so much and runs on is no reason to believe in smaller jobs than without it."""
+    """The work done by a running job is a lower bound of its size."""
     sums = SizeSums.of(np.array(ended))
     without = estimate_size(sums, NO_BOUNDS, prior_jobs=2.0)
     found = estimate_size(sums, np.array(bounds), prior_jobs=2.0)
@@ -181,7 +181,7 @@ def test_running_jobs_never_make_the_mean_smaller(ended: list[float], bounds: li
 @settings(max_examples=sampled(40), deadline=None)
 @given(ended=_sizes, bound=st.floats(0.1, 8.0))
 def test_a_running_job_counts_for_more_than_one_that_ended_there(ended: list[float], bound: float) -> None:
-    """What a job has done is a lower bound of its size, so it says more than the same size would."""
+    """Work done by a running job is a lower bound of its size, so its estimate is at least as large."""
     running = estimate_size(SizeSums.of(np.array(ended)), np.array([bound]), prior_jobs=2.0)
     over = estimate_size(SizeSums.of(np.array([*ended, bound])), NO_BOUNDS, prior_jobs=2.0)
 
@@ -190,8 +190,8 @@ def test_a_running_job_counts_for_more_than_one_that_ended_there(ended: list[flo
 
 @settings(max_examples=sampled(30), deadline=None)
 @given(logs=st.lists(st.floats(0.3, 3.0), min_size=2, max_size=10))
-def test_seeing_the_same_again_narrows_the_interval(logs: list[float]) -> None:
-    """Ten times the data never widens it."""
+def test_repeated_data_never_widen_the_interval(logs: list[float]) -> None:
+    """The same data are counted ten times."""
     once, often = SizeSums.of(np.array(logs)), SizeSums.of(np.array(logs * 10))
     narrow = estimate_size(often, NO_BOUNDS, prior_jobs=2.0)
     wide = estimate_size(once, NO_BOUNDS, prior_jobs=2.0)
@@ -200,7 +200,7 @@ def test_seeing_the_same_again_narrows_the_interval(logs: list[float]) -> None:
 
 
 def coverage(draw: Callable[[np.random.Generator], tuple[float, Floats]], *, classes: int = 200) -> float:
-    """Return how often the mean of a class lies in its interval; each job is cut off at a time of its own."""
+    """Return the share of classes whose mean is in its interval; each job is cut off at its own time."""
     rng = np.random.default_rng(7)
     inside = 0
     for _ in range(classes):
@@ -212,8 +212,8 @@ def coverage(draw: Callable[[np.random.Generator], tuple[float, Floats]], *, cla
     return inside / classes
 
 
-def test_intervals_of_sizes_hold_the_truth_as_often_as_they_say() -> None:
-    """Classes from the prior, 15 Gamma jobs each: in 92 % at least the mean lies in the 95 % interval."""
+def test_size_intervals_hold_the_truth_as_often_as_stated() -> None:
+    """At least 92 % of 95 % intervals hold the mean, for classes from the prior with 15 Gamma jobs each."""
 
     def draw(rng: np.random.Generator) -> tuple[float, Floats]:
         mean = float(rng.lognormal(0.0, SPREAD / math.sqrt(2.0)))
@@ -224,8 +224,8 @@ def test_intervals_of_sizes_hold_the_truth_as_often_as_they_say() -> None:
 
 
 @pytest.mark.exhaustive
-def test_intervals_hold_for_log_normal_sizes_and_a_class_file_that_is_off() -> None:
-    """Thirty log-normal jobs of half the stated size, spread 0.7: still in 85 % of the classes."""
+def test_size_intervals_hold_for_log_normal_sizes_and_a_wrong_stated_size() -> None:
+    """At least 85 % hold the mean, with 30 log-normal jobs of half the stated size and a spread of 0.7."""
 
     def draw(rng: np.random.Generator) -> tuple[float, Floats]:
         return 0.5, 0.5 * rng.lognormal(-0.245, 0.7, 30)
@@ -233,8 +233,8 @@ def test_intervals_hold_for_log_normal_sizes_and_a_class_file_that_is_off() -> N
     assert coverage(draw) >= 0.85
 
 
-def test_a_job_that_ended_at_once_is_one_small_job() -> None:
-    """Nine jobs as stated and one of a thousandth: the mean goes down a little, not up."""
+def test_a_job_that_ended_at_once_lowers_the_mean_a_little() -> None:
+    """Nine jobs have the stated size, and one has a thousandth."""
     found = estimate_size(SizeSums.of(np.array([1.0] * 9 + [0.001])), NO_BOUNDS, prior_jobs=2.0)
 
     assert 0.8 < found.mean < 1.0
@@ -243,7 +243,7 @@ def test_a_job_that_ended_at_once_is_one_small_job() -> None:
 @given(sizes=st.lists(st.floats(0.1, 8.0), min_size=1, max_size=8), unit=st.floats(0.01, 100.0))
 @settings(max_examples=sampled(30), deadline=None)
 def test_sizes_are_the_same_in_any_unit(sizes: list[float], unit: float) -> None:
-    """Work in other units over a stated size in those units gives the same belief."""
+    """Work and stated size in another unit give the same belief."""
     found = estimate_size(SizeSums.of(np.array(sizes)), NO_BOUNDS, prior_jobs=2.0)
     other = estimate_size(SizeSums.of(np.array(sizes) * unit).over(unit), NO_BOUNDS, prior_jobs=2.0)
 
@@ -251,7 +251,7 @@ def test_sizes_are_the_same_in_any_unit(sizes: list[float], unit: float) -> None
 
 
 def test_hundreds_of_running_jobs_are_taken_in_groups() -> None:
-    """500 bounds give what 50 groups of them give: the same within 3 %."""
+    """500 lower bounds give the mean of 50 groups of ten, within 3 %."""
     rng = np.random.default_rng(2)
     sums, bounds = SizeSums.of(rng.lognormal(0.3, 0.4, 200)), rng.lognormal(-0.5, 0.5, 500)
     found = estimate_size(sums, bounds, prior_jobs=2.0)
@@ -266,7 +266,7 @@ def test_hundreds_of_running_jobs_are_taken_in_groups() -> None:
 
 
 def one_at_a_time(ended: SizeSums, bounds: Floats, weights: Floats, scale: float) -> Floats:
-    """Return mean, low, high and spread, the posterior written as it stands at the top of the module."""
+    """Return mean, low, high and spread of the posterior by the formulas at the top of the module."""
     points = np.log([1.0, *bounds, *([ended.mean] if ended.weight else [])])
     ends = np.array(
         [[points.min() - 5.0 * scale - 1.0, points.max() + 5.0 * scale + 1.0], np.log([0.1, 2000.0])]
@@ -276,7 +276,7 @@ def one_at_a_time(ended: SizeSums, bounds: Floats, weights: Floats, scale: float
         m, k = np.exp(log_m)[:, None], np.exp(log_k)
         log = scipy.stats.norm.logpdf(log_m, 0.0, scale)[:, None]
         log = log + scipy.stats.norm.logpdf(log_k, -2.0 * math.log(SPREAD), DOUBT)
-        # The mean logarithm of a Gamma density at what ended, times how many ended.
+        # The mean logarithm of a Gamma density at the sizes of ended jobs, times their number.
         each = k * np.log(k / m) - scipy.special.gammaln(k) + (k - 1.0) * ended.log_mean - k * ended.mean / m
         log = log + ended.weight * each
         for bound, weight in zip(bounds, weights, strict=True):
@@ -301,10 +301,10 @@ def one_at_a_time(ended: SizeSums, bounds: Floats, weights: Floats, scale: float
     bound_weight=st.floats(0.01, 20.0),
 )
 @example(ended=[0.01] * 8, bounds=[1.0], bound_weight=1.0)
-def test_grids_beside_each_other_say_what_each_says_alone(
+def test_estimates_on_stacked_grids_equal_those_on_single_grids(
     ended: list[float], bounds: list[float], bound_weight: float
 ) -> None:
-    """With the prior and nearly without it; with bounds, without and as ends: the same but for rounding."""
+    """For the usual and the wide prior; with bounds, without bounds, and with bounds as ended jobs."""
     sums, least = SizeSums.of(np.array(ended)), np.array(bounds)
     weights = np.full(len(bounds), bound_weight)
     found = estimate_size(sums, least, weights, prior_jobs=2.0)
@@ -327,8 +327,8 @@ def test_grids_beside_each_other_say_what_each_says_alone(
     assert np.log([found.mean, found.low, found.high]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
-def test_nonsense_is_refused() -> None:
-    """A rate of zero, a prior of zero and a belief that is NaN are refused."""
+def test_invalid_rates_priors_and_beliefs_are_refused() -> None:
+    """Stated rates of zero and NaN, a prior of zero jobs and an infinite mean are refused."""
     for stated, jobs in ((0.0, 1.0), (1.0, 0.0), (math.nan, 1.0)):
         with pytest.raises(InvalidProblem):
             estimate_rate(stated, None, prior_jobs=jobs, half_life_hours=1.0)
@@ -339,7 +339,7 @@ def test_nonsense_is_refused() -> None:
 
 
 @given(factor=st.floats(0.01, 100.0))
-def test_a_belief_in_another_unit_is_the_same_belief(factor: float) -> None:
+def test_a_belief_scales_with_its_unit(factor: float) -> None:
     """Mean and interval are scaled together; the weight is not."""
     belief = Belief(mean=2.0, low=1.0, high=3.0, weight=4.0).times(factor)
 
@@ -348,20 +348,20 @@ def test_a_belief_in_another_unit_is_the_same_belief(factor: float) -> None:
 
 
 @given(mean=st.floats(0.01, 100.0), done=st.floats(0.0, 1000.0))
-def test_of_exponential_sizes_the_mean_is_left_whatever_was_done(mean: float, done: float) -> None:
-    """Spread 1: a job has no memory."""
+def test_exponential_sizes_leave_their_mean_after_any_work(mean: float, done: float) -> None:
+    """A spread of 1 is the exponential distribution, which has no memory."""
     assert mean_left(mean, done * mean, spread=1.0) == pytest.approx(mean, rel=1e-6)
 
 
 @given(part=st.floats(0.0, 0.95))
-def test_of_sizes_that_hardly_differ_the_difference_is_left(part: float) -> None:
-    """Spread 0: stated size less what was done, to a thousandth; past it a small part, not nothing."""
+def test_equal_sizes_leave_the_stated_size_less_the_work_done(part: float) -> None:
+    """At spread 0 this holds to a thousandth; past the stated size a small positive part is left."""
     assert mean_left(2.0, 2.0 * part, spread=0.0) == pytest.approx(2.0 * (1.0 - part), abs=2e-3)
     assert 0.0 < mean_left(2.0, 2.0 * (1.0 + part), spread=0.0) < 0.02
 
 
 @pytest.mark.parametrize("shape", [0.2, 0.7, 2.0, 4.0, 50.0])
-def test_of_gamma_sizes_it_is_the_integral_of_the_tail(shape: float) -> None:
+def test_gamma_sizes_leave_the_integral_of_their_tail(shape: float) -> None:
     """E[X - a | X > a] is the integral of P(X > t) beyond a, over P(X > a)."""
     law = scipy.stats.gamma(shape, scale=3.0 / shape)
     for done in (0.01, 1.0, 3.0, 10.0):
@@ -377,10 +377,10 @@ def test_of_gamma_sizes_it_is_the_integral_of_the_tail(shape: float) -> None:
     step=st.floats(0.0, 0.01),
 )
 @example(mean=1.0, spread=2.0, part=5e-324, step=0.0)
-def test_what_is_left_is_positive_and_moves_no_faster_than_work(
+def test_the_mean_left_is_positive_and_falls_no_faster_than_work_is_done(
     mean: float, spread: float, part: float, step: float
 ) -> None:
-    """The mean at the start, then positive and bounded by theta; a little work changes it a little."""
+    """It starts at the mean and is at most the mean times max(1, spread squared)."""
     here, there = (mean_left(mean, mean * done, spread=spread) for done in (part, part * (1.0 + step)))
 
     assert mean_left(mean, 0.0, spread=spread) == mean
@@ -391,7 +391,7 @@ def test_what_is_left_is_positive_and_moves_no_faster_than_work(
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.1, 0.5, 0.9, 1.1, 2.0, 4.0])
-def test_where_the_tail_underflows_it_goes_on_smoothly(spread: float) -> None:
+def test_the_mean_left_is_smooth_where_the_tail_underflows(spread: float) -> None:
     """Far out the mean left is theta (1 + (k - 1) / (x - k + 3 - ...)), on both sides of the change."""
     shape = spread**-2.0
     for x in np.linspace(
@@ -402,8 +402,8 @@ def test_where_the_tail_underflows_it_goes_on_smoothly(spread: float) -> None:
         assert left == pytest.approx(second, rel=0.02)
 
 
-def test_the_spread_of_the_next_job_is_found_and_includes_doubt() -> None:
-    """Sizes of spread 0.2, 1 and 2: from 400 jobs within 15 %; from three jobs it is wider than from 400."""
+def test_the_spread_is_exact_with_many_jobs_and_wide_with_few() -> None:
+    """From 400 jobs the spread is within 15 %; from three nearly equal jobs it is above 0.2."""
     rng = np.random.default_rng(4)
     for spread in (0.2, 1.0, 2.0):
         sizes = rng.gamma(spread**-2.0, spread**2.0, 400)

@@ -1,4 +1,4 @@
-"""The next best width where the best one is not to be had."""
+"""The next best width when the best one has no room."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def best(left: float = 1.0, *, room: dict[str, float], holds: Width | None = Non
     )
 
 
-def test_it_is_the_cheapest_of_money_and_waiting_that_there_is_room_for() -> None:
-    """(w + mu c) T: 2.0 and 1.67 on one and two of the cheap machine, 3.0 and 2.63 on the other."""
+def test_the_fallback_is_the_cheapest_width_that_has_room() -> None:
+    """(w + mu c) T is 2.0 and 1.67 on one and two GPUs of the cheap machine, 3.0 and 2.63 on the other."""
     assert best(room=ROOM) == Width("t4@s1", 2)
     assert best(room=ROOM | {"t4@s1": 1.0}) == Width("t4@s1", 1)
     assert best(room=ROOM | {"t4@s1": 0.0}) == Width("t4", 2)
     assert best(room={}) is None
 
 
-def test_a_job_comes_back_when_that_saves_more_than_the_rescale() -> None:
-    """With all its work left it goes back to the cheap machine; with a tenth it stays where it is."""
+def test_a_job_moves_back_when_that_saves_more_than_the_rescale() -> None:
+    """With all its work left the job returns to the cheap machine; with a tenth left it stays."""
     held = Width("t4", 2)
 
     assert best(room=ROOM, holds=held) == Width("t4@s1", 2)

@@ -1,4 +1,4 @@
-"""Usage that is paid for: what is free, and at which part of its price jobs fill it."""
+"""Committed usage: the part that is free, and the part of its price at which jobs fill it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ LEVELS: FreeUsage = ((frozenset({"a10g"}), 2.0), (frozenset({"a10g", "l4"}), 3.0
         ({"l4": 4.0}, {"l4": 1.0}),
     ],
 )
-def test_what_covers_few_types_is_used_before_what_covers_many(
+def test_commitments_for_few_types_are_used_before_those_for_many(
     taken: dict[str, float], left: dict[str, float]
 ) -> None:
-    """A level of 2 for one type and one of 3 for both; others are paid in full."""
+    """A level of 2 covers one type and a level of 3 covers both; other usage is paid in full."""
     assert usage_to_pay(LEVELS, taken) == left
 
 
 @given(base=st.floats(0.0, 8.0), slope=st.floats(0.0, 1.0))
-def test_the_price_falls_until_what_is_paid_for_is_taken(base: float, slope: float) -> None:
-    """The step is the last that is free, and none where even the whole price takes more."""
+def test_the_price_falls_until_committed_usage_is_filled(base: float, slope: float) -> None:
+    """The step is the last one that is free, and -1 where usage at the whole price is more."""
     step = step_that_fills(LEVELS, lambda at: {"a10g": base + slope * at})
 
     assert step == -1 or base + slope * step <= 5.0
@@ -45,6 +45,6 @@ def test_the_price_falls_until_what_is_paid_for_is_taken(base: float, slope: flo
     assert step_that_fills((), lambda at: {}) == -1
 
 
-def test_only_types_that_are_covered_count_less() -> None:
+def test_only_covered_types_get_a_lower_price() -> None:
     assert price_fractions_at(LEVELS, 4) == {"a10g": 0.5, "l4": 0.5}
     assert PRICE_FRACTIONS[0] == 1.0

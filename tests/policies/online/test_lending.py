@@ -1,4 +1,4 @@
-"""GPUs that are rented anyway: when a job grows onto them, and what a move costs."""
+"""Lent GPUs: when a job grows onto spare GPUs, and the cost of a move."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNNING = a_job(remaining_gpu_hours=3.0, width=Width("gpu", 1))
 def stretched(
     *, most_gpus: int, hours_left: float | None, lent_hours: float = math.inf, job: Job = RUNNING
 ) -> LentWidth | None:
-    """Return the stretch of a job on one GPU, with restarts of 0.1 hours."""
+    """Return the lent width of a job on one GPU, with restarts of 0.1 hours."""
     return lent_width(
         COLUMNS,
         job,
@@ -38,7 +38,7 @@ def stretched(
     )
 
 
-def test_a_running_job_grows_to_the_fastest_width_that_there_is_room_for() -> None:
+def test_a_running_job_grows_to_the_fastest_width_that_has_room() -> None:
     """Three hours on one GPU are one on four: two are saved, less two restarts. Eight would be slower."""
     found = stretched(most_gpus=9, hours_left=3.0)
 
@@ -50,8 +50,8 @@ def test_a_running_job_grows_to_the_fastest_width_that_there_is_room_for() -> No
     assert stretched(most_gpus=1, hours_left=3.0) is None
 
 
-def test_a_width_that_a_class_has_no_more_is_not_stretched() -> None:
-    """The class was edited while a job runs: a width that the class no longer has must not fail the tick."""
+def test_a_width_that_its_class_no_longer_has_is_not_stretched() -> None:
+    """A class may be edited while a job runs; the tick must not fail."""
     gone = Width("gpu", 3)
     found = lent_width(
         COLUMNS, RUNNING, gone, most_gpus=8, hours_left=3.0, lent_hours=math.inf, rescale_hours=0.1
@@ -62,19 +62,19 @@ def test_a_width_that_a_class_has_no_more_is_not_stretched() -> None:
     assert lost == pytest.approx(0.1)
 
 
-def test_a_stretch_has_to_outweigh_the_way_there_and_back() -> None:
-    """0.3 h left on four of three times the speed save 0.2 h, which is what the two restarts cost."""
+def test_a_stretch_has_to_save_more_than_two_restarts() -> None:
+    """At three times the speed 0.3 hours left save 0.2 hours, which is the cost of both restarts."""
     assert stretched(most_gpus=4, hours_left=0.31) is not None
     assert stretched(most_gpus=4, hours_left=0.3) is None
 
 
 def test_only_the_time_for_which_the_gpus_stay_spare_counts() -> None:
-    """A job of three hours whose neighbours are wanted back in 0.3 h stays as it is."""
+    """A job of three hours does not grow onto GPUs that are wanted back in 0.3 hours."""
     assert stretched(most_gpus=4, hours_left=3.0, lent_hours=0.3) is None
 
 
-def test_a_job_that_starts_anyway_takes_what_there_is() -> None:
-    """No restart: the work of a tenth of an hour is worth it. The scale of the job counts."""
+def test_a_starting_job_takes_spare_gpus_without_a_restart() -> None:
+    """A tenth of an hour of work is worth it. The scale of the job counts."""
     job = replace(RUNNING, remaining_gpu_hours=0.1, scale=0.1 / 3.0, width=None)
     found = stretched(most_gpus=4, hours_left=None, job=job)
 
@@ -83,7 +83,7 @@ def test_a_job_that_starts_anyway_takes_what_there_is() -> None:
 
 
 def test_a_move_costs_its_restart_and_the_narrower_width() -> None:
-    """From four to two with an hour left: 3 / 1.8 - 1 hours more, and 0.1 (1 + mu 2) of restart."""
+    """From four GPUs to two with an hour left: 3 / 1.8 - 1 hours more, and 0.1 (1 + mu 2) of restart."""
     job = replace(RUNNING, width=Width("gpu", 4))
     lost = hours_lost(COLUMNS, job, Width("gpu", 2), hours_left=1.0, rescale_hours=0.1, multiplier=0.5)
 
@@ -95,8 +95,8 @@ def test_a_move_costs_its_restart_and_the_narrower_width() -> None:
     )
 
 
-def test_a_job_that_gets_its_gpus_back_is_narrower_until_then_only() -> None:
-    """From four to two for an hour of ten: 1 - 1.8 / 3 hours and two restarts. Nothing is lost by growing."""
+def test_a_job_that_gets_its_gpus_back_loses_only_the_time_until_then() -> None:
+    """From four GPUs to two for one hour of ten: 1 - 1.8 / 3 hours and two restarts."""
     job = replace(RUNNING, width=Width("gpu", 4))
     restart = 0.1 * (1.0 + 0.5 * float(COLUMNS.rate[COLUMNS.index[Width("gpu", 2)]]))
 
@@ -122,7 +122,7 @@ def test_a_job_that_gets_its_gpus_back_is_narrower_until_then_only() -> None:
     lent=st.floats(min_value=0.0, max_value=10.0),
 )
 def test_no_stretch_loses_time(left: float, most: int, lent: float) -> None:
-    """Whatever is left and however long the GPUs stay: it saves something, and it fits."""
+    """For any time left and any time lent, a stretch saves time and fits."""
     found = stretched(most_gpus=most, hours_left=left, lent_hours=lent)
 
     if found is not None:

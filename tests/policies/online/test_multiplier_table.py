@@ -1,4 +1,4 @@
-"""What money is worth at each budget: the frontier, the grain of jobs, how the curve bends."""
+"""The multiplier table: the multiplier at each budget, the grain of jobs, and the curvature."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TABLE = MultiplierTable.of(PROBLEM)
 
 
 @pytest.mark.parametrize("budget", [31.0, 45.0, 60.0, 75.0])
-def test_the_table_is_the_frontier(budget: float) -> None:
-    """At the believed rates the planned multiplier is between the slopes around the exact optimum's."""
+def test_the_planned_multiplier_matches_the_frontier(budget: float) -> None:
+    """The exact optimum's slope lies between the multipliers of the planned edge and the next."""
     position = TABLE.planned(budget)
     frontier = MixedFrontier.of(PROBLEM)
     slope = float(frontier.multiplier_at(np.array([budget]))[0])
@@ -48,7 +48,7 @@ def test_the_grain_grows_with_the_size_of_jobs() -> None:
 
 @pytest.mark.parametrize("least", [10.0, 20.0])
 def test_the_curvature_is_that_of_a_known_curve(least: float) -> None:
-    """For T = 1 / (B - b) kappa is (B / (B - b))^2; at the least feasible budget there is none."""
+    """For T = 1 / (B - b) it is (B / (B - b))^2; at the least feasible budget there is none."""
 
     def mean_jct(budgets: Floats) -> Floats:
         return np.asarray(1.0 / (budgets - least))
@@ -79,7 +79,7 @@ BY_HAND = MultiplierTable(
         (99.0, 2, 0.0, 0.5),
     ],
 )
-def test_money_has_a_place_between_two_edges(
+def test_money_has_a_position_between_two_edges(
     money: float, edge: int, share: float, multiplier: float
 ) -> None:
     """The multiplier between two levels is their geometric mean; beyond the ends nothing changes."""
@@ -93,33 +93,36 @@ def test_money_has_a_place_between_two_edges(
     assert BY_HAND.at(edge) == Position(edge=edge, share=0.0, multiplier=(8.0, 2.0, 0.5)[edge])
 
 
-def test_jobs_that_cost_nothing_have_the_widest_widths() -> None:
-    """No job, and some money: every edge is taken."""
+def test_without_jobs_any_money_reaches_the_last_edge() -> None:
+    """The costs of one and three jobs are those of each edge, by hand."""
     assert BY_HAND.position(np.zeros(2), 1.0).edge == 2
     assert BY_HAND.costs(np.array([1.0, 3.0])).tolist() == [7.0, 10.0, 25.0]
 
 
-def test_draws_above_one_less_the_share_are_one_edge_further() -> None:
-    """With a share of 1/4 these are the draws from 0.75 on; with a share of 0 none."""
+def test_draws_above_one_minus_the_share_are_one_edge_further() -> None:
+    """With a share of 1/4 these are the draws from 0.75 on; with a share of 0 no draw is."""
     mixed = Position(edge=3, share=0.25, multiplier=1.0)
     assert [mixed.level_for(draw) for draw in (0.0, 0.74, 0.75, 0.99)] == [3, 3, 4, 4]
     assert Position(edge=3, share=0.0, multiplier=1.0).level_for(0.999) == 3
 
 
 def test_the_grain_is_the_squared_cost_of_jobs_over_the_squared_budget() -> None:
-    """At 12.50 an hour jobs cost 1 + 3 and 2 + 5 / 2; they come 2 and 1 times an hour."""
+    """At 12.50 USD/hour jobs cost 1 + 3 and 2 + 5 / 2; they arrive 2 and 1 times an hour."""
     assert BY_HAND.grain_hours(12.5) == pytest.approx((2.0 * 4.0**2 + 1.0 * 4.5**2) / 12.5**2)
     assert BY_HAND.grain_hours(4.0) == pytest.approx((2.0 * 1.0**2 + 1.0 * 2.0**2) / 4.0**2)
 
 
 def test_multipliers_lie_between_slopes() -> None:
-    """At their geometric mean, and twice and half of the outer ones; one where there is no slope."""
+    """Inner ones are geometric means; outer ones are twice and half the outer slopes; no slope gives 1."""
     assert _between(np.array([16.0, 4.0, 1.0])).tolist() == [32.0, 8.0, 2.0, 0.5]
     assert _between(np.zeros(0)).tolist() == [1.0]
 
 
-def test_the_curvature_looks_a_tenth_to_each_side_or_as_far_as_there_is() -> None:
-    """For T = B^-2 at a share s: ((1 - s)^-2 + (1 + s)^-2 - 2) / 2 s^2; a curve that bends down has none."""
+def test_the_curvature_is_measured_a_tenth_of_the_budget_to_each_side() -> None:
+    """For T = B^-2 and a share s of the budget it is ((1 - s)^-2 + (1 + s)^-2 - 2) / 2 s^2.
+
+    Near the least budget the share is smaller. A curve that bends down has a curvature of 0.
+    """
 
     def bend(share: float) -> float:
         return ((1.0 - share) ** -2 + (1.0 + share) ** -2 - 2.0) / (2.0 * share**2)

@@ -1,4 +1,4 @@
-"""What whole nodes are worth: patience, idle nodes, head starts."""
+"""The worth of whole nodes: patience, idle nodes and head starts."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def some_nodes(*, startup: float = 0.01, rescale: float = 0.01, boot: float = BO
 def test_the_number_of_idle_nodes_is_the_best_whole_number(
     price: float, jobs: float, nodes: float, gpus: int
 ) -> None:
-    """Beside what is lent, neither one fewer nor two more cost less: idle time against unmet demands.
+    """This number or the next costs the least, in idle time and unmet demands.
 
-    Lent GPUs stand in for a node only where a node has several GPUs.
+    Lent GPUs count as an idle node only where a node has several GPUs.
     """
     price = max(price, LEAST_NODE_PRICE)
 
@@ -73,8 +73,8 @@ def test_the_number_of_idle_nodes_is_the_best_whole_number(
 
 
 @pytest.mark.parametrize("gpus", [1, 4])
-def test_who_boots_at_once_is_not_held_and_an_hour_is_like_any_other(gpus: int) -> None:
-    """Idle nodes spare boots: without those nothing is spared, and the longer they take the more is held."""
+def test_nodes_without_boot_time_are_not_kept_idle(gpus: int) -> None:
+    """The longer the boot, the more nodes are kept idle, and the longer."""
     demand = NodeDemand(weighted_jobs_per_hour=50.0, nodes_per_hour=50.0)
     holds = [
         idle_retention(0.1, demand, boot_hours=boot, weight=1.0, gpus_of_node=gpus)
@@ -89,7 +89,7 @@ def test_who_boots_at_once_is_not_held_and_an_hour_is_like_any_other(gpus: int) 
 def test_an_idle_node_costs_no_more_than_the_boot_and_the_wait_that_it_may_save(
     price: float, weight: float
 ) -> None:
-    """The ski-rental bound: price x hold is at most boot x (price + weight), and within the limit."""
+    """The ski-rental bound: price x hold is at most boot x (price + weight); the hold is within its limit."""
     held = (
         idle_retention(
             price, NodeDemand(nodes_per_hour=50.0), boot_hours=BOOT, weight=weight, gpus_of_node=4
@@ -104,8 +104,8 @@ def test_an_idle_node_costs_no_more_than_the_boot_and_the_wait_that_it_may_save(
 
 
 @given(cheap=prices, factor=st.floats(min_value=1.0, max_value=100.0))
-def test_dearer_money_holds_fewer_nodes_for_less_long(cheap: float, factor: float) -> None:
-    """Both parts of the hold fall as the multiplier rises."""
+def test_a_higher_price_keeps_fewer_nodes_idle_for_less_time(cheap: float, factor: float) -> None:
+    """The number and the seconds fall as the price of a node rises."""
     demand = NodeDemand(weighted_jobs_per_hour=20.0, nodes_per_hour=40.0)
     low, high = (
         idle_retention(p, demand, boot_hours=BOOT, weight=1.0, gpus_of_node=4)
@@ -116,7 +116,7 @@ def test_dearer_money_holds_fewer_nodes_for_less_long(cheap: float, factor: floa
     assert high.seconds <= low.seconds
 
 
-def test_without_boots_nothing_is_held_and_nobody_waits() -> None:
+def test_without_boots_no_node_is_kept_idle_and_no_job_waits() -> None:
     """A node that comes at once is never worth keeping."""
     nodes = some_nodes(boot=0.0)
 
@@ -125,7 +125,7 @@ def test_without_boots_nothing_is_held_and_nobody_waits() -> None:
 
 
 def test_patience_grows_with_the_price_of_money_up_to_three_boots() -> None:
-    """b (1 + mu P): one boot where money is worth nothing, at P = 4 and mu = 1/8 1.5, then three."""
+    """b (1 + mu P): one boot at mu = 0, 1.5 boots at P = 4 and mu = 1/8, and at most three."""
     nodes = some_nodes()
     patience = [nodes.priced(mu).patience_hours("gpu") for mu in (0.0, 0.125, 100.0)]
 
@@ -141,7 +141,7 @@ def test_hours_left_are_those_of_all_phases_at_the_width_held() -> None:
 
 
 def test_a_head_start_takes_the_fastest_width_that_fits() -> None:
-    """Three GPUs are free for a job of eight: two of them, at 1.8 of 5, for (0.05 - 0.01) hours."""
+    """With three GPUs free a job that is planned at eight starts on two."""
     assert some_nodes().head_start(a_job(), Width("gpu", 8), most_gpus=3, wait_hours=BOOT) == Width("gpu", 2)
 
 
@@ -153,8 +153,8 @@ def test_a_head_start_has_to_outweigh_the_restart() -> None:
     assert some_nodes(rescale=0.03).head_start(job, then, most_gpus=3, wait_hours=BOOT) is None
 
 
-def test_no_head_start_shorter_than_the_start_up_or_at_the_full_width() -> None:
-    """Nothing would be done before the nodes are there; and what is planned is no head start."""
+def test_no_head_start_is_shorter_than_the_start_up_or_as_wide_as_planned() -> None:
+    """Without time beyond the start-up no work would be done."""
     nodes, job = some_nodes(), a_job()
 
     assert nodes.head_start(job, Width("gpu", 8), most_gpus=4, wait_hours=0.005) is None
@@ -175,7 +175,7 @@ def test_demand_counts_starts_and_growth() -> None:
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
 def test_a_change_of_gpu_type_needs_all_gpus_anew(names: tuple[str, str]) -> None:
-    """4 GPUs of one type, then 4 of another, whatever they are called: a node of each, per job."""
+    """4 GPUs of one type, then 4 of another, in any order of names: a node of each per job."""
     first, second = (
         replace(a_class().phases[0], speedups={name: Table(gpus=(4,), speeds=(4.0,))}) for name in names
     )
@@ -196,8 +196,8 @@ def test_changes_of_width_are_charged_half_a_boot_in_the_plan() -> None:
     assert with_boots_at_changes(problem, 0.0) is problem
 
 
-def test_one_gpu_nodes_hold_one_idle_node_more() -> None:
-    """The same plan at the same node price: with one GPU a node, nothing lent stands in for an idle one."""
+def test_one_gpu_nodes_keep_one_idle_node_more() -> None:
+    """On nodes of several GPUs lent GPUs stand in for one idle node."""
     busy = {"gpu": NodeDemand(weighted_jobs_per_hour=20.0, nodes_per_hour=40.0)}
     several = replace(some_nodes().priced(0.01), demands=busy)
     single = replace(several, node_gpus={"gpu": 1})
@@ -211,7 +211,7 @@ def test_one_gpu_nodes_hold_one_idle_node_more() -> None:
 def test_the_number_of_stopped_nodes_or_the_next_is_the_best(
     price: float, jobs: float, nodes: float, share: float, idle: int
 ) -> None:
-    """As for idle nodes, at the price of a disk and for the part of a boot that is saved."""
+    """The cost is that of a disk, and the gain is the part of a boot that is saved."""
     price = max(price, LEAST_NODE_PRICE)
     saved = 0.03
 
@@ -227,7 +227,7 @@ def test_the_number_of_stopped_nodes_or_the_next_is_the_best(
 
 
 def test_a_stopped_node_stays_until_its_disk_has_cost_what_it_may_save() -> None:
-    """Half a boot saved is 0.025 h of waiting and of renting; and nothing is kept that saves nothing."""
+    """Half a boot saves 0.025 h of waiting and of rent; a node that saves nothing is not kept."""
     demand = NodeDemand(weighted_jobs_per_hour=10.0, nodes_per_hour=10.0)
     hold = stopped_retention(2.0, demand, saved_hours=0.025, share=0.01, weight=1.0, idle_nodes=0)
     assert hold.seconds == pytest.approx(3600.0 * 0.025 * (1.0 + 2.0) / (2.0 * 0.01))
@@ -237,8 +237,8 @@ def test_a_stopped_node_stays_until_its_disk_has_cost_what_it_may_save() -> None
     assert nothing == NodeRetention(nodes=0, seconds=0.0)
 
 
-def test_more_is_kept_stopped_than_idle_as_a_disk_is_cheaper() -> None:
-    """With all of the boot saved and the disk at the price of the node it would be the idle hold."""
+def test_more_nodes_are_kept_stopped_than_idle() -> None:
+    """Both save a whole boot, and a disk is cheaper than a node."""
     nodes = some_nodes().priced(1.0)
     assert nodes.warm("gpu", saved_hours=BOOT, share=0.005).nodes > nodes.hold("gpu").nodes
 
@@ -252,8 +252,8 @@ def test_hours_left_are_of_the_job_as_it_is_now() -> None:
     assert nodes.hours_left(replace(begun, width=None)) == math.inf
 
 
-def test_hours_of_sending_are_the_share_that_waits_times_their_worth() -> None:
-    """As measured, else by the network of the class; nothing where neither is known or no width is held."""
+def test_hours_of_sending_are_a_share_of_the_hours_left_times_their_worth() -> None:
+    """The share is measured or follows from the network of the class; without both, or a width, it is 0."""
     curve = Table(gpus=(1, 2), speeds=(1.0, 1.8))
     need = AllReduce(message_bytes=1e7, compute_seconds=0.1)
     problems = [a_problem(a_class(curve=curve, network=network)) for network in (None, need)]
@@ -286,9 +286,7 @@ def test_a_width_that_is_no_faster_than_a_narrower_one_is_on_no_menu() -> None:
 
 
 @pytest.mark.parametrize(("per_hour", "stretches"), [(0.0, True), (0.01, True), (1e6, False)])
-def test_spare_gpus_are_taken_and_room_is_made_for_as_long_as_few_jobs_come(
-    per_hour: float, stretches: bool
-) -> None:
+def test_spare_gpus_are_lent_only_where_arrivals_are_rare(per_hour: float, stretches: bool) -> None:
     """Without arrivals GPUs stay lent for ever; with an arrival at every instant no restart pays."""
     nodes = some_nodes(rescale=0.05)
     demand = NodeDemand(weighted_jobs_per_hour=per_hour, nodes_per_hour=1.0)
@@ -304,27 +302,29 @@ def test_spare_gpus_are_taken_and_room_is_made_for_as_long_as_few_jobs_come(
 @pytest.mark.parametrize(
     ("price", "weight", "gpus", "nodes", "seconds"),
     [
-        # The root of 2 x 0.05 x (10 + 10 P) / P, 11 at P = 0.1, less one, and one lent beside a job's GPUs.
+        # The root of 2 x 0.05 x (10 + 10 P) / P, 11 at P = 0.1, less one, and less one lent node.
         (0.1, 1.0, 8, 1, 0.05 * 11.0),
         (0.1, 1.0, 2, 1, 0.05 * 11.0),
         (0.1, 1.0, 1, 2, 0.05 * 11.0),
         (0.1, 2.0, 1, 2, 1.0),
-        # Money that is no object is worth a hundredth of an hour, and nothing is held for more than an hour.
+        # A price of 0 counts as a hundredth of an hour, and no node is kept idle for more than an hour.
         (0.0, 0.1, 1, 9, 0.05 * 11.0),
         (0.0, 1.0, 1, 9, 1.0),
         (1e4, 1.0, 1, 0, 0.05 * 1.0001),
     ],
 )
-def test_what_is_held_at_a_price(price: float, weight: float, gpus: int, nodes: int, seconds: float) -> None:
-    """The square root of savings (boots and waits) over the cost of an idle node."""
+def test_idle_retention_by_price_and_weight(
+    price: float, weight: float, gpus: int, nodes: int, seconds: float
+) -> None:
+    """The number is the square root of savings (boots and waits) over the cost of an idle node."""
     demand = NodeDemand(weighted_jobs_per_hour=10.0, nodes_per_hour=10.0)
     found = idle_retention(price, demand, boot_hours=0.05, weight=weight, gpus_of_node=gpus)
     assert found.nodes == nodes
     assert found.seconds == pytest.approx(3600.0 * seconds)
 
 
-def test_a_disk_costs_something_where_money_is_no_object() -> None:
-    """A hundredth of an hour for a node-hour, and a ten-thousandth of that for its disk at the least."""
+def test_a_disk_has_a_least_cost_where_money_has_no_price() -> None:
+    """A node-hour counts as at least 0.01 hours, and its disk as at least a ten-thousandth of that."""
     demand = NodeDemand(weighted_jobs_per_hour=10.0, nodes_per_hour=10.0)
     for price, share, disk in ((0.0, 0.0, 1e-6), (0.0, 0.5, 5e-3), (4.0, 1e-7, 1e-6), (4.0, 0.5, 2.0)):
         at_least = max(price, 0.01)
@@ -342,7 +342,7 @@ def test_a_disk_costs_something_where_money_is_no_object() -> None:
         (0, (4, 4), 0.05, 0.01, 2),
         (0, (8, 1), 0.05, 0.01, 1),
         (0, (8, 0), 0.05, 0.01, None),
-        # (wait - 0.01) x 3 / 5 has to be more than what the restart takes beyond the start-up.
+        # (wait - 0.01) x 3 / 5 has to exceed the time of the restart beyond the start-up.
         (0, (8, 4), 0.0099, 0.0, None),
         (0, (8, 4), 0.01, 0.0, None),
         (0, (8, 4), 0.0101, 0.0, 4),
@@ -353,10 +353,10 @@ def test_a_disk_costs_something_where_money_is_no_object() -> None:
         (1, (8, 4), 0.0667, 0.04, 4),
     ],
 )
-def test_a_head_start_at_each_turn(
+def test_the_width_of_a_head_start_near_its_thresholds(
     phase: int, widths: tuple[int, int], wait: float, rescale: float, width: int | None
 ) -> None:
-    """`widths` are planned and free: the widest below both, where it does more until then than it costs."""
+    """`widths` are planned and free: the widest below both, where it gains more than the restart costs."""
     then, most = widths
     found = some_nodes(rescale=rescale).head_start(
         a_job(phase=phase), Width("gpu", then), most_gpus=most, wait_hours=wait
@@ -364,7 +364,7 @@ def test_a_head_start_at_each_turn(
     assert (None if found is None else found.gpus) == width
 
 
-def test_what_jobs_ask_of_scarce_room() -> None:
+def test_claims_have_the_menu_the_work_and_the_overdue_time_of_each_job() -> None:
     """Two phases of 1 and 2 GPU-hours with speeds 1, 1.8, 3, 5; one job has waited, one is half done."""
     nodes = some_nodes(startup=0.01, rescale=0.03).priced(0.25)
     waits = a_job("a", phase=0, remaining_gpu_hours=6.0, scale=2.0, arrived_at=0.0)
@@ -391,8 +391,8 @@ def test_what_jobs_ask_of_scarce_room() -> None:
     assert claims.overdue == pytest.approx([0.1 / alone[0], 0.0, 0.0, 0.1 / alone[0]])
 
 
-def test_nodes_are_priced_in_the_unit_of_the_budget_or_at_a_part() -> None:
-    """Four GPUs for 4 USD are 4 GPUs where GPUs are counted; weights count by how often jobs come."""
+def test_nodes_are_priced_in_the_unit_of_the_budget() -> None:
+    """A node costs 7 USD, or 4 where GPUs are counted; the weight is a mean over arrivals."""
     curve = Table(gpus=(1, 2), speeds=(1.0, 1.8))
     classes = (
         a_class("a", curve=curve, weight=1.0, arrivals_per_hour=3.0),
@@ -410,7 +410,7 @@ def test_nodes_are_priced_in_the_unit_of_the_budget_or_at_a_part() -> None:
         assert nodes.priced(0.05).patience_hours("gpu") == pytest.approx(BOOT * (1.0 + 0.05 * price / 2.0))
 
 
-def test_hours_left_are_kept_for_so_many_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hours_left_are_cached_for_a_limited_number_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same job object is served from the cache; beyond the limit the cache is emptied."""
     monkeypatch.setattr(node_prices, "MOST_KNOWN", 2)
     nodes = some_nodes()

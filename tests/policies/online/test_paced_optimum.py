@@ -1,4 +1,4 @@
-"""The paced allocator: the plan's widths at the plan's pace, and a change only where it pays."""
+"""The paced allocator: widths of the plan at the planned pace, and changes only where they pay."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def a_job(class_name: str = "vision", **changes: object) -> Job:
     return Job(**(values | changes))  # type: ignore[arg-type]
 
 
-def test_at_the_planned_pace_it_is_the_plan() -> None:
-    """Without a ledger new jobs get the widths of the exact optimum, in the optimum's shares."""
+def test_at_the_planned_pace_new_jobs_get_the_planned_widths() -> None:
+    """Without a ledger the widths of new jobs are those of the exact optimum."""
     solution = solve(PROBLEM, 60.0)
     for found in solution.classes:
         planned = {plan.widths[0] for plan in found.plans}
@@ -49,7 +49,7 @@ def test_at_the_planned_pace_it_is_the_plan() -> None:
 
 @pytest.mark.parametrize("multiplier", [0.01, 0.1, 1.0])
 def test_the_cost_to_go_is_the_shortest_path(multiplier: float) -> None:
-    """For a new job it is what the solver's shortest path finds."""
+    """For a new job it equals the shortest path of the solver."""
     for job_class in PROBLEM.classes:
         table = CostToGo.of(WidthColumns.of(PROBLEM, job_class), scale=1.0, multiplier=multiplier)
         least = (table.rest(0, scale=1.0, left=1.0) + table.start_cost).min()
@@ -78,14 +78,14 @@ def test_a_change_of_width_pays_for_itself(name: str, left: float, level: int, g
 
 
 def test_a_job_that_is_nearly_done_keeps_its_width() -> None:
-    """The rescale takes longer than what is left."""
+    """The rescale takes longer than the work left."""
     running = a_job("language", remaining_gpu_hours=0.001, width=Width("gpu", 1))
 
     assert POLICY.allocate([running], now=0.0).widths["a"] == Width("gpu", 1)
 
 
-def test_debt_narrows_and_credit_widens() -> None:
-    """The same job gets fewer GPUs when the money is spent, more when it is not."""
+def test_a_job_is_narrower_in_debt_than_in_credit() -> None:
+    """The job is the same; only the money spent differs."""
     job = a_job("language")
     late = Money(spent=0.0, elapsed_hours=600.0, month_elapsed_hours=600.0, month_left_hours=130.0)
     spent, saved = (
@@ -105,8 +105,8 @@ def test_short_jobs_get_fewer_gpus() -> None:
     assert widths[0] < widths[1]
 
 
-def test_one_job_is_told_the_width_that_a_whole_answer_gives_it() -> None:
-    """In every phase, held or not, also where usage is free."""
+def test_alone_gives_the_width_of_a_full_allocation() -> None:
+    """This holds in every phase, with and without a width held, and with free usage."""
     free = PacedBudgetOptimal.from_problem(PROBLEM, Pace(budget=60.0), free=((frozenset({"gpu"}), 40.0),))
     fixed = BudgetOptimal.from_problem(PROBLEM, Budget(amount=60.0))
     for job_class in PROBLEM.classes:
@@ -118,8 +118,8 @@ def test_one_job_is_told_the_width_that_a_whole_answer_gives_it() -> None:
                 assert policy.alone(job) == policy.allocate([job], now=0.0).widths["a"]
 
 
-def test_a_job_keeps_its_width_until_the_phase_that_is_named() -> None:
-    """One of four phases scales badly; before the named phase `alone` keeps the width, for any work left."""
+def test_a_job_keeps_its_width_until_the_phase_from_keeps_until() -> None:
+    """One of four phases scales badly; before that phase `alone` keeps the width, for any work left."""
     stiff, steep = Table(gpus=(1, 4), speeds=(1.0, 1.2)), Table(gpus=(1, 4), speeds=(1.0, 3.8))
     curves = (steep, steep, stiff, steep)
     phases = tuple(Phase(size_gpu_hours=2.0, speedups={"gpu": curve}) for curve in curves)
@@ -134,7 +134,7 @@ def test_a_job_keeps_its_width_until_the_phase_that_is_named() -> None:
         for later, part in product(range(phase + 1, until), (1.0, 0.4, 0.01)):
             left = scale * 2.0 * (3 - later + part)
             assert policy.alone(replace(job, phase=later, remaining_gpu_hours=left)) == job.width
-    # Four GPUs are held over the second phase and given up in the stiff one; one GPU is at once too few.
+    # Four GPUs are kept through the second phase and given up in the stiff one; one GPU is changed at once.
     assert {scale: (found[scale, 4, 0], found[scale, 1, 0]) for scale in (0.3, 1.0, 5.0)} == dict.fromkeys(
         (0.3, 1.0, 5.0), (2, 1)
     )
@@ -155,8 +155,8 @@ def test_every_job_gets_a_width_and_a_reason() -> None:
     assert "an hour of waiting counted as" in allocation.reasons["vision"]
 
 
-def test_few_jobs_are_made_wider_until_they_use_what_is_paid_anyway() -> None:
-    """One job takes more than its plan says, within what is free; of many, each has its planned width."""
+def test_few_jobs_grow_until_they_use_the_committed_usage() -> None:
+    """One job takes more than its plan, within the free usage; fifty jobs have their planned widths."""
     free = PacedBudgetOptimal.from_problem(PROBLEM, Pace(budget=60.0), free=((frozenset({"gpu"}), 40.0),))
     (alone,) = free.allocate([a_job()], now=0.0).widths.values()
     (planned,) = POLICY.allocate([a_job()], now=0.0).widths.values()
@@ -169,8 +169,8 @@ def test_few_jobs_are_made_wider_until_they_use_what_is_paid_anyway() -> None:
     assert free.allocate(many, now=0.0).widths == POLICY.allocate(many, now=0.0).widths
 
 
-def test_jobs_leave_a_cheaper_machine_for_one_that_is_paid_anyway_until_that_is_full() -> None:
-    """Spot costs 0.4 of the price; of twelve jobs as many go to the committed machine as 6 USD/h pay for."""
+def test_jobs_prefer_a_committed_machine_to_cheaper_spot_until_it_is_full() -> None:
+    """Spot costs 0.4 of the price; of twelve jobs, as many use the committed machine as 6 USD/h pay for."""
     curve = Table(gpus=(1, 2, 4), speeds=(1.0, 1.9, 3.4))
     phase = Phase(size_gpu_hours=2.0, speedups={"t4": curve, "t4@spot": curve})
     problem = Problem(
@@ -195,8 +195,8 @@ def test_jobs_leave_a_cheaper_machine_for_one_that_is_paid_anyway_until_that_is_
     assert gpus("t4", ((frozenset({"t4"}), 60.0),), 12) == 48
 
 
-def test_reasons_say_what_an_hour_counts_and_how_long_the_money_lasts() -> None:
-    """At the plan, with money, where money is no object, and where GPUs are counted."""
+def test_reasons_state_the_price_of_waiting_and_how_long_the_money_lasts() -> None:
+    """For the plan alone, with money, at a multiplier of zero, under a GPU budget, and with free usage."""
     job, gpus = a_job(), replace(PROBLEM, budget_unit="gpus")
     best = "the best width for the rest of a job of class vision"
     counted = 1.0 / POLICY.table.planned(60.0).multiplier
@@ -223,8 +223,8 @@ def test_reasons_say_what_an_hour_counts_and_how_long_the_money_lasts() -> None:
     )
 
 
-def test_a_thin_budget_gets_the_widest_widths_that_it_pays() -> None:
-    """Ten jobs: what they take is within the money, one step wider is not; too little takes the cheapest."""
+def test_a_thin_budget_gets_the_widest_widths_that_it_pays_for() -> None:
+    """One step wider would exceed the money; a budget that is too small gets the cheapest widths."""
     jobs = [a_job(name, id=f"{name}-{n}") for name in SIZES for n in range(4)]
 
     def taken(edge: int) -> float:
@@ -247,8 +247,8 @@ def test_a_thin_budget_gets_the_widest_widths_that_it_pays() -> None:
     )
 
 
-def test_a_thin_budget_takes_the_wider_widths_of_the_month() -> None:
-    """With a month's money unspent the law is wider than the hour; with none left the hour may be wider."""
+def test_within_takes_the_wider_of_hourly_and_monthly_widths() -> None:
+    """With unspent money the month gives wider widths; after overspending the hour does."""
     jobs = [a_job(name, id=name) for name in SIZES]
     rich = Money(spent=0.0, elapsed_hours=700.0, month_elapsed_hours=700.0, month_left_hours=30.0)
     poor = replace(rich, spent=60.0 * 800.0)
@@ -261,7 +261,7 @@ def test_a_thin_budget_takes_the_wider_widths_of_the_month() -> None:
 
 
 def test_the_work_left_is_counted_in_whole_jobs_of_its_class() -> None:
-    """A job and a half of one class, none of the others; a load that is twice the stated one is its mix."""
+    """One and a half jobs of a class, none of the others. A learnt load of two halves the stated rates."""
     vision = SIZES["vision"]
     jobs = [a_job(id="a"), a_job(id="b", remaining_gpu_hours=0.5 * vision)]
     assert POLICY.present(jobs) == pytest.approx([1.5 if name == "vision" else 0.0 for name in SIZES])

@@ -1,4 +1,4 @@
-"""The law: monotone, bounded, without oscillation, calm under rhythms, blind to the unit of money."""
+"""The control law is monotone, bounded, free of oscillation, and independent of the unit of money."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def books(
 
 
 def fluid_run(pace: Pace, load: Floats, *, noise: Floats | None = None) -> tuple[list[Step], Floats]:
-    """Run the law in the fluid limit: each hour so many times the stated load comes, paid at once."""
+    """Run the law in the fluid limit: each hour a factor times the stated load comes and is paid at once."""
     steps, paid, spent_usd, memory = list[Step](), list[float](), 0.0, tuple[float, ...]()
     for hour, factor in enumerate(load.tolist()):
         money = books(spent=spent_usd, elapsed_hours=float(hour), memory=memory)
@@ -73,8 +73,8 @@ def day_and_night(hours: int) -> Floats:
 
 
 @given(jobs=present, hours=elapsed, low=spent, high=spent)
-def test_more_spent_never_means_wider(jobs: Floats, hours: float, low: float, high: float) -> None:
-    """The multiplier rises, or stays, with the money spent; but for the last digits."""
+def test_more_money_spent_never_means_wider_jobs(jobs: Floats, hours: float, low: float, high: float) -> None:
+    """The multiplier does not fall as the money spent rises, up to rounding."""
     low, high = sorted((low, high))
     less, more = (
         pace_step(PACE, TABLE, jobs, books(spent=s, elapsed_hours=hours)).position for s in (low, high)
@@ -84,7 +84,9 @@ def test_more_spent_never_means_wider(jobs: Floats, hours: float, low: float, hi
 
 
 @given(jobs=present, hours=elapsed, paid=spent, memory=memories)
-def test_it_is_bounded(jobs: Floats, hours: float, paid: float, memory: tuple[float, ...]) -> None:
+def test_every_part_of_a_step_is_bounded(
+    jobs: Floats, hours: float, paid: float, memory: tuple[float, ...]
+) -> None:
     """Multiplier, horizon, load and memory stay in their ranges for any state of the ledger."""
     step = pace_step(PACE, TABLE, jobs, books(spent=paid, elapsed_hours=hours, memory=memory))
 
@@ -94,7 +96,7 @@ def test_it_is_bounded(jobs: Floats, hours: float, paid: float, memory: tuple[fl
     assert all(math.isfinite(value) for value in (step.load_correction, *step.memory))
 
 
-def test_what_a_month_leaves_is_carried_over_as_far_as_the_tolerance() -> None:
+def test_unspent_money_of_a_month_is_carried_over_up_to_the_tolerance() -> None:
     """After a month without jobs the next begins with 2 % of its money; within a month nothing is forgone."""
     next_month = books(elapsed_hours=MONTH_HOURS)
     allowed = TOLERANCE * MONTH_HOURS
@@ -107,7 +109,7 @@ def test_what_a_month_leaves_is_carried_over_as_far_as_the_tolerance() -> None:
 
 
 def test_a_window_of_hours_keeps_a_window_of_credit() -> None:
-    """With a window that is no month, what is older than the window is forgone at any time."""
+    """With a window other than a month, credit older than the window is forgone at any time."""
     pace = Pace(budget=8.0, window_hours=4.0)
 
     assert pace.opening_hours(books(elapsed_hours=10.0, spent=8.0)) == 5.0
@@ -115,7 +117,7 @@ def test_a_window_of_hours_keeps_a_window_of_credit() -> None:
 
 
 def test_the_horizon_is_what_is_left_of_the_month_but_not_less_than_the_floor() -> None:
-    """730 hours on the first day, the floor on the last ones; a large debt is spread over longer."""
+    """730 hours on the first day, the floor on the last days; a large debt is spread over more hours."""
     hours = [PACE.horizon_hours(books(elapsed_hours=at), 0.0) for at in (0.0, 500.0, 729.0)]
 
     assert hours == [730.0, 230.0, PACE.floor_hours]
@@ -123,8 +125,8 @@ def test_the_horizon_is_what_is_left_of_the_month_but_not_less_than_the_floor() 
     assert PACE.horizon_hours(books(elapsed_hours=729.0), -60.0 * 5000.0) == MONTH_HOURS
 
 
-def test_without_stock_credit_counts_as_none() -> None:
-    """While the cloud refuses, unspent money widens no job."""
+def test_credit_does_not_count_while_the_cloud_refuses() -> None:
+    """Unspent money then widens no job."""
     refused = pace_step(PACE, TABLE, np.ones(3), books(elapsed_hours=300.0, is_refused=True))
     served = pace_step(PACE, TABLE, np.ones(3), books(elapsed_hours=300.0))
 
@@ -143,7 +145,7 @@ def test_the_floor_is_as_long_as_the_tolerance_permits() -> None:
 
 @given(factor=st.floats(0.01, 100.0), hours=elapsed, paid=spent, jobs=present)
 def test_the_unit_of_money_does_not_matter(factor: float, hours: float, paid: float, jobs: Floats) -> None:
-    """Prices, budget and spend times a factor: the multiplier is divided by it, so no width changes."""
+    """With prices, budget and spend times a factor, the multiplier is divided by the factor."""
     dearer = replace(PROBLEM, gpu_types=(GpuType(name="gpu", usd_per_gpu_hour=factor),))
     one = pace_step(PACE, TABLE, jobs, books(spent=paid, elapsed_hours=hours))
     other = pace_step(
@@ -156,8 +158,8 @@ def test_the_unit_of_money_does_not_matter(factor: float, hours: float, paid: fl
     assert other.position.multiplier * factor == pytest.approx(one.position.multiplier, rel=1e-6)
 
 
-def test_right_beliefs_are_left_alone() -> None:
-    """Nights of 0.4 and days of 1.6 times the load move the belief about the load little, and ever less."""
+def test_right_beliefs_stay_nearly_unchanged() -> None:
+    """Nights at 0.4 and days at 1.6 times the load move the load correction little, and ever less."""
     steps, paid = fluid_run(PACE, day_and_night(730))
     corrections = np.array([step.load_correction for step in steps])
 
@@ -167,8 +169,8 @@ def test_right_beliefs_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("truth", [0.6, 0.75, 1.2, 1.5])
-def test_wrong_beliefs_are_given_up_and_the_month_ends_on_its_money(truth: float) -> None:
-    """The load is known to a tenth after five days, which may be workdays; a month keeps its money."""
+def test_wrong_beliefs_are_corrected_and_the_month_spends_its_budget(truth: float) -> None:
+    """The load is known to a tenth after five days, and the spend of the month is within the tolerance."""
     pace = replace(PACE, budget=45.0)
     steps, paid = fluid_run(pace, np.full(730, truth))
     burn = np.diff(paid)[365:] / 45.0
@@ -180,10 +182,10 @@ def test_wrong_beliefs_are_given_up_and_the_month_ends_on_its_money(truth: float
 
 
 @given(actual=st.floats(0.0, 1e5), more=st.floats(1.0, 100.0), stated=st.floats(1.0, 1e5))
-def test_the_belief_lies_between_what_was_stated_and_what_was_seen(
+def test_the_load_correction_lies_between_the_stated_and_the_observed_load(
     actual: float, more: float, stated: float
 ) -> None:
-    """The correction is on the side of the evidence and within it; an unstated load follows sooner."""
+    """An unstated load follows the evidence at least as far."""
     correction = PACE.load_correction(actual, stated)
     seen = (actual + 43.8) / (stated + 43.8)  # 0.001 x 730 h x 60 USD/h on both sides
 
@@ -193,8 +195,8 @@ def test_the_belief_lies_between_what_was_stated_and_what_was_seen(
     assert PACE.load_correction(0.0, 0.0) == 1.0
 
 
-def test_what_was_believed_of_the_load_outlives_a_change_of_prices() -> None:
-    """Prices and budget doubled, as after a new class file: the same correction as before."""
+def test_the_load_correction_survives_a_change_of_prices() -> None:
+    """Prices and budget are doubled, as by a new class file."""
     steps, paid = fluid_run(PACE, np.full(100, 1.5))
     forgotten, *rest = steps[-1].memory
     money = books(spent=2.0 * float(paid[-1]), elapsed_hours=100.0, memory=(2.0 * forgotten, *rest))
@@ -205,8 +207,8 @@ def test_what_was_believed_of_the_load_outlives_a_change_of_prices() -> None:
 
 
 @pytest.mark.parametrize("grain", [pytest.param(0.1, marks=pytest.mark.exhaustive), 0.5])
-def test_the_variance_of_the_burn_is_the_one_that_is_foretold(grain: float) -> None:
-    """The law under the noise of single jobs, forty months: within a third of the closed form."""
+def test_the_variance_of_spending_matches_its_closed_form(grain: float) -> None:
+    """The law under the noise of single jobs, over forty months: within a third."""
     pace = Pace(budget=60.0, grain_hours=grain)
     rng = np.random.default_rng(7)
     found = []
@@ -220,7 +222,7 @@ def test_the_variance_of_the_burn_is_the_one_that_is_foretold(grain: float) -> N
 
 
 def expected_correction(x: float, hours: float, *, grain: float, has_rhythm: bool, is_stated: bool) -> float:
-    """Return the posterior mean of the module's text: even odds of right and wrong, of a week if right."""
+    """Return the posterior mean: odds of 1/4 right, 1/4 right with a weekly rhythm, and 1/2 wrong."""
     noise = 2.0 * grain / hours + (730.0 / 150.0 * math.exp(x) / hours) ** 2
     if not is_stated:
         return math.exp(x * 0.7**2 / (0.7**2 + noise))
@@ -238,7 +240,7 @@ def expected_correction(x: float, hours: float, *, grain: float, has_rhythm: boo
     ("actual", "stated"), [(130.0, 100.0), (9e3, 7e3), (9e3, 1e4), (1e4, 12e3), (4e4, 3e4)]
 )
 def test_the_correction_is_the_posterior_mean(grain: float, actual: float, stated: float) -> None:
-    """A thousandth of a month's money on both sides; hours of evidence from two to five hundred."""
+    """A thousandth of a month's money is added to both sides; the evidence spans 2 to 500 hours."""
     first = 0.001 * 730.0 * 60.0
     x, hours = math.log((actual + first) / (stated + first)), (stated + first) / 60.0
     for rhythm in (None, Rhythm((1.0,) * 168)):
@@ -252,8 +254,8 @@ def test_the_correction_is_the_posterior_mean(grain: float, actual: float, state
 
 @pytest.mark.parametrize("grain", [0.02, 0.1, 0.5])
 @pytest.mark.parametrize("is_stated", [True, False])
-def test_the_variance_of_the_burn_adds_up_over_the_month(grain: float, is_stated: bool) -> None:
-    """A bridge up to the last H_f hours, a relaxation in them, and what is learnt over half a window."""
+def test_the_variance_of_spending_is_the_mean_over_the_month(grain: float, is_stated: bool) -> None:
+    """A bridge until the last H_f hours, a relaxation in them, and the error learnt over half a window."""
     pace = Pace(budget=60.0, grain_hours=grain, is_stated=is_stated)
     floor, noise, steps = pace.floor_hours, 2.0 * grain, 200_000
     at = (np.arange(steps) + 0.5) * 730.0 / steps
@@ -276,8 +278,8 @@ def test_the_variance_of_the_burn_adds_up_over_the_month(grain: float, is_stated
 
 
 @pytest.mark.parametrize("elapsed_hours", [50.0, 700.0])
-def test_a_tick_remembers_what_came_and_what_was_stated(elapsed_hours: float) -> None:
-    """73 hours after the last tick, at prices twice as low, with hours twice as busy as others."""
+def test_a_step_remembers_the_actual_and_the_stated_load(elapsed_hours: float) -> None:
+    """73 hours after the last tick, at half the prices, with a rhythm of quiet and busy hours."""
     rhythm = Rhythm((0.5, 1.5) * 84)
     pace, jobs, age = replace(PACE, rhythm=rhythm), np.array([1.0, 2.0, 0.0]), 73.0
     yardstick = float(TABLE.rates @ TABLE.least_cost)
@@ -309,13 +311,13 @@ def test_a_tick_remembers_what_came_and_what_was_stated(elapsed_hours: float) ->
 
 @pytest.mark.parametrize("values", [{"budget": 0.0}, {"budget": 1.0, "window_hours": float("nan")}])
 def test_a_pace_is_positive(values: dict[str, float]) -> None:
-    """No budget and no window are refused."""
+    """A budget of zero and a window of NaN are refused."""
     with pytest.raises(InvalidProblem, match="more than zero"):
         Pace(**values)  # type: ignore[arg-type]
 
 
-def test_what_nobody_names_is_nothing_but_for_these() -> None:
-    """The defaults that are not empty, in all of `policies.online`; caches are not compared."""
+def test_only_these_defaults_are_not_empty() -> None:
+    """In all of `policies.online`; caches are hidden from comparison."""
     assert unnamed(policies.online) == {
         "Pace.is_stated": True,
         "Pace.window_hours": 730.0,
@@ -341,6 +343,6 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
     assert by_place(policies.online) == []
 
 
-def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
-    """In all of `policies.online`: types made often have the fast `__init__`; caches are bounded."""
+def test_types_made_often_have_the_fast_init_and_caches_are_bounded() -> None:
+    """This is the list for all of `policies.online`."""
     assert hurried(policies.online) == dict.fromkeys(["Position", "Step"], "quick") | {"_solved": 8}

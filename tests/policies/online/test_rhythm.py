@@ -1,4 +1,4 @@
-"""The rhythm of the week: found where weeks repeat it, one where they do not, and how the law takes it."""
+"""The weekly rhythm of the load: its estimate, and its use by the control law."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def came(weeks: int, first_hour: int, factors: Floats = OFFICE) -> Floats:
 
 @given(at=st.datetimes(min_value=datetime(1990, 1, 1), max_value=datetime(2090, 1, 1)))
 def test_hours_of_the_week_are_those_of_the_calendar(at: datetime) -> None:
-    """Against the calendar of the standard library."""
+    """The calendar is that of the standard library."""
     at = at.replace(tzinfo=UTC)
     expected = 24.0 * at.weekday() + at.hour + at.minute / 60.0 + at.second / 3600.0
 
@@ -39,8 +39,8 @@ def test_hours_of_the_week_are_those_of_the_calendar(at: datetime) -> None:
 
 
 @given(first=firsts, weeks=st.integers(3, 20))
-def test_a_rhythm_without_noise_is_found_to_the_digit(first: int, weeks: int) -> None:
-    """For any hour of the week at which the data begin."""
+def test_a_rhythm_without_noise_is_found_exactly(first: int, weeks: int) -> None:
+    """The data may begin at any hour of the week."""
     found = estimate_rhythm(came(weeks, first), first_hour=first)
 
     assert found is not None
@@ -49,8 +49,8 @@ def test_a_rhythm_without_noise_is_found_to_the_digit(first: int, weeks: int) ->
 
 
 @given(seed=st.integers(0, 10_000), weeks=st.integers(2, 12), per_hour=st.floats(0.05, 50.0))
-def test_what_no_week_repeats_is_no_rhythm(seed: int, weeks: int, per_hour: float) -> None:
-    """Steady arrivals, few or many, and in bursts: factors stay near one, nearer with every week."""
+def test_steady_arrivals_have_daily_factors_near_one(seed: int, weeks: int, per_hour: float) -> None:
+    """They are nearer with more weeks and more arrivals."""
     rng = np.random.default_rng(seed)
     found = estimate_rhythm(
         rng.poisson(per_hour, weeks * HOURS_PER_WEEK).astype(float), first_hour=MONDAY_HOUR
@@ -61,7 +61,7 @@ def test_what_no_week_repeats_is_no_rhythm(seed: int, weeks: int, per_hour: floa
 
 
 def test_two_weeks_show_an_ordinary_rhythm() -> None:
-    """Eight jobs an hour: days are known to a quarter of the mean, hours of the day to half of it."""
+    """At eight jobs an hour, factors of days are within 0.25 and factors of hours within 0.5."""
     rng = np.random.default_rng(1)
     found = estimate_rhythm(rng.poisson(0.8 * came(2, MONDAY_HOUR)).astype(float), first_hour=MONDAY_HOUR)
 
@@ -71,8 +71,8 @@ def test_two_weeks_show_an_ordinary_rhythm() -> None:
     assert found.differs(None, by=0.25)
 
 
-def test_less_than_two_weeks_and_no_work_say_nothing() -> None:
-    """A single weekend may be chance."""
+def test_less_than_two_weeks_and_no_work_give_no_rhythm() -> None:
+    """Constant work gives no rhythm either."""
     assert estimate_rhythm(came(3, 50)[: 2 * HOURS_PER_WEEK - 1], first_hour=50) is None
     assert estimate_rhythm(np.zeros(5 * HOURS_PER_WEEK), first_hour=0) is None
     assert estimate_rhythm(np.zeros(0), first_hour=0) is None
@@ -81,7 +81,7 @@ def test_less_than_two_weeks_and_no_work_say_nothing() -> None:
 
 @given(begin=st.floats(-500.0, 500.0), hours=st.floats(0.0, 2000.0), more=st.floats(0.0, 500.0))
 def test_hours_of_load_add_up(begin: float, hours: float, more: float) -> None:
-    """They are additive, a week is a week, and they lie between the least and the largest factor."""
+    """They are additive, a week is a week, and the mean factor lies between the least and the largest."""
     found = RHYTHM.hours_of_load(begin, hours)
 
     assert found + RHYTHM.hours_of_load(begin + hours, more) == pytest.approx(
@@ -100,15 +100,15 @@ def test_hours_of_load_add_up(begin: float, hours: float, more: float) -> None:
         ((float("nan"),) * 168, "168 positive factors"),
     ],
 )
-def test_what_is_no_rhythm_is_refused(factors: tuple[float, ...], says: str) -> None:
-    """168 positive numbers with the mean one, however small some are."""
+def test_an_invalid_rhythm_is_refused(factors: tuple[float, ...], says: str) -> None:
+    """A rhythm has 168 positive factors with a mean of one; single factors may be small."""
     assert Rhythm((0.001, 1.999) + (1.0,) * 166).factors[0] == 0.001
     with pytest.raises(InvalidProblem, match=says):
         Rhythm(factors)
 
 
 def test_every_hour_has_its_own_factor() -> None:
-    """Parts of the first hour of the week, the last and the one between two weeks."""
+    """This covers the first hour of the week, the last one, and an interval across the end of the week."""
     hours = (0.0, 0.25, 23.5, 100.0, 167.0, 167.5)
     found = [RHYTHM.hours_of_load(hour, 0.25) for hour in hours]
     assert found == pytest.approx([0.25 * RHYTHM.factors[int(hour)] for hour in hours])
@@ -117,7 +117,7 @@ def test_every_hour_has_its_own_factor() -> None:
 
 
 def test_a_rhythm_differs_by_its_days_or_its_hours() -> None:
-    """Days 1.5 and 0.5, or hours 1.5 and 0.5 of every day: by more than a half of the mean, or not."""
+    """Factors of 1.5 and 0.5, of days or of hours, differ from a flat rhythm by exactly one half."""
     days = Rhythm((1.5,) * 24 + (0.5,) * 24 + (1.0,) * 120)
     hours = Rhythm(((1.5, 0.5) + (1.0,) * 22) * 7)
     for one in (days, hours):
@@ -126,8 +126,8 @@ def test_a_rhythm_differs_by_its_days_or_its_hours() -> None:
     assert days.differs(hours, by=0.4)
 
 
-def test_thirteen_weeks_count_and_none_before() -> None:
-    """A quiet week long ago is forgotten; one that is thirteen weeks old is not."""
+def test_only_the_last_thirteen_weeks_count() -> None:
+    """A quiet week is forgotten after thirteen more weeks, and still counts after twelve."""
     quiet = 0.5 * came(1, MONDAY_HOUR)[::-1]
     forgotten, known = (
         estimate_rhythm(np.concatenate([quiet, came(weeks, MONDAY_HOUR)]), first_hour=MONDAY_HOUR)
@@ -139,8 +139,8 @@ def test_thirteen_weeks_count_and_none_before() -> None:
     assert known.differs(RHYTHM, by=0.01)
 
 
-def test_a_known_weekend_moves_neither_belief_nor_multiplier() -> None:
-    """The stated load comes in its rhythm for a month: who knows it moves a fifth as much as who does not."""
+def test_a_known_rhythm_keeps_the_multiplier_calm() -> None:
+    """Over a month the multiplier varies less than a fifth as much as without the rhythm."""
     table, moved = MultiplierTable.of(PROBLEM), []
     for pace in (Pace(budget=60.0), Pace(budget=60.0, rhythm=RHYTHM)):
         spent, memory, multipliers = 0.0, tuple[float, ...](), []

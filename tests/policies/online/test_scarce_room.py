@@ -1,4 +1,4 @@
-"""Scarce room goes where work is worth most: closed forms, exact optima, and what always holds."""
+"""Scarce room goes to the work that is worth most: closed forms, exact optima, and invariants."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_with_one_power_law_the_shares_are_those_of_hesrpt(exponent: float, jobs
 
 
 def test_with_linear_speed_ups_the_job_with_the_least_work_over_weight_gets_all() -> None:
-    """SRPT, and Smith's rule with weights."""
+    """This is SRPT, and Smith's rule with weights."""
     claims = [a_claim("a", float, range(1, 9), work=3.0), a_claim("b", float, range(1, 9), work=2.0)]
     heavy = [a_claim("a", float, range(1, 9), work=3.0, weight=2.0), claims[1]]
 
@@ -78,15 +78,15 @@ def test_with_linear_speed_ups_the_job_with_the_least_work_over_weight_gets_all(
     assert given_gpus(heavy, 8.0) == [8, 0]
 
 
-def test_a_job_alone_gets_the_width_that_weighs_its_hours_and_its_money_as_boa_does() -> None:
+def test_a_job_alone_gets_the_width_of_least_waiting_and_money() -> None:
     """With s = sqrt(k), (w + m k) / s is least at k = w / m."""
     assert given_gpus([a_claim("a", math.sqrt, range(1, 65), weight=3.0, money=0.25)], 64.0) == [12]
 
 
 def simulated(claims: Sequence[Claim], room: float) -> float:
-    """Return the weighted completion times and money where the widths are chosen anew at each end.
+    """Return weighted completion times plus money, with widths chosen anew at each end of a job.
 
-    A step that does not fit is given in part, as by taking turns.
+    A step that does not fit is given in part, as if jobs took turns.
     """
     here, cost = list(claims), 0.0
     while here:
@@ -156,7 +156,7 @@ def _exact_in(order: Sequence[int], claims: Sequence[Claim], room: float) -> flo
 
 
 def random_claims(seed: int, *, alike: bool) -> tuple[list[Claim], float]:
-    """Draw two to four jobs, alike but for their work or different in all, and the room."""
+    """Draw two to four jobs and the room; the jobs differ in work only, or in everything."""
     rng = np.random.default_rng(seed)
     room, exponent = int(rng.choice([4, 8, 16])), rng.uniform(0.2, 0.95)
     claims = []
@@ -177,15 +177,15 @@ def random_claims(seed: int, *, alike: bool) -> tuple[list[Claim], float]:
     return claims, float(room)
 
 
-def test_jobs_alike_but_for_their_work_wait_as_little_as_under_any_policy() -> None:
-    """Against an exact solver that tries all orders of ends: the same sum of completion times."""
+def test_jobs_that_differ_in_work_only_are_served_optimally() -> None:
+    """The sum of completion times is that of an exact solver, which tries all orders of ends."""
     for seed in range(12):
         claims, room = random_claims(seed, alike=True)
         assert simulated(claims, room) == pytest.approx(exact(claims, room), rel=1e-6)
 
 
-def test_any_jobs_wait_nearly_as_little_as_under_any_policy() -> None:
-    """Speeds, weights, money at random: 1 % above the optimum on average, 10 % in the worst of 25 cases."""
+def test_random_jobs_are_served_nearly_optimally() -> None:
+    """The cost is 1 % above the optimum on average, and 10 % in the worst of 25 cases, at most."""
     ratios = []
     for seed in range(25):
         claims, room = random_claims(seed, alike=False)
@@ -239,7 +239,7 @@ def _mean_present(choice: np.ndarray | None) -> tuple[float, np.ndarray]:
 
 
 def _choice_by_worth() -> np.ndarray:
-    """Return the GPUs of the first class in each state by `shares`, sizes being the means that are left."""
+    """Return the GPUs that `shares` gives the first class in each state, for jobs of mean size."""
     n = MOST_PRESENT + 1
     choice = np.zeros((n, n), dtype=np.int64)
     for a, b in itertools.product(range(n), range(n)):
@@ -252,8 +252,8 @@ def _choice_by_worth() -> np.ndarray:
     return choice
 
 
-def test_two_classes_with_exponential_sizes_wait_little_longer_than_under_the_optimal_policy() -> None:
-    """At a cap of four GPUs, against a dynamic program that minimises the mean number of jobs present."""
+def test_two_exponential_classes_wait_at_most_3_percent_longer_than_optimal() -> None:
+    """The optimum is a dynamic program for the mean number of jobs present, at a cap of four GPUs."""
     best, _ = _mean_present(None)
     ours, _ = _mean_present(_choice_by_worth())
 
@@ -285,10 +285,10 @@ def some_claims(draw: st.DrawFn) -> list[Claim]:
 
 
 @given(claims=some_claims(), room=st.integers(0, 48))
-def test_it_never_takes_more_than_there_is_unless_those_who_run_need_it_at_their_narrowest(
+def test_widths_fit_the_room_unless_running_jobs_need_more_at_their_narrowest(
     claims: list[Claim], room: int
 ) -> None:
-    """The widths are within the room together; running jobs get their narrowest width in any case."""
+    """Running jobs get their narrowest width in any case."""
     gpus = given_gpus(claims, float(room))
     least = sum(claim.menu.gpus[0] for claim in claims if claim.job.width is not None)
 
@@ -298,10 +298,9 @@ def test_it_never_takes_more_than_there_is_unless_those_who_run_need_it_at_their
 
 @given(claims=some_claims(), room=st.integers(0, 48))
 def test_no_job_waits_for_one_that_is_less_overdue(claims: list[Claim], room: int) -> None:
-    """Ageing: overdue jobs come first in the order of service, those most overdue before the others.
+    """Overdue jobs come first in the order of service, the most overdue before the others.
 
-    An overdue job waits only where the narrowest widths of those that run and of those more overdue leave
-    too little room for it.
+    An overdue job waits only where the narrowest widths of running and overdue jobs exceed the room.
     """
     found = shares(claims_of(claims), float(room))
     by_name = {claim.job.id: claim for claim in claims}
@@ -339,23 +338,23 @@ def test_units_do_not_matter(claims: list[Claim], room: int, factor: float) -> N
 
 @settings(max_examples=sampled(50))
 @given(seed=st.integers(0, 10_000))
-def test_more_room_never_waits_longer(seed: int) -> None:
-    """The weighted hours until all jobs are done fall, or stay, as the room grows."""
+def test_more_room_never_makes_jobs_wait_longer(seed: int) -> None:
+    """The weighted hours until all jobs are done do not rise with the room."""
     claims, room = random_claims(seed, alike=True)
 
     assert simulated(claims, room + 1.0) <= simulated(claims, room) * (1.0 + 1e-9)
 
 
 def test_a_running_job_changes_only_where_that_pays_for_its_restart() -> None:
-    """With no restart the second job's growth is worth it; with one as long as the rest, it is not."""
+    """Growing from 7 to 8 GPUs pays without a restart, and not with one as long as the work left."""
     for restart_hours, expected in ((0.0, 8), (1.0, 7)):
         claims = [a_claim("a", math.sqrt, range(1, 9), held=7, restart_hours=restart_hours)]
         assert given_gpus(claims, 8.0) == [expected]
 
 
 @given(claims=some_claims(), room=st.integers(0, 48), copies=st.integers(1, 3))
-def test_it_is_as_the_formulas_say_to_the_last_bit(claims: list[Claim], room: int, copies: int) -> None:
-    """The same worths, widths, order and price as a plain version of it, also with jobs that are alike."""
+def test_shares_equal_the_plain_formulas_to_the_last_bit(claims: list[Claim], room: int, copies: int) -> None:
+    """Worths, widths, order and price are those of a plain version, also with identical jobs."""
     present = [
         replace(claim, job=replace(claim.job, id=f"{number}-{claim.job.id}"))
         for number in range(copies)
@@ -368,12 +367,12 @@ def test_it_is_as_the_formulas_say_to_the_last_bit(claims: list[Claim], room: in
 
 @st.composite
 def jobs_alike_in_their_steps(draw: st.DrawFn) -> tuple[list[Claim], float]:
-    """Draw up to thirty jobs whose steps all take the same room, and the room; many are equal in all."""
+    """Draw up to thirty jobs whose steps all take the same room, and the room; many jobs are equal."""
     gpus, size = draw(st.sampled_from((1, 2))), draw(st.sampled_from((0.125, 0.25, 1.0, 0.3)))
     gains = st.lists(st.sampled_from((0.1, 0.25, 0.5, 0.7, 1.0)), min_size=1, max_size=8)
     menus = []
     for one in draw(st.lists(gains, min_size=1, max_size=3)):
-        # Widths off the hull would leave out corners: steps fall.
+        # Gains fall from step to step, so that every width is a corner of the hull.
         speeds = list(itertools.accumulate(sorted(one, reverse=True)))
         widths = tuple(Width("gpu", gpus * (number + 1)) for number in range(len(speeds)))
         menus.append(PhaseWidths(widths=widths, speeds=tuple(speeds)))
@@ -394,15 +393,15 @@ def jobs_alike_in_their_steps(draw: st.DrawFn) -> tuple[list[Claim], float]:
 
 
 @given(drawn=jobs_alike_in_their_steps())
-def test_steps_alike_are_as_the_formulas_say_to_the_last_bit(drawn: tuple[list[Claim], float]) -> None:
-    """Where every step takes the same room, it does not matter whose step is lost, also among equals."""
+def test_equal_steps_equal_the_plain_formulas_to_the_last_bit(drawn: tuple[list[Claim], float]) -> None:
+    """Every step takes the same room, so ties between equal jobs must be broken the same way."""
     claims, room = drawn
 
     assert worths(claims_of(claims), room).tolist() == plain_worths(claims, room)
     assert shares(claims_of(claims), room) == plain_shares(claims, room)
 
 
-def test_many_jobs_of_a_few_classes_are_as_the_formulas_say() -> None:
+def test_many_jobs_of_a_few_classes_equal_the_plain_formulas() -> None:
     """Three hundred jobs that share menus, some of which run or are overdue."""
     rng = np.random.default_rng(5)
     menus = [a_claim("", lambda k, p=p: k**p, range(1, 17)).menu for p in (0.4, 0.7, 0.95)]
@@ -426,7 +425,7 @@ def test_many_jobs_of_a_few_classes_are_as_the_formulas_say() -> None:
         assert shares(claims_of(claims), room) == plain_shares(claims, room)
 
 
-def test_nobody_shares_nothing() -> None:
-    """Without claims no widths, and room has no price."""
+def test_without_claims_there_are_no_widths() -> None:
+    """The order is empty, and room has a price of 0."""
     found = shares(claims_of([]), 4.0)
     assert (dict(found.widths), found.order, found.price) == ({}, (), 0.0)

@@ -1,4 +1,4 @@
-"""What a width costs in money and waiting, beside its next best."""
+"""The cost of a width in money and waiting, beside its next best."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDTHS = COLUMNS["c"].widths
 
 
 def cost_by_hand(width: Width, *, work: float, phase: int, held: Width | None, multiplier: float) -> float:
-    """Return hours of the rest of the phase times what one costs: 3 / mu for waiting, a dollar per GPU."""
+    """Return the hours left in the phase times the cost of one: 3 / mu for waiting, a dollar per GPU."""
     hours = work / float(OWN.phases[phase].speedups[width.gpu_type].speed_at(width.gpus))
     if width != held:
         hours += START if held is None and phase == 0 else RESCALE
@@ -38,7 +38,7 @@ def cost_by_hand(width: Width, *, work: float, phase: int, held: Width | None, m
 def test_the_next_best_is_the_cheapest_of_the_others(
     *, left: float, scale: float, phase: int, held: Width | None, multiplier: float, planned: Width
 ) -> None:
-    """Costs are those by hand, a restart being paid at all widths but the own."""
+    """Costs are those by hand; every width but the held one pays for a restart."""
     work = left * OWN.phases[phase].size_gpu_hours * scale
     later = 2.0 * scale if phase == 0 else 0.0
     job = a_job(phase=phase, width=held, scale=scale, remaining_gpu_hours=work + later)
@@ -54,7 +54,7 @@ def test_the_next_best_is_the_cheapest_of_the_others(
 
 
 def test_an_only_width_has_no_next_best() -> None:
-    """Nor does a width that the class does not have."""
+    """A width that the class does not have has no next best either."""
     problem = a_problem(a_class(curve=Table(gpus=(2,), speeds=(1.8,))))
     columns = {"c": WidthColumns.of(problem, problem.classes[0])}
     for width in (Width("gpu", 2), Width("gpu", 3), None):
@@ -62,6 +62,6 @@ def test_an_only_width_has_no_next_best() -> None:
         assert compare_widths([a_job()], widths, columns, multiplier=1.0) == {}
 
 
-def test_nothing_is_weighed_where_money_has_no_price() -> None:
-    """A multiplier of zero says that more money saves nothing: waiting has no price in dollars then."""
+def test_widths_are_not_compared_where_money_has_no_price() -> None:
+    """At a multiplier of zero more money saves nothing, so waiting has no price in dollars."""
     assert compare_widths([a_job()], {"a": COLUMNS["c"].widths[0]}, COLUMNS, multiplier=0.0) == {}

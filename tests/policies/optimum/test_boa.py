@@ -1,4 +1,4 @@
-"""The three versions together, the properties that any optimum has, and the policy that follows it."""
+"""The three versions together, the properties of any optimum, and the policy that follows the optimum."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def same_plans(a: Solution, b: Solution) -> None:
 
 @given(problems(most_classes=2, most_phases=2), shares())
 def test_continuous_beats_mixed_beats_pure(problem: Problem, share: float) -> None:
-    """The versions in order of freedom, and each above its own dual bound."""
+    """Each version with more freedom has no longer JCT, and no version is below its own dual bound."""
     budget = budget_for(problem, share)
     real, mixed, pure = (
         solve(problem, budget, version=v) for v in ("continuous", "integer-mixed", "integer-pure")
@@ -80,7 +80,7 @@ def test_continuous_beats_mixed_beats_pure(problem: Problem, share: float) -> No
 
 @versions
 @given(problems(most_classes=2, most_phases=2), FACTORS, st.floats(0.01, 0.99))
-def test_rates_and_budget_times_a_keep_the_widths(
+def test_scaling_rates_and_budget_keeps_the_widths(
     version: Version, problem: Problem, factor: float, share: float
 ) -> None:
     """Twice the jobs for twice the money: the same widths and the same JCT."""
@@ -105,7 +105,7 @@ def larger(job_class: JobClass, factor: float) -> JobClass:
 
 @versions
 @given(problems(most_classes=2, most_phases=2), FACTORS, st.floats(0.01, 0.99))
-def test_sizes_and_budget_times_a_scale_the_jct(
+def test_scaling_sizes_and_budget_scales_the_jct(
     version: Version, problem: Problem, factor: float, share: float
 ) -> None:
     """Twice the work (and overheads) for twice the money: the same widths, twice the JCT."""
@@ -119,10 +119,10 @@ def test_sizes_and_budget_times_a_scale_the_jct(
 
 @versions
 @given(problems(most_classes=2, most_phases=2), FACTORS, st.floats(0.01, 0.99))
-def test_prices_and_budget_times_a_change_nothing(
+def test_scaling_prices_and_budget_keeps_widths_and_jct(
     version: Version, problem: Problem, factor: float, share: float
 ) -> None:
-    """Another currency: the same widths, the same JCT, the multiplier divided."""
+    """In another currency only the multiplier changes: it is divided by the factor."""
     budget = budget_for(problem, share)
     dearer = replace(
         problem,
@@ -140,10 +140,10 @@ def test_prices_and_budget_times_a_change_nothing(
     st.tuples(*(numbers(0.01, 100.0) for _ in range(3))),
     st.floats(0.01, 0.99),
 )
-def test_rates_sizes_and_prices_times_anything_keep_real_widths(
+def test_scaling_rates_sizes_and_prices_keeps_real_widths(
     problem: Problem, factors: tuple[float, float, float], share: float
 ) -> None:
-    """On smooth curves the widths move by rounding only, whatever all three are scaled by."""
+    """On smooth curves widths move by rounding only, whatever the three factors are."""
     rates, sizes, prices = factors
     frontier = ContinuousFrontier.of(problem)
     budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, share)
@@ -183,7 +183,7 @@ def test_equal_speedups_get_equal_widths(
 def test_equal_tables_use_two_neighbouring_widths_at_most(
     table: Table, loads: list[tuple[float, float]], share: float
 ) -> None:
-    """At whole widths equal tables tie: all classes are at one vertex of the envelope, or at the next."""
+    """Equal tables tie at whole widths: all classes are at one vertex of the envelope, or at the next."""
     problem = one_type(
         *(a_class(f"c{i}", (size, table), arrivals_per_hour=rate) for i, (rate, size) in enumerate(loads))
     )
@@ -197,7 +197,7 @@ def test_equal_tables_use_two_neighbouring_widths_at_most(
 @versions
 @given(problems(startup=False, rescale=False))
 def test_the_least_budget_takes_the_best_width_per_gpu_hour(version: Version, problem: Problem) -> None:
-    """Every phase at its least price x width / speed, and among equals the fastest."""
+    """Every phase has its least price x width / speed, and the fastest width among equals."""
     solution = solve(problem, MixedFrontier.of(problem).cheapest_feasible_spend, version=version)
     for job_class, found in zip(problem.classes, solution.classes, strict=True):
         for number, phase in enumerate(job_class.phases):
@@ -210,7 +210,7 @@ def test_the_least_budget_takes_the_best_width_per_gpu_hour(version: Version, pr
 
 
 def test_the_least_budget_takes_one_gpu_where_speed_is_sublinear() -> None:
-    """All ones."""
+    """Both classes run on one GPU."""
     curve = PowerLaw(exponent=0.9)
     problem = one_type(a_class("a", (1.0, curve)), a_class("b", (5.0, curve), arrivals_per_hour=2.0))
     solution = solve(problem, 1.0 + 2.0 * 5.0)
@@ -222,7 +222,7 @@ def test_the_least_budget_takes_one_gpu_where_speed_is_sublinear() -> None:
 @versions
 @given(problems(most_classes=2, most_phases=2), shares())
 def test_spend_is_never_above_the_budget(version: Version, problem: Problem, share: float) -> None:
-    """What the plans spend, step by step: price x width x hours."""
+    """Spend is the sum over all steps of price x width x hours."""
     budget = budget_for(problem, share)
     solution = solve(problem, budget, version=version)
     spent = 0.0
@@ -237,8 +237,8 @@ def test_spend_is_never_above_the_budget(version: Version, problem: Problem, sha
 
 
 @given(problems(most_classes=2, most_phases=2))
-def test_no_version_is_better_off_with_less(problem: Problem) -> None:
-    """JCT (weighted where there are weights) falls with the budget in every version."""
+def test_the_jct_falls_with_the_budget_in_every_version(problem: Problem) -> None:
+    """Where jobs have weights, this is the weighted JCT."""
     for version in get_args(Version):
         values = [
             solve(problem, budget_for(problem, share), version=version).weighted_mean_jct_hours
@@ -268,7 +268,7 @@ def test_jobs_in_the_system_are_rate_times_jct(version: Version, problem: Proble
 def test_the_size_distribution_does_not_matter(
     version: Version, problem: Problem, spread: float, share: float
 ) -> None:
-    """Half the jobs larger and half smaller by the same amount: the same mean JCT for the same money."""
+    """Half the jobs larger and half smaller by the same amount have the same mean JCT for the same money."""
     budget = budget_for(problem, share)
     halves = []
     for job_class in problem.classes:
@@ -284,7 +284,7 @@ def test_the_size_distribution_does_not_matter(
 
 @given(problems(startup=False, rescale=False, most_phases=1), shares(), st.data())
 def test_no_dynamic_mix_beats_the_mixed_optimum(problem: Problem, share: float, data: st.DataObject) -> None:
-    """A job that does parts of its work at several widths, in any shares within the budget, gains nothing."""
+    """Parts of a job's work at several widths, in any shares within the budget, gain nothing."""
     budget = budget_for(problem, share)
     bound = solve(problem, budget).weighted_mean_jct_hours
     spent = hours = 0.0
@@ -304,8 +304,8 @@ def test_no_dynamic_mix_beats_the_mixed_optimum(problem: Problem, share: float, 
 
 @versions
 @given(problems(most_classes=2, most_phases=2), st.floats(0.0, 1.0))
-def test_equal_weights_are_no_weights(version: Version, problem: Problem, share: float) -> None:
-    """Every weight 4 gives the plans of every weight 1."""
+def test_equal_weights_change_no_plan(version: Version, problem: Problem, share: float) -> None:
+    """Weights of 4 give the plans of weights of 1."""
     budget = budget_for(problem, share)
     plain = with_classes(problem, lambda c: replace(c, weight=1.0))
     heavy = with_classes(problem, lambda c: replace(c, weight=4.0))
@@ -318,7 +318,7 @@ def test_equal_weights_are_no_weights(version: Version, problem: Problem, share:
 
 
 def test_a_budget_in_gpus_is_a_price_of_one() -> None:
-    """Counting GPUs is renting at 1 USD an hour."""
+    """Counting GPUs gives the same JCT as renting them at 1 USD an hour."""
     classes = (a_class("c", (1.0, PowerLaw(exponent=0.5)), arrivals_per_hour=2.0),)
     counted = Problem(
         classes=classes, gpu_types=(GpuType(name="gpu", usd_per_gpu_hour=3.06),), budget_unit="gpus"
@@ -330,14 +330,14 @@ def test_a_budget_in_gpus_is_a_price_of_one() -> None:
 @versions
 @pytest.mark.parametrize("budget", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_budget_is_positive_and_finite(version: Version, budget: float) -> None:
-    """Refused before anything is solved."""
+    """Other budgets are refused before anything is solved."""
     with pytest.raises(InvalidProblem, match="a budget must be a finite number, more than zero"):
         solve(one_type(a_class("c", (1.0, PowerLaw(exponent=0.5)))), budget, version=version)
 
 
 @versions
 def test_one_phase_and_one_width_leave_nothing_to_choose(version: Version) -> None:
-    """Any budget that is enough gives the only answer."""
+    """Every feasible budget gives the only plan."""
     problem = one_type(a_class("c", (3.0, Table(gpus=(4,), speeds=(2.0,)))))
     for budget in (6.0, 6.1, 1000.0):
         solution = solve(problem, budget, version=version)
@@ -350,8 +350,10 @@ def test_one_phase_and_one_width_leave_nothing_to_choose(version: Version) -> No
 @pytest.mark.parametrize("rate", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("overhead", [0.0, 1e-9, 1e9])
-def test_every_scale_is_answered(version: Version, rate: float, size: float, overhead: float) -> None:
-    """Two classes, one of them coupled, tens of orders of magnitude apart: finite and within the budget."""
+def test_problems_of_every_scale_are_solved(
+    version: Version, rate: float, size: float, overhead: float
+) -> None:
+    """Two classes, one of them coupled, differ by tens of orders of magnitude; JCT and gap stay finite."""
     table = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.9, 3.0, 4.1))
     coupled = a_class(
         "far",
@@ -375,7 +377,7 @@ def mixed_problem() -> Problem:
     return one_type(a_class("c", (1.0, Table(gpus=(1, 2, 4), speeds=(1.0, 1.5, 2.0)))))
 
 
-def test_a_job_keeps_the_plan_that_its_draw_picks() -> None:
+def test_the_draw_of_a_job_picks_its_plan() -> None:
     """Fractions of jobs are fractions of the draws on [0, 1)."""
     policy = BudgetOptimal.from_problem(mixed_problem(), Budget(amount=4 / 3 + 0.6 * (2 - 4 / 3)))
     jobs = [a_job(f"j{i}", draw=i / 1000) for i in range(1000)]
@@ -384,8 +386,8 @@ def test_a_job_keeps_the_plan_that_its_draw_picks() -> None:
     assert [widths[job.id].gpus for job in jobs] == [2] * 400 + [4] * 600
 
 
-def test_every_job_runs_at_once_and_alone_decides_nothing() -> None:
-    """A job's width does not depend on other jobs."""
+def test_every_job_runs_at_once_with_a_width_of_its_own() -> None:
+    """The width does not depend on other jobs."""
     policy = BudgetOptimal.from_problem(mixed_problem(), Budget(amount=1.7))
     jobs = [a_job(f"j{i}", draw=i / 10) for i in range(10)]
     together = policy.allocate(jobs, now=0.0).widths
@@ -394,13 +396,13 @@ def test_every_job_runs_at_once_and_alone_decides_nothing() -> None:
 
 
 def test_a_budget_in_another_unit_is_refused() -> None:
-    """GPUs are not dollars."""
+    """A budget in GPUs does not fit a problem in dollars."""
     with pytest.raises(InvalidProblem, match="the budget is 3 GPUs, but the problem counts usd_per_hour"):
         BudgetOptimal.from_problem(mixed_problem(), Budget(amount=3.0, unit="gpus"))
 
 
 def test_equal_widths_in_two_plans_are_one_option() -> None:
-    """A class of two phases, one of them mixed: the other phase has one option of fraction one."""
+    """In a class of two phases, one of them mixed, the other phase has one option of fraction one."""
     table = Table(gpus=(1, 2), speeds=(1.0, 1.5))
     only = Table(gpus=(4,), speeds=(3.0,))
     solution = solve(one_type(a_class("c", (1.0, only), (1.0, table))), 4 / 3 + 1.1)
@@ -412,7 +414,7 @@ def test_equal_widths_in_two_plans_are_one_option() -> None:
     ]
 
 
-def test_errors_share_a_root() -> None:
-    """Callers of the solver need only one except clause."""
+def test_an_infeasible_budget_is_a_policy_error() -> None:
+    """All errors of the solver share this root, so that callers need one except clause."""
     with pytest.raises(PolicyError):
         solve(mixed_problem(), 0.5)

@@ -1,4 +1,4 @@
-"""Calendars: every limit is kept at every moment, and nothing starts before its time."""
+"""Calendars: every limit is kept at every moment, and no job starts before its submission."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def limits(draw: st.DrawFn) -> CalendarLimits:
 
 
 def check_limits(calendar: Calendar, most: CalendarLimits) -> None:
-    """Assert, moment by moment and without the timeline, that nothing is exceeded."""
+    """Assert, moment by moment and without the timeline, that no limit is exceeded."""
     assert calendar.spend <= most.usd_in_all * (1.0 + 1e-6)
     for moment in {entry.starts for entry in calendar.entries}:
         running = [e for e in calendar.entries if e.starts <= moment < e.ends * (1.0 - 1e-9)]
@@ -97,13 +97,13 @@ def check_limits(calendar: Calendar, most: CalendarLimits) -> None:
 
 @given(jobs=job_lists(), most=limits(), price=st.sampled_from([0.0, 0.1, 1e9]))
 def test_no_limit_is_ever_exceeded(jobs: list[CalendarJob], most: CalendarLimits, price: float) -> None:
-    """Machines and dollars per hour at every start, dollars of every period, dollars in all."""
+    """This covers machines and dollars per hour at every start, dollars per period, and dollars in all."""
     check_limits(calendar_of_order(jobs, most, price), most)
 
 
 @given(jobs=job_lists(), most=limits())
 def test_each_job_has_one_place_after_its_submission(jobs: list[CalendarJob], most: CalendarLimits) -> None:
-    """Placed once or left out, never both; and left out only where some limit can refuse it."""
+    """A job is placed once or left out, never both; without limits no job is left out."""
     found = calendar_of_order(jobs, most, 0.0)
 
     named = [e.job.job.id for e in found.entries] + [job.job.id for job in found.left_out]
@@ -115,7 +115,7 @@ def test_each_job_has_one_place_after_its_submission(jobs: list[CalendarJob], mo
 
 @given(jobs=job_lists())
 def test_without_limits_every_job_starts_at_once_at_its_fastest(jobs: list[CalendarJob]) -> None:
-    """Rented machines have no queue."""
+    """Each job starts at its submission with its shortest option."""
     found = calendar_of_order(jobs, CalendarLimits(), 0.0)
 
     for entry in found.entries:
@@ -123,8 +123,8 @@ def test_without_limits_every_job_starts_at_once_at_its_fastest(jobs: list[Calen
         assert entry.option.hours == entry.job.least_hours
 
 
-def test_a_short_job_goes_into_the_hole_before_a_long_one() -> None:
-    """Jobs placed later may run earlier where they fit: one machine, busy from 4 to 8."""
+def test_a_short_job_fits_before_one_that_was_placed_earlier() -> None:
+    """One machine is busy from 4 to 8: four hours fit before, five do not."""
     most = CalendarLimits(instances={"one": 1})
     timeline = Timeline(most)
     four = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=4.0, usd=6.0)
@@ -136,7 +136,7 @@ def test_a_short_job_goes_into_the_hole_before_a_long_one() -> None:
     assert timeline.earliest(four, 0.5) == 8.0
 
 
-def test_a_job_that_crosses_the_end_of_a_month_pays_in_both() -> None:
+def test_a_job_that_crosses_the_end_of_a_period_is_paid_from_both() -> None:
     """3 dollars per period of 10 hours: 1 dollar per hour for 4 hours may start at 7, not at 0 or 8."""
     most = CalendarLimits(usd_per_period=3.0, period_hours=10.0)
     option = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=4.0, usd=4.0)
@@ -144,12 +144,12 @@ def test_a_job_that_crosses_the_end_of_a_month_pays_in_both() -> None:
 
     assert timeline.earliest(option, 0.0) == 7.0
     timeline.take(option, 7.0)
-    # 3 of the first period are spent; of the second 1 is, so 2 are left for its last two hours.
+    # The first period is spent; the second has 2 of 3 dollars left for its last two hours.
     assert timeline.earliest(option, 0.0) == 18.0
 
 
-def test_what_never_fits_is_left_out() -> None:
-    """No machine of the type, a rate above the limit, or two periods that cannot pay for it."""
+def test_an_option_that_never_fits_has_no_start() -> None:
+    """The type has no machine, the rate is above the limit, or two periods cannot pay for the job."""
     option = InstanceOption(gpu_type="big", instances=1, gpus=8, hours=5.0, usd=80.0)
     for most in (
         CalendarLimits(instances={"big": 0}),
@@ -160,7 +160,7 @@ def test_what_never_fits_is_left_out() -> None:
 
 
 def test_options_are_whole_instances_with_their_boot() -> None:
-    """One to eight GPUs cost a whole machine, so only the fastest width of a machine is worth it."""
+    """Up to eight GPUs cost a whole machine, so only the fastest width of each machine count is kept."""
     problem = a_problem(big=Table(gpus=(1, 4, 8, 12, 16), speeds=(1.0, 3.2, 5.0, 6.0, 8.0)))
     (job,) = calendar_jobs(problem, [ListedJob(id="a", class_name="c", scale=5.0)], MACHINES, boot_hours=0.5)
 
@@ -170,16 +170,16 @@ def test_options_are_whole_instances_with_their_boot() -> None:
     ]
 
 
-def test_an_option_that_is_dearer_and_slower_is_gone() -> None:
-    """Three machines of one GPU that are slower than two."""
+def test_an_option_that_is_dearer_and_slower_is_dropped() -> None:
+    """Three machines of one GPU are slower than two."""
     problem = a_problem(one=Table(gpus=(1, 2, 3), speeds=(1.0, 1.8, 1.7)))
     (job,) = calendar_jobs(problem, [ListedJob(id="a", class_name="c")], MACHINES)
 
     assert [option.gpus for option in job.options] == [1, 2]
 
 
-def test_of_many_widths_the_fastest_and_the_cheapest_stay() -> None:
-    """Sixty-four machines of one GPU each, thinned to a dozen."""
+def test_thinned_options_keep_the_fastest_and_the_cheapest() -> None:
+    """Sixty-four machines of one GPU each are thinned to a dozen options."""
     problem = a_problem(one=Amdahl(parallel_fraction=0.99, max_gpus=64))
     (job,) = calendar_jobs(problem, [ListedJob(id="a", class_name="c")], MACHINES)
 
@@ -188,7 +188,7 @@ def test_of_many_widths_the_fastest_and_the_cheapest_stay() -> None:
 
 
 def test_an_unknown_class_is_refused() -> None:
-    """It is named."""
+    """The error names the class."""
     with pytest.raises(InvalidProblem, match="'d', which does not exist"):
         calendar_jobs(
             a_problem(one=Table(gpus=(1,), speeds=(1.0,))), [ListedJob(id="a", class_name="d")], MACHINES
@@ -248,10 +248,10 @@ def a_calendar_job(*options: InstanceOption, **others: Any) -> CalendarJob:
         ({}, {"period_hours": 24.0}, {"windows": {"one": (1.0, 2.0)}}),
     ],
 )
-def test_limits_allow_what_keeps_tighter_ones(
+def test_limits_allow_equal_and_tighter_limits(
     limits: dict[str, Any], tighter: dict[str, Any], looser: dict[str, Any]
 ) -> None:
-    """The same and tighter ones; not those that are looser in one thing."""
+    """Limits that are looser in one respect are not allowed."""
     most = CalendarLimits(**limits)
     assert most.allows(CalendarLimits(**limits))
     assert most.allows(CalendarLimits(**tighter))
@@ -259,7 +259,7 @@ def test_limits_allow_what_keeps_tighter_ones(
 
 
 def test_a_job_is_late_after_its_deadline_and_not_at_it() -> None:
-    """Submitted at 2, due within 3 hours; on spot the hours that are sure count."""
+    """Submitted at 2 and due within 3 hours; on spot `sure_hours` count."""
     job = a_calendar_job(an_option(3.0, 9.0), an_option(2.0, 11.0), submit_hours=2.0, deadline_hours=3.0)
     assert (job.due_hours, job.least_usd, job.least_hours) == (5.0, 9.0, 2.0)
     assert a_calendar_job(an_option(1.0)).due_hours == np.inf
@@ -275,7 +275,7 @@ def test_a_job_is_late_after_its_deadline_and_not_at_it() -> None:
         assert entry.is_late == is_late, (starts, hours, sure)
 
 
-def test_a_calendar_adds_up_what_is_done_late_and_left_out() -> None:
+def test_a_calendar_sums_finished_late_and_left_out_jobs() -> None:
     """Two entries, one of them late, and two jobs without a place, one of them with a deadline."""
     dated = {"submit_hours": 1.0, "deadline_hours": 4.0}
     early = a_calendar_job(an_option(4.0, 6.0), id="early", weight=2.0, **dated)
@@ -306,18 +306,18 @@ def test_a_calendar_adds_up_what_is_done_late_and_left_out() -> None:
         (an_option(2.1, 6.1, gpu_type="big"), False),
     ],
 )
-def test_an_option_is_beaten_by_one_that_is_as_good_in_all_and_better_in_something(
+def test_an_option_is_beaten_by_one_that_is_nowhere_worse_and_somewhere_better(
     other: InstanceOption, is_beaten: bool
 ) -> None:
-    """By two hours for 6 dollars on one instance and one GPU."""
+    """The option to beat takes two hours for 6 dollars on one instance and one GPU."""
     one = an_option(2.0, 6.0)
     assert _beats(one, other) == is_beaten
     assert not _beats(one, one)
 
 
 @pytest.mark.parametrize("widths", [12, 13, 40])
-def test_of_more_than_a_dozen_options_those_nearest_to_an_even_spread_stay(widths: int) -> None:
-    """All of twelve; of more the nearest to eleven hours, each the same part of the last."""
+def test_more_than_twelve_options_are_thinned_to_an_even_spread(widths: int) -> None:
+    """The options nearest to eleven durations stay, each duration the same part of the last."""
     problem = a_problem(one=Amdahl(parallel_fraction=0.99, max_gpus=widths))
     (job,) = calendar_jobs(problem, [ListedJob(id="a", class_name="c")], MACHINES)
     every = [8.0 * (0.01 + 0.99 / gpus) for gpus in range(1, widths + 1)]
@@ -331,31 +331,31 @@ def test_of_more_than_a_dozen_options_those_nearest_to_an_even_spread_stay(width
 @pytest.mark.parametrize(
     ("limits", "hours", "start"),
     [
-        # A dollar an hour: as much as there is, and a thousandth less than that.
+        # A dollar an hour: the limit is exactly enough, or a thousandth too small.
         ({"usd_per_hour": 1.0}, 2.0, 0.0),
         ({"usd_per_hour": 0.999}, 2.0, np.inf),
         ({"instances": {"one": 1}}, 2.0, 0.0),
-        # A period pays for 3 of its 10 hours: 6 hours go over the end of one, more nowhere.
+        # A period pays for 3 of its 10 hours: 6 hours fit across the end of a period, more fit nowhere.
         ({"usd_per_period": 3.0, "period_hours": 10.0}, 3.0, 0.0),
         ({"usd_per_period": 3.0, "period_hours": 10.0}, 3.1, 7.0),
         ({"usd_per_period": 3.0, "period_hours": 10.0}, 6.0, 7.0),
         ({"usd_per_period": 3.0, "period_hours": 10.0}, 6.01, np.inf),
-        # One that pays for all of its hours pays for any number of them.
+        # Periods that pay for all of their hours pay for any duration.
         ({"usd_per_period": 10.0, "period_hours": 10.0}, 25.0, 0.0),
-        # Instances from 4 to 8 only.
+        # Instances are available from 4 to 8 only.
         ({"instances": {"one": 1}, "windows": {"one": (4.0, 8.0)}}, 4.0, 4.0),
         ({"instances": {"one": 1}, "windows": {"one": (4.0, 8.0)}}, 4.01, np.inf),
     ],
 )
-def test_the_earliest_start_at_each_limit_just_kept_and_just_not(
+def test_the_earliest_start_at_limits_just_kept_and_just_exceeded(
     limits: dict[str, Any], hours: float, start: float
 ) -> None:
-    """One machine at a dollar an hour, from the beginning on."""
+    """One machine at a dollar an hour is wanted from hour 0 on."""
     assert Timeline(CalendarLimits(**limits)).earliest(an_option(hours, hours), 0.0) == pytest.approx(start)
 
 
-def test_what_is_taken_blocks_as_long_as_it_runs_and_no_longer() -> None:
-    """Two machines, 3 dollars an hour: from 2 to 4 one is taken, from 3 to 6 another one."""
+def test_a_placed_option_blocks_its_machine_only_while_it_runs() -> None:
+    """From 2 to 4 one machine is taken, from 3 to 6 another one; dollars per hour act alike."""
     for limits in (
         CalendarLimits(instances={"one": 2}),
         CalendarLimits(usd_per_hour=3.0),
@@ -376,22 +376,22 @@ def test_what_is_taken_blocks_as_long_as_it_runs_and_no_longer() -> None:
 @pytest.mark.parametrize(
     ("price", "weight", "deadline", "own", "hours"),
     [
-        # 4 hours for 4 dollars or 2 hours for 6: an hour of waiting for a dollar is the turn.
+        # 4 hours for 4 dollars or 2 hours for 6: they are equal at a price of one hour for a dollar.
         (0.9, 1.0, None, None, 2.0),
         (1.1, 1.0, None, None, 4.0),
         (1.1, 2.0, None, None, 2.0),
-        # Equal: the first one stays.
+        # Equal costs: the first option stays.
         (1.0, 1.0, None, None, 4.0),
-        # In time before anything else.
+        # Meeting the deadline comes first.
         (1.1, 1.0, 3.0, None, 2.0),
         (0.9, 1.0, None, {"a": 1.1}, 4.0),
         (0.9, 1.0, None, {"b": 1.1}, 2.0),
     ],
 )
-def test_an_option_is_taken_by_its_date_and_then_by_the_price_of_a_dollar(
+def test_an_option_is_chosen_by_deadline_and_then_by_price(
     price: float, weight: float, deadline: float | None, own: dict[str, float] | None, hours: float
 ) -> None:
-    """Less of weight x end + price x dollars."""
+    """The price weighs dollars against hours: least weight x end + price x dollars."""
     job = a_calendar_job(an_option(4.0, 4.0), an_option(2.0, 6.0), weight=weight, deadline_hours=deadline)
     (entry,) = calendar_of_order([job], CalendarLimits(), price, own).entries
     assert entry.option.hours == hours
@@ -400,7 +400,7 @@ def test_an_option_is_taken_by_its_date_and_then_by_the_price_of_a_dollar(
 @pytest.mark.parametrize(
     ("usd", "hours", "left_out"),
     [
-        # Two jobs, 4 hours for 4 dollars or 2 for 6 each: the fast ones, one of them, none, and too little.
+        # Two jobs with 4 hours for 4 dollars or 2 for 6 each: both fast, one fast, none fast, and too little.
         (12.0, [2.0, 2.0], 0),
         (11.9, [2.0, 4.0], 0),
         (10.0, [2.0, 4.0], 0),
@@ -411,10 +411,10 @@ def test_an_option_is_taken_by_its_date_and_then_by_the_price_of_a_dollar(
         (3.9, [], 2),
     ],
 )
-def test_of_a_sum_in_all_enough_is_set_aside_for_those_that_follow(
+def test_a_total_sum_reserves_the_cheapest_options_of_later_jobs(
     usd: float, hours: list[float], left_out: int
 ) -> None:
-    """Where it is enough for the cheapest options of all; else the first ones take what they like."""
+    """If the sum does not pay for the cheapest options of all jobs, the first jobs choose freely."""
     jobs = [a_calendar_job(an_option(4.0, 4.0), an_option(2.0, 6.0), id=name) for name in "ab"]
     found = calendar_of_order(jobs, CalendarLimits(usd_in_all=usd), 0.0)
     assert [entry.option.hours for entry in found.entries] == hours

@@ -1,4 +1,4 @@
-"""What no calendar can beat, in closed form: money as a machine, by periods, in one sum, and by dates."""
+"""Bounds that no calendar can beat, in closed form: from a money rate, periods, one sum, and deadlines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POINTS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1,
 
 @given(POINTS)
 def test_the_hull_is_convex_and_no_option_is_below_it(points: list[tuple[int, int]]) -> None:
-    """From the cheapest option to the fastest, each step saving less per dollar than the one before."""
+    """From the cheapest option to the fastest, each step saves less per dollar than the one before."""
     options = tuple(
         InstanceOption(gpu_type="g", instances=1, gpus=1, hours=float(h), usd=float(usd)) for usd, h in points
     )
@@ -57,8 +57,8 @@ def bound(*jobs: CalendarJob, **limits: float) -> float:
     return bound_weighted_hours(jobs, CalendarLimits(**limits), PRICES)  # type: ignore[arg-type]
 
 
-def test_the_rate_of_money_is_that_of_the_budget_or_of_the_quotas_that_jobs_use() -> None:
-    """Three nodes at two dollars; a quota of a type that no job runs on says nothing."""
+def test_the_rate_of_money_comes_from_the_budget_or_from_quotas_in_use() -> None:
+    """Three nodes cost two dollars each; a quota of a type that no job runs on has no effect."""
     jobs = [a_listed((1.0, 1.0))]
     for usd, instances, rate in (
         (10.0, {"g": 3, "other": 9}, 6.0),
@@ -70,7 +70,7 @@ def test_the_rate_of_money_is_that_of_the_budget_or_of_the_quotas_that_jobs_use(
 
 
 def test_without_limits_each_job_runs_at_its_fastest() -> None:
-    """The sum of weights times hours, also with a quota of zero nodes."""
+    """The bound is the sum of weights times least hours, also with a quota of zero nodes."""
     jobs = (a_listed((1.0, 9.0), (4.0, 3.0), weight=2.0), a_listed((1.0, 4.0)))
     assert bound(*jobs) == 2.0 * 3.0 + 4.0
     none = CalendarLimits(usd_per_period=3.0, period_hours=10.0, instances={"g": 0})
@@ -108,10 +108,10 @@ def test_money_is_a_machine_that_serves_the_most_weight_per_dollar(
         ([a_listed((4.0, 1.0)), a_listed((2.0, 1.0))], np.inf, (0.25 * 0.0 + 0.75 * 10.0 + 0.5) + 0.5),
     ],
 )
-def test_money_by_the_period_comes_at_its_beginning(
+def test_money_of_a_period_is_available_from_its_beginning(
     jobs: list[CalendarJob], rate: float, hours: float
 ) -> None:
-    """Three dollars every ten hours, spent at once or at a dollar an hour."""
+    """Three dollars every ten hours are spent at once or at a dollar an hour."""
     found = bound(*jobs, usd_per_hour=rate, usd_per_period=3.0, period_hours=10.0)
     assert found == pytest.approx(hours)
 
@@ -119,8 +119,8 @@ def test_money_by_the_period_comes_at_its_beginning(
 @pytest.mark.parametrize(
     ("usd", "hours"), [(3.0, 40.0), (4.0, 40.0), (6.0, 28.0), (8.0, 16.0), (10.0, 12.0), (99.0, 8.0)]
 )
-def test_one_sum_goes_where_a_dollar_saves_most(usd: float, hours: float) -> None:
-    """Two dollars for ten hours or six for two: a dollar saves two hours, which count thrice for one job."""
+def test_one_sum_is_spent_where_a_dollar_saves_most(usd: float, hours: float) -> None:
+    """Ten hours cost two dollars and two hours six: a dollar saves two hours, thrice as much for weight 3."""
     options = ((2.0, 10.0), (6.0, 2.0), (5.0, 9.0))
     assert bound(a_listed(*options), a_listed(*options, weight=3.0), usd_in_all=usd) == pytest.approx(hours)
 
@@ -138,8 +138,10 @@ def test_one_sum_goes_where_a_dollar_saves_most(usd: float, hours: float) -> Non
         (25.0, 1.0, CalendarLimits(usd_per_period=4.0, period_hours=10.0, usd_in_all=9.0), 9.0),
     ],
 )
-def test_what_can_be_spent_by_an_hour(until: float, rate: float, limits: CalendarLimits, usd: float) -> None:
-    """Whole periods, a part of the next one, and no more than there is."""
+def test_spendable_money_grows_by_rate_and_period_up_to_the_sum(
+    until: float, rate: float, limits: CalendarLimits, usd: float
+) -> None:
+    """Whole periods count, and a part of the next one."""
     assert spendable(until, rate, limits) == pytest.approx(usd)
 
 
@@ -159,8 +161,8 @@ def test_what_can_be_spent_by_an_hour(until: float, rate: float, limits: Calenda
         ([a_listed((9.0, 9.0)), a_listed((3.0, 9.0), due=4.0), a_listed((5.0, 1.0), due=4.0)], 2),
     ],
 )
-def test_dates_are_missed_for_which_no_width_or_no_money_is_in_time(
+def test_deadlines_are_missed_where_widths_or_money_are_too_slow(
     jobs: list[CalendarJob], missed: int
 ) -> None:
-    """At a dollar an hour: the dearest go, of the widths that are fast enough the cheapest."""
+    """At a dollar an hour the dearest jobs are given up; each job counts its cheapest timely option."""
     assert least_missed(jobs, CalendarLimits(usd_per_hour=1.0), PRICES) == missed

@@ -1,4 +1,4 @@
-"""The bound at prices, held against every calendar of small lists, and sharp where the answer is known."""
+"""The bound at prices: below every calendar of small lists, and close where the answer is known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRICES = {name: machine.usd_per_hour for name, machine in MACHINES.items()}
 
 
 def every_calendar(jobs: list[CalendarJob], most: CalendarLimits) -> list[Calendar]:
-    """Return the calendars of all orders and all options that have a place for every job."""
+    """Return the calendars of all orders and options in which every job has a place."""
     found = []
     for order in itertools.permutations(jobs):
         for options in itertools.product(*(job.options for job in order)):
@@ -31,7 +31,7 @@ def every_calendar(jobs: list[CalendarJob], most: CalendarLimits) -> list[Calend
 
 @given(jobs=job_lists(most=3), most=limits(), off=st.booleans())
 def test_no_calendar_is_below_the_bound(jobs: list[CalendarJob], most: CalendarLimits, off: bool) -> None:
-    """The bound with dates is for calendars that keep the same dates; some lists have hours off."""
+    """The bound with dates is for calendars that keep the same deadlines; some lists have hours off."""
     if off:
         windows = [(24.0 * day + 8.0, 24.0 * day + 20.0) for day in range(400)]
         fields = ("usd_per_hour", "usd_per_period", "period_hours", "usd_in_all", "instances")
@@ -50,7 +50,7 @@ def test_no_calendar_is_below_the_bound(jobs: list[CalendarJob], most: CalendarL
 
 
 def a_backlog(jobs: int, hours: float) -> list[CalendarJob]:
-    """Return jobs that wait from the beginning, alike, for one machine at one dollar per hour."""
+    """Return equal jobs that wait from the beginning for one machine at one dollar per hour."""
     option = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=hours, usd=hours)
     return [
         CalendarJob(job=ListedJob(id=str(number), class_name="c"), options=(option,))
@@ -66,7 +66,7 @@ def a_backlog(jobs: int, hours: float) -> list[CalendarJob]:
         CalendarLimits(usd_per_period=10.0, period_hours=10.0, instances={"one": 1}),
     ],
 )
-def test_a_backlog_on_one_machine_is_known_within_a_cell(most: CalendarLimits) -> None:
+def test_the_gap_of_a_backlog_on_one_machine_is_at_most_one_cell(most: CalendarLimits) -> None:
     """Ends are 1, 2, 3, ... times the hours; the grid has 48 cells."""
     found = search(a_backlog(40, 5.0), most, {"one": 1.0}, tries=24)
 
@@ -75,8 +75,8 @@ def test_a_backlog_on_one_machine_is_known_within_a_cell(most: CalendarLimits) -
     assert found.gap < 0.04
 
 
-def test_a_month_that_a_backlog_outruns_has_a_small_gap() -> None:
-    """Money for two jobs in each period: pairs end in one period after the other."""
+def test_a_backlog_that_outruns_its_periods_has_a_small_gap() -> None:
+    """Each period pays for two jobs, so pairs of jobs end in one period after the other."""
     most = CalendarLimits(usd_per_period=10.0, period_hours=100.0)
     found = search(a_backlog(40, 5.0), most, {"one": 1.0}, tries=24)
 
@@ -84,8 +84,8 @@ def test_a_month_that_a_backlog_outruns_has_a_small_gap() -> None:
     assert found.gap == pytest.approx(0.0, abs=0.02)
 
 
-def test_a_list_that_keeps_its_dates_is_compared_with_those_that_do() -> None:
-    """A long job with a date goes first, though the short one would wait less before it."""
+def test_the_gap_with_dates_compares_with_calendars_that_keep_them() -> None:
+    """A long job with a deadline goes first, though the short job would wait less before the long one."""
     long = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=10.0, usd=10.0)
     short = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=1.0, usd=1.0)
     jobs = [

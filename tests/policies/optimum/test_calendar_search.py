@@ -1,4 +1,4 @@
-"""The search: never worse than lists by hand, the optimum of small lists, and changes that do save."""
+"""The calendar search: never worse than simple rules, optimal on small lists, and with helpful changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def a_job(name: str, hours: float, *, due: float | None = None, submit: float = 
 
 
 def every_list(jobs: list[CalendarJob], most: CalendarLimits) -> Calendar:
-    """Return the best calendar over all orders and all options, each job as early as can be."""
+    """Return the best calendar over all orders and options, with each job as early as possible."""
     found = []
     for order in itertools.permutations(jobs):
         for options in itertools.product(*(job.options for job in order)):
@@ -45,8 +45,8 @@ def every_list(jobs: list[CalendarJob], most: CalendarLimits) -> Calendar:
 
 
 @given(jobs=job_lists(), most=limits())
-def test_never_worse_than_a_list_by_hand(jobs: list[CalendarJob], most: CalendarLimits) -> None:
-    """By date, by submission, by size, fastest end or cheapest width; and every limit is kept."""
+def test_the_search_is_never_worse_than_a_simple_rule(jobs: list[CalendarJob], most: CalendarLimits) -> None:
+    """Rules sort by date, submission or size, with the fastest or cheapest options; every limit is kept."""
     found = search(jobs, most, PRICES, tries=30)
 
     check_limits(found.calendar, most)
@@ -59,7 +59,7 @@ def test_never_worse_than_a_list_by_hand(jobs: list[CalendarJob], most: Calendar
 def test_more_money_and_machines_are_never_worse(
     jobs: list[CalendarJob], most: CalendarLimits, factor: float, more: int
 ) -> None:
-    """In the order of what counts: places, dates, waiting. A later end is no promise: dates come first."""
+    """Calendars are compared by left-out jobs, missed deadlines and waiting, not by their end."""
     looser = replace(
         most,
         usd_per_hour=most.usd_per_hour * factor,
@@ -78,7 +78,7 @@ def test_more_money_and_machines_are_never_worse(
 
 @given(jobs=job_lists(most=3), most=limits())
 def test_bounds_hold_for_the_best_calendar_of_all(jobs: list[CalendarJob], most: CalendarLimits) -> None:
-    """Listing every order and every option gives no calendar below the bounds."""
+    """No order and no combination of options is below the bounds."""
     found = search(jobs, most, PRICES, tries=40)
     best = every_list(jobs, most)
 
@@ -89,7 +89,7 @@ def test_bounds_hold_for_the_best_calendar_of_all(jobs: list[CalendarJob], most:
 
 @pytest.mark.exhaustive
 def test_small_lists_are_nearly_always_solved_to_the_optimum() -> None:
-    """Of 15 random lists of four jobs, of which any run tries four, at most one misses the optimum."""
+    """Of 15 random lists of four jobs at most one misses the optimum, and by 10 % at most."""
     rng = np.random.default_rng(5)
     most = CalendarLimits(usd_per_hour=34.0, instances={"one": 2, "big": 2})
     worse = []
@@ -122,21 +122,21 @@ def test_small_lists_are_nearly_always_solved_to_the_optimum() -> None:
     assert all(found[1] == best[1] and found[2] <= 1.1 * best[2] for found, best in worse)
 
 
-def test_three_jobs_on_one_machine_miss_one_date_and_the_bound_knows_it() -> None:
-    """Four hours each, all due at hour nine: two fit, and no calendar saves the third."""
+def test_three_jobs_on_one_machine_miss_one_deadline_and_the_bound_says_so() -> None:
+    """Each takes four hours and is due at hour nine: two jobs fit."""
     jobs = [a_job(name, 4.0, due=9.0) for name in "abc"]
     found = search(jobs, CalendarLimits(instances={"one": 1}), {"one": 1.0})
 
     assert len(found.calendar.missed) == 1
     assert found.least_missed == 1
     assert found.calendar.all_done == 12.0
-    # The first of the bounds that are sharp here: 4 + 8 + 12 hours.
+    # The bound is exact here: 4 + 8 + 12 hours.
     assert found.bound_weighted_hours == pytest.approx(24.0)
     assert found.gap == pytest.approx(0.0)
 
 
-def test_the_cheapest_change_is_named_for_each_date() -> None:
-    """A second machine saves the third job, at no dollar more."""
+def test_the_cheapest_change_is_named_for_each_missed_deadline() -> None:
+    """A second machine saves the third job at no extra cost."""
     jobs = [a_job(name, 4.0, due=9.0) for name in "abc"]
     most = CalendarLimits(instances={"one": 1})
     found = search(jobs, most, {"one": 1.0})
@@ -147,8 +147,8 @@ def test_the_cheapest_change_is_named_for_each_date() -> None:
     assert not search(jobs, wider, {"one": 1.0}).calendar.missed
 
 
-def test_more_money_saves_where_money_is_what_lacks() -> None:
-    """Ten dollars a period of 24 hours; two jobs of eight dollars due within the first."""
+def test_a_larger_budget_is_named_where_money_is_short() -> None:
+    """Ten dollars per 24 hours; two jobs of eight dollars each are due within the first period."""
     jobs = [a_job("a", 8.0, due=20.0), a_job("b", 8.0, due=20.0)]
     most = CalendarLimits(usd_per_period=10.0, period_hours=24.0)
     found = search(jobs, most, {"one": 1.0})
@@ -159,8 +159,8 @@ def test_more_money_saves_where_money_is_what_lacks() -> None:
     assert found.least_missed == 1
 
 
-def test_a_date_before_the_fastest_end_can_only_be_moved() -> None:
-    """Only another date helps; the answer names it."""
+def test_a_deadline_before_the_fastest_end_can_only_be_moved() -> None:
+    """The change names the earliest possible date."""
     job = a_job("a", 5.0, due=3.0)
     most = CalendarLimits(usd_per_hour=10.0, instances={"one": 3})
     found = search([job], most, {"one": 1.0})
@@ -170,11 +170,12 @@ def test_a_date_before_the_fastest_end_can_only_be_moved() -> None:
     assert found.least_missed == 1
 
 
-def test_a_job_off_the_spot_market_saves_its_date_and_no_other_is_late_for_it() -> None:
-    """Three dollars an hour hold one job at a time; first in line on spot it is in time, and the other late.
+def test_a_change_to_on_demand_saves_a_deadline_and_makes_no_other_job_late() -> None:
+    """Moving the job to the front on spot would make the other job late.
 
-    On demand it is over after eight hours for 24 dollars, and the other has eight hours left; on spot it
-    costs ten, and the other begins two hours later. Money is dear here, so the list took spot.
+    Three dollars an hour pay for one job at a time. On demand the job takes eight hours for 24 dollars, which
+    leaves the other job its eight hours. On spot it takes ten hours for ten dollars, and the other job begins
+    two hours later. Money is dear here, so the list took spot.
     """
     spot = InstanceOption(gpu_type="one@spot", instances=1, gpus=1, hours=10.0, usd=10.0, sure_hours=13.0)
     firm = InstanceOption(gpu_type="one", instances=1, gpus=1, hours=8.0, usd=24.0)
@@ -205,8 +206,10 @@ def test_a_job_off_the_spot_market_saves_its_date_and_no_other_is_late_for_it() 
 
 
 @given(jobs=job_lists(), most=limits())
-def test_a_change_that_is_named_saves_the_date(jobs: list[CalendarJob], most: CalendarLimits) -> None:
-    """Every missed deadline has an answer, and a first place in the line ends in time."""
+def test_moving_a_job_to_the_front_saves_its_deadline_where_that_is_named(
+    jobs: list[CalendarJob], most: CalendarLimits
+) -> None:
+    """Every missed deadline has a change."""
     found = search(jobs, most, PRICES, tries=20)
     changes = deadline_fixes(found, most)
 
@@ -219,7 +222,7 @@ def test_a_change_that_is_named_saves_the_date(jobs: list[CalendarJob], most: Ca
 
 
 def test_a_known_calendar_that_is_worse_changes_nothing() -> None:
-    """Found with a third of the money: under looser limits the search keeps its own, better calendar."""
+    """The known calendar has a third of the money; under looser limits the search keeps its own."""
     jobs = [a_job("a", 4.0), a_job("b", 2.0), a_job("c", 1.0)]
     known = search(jobs, CalendarLimits(usd_per_hour=1.0), PRICES, tries=8)
     alone = search(jobs, CalendarLimits(usd_per_hour=3.0), PRICES, tries=8)
@@ -230,7 +233,7 @@ def test_a_known_calendar_that_is_worse_changes_nothing() -> None:
 
 
 def test_the_same_list_gives_the_same_calendar() -> None:
-    """Moves are drawn from the list's own count of steps."""
+    """Moves are drawn from a generator that depends on the list alone."""
     jobs = [a_job(str(n), 1.0 + n % 3, due=10.0, submit=n % 2) for n in range(12)]
     most = CalendarLimits(instances={"one": 2})
 
@@ -250,8 +253,8 @@ def test_a_calendar_that_leaves_jobs_out_has_no_gap() -> None:
 @pytest.mark.parametrize(
     ("rule", "order"), [("edf", ["late", "long", "short"]), ("fifo", ["long", "late", "short"])]
 )
-def test_lists_by_hand_are_by_date_or_by_submission(rule: str, order: list[str]) -> None:
-    """On one free machine: jobs without a date come last, equal jobs keep their order."""
+def test_rules_sort_jobs_by_deadline_submission_or_size(rule: str, order: list[str]) -> None:
+    """On one free machine jobs without a deadline come last, and equal jobs keep their order."""
     jobs = [
         a_job("short", 1.0, submit=0.2),
         a_job("long", 3.0, submit=0.0),
@@ -263,8 +266,8 @@ def test_lists_by_hand_are_by_date_or_by_submission(rule: str, order: list[str])
     assert [entry.job.job.id for entry in short_first.entries] == ["short", "late", "long"]
 
 
-def test_a_gap_is_what_is_above_the_larger_bound() -> None:
-    """Ten hours against bounds of eight and nine; none below nothing, and none where a job has no place."""
+def test_a_gap_is_the_share_above_the_larger_bound() -> None:
+    """Ten hours against bounds of eight and nine. It is at least 0, and None where a job has no place."""
     job = a_job("a", 10.0)
     calendar = calendar_by_rule([job], "edf", CalendarLimits(), 0.0)
     found = CalendarSearchResult(

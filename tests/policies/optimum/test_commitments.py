@@ -1,4 +1,4 @@
-"""Commitments: the newsvendor's quantile, the bill hour by hour, and levels against linear programmes."""
+"""Commitments: the newsvendor's quantile, the bill hour by hour, and levels against linear programs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DISCOUNTS = st.floats(0.05, 0.7)
 def least_by_linear_programme(
     load: LoadDistribution, prices: list[float], commitments: list[Commitment]
 ) -> float:
-    """Return the least bill where every hour may use the commitments as it likes."""
+    """Return the least bill where every hour uses the commitments in the best way."""
     hours, types = load.gpus.shape
     pairs = [(n, g) for n, c in enumerate(commitments) for g in range(types) if c.rates[g] is not None]
     columns = len(commitments) + hours * (len(pairs) + types)
@@ -77,8 +77,8 @@ def test_one_commitment_is_the_quantile_of_a_poisson_load(discount: float) -> No
     assert found.levels[0] / (2.0 * (1.0 - discount)) == pytest.approx(quantile)
 
 
-def test_the_bill_of_a_poisson_load_is_that_of_the_sum() -> None:
-    """q c + p E[(K - c)+], summed by hand."""
+def test_the_bill_of_a_poisson_load_is_the_sum_by_hand() -> None:
+    """The sum is q c + p E[(K - c)+]."""
     load = load_of_swings([_swing("a", {1: 6.0})])
     counts = np.arange(60)
     beyond = float(scipy.stats.poisson(6.0).pmf(counts) @ np.maximum(counts - 5, 0))
@@ -91,7 +91,7 @@ def test_the_bill_of_a_poisson_load_is_that_of_the_sum() -> None:
 @given(counts=COUNTS, discount=DISCOUNTS)
 @settings(max_examples=sampled(40), deadline=None)
 def test_no_whole_level_of_one_commitment_is_cheaper(counts: list[tuple[int, int]], discount: float) -> None:
-    """Brute force over every level; the quantile is one of the best."""
+    """Brute force tries every level; the newsvendor's quantile is one of the best."""
     load = a_load(*((a,) for a, _ in counts))
     plan = Commitment(name="plan", rates=(1.0 - discount,))
     least = min(bill_of(load, [1.0], [plan], [(1.0 - discount) * c]).total for c in range(32))
@@ -103,10 +103,10 @@ def test_no_whole_level_of_one_commitment_is_cheaper(counts: list[tuple[int, int
 
 @given(counts=COUNTS, narrow=DISCOUNTS, first=DISCOUNTS, second=DISCOUNTS)
 @settings(max_examples=sampled(40), deadline=None)
-def test_several_commitments_cost_what_a_linear_programme_finds(
+def test_several_commitments_cost_as_much_as_a_linear_program_finds(
     counts: list[tuple[int, int]], narrow: float, first: float, second: float
 ) -> None:
-    """One for each type and one for both; the programme may use them as it likes."""
+    """One covers each type and one covers both; the program assigns them freely in every hour."""
     load, prices = a_load(*counts), [2.0, 5.0]
     commitments = [
         Commitment(name="a", rates=(2.0 * (1.0 - narrow), None)),
@@ -123,7 +123,7 @@ def test_several_commitments_cost_what_a_linear_programme_finds(
 @given(counts=COUNTS, discount=DISCOUNTS)
 @settings(max_examples=sampled(25), deadline=None)
 def test_whole_instances_are_the_best_whole_number(counts: list[tuple[int, int]], discount: float) -> None:
-    """A reservation is for whole instances of 8."""
+    """A reservation is for whole instances of 8 GPUs."""
     load = a_load(*((a,) for a, _ in counts))
     plan = Commitment(name="plan", rates=(1.0 - discount,), step=8 * (1.0 - discount))
     least = min(bill_of(load, [1.0], [plan], [plan.step * n]).total for n in range(6))
@@ -137,22 +137,22 @@ def test_a_commitment_that_is_no_cheaper_is_not_advised() -> None:
 
 
 def test_types_of_a_plan_are_independent() -> None:
-    """The joint share is the product; means and the bill follow."""
+    """Mean GPUs and the bill of two types are those of the product distribution."""
     load = load_of_swings([_swing("a", {2: 3.0}), _swing("b", {1: 4.0, 8: 0.5})])
 
     assert load.mean_gpus == pytest.approx([6.0, 8.0])
     assert bill_of(load, [1.0, 2.0], (), ()).total == pytest.approx(6.0 + 2.0 * 8.0)
 
 
-def test_a_load_at_other_rates_is_that_of_the_rates() -> None:
-    """Twice as many jobs hold twice the GPUs on average, at the root of two times the spread."""
+def test_a_load_scales_with_its_rates() -> None:
+    """Twice as many jobs have twice the mean GPUs and the root of two times the spread."""
     before, after = _swing("a", {4: 2.0}), _swing("a", {4: 2.0}).at_rates_times(2.0)
 
     assert (after.mean_gpus, after.sd_gpus) == pytest.approx((16.0, before.sd_gpus * 2**0.5))
 
 
-def test_too_many_states_are_taken_together_at_their_mean() -> None:
-    """The mean stays; the bill is a little less than the exact one."""
+def test_too_many_states_are_merged_and_keep_their_mean() -> None:
+    """At most 200,000 states are left."""
     load = load_of_swings([_swing(name, {1: 9.0, 7: 80.0}) for name in "abc"])
 
     assert len(load.share) <= 200_000
@@ -160,14 +160,14 @@ def test_too_many_states_are_taken_together_at_their_mean() -> None:
 
 
 def test_commitments_that_only_compete_are_refused() -> None:
-    """The cheapest of them is always better."""
+    """Of two commitments for the same GPUs the cheaper one is always better."""
     pair = [Commitment(name=name, rates=(1.0,)) for name in ("x", "y")]
     with pytest.raises(InvalidProblem, match="x, y cover the same GPUs"):
         best_levels(a_load((1,)), [2.0], pair)
 
 
-def test_nothing_to_choose_from_is_the_bill_on_demand() -> None:
-    """Two hours of 3 and 5 GPUs at two dollars: eight dollars an hour, which is the bound as well."""
+def test_without_commitments_the_bill_is_on_demand() -> None:
+    """Two hours of 3 and 5 GPUs at two dollars cost eight dollars an hour, which is also the bound."""
     found = best_levels(a_load((3.0,), (5.0,)), [2.0], [])
     assert (found.levels, found.bound) == ((), found.bill.total)
     assert found.bill.total == pytest.approx(8.0)
@@ -185,8 +185,8 @@ def test_nothing_to_choose_from_is_the_bill_on_demand() -> None:
         ({"gpus": np.ones((1, 1)), "share": np.array([0.9])}, "shares that add up to 1"),
     ],
 )
-def test_a_load_that_cannot_be_is_refused(values: dict[str, np.ndarray], says: str) -> None:
-    """Shapes, signs and shares."""
+def test_an_invalid_load_is_refused(values: dict[str, np.ndarray], says: str) -> None:
+    """Shapes, signs and shares are checked."""
     with pytest.raises(InvalidProblem, match=says):
         LoadDistribution(gpu_types=("a",), **values)
 
@@ -201,7 +201,7 @@ def test_a_commitment_covers_something_at_a_rate() -> None:
 
 
 def test_a_broad_commitment_pays_for_the_largest_discount_first() -> None:
-    """Half of all hours one GPU of each: 1 of 4 dollars on `a`, 3 on three quarters of `b`; else none."""
+    """In half of all hours one GPU of each type: `b` at 4 of 5 dollars, `a` at 1 of 2."""
     load, prices = a_load((1, 1), (0, 0)), [2.0, 5.0]
     for rates, level, used, on_demand in (
         ((1.0, 4.0), 4.0, 0.5 * 4.0, 0.5 * 5.0 * 0.25),
@@ -222,14 +222,14 @@ def test_a_broad_commitment_pays_for_the_largest_discount_first() -> None:
     ("ratio", "count"),
     [(0.0, 4.0), (0.24, 4.0), (0.25, 3.0), (0.5, 2.0), (0.74, 2.0), (0.75, 1.0), (1.0, 0.0)],
 )
-def test_the_quantile_is_the_least_count_that_is_exceeded_no_more_often(ratio: float, count: float) -> None:
-    """Of 1 to 4 GPUs, each a quarter of the time."""
+def test_the_quantile_is_the_least_count_exceeded_at_most_as_often(ratio: float, count: float) -> None:
+    """The counts are 1 to 4 GPUs, each a quarter of the time."""
     assert newsvendor(np.array([3.0, 1.0, 4.0, 2.0]), np.full(4, 0.25), ratio) == count
 
 
 @pytest.mark.parametrize("most", [1, 2, 4, 1000])
-def test_counts_that_are_taken_together_keep_their_shares_and_their_mean(most: int) -> None:
-    """There are at most the given number of counts, and no share is lost."""
+def test_merged_counts_keep_their_total_share_and_their_mean(most: int) -> None:
+    """There are at most the given number of counts."""
     counts, share = _thinned(_swing("a", {1: 4.0, 3: 2.0}), most)
     assert len(counts) <= most
     assert (share.sum(), share @ counts) == pytest.approx((1.0, 4.0 + 3.0 * 2.0))
@@ -240,5 +240,5 @@ def test_counts_that_are_taken_together_keep_their_shares_and_their_mean(most: i
     ("level", "step", "levels"), [(7.0, 0.0, (7.0,)), (7.0, 3.0, (6.0, 9.0)), (6.0, 3.0, (6.0, 6.0))]
 )
 def test_levels_are_whole_steps_around_the_best(level: float, step: float, levels: tuple[float, ...]) -> None:
-    """The one below and the one above; the level itself where it need not be whole."""
+    """The step below and the step above, or the level itself where any amount is allowed."""
     assert _in_steps(level, step) == levels

@@ -1,4 +1,4 @@
-"""Real widths: closed forms, optimality conditions, and how the answer follows the budget."""
+"""Real widths: closed forms, optimality conditions, and the answer as a function of the budget."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def widths(solution: Solution) -> list[float]:
 
 
 def the_papers_example(budget: float) -> Solution:
-    """Amdahl with 80 % parallel part and the square root, both of load 0.4."""
+    """Return the optimum for Amdahl with a parallel part of 80 % and the square root, both of load 0.4."""
     amdahl = a_class("amdahl", (1.0, Amdahl(parallel_fraction=0.8)), arrivals_per_hour=0.4)
     root = a_class("root", (1.0, PowerLaw(exponent=0.5)), arrivals_per_hour=0.4)
     return solve_continuous(one_type(amdahl, root), budget)
@@ -63,7 +63,7 @@ def test_the_papers_example_at_two_gpus() -> None:
     assert solution.mean_jct_hours == pytest.approx(1 / 3)
 
 
-def test_a_start_up_moves_the_condition() -> None:
+def test_a_start_up_changes_the_optimal_width() -> None:
     """Size 1, start-up 1, square root, at width 4: phi = 1/3, mu = (1/6) / (1 - 1/6) / 4 = 0.05."""
     problem = one_type(a_class("c", (1.0, PowerLaw(exponent=0.5)), startup_hours=1.0))
     solution = solve_continuous(problem, 4 * (1 / 2 + 1))
@@ -92,7 +92,7 @@ def test_the_faster_dearer_type_wins_below_a_multiplier(fast: float, markup: flo
     frontier = ContinuousFrontier.of(two_types(fast, dear, p))
     root = math.sqrt((1 - p) / p) * (1 - 1 / math.sqrt(fast)) / (math.sqrt(dear / fast) - 1)
     switch = root**2
-    # The condition speaks of widths inside the range: above one GPU of the dear type.
+    # The condition holds for widths inside the range: above one GPU of the dear type.
     if math.sqrt(p / ((1 - p) * switch * 1.01 * dear)) <= 1.0:
         return
     chosen = frontier.terms.best(np.array([switch * 0.99, switch * 1.01]))
@@ -110,7 +110,7 @@ def test_the_faster_dearer_type_wins_below_a_multiplier(fast: float, markup: flo
 
 
 def test_one_power_law_has_one_best_type_at_every_budget() -> None:
-    """The type of greatest v / c^a: 2 / 3^0.7 = 0.927 loses to 1."""
+    """The type with the greatest v / c^a: 2 / 3^0.7 = 0.927 loses to 1."""
     speedups = {
         "A": PowerLaw(exponent=0.7, speed=2.0, max_gpus=10_000),
         "B": PowerLaw(exponent=0.7, max_gpus=10_000),
@@ -126,7 +126,7 @@ def test_one_power_law_has_one_best_type_at_every_budget() -> None:
 
 @given(ANY, shares())
 def test_every_phase_is_at_its_least_lagrangian(problem: Problem, share: float) -> None:
-    """Stationarity: no type and no width of a fine grid does better at the multiplier, in any plan in use."""
+    """In every plan in use, no type and no width of a fine grid does better at the multiplier."""
     frontier = ContinuousFrontier.of(problem)
     budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, share)
     solution = frontier.solution_at(budget)
@@ -149,7 +149,7 @@ def test_every_phase_is_at_its_least_lagrangian(problem: Problem, share: float) 
 
 @given(ANY, shares())
 def test_the_budget_is_met_or_has_no_price(problem: Problem, share: float) -> None:
-    """Primal and dual feasibility, complementary slackness, and a certificate that closes."""
+    """Primal and dual feasibility, complementary slackness, and a dual bound that equals the optimum."""
     frontier = ContinuousFrontier.of(problem)
     budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, share)
     solution = frontier.solution_at(budget)
@@ -185,7 +185,7 @@ def test_the_multiplier_is_the_slope(problem: Problem, share: float) -> None:
 
 @given(ANY)
 def test_jct_falls_and_is_convex_in_the_budget(problem: Problem) -> None:
-    """Over thirty budgets from the least to beyond the largest useful."""
+    """Checked over thirty budgets from the least to beyond the largest useful one."""
     frontier = ContinuousFrontier.of(problem)
     least, most = frontier.cheapest_feasible_spend, frontier.largest_useful_spend
     at = np.linspace(least, least + 1.2 * (most - least) + 1e-3 * least, 30)
@@ -199,7 +199,7 @@ def test_jct_falls_and_is_convex_in_the_budget(problem: Problem) -> None:
 
 @given(ANY, st.lists(shares(), min_size=1, max_size=5))
 def test_the_curve_and_the_plans_agree(problem: Problem, many: list[float]) -> None:
-    """Many budgets in one search, or one at a time."""
+    """Many budgets in one search give the same as one at a time."""
     frontier = ContinuousFrontier.of(problem)
     at = [between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, share) for share in many]
     hours, _ = frontier.curve_at(np.array(at))
@@ -209,8 +209,8 @@ def test_the_curve_and_the_plans_agree(problem: Problem, many: list[float]) -> N
 
 
 @given(problems(rescale=False, startup=False), shares())
-def test_on_tables_real_widths_are_worth_what_mixes_are(problem: Problem, share: float) -> None:
-    """Continuous on the envelope and integer with randomisation have the same value, ends and spend."""
+def test_on_tables_real_widths_equal_mixed_widths_in_value(problem: Problem, share: float) -> None:
+    """Real widths on the envelope and mixes of whole widths have the same JCT, spend and budget range."""
     whole, real = MixedFrontier.of(problem), ContinuousFrontier.of(problem)
     budget = between(whole.cheapest_feasible_spend, whole.largest_useful_spend, share)
     a, b = whole.solution_at(budget), real.solution_at(budget)
@@ -225,7 +225,7 @@ def test_on_tables_real_widths_are_worth_what_mixes_are(problem: Problem, share:
 @settings(max_examples=sampled(60))
 @given(problems(most_classes=2), shares())
 def test_coupled_classes_are_never_worse_than_at_whole_widths(problem: Problem, share: float) -> None:
-    """The grid holds every whole width of a table; the certificate counts what a finer grid could gain."""
+    """The grid has every whole width of a table; the gap counts the gain of a finer grid."""
     whole, real = MixedFrontier.of(problem), ContinuousFrontier.of(problem)
     budget = between(whole.cheapest_feasible_spend, whole.largest_useful_spend, share)
     solution = real.solution_at(budget)
@@ -237,7 +237,7 @@ def test_coupled_classes_are_never_worse_than_at_whole_widths(problem: Problem, 
 
 
 def test_a_coupled_class_of_equal_phases_is_one_phase() -> None:
-    """Three phases of one power law with any rescale cost: one width, as for the sum of sizes."""
+    """Three phases of one power law have one width, as has one phase of the summed size."""
     curve = PowerLaw(exponent=0.5, max_gpus=50)
     three = one_type(a_class("c", (1.0, curve), (2.0, curve), (3.0, curve), rescale_hours=0.5))
     solution = solve_continuous(three, 15.0)
@@ -249,8 +249,8 @@ def test_a_coupled_class_of_equal_phases_is_one_phase() -> None:
 
 
 @given(problems(curves=st.one_of(smooth_curves(most_gpus=12), tables()), rescale=False, startup=False))
-def test_an_infeasible_budget_names_the_least_that_would_do(problem: Problem) -> None:
-    """Without overheads the least real spend is the least at whole widths; the named least is enough."""
+def test_an_infeasible_budget_names_the_least_feasible_spend(problem: Problem) -> None:
+    """Without overheads this is the least at whole widths, and it is feasible."""
     frontier = ContinuousFrontier.of(problem)
     with pytest.raises(InfeasibleBudget) as refused:
         frontier.solution_at(frontier.cheapest_feasible_spend * (1 - 1e-6))
@@ -260,7 +260,7 @@ def test_an_infeasible_budget_names_the_least_that_would_do(problem: Problem) ->
     assert frontier.solution_at(least).mean_spend == pytest.approx(least, rel=1e-9)
 
 
-def test_equal_widths_for_equal_curves_whatever_the_load() -> None:
+def test_equal_curves_have_equal_widths_whatever_the_load() -> None:
     """Without overheads the width depends on rates and sizes only through the multiplier."""
     curve = Amdahl(parallel_fraction=0.95)
     classes = [a_class(f"c{i}", (10.0**i, curve), arrivals_per_hour=3.0**-i) for i in range(-4, 5)]
@@ -272,8 +272,8 @@ def test_equal_widths_for_equal_curves_whatever_the_load() -> None:
 
 
 @given(numbers(1e-9, 1e9), numbers(1e-9, 1e9), numbers(1e-3, 1e3))
-def test_the_example_holds_at_every_scale(rate: float, size: float, price: float) -> None:
-    """Rates, sizes and prices over many orders of magnitude: widths 6 and 9 at twice the load's square."""
+def test_the_papers_example_holds_at_every_scale(rate: float, size: float, price: float) -> None:
+    """Widths are 6 and 9 for rates, sizes and prices over many orders of magnitude."""
     problem = one_type(
         a_class("amdahl", (size, Amdahl(parallel_fraction=0.8)), arrivals_per_hour=rate),
         a_class("root", (size, PowerLaw(exponent=0.5)), arrivals_per_hour=rate),
@@ -286,8 +286,8 @@ def test_the_example_holds_at_every_scale(rate: float, size: float, price: float
 
 
 @pytest.mark.parametrize("weight", [1e-9, 1e9])
-def test_a_weight_moves_widths_and_the_plain_bound_stays_below(weight: float) -> None:
-    """A heavy class is run wide, a light one narrow; what any policy reaches unweighted is the bound."""
+def test_a_heavy_class_runs_wide_and_the_bound_ignores_weights(weight: float) -> None:
+    """The light class runs on one GPU, and the lower bound is that of equal weights."""
     curve = PowerLaw(exponent=0.5)
     problem = one_type(a_class("a", (1.0, curve), weight=weight), a_class("b", (1.0, curve)))
     solution = solve_continuous(problem, 4.0)
@@ -320,7 +320,7 @@ def test_a_weight_moves_widths_and_the_plain_bound_stays_below(weight: float) ->
 def test_a_search_takes_few_steps_to_two_neighbouring_multipliers(
     classes: tuple[JobClass, ...], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More is spent than the budget at one of them, at most that at the other; 7 steps where spend jumps."""
+    """Spend is above the budget at one and at most the budget at the other; 7 steps suffice on tables."""
     frontier = ContinuousFrontier.of(one_type(*classes))
     terms, asked = frontier.terms, []
     best = type(terms).best

@@ -1,4 +1,4 @@
-"""Plans of classes whose phases are coupled by a rescale cost: the whole hull, by shortest paths."""
+"""Plans of classes with a rescale cost between phases: the whole hull, by shortest paths."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from policies.speedup import Table
 
 @given(st.lists(coupled_classes(), min_size=1, max_size=3))
 def test_the_hull_of_plans_is_that_of_all_plans(classes: list[CoupledClass]) -> None:
-    """Solved together, each class's chain is worth what listing all its plans gives."""
+    """Classes solved together have the hulls that listing every plan gives."""
     for job_class, hull in zip(classes, plan_hulls(classes), strict=True):
         points = every_plan(job_class)
         chain = lower_hulls(points[:, 0], points[:, 1], np.zeros(len(points), dtype=np.int64), groups=1)
@@ -41,7 +41,7 @@ def test_the_hull_of_plans_is_that_of_all_plans(classes: list[CoupledClass]) -> 
 
 @given(coupled_classes(), numbers(1e-6, 1e6))
 def test_a_shortest_path_is_the_least_of_all_plans(job_class: CoupledClass, multiplier: float) -> None:
-    """Least time + multiplier x cost."""
+    """The least is of time + multiplier x cost."""
     points = every_plan(job_class)
 
     assert best_costs(job_class, np.array([multiplier])) == pytest.approx(
@@ -55,7 +55,7 @@ def hull_of(job_class: CoupledClass) -> PlanHull:
 
 
 def test_a_rescale_dearer_than_any_width_keeps_one_width() -> None:
-    """With a rescale of a thousand hours no plan on the hull ever changes."""
+    """With a rescale of a thousand hours no plan on the hull changes its width."""
     rng = np.random.default_rng(3)
     job_class = CoupledClass(
         phase_time=rng.uniform(0.1, 1.0, (30, 8)),
@@ -68,7 +68,7 @@ def test_a_rescale_dearer_than_any_width_keeps_one_width() -> None:
 
 
 def test_a_rescale_that_costs_next_to_nothing_is_free() -> None:
-    """The hull with a rescale of 1e-12 hours is that of phases on their own."""
+    """The hull with a rescale of 1e-12 hours is that of uncoupled phases."""
     table = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 2.9, 3.7))
     late = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 2.0, 3.9, 7.0))
     phases = ((1.0, table), (2.0, late), (0.5, table))
@@ -80,7 +80,7 @@ def test_a_rescale_that_costs_next_to_nothing_is_free() -> None:
 
 
 def test_linear_speeds_tie_all_plans_of_one_width() -> None:
-    """Every width costs the same where speed is linear: one plan, the widest, beats all."""
+    """Where speed is linear every width costs the same, so the widest plan is the only vertex."""
     widths = np.array([1.0, 2.0, 4.0, 8.0])
     job_class = CoupledClass(
         phase_time=np.array([[3.0], [5.0], [7.0]]) / widths, rate=widths, startup_hours=0.0, rescale_hours=0.2
@@ -90,7 +90,7 @@ def test_linear_speeds_tie_all_plans_of_one_width() -> None:
 
 
 def test_the_ends_are_exact_where_time_and_money_are_far_apart() -> None:
-    """The cheapest plan saves a billionth and takes a million times as long; it is still the cheapest."""
+    """The cheapest plan saves a billionth and takes a million times as long; it is still the first vertex."""
     job_class = CoupledClass(
         phase_time=np.array([[1e6, 1.0], [1e6, 1.0]]),
         rate=np.array([1e-6, 1.0 + 1e-9]),
@@ -106,8 +106,8 @@ def test_the_ends_are_exact_where_time_and_money_are_far_apart() -> None:
 
 @settings(max_examples=sampled(30))
 @given(st.integers(0, 10_000), st.sampled_from([1e-9, 1e9]))
-def test_a_hundred_phases_of_ties_end(seed: int, scale: float) -> None:
-    """Speeds of a few whole numbers make plans tie by the thousand; the refinement still stops, convex."""
+def test_the_search_ends_on_a_hundred_phases_of_ties(seed: int, scale: float) -> None:
+    """Speeds of a few whole numbers make thousands of plans tie; the hull is convex."""
     rng = np.random.default_rng(seed)
     widths = np.arange(1.0, 9.0)
     speeds = rng.integers(1, 4, (100, 8)).astype(float)
@@ -135,8 +135,8 @@ def four_phases() -> CoupledClass:
     )
 
 
-def test_passes_of_bounded_memory_find_what_one_pass_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path at a time, or all at once."""
+def test_passes_of_bounded_memory_give_the_hull_of_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One path at a time gives the same hull as all at once."""
     job_class = four_phases()
     whole = hull_of(job_class)
     monkeypatch.setattr(coupled_plans, "ROW_CELLS", 1)
@@ -145,10 +145,10 @@ def test_passes_of_bounded_memory_find_what_one_pass_finds(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_chords_are_searched_until_no_plan_lies_below_one_each_chord_once(
+def test_each_chord_is_searched_once_until_no_plan_lies_below_one(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the two ends alone, three classes together: every vertex, with about two paths for each."""
+    """From the two ends alone, three classes together find every vertex with about two paths for each."""
     rng = np.random.default_rng(seed)
     classes = [
         CoupledClass(
@@ -181,7 +181,7 @@ def test_chords_are_searched_until_no_plan_lies_below_one_each_chord_once(
 
 
 def test_plans_within_a_tolerance_of_a_chord_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One phase of three columns: at multiplier 1 the ends come to 4, the middle one to 0.005 of it less."""
+    """One phase of three columns: at multiplier 1 the ends cost 4 and the middle one 0.005 of that less."""
     monkeypatch.setattr(coupled_plans, "SPREAD", 0)
     job_class = CoupledClass(
         phase_time=np.array([[3.0, 2.0 * 0.99, 1.0]]),
@@ -192,8 +192,8 @@ def test_plans_within_a_tolerance_of_a_chord_are_left_out(monkeypatch: pytest.Mo
     assert [len(plan_hulls([job_class], tolerance=by)[0].cost) for by in (0.0, 0.004, 0.006)] == [3, 3, 2]
 
 
-def test_each_pass_has_its_rows_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seven paths of 4 x 5 cells, two in a pass of 40 cells: four passes, the same costs."""
+def test_paths_are_split_into_passes_without_changing_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven paths of 4 x 5 cells, two per pass of 40 cells, take four passes."""
     job_class = four_phases()
     multipliers, passes = np.geomspace(0.01, 10.0, 7), []
     whole, one_pass = best_costs(job_class, multipliers), coupled_plans._one_pass
@@ -209,7 +209,7 @@ def test_each_pass_has_its_rows_and_none_is_lost(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_first_paths_are_spread_around_the_mean_rate_of_each_class() -> None:
-    """Three orders of magnitude to each side, and two beyond at each end."""
+    """Multipliers span three orders of magnitude to each side, with two more beyond at each end."""
     hours = np.ones((1, 2))
     classes = [
         CoupledClass(phase_time=hours, rate=np.array(rates), startup_hours=0.0, rescale_hours=0.0)

@@ -27,7 +27,7 @@ from policies.speedup import PowerLaw, Table
 
 @given(problems(), shares())
 def test_the_optimum_is_that_of_listing_every_plan(problem: Problem, share: float) -> None:
-    """Phases, coupled plans, types, weights, start-up: the lowest chord over all pure answers."""
+    """Listing covers phases, coupled plans, types, weights and start-ups."""
     frontier, points = MixedFrontier.of(problem), all_points(problem)
     least, most = frontier.cheapest_feasible_spend, frontier.largest_useful_spend
     budget = between(least, most, share)
@@ -40,8 +40,8 @@ def test_the_optimum_is_that_of_listing_every_plan(problem: Problem, share: floa
 
 
 @given(problems(), shares())
-def test_at_most_one_phase_is_randomised_and_nothing_is_overspent(problem: Problem, share: float) -> None:
-    """One phase, or one coupled class, between two widths; fractions add up to one."""
+def test_at_most_one_phase_is_randomised_within_the_budget(problem: Problem, share: float) -> None:
+    """One phase, or one coupled class, mixes two plans; fractions add up to one."""
     frontier = MixedFrontier.of(problem)
     budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, share)
     solution = frontier.solution_at(budget)
@@ -62,7 +62,7 @@ def test_at_most_one_phase_is_randomised_and_nothing_is_overspent(problem: Probl
 
 @given(problems(weights=False))
 def test_jct_falls_and_is_convex_with_the_multiplier_as_slope(problem: Problem) -> None:
-    """Along the whole curve; d(sum of arrivals x JCT)/d(budget) = -multiplier between any two vertices."""
+    """d(sum of arrivals x JCT)/d(budget) = -multiplier between any two vertices."""
     frontier = MixedFrontier.of(problem)
     vertices = frontier.merged.cost
     middle = (vertices[1:] + vertices[:-1]) / 2
@@ -80,8 +80,8 @@ def test_jct_falls_and_is_convex_with_the_multiplier_as_slope(problem: Problem) 
 
 
 @given(problems(), shares())
-def test_the_certificate_closes(problem: Problem, share: float) -> None:
-    """Dual bound = value: least Lagrangian of all plans listed - multiplier x budget."""
+def test_the_dual_bound_equals_the_optimum(problem: Problem, share: float) -> None:
+    """It is the least Lagrangian over all plans less multiplier x budget."""
     frontier = MixedFrontier.of(problem)
     budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, min(share, 1.0))
     solution = frontier.solution_at(budget)
@@ -95,8 +95,8 @@ def test_the_certificate_closes(problem: Problem, share: float) -> None:
 
 
 @given(problems())
-def test_the_lower_bound_is_that_of_plain_means(problem: Problem) -> None:
-    """With weights the plan serves the weights; the bound for plain means is below what it reaches."""
+def test_the_lower_bound_ignores_weights(problem: Problem) -> None:
+    """The plan serves the weights; the bound is the optimum for the plain mean JCT."""
     frontier = MixedFrontier.of(problem)
     budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, 0.4)
     solution = frontier.solution_at(budget)
@@ -121,8 +121,8 @@ def test_the_lower_bound_is_that_of_plain_means(problem: Problem) -> None:
 
 
 @given(problems())
-def test_an_infeasible_budget_names_the_least_that_would_do(problem: Problem) -> None:
-    """Just below it is refused with the exact least; the least itself is enough."""
+def test_an_infeasible_budget_names_the_least_feasible_spend(problem: Problem) -> None:
+    """A budget just below the least is refused, and the least itself is feasible."""
     least = float(all_points(problem)[0, 0])
     frontier = MixedFrontier.of(problem)
     with pytest.raises(InfeasibleBudget, match="Raise the budget") as refused:
@@ -132,8 +132,8 @@ def test_an_infeasible_budget_names_the_least_that_would_do(problem: Problem) ->
     assert frontier.solution_at(refused.value.least_spend).mean_spend == refused.value.least_spend
 
 
-def test_the_error_reads_as_a_sentence() -> None:
-    """The error names what happened, the value, and what to try."""
+def test_the_error_states_the_budget_the_least_and_a_remedy() -> None:
+    """The remedy is to raise the budget."""
     problem = one_type(a_class("c", (4.0, PowerLaw(exponent=0.5)), arrivals_per_hour=2.0))
     with pytest.raises(InfeasibleBudget) as refused:
         MixedFrontier.of(problem).solution_at(3.0)
@@ -145,7 +145,7 @@ def test_the_error_reads_as_a_sentence() -> None:
 
 @given(problems(), shares())
 def test_the_curve_and_the_plans_agree(problem: Problem, share: float) -> None:
-    """The frontier at a budget is what the plans at that budget give."""
+    """The values of the frontier at a budget are those of the plans at this budget."""
     frontier = MixedFrontier.of(problem)
     budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, share)
     solution, at = frontier.solution_at(budget), np.array([budget])
@@ -163,8 +163,8 @@ def widths(solution: Solution) -> list[tuple[int, ...]]:
     return [tuple(width.gpus for width in c.plans[0].widths) for c in solution.classes]
 
 
-def test_vertices_are_whole_and_between_them_one_class_is_drawn() -> None:
-    """Size 1, table 1: 1, 2: 1.5, 4: 2: hulls at (1, 1), (4/3, 2/3), (2, 1/2)."""
+def test_a_vertex_has_one_plan_and_a_point_between_has_two() -> None:
+    """Size 1 with speeds 1, 1.5, 2 on 1, 2, 4 GPUs: vertices at (1, 1), (4/3, 2/3), (2, 1/2)."""
     problem = one_type(a_class("c", (1.0, Table(gpus=(1, 2, 4), speeds=(1.0, 1.5, 2.0)))))
     frontier = MixedFrontier.of(problem)
 
@@ -189,8 +189,8 @@ def test_more_than_the_largest_useful_budget_buys_nothing() -> None:
     assert solution.mean_jct_hours == pytest.approx(4**-0.5)
 
 
-def test_weights_far_apart_do_not_drown_the_light_class() -> None:
-    """Weights 1e9 and 1e-6: the plain mean counts the light class to every digit."""
+def test_the_plain_mean_counts_a_light_class_exactly() -> None:
+    """The weights are 1e9 and 1e-6."""
     table = Table(gpus=(1, 2, 4), speeds=(1.0, 1.5, 2.0))
     heavy = a_class("heavy", (1.0, table), weight=1e9)
     light = a_class("light", (1.0, table), weight=1e-6)
@@ -201,7 +201,7 @@ def test_weights_far_apart_do_not_drown_the_light_class() -> None:
 
 @pytest.mark.parametrize("rates", [(1e-9, 1e-9), (1e9, 1e9), (1e-9, 1e9), (1e9, 1e-9)])
 def test_rates_and_sizes_of_any_scale_are_solved(rates: tuple[float, float]) -> None:
-    """A rate of 1e-9 an hour, a size of 1e9 hours, both, and the reverse."""
+    """Rates and sizes are 1e-9 or 1e9, in all combinations."""
     arrivals, size = rates
     table = Table(gpus=(1, 2, 4), speeds=(1.0, 1.5, 2.0))
     problem = one_type(a_class("c", (size, table), arrivals_per_hour=arrivals))
@@ -212,7 +212,7 @@ def test_rates_and_sizes_of_any_scale_are_solved(rates: tuple[float, float]) -> 
 
 
 def test_many_ties_are_broken_the_same_way_each_time() -> None:
-    """Two hundred equal classes: all but one whole, and the same plans twice."""
+    """Two hundred equal classes get the same plans twice, with at most one class mixed."""
     table = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.5, 2.0, 2.5))
     problem = one_type(*(a_class(f"c{i}", (1.0, table)) for i in range(200)))
     first, second = (MixedFrontier.of(problem).solution_at(300.123) for _ in range(2))
@@ -224,7 +224,7 @@ def test_many_ties_are_broken_the_same_way_each_time() -> None:
 
 
 def test_two_types_with_one_speed_never_use_the_dearer() -> None:
-    """Equal tables at prices 1 and 2."""
+    """Equal tables have prices of 2 and 1 USD."""
     table = Table(gpus=(1, 2, 4), speeds=(1.0, 1.5, 2.0))
     problem = Problem(
         classes=(JobClass(name="c", phases=(Phase(size_gpu_hours=1.0, speedups={"a": table, "b": table}),)),),
@@ -252,14 +252,14 @@ def test_two_types_with_one_speed_never_use_the_dearer() -> None:
         (7.00000000000001, "7"),
     ],
 )
-def test_what_is_enough_is_rounded_up_to_six_digits(amount: float, said: str) -> None:
-    """So that it is enough when it is typed back in; rounding alone is no reason to ask for more."""
+def test_the_least_budget_is_rounded_up_to_six_digits(amount: float, said: str) -> None:
+    """The text is enough when a user types it; rounding errors do not raise it."""
     assert rounded_up(amount) == said
     assert float(said) >= amount * (1.0 - 1e-12)
 
 
-def test_the_error_counts_classes_in_the_unit_of_the_budget() -> None:
-    """Two classes, GPUs."""
+def test_the_error_uses_the_unit_of_the_budget() -> None:
+    """Two classes need at least 8 GPUs."""
     table = Table(gpus=(2,), speeds=(1.0,))
     problem = replace(one_type(a_class("a", (3.0, table)), a_class("b", (1.0, table))), budget_unit="gpus")
     with pytest.raises(InfeasibleBudget, match=r"is too small: 2 classes need at least 8 GPUs\. Raise"):

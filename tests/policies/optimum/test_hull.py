@@ -42,7 +42,7 @@ def lower_hull_by_pairs(points: set[tuple[float, float]]) -> list[tuple[float, f
 
 @given(grouped_points())
 def test_a_chain_holds_the_points_that_no_mix_of_others_beats(drawn: tuple[Floats, Floats, Ints]) -> None:
-    """The same points as by testing every pair; ties and collinear points leave one or none."""
+    """The points are those found by testing every pair; among ties and collinear points at most one stays."""
     cost, time, group = drawn
     groups = int(group.max()) + 1
     chains = lower_hulls(cost, time, group, groups=groups)
@@ -55,7 +55,7 @@ def test_a_chain_holds_the_points_that_no_mix_of_others_beats(drawn: tuple[Float
         if np.all(cost == np.round(cost)):
             assert found == expected
         else:
-            # Points within rounding of a chord may go either way; the chain's value may not.
+            # Points within rounding of a chord may be kept or dropped; the chain's value must not change.
             at = np.array([p[0] for p in expected])
             assert np.interp(at, *np.array(found).T) == pytest.approx([p[1] for p in expected], rel=1e-9)
         assert np.array_equal(cost[chains.option[mine]], chains.cost[mine])
@@ -63,7 +63,7 @@ def test_a_chain_holds_the_points_that_no_mix_of_others_beats(drawn: tuple[Float
 
 @given(grouped_points())
 def test_undominated_entries_are_faster_than_all_cheaper_ones(drawn: tuple[Floats, Floats, Ints]) -> None:
-    """Within each group, in order of cost."""
+    """This is checked within each group, in order of cost."""
     cost, time, group = drawn
     order = np.lexsort((time, cost, group))
     g, t = group[order], time[order]
@@ -73,8 +73,8 @@ def test_undominated_entries_are_faster_than_all_cheaper_ones(drawn: tuple[Float
 
 
 @given(grouped_points())
-def test_the_merged_frontier_falls_ever_more_slowly(drawn: tuple[Floats, Floats, Ints]) -> None:
-    """Cost rises, time falls, slopes never rise: decreasing and convex."""
+def test_the_merged_frontier_is_decreasing_and_convex(drawn: tuple[Floats, Floats, Ints]) -> None:
+    """Cost rises, time falls, and slopes never rise."""
     cost, time, group = drawn
     merged = merge(lower_hulls(cost, time, group, groups=int(group.max()) + 1))
 
@@ -85,14 +85,14 @@ def test_the_merged_frontier_falls_ever_more_slowly(drawn: tuple[Floats, Floats,
 
 
 def test_equal_costs_keep_the_fastest_and_equal_points_the_first() -> None:
-    """Three options at one cost, two of them the same."""
+    """Three options have one cost, and two of them are equal."""
     chains = lower_hulls(np.ones(3), np.array([2.0, 1.0, 1.0]), np.zeros(3, dtype=np.int64), groups=1)
 
     assert chains.option.tolist() == [1]
 
 
-def test_a_rounding_error_faster_is_not_worth_money() -> None:
-    """Twice the cost for one part in 1e16 of the time: the chain ends before it."""
+def test_a_gain_of_a_rounding_error_is_no_vertex() -> None:
+    """The option costs twice as much for one part in 1e16 of the time."""
     chains = lower_hulls(
         np.array([1.0, 2.0]), np.array([np.nextafter(1.0, 2.0), 1.0]), np.zeros(2, dtype=np.int64), groups=1
     )
@@ -101,7 +101,7 @@ def test_a_rounding_error_faster_is_not_worth_money() -> None:
 
 
 def test_costs_a_rounding_error_apart_are_one_cost() -> None:
-    """No edge of next to no cost and enormous slope: the faster option stays."""
+    """The faster of both options stays, so no edge has an enormous slope."""
     cost = np.array([1.0, np.nextafter(1.0, 2.0), 2.0])
     chains = lower_hulls(cost, np.array([3.0, 2.0, 1.0]), np.zeros(3, dtype=np.int64), groups=1)
 
@@ -113,8 +113,8 @@ def test_costs_a_rounding_error_apart_are_one_cost() -> None:
     [(0.5, 1e-5), (2e5, 1e-9), (101.0, 1e-9)],
     ids=["first beats all", "last is far", "last is steep"],
 )
-def test_a_hundred_thousand_widths_and_one_far_option_are_quick(last: tuple[float, float]) -> None:
-    """One option that covers the rest from either end falls them together, not one a round."""
+def test_the_hull_of_a_hundred_thousand_widths_is_quick(last: tuple[float, float]) -> None:
+    """One far option covers many others, which are dropped together and not one per round."""
     widths = np.arange(1.0, 100_001.0)
     time = np.append(0.001 + 0.999 / widths, last[1])
     cost = np.append(widths * time[:-1], last[0])
@@ -127,8 +127,8 @@ def test_a_hundred_thousand_widths_and_one_far_option_are_quick(last: tuple[floa
     assert np.all(np.diff(slopes) >= 0)
 
 
-def test_what_is_small_at_the_end_keeps_its_digits() -> None:
-    """A group of 1e12 hours at the start and 1e-6 at the end: totals are summed from the end."""
+def test_small_totals_at_the_end_keep_their_digits() -> None:
+    """A group has 1e12 hours at the start and 1e-6 at the end: totals are summed from the end."""
     chains = lower_hulls(
         np.array([1.0, 2.0, 1.0]), np.array([1e12, 1e-6, 1e-6]), np.array([0, 0, 1]), groups=2
     )
@@ -138,7 +138,7 @@ def test_what_is_small_at_the_end_keeps_its_digits() -> None:
 
 @given(grouped_points(), st.floats(0.0, 1.2))
 def test_a_split_spends_the_budget(drawn: tuple[Floats, Floats, Ints], share: float) -> None:
-    """Whole edges and a part of the next cost the budget, up to the most that is useful."""
+    """Whole edges and a part of the next cost the budget, up to the largest useful one."""
     cost, time, group = drawn
     merged = merge(lower_hulls(cost, time, group, groups=int(group.max()) + 1))
     budget = merged.cost[0] + share * (merged.cost[-1] - merged.cost[0])

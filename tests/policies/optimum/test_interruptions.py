@@ -1,4 +1,4 @@
-"""What interruptions cost a job, and the best interval between saves."""
+"""The cost of interruptions to a job, and the best interval between saves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def played(
     waits: tuple[float, float],
     rng: Random,
 ) -> float:
-    """Play one job event by event; `rates` are (announced, lost), `waits` are (restart, boot)."""
+    """Return the hours of one job, played event by event.
+
+    `rates` are (announced, lost), and `waits` are (restart, boot).
+    """
     announced, lost = rates
     clock, left, to_save, to_restart = 0.0, hours, saves.every_hours, 0.0
     until = rng.expovariate(announced + lost)
@@ -50,8 +53,8 @@ def played(
     "saves", [CheckpointSchedule(), CheckpointSchedule(every_hours=0.7, cost_hours=0.05)]
 )
 @pytest.mark.parametrize("unannounced", [1.0, 0.3])
-def test_it_is_the_mean_of_what_happens(saves: CheckpointSchedule, unannounced: float) -> None:
-    """Against 4000 jobs played event by event, within three standard errors or so."""
+def test_expected_hours_are_the_mean_of_simulated_jobs(saves: CheckpointSchedule, unannounced: float) -> None:
+    """The mean of 4000 jobs played event by event is within 3 %."""
     terms = Interruptions(
         per_node_hour=0.25,
         unannounced_fraction=unannounced,
@@ -68,8 +71,8 @@ def test_it_is_the_mean_of_what_happens(saves: CheckpointSchedule, unannounced: 
     assert mean == pytest.approx(sum(plays) / len(plays), rel=0.03)
 
 
-def test_announced_ones_lose_no_work() -> None:
-    """Only restarts and the wait for the new node, less what the notice is longer than the leave."""
+def test_announced_interruptions_lose_no_work() -> None:
+    """They cost restarts, and the wait for a new node less the notice beyond the leave."""
     terms = Interruptions(per_node_hour=0.2, notice_hours=0.1, leave_hours=0.04, boot_hours=0.08)
     found = hours_with_interruptions(5.0, 1, terms, CheckpointSchedule(), restart_hours=0.1)
 
@@ -77,7 +80,7 @@ def test_announced_ones_lose_no_work() -> None:
 
 
 def test_a_save_that_takes_longer_than_the_notice_is_too_late() -> None:
-    """All interruptions then lose what was not saved."""
+    """All interruptions then lose the unsaved work."""
     terms = Interruptions(per_node_hour=0.2, notice_hours=0.03)
 
     assert terms.rates(2, cost_hours=0.02) == pytest.approx((0.4, 0.0))
@@ -86,7 +89,7 @@ def test_a_save_that_takes_longer_than_the_notice_is_too_late() -> None:
 
 @given(rate=st.floats(0.001, 2.0), cost=st.floats(1e-4, 0.5), announced=st.sampled_from((0.0, 0.1, 1.0)))
 def test_no_other_interval_loses_less(rate: float, cost: float, announced: float) -> None:
-    """Hours per hour of work, a little more or less often; and Young's formula where both are small."""
+    """A slightly shorter or longer interval costs as much or more; Young's formula is the limit."""
     both = announced + rate
 
     def per_hour(every: float) -> float:
@@ -104,8 +107,8 @@ def test_no_other_interval_loses_less(rate: float, cost: float, announced: float
         assert best == pytest.approx(math.sqrt(2.0 * cost / rate), rel=0.02)
 
 
-def test_the_ends() -> None:
-    """No loss: never save; free saves: always; hopeless: infinite hours; invalid terms are refused."""
+def test_limits_of_losses_and_of_the_cost_of_saves() -> None:
+    """No loss: never save. Free saves: always save. Hopeless: infinite hours. Invalid terms are refused."""
     assert best_interval(1.0, 0.0, 0.1) == math.inf
     assert best_interval(0.0, 1.0, 0.0) == 0.0
     doomed = Interruptions(per_node_hour=100.0, unannounced_fraction=1.0)
@@ -114,8 +117,8 @@ def test_the_ends() -> None:
         Interruptions(per_node_hour=-1.0)
 
 
-def test_a_job_works_between_two_saves_and_never_ends_where_restarts_outrun_it() -> None:
-    """Zero hours of work are refused; a job whose restarts are always interrupted never ends."""
+def test_zero_work_is_refused_and_hopeless_restarts_take_infinite_hours() -> None:
+    """A job whose restarts are nearly always interrupted never ends."""
     with pytest.raises(ValueError, match="work between two saves must be more than zero hours"):
         hours_with_interruptions(
             0.0, 1, Interruptions(per_node_hour=0.1), CheckpointSchedule(), restart_hours=0.1
@@ -125,14 +128,14 @@ def test_a_job_works_between_two_saves_and_never_ends_where_restarts_outrun_it()
 
 
 def test_a_save_as_long_as_the_notice_is_in_time() -> None:
-    """The work is saved; a job leaves at once where its leave takes as long as the notice."""
+    """The work is saved, and the job leaves at once where its leave takes as long as the notice."""
     terms = Interruptions(per_node_hour=0.2, notice_hours=0.03, leave_hours=0.03, boot_hours=0.5)
 
     assert terms.rates(1, cost_hours=0.03) == (0.2, 0.0)
     found = hours_with_interruptions(
         5.0, 1, terms, CheckpointSchedule(every_hours=2.0, cost_hours=0.03), restart_hours=0.0
     )
-    # Two saves in five hours of work, and a boot in each of the interruptions.
+    # Two saves in five hours of work, and a boot for each interruption.
     assert found == pytest.approx((5.0 + 2 * 0.03) * (1.0 + 0.2 * 0.5))
     exactly = hours_with_interruptions(
         4.0, 1, terms, CheckpointSchedule(every_hours=2.0, cost_hours=0.03), restart_hours=0.0

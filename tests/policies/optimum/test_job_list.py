@@ -1,4 +1,4 @@
-"""Lists of jobs with deadlines, against the listing of every plan of every job."""
+"""Lists of jobs with deadlines, against listing every plan of every job."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 @st.composite
 def lists(draw: st.DrawFn) -> tuple[Problem, tuple[ListedJob, ...]]:
-    """Draw a problem and up to four jobs, some alike, some with a deadline."""
+    """Draw a problem and up to four jobs, some equal, some with a deadline."""
     problem = draw(problems())
     jobs = tuple(
         ListedJob(
@@ -103,10 +103,10 @@ def best_of_all(problem: Problem, jobs: tuple[ListedJob, ...], budget: float) ->
 
 @settings(max_examples=sampled(150), deadline=None)
 @given(case=lists(), share=st.floats(0.0, 1.2))
-def test_lists_are_within_their_gap_of_the_best_of_all_plans(
+def test_a_solution_is_within_its_gap_of_the_best_of_all_plans(
     case: tuple[Problem, tuple[ListedJob, ...]], share: float
 ) -> None:
-    """In time, within the budget, and no plan beats the bound."""
+    """Plans are in time and within the budget, and no plan beats the bound."""
     problem, jobs = case
     assume(all(timely_plans(problem, job) for job in jobs))
     listed = JobList.of(problem, jobs)
@@ -132,10 +132,10 @@ def test_lists_are_within_their_gap_of_the_best_of_all_plans(
 
 @settings(max_examples=sampled(150), deadline=None)
 @given(case=lists())
-def test_the_cheapest_budget_takes_the_cheapest_timely_plan_of_each_job(
+def test_the_least_budget_takes_the_cheapest_timely_plan_of_each_job(
     case: tuple[Problem, tuple[ListedJob, ...]],
 ) -> None:
-    """The sum of those is what --min-budget says, and a solution at it spends it."""
+    """The sum of these plans is the least spend, and a solution at it spends it."""
     problem, jobs = case
     timely = [timely_plans(problem, job) for job in jobs]
     if not all(timely):
@@ -166,7 +166,7 @@ def one_class(**changes: float) -> Problem:
 
 
 def test_more_money_never_means_more_waiting() -> None:
-    """Spend never above the budget, the mean never rises, and past the end nothing changes."""
+    """Spend is never above the budget; past the largest useful budget nothing changes."""
     listed = JobList.of(one_class(), [ListedJob(id=str(n), class_name="c") for n in range(7)])
     least, most = listed.frontier.cheapest_feasible_spend, listed.frontier.largest_useful_spend
     budgets = np.linspace(least, 1.3 * most, 50).tolist()
@@ -180,8 +180,8 @@ def test_more_money_never_means_more_waiting() -> None:
     assert solutions[-1].multiplier == 0.0
 
 
-def test_heavier_jobs_go_first() -> None:
-    """With money for one speed-up, the job whose hour is worth more gets it."""
+def test_the_heavier_job_is_made_wider_first() -> None:
+    """The money is enough to make one of two jobs wider."""
     jobs = [ListedJob(id="light", class_name="c"), ListedJob(id="heavy", class_name="c", weight=3.0)]
     listed = JobList.of(one_class(), jobs)
     solution = listed.solution_at(4.0 + 5.0)
@@ -193,21 +193,21 @@ def test_heavier_jobs_go_first() -> None:
 @pytest.mark.parametrize(
     ("jobs", "budget", "widths"),
     [
-        # Seven steps of 1 USD, four of them paid: more is saved by four jobs at 2 GPUs than by any at 4.
+        # Money for four of seven steps of 1 USD: four jobs at 2 GPUs save more than any job at 4.
         ([ListedJob(id=str(n), class_name="c") for n in range(7)], 28.0 + 4.0, [2, 2, 2, 2, 1, 1, 1]),
-        # What is too little for the large job (1 USD) does for two small ones (0.10 USD each), one by one.
+        # Money that is too little for the large job (1 USD) is enough for two small ones (0.10 USD each).
         (
             [ListedJob(id="a", class_name="c")]
             + [ListedJob(id=i, class_name="c", scale=0.1, weight=0.5) for i in "bc"],
             4.8 + 0.22,
             [1, 2, 2],
         ),
-        # One step that is paid to the cent, and one that lacks a cent.
+        # One step is paid to the cent, and one lacks a cent.
         ([ListedJob(id="a", class_name="c")], 5.0, [2]),
         ([ListedJob(id="a", class_name="c")], 4.99, [1]),
     ],
 )
-def test_whole_jobs_move_first_and_what_is_left_moves_whom_it_can(
+def test_the_money_left_after_whole_steps_widens_other_jobs(
     jobs: list[ListedJob], budget: float, widths: list[int]
 ) -> None:
     """At 1, 2, 4 GPUs a job of scale 1 takes 4, 5, 6.40 USD and 2, 1.25, 0.80 hours."""
@@ -224,7 +224,7 @@ def test_a_deadline_forces_a_width_and_its_price() -> None:
 
 
 def test_deadlines_met_to_the_second_count_as_met() -> None:
-    """A plan that takes exactly the deadline is in time."""
+    """A plan that takes exactly the time to its deadline is in time."""
     listed = JobList.of(one_class(), [ListedJob(id="a", class_name="c", deadline_hours=2.0 / 1.6)])
 
     assert listed.solution_at(100.0).jobs[0].plan.hours <= 2.0 / 1.6
@@ -238,14 +238,14 @@ def test_deadlines_met_to_the_second_count_as_met() -> None:
         ([ListedJob(id="a", class_name="d")], "'d'"),
     ],
 )
-def test_what_is_no_list_is_refused(jobs: list[ListedJob], says: str) -> None:
-    """Empty, a repeated id, an unknown class."""
+def test_an_invalid_list_is_refused(jobs: list[ListedJob], says: str) -> None:
+    """Empty lists, repeated ids and unknown classes are invalid."""
     with pytest.raises(InvalidProblem, match=says):
         JobList.of(one_class(), jobs)
 
 
-def test_the_error_names_what_would_do_rounded_up() -> None:
-    """Typed back in, the amount is enough."""
+def test_the_error_names_the_least_budget_rounded_up() -> None:
+    """The named amount is feasible when a user types it."""
     problem = replace(one_class(), gpu_types=(GpuType(name="gpu", usd_per_gpu_hour=1.0 / 3.0),))
     listed = JobList.of(problem, [ListedJob(id="a", class_name="c")])
 
@@ -254,10 +254,10 @@ def test_the_error_names_what_would_do_rounded_up() -> None:
     assert listed.solution_at(0.67).spend == pytest.approx(2.0 / 3.0)
 
 
-def test_where_finer_plans_are_too_many_the_timely_ones_of_the_hull_do(
+def test_too_many_finer_plans_leave_the_timely_ones_of_the_hull(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without the search between two vertices the plan is still in time, and costs no less than with it."""
+    """Without the search between two vertices the list still has a plan in time, at a higher cost."""
     problem = one_class(rescale_hours=0.1)
     (single,) = problem.classes
     problem = replace(problem, classes=(replace(single, phases=single.phases * 3),))
@@ -269,7 +269,7 @@ def test_where_finer_plans_are_too_many_the_timely_ones_of_the_hull_do(
 
 @pytest.mark.parametrize(("longer", "cheaper"), [(1000.0, 0.1), (0.001, 1.0), (1.0, 1000.0)])
 def test_plans_in_time_are_the_same_in_any_unit(longer: float, cheaper: float) -> None:
-    """Jobs, rescales and dates a thousand times as long, or other money: the same, that much dearer."""
+    """Scaling all times, or the price, by a factor scales the least spend by this factor."""
 
     def least(longer: float, price: float) -> float:
         problem = one_class(rescale_hours=0.1 * longer)
@@ -283,8 +283,8 @@ def test_plans_in_time_are_the_same_in_any_unit(longer: float, cheaper: float) -
     assert least(longer, cheaper) == pytest.approx(longer * cheaper * least(1.0, 1.0))
 
 
-def test_what_nobody_names_is_nothing_but_for_these() -> None:
-    """In all of `policies.optimum`: no dates, no limits; a list and its changes count once."""
+def test_only_these_defaults_are_not_empty() -> None:
+    """In all of `policies.optimum`: there are no default deadlines or limits."""
     found = unnamed(policies.optimum)
     assert found.pop("CalendarEntry.working") is found.pop("CalendarLimits.working") is ALWAYS
     assert found == {"DeadlineFix.factor": 1.0, "ListedJob.scale": 1.0, "ListedJob.weight": 1.0}
@@ -292,8 +292,8 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
     assert by_place(policies.optimum) == []
 
 
-def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
-    """In all of `policies.optimum`: types made often have the fast `__init__`; caches are bounded."""
+def test_types_made_often_have_the_fast_init_and_caches_are_bounded() -> None:
+    """This is the list for all of `policies.optimum`."""
     assert hurried(policies.optimum) == dict.fromkeys(
         [
             "MixedFrontier._plain",

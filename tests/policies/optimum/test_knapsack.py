@@ -1,4 +1,4 @@
-"""One whole width per phase: exact, or refused with the best found and its proven gap."""
+"""One whole width per phase: exact, or refused with the best plans found and their proven gap."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def spent(problem: Problem, solution: Solution) -> float:
 
 @given(problems(), shares())
 def test_the_optimum_is_the_best_of_all_plans(problem: Problem, share: float) -> None:
-    """Listed one by one; every class has one plan, within the budget, and the proof is complete."""
+    """Every class has one plan, spend is within the budget, and the gap is 0."""
     points = all_points(problem)
     budget = between(float(points[0, 0]), float(points[-1, 0]), share)
     solution = solve_pure(problem, budget)
@@ -53,8 +53,8 @@ def test_the_optimum_is_the_best_of_all_plans(problem: Problem, share: float) ->
 
 
 @given(problems())
-def test_at_a_vertex_of_the_frontier_nothing_is_lost(problem: Problem) -> None:
-    """Where the mixed optimum is whole it is the pure optimum too."""
+def test_at_a_vertex_the_pure_optimum_equals_the_mixed_one(problem: Problem) -> None:
+    """At a vertex the mixed optimum has whole widths."""
     frontier = MixedFrontier.of(problem)
     for budget in frontier.merged.cost[[0, len(frontier.merged.cost) // 2, -1]].tolist():
         assert solve_pure(problem, budget).weighted_mean_jct_hours == pytest.approx(
@@ -66,7 +66,7 @@ def test_at_a_vertex_of_the_frontier_nothing_is_lost(problem: Problem) -> None:
 def test_near_plans_are_all_plans_within_reach(
     job_class: CoupledClass, multiplier: float, reach: float
 ) -> None:
-    """Every undominated plan whose Lagrangian is within reach of the least, found by listing all."""
+    """These are the undominated plans whose Lagrangian is within reach of the least."""
     points = every_plan(job_class)
     lagrangian = points @ np.array([multiplier, 1.0])
     near = undominated(points[lagrangian <= lagrangian.min() + reach * (1 - 1e-6)])
@@ -81,8 +81,8 @@ def test_near_plans_are_all_plans_within_reach(
     assert np.all(np.diff(found.time) < 0)
 
 
-def test_a_pure_answer_may_lie_off_every_hull() -> None:
-    """Widths 1, 2, 4 at speeds 1, 1.1, 2 and room for 1.9: 2 GPUs, which no mix would ever use."""
+def test_a_pure_optimum_may_lie_above_the_hull() -> None:
+    """With speeds 1, 1.1, 2 on 1, 2, 4 GPUs a budget of 1.9 gives 2 GPUs, which no mix would use."""
     problem = one_type(a_class("c", (1.0, Table(gpus=(1, 2, 4), speeds=(1.0, 1.1, 2.0)))))
     solution = solve_pure(problem, 1.9)
 
@@ -92,7 +92,7 @@ def test_a_pure_answer_may_lie_off_every_hull() -> None:
 
 
 def test_an_infeasible_budget_is_refused_with_the_least() -> None:
-    """The same least as for mixes: the cheapest answer is pure."""
+    """The least spend is the same as for mixes, because the cheapest plans are pure."""
     problem = one_type(a_class("c", (4.0, Table(gpus=(2, 4), speeds=(1.5, 2.0)))))
     with pytest.raises(InfeasibleBudget) as refused:
         solve_pure(problem, 5.0)
@@ -101,8 +101,8 @@ def test_an_infeasible_budget_is_refused_with_the_least() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_too_small_a_limit_carries_the_best_and_its_gap(seed: int) -> None:
-    """The gap is honest: the true optimum lies between the bound and the best found."""
+def test_a_search_over_its_limit_reports_the_best_plans_and_their_gap(seed: int) -> None:
+    """The true optimum lies between the reported bound and the best found."""
     problem = random_problem(np.random.default_rng(seed), classes=20, phases=4)
     frontier = MixedFrontier.of(problem)
     budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, 0.05 + 0.07 * seed)
@@ -120,19 +120,19 @@ def test_too_small_a_limit_carries_the_best_and_its_gap(seed: int) -> None:
     assert spent(problem, best) <= budget * (1 + 1e-11)
 
 
-def test_equal_classes_tie_in_their_thousands_and_still_end() -> None:
-    """Sixty equal classes of round numbers: states that tie are one state."""
+def test_sixty_equal_classes_are_solved_despite_ties() -> None:
+    """States that tie are one state."""
     table = Table(gpus=(1, 2, 3, 4), speeds=(1.0, 1.5, 1.8, 2.0))
     problem = one_type(*(a_class(f"c{i}", (1.0, table)) for i in range(60)))
     solution = solve_pure(problem, 77.7)
 
     assert solution.status == "optimal"
-    # 1 -> 2 GPUs costs 1/3 and saves 1/3 h: 53 of them fit into 17.7, and what is left buys nothing.
+    # 1 -> 2 GPUs costs 1/3 and saves 1/3 h: 53 such steps fit into 17.7, and the rest buys nothing.
     assert solution.mean_jct_hours == pytest.approx((53 * (2 / 3) + 7) / 60)
 
 
-def test_many_phases_are_proven_quickly() -> None:
-    """Two thousand phases of eight widths; the gap to the mixed optimum is at most one edge."""
+def test_two_thousand_phases_are_solved_to_the_optimum() -> None:
+    """Each has eight widths; the JCT is at most 0.1 % above the mixed optimum."""
     rng = np.random.default_rng(5)
     problem = random_problem(rng, classes=200, phases=10, widths=8, types=1)
     frontier = MixedFrontier.of(problem)
@@ -145,7 +145,7 @@ def test_many_phases_are_proven_quickly() -> None:
 
 
 def test_a_search_stops_at_its_limit_of_states() -> None:
-    """Rather than take all memory: near plans of one class, and plans of all."""
+    """The limit bounds the memory of the search for near plans."""
     rng = np.random.default_rng(1)
     job_class = CoupledClass(
         phase_time=rng.uniform(0.1, 1.0, (3, 4)),
@@ -160,7 +160,7 @@ def test_a_search_stops_at_its_limit_of_states() -> None:
 
 @pytest.mark.parametrize(("seed", "states"), [(1, 61), (2, 14), (3, 132), (4, 22), (5, 24)])
 def test_a_search_looks_at_few_states(seed: int, states: int) -> None:
-    """Of 80 phases with ten options: what cannot be affordable, or better, or within reach, is dropped."""
+    """With 80 phases, states that are not affordable, not better or out of reach are dropped."""
     problem = random_problem(np.random.default_rng(seed), classes=20, phases=4)
     frontier = MixedFrontier.of(problem)
     budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, 0.05 + 0.07 * seed)
@@ -171,7 +171,7 @@ def test_a_search_looks_at_few_states(seed: int, states: int) -> None:
 
 
 def test_edges_that_still_fit_are_taken_before_any_search() -> None:
-    """Two classes at 1 GPU and 1.5 left: the first step of one costs 1 and of the other 0.4."""
+    """The start of the search is within the budget, and as fast as the whole edges below the budget."""
     problem = one_type(
         a_class("dear", (3.0, Table(gpus=(1, 4), speeds=(1.0, 3.0)))),
         a_class("cheap", (3.0, Table(gpus=(1, 2, 4), speeds=(1.0, 1.7, 1.8)))),

@@ -11,7 +11,7 @@ from policies.optimum.knee import NEAR_FLOOR, knee_of
 
 
 def test_a_corner_is_the_knee() -> None:
-    """Two straight lines that meet: the knee is where they do."""
+    """Two straight lines have their knee where they meet."""
     knee = knee_of(np.array([1.0, 3.0, 10.0]), np.array([9.0, 2.0, 0.9]))
 
     assert (knee.budget, knee.hours) == (3.0, 2.0)
@@ -19,7 +19,7 @@ def test_a_corner_is_the_knee() -> None:
 
 
 def test_a_straight_line_has_its_knee_where_it_ends() -> None:
-    """Every dollar up to there is worth the same; 95 % of the way counts as the end."""
+    """Every dollar is worth the same; the line counts as ended after 95 % of its drop."""
     knee = knee_of(np.array([1.0, 3.0]), np.array([9.0, 1.0]))
 
     assert knee.budget == pytest.approx(1.0 + 0.95 * 2.0)
@@ -27,7 +27,7 @@ def test_a_straight_line_has_its_knee_where_it_ends() -> None:
 
 
 def test_a_hyperbola_bends_where_its_slope_is_that_of_the_chord() -> None:
-    """T = 1/b from b = 1 to b2: slope -1/b^2 = chord slope -1/b2 at b = sqrt(b2)."""
+    """T = 1/b from b = 1 to b2: the slope -1/b^2 equals the chord's -1/b2 at b = sqrt(b2)."""
     budget = np.linspace(1.0, 101.0, 200_001)
     knee = knee_of(budget, 1.0 / budget)
     flat = 1.0 / (1.0 / 101.0 + NEAR_FLOOR * (1.0 - 1.0 / 101.0))
@@ -46,8 +46,8 @@ def test_an_exponential_bends_where_its_slope_is_that_of_the_chord() -> None:
     assert knee.budget == pytest.approx(-np.log((1.0 - NEAR_FLOOR) / flat), rel=1e-3)
 
 
-def test_a_curve_of_one_point_has_its_knee_there() -> None:
-    """If money saves no time, there is only one budget to choose."""
+def test_a_curve_of_one_point_has_its_knee_at_that_point() -> None:
+    """Where money saves no time, there is only one budget to choose."""
     knee = knee_of(np.array([4.0]), np.array([2.0]))
 
     assert (knee.budget, knee.hours, knee.flat_budget, knee.floor_hours) == (4.0, 2.0, 4.0, 2.0)
@@ -68,7 +68,7 @@ def curves(draw: st.DrawFn) -> tuple[list[float], list[float]]:
 def test_units_do_not_move_the_knee(
     curve: tuple[list[float], list[float]], money: float, time: float
 ) -> None:
-    """In cents and minutes it is equally far below the chord."""
+    """In cents and minutes the knee is equally far below the chord."""
     budgets, hours = np.array(curve[0]), np.array(curve[1])
     here, there = knee_of(budgets, hours), knee_of(budgets * money, hours * time)
 
@@ -84,7 +84,7 @@ def test_units_do_not_move_the_knee(
 
 @given(curve=curves())
 def test_the_knee_is_on_the_curve_and_in_the_range(curve: tuple[list[float], list[float]]) -> None:
-    """Between the cliff and the flat part, at the curve's own height."""
+    """It lies between the cliff and the flat part."""
     budgets, hours = np.array(curve[0]), np.array(curve[1])
     knee = knee_of(budgets, hours)
 

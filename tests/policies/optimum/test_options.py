@@ -1,4 +1,4 @@
-"""Options: what every width of every phase takes, in closed form, class by class."""
+"""Options: the hours and the spend of every width of every phase, in closed form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TYPES = (GpuType(name="a", usd_per_gpu_hour=1.0), GpuType(name="b", usd_per_gpu_
 
 
 def a_class(name: str = "c", *, rescale: float = 0.0, second: Table = CURVE) -> JobClass:
-    """Return a class of 8 and 4 GPU-hours that starts for half an hour; the second also runs on "b"."""
+    """Return a class of 8 and 4 GPU-hours with a start-up of half an hour; phase 2 also runs on "b"."""
     phases = (
         Phase(size_gpu_hours=8.0, speedups={"a": CURVE}),
         Phase(size_gpu_hours=4.0, speedups={"a": second, "b": OTHER}),
@@ -26,7 +26,7 @@ def a_class(name: str = "c", *, rescale: float = 0.0, second: Table = CURVE) -> 
 
 
 def test_a_class_without_rescales_has_a_group_for_each_phase() -> None:
-    """8 and 5 hours and a start, then 4, 2.5 and 0.8; the money is price times GPUs times hours."""
+    """Hours are 8 and 5 plus the start-up, then 4, 2.5 and 0.8; spend is price times GPUs times hours."""
     found = whole_width_options(Problem(classes=(a_class(),), gpu_types=TYPES))
     assert found.group.tolist() == [0, 0, 1, 1, 1]
     assert found.gpu_type.tolist() == [0, 0, 0, 0, 1]
@@ -42,14 +42,14 @@ def test_a_class_without_rescales_has_a_group_for_each_phase() -> None:
     assert isinstance(step.gpus, int)
 
 
-def test_where_gpus_are_counted_every_gpu_is_one() -> None:
+def test_where_gpus_are_counted_every_gpu_costs_one() -> None:
     """The price of a GPU does not matter."""
     problem = Problem(classes=(a_class(),), gpu_types=TYPES, budget_unit="gpus")
     assert whole_width_options(problem).spend.tolist()[-1] == pytest.approx(4 * 0.8)
 
 
 def test_a_class_with_rescales_has_one_group_of_whole_plans() -> None:
-    """Beside one without: its plans take their own hours at their own spend, from the cheapest up."""
+    """Hours and spend of an option are the sums of its steps. A class without rescales keeps its groups."""
     plain, coupled = a_class("plain"), a_class("coupled", rescale=0.25)
     found = whole_width_options(Problem(classes=(coupled, plain), gpu_types=TYPES))
     assert found.owner.tolist() == [0, 1, 1]
@@ -65,7 +65,7 @@ def test_a_class_with_rescales_has_one_group_of_whole_plans() -> None:
 
 
 def test_a_plan_pays_its_start_first_and_a_rescale_where_the_column_changes() -> None:
-    """Columns: one of "a", two of "a", four of "b"."""
+    """The columns are one GPU of "a", two of "a" and four of "b"."""
     job_class = a_class(rescale=0.25)
     problem = Problem(classes=(job_class,), gpu_types=TYPES)
     columns = whole_columns(problem, job_class)
@@ -82,8 +82,8 @@ def test_a_plan_pays_its_start_first_and_a_rescale_where_the_column_changes() ->
 
 
 @pytest.mark.parametrize("second", [CURVE, Table(gpus=(2,), speeds=(1.6,))])
-def test_phases_of_one_curve_have_the_columns_that_the_general_way_gives(second: Table) -> None:
-    """The short way for one curve on one type, and a phase that lacks a width has no time there."""
+def test_phases_of_one_curve_have_the_columns_of_the_general_case(second: Table) -> None:
+    """This is the shortcut for one curve on one type; a phase without a width has infinite time there."""
     phases = tuple(Phase(size_gpu_hours=size, speedups={"b": c}) for size, c in ((8.0, CURVE), (4.0, second)))
     job_class = JobClass(name="c", phases=phases, startup_hours=0.5, rescale_hours=0.25)
     columns = whole_columns(Problem(classes=(job_class,), gpu_types=TYPES), job_class)

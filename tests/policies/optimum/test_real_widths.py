@@ -1,4 +1,4 @@
-"""Real widths: those of highest speed in closed form, and the best for a price of money against a grid."""
+"""Real widths: the fastest width in closed form, and the best width at a multiplier against a grid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policies.speedup import Amdahl, PowerLaw, SpeedupCurve, Table, UniversalSca
 
 
 def test_a_curve_that_falls_again_is_fastest_at_its_peak() -> None:
-    """sqrt((1 - contention) / crosstalk), which no width beside it beats; else the widest."""
+    """The peak is at sqrt((1 - contention) / crosstalk); a curve without a peak is fastest at its widest."""
     curve = UniversalScalability(contention=0.1, crosstalk=0.004, max_gpus=64)
     best = best_width(curve)
     assert best == pytest.approx(15.0)
@@ -26,7 +26,7 @@ def test_a_curve_that_falls_again_is_fastest_at_its_peak() -> None:
 
 @pytest.mark.parametrize("step", [0.01, 0.1])
 def test_the_grid_of_widths_is_as_fine_as_its_step(step: float) -> None:
-    """No two neighbours are further apart, from the narrowest width to the widest; whole ones are in it."""
+    """From the least width to the largest neighbours differ by at most the step; whole widths are included."""
     curve = Amdahl(parallel_fraction=0.9, min_gpus=2, max_gpus=4096)
     problem = a_problem(a_class(curve=curve))
     types, widths = _breakpoints(problem, problem.classes[0], step=step)
@@ -49,7 +49,7 @@ MULTIPLIERS = (1e-9, 0.03, 0.2, 1.0, 7.0)
 
 
 def two_types(startup: float, *names: str) -> Problem:
-    """Return a class of weight two per curve at 1.5 dollars; the first runs half as fast at 0.5, too."""
+    """Return a class of weight two per curve at 1.5 dollars; the first also runs half as fast at 0.5."""
     curves = [CURVES[name] for name in names]
     half = replace(curves[0], speed=curves[0].speed / 2.0) if hasattr(curves[0], "speed") else None
     classes = tuple(
@@ -75,10 +75,10 @@ def two_types(startup: float, *names: str) -> Problem:
 @pytest.mark.parametrize(
     "names", [("amdahl", "power", "falls", "table", "late", "one"), *((one,) for one in CURVES)]
 )
-def test_no_width_of_a_fine_grid_costs_less_than_the_one_that_is_chosen(
+def test_no_width_of_a_fine_grid_costs_less_than_the_chosen_one(
     startup: float, names: tuple[str, ...]
 ) -> None:
-    """Weight x hours + multiplier x spend; hours and spend are those of the width on the term.s type."""
+    """The cost is weight x hours + multiplier x spend, on the GPU type of the chosen term."""
     problem = two_types(startup, *names)
     found = lay_out(problem)
     chosen = found.best(np.array(MULTIPLIERS))
@@ -114,7 +114,7 @@ def test_no_width_of_a_fine_grid_costs_less_than_the_one_that_is_chosen(
 
 @pytest.mark.parametrize("multiplier", MULTIPLIERS[1:])
 def test_a_coupled_plan_is_between_the_bound_and_every_pair_of_whole_widths(multiplier: float) -> None:
-    """Two phases with a rescale in between, the plan's cost against all pairs; the bound is near."""
+    """Two phases have a rescale in between; the bound is within 3 % of the plan."""
     early, late = CURVES["power"], CURVES["amdahl"]
     phases = tuple(Phase(size_gpu_hours=6.0, speedups={"gpu": curve}) for curve in (early, late))
     one = JobClass(name="c", weight=2.0, startup_hours=0.25, rescale_hours=0.1, phases=phases)

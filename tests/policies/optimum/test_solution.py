@@ -1,4 +1,4 @@
-"""What a plan of a class comes to: hours, money, widths, and who is at which."""
+"""The plan of a class: its hours, spend and widths, and the fractions of jobs at each width."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ WIDE = PlanShare(job_fraction=0.75, steps=(step(4, 2.5, 10.0), step(2, 3.0, 6.0)
 MIXED = ClassSolution(name="c", is_coupled=False, plans=(NARROW, WIDE))
 
 
-def test_a_plan_takes_what_its_phases_take() -> None:
-    """One after the other."""
+def test_a_plan_takes_the_sum_of_its_phases() -> None:
+    """Hours and spend add up, and widths are computed once."""
     assert (NARROW.hours, NARROW.spend) == (8.0 + 3.0, 8.0 + 6.0)
     assert NARROW.widths == (Width("gpu", 1), Width("gpu", 2))
     assert NARROW.widths is NARROW.widths
 
 
 def test_a_class_takes_the_mean_of_its_plans() -> None:
-    """A quarter of the jobs follows the narrow one."""
+    """A quarter of the jobs follows the narrow plan."""
     assert MIXED.mean_jct_hours == 0.25 * (8.0 + 3.0) + 0.75 * (2.5 + 3.0)
     assert MIXED.mean_spend == 0.25 * (8.0 + 6.0) + 0.75 * (10.0 + 6.0)
 
 
-def test_phase_by_phase_equal_widths_of_plans_are_one() -> None:
-    """Two plans part in the first phase and meet in the second; GPUs of another type are another width."""
+def test_equal_widths_of_two_plans_are_one_option_of_a_phase() -> None:
+    """Two plans differ in phase 1 and agree in phase 2; equal GPUs of another type are another option."""
     first, second = MIXED.options()
     assert first == ((0.25, NARROW.steps[0]), (0.75, WIDE.steps[0]))
     assert second == ((0.25 + 0.75, WIDE.steps[1]),)
@@ -45,8 +45,8 @@ def test_phase_by_phase_equal_widths_of_plans_are_one() -> None:
     assert only == ((0.5, types[0]), (0.5, types[1]))
 
 
-def test_a_search_that_hits_its_limit_hands_on_what_it_found() -> None:
-    """The error carries the best answer and its gap."""
+def test_a_too_large_problem_carries_the_best_solution_and_its_gap() -> None:
+    """`ProblemTooLarge` is a `PolicyError`."""
     best = Solution(
         version="integer-pure",
         status="feasible",

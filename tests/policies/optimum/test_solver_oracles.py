@@ -20,17 +20,17 @@ SEEDS = range(10)
 
 @pytest.fixture(scope="module")
 def _cvxpy() -> None:
-    """Import it where a test needs it: it takes a second that not every worker has to spend."""
+    """Import CVXPY only where a test needs it, because the import takes a second."""
     global cp  # noqa: PLW0603
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what its solvers warn about on import is not ours
+        warnings.simplefilter("ignore")  # its solvers warn on import
         import cvxpy as cp
 
 
 @pytest.mark.parametrize("rescale", [False, True], ids=["free", "coupled"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_highs_agrees_on_the_mixed_optimum(seed: int, rescale: bool) -> None:
-    """A linear program of flows through (phase, option) layers: 200 problems, types, weights, start-ups."""
+    """HiGHS solves a linear program of flows through (phase, option) layers, for 200 problems."""
     rng = np.random.default_rng([seed, rescale])
     for _ in range(10):
         problem = random_problem(
@@ -47,7 +47,7 @@ def test_highs_agrees_on_the_mixed_optimum(seed: int, rescale: bool) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_highs_agrees_on_the_pure_optimum(seed: int) -> None:
-    """A mixed-integer program with no gap allowed: 100 problems."""
+    """HiGHS solves a mixed-integer program with no gap allowed, for 100 problems."""
     rng = np.random.default_rng([seed, 2])
     for _ in range(10):
         problem = random_problem(
@@ -58,7 +58,7 @@ def test_highs_agrees_on_the_pure_optimum(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_highs_agrees_on_the_pure_optimum_of_coupled_classes(seed: int) -> None:
-    """The same flows with whole edges: 30 problems."""
+    """HiGHS solves flows with whole edges, for 30 problems."""
     rng = np.random.default_rng([seed, 3])
     for _ in range(3):
         problem = random_problem(rng, classes=2, phases=3, widths=4, types=1, rescale=True)
@@ -66,7 +66,7 @@ def test_highs_agrees_on_the_pure_optimum_of_coupled_classes(seed: int) -> None:
 
 
 def compare_pure(problem: Problem, share: float) -> None:
-    """Assert that HiGHS, which meets its budget to 1e-6 only, lies between two budgets a little apart."""
+    """Assert that HiGHS, which meets its budget only to 1e-6, lies between two budgets a little apart."""
     frontier = MixedFrontier.of(problem)
     budget = between(frontier.cheapest_feasible_spend, frontier.largest_useful_spend, share)
     here, above = (solve(problem, b, version="integer-pure") for b in (budget, budget * (1 + 1e-5)))
@@ -77,7 +77,7 @@ def compare_pure(problem: Problem, share: float) -> None:
 
 
 def cvxpy_hours(problem: Problem, budget: float) -> float:
-    """Return the least weighted sum of hours as a convex program in z = 1 / speed, one type."""
+    """Return the least weighted sum of hours on one GPU type, as a convex program in z = 1 / speed."""
     objective, spend, limits = [], [], []
     price = problem.price_of("gpu")
     for job_class in problem.classes:
@@ -101,7 +101,7 @@ Form = "tuple[cp.Expression, cp.Expression, list[cp.Constraint]]"
 
 
 def of_table(curve: Table, z: cp.Variable) -> Form:
-    """Segments of the envelope: s = alpha + beta k, so k z = (1 - alpha z) / beta (the authors' form)."""
+    """Return segments of the envelope: s = alpha + beta k, so k z = (1 - alpha z) / beta (as the authors)."""
     widths, speeds = curve.envelope()
     beta = np.diff(speeds) / np.diff(widths)
     alpha = speeds[:-1] - beta * widths[:-1]
@@ -142,7 +142,7 @@ CVXPY_FORMS: dict[type, Callable[..., Form]] = {
 
 
 def random_curve(rng: np.random.Generator, kind: str) -> SpeedupCurve:
-    """Return a curve with room on both sides."""
+    """Return a random curve of one kind."""
     speed = float(rng.uniform(0.5, 2.0))
     if kind == "amdahl":
         return Amdahl(parallel_fraction=float(rng.uniform(0.6, 0.99)), speed=speed)
@@ -190,7 +190,7 @@ def random_smooth_problem(rng: np.random.Generator, kinds: tuple[str, ...], *, s
 @pytest.mark.usefixtures("_cvxpy")
 @pytest.mark.parametrize("seed", range(3))
 def test_cvxpy_agrees_on_the_continuous_optimum(seed: int, kinds: tuple[str, ...], startup: bool) -> None:
-    """Equal to 1e-6 at two budgets each."""
+    """The JCT is equal to 1e-6 at two budgets for each problem."""
     rng = np.random.default_rng([seed, len(kinds), startup])
     problem = random_smooth_problem(rng, kinds, startup=startup)
     frontier = ContinuousFrontier.of(problem)
@@ -202,7 +202,7 @@ def test_cvxpy_agrees_on_the_continuous_optimum(seed: int, kinds: tuple[str, ...
 
 
 def test_a_table_with_a_start_up_is_solved_along_its_envelope() -> None:
-    """One phase: the fastest of seven hundred thousand widths that the budget pays for."""
+    """The JCT is the least of seven hundred thousand widths that the budget pays for."""
     table = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.8, 3.0, 4.0))
     problem = one_type(a_class("c", (2.0, table), startup_hours=0.3))
     widths = np.linspace(1.0, 8.0, 700_001)

@@ -1,4 +1,4 @@
-"""The swing of the cluster: compound Poisson, against closed forms, a direct sum and a simulation."""
+"""The swing of GPUs in use: a compound Poisson, against closed forms, a direct sum and a simulation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def held_by(*classes: tuple[float, float, int]) -> Swing:
 
 
 def test_jobs_on_one_gpu_are_poisson() -> None:
-    """Width 1: the GPUs held are the jobs present, Poisson with mean lambda T."""
+    """At width 1 the GPUs in use are the jobs present, which are Poisson with mean lambda T."""
     swing = held_by((3.0, 2.0, 1))
 
     counts = swing.least_gpus + np.arange(len(swing.probability))
@@ -43,7 +43,7 @@ def test_jobs_on_one_gpu_are_poisson() -> None:
 
 
 def test_mean_and_variance_are_those_of_a_compound_poisson_sum() -> None:
-    """Sum of k lambda T, and of k^2 lambda T."""
+    """They are the sums of k lambda T and of k^2 lambda T."""
     swing = held_by((2.0, 1.5, 4), (0.5, 3.0, 16))
 
     assert swing.mean_gpus == pytest.approx(4 * 2.0 * 1.5 + 16 * 0.5 * 3.0)
@@ -66,7 +66,7 @@ def test_the_distribution_is_that_of_panjers_recursion() -> None:
 
 
 def test_the_quantile_is_that_of_a_simulated_cluster() -> None:
-    """400,000 looks at independent Poisson numbers of jobs; 1 % either way of the share."""
+    """The cluster is 400,000 draws of independent Poisson numbers of jobs; shares are within 0.2 %."""
     swing = held_by((2.0, 1.5, 4), (0.5, 3.0, 16), (5.0, 0.2, 1))
     rng = np.random.default_rng(7)
     seen = sum(k * rng.poisson(m, size=400_000) for k, m in swing.mean_jobs.items())
@@ -78,7 +78,7 @@ def test_the_quantile_is_that_of_a_simulated_cluster() -> None:
 
 
 def test_waste_is_that_of_a_simulated_cluster() -> None:
-    """Perfect packing and no sharing, on 8-GPU nodes."""
+    """This covers perfect packing, and nodes that no two jobs share, on nodes of 8 GPUs."""
     swing = held_by((2.0, 1.5, 4), (0.5, 3.0, 12), (5.0, 0.2, 1))
     rng = np.random.default_rng(8)
     jobs = {k: rng.poisson(m, size=400_000) for k, m in swing.mean_jobs.items()}
@@ -99,7 +99,7 @@ def test_waste_is_that_of_a_simulated_cluster() -> None:
 def test_quantiles_rise_with_their_share_and_waste_with_isolation(
     classes: list[tuple[float, float, int]],
 ) -> None:
-    """And shares add up to one."""
+    """Probabilities add up to one."""
     swing = held_by(*classes)
 
     quantiles = [swing.quantile(share) for share in (0.01, 0.5, 0.9, 0.99, 0.999)]
@@ -108,22 +108,22 @@ def test_quantiles_rise_with_their_share_and_waste_with_isolation(
     assert swing.shared_waste_gpus(8) <= swing.unshared_waste_gpus(8) + 1e-9
 
 
-def test_a_large_cluster_needs_only_a_window() -> None:
-    """Ten million jobs on one GPU each: the normal quantile, in memory for 24 standard deviations."""
+def test_a_large_cluster_needs_memory_for_24_standard_deviations() -> None:
+    """Ten million jobs on one GPU each have the quantile of the normal distribution."""
     swing = held_by((1e6, 10.0, 1))
 
     assert len(swing.probability) <= 2 * 24 * np.sqrt(1e7) + 100
     assert swing.quantile(0.99) == pytest.approx(1e7 + 2.3263 * np.sqrt(1e7), abs=2.0)
 
 
-def test_more_gpus_than_there_are_is_a_slip() -> None:
-    """Sizes typed in the wrong unit give an error, not a terabyte."""
+def test_an_impossible_number_of_gpus_is_refused() -> None:
+    """The error tells the user to check the units of sizes and arrivals."""
     with pytest.raises(InvalidProblem, match="check sizes and arrivals"):
         held_by((1e9, 1e9, 64))
 
 
-def test_types_come_in_the_problems_order_and_only_where_used() -> None:
-    """A mixed phase holds GPUs of both its widths; a type that no plan uses is left out."""
+def test_swings_list_the_used_types_in_the_order_of_the_problem() -> None:
+    """A mixed phase holds GPUs of both its widths."""
     table = Table(gpus=(1, 2), speeds=(1.0, 1.5))
     problem = Problem(
         classes=(

@@ -1,4 +1,4 @@
-"""The best real width of one phase for a multiplier: closed forms, and no better width anywhere."""
+"""The best real width of one phase for a multiplier: closed forms, and comparison with many widths."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lagrangian(
 def test_a_power_law_takes_a_over_one_minus_a_times_mu_c(
     a: float, speed: float, price: float, mu: float
 ) -> None:
-    """k = a / ((1 - a) mu c), whatever the speed, inside the range."""
+    """k = a / ((1 - a) mu c) for every speed, clipped to the range."""
     expected = a / ((1 - a) * mu * price)
 
     assert best_width(
@@ -59,8 +59,10 @@ def test_amdahl_takes_the_root_of_p_over_one_minus_p_times_mu_c(
     numbers(0.01, 100.0),
     st.just(0.0) | numbers(0.01, 10.0),
 )
-def test_no_width_is_better(curve: SpeedupCurve, mu: float, size: float, startup: float) -> None:
-    """Least Lagrangian over four thousand widths, with and without a start-up."""
+def test_no_width_of_a_grid_has_a_lower_lagrangian(
+    curve: SpeedupCurve, mu: float, size: float, startup: float
+) -> None:
+    """The grid has four thousand widths; there are cases with and without a start-up."""
     found = best_width(curve, mu, size=size, startup=startup)
     everywhere = np.geomspace(curve.min_gpus, curve.max_gpus, 4000)
     here = lagrangian(curve, np.array([found]), mu, size=size, startup=startup)
@@ -83,8 +85,10 @@ def test_no_width_is_better(curve: SpeedupCurve, mu: float, size: float, startup
     numbers(0.1, 10.0),
     numbers(0.001, 1.0),
 )
-def test_elasticity_meets_the_price(curve: SpeedupCurve, mu: float, size: float, startup: float) -> None:
-    """mu c k = e phi / (1 - e phi): e the elasticity of speed, phi the working share of the time."""
+def test_the_elasticity_of_speed_satisfies_the_optimality_condition(
+    curve: SpeedupCurve, mu: float, size: float, startup: float
+) -> None:
+    """mu c k = e phi / (1 - e phi): e is the elasticity of speed, phi the working share of the time."""
     k = best_width(curve, mu, size=size, startup=startup, price=2.0)
     if k <= 1.001:
         return
@@ -97,7 +101,7 @@ def test_elasticity_meets_the_price(curve: SpeedupCurve, mu: float, size: float,
 
 
 def test_short_jobs_get_fewer_gpus_where_starting_takes_time() -> None:
-    """With a start-up the width falls with the size; without one it does not depend on it."""
+    """With a start-up the width grows with the size; without one the width does not depend on the size."""
     curve = PowerLaw(exponent=0.8, max_gpus=1000)
     late = [best_width(curve, 0.05, size=size, startup=0.2) for size in (0.1, 1.0, 10.0, 100.0)]
     free = {best_width(curve, 0.05, size=size) for size in (0.1, 1.0, 10.0, 100.0)}
@@ -109,7 +113,7 @@ def test_short_jobs_get_fewer_gpus_where_starting_takes_time() -> None:
 
 @given(numbers(1e-3, 10.0), numbers(0.1, 10.0), numbers(0.01, 10.0))
 def test_a_table_with_a_start_up_is_read_along_its_envelope(mu: float, size: float, startup: float) -> None:
-    """The best real width of a concave table: nothing better between or at the measured widths."""
+    """The table is concave; no width at or between the measured ones is better."""
     table = Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.9, 3.2, 4.5))
     found = best_width(table, mu, size=size, startup=startup)
     least = lagrangian(table, np.linspace(1.0, 8.0, 5000), mu, size=size, startup=startup).min()
@@ -144,7 +148,7 @@ def test_a_start_up_may_make_fewer_gpus_cheaper_than_the_best_speed_per_gpu() ->
 )
 @pytest.mark.parametrize("mu", [1e-12, 1.0, 1e12])
 def test_limits_of_every_curve(curve: SpeedupCurve, width: float, mu: float) -> None:
-    """No parallel part takes one GPU, linear speed takes all there are, at every multiplier."""
+    """Curves without a parallel part take the least width, and linear curves the largest."""
     assert best_width(curve, mu) == pytest.approx(width)
 
 
@@ -164,7 +168,7 @@ def column(value: float) -> Floats:
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("mu", [1e-18, 1e-6, 1.0, 1e6, 1e18])
 def test_every_scale_gives_a_width_inside_the_range(startup: float, size: float, mu: float) -> None:
-    """Sizes, start-ups and multipliers over tens of orders of magnitude: never nan, never outside."""
+    """Sizes, start-ups and multipliers differ by tens of orders of magnitude; no result is NaN."""
     shared = {
         "term": np.array([0]),
         "weight": column(1.0),

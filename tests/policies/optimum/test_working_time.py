@@ -1,4 +1,4 @@
-"""Working time: a clock that stands still, and calendars that pause with it."""
+"""Working time: a clock that stops in hours off, and calendars that pause with it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ STRETCHES = lists(tuples(floats(0.0, 100.0), floats(0.1, 30.0)), max_size=6)
 
 
 @given(off=STRETCHES, at=floats(0.0, 200.0))
-def test_the_clock_runs_where_nothing_is_off(off: list[tuple[float, float]], at: float) -> None:
-    """Hours worked are hours less what is off, and lead back to the moment where that is at work."""
+def test_the_clock_runs_only_outside_of_hours_off(off: list[tuple[float, float]], at: float) -> None:
+    """Hours worked are all hours less hours off, and lead back to the same moment."""
     stretches = [(begin, begin + hours) for begin, hours in off]
     found = WorkingTime.without(stretches)
     grid = np.linspace(0.0, at, 2001)
@@ -43,8 +43,8 @@ def a_job(name: str, hours: float, usd: float, *, submit: float = 0.0) -> Calend
     return CalendarJob(job=ListedJob(id=name, class_name="c", submit_hours=submit), options=(option,))
 
 
-def test_jobs_pause_at_night_and_go_on() -> None:
-    """12 hours from hour 4 on, with hours 8 to 20 of each day off: 4 today, 8 and 4 on days after."""
+def test_jobs_pause_in_hours_off_and_continue() -> None:
+    """12 hours from hour 4 on, with hours 8 to 20 of each day off: 4 today and 8 after the break."""
     nights = WorkingTime.without((24.0 * day + 8.0, 24.0 * day + 20.0) for day in range(9))
     limits = CalendarLimits(instances={"gpu": 1}, working=nights)
     first, second = calendar_of_order(
@@ -55,7 +55,7 @@ def test_jobs_pause_at_night_and_go_on() -> None:
     assert (second.starts, second.ends) == (0.0, 3.0)
 
 
-def test_nothing_starts_in_hours_that_are_off() -> None:
+def test_no_job_starts_in_hours_off() -> None:
     """Submitted at 10, the job begins at 20."""
     nights = WorkingTime.without([(8.0, 20.0)])
     (entry,) = calendar_of_order(
@@ -65,8 +65,8 @@ def test_nothing_starts_in_hours_that_are_off() -> None:
     assert (entry.starts, entry.ends) == (20.0, 22.0)
 
 
-def test_money_by_the_period_is_kept_with_hours_off() -> None:
-    """10 dollars a day, half of each day off: each day holds what it pays for, and no more."""
+def test_a_daily_budget_is_kept_with_hours_off() -> None:
+    """10 dollars a day, half of each day off: no day exceeds its budget, and all jobs are placed."""
     nights = WorkingTime.without((24.0 * day + 12.0, 24.0 * day + 24.0) for day in range(99))
     limits = CalendarLimits(usd_per_period=10.0, period_hours=24.0, working=nights)
     jobs = [a_job(str(number), 4.0, 6.0) for number in range(8)]
@@ -96,10 +96,10 @@ def test_a_job_that_no_day_pays_for_is_left_out() -> None:
         ([(5.0, 7.0), (1.0, 2.0), (2.0, 3.0), (6.0, 6.5)], [(1.0, 3.0), (5.0, 7.0)]),
     ],
 )
-def test_stretches_are_merged_from_the_beginning_on(
+def test_intervals_off_are_clipped_merged_and_sorted(
     stretches: list[tuple[float, float]], off: list[tuple[float, float]]
 ) -> None:
-    """What is before it, or no time at all, does not count; those that touch are one."""
+    """Intervals before hour 0 and empty intervals are dropped; touching intervals are merged."""
     found = WorkingTime.without(stretches)
     assert list(zip(found.begins.tolist(), found.ends.tolist(), strict=True)) == off
     assert len(found.before) == len(off)

@@ -1,4 +1,4 @@
-"""First fit: the first node with room, else as few as possible."""
+"""First fit: the first node with room for the whole job, else as few nodes as possible."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_a_wide_job_takes_as_few_nodes_as_it_can() -> None:
     assert {slot.node for slot in slots} == {"n2", "n3"}
 
 
-def test_a_job_that_holds_its_width_keeps_its_very_slots() -> None:
-    """A job is not moved, even if an earlier job could use its slots."""
+def test_a_job_that_holds_its_width_keeps_its_slots() -> None:
+    """The job is not moved, even if an earlier job could use its slots."""
     held = {"b": some_slots("n1", 2, 3)}
     widths = {"a": Width("gpu", 4), "b": Width("gpu", 2)}
 
@@ -46,7 +46,7 @@ def test_a_job_that_holds_its_width_keeps_its_very_slots() -> None:
 
 
 def test_a_growing_job_prefers_the_node_that_it_is_on() -> None:
-    """Growth in place before a move to an earlier node."""
+    """Growth in place comes before a move to an earlier node."""
     held = {"a": some_slots("n2", 0)}
 
     placement = FirstFit().place(
@@ -56,8 +56,8 @@ def test_a_growing_job_prefers_the_node_that_it_is_on() -> None:
     assert placement.slots["a"] == some_slots("n2", 0, 1)
 
 
-def test_the_first_node_with_room_is_taken_before_one_with_more() -> None:
-    """Also where it has more room than the job needs."""
+def test_the_first_node_with_room_is_taken_before_a_roomier_one() -> None:
+    """The first node has more room than the job needs."""
     nodes = [a_policy_node("n1"), a_policy_node("n2", gpus=8)]
 
     placement = FirstFit().place({"a": Width("gpu", 2)}, nodes=nodes, held={})
@@ -65,7 +65,7 @@ def test_the_first_node_with_room_is_taken_before_one_with_more() -> None:
     assert placement.slots == {"a": some_slots("n1", 0, 1)}
 
 
-def test_nodes_that_are_not_ready_or_of_another_type_hold_nobody() -> None:
+def test_nodes_that_are_not_ready_or_of_another_type_get_no_job() -> None:
     """Only ready nodes of the job's GPU type count."""
     nodes = [a_policy_node("n1", is_ready=False), a_policy_node("n2", gpu_type="other")]
 
@@ -86,7 +86,7 @@ def test_no_slot_is_given_twice_and_every_width_is_met(nodes: list, widths: dict
 
 @given(nodes=NODES, widths=WIDTHS)
 def test_a_job_waits_only_when_too_few_gpus_are_free(nodes: list, widths: dict[str, Width]) -> None:
-    """Fragmentation blocks no job: in order, a job is placed exactly if enough GPUs are left."""
+    """Fragmentation blocks no job: in order, each job is placed exactly if enough GPUs are left."""
     slots = FirstFit().place(widths, nodes=nodes, held={}).slots
     left = sum(node.instance_type.gpus for node in nodes)
     for job, width in widths.items():

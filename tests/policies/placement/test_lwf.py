@@ -44,32 +44,32 @@ def nodes_of(placement: Placement, job: str) -> list[str]:
 
 
 def test_a_narrow_job_takes_the_least_loaded_gpus_wherever_they_are() -> None:
-    """n = 2 <= kappa = 2: loads 0 and 1 on two servers."""
+    """n = 2 <= kappa = 2: the GPUs with loads 0 and 1 are on two servers."""
     chosen = LeastWorkload(kappa=2).choose(2, fits=ALL_FIT, workload=LOADS, server_of=SERVER_OF)
     assert chosen.tolist() == [1, 2]
 
 
 def test_a_wide_job_fills_the_least_loaded_server_first() -> None:
-    """Sums 3 < 5 < 7: both GPUs of server 1, then the idler one of server 0."""
+    """Sums 3 < 5 < 7: both GPUs of server 1, then the less loaded one of server 0."""
     chosen = LeastWorkload(kappa=1).choose(3, fits=ALL_FIT, workload=LOADS, server_of=SERVER_OF)
     assert chosen.tolist() == [2, 3, 1]
 
 
-def test_a_server_counts_all_its_gpus_but_gives_only_those_that_fit() -> None:
+def test_a_server_sums_all_its_gpus_but_gives_only_those_that_fit() -> None:
     """GPU 2 has no room; server 1 still sums to 3 and still goes first."""
     fits = np.array([True, True, False, True, True, True])
     chosen = LeastWorkload(kappa=1).choose(2, fits=fits, workload=LOADS, server_of=SERVER_OF)
     assert chosen.tolist() == [3, 1]
 
 
-def test_endless_kappa_is_list_scheduling() -> None:
-    """The n least loaded GPUs, ties by index."""
+def test_an_infinite_kappa_is_list_scheduling() -> None:
+    """The job takes the n least loaded GPUs, with ties by index."""
     loads = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 9.0])
     chosen = LeastWorkload(kappa=float("inf")).choose(4, fits=ALL_FIT, workload=loads, server_of=SERVER_OF)
     assert chosen.tolist() == [2, 4, 0, 1]
 
 
-def test_first_fit_goes_by_index_and_random_by_its_generator() -> None:
+def test_first_fit_chooses_by_index_and_random_by_its_generator() -> None:
     fits = np.array([False, True, True, False, True, True])
     settings = {"fits": fits, "workload": LOADS, "server_of": SERVER_OF}
     assert FirstGpus().choose(3, **settings).tolist() == [1, 2, 4]
@@ -97,7 +97,7 @@ def test_a_job_on_one_node_goes_where_it_fits_best() -> None:
 
 
 def test_a_wide_job_takes_the_fewest_nodes() -> None:
-    """Six GPUs: the empty c and two of a, rather than three nodes' leftovers."""
+    """Six GPUs: the empty c and two of a, rather than free GPUs of three nodes."""
     held = {"x": slots("a0"), "y": slots("b0 b1 b2")}
     widths = {"x": width(1), "y": width(3), "new": width(6)}
     placement = LeastWorkloadFirst().place(widths, nodes=[node("a"), node("b"), node("c")], held=held)
@@ -105,31 +105,31 @@ def test_a_wide_job_takes_the_fewest_nodes() -> None:
 
 
 def test_a_job_on_several_nodes_avoids_links_in_use() -> None:
-    """Nodes a and b carry a job that sends; c and d are as free and quiet."""
+    """Nodes a and b carry a job that sends; c and d have as many free GPUs and quiet links."""
     held = {"sender": slots("a0 b0"), "p": slots("c0"), "q": slots("d0")}
     widths = {"sender": width(2), "p": width(1), "q": width(1), "new": width(6)}
     placement = LeastWorkloadFirst().place(widths, nodes=[node(name) for name in "abcd"], held=held)
     assert nodes_of(placement, "new") == ["c", "d"]
 
 
-def test_fewest_nodes_comes_before_quiet_links() -> None:
-    """Two nodes with a sender beat three without."""
+def test_fewer_nodes_come_before_quiet_links() -> None:
+    """Two nodes with a sender beat three nodes without one."""
     held = {"sender": slots("a0 b0"), "p": slots("c0 c1"), "q": slots("d0 d1"), "r": slots("e0 e1")}
     widths = {name: width(len(gpus)) for name, gpus in held.items()} | {"new": width(6)}
     placement = LeastWorkloadFirst().place(widths, nodes=[node(name) for name in "abcde"], held=held)
     assert nodes_of(placement, "new") == ["a", "b"]
 
 
-def test_a_job_on_one_node_leaves_quiet_links_to_those_that_send() -> None:
-    """Equally full: it joins the node whose link is busy anyway."""
+def test_a_job_on_one_node_leaves_quiet_links_to_jobs_that_send() -> None:
+    """Among equally full nodes the job joins the one whose link is busy anyway."""
     held = {"sender": slots("b0 c0"), "p": slots("a0")}
     widths = {"sender": width(2), "p": width(1), "new": width(2)}
     placement = LeastWorkloadFirst().place(widths, nodes=[node(name) for name in "abc"], held=held)
     assert nodes_of(placement, "new") == ["b"]
 
 
-def test_within_kappa_a_job_takes_leftovers_so_that_an_instance_can_go() -> None:
-    """Two GPUs in pieces on a and b, or together on the empty c: kappa decides."""
+def test_within_kappa_a_job_takes_leftovers_so_that_a_node_stays_empty() -> None:
+    """Two GPUs are in pieces on a and b, or together on the empty c: kappa decides."""
     held = {"x": slots("a0 a1 a2"), "y": slots("b0 b1 b2")}
     widths = {"x": width(3), "y": width(3), "new": width(2)}
     three = [node("a"), node("b"), node("c")]
@@ -145,7 +145,7 @@ def test_a_job_only_goes_to_ready_nodes_of_its_type() -> None:
     assert nodes_of(placement, "new") == ["c"]
 
 
-def test_a_job_whose_node_is_gone_or_whose_width_changed_is_placed_anew() -> None:
+def test_a_job_is_placed_anew_if_its_node_is_gone_or_its_width_changed() -> None:
     held = {"lost": slots("z0"), "wider": slots("a0")}
     placement = LeastWorkloadFirst().place(
         {"lost": width(1), "wider": width(3)}, nodes=[node("a")], held=held
@@ -155,7 +155,7 @@ def test_a_job_whose_node_is_gone_or_whose_width_changed_is_placed_anew() -> Non
 
 
 def test_earlier_jobs_are_served_first_and_smaller_ones_fill_the_rest() -> None:
-    """Eight GPUs: six, then not four, then two."""
+    """Of eight GPUs six go to the first job; four do not fit, and two do."""
     widths = {"first": width(6), "second": width(4), "third": width(2)}
     placement = LeastWorkloadFirst().place(widths, nodes=[node("a"), node("b")], held={})
     assert list(placement.slots) == ["first", "third"]
@@ -174,7 +174,7 @@ wanted = st.lists(st.integers(1, 12), min_size=1, max_size=10)
 def test_slots_exist_are_used_once_and_make_up_the_width(
     gpus: list[int], asked: list[int], kappa: int
 ) -> None:
-    """And a job is left out only if too few GPUs were left when its turn came."""
+    """A job is left out only if too few GPUs are left at its turn; placing again changes nothing."""
     nodes = [node(str(number), count) for number, count in enumerate(gpus)]
     widths = {f"j{number}": width(count) for number, count in enumerate(asked)}
     policy = LeastWorkloadFirst(kappa=kappa)
@@ -192,10 +192,8 @@ def test_slots_exist_are_used_once_and_make_up_the_width(
 
 
 @given(sizes, wanted, st.integers(1, 16))
-def test_one_more_job_takes_as_few_nodes_as_any_choice_would(
-    gpus: list[int], asked: list[int], new: int
-) -> None:
-    """Checked against every set of nodes."""
+def test_one_more_job_takes_the_fewest_possible_nodes(gpus: list[int], asked: list[int], new: int) -> None:
+    """This is checked against every set of nodes."""
     packing = ClusterPacking([node(str(number), count) for number, count in enumerate(gpus)])
     for number, count in enumerate(asked):
         packing.add(f"j{number}", width(count))
@@ -211,9 +209,7 @@ def test_one_more_job_takes_as_few_nodes_as_any_choice_would(
 
 
 @given(sizes, wanted, st.randoms())
-def test_adding_and_removing_leaves_the_books_straight(
-    gpus: list[int], asked: list[int], random: object
-) -> None:
+def test_removing_all_jobs_frees_all_gpus(gpus: list[int], asked: list[int], random: object) -> None:
     """After all jobs are removed, all GPUs are free and no job sends."""
     packing = ClusterPacking([node(str(number), count) for number, count in enumerate(gpus)])
     placed = [name for number, count in enumerate(asked) if packing.add(name := f"j{number}", width(count))]
@@ -227,7 +223,7 @@ def test_adding_and_removing_leaves_the_books_straight(
 
 @given(sizes, wanted)
 def test_placing_at_random_fits_and_repeats(gpus: list[int], asked: list[int]) -> None:
-    """Free GPUs of the width, none twice, the same at each call; held ones are left alone."""
+    """GPUs are free and used once, each call gives the same slots, and jobs with slots keep them."""
     nodes = [node(str(number), count) for number, count in enumerate(gpus)]
     widths = {f"j{number}": width(count) for number, count in enumerate(asked)}
     placed = AnyFree().place(widths, nodes=nodes, held={}).slots
@@ -241,12 +237,12 @@ def test_placing_at_random_fits_and_repeats(gpus: list[int], asked: list[int]) -
     assert AnyFree().place(widths, nodes=nodes, held=placed).slots == placed
 
 
-def test_what_nobody_names_is_nothing_but_for_these() -> None:
-    """In all of `policies.placement`: jobs of one GPU alone go to the least loaded node."""
+def test_only_these_defaults_are_not_empty() -> None:
+    """In all of `policies.placement`: only jobs of one GPU go to the least loaded GPUs."""
     assert unnamed(policies.placement) == {"LeastWorkload.kappa": 1, "LeastWorkloadFirst.kappa": 1}
     assert by_place(policies.placement) == []
 
 
-def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
-    """In all of `policies.placement`: caches are bounded."""
+def test_caches_are_bounded() -> None:
+    """This is the list for all of `policies.placement`."""
     assert hurried(policies.placement) == {"slots_of_node": 65536}

@@ -1,4 +1,4 @@
-"""The books of a packing against plain sets, whatever comes and goes; and which nodes a wide job gets."""
+"""The state of a packing against plain sets, after any sequence of jobs; and the nodes of a wide job."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ STEPS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["a", "b"]), st.in
 
 
 @given(steps=STEPS, kappa=st.integers(1, 4))
-def test_books_are_those_of_plain_sets(steps: list[tuple[int, str, int]], kappa: int) -> None:
-    """Each step removes a placed job or adds a job if there is room, on the lowest free GPUs of each node."""
+def test_free_gpus_are_those_of_plain_sets(steps: list[tuple[int, str, int]], kappa: int) -> None:
+    """Each step removes a placed job, or adds a job if it fits, on the lowest free GPUs of each node."""
     nodes = [a_policy_node(f"{kind}{n}", gpus=4, gpu_type=kind) for kind in "ab" for n in range(3)]
     packing = ClusterPacking(nodes)
     free = {node.id: set(range(4)) for node in nodes}
@@ -59,10 +59,10 @@ RUNS = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 9), st.int
     kappa=st.integers(1, 4),
     racks=st.booleans(),
 )
-def test_jobs_of_one_width_together_get_what_they_get_one_after_another(
+def test_equal_jobs_added_together_get_the_slots_of_jobs_added_one_by_one(
     runs: list[tuple[str, int, int]], gone: set[int], places: int, kappa: int, racks: bool
 ) -> None:
-    """The same GPUs, for any GPUs in use and any busy links before."""
+    """This holds for any GPUs in use and any busy links before."""
     nodes = [
         replace(_shared_node(f"{kind}{n}", kind, places), tiers=(f"rack{n % 2}",) if racks else ())
         for kind in "ab"
@@ -81,7 +81,7 @@ def test_jobs_of_one_width_together_get_what_they_get_one_after_another(
 
 
 @given(steps=STEPS, places=PLACES, kappa=st.integers(1, 4), racks=st.booleans())
-def test_a_job_holds_one_place_on_a_gpu_and_a_gpu_no_more_jobs_than_places(
+def test_a_job_has_one_place_per_gpu_and_a_gpu_no_more_jobs_than_places(
     steps: list[tuple[int, str, int]], places: int, kappa: int, racks: bool
 ) -> None:
     """For any sequence of jobs: no place is held twice, and a placed job gets its width on different GPUs."""
@@ -115,8 +115,8 @@ def _shared_node(name: str, kind: str, places: int) -> Node:
     return replace(node, instance_type=replace(node.instance_type, places_per_gpu=places))
 
 
-def test_a_second_job_is_on_the_gpus_that_the_first_left_alone() -> None:
-    """Two of four GPUs are taken: the next two go beside them, and the two after that where room is left."""
+def test_a_second_job_gets_the_gpus_that_the_first_does_not_use() -> None:
+    """Of four GPUs with two places each the third job shares two GPUs with the first."""
     packing = ClusterPacking([_shared_node("n", "gpu", 2)])
     for job in "abc":
         assert packing.add(job, Width("gpu", 2))
@@ -127,8 +127,8 @@ def test_a_second_job_is_on_the_gpus_that_the_first_left_alone() -> None:
     assert not packing.add("d", Width("gpu", 3))
 
 
-def test_a_wide_job_goes_where_nobody_sends_if_that_takes_no_more_nodes() -> None:
-    """Three GPUs are free on a node whose link is used, two on each of two whose links are not."""
+def test_a_wide_job_prefers_quiet_links_on_equally_many_nodes() -> None:
+    """Three GPUs are free on a node with a busy link, and two on each of two nodes with quiet links."""
     packing = ClusterPacking([a_policy_node(name, gpus=4) for name in ("n1", "n2", "n3", "n4")])
     packing.hold("far", some_slots("n1", 0) + some_slots("n2", 0, 1, 2, 3))
     packing.hold("c", some_slots("n3", 0, 1))
@@ -145,12 +145,12 @@ def test_a_wide_job_goes_where_nobody_sends_if_that_takes_no_more_nodes() -> Non
 
 
 def near(name: str, *tiers: str) -> Node:
-    """Return a node of four GPUs under parts of the network, the widest first."""
+    """Return a node of four GPUs in parts of the network, from the widest part to the narrowest."""
     return replace(a_policy_node(name, gpus=4), tiers=tiers)
 
 
 def test_a_wide_job_takes_nodes_in_one_rack_before_nodes_in_several() -> None:
-    """By the order of the list it would get n1 and n2; n2 and n4 are in one rack, n1 and n3 in one spine."""
+    """The order of the list is n1, n2; but n2 and n4 are in one rack, and n1 and n3 in one spine."""
     packing = ClusterPacking(
         [near("n1", "s1", "r1"), near("n2", "s2", "r2"), near("n3", "s1", "r3"), near("n4", "s2", "r2")]
     )
@@ -162,7 +162,7 @@ def test_a_wide_job_takes_nodes_in_one_rack_before_nodes_in_several() -> None:
     assert {slot.node for slot in packing.slots_of("b")} == {"n1", "n3"}
 
 
-def test_fewer_nodes_come_before_near_ones() -> None:
+def test_fewer_nodes_come_before_nodes_of_one_rack() -> None:
     """Two GPUs are free on each of three nodes of a rack, four on each of two nodes far apart."""
     packing = ClusterPacking(
         [near("n1", "r1"), near("n2", "r1"), near("n3", "r1"), near("n4", "r2"), near("n5", "r3")]
@@ -175,8 +175,8 @@ def test_fewer_nodes_come_before_near_ones() -> None:
     assert len({slot.node for slot in packing.slots_of("wide")}) == 2
 
 
-def test_the_rack_with_least_to_spare_is_taken() -> None:
-    """The next wide job finds the rack with three nodes whole."""
+def test_the_rack_with_the_fewest_spare_gpus_is_taken() -> None:
+    """The next wide job still finds the rack of three nodes whole."""
     packing = ClusterPacking(
         [near(f"a{n}", "r1") for n in range(3)] + [near(f"b{n}", "r2") for n in range(2)]
     )
@@ -190,8 +190,10 @@ TIERS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), min_size=2, ma
 
 
 @given(tiers=TIERS, taken=st.lists(st.integers(0, 3), min_size=6, max_size=6), gpus=st.integers(2, 12))
-def test_no_set_of_as_few_nodes_is_nearer(tiers: list[tuple[int, int]], taken: list[int], gpus: int) -> None:
-    """By brute force over all sets of nodes: as few as without tiers, and as deep a part as there is."""
+def test_no_other_set_of_as_few_nodes_is_closer_in_the_network(
+    tiers: list[tuple[int, int]], taken: list[int], gpus: int
+) -> None:
+    """Brute force tries all sets of nodes; no smaller set has room either."""
     nodes = [near(f"n{n}", f"s{s}", f"s{s}r{r}") for n, (s, r) in enumerate(tiers)]
     packing = ClusterPacking(nodes)
     free = {}
@@ -214,8 +216,8 @@ def test_no_set_of_as_few_nodes_is_nearer(tiers: list[tuple[int, int]], taken: l
         assert depth(chosen) == max(map(depth, sets))
 
 
-def test_gpus_of_another_type_are_not_kept_and_of_another_count_neither() -> None:
-    """Whatever the names; nor GPUs that are no more there, or taken."""
+def test_a_job_keeps_only_free_gpus_of_its_type_and_count() -> None:
+    """GPUs that are gone, do not exist, or are taken are not kept."""
     packing = ClusterPacking([a_policy_node("n", gpus=4), a_policy_node("m", gpus=4, gpu_type="m")])
     slots = some_slots("n", 0, 1)
     for kind in ("a", "m", "z"):
@@ -232,7 +234,7 @@ def test_gpus_of_another_type_are_not_kept_and_of_another_count_neither() -> Non
 @pytest.mark.parametrize("places", [1, 2])
 @pytest.mark.parametrize("kappa", [1, 2])
 def test_only_a_job_on_several_nodes_uses_their_links(places: int, kappa: int) -> None:
-    """Jobs of one GPU on a node of four leave its link quiet; one of six does not, until it leaves."""
+    """Jobs of one GPU leave the link of a node quiet; a job of six GPUs uses two links until it leaves."""
     packing = ClusterPacking([_shared_node(name, "gpu", places) for name in ("n", "m")])
     senders = []
     for job, gpus in (("a", 1), ("b", 1), ("c", 6)):
@@ -246,7 +248,7 @@ def test_only_a_job_on_several_nodes_uses_their_links(places: int, kappa: int) -
 
 
 def test_a_node_in_use_comes_before_an_empty_one_that_would_be_fuller() -> None:
-    """Four GPUs: of five that are free beside three in use, not a whole node of four."""
+    """A job of four takes four of five free GPUs beside three in use, not a whole node of four."""
     packing = ClusterPacking([a_policy_node("empty", gpus=4), a_policy_node("used", gpus=8)])
     packing.hold("a", some_slots("used", 0, 1, 2))
     assert packing.add("b", Width("gpu", 4))

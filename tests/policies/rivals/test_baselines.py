@@ -1,4 +1,4 @@
-"""Baselines: what each hands out, and that it wastes nothing on the way."""
+"""Baselines: the widths that each policy gives, and the GPUs that it leaves free."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JOBS = st.lists(st.floats(0, 100), max_size=12).map(
 
 
 def a_menu(*classes: object) -> WidthMenu:
-    """Return a menu for classes, one of 1, 2 and 4 GPUs unless given."""
+    """Return a menu for the classes, or for one class of 1, 2 and 4 GPUs."""
     known = classes or (a_class(),)
     return WidthMenu(classes={c.name: c for c in known}, gpu_type="gpu")  # type: ignore[attr-defined]
 
@@ -42,12 +42,12 @@ def a_fleet(nodes: int) -> FixedFleet:
 
 
 @pytest.mark.parametrize(("limit", "gpus"), [(1, 1), (2, 2), (3, 2), (4, 4), (100, 4)])
-def test_the_fastest_width_within_a_limit_is_allowed_and_no_wider(limit: int, gpus: int) -> None:
+def test_the_widest_allowed_width_within_a_limit_is_chosen(limit: int, gpus: int) -> None:
     """A table of 1, 2 and 4 snaps 3 down to 2."""
     assert a_menu().fastest_within("c", 0, limit) == Width("gpu", gpus)
 
 
-def test_nobody_takes_gpus_that_slow_a_job_down() -> None:
+def test_no_job_gets_a_width_that_is_slower_than_a_narrower_one() -> None:
     """Where 8 GPUs are slower than 4, a limit of 8 gives 4."""
     slower = a_class(curve=Table(gpus=(1, 4, 8), speeds=(1.0, 3.0, 2.0)))
 
@@ -68,13 +68,13 @@ def test_a_class_that_does_not_run_on_the_type_is_refused() -> None:
 
 
 def test_a_fleet_has_a_node() -> None:
-    """No nodes, no fleet."""
+    """A fleet without nodes is refused."""
     with pytest.raises(InvalidProblem, match="at least one node"):
         a_fleet(0)
 
 
-def test_equal_width_gives_all_jobs_the_same_and_leaves_nodes_open() -> None:
-    """Three jobs hold two GPUs each; nodes follow the widths."""
+def test_equal_width_gives_all_jobs_one_width_and_fixes_no_nodes() -> None:
+    """Three jobs get two GPUs each."""
     jobs = [a_job(name) for name in "abc"]
 
     allocation = EqualWidth(menu=a_menu(), gpus_per_job=2).allocate(jobs, now=0.0)
@@ -83,8 +83,8 @@ def test_equal_width_gives_all_jobs_the_same_and_leaves_nodes_open() -> None:
     assert allocation.nodes is None
 
 
-def test_first_come_first_served_lets_nobody_overtake() -> None:
-    """A fleet of 4: the oldest job of 4 runs, the next of 4 waits, and so does the small one behind it."""
+def test_first_come_first_served_lets_no_job_overtake() -> None:
+    """On 4 GPUs the oldest job runs; the next job of 4 waits, and so does the small one behind it."""
     menu = a_menu(a_class(), a_class("small", curve=Table(gpus=(1,), speeds=(1.0,))))
     jobs = [
         a_job("third", arrived_at=3.0, class_name="small"),
@@ -99,8 +99,8 @@ def test_first_come_first_served_lets_nobody_overtake() -> None:
 
 
 @given(jobs=JOBS, nodes=st.integers(1, 3), limit=st.integers(1, 6))
-def test_fixed_fleets_never_hand_out_more_than_there_is(jobs: list[Job], nodes: int, limit: int) -> None:
-    """The widths of all jobs add up to the GPUs of the fleet, or fewer, and someone runs."""
+def test_widths_on_a_fixed_fleet_add_up_to_at_most_its_gpus(jobs: list[Job], nodes: int, limit: int) -> None:
+    """At least one job runs."""
     fleet = a_fleet(nodes)
     for policy in (
         StaticFifo(menu=a_menu(), fleet=fleet, gpus_per_job=limit),
@@ -123,7 +123,7 @@ def test_equal_shares_are_equal(jobs: int, gpus: int) -> None:
 
 
 def test_more_jobs_than_gpus_serve_the_oldest() -> None:
-    """Four GPUs, five jobs: the youngest waits."""
+    """Of five jobs on four GPUs the youngest waits."""
     jobs = [a_job(f"j{n}", arrived_at=float(-n)) for n in range(5)]
 
     widths = EqualShare(menu=a_menu(), fleet=a_fleet(1)).allocate(jobs, now=0.0).widths
@@ -131,8 +131,8 @@ def test_more_jobs_than_gpus_serve_the_oldest() -> None:
     assert set(widths) == {"j1", "j2", "j3", "j4"}
 
 
-def test_the_promise_of_a_limit_is_littles_law() -> None:
-    """GPUs held are arrivals per hour x hours x width; here 2 x (3.6 / 1.8 + 0.5) x 2."""
+def test_the_planned_averages_of_a_limit_follow_littles_law() -> None:
+    """GPUs held are arrivals per hour x hours x width: 2 x (3.6 / 1.8 + 0.5) x 2."""
     menu = a_menu(a_class(sizes=[3.6], arrivals_per_hour=2.0, startup_hours=0.5))
 
     promise = equal_width_averages(menu, gpus_per_job=2)
@@ -142,7 +142,7 @@ def test_the_promise_of_a_limit_is_littles_law() -> None:
 
 
 def test_a_change_of_width_between_phases_costs_a_rescale() -> None:
-    """A second phase that allows only one GPU pays the rescale at its own width."""
+    """The second phase allows only one GPU and pays the rescale at its own width."""
     job_class = a_class(sizes=[1.8, 1.0], rescale_hours=0.25)
     second = a_class(sizes=[1.0], curve=Table(gpus=(1,), speeds=(1.0,))).phases[0]
     mixed = type(job_class)(
@@ -155,8 +155,8 @@ def test_a_change_of_width_between_phases_costs_a_rescale() -> None:
     assert promise.gpus == pytest.approx(1.0 * 2 + 1.25 * 1)
 
 
-def test_first_the_job_with_the_least_service_left() -> None:
-    """Four GPUs: two short jobs run, the long one is stopped though it came first; a heavy weight counts."""
+def test_the_job_with_the_least_service_left_over_weight_goes_first() -> None:
+    """Two short jobs run, and the long one is stopped, unless its weight is large."""
     menu = a_menu()
     jobs = [
         a_job("long", arrived_at=0.0, remaining_gpu_hours=9.0),
@@ -190,10 +190,8 @@ CURVES = st.lists(st.floats(0.2, 12.0), min_size=1, max_size=6).map(
 
 
 @given(curve=CURVES, second=st.floats(0.1, 4.0), efficiency=st.floats(0.0, 1.0))
-def test_the_efficiency_rule_is_what_brute_force_finds(
-    curve: Table, second: float, efficiency: float
-) -> None:
-    """Of all widths with T(1) / (k T(k)) >= e the fastest; overheads do not count as work."""
+def test_the_efficiency_rule_agrees_with_brute_force(curve: Table, second: float, efficiency: float) -> None:
+    """It takes the fastest width with T(1) / (k T(k)) >= e; overheads do not count as work."""
     job_class = a_class(sizes=[1.0, second], curve=curve, startup_hours=0.3, rescale_hours=0.1)
     rule = EfficiencyThreshold(menu=a_menu(job_class), efficiency=efficiency)
 
@@ -207,7 +205,7 @@ def test_the_efficiency_rule_is_what_brute_force_finds(
 
 
 def test_every_job_keeps_one_width_for_life() -> None:
-    """Also where the phases would differ; at efficiency 0.75 four GPUs (speed 3.0) are just allowed."""
+    """At efficiency 0.75 four GPUs (speed 3.0) are just allowed, in every phase."""
     job_class = a_class(sizes=[1.0, 1.0])
     rule = EfficiencyThreshold(menu=a_menu(job_class), efficiency=0.75)
     jobs = [a_job("a"), a_job("b", phase=1, scale=7.0)]
@@ -216,7 +214,7 @@ def test_every_job_keeps_one_width_for_life() -> None:
     assert rule.allocate(jobs, now=0.0).nodes is None
 
 
-def test_phases_that_share_no_width_climb_together() -> None:
+def test_phases_without_a_common_width_have_joint_rungs() -> None:
     """One phase allows 1 and 2 GPUs, the other 4 and 8: the rungs are (1, 4), (2, 4) and (2, 8)."""
     one = a_class(sizes=[1.0], curve=Table(gpus=(1, 2), speeds=(1.0, 1.8)))
     two = a_class(sizes=[1.0], curve=Table(gpus=(4, 8), speeds=(3.0, 5.0)))
@@ -228,14 +226,16 @@ def test_phases_that_share_no_width_climb_together() -> None:
 
 @pytest.mark.parametrize("efficiency", [-0.1, 1.1, float("nan")])
 def test_an_efficiency_is_a_fraction(efficiency: float) -> None:
-    """From 0 to 1."""
+    """The value is from 0 to 1."""
     with pytest.raises(InvalidProblem, match="from 0 to 1"):
         EfficiencyThreshold(menu=a_menu(), efficiency=efficiency)
 
 
 @given(jobs=JOBS, nodes=st.integers(1, 3), limit=st.integers(1, 6))
-def test_shortest_first_hands_out_no_more_than_there_is(jobs: list[Job], nodes: int, limit: int) -> None:
-    """The widths add up to the fleet or less, and who waits would not fit in what is left."""
+def test_shortest_first_fits_the_fleet_and_leaves_no_job_that_fits(
+    jobs: list[Job], nodes: int, limit: int
+) -> None:
+    """No waiting job fits in the GPUs that are left."""
     policy = StaticSrsf.within(menu=a_menu(), fleet=a_fleet(nodes), gpus_per_job=limit)
     widths = policy.allocate(jobs, now=0.0).widths
 
@@ -246,8 +246,8 @@ def test_shortest_first_hands_out_no_more_than_there_is(jobs: list[Job], nodes: 
 
 
 @pytest.mark.parametrize("share", [-0.01, 1.01, float("nan")])
-def test_a_share_of_jobs_is_one(share: float) -> None:
-    """A share of jobs is from 0 to 1."""
+def test_a_share_of_jobs_is_a_fraction(share: float) -> None:
+    """The value is from 0 to 1."""
     for rule in (EqualWidth, EfficiencyThreshold):
         knob = {"gpus_per_job": 1} if rule is EqualWidth else {"efficiency": 0.5}
         with pytest.raises(InvalidProblem, match="a share of jobs is a number from 0 to 1"):
@@ -255,7 +255,7 @@ def test_a_share_of_jobs_is_one(share: float) -> None:
 
 
 def test_a_share_of_the_jobs_by_their_draws_follows_the_next_setting() -> None:
-    """The next wider limit that changes anything, or the next lower threshold; the last has none."""
+    """This is the next wider limit with an effect, or the next lower threshold; the last has no next."""
     jobs = [a_job("low", draw=0.29), a_job("high", draw=0.3)]
 
     def gpus(rule: EqualWidth | EfficiencyThreshold) -> list[int]:
@@ -275,8 +275,8 @@ def test_a_share_of_the_jobs_by_their_draws_follows_the_next_setting() -> None:
     assert (first, second, last) == pytest.approx((1.0, 0.9, 0.75))
 
 
-def test_what_nobody_names_is_nothing_but_for_these() -> None:
-    """The defaults that are not empty, in all of `policies.rivals`: values of the papers, or tuned ones."""
+def test_only_these_defaults_are_not_empty() -> None:
+    """In all of `policies.rivals`: values from papers, or tuned ones."""
     assert unnamed(policies.rivals) == {
         "RequestedWidths.efficiency": 0.65,
         "Dally.round_seconds": 60.0,
@@ -289,8 +289,8 @@ def test_what_nobody_names_is_nothing_but_for_these() -> None:
     assert by_place(policies.rivals) == []
 
 
-def test_what_is_asked_for_again_and_again_is_made_quickly_or_once() -> None:
-    """In all of `policies.rivals`: caches are bounded."""
+def test_these_properties_are_cached() -> None:
+    """This is the list for all of `policies.rivals`."""
     assert hurried(policies.rivals) == dict.fromkeys(
         [
             "RequestedWidths.rungs",
@@ -329,8 +329,10 @@ FLEET = "gpu_type nodes"
         ("tiresias", "fleet", FLEET, "reads_progress"),
     ],
 )
-def test_what_a_rival_understands_and_looks_at(name: str, kind: str, options: str, says: str) -> None:
-    """Its options, and whether one job, or the work that is left, can change what it says."""
+def test_each_rival_has_its_kind_its_options_and_its_flags(
+    name: str, kind: str, options: str, says: str
+) -> None:
+    """The flags say whether the policy decides job by job, and whether it reads progress."""
     entry = POLICIES[name]
     assert (entry.name, entry.kind, " ".join(sorted(entry.options))) == (name, kind, options)
     assert (entry.is_job_by_job, entry.reads_progress) == (says == "is_job_by_job", says == "reads_progress")

@@ -28,16 +28,16 @@ CLASSES = st.lists(
 
 
 def glued(classes: dict[str, JobClass], gpus: float, seed: int = 0) -> GluedWidths:
-    """Return the plan for so many GPUs."""
+    """Return the plan for a number of GPUs."""
     return GluedWidths.within(classes, "gpu", gpus=gpus, draws=8, rng=np.random.default_rng(seed))
 
 
 @settings(max_examples=sampled(40))
 @given(drawn=CLASSES, factor=st.floats(3.0, 8.0))
-def test_it_stays_within_the_budget_and_never_beats_the_optimum(
+def test_the_plan_stays_within_the_budget_and_never_beats_the_optimum(
     drawn: list[tuple[Table, int, float]], factor: float
 ) -> None:
-    """What it plans to spend is in the budget, and the optimum at that very spend waits no longer."""
+    """The optimum at the planned spend has no longer mean JCT."""
     classes = {
         f"c{n}": a_class(f"c{n}", sizes=[0.5] * phases, curve=table, rescale_hours=rescale)
         for n, (table, phases, rescale) in enumerate(drawn)
@@ -53,9 +53,9 @@ def test_it_stays_within_the_budget_and_never_beats_the_optimum(
 
 
 def test_one_class_rounds_to_the_nearer_vertex() -> None:
-    """Vertices 1 and 2 at 1 and 1.9: a job takes 1 or 1.05 GPU-hours, so 1.04 a day is nearer to 2 GPUs.
+    """A job takes 1 GPU-hour on one GPU and 1.05 on two, so a budget of 1.04 is nearer to 2 GPUs.
 
-    Rounding up spends 1.05, more than the budget; lowered by 1 % twice, it is nearer to 1.
+    Rounding up spends 1.05, more than the budget; lowered by 1 % twice, the budget is nearer to 1 GPU.
     """
     classes = {"c": a_class(curve=Table(gpus=(1, 2), speeds=(1.0, 1.9)))}
 
@@ -64,8 +64,8 @@ def test_one_class_rounds_to_the_nearer_vertex() -> None:
 
 
 @pytest.mark.parametrize("unit", [0.01, 0.3, 40.0])
-def test_the_nearer_vertex_does_not_hang_on_the_unit_of_work(unit: float) -> None:
-    """Jobs of a hundredth of the work, a hundred times as often, round alike."""
+def test_the_nearer_vertex_does_not_depend_on_the_unit_of_work(unit: float) -> None:
+    """Jobs of a hundredth of the work, a hundred times as often, are rounded alike."""
     phase = a_class(curve=Table(gpus=(1, 2), speeds=(1.0, 1.9))).phases[0]
     phases = (replace(phase, size_gpu_hours=phase.size_gpu_hours * unit),)
     classes = {"c": JobClass(name="c", phases=phases, arrivals_per_hour=1.0 / unit)}
@@ -73,8 +73,8 @@ def test_the_nearer_vertex_does_not_hang_on_the_unit_of_work(unit: float) -> Non
     assert glued(classes, 1.06).plans["c"] == (Width("gpu", 2),)
 
 
-def test_gluing_spares_rescales() -> None:
-    """Twenty phases that take turns between flat and steep: a rescale costs more than it gains."""
+def test_gluing_avoids_rescales() -> None:
+    """Twenty phases alternate between flat and steep; a rescale costs more than it gains."""
     flat, steep = Table(gpus=(1, 2), speeds=(1.0, 1.2)), Table(gpus=(1, 2), speeds=(1.0, 1.9))
     phases = tuple(a_class(sizes=[0.1], curve=c).phases[0] for c in (flat, steep) * 10)
     job_class = JobClass(name="c", phases=phases, arrivals_per_hour=1.0, rescale_hours=0.05)
@@ -86,21 +86,21 @@ def test_gluing_spares_rescales() -> None:
 
 
 def test_the_same_seed_gives_the_same_plan() -> None:
-    """Randomness arrives as an argument."""
+    """The generator is an argument."""
     classes = {"c": a_class(sizes=[0.1] * 20, rescale_hours=0.01)}
 
     assert glued(classes, 3.0, seed=3) == glued(classes, 3.0, seed=3)
 
 
-def test_a_budget_below_every_rounding_names_the_least() -> None:
-    """One GPU-hour an hour needs one GPU."""
+def test_a_budget_below_every_rounding_names_the_least_spend() -> None:
+    """One GPU-hour of work an hour needs one GPU."""
     with pytest.raises(InfeasibleBudget, match=r"0\.50 GPUs on average are too few") as caught:
         glued({"c": a_class(arrivals_per_hour=1.0)}, 0.5)
     assert caught.value.least_spend == pytest.approx(1.0)
 
 
-def test_every_job_gets_its_width() -> None:
-    """That of its class at its phase, nodes left open."""
+def test_every_job_gets_the_width_of_its_class_and_phase() -> None:
+    """The number of nodes is not fixed."""
     policy = GluedWidths(plans={"c": (Width("gpu", 1), Width("gpu", 2))})
 
     allocation = policy.allocate([a_job("a"), a_job("b", phase=1)], now=0.0)

@@ -1,4 +1,4 @@
-"""Dally: little service first, the network counts, a job waits for few nodes while that is worth it."""
+"""Dally: jobs with little service go first, the network counts, and jobs wait for few nodes for a time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def a_dally(network: AllReduce | None = None, *, width: int = 2, nodes: int = 1)
     return Dally(queue=StaticSrsf(menu=menu, fleet=fleet, plans={"c": (Width("gpu", width),) * 2}))
 
 
-def test_attained_service_is_what_was_done_at_the_width() -> None:
-    """At 2 GPUs, speed 1.8, an hour of work takes 2 / 1.8 GPU-hours: 5 of 8 done."""
+def test_attained_service_is_gpu_hours_at_the_width() -> None:
+    """At 2 GPUs (speed 1.8) an hour of work takes 2 / 1.8 GPU-hours; 5 of 8 hours are done."""
     assert a_dally().attained(a_job(phase=1, remaining_gpu_hours=3.0)) == pytest.approx(5.0 * 2.0 / 1.8)
     assert a_dally().attained(a_job(remaining_gpu_hours=8.0)) == 0.0
 
 
 def test_a_job_with_little_service_stops_one_with_much() -> None:
-    """One place of four: the young one has it, though it came later."""
+    """Both need the same four GPUs; the young job gets them, though it came later."""
     served = a_job("served", phase=1, remaining_gpu_hours=1.0, width=Width("gpu", 4))
     young = a_job("young", arrived_at=60.0, remaining_gpu_hours=8.0)
 
@@ -48,7 +48,7 @@ def test_on_one_level_the_older_job_goes_first() -> None:
     ("gpu_hours", "level"), [(0.2, 0), (0.25, 1), (0.9, 1), (1.1, 2), (3.9, 2), (4.1, 3)]
 )
 def test_each_level_holds_four_times_the_service_of_the_one_before(gpu_hours: float, level: int) -> None:
-    """Below 0.25 GPU-hours, below 1, below 4, and so on; at one GPU a GPU-hour is an hour of work."""
+    """Levels end at 0.25, 1 and 4 GPU-hours; on one GPU a GPU-hour is an hour of work."""
     policy = a_dally(width=1)
     job = a_job(phase=int(gpu_hours > 4.0), remaining_gpu_hours=8.0 - gpu_hours)
 
@@ -56,8 +56,8 @@ def test_each_level_holds_four_times_the_service_of_the_one_before(gpu_hours: fl
     assert policy._rank(job)[0] == level
 
 
-def test_of_equal_service_the_job_that_loses_more_to_the_network_goes_first() -> None:
-    """Its service counts for less: 0.8 s of sending for a second of computing."""
+def test_among_jobs_of_equal_service_the_one_that_sends_more_goes_first() -> None:
+    """Its service counts for less, as it sends for more than half of its computing time."""
     quiet, sends = a_dally(), a_dally(NEED)
     job = a_job(phase=1, remaining_gpu_hours=3.0)
 
@@ -65,8 +65,8 @@ def test_of_equal_service_the_job_that_loses_more_to_the_network_goes_first() ->
     assert sends._rank(job) < quiet._rank(job)
 
 
-def test_a_job_waits_for_few_nodes_until_its_timer_has_run_down() -> None:
-    """8 GPU-hours at 2 GPUs are 4.4 h, of which it would lose the share; not at all if it never sends."""
+def test_a_job_waits_for_few_nodes_until_its_timer_ends() -> None:
+    """The timer is the sending share of its hours; a job that does not send does not wait."""
     job = a_job(remaining_gpu_hours=8.0)
     policy = a_dally(NEED)
     hours = 8.0 / 1.8 * policy.share_of(job)
@@ -78,10 +78,8 @@ def test_a_job_waits_for_few_nodes_until_its_timer_has_run_down() -> None:
 
 
 @given(left=st.lists(st.floats(0.1, 8.0), max_size=9), nodes=st.integers(1, 3))
-def test_it_hands_out_no_more_than_there_is_and_leaves_nothing_that_fits(
-    left: list[float], nodes: int
-) -> None:
-    """As every fixed fleet."""
+def test_dally_fills_its_fleet_and_never_exceeds_it(left: list[float], nodes: int) -> None:
+    """As many jobs run as have room, on a fixed number of nodes."""
     jobs: list[Job] = [
         a_job(f"j{n}", remaining_gpu_hours=hours, phase=int(hours < 4.0)) for n, hours in enumerate(left)
     ]
@@ -91,8 +89,8 @@ def test_it_hands_out_no_more_than_there_is_and_leaves_nothing_that_fits(
     assert allocation.nodes == {"gpu-x4": nodes}
 
 
-def test_between_two_rounds_everyone_keeps_what_they_hold() -> None:
-    """A job that arrived waits for the minute to end."""
+def test_between_two_rounds_every_job_keeps_its_width() -> None:
+    """A job that arrived waits until the minute ends."""
     money = Money(spent=0.0, elapsed_hours=1.0, memory=(1.0,), memory_age_hours=0.001)
     jobs = [a_job("runs", width=Width("gpu", 2)), a_job("new")]
 

@@ -1,4 +1,4 @@
-"""Greedy marginal gain: never above the budget, never below the optimum."""
+"""Greedy marginal gain: never above the budget, never better than the optimum."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def classes_of(drawn: list[tuple[Table, float, float, int, float]]) -> dict[str,
 
 
 @given(drawn=CLASSES, factor=st.floats(1.0, 4.0))
-def test_it_stays_within_the_budget_and_never_beats_the_optimum(
+def test_the_plan_stays_within_the_budget_and_never_beats_the_optimum(
     drawn: list[tuple[Table, float, float, int, float]], factor: float
 ) -> None:
-    """What it plans to spend is in the budget, and the optimum at that very spend waits no longer."""
+    """The optimum at the planned spend has no longer mean JCT."""
     classes = classes_of(drawn)
     gpus = factor * sum(
         c.arrivals_per_hour * p.size_gpu_hours / float(p.speedups["gpu"].speed_at(1))
@@ -55,7 +55,7 @@ def test_it_stays_within_the_budget_and_never_beats_the_optimum(
     assert promise.mean_jct_hours >= best.mean_jct_hours * (1.0 - 1e-6)
 
 
-def test_the_step_with_most_time_per_gpu_comes_first() -> None:
+def test_the_step_that_saves_most_time_per_gpu_comes_first() -> None:
     """From 1 to 2 GPUs the steep class saves 0.47 h for 0.05 GPU-hours, the flat one 0.09 h for 0.82."""
     classes = {
         "steep": a_class("steep", curve=Table(gpus=(1, 2), speeds=(1.0, 1.9))),
@@ -68,10 +68,10 @@ def test_the_step_with_most_time_per_gpu_comes_first() -> None:
 
 
 @given(drawn=CLASSES, factor=st.floats(1.0, 4.0), unit=st.sampled_from([1e-3, 0.1, 50.0]))
-def test_widths_do_not_hang_on_the_unit_of_work(
+def test_widths_do_not_depend_on_the_unit_of_work(
     drawn: list[tuple[Table, float, float, int, float]], factor: float, unit: float
 ) -> None:
-    """Jobs of a tenth of the work, ten times as often, are the same load: each gets the same width."""
+    """Jobs of a tenth of the work, ten times as often, are the same load."""
     classes = classes_of(drawn)
     gpus = factor * sum(
         c.arrivals_per_hour * p.size_gpu_hours / float(p.speedups["gpu"].speed_at(1))
@@ -87,13 +87,13 @@ def test_widths_do_not_hang_on_the_unit_of_work(
         )
         for name, c in classes.items()
     }
-    # A thousandth of a GPU above, so that no step fits by the last digit alone.
+    # A thousandth of a GPU is added, so that no step depends on the last digit.
     plans = [GreedyMarginal.within(each, "gpu", gpus=gpus + 1e-3).plans for each in (classes, others)]
     assert plans[0] == plans[1]
 
 
-def test_a_poor_next_step_hides_a_good_one_which_is_what_hulls_are_for() -> None:
-    """2 GPUs hardly help and 4 help a lot: greedy takes the other class's step, the optimum does not."""
+def test_a_poor_next_step_hides_a_good_one_from_greedy() -> None:
+    """2 GPUs hardly help and 4 help a lot: greedy widens the other class, and the optimum does not."""
     hidden = a_class("hidden", curve=Table(gpus=(1, 2, 4), speeds=(1.0, 1.02, 3.9)))
     plain = a_class("plain", curve=Table(gpus=(1, 2), speeds=(1.0, 1.4)))
     classes = {"hidden": hidden, "plain": plain}
@@ -104,7 +104,7 @@ def test_a_poor_next_step_hides_a_good_one_which_is_what_hulls_are_for() -> None
     assert promise.mean_jct_hours > 1.5 * solve(a_problem(hidden, plain), promise.gpus).mean_jct_hours
 
 
-def test_phases_that_are_coupled_move_together() -> None:
+def test_coupled_phases_are_widened_together() -> None:
     """A rescale between two short phases would cost more than it saves."""
     job_class = a_class(sizes=[1.0, 1.0], rescale_hours=0.5)
     free = replace(job_class, rescale_hours=0.0)
@@ -114,7 +114,7 @@ def test_phases_that_are_coupled_move_together() -> None:
 
 
 def test_too_few_gpus_are_infeasible() -> None:
-    """One job per hour of one GPU-hour takes one GPU."""
+    """One job of one GPU-hour per hour takes one GPU."""
     with pytest.raises(InfeasibleBudget) as caught:
         GreedyMarginal.within({"c": a_class()}, "gpu", gpus=0.9)
     assert caught.value.least_spend == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""What fixed widths come to in the long run, by Little's law, and which of them a budget pays for."""
+"""Long-run averages of fixed widths by Little's law, and the best setting for a budget."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def chosen(usd: float, given: int | None = None, **changes: Any) -> int:
 
 
 @pytest.mark.parametrize(("usd", "knob"), [(4.0, 1), (4.9, 1), (5.0, 3), (7.9, 3), (8.0, 4), (99.0, 4)])
-def test_the_setting_with_the_least_waiting_that_the_budget_pays_for(usd: float, knob: int) -> None:
-    """Of two that wait as long, the one with fewer GPUs."""
+def test_the_affordable_setting_with_the_least_jct_is_chosen(usd: float, knob: int) -> None:
+    """Of two settings with the same JCT, the one with fewer GPUs is chosen."""
     assert chosen(usd) == knob
 
 
-def test_a_setting_that_is_given_is_taken_whatever_it_costs() -> None:
-    """Also a setting of 0."""
+def test_a_given_setting_is_used_whatever_it_costs() -> None:
+    """A given setting of 0 is used, too."""
     assert chosen(1.0, given=4) == 4
     assert chosen(1.0, given=0) == 0
 
 
-def test_where_none_is_affordable_the_least_is_named() -> None:
-    """2 GPUs at 2 USD."""
+def test_if_no_setting_is_affordable_the_error_names_the_least_spend() -> None:
+    """The least spend is that of 2 GPUs at 2 USD."""
     with pytest.raises(
         InfeasibleBudget, match=r"3.90 USD/hour is too small: a test takes at least 4.00"
     ) as no:
@@ -55,7 +55,7 @@ def test_where_none_is_affordable_the_least_is_named() -> None:
     assert no.value.least_spend == 4.0
 
 
-def test_gpus_held_are_arrivals_times_gpu_hours_and_waiting_is_the_mean_of_all_jobs() -> None:
+def test_gpus_held_are_arrivals_times_gpu_hours_and_jct_is_the_mean_of_jobs() -> None:
     """3 jobs an hour of 2 h on one GPU, and 1 of 4 h on two: 6 + 8 GPUs, (3 x 2 + 1 x 4) / 4 hours."""
     classes = {
         "c": a_class("c", sizes=(2.0,), arrivals_per_hour=3.0),
@@ -72,8 +72,8 @@ class Planned:
     plans: dict[str, tuple[Width, ...]]
 
 
-def test_what_is_planned_for_gpus_is_promised_and_priced_in_the_budgets_unit() -> None:
-    """Ten dollars an hour are five GPUs at two; too small a budget names dollars as well."""
+def test_a_plan_in_gpus_is_priced_in_the_unit_of_the_budget() -> None:
+    """Ten dollars an hour are five GPUs at two dollars; the error for too small a budget is in dollars."""
     budget = Budget(amount=10.0)
     problem = a_problem(a_class(sizes=(3.0,)), usd_per_gpu_hour=2.0)
     site = Site(problem=problem, budget=budget, instance_types={"gpu": an_instance_type()})

@@ -1,4 +1,4 @@
-"""Pollux: the shares are the best there are, rounds are rounds, and the node count follows the band."""
+"""Pollux: the shares are the best possible, rounds take a minute, and the node count follows a band."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def a_policy(*, least: int = 1, most: int = 1, **changes: Any) -> GoodputShares:
 
 
 def badness(jobs: list[Job], gpus: tuple[int, ...], fleet: int) -> float:
-    """Return the sum of inverse speed-ups over the fair share that the paper's fitness is made of."""
+    """Return the sum of inverse speed-ups over the fair share, from the paper's fitness."""
     total = 0.0
     for job, k in zip(jobs, gpus, strict=True):
         curve = CURVES[job.class_name]
@@ -70,7 +70,7 @@ def badness(jobs: list[Job], gpus: tuple[int, ...], fleet: int) -> float:
 
 @given(jobs=JOBS)
 def test_no_other_shares_are_fitter(jobs: list[Job]) -> None:
-    """Against every way to hand out four GPUs."""
+    """The shares are compared with every way to give out four GPUs."""
     policy = a_policy()
 
     widths = policy.shares(jobs, 4, now=0.0)
@@ -82,8 +82,8 @@ def test_no_other_shares_are_fitter(jobs: list[Job]) -> None:
     assert badness(jobs, chosen, 4) == pytest.approx(best)
 
 
-def test_between_two_rounds_nothing_changes() -> None:
-    """Running jobs keep their GPUs; a new job waits; the nodes are those of the last round."""
+def test_between_two_rounds_widths_and_nodes_stay() -> None:
+    """Running jobs keep their GPUs, and a new job waits."""
     policy = a_policy(least=2, most=2)
     jobs = [a_job("runs", class_name="wide", width=Width("gpu", 3)), a_job("new", class_name="steep")]
     money = Money(spent=0.0, elapsed_hours=1.0, memory=(2.0,), memory_age_hours=59.0 / 3600.0)
@@ -96,7 +96,7 @@ def test_between_two_rounds_nothing_changes() -> None:
 
 
 def test_a_round_is_due_after_a_minute() -> None:
-    """Then all jobs get new widths, and the memory of the round is renewed."""
+    """All jobs then get new widths, and the memory of the round is renewed."""
     policy = a_policy(least=2, most=2)
     money = Money(spent=0.0, elapsed_hours=1.0, memory=(2.0,), memory_age_hours=60.0 / 3600.0)
 
@@ -106,8 +106,8 @@ def test_a_round_is_due_after_a_minute() -> None:
     assert allocation.memory == (2.0,)
 
 
-def test_a_job_that_was_restarted_often_is_left_where_it_is() -> None:
-    """Three GPUs would be 1.3 times as fast as one, but ten restarts in 400 s cost more than that."""
+def test_a_job_that_was_restarted_often_keeps_its_width() -> None:
+    """Three GPUs are 1.3 times as fast as one, but ten restarts in 400 s cost more than that."""
     often = a_job("a", class_name="flat", arrived_at=-400.0, restarts=10, width=Width("gpu", 1))
     never = a_job("a", class_name="flat", arrived_at=-4000.0, width=Width("gpu", 1))
 
@@ -117,15 +117,15 @@ def test_a_job_that_was_restarted_often_is_left_where_it_is() -> None:
 
 @given(jobs=JOBS, before=st.integers(0, 8), utility=st.floats(0.2, 0.9))
 def test_the_node_count_stays_in_its_limits(jobs: list[Job], before: int, utility: float) -> None:
-    """Without jobs it holds the least number of nodes."""
+    """Without jobs it is the least number of nodes."""
     policy = a_policy(least=0, most=8, utility=utility)
 
     assert 1 <= policy.nodes_for(jobs, before, now=0.0) <= 8
     assert policy.nodes_for([], before, now=0.0) == 0
 
 
-def test_the_node_count_moves_only_when_the_utility_leaves_the_band() -> None:
-    """One job of Amdahl's law: utility s(4 n) / 4 n is 0.94 on one node, 0.88 on two, 0.77 on four."""
+def test_the_node_count_changes_only_when_utility_leaves_its_band() -> None:
+    """For one job of Amdahl's law utility s(4 n) / 4 n is 0.94 on one node, 0.88 on two, 0.77 on four."""
     job = [a_job("a", class_name="wide", arrived_at=-1e6)]
     inside = a_policy(least=0, most=4, utility=0.88)
 
@@ -135,7 +135,7 @@ def test_the_node_count_moves_only_when_the_utility_leaves_the_band() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"utility": 0.0}, {"utility": 1.5}, {"least": 2, "most": 1}])
-def test_bounds_that_cannot_be_are_refused(changes: dict[str, Any]) -> None:
-    """A utility is a fraction; the least is not above the most."""
+def test_invalid_utilities_and_node_limits_are_refused(changes: dict[str, Any]) -> None:
+    """A utility is a fraction, and the least number of nodes is at most the largest."""
     with pytest.raises(InvalidProblem):
         a_policy(**changes)

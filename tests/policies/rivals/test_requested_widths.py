@@ -1,4 +1,4 @@
-"""What users ask for: the rungs of a band of efficiencies, one by each user's draw."""
+"""Requested widths: rungs in a band of efficiencies, one chosen by each user's draw."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLASS = a_class(curve=Table(gpus=(1, 2, 4, 8), speeds=(1.0, 1.6, 2.6, 4.0)), arr
 
 
 def asked(efficiency: float) -> RequestedWidths:
-    """Return a crowd around an efficiency."""
+    """Return the requested widths of users around an efficiency."""
     return RequestedWidths(menu=WidthMenu(classes={"c": CLASS}, gpu_type="gpu"), efficiency=efficiency)
 
 
@@ -41,23 +41,23 @@ def asked(efficiency: float) -> RequestedWidths:
         (0.0, (3,)),
     ],
 )
-def test_the_edges_belong_to_the_band_and_where_it_is_empty_the_fastest_above_it_is_asked_for(
+def test_the_band_includes_its_edges_and_an_empty_band_gives_the_fastest_above(
     efficiency: float, rungs: tuple[int, ...]
 ) -> None:
-    """0.15 either way."""
+    """The band reaches 0.15 to each side."""
     assert asked(efficiency).rungs == {"c": rungs}
     assert HALF_BAND == 0.15
 
 
 @pytest.mark.parametrize(("draw", "gpus"), [(0.0, 2), (0.33, 2), (0.34, 4), (0.66, 4), (0.67, 8), (0.999, 8)])
 def test_every_rung_of_the_band_is_equally_likely(draw: float, gpus: int) -> None:
-    """A third each."""
+    """Each of three rungs is requested by a third of the draws."""
     assert asked(TUNED_EFFICIENCY).widths_of(a_job(draw=draw)) == (Width("gpu", gpus),)
 
 
 @pytest.mark.parametrize("efficiency", [-0.01, 1.01])
-def test_an_efficiency_is_from_nothing_to_one(efficiency: float) -> None:
-    """Both ends belong to it, see above."""
+def test_an_efficiency_outside_of_zero_to_one_is_refused(efficiency: float) -> None:
+    """Zero and one are allowed, as another test shows."""
     with pytest.raises(InvalidProblem, match="a number from 0 to 1"):
         asked(efficiency)
 
@@ -70,8 +70,8 @@ def built(usd: float, **options: float) -> BuiltPolicy:
     return ASKED.build(site, PolicyOptions(**options))  # type: ignore[arg-type]
 
 
-def test_a_crowd_promises_the_mean_of_its_rungs() -> None:
-    """Of an hour's work at 2, 4 and 8 GPUs, with two jobs an hour."""
+def test_the_planned_averages_are_the_mean_over_the_rungs() -> None:
+    """An hour of work runs at 2, 4 and 8 GPUs, with two jobs an hour."""
     hours = [1.0 / 1.6, 1.0 / 2.6, 1.0 / 4.0]
     promise = asked(TUNED_EFFICIENCY).promise()
     assert promise.mean_jct_hours == pytest.approx(sum(hours) / 3)
@@ -79,8 +79,8 @@ def test_a_crowd_promises_the_mean_of_its_rungs() -> None:
 
 
 @pytest.mark.parametrize("usd", [2.0, 2.4, 2.5, 3.0, 3.1, 99.0])
-def test_the_crowd_is_the_fastest_that_the_budget_pays_for(usd: float) -> None:
-    """Crowds around 1, 0.8, 0.65 and 0.5 promise hours and GPUs; one that is given is taken at any price."""
+def test_the_chosen_efficiency_is_the_fastest_that_the_budget_pays_for(usd: float) -> None:
+    """Choices are 1, 0.8, 0.65 and 0.5; a given efficiency is used at any price."""
     promises = [asked(efficiency).promise() for efficiency in (1.0, 0.8, 0.65, 0.5)]
     best = min((one for one in promises if one.gpus <= usd), key=lambda one: one.mean_jct_hours)
     found = built(usd)
@@ -91,8 +91,8 @@ def test_the_crowd_is_the_fastest_that_the_budget_pays_for(usd: float) -> None:
     assert given.planned_mean_jct_hours == pytest.approx(promises[3].mean_jct_hours)
 
 
-def test_no_crowd_is_affordable_below_the_least_work() -> None:
-    """Two GPU-hours an hour; the rivals differ in how long they hold a node alone."""
+def test_a_budget_below_the_least_work_is_infeasible() -> None:
+    """The work is two GPU-hours an hour. The two rivals differ in how long they keep an idle node."""
     with pytest.raises(InfeasibleBudget, match=r"what users ask for takes at least 2.00"):
         built(1.99)
     assert built(2.0).idle_hold_seconds == 0.0

@@ -1,4 +1,4 @@
-"""What rivals choose from: the type that does the work most cheaply, and the nodes that a budget pays for."""
+"""The choices of rivals: the type that does the work most cheaply, and the nodes of a budget."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ def a_site(*classes: JobClass, usd: float = 20.0, old: float = 1.0, new: float =
 
 @pytest.mark.parametrize(("new", "chosen"), [(1.9, "new"), (2.0, "new"), (2.1, "old")])
 def test_the_type_that_does_all_work_most_cheaply_is_chosen(new: float, chosen: str) -> None:
-    """Two new GPUs do the work of four old ones: they may cost twice as much. Of equals the first by name."""
+    """Two new GPUs do the work of four old ones, so they may cost twice as much. Ties go by name."""
     assert menu_of(a_site(new=new), PolicyOptions()).gpu_type == chosen
 
 
-def test_classes_count_by_the_work_that_they_bring() -> None:
-    """One of them is better off on old GPUs; which type wins depends on sizes and arrivals."""
+def test_classes_are_weighted_by_their_work() -> None:
+    """One class is better off on old GPUs; the chosen type depends on sizes and arrivals."""
     slow = Table(gpus=(2,), speeds=(1.0,))
     for size, arrivals, chosen in ((6.0, 1.0, "new"), (600.0, 1.0, "old"), (6.0, 100.0, "old")):
         other = a_class("d", size=size, arrivals=arrivals, old=FLAT, new=slow)
         assert menu_of(a_site(a_class(), other, new=0.7), PolicyOptions()).gpu_type == chosen
 
 
-def test_a_type_that_runs_everything_is_needed() -> None:
-    """A class that runs on old ones alone leaves those; with another on new ones alone nothing is left."""
+def test_the_chosen_type_runs_every_class() -> None:
+    """With one class for old GPUs only and one for new GPUs only there is no such type."""
     on_old, on_new = a_class("d", old=FLAT), a_class("e", new=FLAT)
     assert menu_of(a_site(a_class(), on_old, new=0.1), PolicyOptions()).gpu_type == "old"
     with pytest.raises(InvalidProblem, match="no GPU type runs every phase"):
         menu_of(a_site(on_old, on_new), PolicyOptions())
 
 
-def test_a_type_may_be_named_and_a_wrong_one_is_answered_with_the_closest() -> None:
+def test_a_named_type_is_used_and_an_unknown_one_gets_a_hint() -> None:
     """A named type is used whatever it costs."""
     assert menu_of(a_site(), PolicyOptions(gpu_type="new")).gpu_type == "new"
     with pytest.raises(InvalidProblem, match=r"no GPU type 'odl'. Did you mean 'old'\?"):
@@ -70,14 +70,14 @@ def test_a_type_may_be_named_and_a_wrong_one_is_answered_with_the_closest() -> N
 
 @pytest.mark.parametrize(("usd", "nodes"), [(2.0, 1), (3.9, 1), (4.0, 2), (9.0, 4)])
 def test_a_fleet_is_as_many_whole_nodes_as_the_budget_pays_for(usd: float, nodes: int) -> None:
-    """At 2 USD for a node of two; with GPUs counted a node takes two of them."""
+    """A node of two GPUs costs 2 USD, or two GPUs where GPUs are counted."""
     fleet = fleet_of(a_site(usd=usd), PolicyOptions(), "old")
     assert (fleet.nodes, fleet.gpus, fleet.count_by_type) == (nodes, 2 * nodes, {"old-x2": nodes})
     assert fleet_of(a_site(budget=Budget(amount=usd, unit="gpus")), PolicyOptions(), "old").nodes == nodes
 
 
-def test_a_budget_below_one_node_is_refused_unless_the_nodes_are_named() -> None:
-    """12 USD for a node of four."""
+def test_a_budget_below_one_node_is_refused_unless_nodes_are_given() -> None:
+    """A node of four GPUs costs 12 USD."""
     with pytest.raises(InfeasibleBudget, match=r"11.90 USD/hour does not pay for one new-x4") as refused:
         fleet_of(a_site(usd=11.9), PolicyOptions(), "new")
     assert refused.value.least_spend == 12.0
@@ -85,21 +85,21 @@ def test_a_budget_below_one_node_is_refused_unless_the_nodes_are_named() -> None
 
 
 @pytest.mark.parametrize(("most", "nodes"), [(None, 5), (6, 5), (5, 5), (4, 4)])
-def test_the_cap_on_nodes_holds_for_both(most: int | None, nodes: int) -> None:
-    """Five are paid for, or named."""
+def test_the_cap_on_nodes_holds_for_paid_and_for_given_nodes(most: int | None, nodes: int) -> None:
+    """Five nodes are paid for, or given as an option."""
     for usd, options in ((10.0, PolicyOptions()), (1.0, PolicyOptions(nodes=5))):
         assert fleet_of(a_site(usd=usd, max_nodes=most), options, "old").nodes == nodes
 
 
-def test_a_fleet_of_one_is_a_fleet() -> None:
-    """A fleet of zero nodes is refused."""
+def test_a_fleet_has_at_least_one_node() -> None:
+    """One node is allowed, and zero nodes are refused."""
     assert FixedFleet(instance_type=KINDS["old"], nodes=1).gpus == 2
     with pytest.raises(InvalidProblem, match="at least one node; got 0"):
         FixedFleet(instance_type=KINDS["old"], nodes=0)
 
 
-def test_what_a_job_takes_phase_by_phase() -> None:
-    """6 GPU-hours at 2 of 1.5 and 3 at 1 of 1: after the first 3 hours of work, 3 GPU-hours, are left."""
+def test_services_give_the_work_left_after_each_phase() -> None:
+    """Phases have 6 and 3 GPU-hours: after the first, 3 hours of work are left, and 3 GPU-hours."""
     phases = tuple(Phase(size_gpu_hours=size, speedups={"old": FLAT}) for size in (6.0, 3.0))
     menu = WidthMenu(classes={"c": JobClass(name="c", phases=phases)}, gpu_type="old")
     widths = (menu.fastest_within("c", 0, 2), menu.fastest_within("c", 1, 1))
@@ -113,8 +113,8 @@ def test_what_a_job_takes_phase_by_phase() -> None:
     assert menu.widths_within("c", 1) == (widths[1], widths[1])
 
 
-def test_thresholds_and_limits_are_those_at_which_something_changes() -> None:
-    """Efficiencies of 0.75 for one class and 0.75 and 1 for the other; widths of 1, 2 and 4."""
+def test_thresholds_and_limits_are_the_values_that_change_a_width() -> None:
+    """Efficiencies are 1 and 0.75 in both classes; widths are 1, 2 and 4."""
     other = a_class("d", old=Table(gpus=(1, 4), speeds=(1.0, 3.0)))
     classes = {"c": a_class(old=FLAT), "d": other}
     menu = WidthMenu(classes=classes, gpu_type="old")
