@@ -15,7 +15,7 @@ from benchmarks.plot_style import STYLE
 Row = dict[str, Any]
 
 DEFAULT = "ada-srsf-buckets-default"
-"""Buckets of 25 MB, or as long as thirty latencies where that is more: different above 10 Gbit/s only."""
+"""Buckets of 25 MB or of thirty latencies, whichever is longer; they differ only above 10 Gbit/s."""
 
 LABELS = {
     "srsf-1": "SRSF(1)",

@@ -54,7 +54,7 @@ from boa_daemon.testing.fronts import FAKE_CREDENTIALS
 REGION, CLUSTER, MOST = "us-east-1", "chaos", 3
 HEARTBEAT_SECONDS, PATIENCE_SECONDS = 3.0, 180.0
 FAILOVER_SECONDS = 60.0
-"""So long a failover is waited for."""
+"""A failover is waited for at most this long."""
 BAD = ("leaked", "lost", "doubled", "cap breaches")
 SHIM = r"""
 #define _GNU_SOURCE
@@ -577,7 +577,7 @@ class Storm:
             answer = leader.get("/jobs?limit=20000") if leader is not None else None
             rows.update({row["id"]: row for row in (answer or {}).get("jobs", [])})
             left = Counter(row["status"] for row in rows.values())
-            trouble = "nobody leads" if leader is None else (leader.get("/status") or {}).get("fault")
+            trouble = "no daemon leads" if leader is None else (leader.get("/status") or {}).get("fault")
             self._say(f"calm: {dict(left)}; {trouble or 'well'}")
             return bool(rows) and all(row["status"] in ("finished", "failed") for row in rows.values())
 
@@ -750,7 +750,7 @@ class Storm:
                     said.add(f"{machine.folder.name}: {_told(status)}")
             time.sleep(0.1)
         self.failovers.append(time.monotonic() - began)
-        print("no failover in time; said meanwhile:", *sorted(said), sep="\n  ", flush=True)
+        print("no failover in time; the daemons answered:", *sorted(said), sep="\n  ", flush=True)
 
     def _cut_off(self) -> None:
         """Cut all daemons off from AWS for a while."""

@@ -15,7 +15,7 @@ from typing import Any
 PRICE, RATE = 1.006, 1.05
 """Dollars per hour of a node: its list price, and the most that it may cost with its disk."""
 ROOM_SECONDS = 100.0
-"""So long all that runs may go on: a look, a checkpoint and the end of a node (`Caps.keep_seconds`)."""
+"""Running work may go on for this long: a tick, a checkpoint and a node's end (`Caps.keep_seconds`)."""
 CAP_USD = 2.5
 SITE, TEAM = "site", "thin"
 TEAMS = """

@@ -52,7 +52,7 @@ SETTINGS: dict[str, Any] = {
 
 
 CONNECTIONS = 32
-"""So many submissions may be under way at once."""
+"""The number of concurrent submissions."""
 
 
 def a_client(path: str) -> httpx.Client:

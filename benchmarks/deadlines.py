@@ -44,9 +44,9 @@ from policies.placement.first_fit import FirstFit
 WORK_HOURS, BOOT_HOURS, STEP_HOURS, SPOT = 48.0, 0.1, 0.1, 0.3
 EFFICIENCY = {1: 1.0, 2: 0.95, 4: 0.85}
 CASES = ((4.0, 2.0, 52.0), (4.0, 2.0, 70.0), (2.0, 4.0, 52.0), (8.0, 1.0, 60.0))
-"""Hours that spot is there, hours that it is not, hours to the date."""
+"""Mean hours with spot, mean hours without spot, hours to the deadline."""
 TICK_CASES = ((6.0, 7.0), (6.0, 10.0), (16.0, 6.0))
-"""Hours of work on one GPU, hours to the date, for what goes through the tick."""
+"""Hours of work on one GPU, hours to the deadline, for jobs that the tick decides."""
 Numbers = NDArray[np.float64]
 Choices = NDArray[np.intp]
 Chooser = Callable[[int, Numbers, Choices, NDArray[np.bool_]], Choices]

@@ -39,9 +39,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from load_scenarios import PROBLEM, SCENARIOS, settings_of
 
 SPREAD = 0.4
-"""Each job's stated scale is off by this much, besides."""
+"""The log-normal error of each job's stated scale."""
 MILESTONES = (3, 10, 30, 100, 300)
-"""Jobs of a class that have come, or ended, when its estimate is looked at."""
+"""Numbers of arrived or ended jobs of a class at which its estimate is recorded."""
 OFF: tuple[tuple[str, WrongBeliefs], ...] = (
     ("rates twice too high", WrongBeliefs(rates={"": 2.0})),
     ("rates half", WrongBeliefs(rates={"": 0.5})),
@@ -167,7 +167,7 @@ def errors(*, seeds: int, hours: float) -> None:
         for key, values in looks.found.items():
             found[key] += values
         found["speed-up", 0] += looks.speedups(taught)
-    print(f"{seeds} runs of {hours:g} h, three classes, class file off by class in different ways")
+    print(f"{seeds} runs of {hours:g} h, three classes, class file wrong in a different way for each class")
     print("figure     jobs  estimate off  class file off   truth in the 95 % interval   cases")
     for (what, mark), values in sorted(found.items()):
         jobs = "end" if what == "speed-up" else str(mark)

@@ -171,7 +171,7 @@ def main() -> None:
             )
         nearest = min(now, key=lambda run: abs(run.mean_usd_per_hour - 1.5 * load))
         print(f"  near 1.5 x load: {shares(nearest)}; {distance(nearest, settings)}")
-        print(f"  at 1.5 x load, least waiting over the bound: {lost(settings, 1.5 * load)}")
+        print(f"  at 1.5 x load, least mean JCT over the bound: {lost(settings, 1.5 * load)}")
         paid = runs_of(plans(settings), at_once)
         print(
             f"  over the bound: {over_bound(settings, now)}; "

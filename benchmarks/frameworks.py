@@ -47,9 +47,9 @@ WIDTHS = (1, 2, 4)
 COURSES = ("peace", "kills")
 EVERY = 10
 AHEAD = 5
-"""Steps that each generation makes before it is moved; where it is killed it has saved none of them."""
+"""Steps of each generation before its resize; a killed generation has saved none of them."""
 TOTAL = 400
-"""Steps of a course, unless the last resize came later: one unbroken run serves all engines."""
+"""Steps of a course unless its last resize comes later; so one unbroken run serves all engines."""
 NEVER = 1_000_000
 PATIENCE_SECONDS = 600.0
 WORLDS = {**ENGINES, "ray": ray_world}
@@ -254,8 +254,8 @@ def main() -> None:
     flags.add_argument("--framework", action="append", choices=list(KINDS))
     flags.add_argument("--engine", action="append", choices=list(WORLDS))
     flags.add_argument("--course", action="append", choices=COURSES)
-    flags.add_argument("--output", type=Path, default=FOUND, help="file of what was found, read and written")
-    flags.add_argument("--again", action="store_true", help="measure what was found before, too")
+    flags.add_argument("--output", type=Path, default=FOUND, help="file of results, read and written")
+    flags.add_argument("--again", action="store_true", help="measure again what has a result")
     asked = flags.parse_args()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     # SIGTERM to this script also ends its jobs.

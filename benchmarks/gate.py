@@ -62,7 +62,7 @@ TITLES = {
 
 MEGABITS = 200.0
 TIME_SCALE = 0.4
-"""A message takes this part of what it takes on the paper's 10 Gbit/s, and so does computing."""
+"""Times of messages and of computing over those at the paper's 10 Gbit/s."""
 POLICIES = (NO_GATE, "srsf-1", "srsf-2", "ada-srsf", "ada-srsf-buckets", DEFAULT)
 CASES: dict[str, list[tuple[int, ...]]] = {
     "two": [(0, 1)] * 2,
@@ -73,8 +73,8 @@ CASES: dict[str, list[tuple[int, ...]]] = {
 }
 """Hosts of each job, by case; all jobs have one rank per host."""
 BEHIND_UPLINK: dict[str, tuple[int, ...]] = {"uplink": (2, 3)}
-"""Hosts on a second switch. Cards are twice as fast there, and the uplink carries what a card does elsewhere:
-a quarter of what the hosts on one side could send."""
+"""Hosts on a second switch. In this case cards are twice as fast, and the uplink carries as much as a card in
+the other cases: a quarter of what the hosts on one side could send."""
 UPLINK = "uplink"
 PARTS = [*CASES, "round-trips", "overhead"]
 REPETITIONS = {**dict.fromkeys(CASES, 20), "overhead": 6, "round-trips": 1}
@@ -332,7 +332,9 @@ def main() -> None:
     )
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--quick", action="store_true", help="two repetitions of few iterations")
-    parser.add_argument("--policy", choices=POLICIES[1:], action="append", help="beside no gate; all")
+    parser.add_argument(
+        "--policy", choices=POLICIES[1:], action="append", help="policies besides no gate; default: all"
+    )
     parser.add_argument("--repetitions", type=int, help="instead of the default of each case")
     parser.add_argument("--show", action="store_true", help="print and draw the stored results")
     parser.add_argument("--output", type=Path, default=None, help="where results go; --quick stores nothing")

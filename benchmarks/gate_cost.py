@@ -30,10 +30,10 @@ from policies.links.contention import Link
 LINK = Link.of_gigabits(10.0)
 CROWDS = (4, 16, 64, 256)
 QUESTION_EVERY_SECONDS = 0.1
-"""A job of 100 ms iterations asks ten times a second; few jobs ask more often, for enough questions."""
+"""A job of 100 ms iterations asks ten times a second; with few jobs each asks more often."""
 LEAST_QUESTIONS_PER_SECOND = 500
 BLOCK = 20
-"""Iterations that are averaged before hiccups are trimmed: what a gate costs falls on few of them."""
+"""Iterations averaged before hiccups are trimmed, because few iterations carry the gate's cost."""
 
 
 def measure_round_trips(*, quick: bool) -> list[dict[str, Any]]:

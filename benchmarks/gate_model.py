@@ -34,7 +34,7 @@ from policies.links.nic_filling import relative_speeds
 LINK = Link(latency_seconds=0.001, seconds_per_byte=8.0 / 195e6, contention_seconds_per_byte=0.0)
 ASK_SECONDS = 0.0016
 REACHES_GATE = 0.2
-"""This part of a question is its way to the gate; the rest is the answer's way to all ranks."""
+"""The part of a question's time that it takes to the gate; the rest is the answer's way to all ranks."""
 CASES_HERE = {
     **CASES,
     "pentagon": [(n, (n + 1) % 5) for n in range(5)] * 2,

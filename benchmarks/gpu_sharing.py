@@ -135,7 +135,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--traces", type=int, default=100)
-    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this many minutes")
     parser.add_argument("--data", type=Path, default=DATA, help="JSON file of all runs")
     chosen = parser.parse_args()
     runs: Runs = json.loads(chosen.data.read_text(encoding="utf-8")) if chosen.data.exists() else {}

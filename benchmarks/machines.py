@@ -146,7 +146,7 @@ def promises(of: list[SimulationSettings]) -> None:
     """Print the plan's mean JCT on the large machine, the small one and both, by multiples of the load."""
     frontiers = [MixedFrontier.of(site_of(settings).problem) for settings in of]
     least = [frontier.cheapest_feasible_spend for frontier in frontiers]
-    print("minutes of waiting that the plan says: large, small, both; both over the best single")
+    print("the plan's mean JCT in minutes: large, small, both; both over the best single")
     for said, load in (("cheapest", min(least)), ("large", least[0])):
         for times in (1.1, 1.25, 1.5, 1.75, 2.0):
             usd = times * load
@@ -182,7 +182,7 @@ def main() -> None:
     promises(of)
     if words.plan:
         return
-    print(f"{len(trace.jobs)} jobs; minutes of waiting at equal money: plan, run")
+    print(f"{len(trace.jobs)} jobs; mean JCT in minutes at equal spend: plan, run")
     print(
         "  USD/h"
         + "".join(f"{' + '.join(names):>29s}" for names in choices)

@@ -58,7 +58,7 @@ PYTEST += [
 ]
 LIST = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
 MOST_SECONDS = 4.0
-"""The tests of a folder that take longer are asked about their own module alone."""
+"""Slower tests of a folder are run only for changes of their own module."""
 FLAGS = {"frozen", "slots", "kw_only", "strict"}
 FORK = multiprocessing.get_context("fork")
 

@@ -74,7 +74,7 @@ def simulator(*, quick: bool) -> None:
             ("1600 jobs on 64 GPUs", paper_jobs(1, copies=10), PAPER_CLUSTER),
         ):
             each = timed(title, "compiled", jobs, cluster, policy)
-            print(f"  time per event is {each / once[policy]:.2f} times that of 160 jobs")
+            print(f"  the time per event is {each / once[policy]:.2f} times that of 160 jobs")
 
 
 def placer() -> None:

@@ -57,7 +57,7 @@ QUARTER = replace(
     PROBLEM,
     classes=tuple(replace(c, arrivals_per_hour=c.arrivals_per_hour / 4.0) for c in PROBLEM.classes),
 )
-"""Eight jobs an hour, 7 GPU-hours of work: coarse enough that a month of it is simulated in seconds."""
+"""Eight jobs and 7 GPU-hours of work an hour: few enough to simulate a month in seconds."""
 MONTH_DAYS = 31
 """Simulated time begins with January 1970."""
 TAIL_HOURS = 48.0
@@ -430,7 +430,7 @@ def main() -> None:
     """Print the tables, or draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="", help="scenarios whose name contains this")
-    parser.add_argument("--seeds", type=int, default=1, help="so many seeds")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument(
         "--days", type=int, default=MONTH_DAYS, help="days of arrivals: 14 to 56; 31 by default"
     )

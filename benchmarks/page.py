@@ -83,7 +83,7 @@ def main() -> None:
         if Path(given.chromium).exists():
             _paint(url, given.chromium)
         else:
-            print(f"no browser at {given.chromium}: its paint was not timed")
+            print(f"no browser at {given.chromium}: the first paint was not timed")
         server.stop()
         play.close()
 

@@ -74,7 +74,7 @@ PLACERS = {
     "LWF-1, blind": ("lwf", 1.0),
 }
 OF_RACKS = ("LWF-1", "LWF-1, blind", "first-fit", "random")
-"""The rows of the workload with racks; the others have all but those that are blind to racks."""
+"""The rows of the workload with racks; the other workloads have all rows but the blind one."""
 SPEEDS = (1.0, 10.0, 100.0)
 DATA = Path(__file__).parent.parent / "docs" / "explanation" / "data" / "placement.json"
 NODES, GPUS = 16, 4
@@ -340,7 +340,7 @@ def main() -> None:
     )
     parser.add_argument("--traces", type=int, default=100)
     parser.add_argument("--workload", choices=WORKLOADS, action="append", help="only this; may be repeated")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this many minutes")
     parser.add_argument("--data", type=Path, default=DATA, help="JSON file of all runs")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this page")
     chosen = parser.parse_args()

@@ -71,9 +71,9 @@ from policies.optimum.frontier import MixedFrontier
 from policies.registry import PolicyOptions
 
 Run: TypeAlias = tuple[float, float, float]
-"""Minutes of waiting, the bill in USD per hour, and the bill under the commitment of least cost."""
+"""Mean JCT in minutes, the bill in USD per hour, and the bill under the cheapest commitment."""
 SMALLER = {"t4": "g4dn.xlarge", "v100": "p3.2xlarge"}
-"""A further machine for a GPU."""
+"""A smaller machine with the same GPU."""
 TODAY, BEST_SINGLE, WITH_SPOT = "one machine, as measured", "best single machine", "several and spot"
 BASES = (
     (BEST_SINGLE, 0),
@@ -83,24 +83,24 @@ BASES = (
     (BEST_SINGLE, 4),
     (BEST_SINGLE, 4),
 )
-"""What each column is compared with: row and column."""
+"""The row and column that each column is compared with."""
 WORLD = WorldSettings(
     spot=Spot(price_fraction=0.4, price_volatility=0.1, unannounced_fraction=0.3),
     checkpoints=Checkpoints(every_seconds=600.0, cost_seconds=10.0),
 )
 DISCOUNT = 0.4
 UTILITIES = (0.4, 0.55, 0.7, 0.85)
-"""What an autoscaler aims at: the lower, the more it rents."""
+"""An autoscaler's target utilities; with a lower one it rents more."""
 FURTHER, STEP = 6, 1.15
-"""Budgets beyond the highest at the most, and what each is over the one before."""
+"""The most budgets beyond the highest, and the ratio of each to the one before."""
 AROUND = (0.85, 0.95, 1.15)
-"""Budgets of a set of machines and markets, over the sum at which its waiting is read off."""
+"""Budgets of a set of machines and markets, over the sum at which its JCT is interpolated."""
 PLANNED = np.geomspace(1.0, 1.5, 4)
-"""At so many times the sum the plans of two sets are compared: the pace goes there where few jobs are."""
+"""Multiples of the sum at which the plans of two sets are compared: pacing spends more with few jobs."""
 WORSE = 1.2
-"""A set is not run where its plan waits so many times as long as that of all machines and markets."""
+"""A set is not run if its plan's JCT is this many times that of all machines and markets."""
 EDGE = 1.0 / 3.0
-"""Of the jobs and of the hours come once more before those that count, and after them."""
+"""The part of the jobs and of the hours that comes again before and after the hours that count."""
 
 
 def measured(words: argparse.Namespace) -> tuple[Trace, dict[str, InstanceType], tuple[JobClass, ...]]:

@@ -51,7 +51,7 @@ JOB = "echo begin >> $NOTES/$BOA_INDEX; sleep 0.5; echo end >> $NOTES/$BOA_INDEX
 
 PART_WITH_KILLS = 0.6
 SAMPLE_SECONDS, SETTLED_SECONDS, POINTS = 3.0, 20.0, 10
-"""The daemon is measured this often; what a life holds in its first seconds is its start, not growth."""
+"""Seconds between measurements, seconds at a life's start without growth rates, points that are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +250,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=40)
-    parser.add_argument("--nodes", type=int, default=4, help="as many jobs run at a time")
+    parser.add_argument("--nodes", type=int, default=4, help="nodes; each runs one job at a time")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="boa") as name:
         found = soak(Path(name), jobs=asked.jobs, kills=asked.kills, nodes=asked.nodes)

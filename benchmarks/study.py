@@ -192,7 +192,7 @@ def main() -> None:
             print(f"two processes: {seconds:.1f} s, {alone / seconds:.2f} times as fast", flush=True)
         if "killed" in ways:
             seconds, answers["killed"], kept = killed(study, folder / "killed", alone / 3.0)
-            print(f"killed and given again: {seconds:.1f} s in all, {kept} runs were kept", flush=True)
+            print(f"killed and continued: {seconds:.1f} s in all, {kept} runs were kept", flush=True)
         if "ray" in ways:
             with a_cluster() as address:
                 seconds, answers["ray"] = run(study, address, folder / "ray", beside=kill_a_worker)

@@ -39,7 +39,7 @@ from policies.speedup import Floats
 
 MULTIPLES = (1.4, 1.5, 1.56, 1.75, 2.0)
 VALUES = 40
-"""Values of the work left at tau that are tried for a job that had better do it before."""
+"""The number of values of work that are tried for a job in the bound before tau."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

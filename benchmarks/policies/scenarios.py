@@ -9,7 +9,7 @@ from boa_daemon.traces.importers import SourceName
 from boa_daemon.traces.workload import Options
 
 TUNED = "boa"
-"""The fixed plan, its planning budget turned on the very trace until it spends what the daemon spent."""
+"""The fixed plan whose planning budget is tuned on the trace to spend what the daemon spent."""
 SIMPLE_RULES = ("efficiency", "equal-width")
 FAMILY = ("srpt", "a-srpt", "dally")
 RIVALS = (TUNED, *SIMPLE_RULES, "pollux-autoscale", "pollux", *FAMILY)
@@ -22,11 +22,11 @@ WORKLOADS = (1, 2, 3, 6)
 BOOTS = (0.0, 180.0, 420.0)
 BOOT = 180.0
 CAP_PARTS = (0.5, 0.75, 1.0)
-"""Caps, as parts of the most nodes that the tuned plan holds at once where there is none."""
+"""Caps as parts of the largest number of nodes that the tuned plan rents without a cap."""
 NO_OBJECT = 4.0
-"""A budget at a cap, x load, that the nodes can hardly spend."""
+"""A budget at a cap, x load, that is so high that only the cap limits the nodes."""
 ORDERS = 3
-"""Of one workload's jobs, where what is asked is whether a rule loses on that very workload."""
+"""The number of orders of one workload's jobs, to show whether a rule loses on that workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,9 @@ from policies.registry import PolicyKind, find_policy
 
 _NAMES = {DAEMON: "**the daemon** (`boa-paced`)", TUNED: "the plan tuned on the trace (`boa`)"}
 LEAD = 0.95
-"""Of the best rival's mean JCT, at a cap: what is aimed at."""
+"""The goal at a cap: the daemon's mean JCT over the best rival's."""
 DISTANCE = 1.15
-"""From the bound that knows boots: what is aimed at."""
+"""The goal for the mean JCT over the bound with boots."""
 
 
 def said(ratio: Ratio | None) -> str:

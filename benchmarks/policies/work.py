@@ -28,7 +28,7 @@ from policies.model import Budget
 from policies.optimum.frontier import MixedFrontier
 
 EFFORT = SearchEffort(steps=12)
-"""What the bound with boots is searched with: it holds after any number of steps, and is a little lower."""
+"""The search effort for the bound with boots; fewer steps give a slightly lower bound that still holds."""
 DAEMON = "boa-paced"
 """The policy that `boa daemon` runs."""
 LEARNT, TRUTH, WRONG = "learnt", "told the truth", "stated wrong"
