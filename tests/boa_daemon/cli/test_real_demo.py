@@ -38,7 +38,7 @@ def test_a_budget_in_gpus_is_refused() -> None:
 
 
 def test_two_implementations_of_the_reference_loss_agree() -> None:
-    """One belongs to the demo and one to the trainer."""
+    """One is in `daemon/real_run.py` and one in the tests."""
     assert uninterrupted_loss(30) == pytest.approx(numpy_loss(30), rel=1e-12)
 
 
