@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.exhaustive
 def test_the_benchmark_measures_or_says_why_not(tmp_path: Path) -> None:
-    """Each policy's real times are near the simulated ones; without root the benchmark says what it needs."""
+    """Real times, summed over policies, are near the simulated ones; without root the output says why not."""
     script = str(ROOT / "benchmarks" / "gate.py")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     flags = ["--quick", "--part", "two", "--repetitions", "1", "--output", str(tmp_path / "gate.json")]
