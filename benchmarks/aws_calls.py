@@ -1,7 +1,7 @@
 """BOA's calls to AWS by service, and the IAM statements that allow them, as a table for the docs.
 
-python benchmarks/aws_calls.py          # nothing is asked of anybody
-python benchmarks/aws_calls.py --life   # and how many requests of a whole life on the fake were validated
+python benchmarks/aws_calls.py          # makes no calls
+python benchmarks/aws_calls.py --life   # also counts validated requests of a life on the fake AWS
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def user() -> str:
 
 @dataclass(slots=True)
 class Spent:
-    """A lowered cap with the time from which it holds, and the spend of the day by the end, in USD."""
+    """A lowered cap, the day's spend before it was set, and the day's largest spend since, in USD."""
 
     cap: float
     before: float
